@@ -1,5 +1,5 @@
-//! The raw record of a trial. Only counters and times stand here; every rate, share and verdict is
-//! computed from them, so that a stored run can be judged again.
+//! The raw record of a trial. It holds only counters and times; every rate, share and verdict is computed from them,
+//! so that a stored run can be analyzed again.
 
 mod grid;
 mod machine;
@@ -19,61 +19,61 @@ use crate::workload::{DatagramBatch, TrialSpec};
 /// Everything recorded in one trial on both ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// What was moved and where the threads ran.
+    /// The workload and placement.
     pub spec: TrialSpec,
-    /// What the host that linerate was started on recorded.
+    /// The record of the host that linerate was started on.
     pub local: SideSample,
-    /// What the peer recorded.
+    /// The peer's record.
     pub remote: SideSample,
     /// Whether both ends ran on one kernel, so that machine-wide counters are shared.
     pub shared_kernel: bool,
-    /// Why the trial may not be trusted.
+    /// Reasons to doubt the trial.
     pub flags: Vec<Flag>,
 }
 
-/// What one end recorded.
+/// The record of one end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideSample {
     /// One record for each connection at this end, in flow order.
     pub flows: Vec<FlowRecord>,
     /// CPU time between start and stop.
     pub cpu: CpuRecord,
-    /// How long this end moved bytes, by its own monotonic clock.
+    /// The duration of the transfer at this end, by its own monotonic clock.
     pub elapsed_ns: Nanoseconds,
-    /// One record for each data thread at this end, and after them those of the kernel's polling threads.
+    /// One record for each data thread at this end, followed by those of the kernel's polling threads.
     #[serde(default)]
     pub threads: Vec<ThreadRecord>,
-    /// What was asked and answered, at the end that asks (`rr`, `pingpong`, `http`, `transfer`, `diffusion`).
+    /// Request counts and latencies, at the requesting end (`rr`, `pingpong`, `http`, `transfer`, `diffusion`).
     #[serde(default)]
     pub operations: Option<Operations>,
-    /// What the machine's counters did between start and stop: interfaces, softnet, netstat, qdiscs,
+    /// The increase of the machine's counters between start and stop: interfaces, softnet, netstat, qdiscs,
     /// interrupts per CPU, context switches, page faults.
     #[serde(default)]
     pub counters: Known<Watch>,
-    /// Where this end's CPUs spent the time.
+    /// A CPU profile of this end.
     #[serde(default)]
     pub profile: Known<Profile>,
-    /// The interface that carries the address of this end's data connections.
+    /// The interface with the address of this end's data connections.
     #[serde(default)]
     pub interface: Option<NicName>,
 }
 
-/// One data thread, or a thread of the kernel that works for one: where it was told to run, where it ran, and what it took.
+/// A data thread, or a kernel thread that works for one: where it should run, where it ran, and its CPU time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadRecord {
     /// Its number at this end.
     pub thread: u32,
-    /// Set when it is no thread of ours but one of the kernel's, which takes the submissions of a ring of
-    /// that data thread (io_uring's `SQPOLL`): its CPU time is this end's too.
+    /// Set if it is not our thread but a kernel thread that polls the submission queue of that data thread's ring
+    /// (io_uring `SQPOLL`): its CPU time belongs to this end too.
     #[serde(default)]
     pub polls_for: Option<u32>,
-    /// What it did.
+    /// Its role.
     pub role: Role,
-    /// The CPU that it was pinned to, when it was.
+    /// The CPU that it was pinned to, if any.
     pub pinned_to: Option<CpuId>,
     /// The CPUs that it was seen on, ascending.
     pub seen_on: Vec<CpuId>,
-    /// How often it was found on another CPU than the time before. At least so many migrations.
+    /// How often it was seen on another CPU than before: a lower bound of the migrations.
     pub moves_seen: u32,
     /// The node that its buffer is on (move_pages(2) of its first page, when it ended).
     pub memory_node: Known<NodeId>,
@@ -81,92 +81,91 @@ pub struct ThreadRecord {
     pub user_ns: Nanoseconds,
     /// System time.
     pub system_ns: Nanoseconds,
-    /// Times it gave the CPU up (`ru_nvcsw`).
+    /// Voluntary context switches (`ru_nvcsw`).
     pub voluntary_switches: u64,
-    /// Times the CPU was taken from it (`ru_nivcsw`).
+    /// Involuntary context switches (`ru_nivcsw`).
     pub involuntary_switches: u64,
-    /// Time in which it could have run and had to wait for a CPU (`/proc/thread-self/schedstat`, second
-    /// number).
+    /// Time spent runnable, waiting for a CPU (`/proc/thread-self/schedstat`, second number).
     #[serde(default)]
     pub waited_for_cpu_ns: Known<Nanoseconds>,
-    /// Page faults that needed no disk (`ru_minflt`).
+    /// Minor page faults (`ru_minflt`).
     pub minor_faults: u64,
-    /// Page faults that did (`ru_majflt`).
+    /// Major page faults (`ru_majflt`).
     pub major_faults: u64,
 }
 
-/// What the end that asks counted and timed.
+/// The operations of the requesting end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Operations {
-    /// Operations that came to their end between start and stop.
+    /// Operations completed between start and stop.
     pub completed: u64,
-    /// Operations that failed: a wrong answer, a broken connection.
+    /// Failed operations: a wrong response, a broken connection.
     pub failed: u64,
-    /// Operations that were under way at the end, or in open loop due before it, and not answered when the
-    /// time to catch up was over, a second later; of datagrams that are timed one at a time, those without an
-    /// answer within a second. They have no latency.
+    /// Operations that were in flight at the end (in open loop also those due before it) and not completed within the
+    /// grace time of one second; for datagrams that are timed one at a time, those without a response within a
+    /// second. They have no latency.
     #[serde(default)]
     pub unanswered: u64,
-    /// Their times: round trips of `rr` and `http`, whole cycles of `transfer` and `diffusion`. In open loop from the
-    /// intended start, so that a stall counts for everything that had to wait (no coordinated omission).
+    /// Latencies: round trips of `rr` and `http`, whole cycles of `transfer` and `diffusion`. In open loop they count
+    /// from the intended start, so that a stall affects every operation that had to wait (no coordinated omission).
     pub latency: Histogram,
-    /// In open loop, the times from when each was really sent: what a closed loop would have said.
+    /// In open loop, latencies from the actual send time: what a closed loop would report.
     pub service: Option<Histogram>,
-    /// How many had been completed at each reading, since the start; ascending in time.
+    /// Completed operations at each reading, since the start; ascending in time.
     pub steps: Vec<Step>,
-    /// How many each thread completed.
+    /// Completed operations of each thread.
     pub per_thread: Vec<u64>,
-    /// `http`: bytes that came, heads included.
+    /// `http`: bytes received, including headers.
     #[serde(default)]
     pub received_bytes: Bytes,
     /// `pingpong`: each size.
     pub sizes: Vec<SizeRecord>,
 }
 
-/// A count at a time.
+/// A count at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Since the start.
     pub at_ns: Nanoseconds,
-    /// Completed until then.
+    /// Completed so far.
     pub completed: u64,
 }
 
 /// One size of `pingpong`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeRecord {
-    /// The message.
+    /// The message size.
     pub bytes: Bytes,
-    /// Round trips made.
+    /// The number of round trips.
     pub repetitions: u64,
-    /// The time that all of them took together.
+    /// Their total time.
     pub elapsed_ns: Nanoseconds,
-    /// Half of each round trip. Of `rdma-*` in latency mode the time of one operation; of its rates empty.
+    /// Half of each round trip. For `rdma-*` in latency mode, the time of one operation; empty in rate mode.
     pub one_way: Histogram,
-    /// `rdma-*`: the highest rate over eight times as many messages as the queue pairs hold, of fewer that of all; of
-    /// several threads none, as theirs were not reached at the same moment.
+    /// `rdma-*`: the peak rate over eight times the depth in messages, or over all messages if there are fewer; none
+    /// with several threads, as their peaks do not coincide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bit_per_s: Option<BitRate>,
-    /// `rdma-*`, rates: the shortest time of one message alone on an idle queue pair, before all others.
+    /// `rdma-*` in rate mode: the minimum time of a single message on an idle queue pair, before all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone_ns: Option<Nanoseconds>,
 }
 
-/// Where CPUs spent the time, by sampling (perf_event_open(2)).
+/// Where CPUs spent their time, by sampling (perf_event_open(2)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// What made the samples: `cycles`, or `cpu-clock` where there is no hardware counter.
+    /// The sampling event: `cycles`, or `cpu-clock` without a hardware counter.
     pub event: String,
-    /// All samples, on all CPUs, idle ones left out.
+    /// The number of samples on all CPUs, without idle ones.
     pub samples: u64,
     /// Samples that the kernel lost.
     pub lost: u64,
-    /// The hottest symbols, the hottest first.
+    /// The hottest symbols, hottest first.
     pub symbols: Vec<Hot>,
-    /// What it could see.
+    /// The scope of the profile.
     #[serde(default)]
     pub scope: ProfileScope,
-    /// Why it could not see more, or name what it saw.
+    /// Why the scope is limited, or symbols are missing.
     #[serde(default)]
     pub gaps: Vec<Gap>,
 }
@@ -176,20 +175,20 @@ pub struct Profile {
 pub struct Hot {
     /// The symbol, or the address where none is known.
     pub symbol: String,
-    /// The kernel, a module (`[ixgbe]`) or a program's file.
+    /// The kernel, a module (`[ixgbe]`) or a program file.
     pub place: String,
-    /// Whether it ran in the kernel.
+    /// Whether it is kernel code.
     pub kernel: bool,
-    /// Its samples.
+    /// Its number of samples.
     pub samples: u64,
 }
 
-/// How payload really got into and out of the kernel on one connection.
+/// How payload was actually transferred to and from the kernel on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Copies {
-    /// Sends that asked for no copy and whose completion was heard.
+    /// Zero-copy sends with a completion notification.
     pub zerocopy_sends: u64,
-    /// Of them, those that the kernel copied all the same (`SO_EE_CODE_ZEROCOPY_COPIED`).
+    /// Of them, those that the kernel copied anyway (`SO_EE_CODE_ZEROCOPY_COPIED`).
     pub copied_after_all: u64,
     /// Bytes that were mapped, not copied, on receive.
     pub mapped_bytes: Bytes,
@@ -198,25 +197,23 @@ pub struct Copies {
 /// The datagrams of one end of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Datagrams {
-    /// Sent, at the sender; arrived, duplicates included, at the receiver.
+    /// At the sender: sent; at the receiver: received, including duplicates.
     pub count: u64,
-    /// At the receiver: sent (it is told after the end) and never arrived.
+    /// At the receiver: sent (reported by the sender at the end) but not received.
     pub lost: u64,
-    /// At the receiver: arrived after one that was sent later.
+    /// At the receiver: received after one that was sent later.
     pub reordered: u64,
-    /// At the receiver: arrived again.
+    /// At the receiver: duplicates.
     pub duplicated: u64,
-    /// At the receiver: the smoothed difference of transit times (RFC 3550, 6.4.1).
+    /// At the receiver: interarrival jitter (RFC 3550, 6.4.1).
     pub jitter_ns: Nanoseconds,
-    /// At the receiver: one-way delay, where both ends have one clock; else empty.
+    /// At the receiver: one-way delay, if both ends share a clock; otherwise empty.
     pub delay: Option<Histogram>,
-    /// At the receiver: what its socket dropped, mostly because its buffer was full (`SO_MEMINFO`); of
-    /// datagrams that the kernel joined (`UDP_GRO`), each joined packet counts once. Empty where the
-    /// kernel does not tell.
+    /// At the receiver: datagrams dropped by its socket, mostly because its buffer was full (`SO_MEMINFO`); with
+    /// `UDP_GRO`, each coalesced packet counts once. Empty if the kernel does not report it.
     #[serde(default)]
     pub socket_drops: Option<u64>,
-    /// How they really got into or out of the kernel: datagrams that do not fit the path's MTU are not
-    /// cut by `UDP_SEGMENT`.
+    /// How they were actually sent and received: `UDP_SEGMENT` cannot segment datagrams above the path MTU.
     #[serde(default)]
     pub batch: Option<DatagramBatch>,
 }
@@ -236,49 +233,49 @@ pub enum Role {
 pub struct FlowRecord {
     /// The number of the connection; equal on both ends.
     pub flow: u32,
-    /// What this end did.
+    /// The role of this end.
     pub role: Role,
-    /// The thread that served it, in [`SideSample::threads`]; it may have served others too.
+    /// The index of its thread in [`SideSample::threads`]; a thread may serve several connections.
     #[serde(default)]
     pub thread: u32,
     /// When the byte counter was read, since this end's start; strictly ascending.
     pub at_ns: Vec<Nanoseconds>,
-    /// What the counter of bytes handed to or by the kernel held at those times; never falls.
+    /// The bytes passed to or from the kernel at those times; never decreasing.
     pub bytes: Vec<Bytes>,
-    /// The CPU that the thread was pinned to, when it was.
+    /// The CPU that the thread was pinned to, if any.
     pub pinned_to: Option<CpuId>,
-    /// The CPU that the thread was on when it ended.
+    /// The CPU that the thread last ran on.
     pub last_cpu: Known<CpuId>,
     /// The CPU on which the kernel received this connection's packets (`SO_INCOMING_CPU`).
     pub incoming_cpu: Known<CpuId>,
     /// The NAPI that received them (`SO_INCOMING_NAPI_ID`).
     #[serde(default)]
     pub incoming_napi: Known<u32>,
-    /// User time of the thread; of one that served several flows, an equal part.
+    /// User time of the thread, divided equally among its flows.
     pub user_ns: Nanoseconds,
-    /// System time of the thread; of one that served several flows, an equal part.
+    /// System time of the thread, divided equally among its flows.
     pub system_ns: Nanoseconds,
-    /// The kernel's account of the connection when it ended.
+    /// The kernel's TCP_INFO at the end.
     pub tcp: Known<TcpInfo>,
-    /// How payload crossed into the kernel, when copies were to be avoided.
+    /// How payload was passed to the kernel, if zero-copy was requested.
     #[serde(default)]
     pub copies: Option<Copies>,
     /// `udp`.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
-    /// At the sender of a stream: what had been sent when the far end had everything. `tcp` is of the moment
-    /// when its thread ended, with the last bytes still in the send buffer.
+    /// At the sender of a stream: the bytes sent when the peer had received everything. `tcp` is read when the
+    /// sending thread ends, with the last bytes still in the send buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained: Option<Drained>,
-    /// What carried it, when that were verbs.
+    /// The queue pair, for verbs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verbs: Option<VerbsRecord>,
-    /// `diffusion`: the grid that this end held last.
+    /// `diffusion`: this end's last grid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grid: Option<GridRecord>,
 }
 
-/// One end of a queue pair: what was chosen, and what its thread did.
+/// One end of a queue pair: its parameters, and its thread's counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct VerbsRecord {
     /// The device.
@@ -289,52 +286,52 @@ pub struct VerbsRecord {
     pub gid_index: Option<u32>,
     /// The GID, `::ffff:10.0.0.1`.
     pub gid: Option<String>,
-    /// What it is: `RoCE v2`, `IB/RoCE v1`.
+    /// The GID type: `RoCE v2`, `IB/RoCE v1`.
     pub gid_kind: Option<String>,
-    /// The queue pair's number.
+    /// The queue pair number.
     pub queue_pair: u32,
-    /// The path MTU; none of iWARP, whose TCP cuts its messages.
+    /// The path MTU; none for iWARP, where TCP segments the messages.
     #[serde(default)]
     pub mtu: Option<u32>,
-    /// Work requests that it had under way at most.
+    /// The depth: maximum work requests in flight.
     #[serde(default)]
     pub depth: u32,
-    /// The largest message that travelled in its work request.
+    /// The maximum inline size.
     pub inline_bytes: Bytes,
-    /// One work request in so many was signalled.
+    /// Signaling: one signaled work request in this many.
     pub moderation: u32,
-    /// Memory that was registered for it; what several share counts at each.
+    /// Memory registered for it; shared memory counts at each queue pair.
     pub registered_bytes: Bytes,
-    /// Completions that were taken.
+    /// Completions polled.
     pub completions: u64,
-    /// How often the completion queue was asked ...
+    /// The number of completion queue polls ...
     pub polls: u64,
-    /// ... and had nothing.
+    /// ... and of empty ones.
     pub polls_empty: u64,
-    /// How often the thread slept until the device told of a completion.
+    /// How often the thread slept until a completion event.
     pub sleeps: u64,
-    /// How often the thread that posts found nothing under way any more; empty where it does not count.
+    /// How often the posting thread found nothing in flight; empty if not counted.
     #[serde(default)]
     pub ran_dry: Option<u64>,
 }
 
-/// The bytes of a connection whose far end has everything that was sent.
+/// The bytes of a connection after the peer has received everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Drained {
     /// Bytes sent, retransmissions included (`tcpi_bytes_sent`).
     pub bytes_sent: Bytes,
-    /// Bytes sent again (`tcpi_bytes_retrans`).
+    /// Bytes retransmitted (`tcpi_bytes_retrans`).
     pub bytes_retransmitted: Bytes,
 }
 
-/// The part of `struct tcp_info` (include/uapi/linux/tcp.h) that names limits.
+/// The fields of `struct tcp_info` (include/uapi/linux/tcp.h) that identify limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TcpInfo {
-    /// Smoothed round-trip time.
+    /// Smoothed RTT.
     pub rtt_ns: Nanoseconds,
-    /// Smallest round-trip time seen.
+    /// Minimum RTT.
     pub rtt_min_ns: Nanoseconds,
-    /// Payload of a full segment sent.
+    /// Send MSS.
     pub snd_mss_bytes: Bytes,
     /// Congestion window in segments.
     pub cwnd_segments: u32,
@@ -346,45 +343,45 @@ pub struct TcpInfo {
     pub sndbuf_limited_ns: Nanoseconds,
     /// Bytes sent, retransmissions included.
     pub bytes_sent: Bytes,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub bytes_retransmitted: Bytes,
     /// Segments sent.
     pub segments_out: u64,
-    /// Segments sent again over the connection's life.
+    /// Segments retransmitted over the connection's life.
     pub retransmits: u32,
-    /// The delivery rate that the kernel estimated last.
+    /// The kernel's latest delivery rate estimate.
     pub delivery_rate_bit_per_s: BitRate,
-    /// The send window that the peer grants (absent on old kernels).
+    /// The send window granted by the peer (absent on old kernels).
     pub snd_wnd_bytes: Option<Bytes>,
-    /// The congestion control that ran (`TCP_CONGESTION`).
+    /// The congestion control in use (`TCP_CONGESTION`).
     pub congestion_control: Option<String>,
-    /// Whether TCP timestamps were agreed on (12 bytes of every segment).
+    /// Whether TCP timestamps were negotiated (12 bytes of every segment).
     pub timestamps: bool,
-    /// Whether ECN was agreed on.
+    /// Whether ECN was negotiated.
     #[serde(default)]
     pub ecn: Option<bool>,
-    /// Packets that arrived with congestion marked, as the peer echoed them.
+    /// Packets with ECN CE marks, as echoed by the peer.
     #[serde(default)]
     pub delivered_ce: Option<u64>,
-    /// The number of segments by which the path is known to reorder.
+    /// The reordering metric in segments (`tcpi_reordering`).
     #[serde(default)]
     pub reordering: Option<u32>,
-    /// Reorderings seen (Linux 4.19).
+    /// Reordering events (Linux 4.19).
     #[serde(default)]
     pub reordering_seen: Option<u64>,
-    /// Payload of a full segment received.
+    /// Receive MSS.
     #[serde(default)]
     pub rcv_mss_bytes: Option<Bytes>,
-    /// Segments that arrived twice, as the peer reported them (`tcpi_dsack_dups`): sent again in vain.
+    /// Duplicate segments reported by the peer (`tcpi_dsack_dups`): unnecessary retransmissions.
     #[serde(default)]
     pub duplicate_segments: Option<u64>,
-    /// The receiver's own estimate of the round-trip time.
+    /// The receiver's RTT estimate.
     #[serde(default)]
     pub rcv_rtt_ns: Option<Nanoseconds>,
-    /// What the receiver's autotuning found that the program reads in a round trip.
+    /// The receiver autotuning's estimate of data read per RTT (`tcpi_rcv_space`).
     #[serde(default)]
     pub rcv_space_bytes: Option<Bytes>,
-    /// Bytes that are acknowledged and wait to be read or were read (`tcpi_bytes_received`).
+    /// Bytes received and acknowledged, read or not (`tcpi_bytes_received`).
     #[serde(default)]
     pub bytes_received: Option<Bytes>,
 }
@@ -394,24 +391,23 @@ pub struct TcpInfo {
 pub struct CpuRecord {
     /// User time of linerate's data threads.
     pub threads_user_ns: Nanoseconds,
-    /// System time of linerate's data threads (softirq work done in their context included where the
-    /// kernel accounts by ticks).
+    /// System time of linerate's data threads (including softirqs in their context if the kernel accounts by ticks).
     pub threads_system_ns: Nanoseconds,
     /// Machine-wide time by kind, per CPU; belongs to both ends when they share a kernel.
     pub machine: Known<Vec<CpuTimes>>,
-    /// The same step by step, ascending in time, to stand beside what was moved over time.
+    /// The same per interval, ascending in time, for comparison with the transferred bytes over time.
     #[serde(default)]
     pub series: Vec<CpuStep>,
-    /// The frequencies that CPUs were seen at.
+    /// The frequencies of the CPUs.
     #[serde(default)]
     pub frequency: Known<Vec<CpuFrequency>>,
-    /// CPU time that the record itself took at this end: the readings of the threads' counters, of the
-    /// machine's before and after, and of the CPUs meanwhile.
+    /// CPU time used for recording at this end: reading the threads' counters, the machine's before and after, and
+    /// the CPUs in between.
     #[serde(default)]
     pub recording_ns: Known<Nanoseconds>,
 }
 
-/// What one CPU did between start and stop (`/proc/stat`).
+/// The times of one CPU between start and stop (`/proc/stat`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {
     /// The CPU.
@@ -422,15 +418,15 @@ pub struct CpuTimes {
     pub system_ns: Nanoseconds,
     /// Time in hard interrupts.
     pub irq_ns: Nanoseconds,
-    /// Time in soft interrupts.
+    /// Time in softirqs.
     pub softirq_ns: Nanoseconds,
-    /// Time that the hypervisor gave to others.
+    /// Steal time.
     pub steal_ns: Nanoseconds,
-    /// Idle time, waiting for I/O included.
+    /// Idle time, including iowait.
     pub idle_ns: Nanoseconds,
 }
 
-/// Why a trial may not be trusted, or how its figures must be read.
+/// Why a trial is doubtful, or how its values must be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flag {
@@ -438,7 +434,7 @@ pub enum Flag {
     SharedKernel,
     /// The kernel accounts CPU time by ticks, not exactly.
     TickAccounting,
-    /// The hypervisor took more than 2 % of the CPU time.
+    /// Steal above 2 % of the CPU time.
     Steal,
     /// The measured rate is above the computed ceiling.
     CeilingWrong,
@@ -446,41 +442,41 @@ pub enum Flag {
     CountsDisagree,
     /// The rate never settled within the trial.
     NotSettled,
-    /// The trial ended before its time.
+    /// The trial ended early.
     CutShort,
-    /// A thread that was told where to run was found elsewhere, or moved. (One that was left to the
-    /// scheduler may move: its record says so, and no flag.)
+    /// A pinned thread was seen on another CPU, or migrated. (An unpinned thread may migrate: its record shows it,
+    /// without a flag.)
     Migrated,
-    /// A buffer was not on the node that was asked for.
+    /// A buffer was not on the requested node.
     MemoryElsewhere,
-    /// The kernel copied what was to be sent or received without a copy.
+    /// The kernel copied data that was to be sent or received with zero-copy.
     CopiedAfterAll,
-    /// The frequency of a CPU that worked moved by more than 5 % during the trial, or was in turbo: rates of
-    /// few and of many cores do not compare.
+    /// The frequency of a busy CPU varied by more than 5 % during the trial, or was in the turbo range: rates with
+    /// few and with many busy cores are not comparable.
     FrequencyMoved,
-    /// A CPU that worked spent more than 10 % of the time in states that take more than 10 us to leave:
-    /// more load may look faster.
+    /// A busy CPU spent more than 10 % of the time in idle states with an exit latency above 10 us: more load may
+    /// appear faster.
     DeepSleep,
-    /// Others sent or received on this interface more than 5 % of what the trial did.
+    /// Other traffic on this interface was more than 5 % of the trial's.
     OtherTraffic,
-    /// The load generator made less than 99 % of the rate that was asked for.
+    /// The load generator reached less than 99 % of the requested rate.
     RateNotKept,
-    /// The far end is not linerate and cannot tell some of the figures.
+    /// The peer is not linerate and does not report all values.
     ForeignPeer,
-    /// The kernel's thread that took a ring's submissions (io_uring's `SQPOLL`) could not be read: more CPU
-    /// time was used than is said.
+    /// The kernel thread that polls a ring's submission queue (io_uring `SQPOLL`) could not be read: the CPU time is
+    /// higher than reported.
     PollingUncounted,
-    /// The two ends of a pair do not hold the same grid: memory, a device or something on the way changed it.
+    /// The two ends of a pair have different grids: memory, a device or the path changed data.
     GridsDiffer,
 }
 
 impl SideSample {
-    /// How long this end began operations: what comes after the trial's planned end is only waited for.
+    /// How long this end started operations: after the trial's planned end it only waits for completions.
     pub fn began_for(&self, spec: &TrialSpec) -> Nanoseconds {
         self.elapsed_ns.min(spec.duration_ns)
     }
 
-    /// An end that is not ours, and tells nothing of itself.
+    /// The record of a peer that is not linerate.
     pub fn unheard(who: &str) -> Self {
         let path = "the remote end";
         let reason = || format!("{who} does not report it");
@@ -503,18 +499,18 @@ impl SideSample {
         }
     }
 
-    /// The records of the connections that this end received on.
+    /// The records of the connections on which this end received.
     pub fn receivers(&self) -> impl Iterator<Item = &FlowRecord> {
         self.flows.iter().filter(|flow| flow.role == Role::Receiver)
     }
 
-    /// The records of the connections that this end sent on.
+    /// The records of the connections on which this end sent.
     pub fn senders(&self) -> impl Iterator<Item = &FlowRecord> {
         self.flows.iter().filter(|flow| flow.role == Role::Sender)
     }
 }
 
-/// An end's record that cannot be of the trial that was asked for.
+/// A record that cannot belong to the requested trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the record holds {given} {what}, and the trial allows {most}")]
 pub struct TooMuch {
@@ -524,8 +520,8 @@ pub struct TooMuch {
 }
 
 impl SideSample {
-    /// Whether this can be an end's record of a trial of `spec`: a far end, or a stored run, may claim
-    /// anything, and what judges it works with every flow at every reading's time.
+    /// Whether this can be an end's record of a trial of `spec`: a peer or a stored run may contain anything, and the
+    /// analysis works with every flow at every reading's time.
     pub fn check(&self, spec: &TrialSpec) -> Result<(), TooMuch> {
         // Both directions; and some readings while the socket buffers drain after the planned end.
         let flows = 2 * spec.flows as usize;
@@ -541,7 +537,7 @@ impl SideSample {
             }
         };
         most("flows", self.flows.len(), flows)?;
-        // A data thread may have a polling thread of the kernel beside it, or one for each flow.
+        // A data thread may have a kernel polling thread, or one per flow.
         most("threads", self.threads.len(), 2 * flows.max(1_024))?;
         if let Some(operations) = &self.operations {
             most("steps", operations.steps.len(), readings)?;

@@ -1,5 +1,5 @@
-//! Settings: the knobs of a host, in one catalogue. Rules read settings, transactions write them,
-//! experiments vary them; a key, a typed value, a domain, a reversibility class and a scope serve all.
+//! Settings: the knobs of a host, in one catalog. Rules read settings, transactions write them, experiments vary
+//! them; they all use the same key, typed value, domain, reversibility class and scope.
 
 mod applications;
 mod catalogue;
@@ -44,25 +44,25 @@ pub enum MachineKnob {
     Turbo,
     /// `cpu/smt`.
     Smt,
-    /// `cpu/max-latency-us`: idle states that take longer to leave are not entered.
+    /// `cpu/max-latency-us`: idle states with a longer exit latency are not entered.
     MaxLatencyUs,
     /// `irqbalance/paused`: its process is stopped.
     IrqbalancePaused,
-    /// `irqbalance/banned-irqs`: those that it leaves alone.
+    /// `irqbalance/banned-irqs`: the interrupts that irqbalance does not move.
     IrqbalanceBans,
     /// `cpu/clocksource`.
     Clocksource,
     /// `memory/transparent-hugepages`.
     TransparentHugepages,
-    /// `cpu/mitigations`, as the machine was booted.
+    /// `cpu/mitigations`, as set at boot.
     Mitigations,
-    /// `cpu/intel-idle-max-cstate`, as the machine was booted.
+    /// `cpu/intel-idle-max-cstate`, as set at boot.
     IntelIdleMaxCstate,
-    /// `cpu/acpi-max-cstate`, the same of the driver that goes by ACPI's tables.
+    /// `cpu/acpi-max-cstate`, the same for the acpi_idle driver.
     AcpiMaxCstate,
-    /// `netfilter/nft-rules`: how many there are.
+    /// `netfilter/nft-rules`: the number of rules.
     NftRules,
-    /// `netfilter/iptables-tables`: those that are in use.
+    /// `netfilter/iptables-tables`: the tables in use.
     IptablesTables,
 }
 
@@ -85,7 +85,7 @@ const MACHINE_PATHS: &[(&str, MachineKnob)] = &[
     ("netfilter/iptables-tables", MachineKnob::IptablesTables),
 ];
 
-/// A knob of CPUs that change frequency together.
+/// A knob of a cpufreq policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PolicyKnob {
     /// `governor`.
@@ -149,19 +149,19 @@ fn knob_of<K: Clone>(table: &[(&str, K)], path: &str) -> Option<K> {
     found.map(|(_, knob)| knob.clone())
 }
 
-/// How linerate itself measures: where its threads run, what its sockets ask for. Settings of the trial,
-/// not of the machine; an application has the same ones.
+/// How linerate itself measures: where its threads run, and its socket options. Settings of the trial, not of the
+/// machine; an application has equivalent ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TrialKnob {
     /// `sender-cpus`.
     SenderCpus,
     /// `receiver-cpus`.
     ReceiverCpus,
-    /// `congestion-control` of the stream's own sockets.
+    /// `congestion-control` of the stream's sockets.
     CongestionControl,
 }
 
-/// The stable key of a setting: a path of nouns with the kernel's own name at the end.
+/// The stable key of a setting: a path of nouns that ends in the kernel's own name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SettingKey {
     /// `sysctl/net.ipv4.tcp_rmem`.
@@ -170,17 +170,17 @@ pub enum SettingKey {
     Nic(NicName, NicKnob),
     /// `cpu/...` and `memory/...`.
     Machine(MachineKnob),
-    /// `cpu/cpu3/resume-latency-us`: idle states that this CPU takes longer to leave are not entered.
+    /// `cpu/cpu3/resume-latency-us`: this CPU does not enter idle states with a longer exit latency.
     ResumeLatency(CpuId),
-    /// `cpu/cpu3/online`: whether the kernel uses this CPU.
+    /// `cpu/cpu3/online`.
     Online(CpuId),
-    /// `irq/42/cpus`: an interrupt by its number, which holds until the next boot.
+    /// `irq/42/cpus`: an interrupt by its number, which is valid until the next boot.
     IrqCpus(IrqNumber),
-    /// `cpu/policy0/...`: cpufreq's policies, by their numbers.
+    /// `cpu/policy0/...`: cpufreq policies, by number.
     Policy(u32, PolicyKnob),
     /// `block/nvme0n1/...`.
     Block(String, BlockKnob),
-    /// `rdma/mlx5_0/cm-defaults`: whether configfs shows the settings of the device's ports.
+    /// `rdma/mlx5_0/cm-defaults`: whether configfs has the settings of the device's ports.
     RdmaDefaults(String),
     /// `rdma/mlx5_0/1/...`.
     Rdma(String, u32, RdmaKnob),
@@ -191,7 +191,7 @@ pub enum SettingKey {
 /// Why a key or a value was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// The key is not in the catalogue.
+    /// The key is not in the catalog.
     #[error("`{key}` is not a setting: {why}")]
     Key {
         /// The key as it was given.
@@ -206,18 +206,18 @@ pub enum SettingError {
         key: String,
         /// The value as it was given.
         value: String,
-        /// What the setting takes.
+        /// The values that the setting accepts.
         expected: &'static str,
     },
 }
 
 impl SettingKey {
-    /// Whether linerate can write it by now; the others are read, judged and advised.
+    /// Whether linerate can write it; the others are read, checked and recommended.
     pub fn is_writable(&self) -> bool {
         self.spec().access == Access::Written
     }
 
-    /// The name of the interface that it is of, also of a sysctl that bears one. `all` and `default` are none's.
+    /// The name of its interface, also for a sysctl that contains one. `all` and `default` are not interfaces.
     pub fn interface(&self) -> Option<&str> {
         match self {
             Self::Nic(nic, _) => Some(nic.as_str()),
@@ -226,7 +226,7 @@ impl SettingKey {
         }
     }
 
-    /// The same setting of the interface called `nic`; itself where it is of none.
+    /// The same setting of the interface `nic`; the setting itself if it does not belong to an interface.
     #[must_use]
     pub fn of_interface(&self, nic: &NicName) -> Self {
         match self {
@@ -240,7 +240,7 @@ impl SettingKey {
     }
 }
 
-/// A sysctl of one interface as its folder, the interface's name and its own name: `net.ipv6.conf.`, `eth0.100`, `mtu`.
+/// A sysctl of one interface, split into prefix, interface name and own name: `net.ipv6.conf.`, `eth0.100`, `mtu`.
 fn sysctl_of_interface(name: &str) -> Option<(&str, &str, &str)> {
     const FOLDERS: [&str; 4] = [
         "net.ipv4.conf.",
@@ -250,7 +250,7 @@ fn sysctl_of_interface(name: &str) -> Option<(&str, &str, &str)> {
     ];
     let folder = FOLDERS.iter().find(|folder| name.starts_with(**folder))?;
     let (folder, rest) = name.split_at(folder.len());
-    // The names of interfaces may have dots, those of what they have do not.
+    // Interface names may contain dots, the names below them do not.
     let (nic, last) = rest.rsplit_once('.')?;
     (!matches!(nic, "all" | "default")).then_some((folder, nic, last))
 }
@@ -353,7 +353,7 @@ impl FromStr for SettingKey {
     }
 }
 
-/// A key of an RDMA device, or what is wrong with it.
+/// A key of an RDMA device, or its error.
 fn parse_rdma(device: &str, rest: &[&str]) -> Result<SettingKey, &'static str> {
     let device = device.to_owned();
     match rest {
@@ -369,7 +369,7 @@ fn parse_rdma(device: &str, rest: &[&str]) -> Result<SettingKey, &'static str> {
     }
 }
 
-/// A name that stands in a path of sysfs.
+/// A name that is used in a sysfs path.
 fn is_device(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-!:".contains(&b);
     !name.is_empty() && name.bytes().all(plain) && name != "." && name != ".."
@@ -396,16 +396,16 @@ pub enum Value {
     Switch(bool),
     /// A count, in the setting's own unit.
     Integer(u64),
-    /// A queueing discipline with the kernel's own parameters.
+    /// A qdisc with the kernel's own parameters.
     Qdisc(Qdisc),
-    /// Text as the kernel prints it, white space folded to single blanks; CPU sets in list form.
+    /// Text as the kernel prints it, white space reduced to single spaces; CPU sets in list form.
     Text(String),
 }
 
 impl Value {
-    /// Whether a setting that has `found` has what this asks for. A queueing discipline asked for without
-    /// handle or options is met by any of its kind, the kernel gives it those; one asked for in words by one
-    /// that has what they name.
+    /// Whether a setting with the value `found` satisfies this one. A requested qdisc without handle or options
+    /// matches any of its kind, since the kernel assigns those; one requested with parameters matches if those
+    /// parameters match.
     pub fn is_met_by(&self, found: &Self) -> bool {
         match (self, found) {
             (Self::Qdisc(asked), Self::Qdisc(found)) => {
@@ -427,7 +427,7 @@ impl fmt::Display for Value {
             Self::Integer(count) => write!(f, "{count}"),
             Self::Qdisc(qdisc) => match qdisc.rate_bit_per_s {
                 Some(rate) => write!(f, "{} {rate}", qdisc.kind),
-                // What is asked for, word by word; what was found has more of them than a line holds.
+                // The requested value, word by word; the value found may have more words than fit a line.
                 None if qdisc.options.is_empty() && !qdisc.words.is_empty() => {
                     f.write_str(&qdisc.words)
                 }
@@ -440,7 +440,7 @@ impl fmt::Display for Value {
 }
 
 impl Qdisc {
-    /// A queueing discipline with the kernel's defaults.
+    /// A qdisc with the kernel's defaults.
     pub fn plain(kind: &str) -> Self {
         Self {
             kind: kind.to_owned(),
@@ -451,7 +451,7 @@ impl Qdisc {
         }
     }
 
-    /// One that is asked for with parameters.
+    /// One that is requested with parameters.
     pub fn asked(discipline: &Discipline) -> Self {
         Self {
             words: discipline.to_string(),
@@ -459,7 +459,7 @@ impl Qdisc {
         }
     }
 
-    /// What its words mean; none where they are incomplete, or none.
+    /// Its parsed parameters; none if they are incomplete or missing.
     pub fn discipline(&self) -> Option<Discipline> {
         Discipline::parse(&self.words)
     }
@@ -473,12 +473,12 @@ impl Qdisc {
     }
 }
 
-/// Sysctls separate their numbers by tabs when read and take blanks when written: one form for both.
+/// Sysctls print their numbers with tabs and accept spaces: one form for both.
 pub fn fold_blanks(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Settings and their values, as one end of a path has them.
+/// Settings with their values, for one end of a path.
 pub type Settings = BTreeMap<SettingKey, Value>;
 
 #[cfg(test)]

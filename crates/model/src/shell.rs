@@ -1,9 +1,9 @@
-//! Words of commands that people paste into a shell.
+//! Quoting of commands that users paste into a shell.
 
 use std::path::Path;
 
-/// `text` as one word that a POSIX shell takes as it is (POSIX.1-2024, Shell Command Language, 2.2.2 Single-Quotes). Plain
-/// words stay unquoted.
+/// `text` as one word of a POSIX shell (POSIX.1-2024, Shell Command Language, 2.2.2 Single-Quotes). Plain words stay
+/// unquoted.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     // zsh replaces `=COMMAND` by the command's path.
@@ -13,7 +13,7 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// A path as one word that no program takes for an option.
+/// A path as one word that no program parses as an option.
 pub fn quoted_path(path: &Path) -> String {
     let path = path.to_string_lossy();
     if path.starts_with('-') {
@@ -23,7 +23,7 @@ pub fn quoted_path(path: &Path) -> String {
     }
 }
 
-/// The words of `text`, which blanks separate, each [`quoted`].
+/// The words of `text`, separated by spaces, each [`quoted`].
 pub fn quoted_words(text: &str) -> String {
     let words: Vec<String> = text.split_whitespace().map(quoted).collect();
     words.join(" ")
@@ -37,7 +37,7 @@ mod tests {
 
     use super::*;
 
-    /// What a shell makes of `words`: each in angle brackets.
+    /// How a shell splits `words`: each in angle brackets.
     #[expect(
         clippy::disallowed_methods,
         reason = "a test: only a shell knows what it makes of words"

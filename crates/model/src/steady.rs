@@ -1,12 +1,11 @@
-//! What makes a host steady enough to be measured: the settings of the profile `measurement`. A clock that does not
-//! move, CPUs that do not sleep (which only a process can hold: `cpu/max-latency-us`), interrupts that stay where
-//! they are and come at fixed intervals (Documentation/admin-guide/pm/cpuidle.rst, irqbalance(1),
-//! Documentation/networking/ethtool-netlink.rst).
+//! The settings of the profile `measurement`, for repeatable results: a fixed clock frequency, no deep idle states
+//! (held by a process: `cpu/max-latency-us`), and interrupts with fixed affinity and fixed coalescing
+//! (Documentation/admin-guide/pm/cpuidle.rst, irqbalance(1), Documentation/networking/ethtool-netlink.rst).
 
 use crate::host::{Host, Nic};
 use crate::setting::{MachineKnob, NicKnob, PolicyKnob, SettingKey, Value};
 
-/// The settings, and the values that they are to have where the host has them.
+/// The settings with their target values, applied where the host has them.
 pub fn steady(host: &Host) -> Vec<(SettingKey, Value)> {
     let off = Value::Switch(false);
     let mut wanted = vec![(SettingKey::Machine(MachineKnob::Turbo), off.clone())];

@@ -1,28 +1,27 @@
-//! The talk of two ends as state machines without I/O: bytes and messages in, actions out. The loops
-//! that read and write live in `linerate::agent` and `linerate::peer`.
+//! The protocol between two ends as state machines without I/O: bytes and messages in, actions out. The loops that
+//! read and write are in `linerate::agent` and `linerate::peer`.
 
 use crate::plan::Plan;
 use crate::protocol::{Failure, FailureKind, PROTOCOL, Reply, Request, Token};
 use crate::setting::SettingKey;
 use crate::workload::TrialSpec;
 
-/// Cuts a stream of bytes into lines, and refuses one that grows past its limit.
+/// Splits a stream of bytes into lines, and rejects a line above its limit.
 #[derive(Debug, Default)]
 pub struct Lines {
     held: Vec<u8>,
     searched: usize,
-    /// How much of `held` is after its last line's end: each byte is looked at once, however long the
-    /// message.
+    /// The bytes of `held` after the last line end: each byte is scanned once, however long the message.
     unfinished: usize,
 }
 
-/// A line grew past so many bytes.
+/// A line exceeded this many bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a message is longer than {0} bytes")]
 pub struct LineTooLong(pub usize);
 
 impl Lines {
-    /// Takes in what was read. `bytes_max` is the limit of a line, by its beginning.
+    /// Adds received bytes. `bytes_max` is the limit of a line, by its beginning.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -41,7 +40,7 @@ impl Lines {
         }
     }
 
-    /// The next whole line, without its end.
+    /// The next complete line, without its end.
     pub fn next_line(&mut self) -> Option<Vec<u8>> {
         let found = self.held[self.searched..]
             .iter()
@@ -58,7 +57,7 @@ impl Lines {
     }
 }
 
-/// Where the agent's side of the talk stands.
+/// The agent's protocol state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AgentState {
     Greeting,
@@ -68,14 +67,14 @@ enum AgentState {
     Over,
 }
 
-/// The agent's side of the talk.
+/// The agent's side of the protocol.
 #[derive(Debug)]
 pub struct AgentTalk {
     state: AgentState,
     version: &'static str,
 }
 
-/// What the agent shall do next. Everything but [`AgentAction::Close`] ends in one reply.
+/// The agent's next action. Every action but [`AgentAction::Close`] ends in one reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentAction {
     /// Answer the greeting.
@@ -88,39 +87,39 @@ pub enum AgentAction {
     Apply {
         /// The plan.
         plan: Plan,
-        /// Whether the interface that the controller comes in by may be disturbed.
+        /// Whether the controller's management path may be disrupted.
         include_way_in: bool,
     },
     /// Undo the newest plan.
     Undo,
-    /// Forget how to undo.
+    /// Commit.
     Commit,
-    /// Apply a plan that is undone after a time.
+    /// Apply a plan with a timeout.
     Lease {
         /// The plan.
         plan: Plan,
-        /// Whether the interface that the controller comes in by may be disturbed.
+        /// Whether the controller's management path may be disrupted.
         include_way_in: bool,
-        /// That time.
+        /// The timeout.
         seconds: u32,
     },
-    /// Undo what was committed earlier.
+    /// Undo a committed transaction.
     TakeBack {
         /// The transaction.
         id: String,
     },
     /// Listen for the data connections of a trial.
     Prepare {
-        /// What will be moved.
+        /// The trial.
         spec: Box<TrialSpec>,
-        /// What each connection presents.
+        /// The token of each connection.
         token: Token,
         /// The address to listen on.
         bind: String,
     },
     /// Begin the prepared trial.
     Start,
-    /// Give up the trial.
+    /// Abort the trial.
     Abort,
     /// Answer with this failure.
     Refuse(Failure),
@@ -129,7 +128,7 @@ pub enum AgentAction {
 }
 
 impl AgentTalk {
-    /// A talk that waits for its greeting; `version` is this program's own.
+    /// A session that waits for its greeting; `version` is this program's own.
     pub fn new(version: &'static str) -> Self {
         Self {
             state: AgentState::Greeting,
@@ -137,7 +136,7 @@ impl AgentTalk {
         }
     }
 
-    /// What to do about one line from the controller.
+    /// The action for one line from the controller.
     pub fn on_line(&mut self, line: &[u8]) -> AgentAction {
         let request = str::from_utf8(line)
             .map_err(serde::de::Error::custom)
@@ -151,7 +150,7 @@ impl AgentTalk {
         }
     }
 
-    /// What to do about a request.
+    /// The action for a request.
     pub fn on_request(&mut self, request: Request) -> AgentAction {
         use AgentState::{Greeting, Idle, Over, Prepared, Running};
         match (self.state, request) {
@@ -207,7 +206,7 @@ impl AgentTalk {
     }
 }
 
-/// Whether a request is of the host, not of a trial.
+/// Whether a request concerns the host, not a trial.
 fn is_of_host(request: &Request) -> bool {
     !matches!(
         request,
@@ -219,7 +218,7 @@ fn is_of_host(request: &Request) -> bool {
     )
 }
 
-/// What an agent that is idle does with its host.
+/// The action of an idle agent for a request that concerns its host.
 fn of_host(request: Request) -> AgentAction {
     match request {
         Request::ReadHost => AgentAction::ReadHost,
@@ -273,8 +272,8 @@ fn name(request: &Request) -> &'static str {
 
 /// The controller's side: which reply answers which request.
 ///
-/// A failure passes through; a reply that answers another question means that the two ends have lost
-/// each other, and nothing after it can be trusted.
+/// A failure passes through; a reply to another request means that the two ends are out of sync, and nothing after it
+/// can be trusted.
 pub fn answer(asked: &Request, reply: Reply) -> Result<Reply, Failure> {
     let fits = matches!(
         (asked, &reply),
@@ -470,7 +469,7 @@ mod tests {
             panic!("it was not refused")
         };
         assert!(failure.message.contains("16384 settings"), "{failure}");
-        // So are values that answer nobody.
+        // As are values without a request.
         let values = format!(r#"{{"settings":[{}0]}}"#, "0,".repeat(SETTINGS_MAX));
         serde_json::from_str::<Reply>(&values).expect_err("it is one too many");
     }

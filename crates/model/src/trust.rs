@@ -1,4 +1,4 @@
-//! How far a trial may be trusted: do both ends' byte counts agree, and which flags it carries.
+//! The reliability of a trial: whether both ends' byte counts agree, and its flags.
 
 mod kept;
 mod machine;
@@ -18,7 +18,7 @@ use crate::sample::{Checksum, Flag, FlowRecord, Sample, SideSample};
 use crate::units::{BitRate, Bytes};
 use crate::workload::{Service, Verb, Workload};
 
-/// More than this share of CPU time stolen, and a trial is flagged.
+/// A trial is flagged above this share of steal time.
 const STEAL_SHARE: f64 = 0.02;
 
 /// The bytes of one connection as both ends counted them.
@@ -28,11 +28,11 @@ pub struct CountCheck {
     pub flow: u32,
     /// The end that sent.
     pub from: End,
-    /// What the sender handed to its kernel; `None` when it kept no record.
+    /// Bytes that the sender passed to its kernel; `None` without a record.
     pub sent: Option<Bytes>,
-    /// What the receiver got from its kernel; `None` when it kept no record.
+    /// Bytes that the receiver got from its kernel; `None` without a record.
     pub received: Option<Bytes>,
-    /// What both kernels and one buffer in each program can hold at most.
+    /// The maximum held by both kernels and one buffer in each program.
     pub in_flight_max: Known<Bytes>,
 }
 
@@ -43,13 +43,13 @@ impl CountCheck {
             return Known::Value(false);
         };
         self.in_flight_max.clone().map(|most| {
-            // The receiver may be read a moment after the sender, so the difference has no sign.
+            // The receiver may be read slightly after the sender, so the difference has no sign.
             sent.as_u64().abs_diff(received.as_u64()) <= most.as_u64()
         })
     }
 }
 
-/// Both ends' counts of every connection of a trial.
+/// The byte counts of both ends for every connection of a trial.
 pub fn count_checks(sample: &Sample, local: &Host, remote: &Host) -> Vec<CountCheck> {
     let mut checks = Vec::new();
     for way in ways(sample) {
@@ -79,11 +79,11 @@ pub fn count_checks(sample: &Sample, local: &Host, remote: &Host) -> Vec<CountCh
 }
 
 fn in_flight_max(sample: &Sample, from: &Host, to: &Host) -> Known<Bytes> {
-    // One packet of 64 KiB may pass each kernel's limit, and one call's buffer is on its way in each
-    // program when the counters are read.
+    // Each kernel's limit may be exceeded by one packet of 64 KiB, and one call's buffer is in use in each program
+    // when the counters are read.
     let beside = 2 * (sample.spec.buffer_bytes.as_u64().min(1 << 30) + (64 << 10));
     if let Some(verbs) = &sample.spec.verbs {
-        // No kernel holds anything: what a queue pair has under way, at either end.
+        // No kernel buffers: what a queue pair has in flight, at either end.
         let message = match &sample.spec.workload {
             Workload::Rdma(rdma) => rdma.sizes.iter().copied().max().unwrap_or_default(),
             _ => sample.spec.buffer_bytes,
@@ -100,8 +100,8 @@ fn in_flight_max(sample: &Sample, from: &Host, to: &Host) -> Known<Bytes> {
     })
 }
 
-/// Every flag of a trial: those it was recorded with, and those that follow from its figures. `ceiling`
-/// is the lowest one, `rate` the rate that is held against it.
+/// All flags of a trial: those it was recorded with, and those that follow from its values. `ceiling` is the lowest
+/// one, `rate` the rate that is compared with it.
 pub fn flags(
     sample: &Sample,
     local: &Host,
@@ -119,7 +119,7 @@ pub fn flags(
     flag_if(Flag::SharedKernel, sample.shared_kernel);
     for (side, host) in sides {
         let exact = host.identity.irq_time_accounting.get();
-        // Where the kernel does not say, the coarser accounting is the one to expect.
+        // If the kernel's accounting is unknown, assume the coarser one.
         flag_if(Flag::TickAccounting, exact != Some(true));
         flag_if(
             Flag::Steal,
@@ -146,7 +146,7 @@ pub fn flags(
         flag_if(Flag::OtherTraffic, others);
     }
     let disagree = |check: &CountCheck| check.agrees().get() == Some(false);
-    // Datagrams may be lost, an exchange counts what it sent and got at either end, and the passive end of
+    // Datagrams may be lost, request workloads count sent and received bytes at either end, and the passive end of
     // one-sided verbs counts nothing.
     let counted_alike = match &sample.spec.workload {
         Workload::Stream(_) => true,
@@ -169,7 +169,7 @@ pub fn flags(
     flags.into_iter().collect()
 }
 
-/// Whether the two ends of a pair hold different grids, as far as both tell.
+/// Whether the two ends of a pair have different grids, as far as both report them.
 fn grids_differ(sample: &Sample) -> bool {
     let grids = |side: &'_ SideSample| -> BTreeMap<u32, Checksum> {
         let flows = side.flows.iter();
@@ -181,8 +181,8 @@ fn grids_differ(sample: &Sample) -> bool {
     local.any(|(flow, checksum)| remote.get(&flow).is_some_and(|other| *other != checksum))
 }
 
-/// The stolen share of the CPUs that ran this end's threads (of all, where that is not known): on a
-/// large machine the idle CPUs would hide it.
+/// The steal share of the CPUs that ran this end's threads (of all, if those are not known): on a large machine the
+/// idle CPUs would hide it.
 fn steal_share(side: &SideSample) -> Option<f64> {
     let used: BTreeSet<CpuId> = side.flows.iter().filter_map(FlowRecord::cpu).collect();
     let mut stolen = 0.0;
@@ -196,7 +196,7 @@ fn steal_share(side: &SideSample) -> Option<f64> {
     (total > 0.0).then(|| stolen / total)
 }
 
-/// Whether an end stopped more than an interval before its time. What has an amount of its own has none.
+/// Whether an end stopped more than an interval early. A workload with a fixed amount cannot.
 fn cut_short(sample: &Sample, side: &SideSample) -> bool {
     if sample.spec.workload.ends_by_itself() {
         return false;

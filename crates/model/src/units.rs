@@ -1,23 +1,22 @@
-//! Units as types. One newtype per dimension, an integer inside, the unit in every constructor and
-//! accessor; crossing from one dimension to another is a named function.
+//! Units as types: one newtype per dimension with an integer inside, and the unit in the name of every constructor
+//! and accessor; conversion between dimensions is a named function.
 //!
-//! Display always prints the unit (rates with SI prefixes, sizes with IEC prefixes); parsing demands
-//! one.
+//! Display always prints the unit (rates with SI prefixes, sizes with IEC prefixes); parsing requires one.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a quantity could not be read from text.
+/// Why a quantity could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: write a number and a unit, for example `{example}`")]
 pub struct UnitError {
-    /// The text as it was given.
+    /// The input text.
     pub text: String,
-    /// The dimension that was asked for.
+    /// The expected dimension.
     pub what: &'static str,
-    /// A text that would have been accepted.
+    /// An example of valid input.
     pub example: &'static str,
 }
 
@@ -109,7 +108,7 @@ impl BitRate {
     pub const fn from_mbit_per_s(rate: u64) -> Self {
         Self(rate * 1_000_000)
     }
-    /// The rate at which `bytes` pass in `time`; `None` when no time passed.
+    /// The rate for `bytes` in `time`; `None` if `time` is 0.
     pub fn of(bytes: Bytes, time: Nanoseconds) -> Option<Self> {
         let per_second = u128::from(bytes.0) * 8 * 1_000_000_000;
         per_second
@@ -171,7 +170,7 @@ impl FromStr for BitRate {
             ("", 1),
         ];
         const ENDINGS: [&str; 5] = ["b/s", "bit/s", "bit", "bps", ""];
-        // RDMA tools and disks speak of bytes; the capital B tells (10^6 bytes in a MB).
+        // RDMA tools and disks use bytes, marked by the capital B (10^6 bytes in a MB).
         if let Some(stem) = text.trim().strip_suffix("B/s") {
             let octets = parse_with_unit(stem.trim_end(), &PREFIXES);
             if let Some(rate) = octets.and_then(|octets: u64| octets.checked_mul(8)) {
@@ -273,7 +272,7 @@ impl FromStr for Nanoseconds {
     }
 }
 
-/// The signalling rate of one PCIe lane in megatransfers per second (2500 for "2.5 GT/s").
+/// The raw rate of one PCIe lane in megatransfers per second (2500 for "2.5 GT/s").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TransferRate(u32);
@@ -317,7 +316,7 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// A count for the arithmetic of shares and rates, which need no more than 53 bits of it.
+/// A count for computing shares and rates, which need at most 53 bits of it.
 #[expect(clippy::cast_precision_loss, reason = "said above")]
 pub(crate) fn real(count: u64) -> f64 {
     count as f64
@@ -331,7 +330,7 @@ fn ratio(value: u64, unit: u64) -> f64 {
     value as f64 / unit as f64
 }
 
-/// Enough digits to tell two close rates apart, no more: `37.97`, `4.80`, `126.0`, `1`.
+/// Enough digits to distinguish close rates: `37.97`, `4.80`, `126.0`, `1`.
 fn three_digits(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.1}")

@@ -1,6 +1,5 @@
-//! Counters over a time. A rule never judges a counter as it stands: only what it grew by while it was
-//! watched. A counter that did not grow was not seen to move, which is not the same as "no errors": some
-//! firmware never counts.
+//! Counters over an interval. A rule never uses a counter's absolute value, only its increase between two readings. A
+//! counter without an increase is not proof of no errors: some firmware never counts.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use crate::units::{Nanoseconds, real};
 
 /// Two readings of a host's counters and the time between them.
 ///
-/// Keys are paths of nouns with the kernel's own name at the end:
+/// Keys are paths of nouns that end in the kernel's own name:
 ///
 /// | key | what |
 /// |---|---|
@@ -22,7 +21,7 @@ use crate::units::{Nanoseconds, real};
 /// | `nic/NAME/pause/tx-frames`, `rx-frames` | `ETHTOOL_MSG_PAUSE_GET` statistics |
 /// | `nic/NAME/queue/rx-3/packets` | netdev `qstats-get` by queue; `nic/NAME/qstat/rx-alloc-fail` by interface |
 /// | `nic/NAME/queue/tx-0/tx_timeout`, `stall_cnt` | sysfs |
-/// | `nic/NAME/qdisc/drops`, `requeues`, `overlimits` | sum over its queueing disciplines |
+/// | `nic/NAME/qdisc/drops`, `requeues`, `overlimits` | sum over its qdiscs |
 /// | `nic/NAME/link/ext_down_cnt` | `ETHTOOL_MSG_LINKSTATE_GET` |
 /// | `nic/NAME/health/tx/errors` | devlink health reporter |
 /// | `nic/NAME/page-pool/alloc-slow` | netdev `page-pool-stats-get` |
@@ -44,25 +43,25 @@ use crate::units::{Nanoseconds, real};
 pub struct Watch {
     /// The time between the readings.
     pub span_ns: Nanoseconds,
-    /// Every counter that stood in both readings.
+    /// Every counter in both readings.
     pub counters: BTreeMap<String, Counter>,
-    /// What could not be read, by the prefix of the keys that are missing for it (`nic/eth0/fec`).
+    /// Gaps, by the prefix of the missing keys (`nic/eth0/fec`).
     pub gaps: BTreeMap<String, Gap>,
 }
 
 /// One counter, read twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
-    /// At the first reading.
+    /// The first value.
     pub before: u64,
-    /// At the second.
+    /// The second value.
     pub after: u64,
-    /// Where it was read.
+    /// Its source.
     pub path: String,
 }
 
 impl Watch {
-    /// By how much the counter `key` grew. A counter that ran backwards was reset: not known.
+    /// The increase of the counter `key`. Unknown if it went backwards, since then it was reset.
     pub fn grown(&self, key: &str) -> Known<u64> {
         let Some(counter) = self.counters.get(key) else {
             return Known::Unknown(self.gap_of(key));
@@ -80,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// By how much it grew in a second.
+    /// Its increase per second.
     pub fn per_second(&self, key: &str) -> Known<f64> {
         let seconds = self.span_ns.as_secs_f64();
         self.grown(key).and_then(|grown| {
@@ -92,8 +91,8 @@ impl Watch {
         })
     }
 
-    /// Every counter below `prefix` (ending in `/`) with the rest of its key and what it grew by;
-    /// those that ran backwards are left out.
+    /// Every counter below `prefix` (ending in `/`) with the rest of its key and its increase; those that went
+    /// backwards are left out.
     pub fn below<'a>(
         &'a self,
         prefix: &'a str,
@@ -106,9 +105,8 @@ impl Watch {
             })
     }
 
-    /// Leaves out what stood still when there are more than `most` counters, with a gap that says so. What
-    /// an answer needs also when it is nothing stays: an interface's own statistics, its queueing
-    /// disciplines', each CPU's and those of RDMA ports.
+    /// Leaves out unchanged counters if there are more than `most`, with a gap that says so. Those that are needed
+    /// even if unchanged are kept: the statistics of interfaces, of their qdiscs, of each CPU and of RDMA ports.
     #[must_use]
     pub fn without_still(mut self, most: usize) -> Self {
         if self.counters.len() <= most {
@@ -138,14 +136,14 @@ impl Watch {
         self
     }
 
-    /// Where the counter `key` was read; the key itself when it was not.
+    /// The source of the counter `key`; the key itself if it was not read.
     pub fn path(&self, key: &str) -> String {
         self.counters
             .get(key)
             .map_or_else(|| key.to_owned(), |counter| counter.path.clone())
     }
 
-    /// Why `key` is missing: the gap of its longest prefix, or that the kernel counts no such thing.
+    /// Why `key` is missing: the gap of its longest prefix, or no such counter on this host.
     fn gap_of(&self, key: &str) -> Gap {
         let mut prefix = key;
         loop {
@@ -162,7 +160,7 @@ impl Watch {
     }
 }
 
-/// The sum of counters. What a capture or a far end says they are may be more than a sum can hold.
+/// The sum of counters, saturating: values from a capture or a peer may overflow it.
 pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }

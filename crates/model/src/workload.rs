@@ -1,5 +1,4 @@
-//! What a trial moves, how, and where its threads run. Declarative and plain; `linerate-traffic`
-//! carries it out.
+//! The workload of a trial and the placement of its threads. Declarative and plain; `linerate-traffic` runs it.
 
 mod check;
 mod diffusion;
@@ -17,20 +16,20 @@ pub use verbs::{Connect, DeviceChoice, Rdma, Registration, Service, Verb, Verbs}
 
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
-/// Which way the bytes go, seen from the host that linerate was started on. In an exchange of requests
-/// the sender is the end that asks: `Reverse` has the peer ask.
+/// The direction of the data, seen from the host that linerate was started on. For request workloads the sender is
+/// the requesting end: with `Reverse` the peer sends requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// From here to the peer.
+    /// From this host to the peer.
     Forward,
-    /// From the peer to here.
+    /// From the peer to this host.
     Reverse,
-    /// Both at once: `flows` flows each way.
+    /// Both at once: `flows` flows in each direction.
     Bidirectional,
 }
 
-/// One trial: what is common to every workload, and the workload itself.
+/// One trial: the options common to every workload, and the workload itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrialSpec {
@@ -39,12 +38,12 @@ pub struct TrialSpec {
     pub workload: Workload,
     /// Connections (pairs, of `transfer` and `diffusion`) in each direction that carries data.
     pub flows: u32,
-    /// Which way the bytes go.
+    /// The direction of the data.
     pub direction: Direction,
-    /// How long the transfer lasts, warm-up included. A workload of a fixed amount (`bytes`,
-    /// `repetitions`) ends when that is done, and at the latest after this time.
+    /// The duration of the transfer, including warm-up. A workload with a fixed amount (`bytes`, `repetitions`) ends
+    /// when that is done, and at the latest after this time.
     pub duration_ns: Nanoseconds,
-    /// How often the counters are read.
+    /// The interval between counter readings.
     pub interval_ns: Nanoseconds,
     /// The size of each `send` and `recv` of bulk data.
     pub buffer_bytes: Bytes,
@@ -52,10 +51,10 @@ pub struct TrialSpec {
     pub socket_buffer_bytes: Option<Bytes>,
     /// The congestion control of these connections; `None` is the host's default.
     pub congestion_control: Option<String>,
-    /// Where the threads run and where their buffers are.
+    /// The placement of threads and buffers.
     pub placement: Placement,
-    /// Data threads of each role at each end; the flows are shared out among them in turn. `None` is one
-    /// thread for each flow, up to what [`TrialSpec::threads`] says.
+    /// Data threads of each role at each end; the flows are distributed round-robin. `None` is one thread for each
+    /// flow, up to the limit of [`TrialSpec::threads`].
     #[serde(default)]
     pub threads: Option<u32>,
     /// How a thread waits for its sockets.
@@ -67,21 +66,20 @@ pub struct TrialSpec {
     /// `SO_MAX_PACING_RATE` of each flow.
     #[serde(default)]
     pub pacing_bit_per_s: Option<BitRate>,
-    /// Samples a second of every CPU that both ends' hot symbols are found by; `None` is no profile.
+    /// The sampling rate per CPU and second for a profile of both ends; `None` is no profile.
     #[serde(default)]
     pub profile_hz: Option<u32>,
-    /// Both ends move bytes and count them, and read nothing of their machines: what recording itself
-    /// costs is measured so.
+    /// Both ends transfer and count bytes but do not read their machines' counters: used to measure the cost of
+    /// recording.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unrecorded: bool,
-    /// The payload goes over RDMA verbs instead of sockets; always there for the workloads that measure the
-    /// verbs themselves.
+    /// The payload goes over RDMA verbs instead of sockets; always set for the workloads that measure verbs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verbs: Option<Verbs>,
 }
 
 impl Default for TrialSpec {
-    /// A stream of one flow forward for ten seconds, everything else the kernel's choice.
+    /// A stream of one flow forward for ten seconds, with defaults for everything else.
     fn default() -> Self {
         Self {
             workload: Workload::default(),
@@ -105,9 +103,9 @@ impl Default for TrialSpec {
 }
 
 impl TrialSpec {
-    /// The most flows of one trial.
+    /// The maximum number of flows of a trial.
     pub const FLOWS_MAX: u32 = 10_000;
-    /// The most data threads of a role at one end.
+    /// The maximum number of data threads of a role at one end.
     pub const THREADS_MAX: u32 = 1_024;
 
     /// The data threads of each role at each end.
@@ -126,7 +124,7 @@ impl TrialSpec {
     }
 }
 
-/// What is moved, with what only this workload has.
+/// The workload, with its own options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
@@ -134,17 +132,17 @@ pub enum Workload {
     Stream(Stream),
     /// Requests and responses.
     Rr(Rr),
-    /// Messages to and fro, over a row of sizes.
+    /// Ping-pong messages, over a sweep of sizes.
     Pingpong(Pingpong),
     /// HTTP/1.1.
     Http(Http),
-    /// Announce, fetch, go, return, done (source 001): a buffer there and back.
+    /// Announce, fetch, go, return, done (source 001): a buffer transferred both ways.
     Transfer(Transfer),
-    /// The same with a step of the heat equation on the way (source 001).
+    /// The same with a step of the heat equation in between (source 001).
     Diffusion(Diffusion),
     /// Datagrams.
     Udp(Udp),
-    /// The verbs themselves.
+    /// RDMA verbs.
     Rdma(Rdma),
 }
 
@@ -169,7 +167,7 @@ impl Workload {
         }
     }
 
-    /// Whether it has an amount of its own, so that the trial's time is only a limit.
+    /// Whether it has a fixed amount, so that the trial's duration is only a limit.
     pub fn ends_by_itself(&self) -> bool {
         match self {
             Self::Stream(stream) => stream.bytes.is_some(),
@@ -181,18 +179,18 @@ impl Workload {
         }
     }
 
-    /// Whether only the end that posts knows what arrived: the other end's memory is read and written without
-    /// its program.
+    /// Whether only the posting end knows what arrived: the other end's memory is read and written without its
+    /// program.
     pub fn is_one_sided(&self) -> bool {
         matches!(self, Self::Rdma(rdma) if rdma.verb != Verb::Send)
     }
 
-    /// Whether its rate changes on purpose, from one size to the next.
+    /// Whether its rate changes by design, from one size to the next.
     pub fn is_sweep(&self) -> bool {
         matches!(self, Self::Rdma(rdma) if rdma.sizes.len() > 1)
     }
 
-    /// Whether bytes go one way in bulk, so that a rate and its limit are the result.
+    /// Whether it is a one-way bulk transfer, so that a rate and its limit are the result.
     pub fn is_bulk(&self) -> bool {
         match self {
             Self::Stream(_) | Self::Udp(_) => true,
@@ -202,25 +200,25 @@ impl Workload {
     }
 }
 
-/// What only `stream` has.
+/// The options of `stream`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
-    /// How payload gets into the kernel.
+    /// How payload is passed to the kernel.
     #[serde(default)]
     pub send: SendMode,
-    /// How payload gets out of the kernel.
+    /// How payload is read from the kernel.
     #[serde(default)]
     pub receive: ReceiveMode,
-    /// The amount of all flows of a direction together; `None` is as much as the time allows.
+    /// The total amount of all flows of a direction; `None` is no limit.
     #[serde(default)]
     pub bytes: Option<Bytes>,
-    /// Every byte is compared where it arrives; the comparing is in the rate.
+    /// Every received byte is verified; the cost is included in the rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub data_check: bool,
 }
 
-/// What only `rr` has.
+/// The options of `rr`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rr {
@@ -228,28 +226,28 @@ pub struct Rr {
     pub request_bytes: Bytes,
     /// The size of a response.
     pub response_bytes: Bytes,
-    /// Requests under way on each connection.
+    /// Requests in flight on each connection.
     pub depth: u32,
-    /// A connection for each request.
+    /// A new connection for each request.
     pub connect_each: bool,
-    /// Open loop: requests begin at this rate, of all flows together, whatever the responses do, and
-    /// latency counts from the intended time. `None` is closed loop.
+    /// Open loop: requests start at this total rate of all flows, independent of the responses, and latency counts
+    /// from the intended start. `None` is closed loop.
     pub rate_per_s: Option<u64>,
 }
 
-/// What only `pingpong` has.
+/// The options of `pingpong`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pingpong {
-    /// The sizes, each in turn.
+    /// The message sizes, in order.
     pub sizes: Vec<Bytes>,
-    /// How often the small ones are sent; large ones less often, as IMB does: at most `volume_bytes` a size,
-    /// at least 10 times.
+    /// The repetitions for small sizes; fewer for large ones, as in IMB: at most `volume_bytes` per size, at least 10
+    /// times.
     pub repetitions: u32,
-    /// The most bytes of one size, each way.
+    /// The maximum number of bytes per size, in each direction.
     #[serde(default = "Pingpong::imb_volume")]
     pub volume_bytes: Bytes,
-    /// Every round trip has other content, and every byte of it is compared at both ends.
+    /// Every round trip has different content, and both ends verify every byte.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub data_check: bool,
 }
@@ -262,12 +260,12 @@ impl Pingpong {
             .collect()
     }
 
-    /// The most bytes of one size in IMB-MPI1.
+    /// The maximum number of bytes per size in IMB-MPI1.
     pub const fn imb_volume() -> Bytes {
         Bytes::mib(40)
     }
 
-    /// How often a message of `size` goes to and fro.
+    /// The repetitions of a message of `size`.
     pub fn repetitions_of(&self, size: Bytes) -> u32 {
         let by_volume = self.volume_bytes.as_u64() / size.as_u64().max(1);
         let by_volume = u32::try_from(by_volume).unwrap_or(u32::MAX).max(10);
@@ -275,43 +273,43 @@ impl Pingpong {
     }
 }
 
-/// What only `http` has.
+/// The options of `http`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
-    /// The path that is asked for.
+    /// The requested path.
     pub path: String,
     /// The size of a response's body (of our own server).
     pub body_bytes: Bytes,
-    /// Open loop: requests begin at this rate, of all connections together. `None` is closed loop.
+    /// Open loop: requests start at this total rate of all connections. `None` is closed loop.
     pub rate_per_s: Option<u64>,
 }
 
-/// What only `transfer` has.
+/// The options of `transfer`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transfer {
-    /// The size of the buffer that goes there and back.
+    /// The size of the buffer that is transferred both ways.
     pub bytes: Bytes,
-    /// How often; `None` is as often as the time allows.
+    /// The repetitions; `None` is no limit.
     pub repetitions: Option<u64>,
-    /// Every byte is compared at both ends; the comparing is not in the times.
+    /// Both ends verify every byte; the cost is not included in the times.
     pub data_check: bool,
 }
 
-/// What only `udp` has.
+/// The options of `udp`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Udp {
-    /// The payload of a datagram, linerate's header (24 bytes) included.
+    /// The payload of a datagram, including linerate's header (24 bytes).
     pub datagram_bytes: Bytes,
-    /// The rate of each flow; `None` is as fast as it goes.
+    /// The rate of each flow; `None` is unlimited.
     pub rate_bit_per_s: Option<BitRate>,
-    /// How datagrams get into and out of the kernel.
+    /// How datagrams are passed to and from the kernel.
     pub batch: DatagramBatch,
 }
 
-/// How payload gets into the kernel.
+/// How payload is passed to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SendMode {
@@ -330,14 +328,14 @@ pub enum SendMode {
     UringZerocopy,
 }
 
-/// How payload gets out of the kernel.
+/// How payload is read from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReceiveMode {
     /// recv(2): the kernel copies.
     #[default]
     Read,
-    /// `MSG_TRUNC`: the kernel throws the payload away uncopied (tcp(7)); the bound of what reading costs.
+    /// `MSG_TRUNC`: the kernel discards the payload without a copy (tcp(7)); an upper bound for receiving.
     Trunc,
     /// `TCP_ZEROCOPY_RECEIVE`: whole pages are mapped, the rest is copied.
     Zerocopy,
@@ -349,23 +347,23 @@ pub enum ReceiveMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waiting {
-    /// One connection a thread: calls that block. Several: epoll_wait(2) without a time-out.
+    /// One connection per thread: blocking calls. Several: epoll_wait(2) without a timeout.
     #[default]
     Blocking,
-    /// epoll_wait(2) without a time-out, also for a single connection.
+    /// epoll_wait(2) without a timeout, also for a single connection.
     Epoll,
-    /// Never sleeps: asks again and again (epoll_wait with a time-out of 0, or the socket itself).
+    /// Busy polling: never sleeps (epoll_wait with a timeout of 0, or nonblocking calls on the socket).
     Spin,
-    /// The kernel polls the device's queue for so many microseconds before it sleeps (`SO_BUSY_POLL`,
-    /// `SO_PREFER_BUSY_POLL`, and `EPIOCSPARAMS` of the epoll instance where the kernel has it).
+    /// The kernel busy-polls the device's queue for this many microseconds before sleeping (`SO_BUSY_POLL`,
+    /// `SO_PREFER_BUSY_POLL`, and `EPIOCSPARAMS` of the epoll instance if the kernel has it).
     BusyPoll(u32),
     /// io_uring_enter(2).
     Uring,
-    /// io_uring with a kernel thread that takes submissions (`IORING_SETUP_SQPOLL`).
+    /// io_uring with a kernel thread that polls the submission queue (`IORING_SETUP_SQPOLL`).
     UringSqpoll,
 }
 
-/// How datagrams get into and out of the kernel.
+/// How datagrams are passed to and from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DatagramBatch {
@@ -373,7 +371,7 @@ pub enum DatagramBatch {
     Single,
     /// sendmmsg(2) and recvmmsg(2).
     Mmsg,
-    /// `UDP_SEGMENT` and `UDP_GRO` in sendmmsg(2) and recvmmsg(2): the kernel cuts and joins.
+    /// `UDP_SEGMENT` and `UDP_GRO` in sendmmsg(2) and recvmmsg(2): the kernel segments and coalesces.
     #[default]
     Gso,
 }

@@ -1,4 +1,4 @@
-//! What `diffusion` leaves of the grid that an end of a pair held last.
+//! The record of an end's last grid of `diffusion`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,24 +11,23 @@ use crate::workload::Diffusion;
 /// The grid of one end of one pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GridRecord {
-    /// How often it went there and back.
+    /// The number of round trips.
     pub repetitions: u64,
-    /// Of every byte of the buffer that this end held last: what the asking end got back, what the answering
-    /// end put back.
+    /// The checksum of every byte of the buffer that this end had last: what the requesting end received, or what the
+    /// responding end returned.
     pub checksum: Checksum,
-    /// Time that this end worked on the grid: of the asking end the setting of the boundary, of the answering
-    /// end the steps.
+    /// Time that this end computed on the grid: the boundary at the requesting end, the steps at the responding end.
     pub work_ns: Nanoseconds,
-    /// What the steps were made with, at the end that made them.
+    /// The vector instructions used for the steps, at the end that computed them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vectors: Option<Vectors>,
-    /// Pictures that were asked for, ascending in repetitions.
+    /// The requested snapshots, ascending in repetitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<GridPicture>,
 }
 
 impl GridRecord {
-    /// What there is of it that a far end could claim too much of: the name, how much, and the most.
+    /// The sizes that a peer could exceed: the name, the size, and the maximum.
     pub(super) fn amounts(&self) -> [(&'static str, usize, usize); 4] {
         let largest = |amount: fn(&GridPicture) -> usize| {
             let amounts = self.pictures.iter().map(amount);
@@ -57,41 +56,41 @@ impl GridRecord {
     }
 }
 
-/// A grid after some repetitions: small enough to look at, and one cut through it as it is.
+/// A snapshot of the grid: downsampled, and one full row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GridPicture {
-    /// How often it had been there and back.
+    /// The repetitions completed.
     pub repetitions: u64,
     /// The side of the grid in cells.
     pub side: u32,
-    /// The side of the picture in blocks of cells.
+    /// The side of the snapshot in blocks of cells.
     pub blocks: u32,
     /// The mean of each block in hundredths, row by row.
     pub means: Vec<u32>,
-    /// Every cell of the row through the middle: the bits of a double (IEEE 754, binary64), so that none of
-    /// them is lost on the way.
+    /// Every cell of the middle row: the bits of a double (IEEE 754, binary64), so that no precision is lost in
+    /// transfer.
     pub section: Vec<u64>,
 }
 
 impl GridPicture {
-    /// The most blocks on a side.
+    /// The maximum number of blocks on a side.
     pub const BLOCKS_MAX: usize = 96;
 
-    /// The cells of the row through the middle.
+    /// The cells of the middle row.
     pub fn cells(&self) -> impl Iterator<Item = f64> {
         self.section.iter().map(|bits| f64::from_bits(*bits))
     }
 }
 
-/// What steps are made with.
+/// The vector instructions for the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vectors {
-    /// What every processor of its kind has: SSE2 on x86-64.
+    /// The baseline of the architecture: SSE2 on x86-64.
     Portable,
-    /// Four doubles at a time.
+    /// Four doubles per vector.
     Avx2,
-    /// Eight doubles at a time (AVX-512F).
+    /// Eight doubles per vector (AVX-512F).
     Avx512,
 }
 
@@ -105,7 +104,7 @@ impl fmt::Display for Vectors {
     }
 }
 
-/// 64 bits that tell two buffers apart; in documents 16 hexadecimal digits.
+/// A 64-bit hash of a buffer; in documents 16 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum(pub u64);
 

@@ -1,4 +1,4 @@
-//! What the machine did beside the trial: its CPUs over time, their frequency, and how far a profile saw.
+//! Machine data beside the trial: CPU times over time, CPU frequencies, and the scope of a profile.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use super::CpuTimes;
 use crate::ids::CpuId;
 use crate::units::Nanoseconds;
 
-/// What the CPUs did from the step before until `at_ns`.
+/// The CPU times from the previous interval to `at_ns`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuStep {
-    /// The end of the step, since this end's start.
+    /// The end of the interval, since this end's start.
     pub at_ns: Nanoseconds,
-    /// Every CPU that was not idle all the time, ascending, in the kernel's resolution of one tick.
+    /// Every CPU that was not idle all the time, ascending, with the kernel's resolution of one tick.
     pub cpus: Vec<CpuTimes>,
 }
 
-/// The frequencies that one CPU was seen at while the trial ran (`cpufreq/scaling_cur_freq`).
+/// The frequencies of one CPU during the trial (`cpufreq/scaling_cur_freq`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuFrequency {
     /// The CPU.
@@ -26,20 +26,20 @@ pub struct CpuFrequency {
     pub lowest_khz: u64,
     /// The highest reading, kHz.
     pub highest_khz: u64,
-    /// How many readings there were.
+    /// The number of readings.
     pub readings: u32,
 }
 
-/// What a profile could see.
+/// The scope of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProfileScope {
-    /// Every CPU, kernel and programs.
+    /// All CPUs, kernel and user space.
     #[default]
     Machine,
-    /// This process, and the kernel working for it in its own threads.
+    /// This process, and the kernel in its threads.
     Process,
-    /// This process's own code.
+    /// User space code of this process.
     ProcessUser,
 }
 

@@ -1,5 +1,4 @@
-//! Which priority the packets of applications get (IEEE 802.1Q, application priority table), in the words of
-//! dcb-app(8).
+//! The priority of applications' packets (IEEE 802.1Q, application priority table), in dcb-app(8) syntax.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +8,15 @@ use crate::known::Known;
 /// One entry of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Application {
-    /// What of a packet is looked at, by the kernel's numbers (`IEEE_8021QAZ_APP_SEL_*`, `DCB_APP_SEL_PCP`).
+    /// The selector, by the kernel's numbers (`IEEE_8021QAZ_APP_SEL_*`, `DCB_APP_SEL_PCP`).
     pub selector: u8,
-    /// What it must be: an Ethernet type, a port, a DSCP, a PCP with its DEI above.
+    /// The protocol: an Ethernet type, a port, a DSCP, or a PCP with DEI above.
     pub protocol: u16,
-    /// The priority that the packet gets.
+    /// The priority of matching packets.
     pub priority: u8,
 }
 
-/// `IEEE_8021QAZ_APP_SEL_ETHERTYPE`; its type 0 is every packet that no other entry names.
+/// `IEEE_8021QAZ_APP_SEL_ETHERTYPE`; type 0 matches every packet without another entry.
 const ETHERTYPE: u8 = 1;
 /// `IEEE_8021QAZ_APP_SEL_DSCP`.
 const DSCP: u8 = 5;
@@ -26,7 +25,7 @@ const PCP: u8 = 255;
 /// The drop-eligible bit of a PCP.
 const DEI: u16 = 8;
 
-/// Each selector: its number, its word in dcb-app(8), its word in [`Dcb::app`].
+/// Each selector: its number, its name in dcb-app(8), its name in [`Dcb::app`].
 const SELECTORS: [(u8, &str, &str); 6] = [
     (ETHERTYPE, "ethtype-prio", "ethertype"),
     (2, "stream-port-prio", "stream-port"),
@@ -35,10 +34,10 @@ const SELECTORS: [(u8, &str, &str); 6] = [
     (DSCP, "dscp-prio", "dscp"),
     (PCP, "pcp-prio", "pcp"),
 ];
-/// The word for an Ethernet type of 0.
+/// The name for an Ethernet type of 0.
 const DEFAULT: &str = "default-prio";
 
-/// What is known of a card's table, in the words of [`application_words`].
+/// The table of a NIC, as text of [`application_words`].
 pub(super) fn applications_of(dcb: &Dcb) -> Known<String> {
     dcb.app.clone().and_then(|table| {
         let entry = |(selector, protocol, priority): &(String, u32, u32)| {
@@ -58,7 +57,7 @@ pub(super) fn applications_of(dcb: &Dcb) -> Known<String> {
     })
 }
 
-/// A table, whole: `default-prio 0 ethtype-prio 0x8915:3 dscp-prio 26:3 46:5`.
+/// The whole table as text: `default-prio 0 ethtype-prio 0x8915:3 dscp-prio 26:3 46:5`.
 pub fn application_words(table: &BTreeSet<Application>) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut part = "";
@@ -81,7 +80,7 @@ pub fn application_words(table: &BTreeSet<Application>) -> String {
             }
             _ => match known {
                 Some((_, word, _)) => (*word, format!("{protocol}:{priority}")),
-                // Nobody makes such an entry: neither words nor a card that was read hold one.
+                // Unreachable: neither parsed text nor a NIC's table contains such an entry.
                 None => continue,
             },
         };
@@ -94,7 +93,7 @@ pub fn application_words(table: &BTreeSet<Application>) -> String {
     words.join(" ")
 }
 
-/// The table of which [`application_words`] tells.
+/// Parses the text of [`application_words`].
 pub fn parse_applications(words: &str) -> Option<BTreeSet<Application>> {
     let mut table = BTreeSet::new();
     let mut part = None;

@@ -1,5 +1,5 @@
-//! What the catalogue says of a setting: what it takes, how it can be taken back, what it belongs to, and the
-//! kernel document that defines it. The rows themselves are in `rows.rs`.
+//! Properties of a setting: its values, its reversibility, its scope, and the kernel document that defines it. The
+//! rows themselves are in `rows.rs`.
 
 use std::fmt;
 
@@ -19,40 +19,40 @@ use super::{NicKnob, PolicyKnob, RdmaKnob, SettingError, SettingKey, Value, fold
 use crate::host::{Qdisc, QueueKind};
 use crate::ids::CpuSet;
 
-/// What shape of value a setting takes.
+/// The type of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Domain {
     /// On or off.
     Switch,
     /// A whole number.
     Integer,
-    /// Words as the kernel prints them.
+    /// Text as the kernel prints it.
     Text,
     /// A CPU set in list form; empty for none.
     Cpus,
-    /// A queueing discipline.
+    /// A qdisc.
     Qdisc,
-    /// The receive queues that a hash's table goes round.
+    /// The receive queues of an RSS indirection table.
     Queues,
-    /// The priority in the tag that each socket priority is sent with. The kernel only adds and overwrites
-    /// mappings: one that is left out becomes one to 0, which is as good as none.
+    /// A VLAN's egress map: the PCP of each socket priority. The kernel only adds and overwrites mappings: one that
+    /// is left out is mapped to 0, which is equivalent.
     EgressMap,
-    /// Priorities by their numbers.
+    /// A list of priorities.
     Priorities,
-    /// Traffic classes in the words of dcb(8), all eight of them.
+    /// Traffic classes in dcb(8) syntax, all eight of them.
     Classes,
-    /// The most that each traffic class may send.
+    /// Rate limits of traffic classes.
     ClassRates,
-    /// A table of application priorities, whole.
+    /// A whole application priority table.
     Applications,
-    /// The bytes of a hash's key.
+    /// An RSS hash key.
     HashKey,
-    /// How a port comes to its speed.
+    /// Autonegotiation or a forced speed.
     LinkSpeed,
 }
 
 impl Domain {
-    /// What the domain takes, in words.
+    /// The accepted values, as text.
     pub fn expected(self) -> &'static str {
         match self {
             Self::Switch => "`on` or `off`",
@@ -84,7 +84,7 @@ impl Domain {
     }
 }
 
-/// How a change is rolled back, and what it costs traffic.
+/// How a change is rolled back, and its effect on traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Class {
     /// Released by closing a descriptor or ending the program.
@@ -97,7 +97,7 @@ pub enum Class {
     R3,
     /// Needs a driver reload, reboot or firmware.
     R4,
-    /// One way until reboot.
+    /// Not reversible until reboot.
     R5,
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// What a setting belongs to. Two ends on one kernel share the machine's settings.
+/// The scope of a setting. Two ends on one kernel share the machine-wide settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -122,53 +122,53 @@ pub enum Scope {
 /// What linerate does with a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it, judges it and writes it.
+    /// Read, check and write it.
     Written,
-    /// Reads and judges it, and cannot write it yet.
+    /// Read and check it; not writable yet.
     Judged,
-    /// Reads it and tells what to do: it takes another boot, or is somebody else's.
+    /// Read it and advise: it needs a reboot, or belongs to another program.
     Told,
 }
 
-/// How a value outlives a boot.
+/// How a value is made persistent across reboots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeping {
-    /// `tune persist`: every boot sets it again, under a guard.
+    /// `tune persist`: set again at every boot, with automatic rollback.
     Persist,
-    /// It stands on the kernel's command line.
+    /// On the kernel command line.
     CommandLine,
-    /// Not at all, for this reason.
+    /// Not persistent, for this reason.
     Never(&'static str),
 }
 
-/// One entry of the catalogue.
+/// One entry of the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettingSpec {
     /// The key with placeholders, `nic/NAME/feature/FEATURE`.
     pub pattern: &'static str,
-    /// What value it takes.
+    /// The type of its value.
     pub domain: Domain,
-    /// How it can be taken back.
+    /// Its reversibility.
     pub class: Class,
-    /// What it belongs to.
+    /// Its scope.
     pub scope: Scope,
     /// What linerate does with it.
     pub access: Access,
-    /// What it does, in one line.
+    /// Its description, in one line.
     pub about: &'static str,
     /// The kernel document that defines it.
     pub source: &'static str,
 }
 
 impl SettingSpec {
-    /// How its value outlives a boot.
+    /// How its value is made persistent across reboots.
     pub fn keeping(&self) -> Keeping {
         match (self.access, self.scope, self.class) {
             (_, Scope::Trial, _) => Keeping::Never("it belongs to a measurement"),
             (Access::Told, _, Class::R4) => Keeping::CommandLine,
             (Access::Told, ..) => Keeping::Never("another program manages it"),
             (Access::Judged, ..) => Keeping::Never("it lasts as long as a process holds it"),
-            // A pattern of the catalogue.
+            // A pattern of the catalog.
             (Access::Written, ..) if self.pattern == "irq/NUMBER/cpus" => {
                 Keeping::Never("interrupt numbers change at the next boot")
             }
@@ -178,7 +178,7 @@ impl SettingSpec {
 }
 
 impl SettingKey {
-    /// The catalogue's entry for this setting.
+    /// The catalog's entry for this setting.
     pub fn spec(&self) -> &'static SettingSpec {
         let of_queue = |knob: &str| format!("nic/NAME/queue/QUEUE/{knob}");
         let pattern = match self {
@@ -225,7 +225,7 @@ impl SettingKey {
             .expect("the test `every_key_has_an_entry` walks every variant")
     }
 
-    /// Reads a value as people write it (`on`, `4096`, `0-3`, `4096 131072 6291456`).
+    /// Parses a value as users write it (`on`, `4096`, `0-3`, `4096 131072 6291456`).
     pub fn parse_value(&self, text: &str) -> Result<Value, SettingError> {
         let domain = self.spec().domain;
         let wrong = || SettingError::Value {

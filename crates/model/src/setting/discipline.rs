@@ -1,69 +1,68 @@
-//! Queueing disciplines with their parameters, in the words of tc(8): `tbf rate 1gbit burst 128k latency 50ms`.
-//! What they mean to the kernel is `<linux/pkt_sched.h>`'s; sizes are in bytes (`k` is 1024), rates in bit/s (`kbit`
-//! is 1000).
+//! Qdiscs with their parameters, in tc(8) syntax: `tbf rate 1gbit burst 128k latency 50ms`. The kernel structures are
+//! in `<linux/pkt_sched.h>`; sizes are in bytes (`k` is 1024), rates in bit/s (`kbit` is 1000).
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::units::BitRate;
 
-/// As many socket priorities as a map has (`TC_PRIO_MAX`).
+/// The number of socket priorities in a map (`TC_PRIO_MAX`).
 pub const PRIORITIES: usize = 16;
-/// As many classes as a map names (`TC_QOPT_MAX_QUEUE`, `TCQ_ETS_MAX_BANDS`).
+/// The number of classes in a map (`TC_QOPT_MAX_QUEUE`, `TCQ_ETS_MAX_BANDS`).
 pub const CLASSES_MAX: usize = 16;
-/// How fast a burst drains is told in units of 64 ns: `PSCHED_SHIFT` is 6 (the first two numbers of `/proc/net/psched`
-/// divided), the same since Linux 2.6.31.
+/// Burst durations are in units of 64 ns: `PSCHED_SHIFT` is 6 (the ratio of the first two numbers of
+/// `/proc/net/psched`), unchanged since Linux 2.6.31.
 const TICK_NS: u128 = 64;
 
-/// A queueing discipline and what is asked of it.
+/// A qdisc and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Discipline {
     /// A token bucket filter: tc-tbf(8).
     Tbf(Tbf),
-    /// A hierarchical token bucket with the one class that all packets go to: tc-htb(8).
+    /// A hierarchical token bucket with a single default class: tc-htb(8).
     Htb(Htb),
-    /// Traffic classes with hardware queues of their own: tc-mqprio(8).
+    /// Traffic classes with hardware queues: tc-mqprio(8).
     Mqprio(Mqprio),
     /// Enhanced transmission selection: tc-ets(8).
     Ets(Ets),
-    /// Fair queueing with pacing, by the words of tc-fq(8); what is not named is the kernel's choice.
+    /// Fair queueing with pacing, with tc-fq(8) parameters; the kernel's defaults for those not named.
     Fq(Named),
-    /// Fair queueing with controlled delay, by the words of tc-fq_codel(8).
+    /// Fair queueing with controlled delay, with tc-fq_codel(8) parameters.
     FqCodel(Named),
 }
 
 /// A token bucket filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tbf {
-    /// What passes on the average.
+    /// The rate.
     pub rate: BitRate,
-    /// What passes at once, bytes.
+    /// The burst, bytes.
     pub burst: u32,
-    /// What waits at most.
+    /// The queue limit.
     pub queue: Waiting,
 }
 
-/// How much waits at most.
+/// The queue limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// Bytes.
     Limit(u32),
-    /// What leaves within so many microseconds.
+    /// The maximum latency in microseconds.
     LatencyUs(u32),
 }
 
 /// A hierarchical token bucket with one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Htb {
-    /// The class's number.
+    /// The class's minor number.
     pub default: u16,
-    /// By what a class's rate is divided for its quantum.
+    /// The divisor of a class's rate for its quantum (`r2q`).
     pub rate_to_quantum: u32,
-    /// What the class may always send.
+    /// The guaranteed rate.
     pub rate: BitRate,
-    /// The most that it may send.
+    /// The ceiling.
     pub ceil: BitRate,
-    /// What it may send at once at its rate, at its ceiling, and its turn among classes, bytes; and its priority.
+    /// The bursts at its rate and at its ceiling, and its quantum, bytes; and its priority.
     pub class: Named,
 }
 
@@ -72,31 +71,31 @@ pub struct Htb {
 pub struct Mqprio {
     /// The class of each socket priority.
     pub map: [u8; PRIORITIES],
-    /// How many queues each class has, and the first of them; none to leave that to the card.
+    /// The number of queues of each class, and the first of them; none to use the NIC's default.
     pub queues: Vec<(u16, u16)>,
-    /// How many classes there are.
+    /// The number of classes.
     pub classes: u8,
-    /// Whether the card does it.
+    /// Whether it is offloaded to the NIC.
     pub in_hardware: bool,
 }
 
-/// Bands that are served strictly, then bands that share.
+/// Strict priority bands, followed by bands that share bandwidth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ets {
-    /// How many bands there are.
+    /// The number of bands.
     pub bands: u8,
-    /// How many of them are served before all others.
+    /// The number of strict bands.
     pub strict: u8,
-    /// What each of the others sends in its turn, bytes; the kernel's choice for those that are not named.
+    /// The quantum of each of the others, bytes; the kernel's default for those not named.
     pub quanta: Vec<u32>,
-    /// The band of each socket priority, from 0; the last band for those that are not named.
+    /// The band of each socket priority, from 0; the last band for those not named.
     pub map: Vec<u8>,
 }
 
-/// Parameters by their words: microseconds, bytes, counts, bytes per second and switches as the kernel takes them.
+/// Parameters by name: microseconds, bytes, counts, bytes per second and flags as the kernel takes them.
 pub type Named = BTreeMap<&'static str, u32>;
 
-/// What a word is followed by.
+/// The value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Count,
@@ -107,7 +106,7 @@ enum Unit {
     Rate,
     Micros,
     Nanos,
-    /// Nothing: this other word switches it off.
+    /// No value: this other word turns it off.
     Switch(&'static str),
 }
 
@@ -139,7 +138,7 @@ const FQ_CODEL: &[(&str, Unit)] = &[
     ("ecn", Unit::Switch("noecn")),
 ];
 
-/// Of a class of `htb`.
+/// Parameters of an `htb` class.
 const HTB_CLASS: &[(&str, Unit)] = &[
     ("burst", Unit::Bytes),
     ("cburst", Unit::Bytes),
@@ -147,9 +146,9 @@ const HTB_CLASS: &[(&str, Unit)] = &[
     ("prio", Unit::Count),
 ];
 
-/// What tc(8) takes for `r2q`.
+/// tc(8)'s default for `r2q`.
 const RATE_TO_QUANTUM: u32 = 10;
-/// How exactly the kernel keeps the times of `fq_codel`: in units of 1.024 microseconds (`CODEL_SHIFT`).
+/// The kernel's time resolution in `fq_codel`: units of 1.024 microseconds (`CODEL_SHIFT`).
 const CODEL_MICROS: u32 = 2;
 
 const RATES: &[(&str, u64)] = &[
@@ -172,7 +171,7 @@ const BYTES: &[(&str, u64)] = &[
 const MICROS: &[(&str, u64)] = &[("s", 1_000_000), ("ms", 1_000), ("us", 1)];
 const NANOS: &[(&str, u64)] = &[("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// A number with a unit behind it, `2.5gbit`; only a whole number of the smallest unit is one.
+/// A number with a unit, `2.5gbit`; it must be a whole number of the smallest unit.
 fn parse_scaled(word: &str, units: &[(&str, u64)]) -> Option<u64> {
     let end = word.find(|c: char| !c.is_ascii_digit() && c != '.');
     let (number, unit) = word.split_at(end.unwrap_or(word.len()));
@@ -188,7 +187,7 @@ fn parse_scaled(word: &str, units: &[(&str, u64)]) -> Option<u64> {
     is_whole.then_some(whole.checked_add(part / steps)?)
 }
 
-/// The same in the largest unit that it is a whole number of.
+/// The same in the largest unit without a fraction.
 fn scaled(number: u64, units: &[(&str, u64)]) -> String {
     let fits = |scale: u64| number != 0 && number.is_multiple_of(scale);
     let unit = units.iter().find(|(_, scale)| fits(*scale) && *scale > 1);
@@ -199,7 +198,7 @@ fn scaled(number: u64, units: &[(&str, u64)]) -> String {
     )
 }
 
-/// A rate that the kernel can keep: it counts bytes.
+/// A rate that the kernel can represent: it counts bytes.
 fn parse_rate(word: &str) -> Option<BitRate> {
     let rate = parse_scaled(word, RATES)?;
     let is_bytes = rate > 0 && rate.is_multiple_of(8);
@@ -239,7 +238,7 @@ fn unit_words(number: u32, unit: Unit) -> String {
     }
 }
 
-/// Takes `word` with what follows it, if it is one of these parameters; each but once.
+/// Parses `word` with its value if it is one of these parameters; each at most once.
 fn take_named<'w>(
     named: &mut Named,
     known: &[(&'static str, Unit)],
@@ -269,7 +268,7 @@ fn write_named(f: &mut fmt::Formatter<'_>, named: &Named, known: &[(&str, Unit)]
     Ok(())
 }
 
-/// The words of a command, of which a list ends where the next word is no number.
+/// The words of a command; a list ends at the next word that is not a number.
 type Words<'w> = std::iter::Peekable<std::str::SplitWhitespace<'w>>;
 
 fn take_list<T>(words: &mut Words<'_>, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
@@ -283,14 +282,14 @@ fn take_list<T>(words: &mut Words<'_>, parse: impl Fn(&str) -> Option<T>) -> Opt
     (!list.is_empty()).then_some(list)
 }
 
-/// Keeps the first value; a second one is a mistake.
+/// Keeps the first value; a second one is an error.
 fn once<T>(slot: &mut Option<T>, value: Option<T>) -> Option<()> {
     let is_first = slot.replace(value?).is_none();
     is_first.then_some(())
 }
 
 impl Discipline {
-    /// What `words` ask for, kind and parameters.
+    /// Parses `words`, kind and parameters.
     pub fn parse(words: &str) -> Option<Self> {
         let mut words = words.split_whitespace().peekable();
         let parse: fn(&mut Words<'_>) -> Option<Self> = match words.next()? {
@@ -305,7 +304,7 @@ impl Discipline {
         parse(&mut words)
     }
 
-    /// The kernel's name of its kind.
+    /// The kernel's name for the kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Tbf(_) => "tbf",
@@ -317,7 +316,7 @@ impl Discipline {
         }
     }
 
-    /// Whether one that was read has what this asks for: what is named, as exactly as the kernel keeps it.
+    /// Whether a qdisc that was read satisfies this request: the named parameters, with the kernel's precision.
     pub fn is_met_by(&self, found: &Self) -> bool {
         match (self, found) {
             (Self::Tbf(asked), Self::Tbf(found)) => {
@@ -432,7 +431,7 @@ fn parse_tbf(words: &mut Words<'_>) -> Option<Discipline> {
 }
 
 impl Tbf {
-    /// What waits at most, bytes; none where that is more than the kernel counts.
+    /// The queue limit, bytes; none if it exceeds the kernel's range.
     pub fn limit_bytes(&self) -> Option<u32> {
         match self.queue {
             Waiting::Limit(bytes) => Some(bytes),
@@ -474,9 +473,9 @@ fn parse_htb(words: &mut Words<'_>) -> Option<Discipline> {
 }
 
 impl Htb {
-    /// The burst (`burst`) or that of the ceiling (`cburst`), bytes; what tc(8) takes where none is named.
+    /// `burst` or `cburst`, bytes; tc(8)'s default if not named.
     pub fn burst(&self, word: &str) -> u32 {
-        /// A frame of the usual length, as tc-htb(8) reckons.
+        /// A full-size frame, as in tc-htb(8).
         const FRAME: u64 = 1600;
         let rate = if word == "burst" {
             self.rate
@@ -580,14 +579,14 @@ impl Ets {
     }
 }
 
-/// How long a burst takes at its rate, in the kernel's ticks; none where that is more than the kernel counts.
+/// The duration of a burst at its rate, in kernel ticks; none if it exceeds the kernel's range.
 pub fn burst_ticks(bytes: u32, rate: BitRate) -> Option<u32> {
     let per_s = u128::from(rate.as_bit_per_s() / 8);
     let ticks = (u128::from(bytes) * 1_000_000_000).checked_div(per_s * TICK_NS)?;
     u32::try_from(ticks).ok()
 }
 
-/// The burst that takes so many ticks, bytes: the least that [`burst_ticks`] gives as many for, where a tick is
+/// The burst with this duration, bytes: the smallest one for which [`burst_ticks`] returns the same, if a tick is
 /// longer than a byte.
 pub fn burst_bytes(ticks: u32, rate: BitRate) -> Option<u32> {
     let per_s = u128::from(rate.as_bit_per_s() / 8);
@@ -595,7 +594,7 @@ pub fn burst_bytes(ticks: u32, rate: BitRate) -> Option<u32> {
     u32::try_from(bytes).ok()
 }
 
-/// Whether two bursts are as many ticks, or nearly.
+/// Whether two bursts have the same duration in ticks, within rounding.
 fn is_burst(asked: u32, found: u32, rate: BitRate) -> bool {
     let tick = u128::from(rate.as_bit_per_s() / 8) * TICK_NS / 1_000_000_000;
     u128::from(asked.abs_diff(found)) <= tick + 1

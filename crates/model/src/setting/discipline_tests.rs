@@ -1,4 +1,4 @@
-//! Queueing disciplines in words, and back.
+//! Qdiscs to text and back.
 
 use proptest::prelude::*;
 
@@ -231,7 +231,7 @@ fn any_discipline() -> impl Strategy<Value = Discipline> {
 proptest! {
     #[test]
     fn a_discipline_is_what_its_words_tell(discipline in any_discipline()) {
-        // At few bytes per second a burst takes longer than the kernel counts.
+        // At a few bytes per second a burst lasts longer than the kernel's range.
         let burst_fits = match &discipline {
             Discipline::Tbf(tbf) => burst_ticks(tbf.burst, tbf.rate).is_some(),
             Discipline::Htb(htb) => burst_ticks(htb.burst("cburst"), htb.rate).is_some(),

@@ -1,15 +1,15 @@
-//! The key of the receive hash, in the words of ethtool(8), `hkey`.
+//! The RSS hash key, in ethtool(8) `hkey` syntax.
 
-/// The longest key that is taken; the longest known has 52 bytes.
+/// The maximum key length accepted; the longest known key has 52 bytes.
 const BYTES_MAX: usize = 256;
 
-/// The bytes of a key in hexadecimal with colons between, `6d:5a:56`.
+/// A key in hexadecimal with colons, `6d:5a:56`.
 pub fn key_words(key: &[u8]) -> String {
     let bytes: Vec<String> = key.iter().map(|byte| format!("{byte:02x}")).collect();
     bytes.join(":")
 }
 
-/// The key of which [`key_words`] tells; the colons may be left out.
+/// Parses the text of [`key_words`]; the colons are optional.
 pub fn parse_key(words: &str) -> Option<Vec<u8>> {
     let pairs: Vec<&[u8]> = if words.contains(':') {
         words.split(':').map(str::as_bytes).collect()

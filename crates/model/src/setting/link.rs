@@ -1,33 +1,33 @@
-//! How a port comes to its speed, in words: negotiated with the other end among the modes that it offers, or forced.
-//! The two belong together, as the kernel takes them (`ETHTOOL_MSG_LINKMODES_SET`).
+//! The speed setting of a port as text: autonegotiation with the advertised modes, or a forced speed. The two belong
+//! together, as in the kernel (`ETHTOOL_MSG_LINKMODES_SET`).
 
 use std::fmt;
 
 use crate::host::LinkModes;
 use crate::known::{Cause, Gap, Known};
 
-/// What stands before the modes of a port that negotiates.
+/// The prefix of the modes of a port with autonegotiation.
 const AUTO: &str = "auto";
-/// A forced speed that the driver does not tell, as some do not without a link.
+/// A forced speed that the driver does not report, as some do without a link.
 const FORCED: &str = "forced";
 
-/// How a port comes to its speed.
+/// Autonegotiation or a forced speed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkSpeed {
-    /// Both ends agree on one of the modes that they offer: the modes of this end by the kernel's names
-    /// (`1000baseT/Full`), the slowest first.
+    /// Autonegotiation: the modes that this end advertises, by the kernel's names (`1000baseT/Full`), the slowest
+    /// first.
     Negotiated(Vec<String>),
-    /// It is set, Mb/s.
+    /// Forced, Mb/s.
     Forced {
         /// Mb/s.
         mbit_per_s: u32,
-        /// Whether it sends and receives at the same time.
+        /// Whether it is full duplex.
         full_duplex: bool,
     },
 }
 
 impl LinkSpeed {
-    /// Of these modes, those that are speeds; the others say how they are told (`Autoneg`, `Pause`, `FIBRE`, `RS`).
+    /// The modes that are speeds; the others are flags and port types (`Autoneg`, `Pause`, `FIBRE`, `RS`).
     pub fn negotiated(modes: impl IntoIterator<Item = String>) -> Self {
         let mut modes: Vec<String> = modes.into_iter().filter(|mode| is_speed(mode)).collect();
         modes.sort_by_cached_key(|mode| (speed_of(mode), mode.clone()));
@@ -35,7 +35,7 @@ impl LinkSpeed {
         Self::Negotiated(modes)
     }
 
-    /// What `words` tell, as [`LinkSpeed`] is displayed.
+    /// Parses `words`, the text form of [`LinkSpeed`].
     pub fn parse(words: &str) -> Option<Self> {
         let mut words = words.split_whitespace();
         let first = words.next()?;
@@ -61,8 +61,8 @@ impl LinkSpeed {
 }
 
 impl LinkSpeed {
-    /// Whether `found` is what some drivers make of a forced speed that cannot be had without negotiating, as 1000BASE-T's
-    /// (IEEE 802.3, 40.5.1): they offer that speed alone.
+    /// Whether `found` is how some drivers set a forced speed that requires autonegotiation, such as 1000BASE-T (IEEE
+    /// 802.3, 40.5.1): they advertise only that speed.
     pub fn is_offered_alone(&self, found: &Self) -> bool {
         match (self, found) {
             (Self::Forced { mbit_per_s, .. }, Self::Negotiated(modes)) => {
@@ -104,8 +104,8 @@ pub fn is_speed(mode: &str) -> bool {
     speed_of(mode).is_some() && mode.bytes().all(plain)
 }
 
-/// How a port comes to its speed, in words. One that is forced to a speed which the driver does not tell now is
-/// `forced`: that can be read, and not asked for.
+/// The speed setting as text. A forced speed that the driver does not report at present is `forced`: readable, but
+/// not settable.
 pub fn link_words(modes: &LinkModes) -> Known<String> {
     modes.autoneg.clone().and_then(|negotiates| {
         if negotiates {
@@ -126,7 +126,7 @@ pub fn link_words(modes: &LinkModes) -> Known<String> {
     })
 }
 
-/// Whether it is a forced speed that the driver does not tell now.
+/// Whether it is a forced speed that the driver does not report at present.
 pub fn is_untold(words: &str) -> bool {
     words == FORCED
 }

@@ -1,21 +1,21 @@
-//! What right it takes to write a setting (capabilities(7)). Names are the kernel's.
+//! The capabilities needed to write a setting (capabilities(7)), by the kernel's names.
 
 use super::{MachineKnob, NicKnob, SettingKey};
 
-/// Configuring interfaces, and the sysctls of a network namespace (`net_ctl_permissions`, net/sysctl_net.c).
+/// Configuring interfaces and the sysctls of a network namespace (`net_ctl_permissions`, net/sysctl_net.c).
 pub const NET_ADMIN: &str = "CAP_NET_ADMIN";
-/// Writing files that only root may write, for a process that is not root's (sysfs, procfs).
+/// Writing files that only root may write, for other users (sysfs, procfs).
 pub const DAC_OVERRIDE: &str = "CAP_DAC_OVERRIDE";
-/// What a few sysctls ask for beside the right to their files.
+/// Needed for a few sysctls in addition to write access to their files.
 pub const SYS_ADMIN: &str = "CAP_SYS_ADMIN";
-/// Signals to processes of others.
+/// Signals to other users' processes.
 pub const KILL: &str = "CAP_KILL";
 
-/// What any setting takes.
+/// The capabilities needed for any setting.
 pub const ALL: [&str; 4] = [NET_ADMIN, DAC_OVERRIDE, SYS_ADMIN, KILL];
 
 impl SettingKey {
-    /// The capabilities that writing it takes; none of what belongs to a measurement.
+    /// The capabilities needed to write it; none for settings of the measurement.
     pub fn needs(&self) -> &'static [&'static str] {
         match self {
             // `sysctl_numa_balancing`, kernel/sched/core.c.
@@ -34,7 +34,7 @@ impl SettingKey {
 }
 
 impl NicKnob {
-    /// Whether it is a file of sysfs; the others are asked for over netlink.
+    /// Whether it is a sysfs file; the others are set over netlink.
     fn is_file(&self) -> bool {
         matches!(
             self,

@@ -5,9 +5,9 @@ use std::fmt;
 use super::{is_device, knob_of, path_of};
 use crate::host::QueueKind;
 
-/// The knob of a network interface that a key names, in the order in which a plan changes them: what makes others anew
-/// comes before them, a driver's own flags and the number of queues before what their queues have, what is of all queues
-/// before what is of single ones.
+/// A knob of a network interface, in the order in which a plan changes them: knobs that recreate others come first,
+/// private flags and queue counts before the settings of queues, settings of all queues before those of a single
+/// queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NicKnob {
     /// `private-flag/NAME`, by the driver's own name.
@@ -16,9 +16,9 @@ pub enum NicKnob {
     Mtu,
     /// `feature/NAME`, by the kernel's own name.
     Feature(String),
-    /// `link/autoneg`: whether both ends agree on a speed.
+    /// `link/autoneg`.
     LinkAutoneg,
-    /// `link/speed`: the modes that are offered, or the speed that is forced.
+    /// `link/speed`: the advertised modes, or the forced speed.
     LinkSpeed,
     /// `channels/combined`.
     ChannelsCombined,
@@ -32,13 +32,13 @@ pub enum NicKnob {
     RingTx,
     /// `ring/tcp-data-split`.
     TcpDataSplit,
-    /// `dcb/pfc`: the priorities that are paused rather than dropped.
+    /// `dcb/pfc`: the priorities with PFC.
     DcbPfc,
-    /// `dcb/ets`: the classes of priorities, their shares and how they are served.
+    /// `dcb/ets`: the traffic class of each priority, the shares, and the selection algorithms.
     DcbEts,
-    /// `dcb/maxrate`: the most that each class may send.
+    /// `dcb/maxrate`: the rate limit of each class.
     DcbMaxRate,
-    /// `dcb/app`: which priority the packets of applications get.
+    /// `dcb/app`: the application priority table.
     DcbApp,
     /// `coalesce/adaptive-rx`.
     CoalesceAdaptiveRx,
@@ -52,9 +52,9 @@ pub enum NicKnob {
     CoalesceRxFrames,
     /// `coalesce/tx-frames`.
     CoalesceTxFrames,
-    /// `rss/key`: the key of the receive hash.
+    /// `rss/key`: the RSS hash key.
     RssKey,
-    /// `rss/table`: `equal N`, or the queues one by one.
+    /// `rss/table`: `equal N`, or a queue for each entry.
     RssTable,
     /// `rss/fields/KIND` as `ethtool -N DEV rx-flow-hash` names them.
     RssFields(String),
@@ -74,7 +74,7 @@ pub enum NicKnob {
     QueueUsecs(QueueKind, u32),
     /// `queue/rx-N/rx-frames` and `queue/tx-N/tx-frames`.
     QueueFrames(QueueKind, u32),
-    /// `qdisc`, the root queueing discipline.
+    /// `qdisc`, the root qdisc.
     Qdisc,
     /// `napi/gro-flush-timeout-ns`.
     GroFlushTimeoutNs,
@@ -106,11 +106,11 @@ pub enum NicKnob {
     BondHashPolicy,
     /// `ipoib/mode`.
     IpoibMode,
-    /// `pci/STATE`, a power-saving state of its link: `l1-aspm` ...
+    /// `pci/STATE`, an ASPM state of its link: `l1-aspm` ...
     Aspm(String),
 }
 
-/// The knobs of an interface whose path has no parameter.
+/// The knobs of an interface without a parameter in their path.
 const NIC_PATHS: &[(&str, NicKnob)] = &[
     ("mtu", NicKnob::Mtu),
     ("qdisc", NicKnob::Qdisc),
@@ -151,7 +151,7 @@ const NIC_PATHS: &[(&str, NicKnob)] = &[
     ("ipoib/mode", NicKnob::IpoibMode),
 ];
 
-/// The short names that people type for a feature, and the kernel features they mean.
+/// The short names of features, as in ethtool(8), and the kernel features they stand for.
 const FEATURE_ALIASES: [(&str, &str); 5] = [
     ("tso", "tx-tcp-segmentation"),
     ("gso", "tx-generic-segmentation"),
@@ -184,7 +184,7 @@ impl fmt::Display for NicKnob {
     }
 }
 
-/// The knob that a key without its interface names.
+/// The knob of a key without its interface.
 pub(super) fn parse_nic_knob(parts: &[&str]) -> Option<NicKnob> {
     if let Some(knob) = knob_of(NIC_PATHS, &parts.join("/")) {
         return Some(knob);

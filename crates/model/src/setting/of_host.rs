@@ -1,4 +1,4 @@
-//! Settings and what was read of a host: taking a value out, and putting one in.
+//! Reads a setting's value from a host's description, and sets it there.
 
 use super::applications::applications_of;
 use super::link::link_words;
@@ -11,10 +11,10 @@ use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
 
-/// The driver's choice of a forward error correction.
+/// The FEC mode `auto`.
 pub const FEC_AUTO: &str = "auto";
 
-/// The value that `key` has on `host`, from what was read of it.
+/// The value of `key` in the description of `host`.
 pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
     let absent = |reason: &str| Known::unknown(Cause::Absent, key.to_string(), reason);
     match key {
@@ -22,7 +22,7 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
             .sysctl(name)
             .map(|text| Value::Text(fold_blanks(&text))),
         SettingKey::Machine(knob) => current_of_machine(host, *knob),
-        // No rule judges these.
+        // No rule checks these.
         SettingKey::ResumeLatency(_)
         | SettingKey::RdmaDefaults(_)
         | SettingKey::Rdma(_, _, RdmaKnob::DefaultRoceTos) => Known::not_asked(key.to_string()),
@@ -69,7 +69,7 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
             let Some(queue) = queue else {
                 return absent("no such queue");
             };
-            // What was asked for, not where the chip delivers it now: that is what is put back.
+            // The configured affinity, not the effective one: a rollback restores it.
             queue.irq.clone().and_then(|number| match host.irq(number) {
                 Some(irq) => cpus(&irq.requested),
                 None => absent("the interrupt is not listed"),
@@ -129,7 +129,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         | NicKnob::PauseTx
         | NicKnob::Eee
         | NicKnob::Fec => current_of_wire(&nic.wire, key, knob),
-        // Reading a host leaves the secret where it is.
+        // Reading a host does not read the secret.
         NicKnob::RssKey => Known::not_asked(key.to_string()),
         NicKnob::RssTable | NicKnob::RssFields(_) => current_of_hash(nic, key, knob),
         NicKnob::GsoMaxBytes
@@ -155,7 +155,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     }
 }
 
-/// When the interrupt of one queue comes.
+/// The interrupt coalescing of one queue.
 fn of_queue(own: &QueueCoalesce, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     match knob {
         NicKnob::QueueUsecs(kind, _) => count(own.usecs(*kind)),
@@ -165,7 +165,7 @@ fn of_queue(own: &QueueCoalesce, key: &SettingKey, knob: &NicKnob) -> Known<Valu
     }
 }
 
-/// The steering of one queue.
+/// RPS, RFS and XPS of one queue.
 fn current_of_queue(
     nic: &Nic,
     key: &SettingKey,
@@ -186,7 +186,7 @@ fn current_of_queue(
     }
 }
 
-/// The port and its other end.
+/// The port and the link.
 fn current_of_wire(wire: &Wire, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     match knob {
         NicKnob::LinkAutoneg => part(&wire.modes, |modes| switch(&modes.autoneg)),
@@ -200,7 +200,7 @@ fn current_of_wire(wire: &Wire, key: &SettingKey, knob: &NicKnob) -> Known<Value
     }
 }
 
-/// What it is among the other interfaces.
+/// Its relations to other interfaces.
 fn current_of_stack(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     let absent = |reason: &str| Known::unknown(Cause::Absent, key.to_string(), reason);
     let stack = &nic.stack;
@@ -230,7 +230,7 @@ fn current_of_stack(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value>
     }
 }
 
-/// What a card's data centre bridging says of one of its settings.
+/// The DCB settings of a NIC.
 pub fn dcb_value(dcb: &Dcb, knob: &NicKnob) -> Known<Value> {
     let words = match knob {
         NicKnob::DcbPfc => dcb.pfc_enabled.clone().map(priority_words),
@@ -244,7 +244,7 @@ pub fn dcb_value(dcb: &Dcb, knob: &NicKnob) -> Known<Value> {
     words.map(Value::Text)
 }
 
-/// The receive hash: its table, or what it takes of one kind of flow.
+/// RSS: the indirection table, or the hash fields of one flow type.
 fn current_of_hash(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     let reason = "the driver hashes no such kind of flow";
     let absent = || Known::unknown(Cause::Absent, key.to_string(), reason);
@@ -257,7 +257,7 @@ fn current_of_hash(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> 
     })
 }
 
-/// A value that stands within a fact.
+/// A value that is a part of another.
 fn part<T>(whole: &Known<T>, of: impl FnOnce(&T) -> Known<Value>) -> Known<Value> {
     match whole {
         Known::Value(whole) => of(whole),
@@ -292,7 +292,7 @@ fn words(numbers: &[u32]) -> String {
     words.join(" ")
 }
 
-/// The corrections that may be used, or that the driver chooses.
+/// The configured FEC modes, or `auto`.
 pub fn fec_words(fec: &Fec) -> String {
     match fec.auto.get() {
         Some(true) => FEC_AUTO.to_owned(),
@@ -300,13 +300,13 @@ pub fn fec_words(fec: &Fec) -> String {
     }
 }
 
-/// The queues that a table goes round, shortly: `equal 8` for eight queues in turn, else one by one, those that come
-/// several times on end with their number, `0x32 1x32`.
+/// An indirection table in short form: `equal 8` for eight queues in turn, otherwise queue by queue, with a repeat
+/// count, `0x32 1x32`.
 pub fn table_words(table: &[u32]) -> String {
     round_words(round_of(table))
 }
 
-/// The same of the queues that a table shall go round.
+/// The same for a table to be set.
 pub(super) fn round_words(table: &[u32]) -> String {
     let mut words: Vec<String> = Vec::new();
     if (0u32..).zip(table).all(|(at, queue)| at == *queue) {
@@ -321,7 +321,7 @@ pub(super) fn round_words(table: &[u32]) -> String {
     words.join(" ")
 }
 
-/// The shortest beginning of a table that the whole of it goes round.
+/// The shortest prefix whose repetition is the whole table.
 fn round_of(table: &[u32]) -> &[u32] {
     let goes_round = |round: &usize| {
         table
@@ -333,9 +333,9 @@ fn round_of(table: &[u32]) -> &[u32] {
     &table[..round]
 }
 
-/// The queues that a table shall go round, of which [`table_words`] tells; each round but once.
+/// Parses the text of [`table_words`]: the queues of one repetition.
 pub fn parse_table(words: &str) -> Option<Vec<u32>> {
-    /// More entries than any card's table has.
+    /// More entries than any NIC's table has.
     const ENTRIES_MAX: usize = 65_536;
     if let Some(count) = words.strip_prefix("equal ") {
         let count: u32 = count.trim().parse().ok()?;
@@ -369,7 +369,7 @@ fn current_of_machine(host: &Host, knob: MachineKnob) -> Known<Value> {
             let limit = power.latency_limit_us.clone();
             limit.map(|us| Value::Integer(u64::from(us)))
         }
-        // No rule judges it.
+        // No rule checks it.
         MachineKnob::IrqbalancePaused => Known::not_asked("irqbalance/paused".to_owned()),
         MachineKnob::IrqbalanceBans => Known::not_asked("irqbalance/banned-irqs".to_owned()),
         told @ (MachineKnob::Mitigations
@@ -394,8 +394,8 @@ fn current_of_block(device: &BlockDevice, knob: BlockKnob) -> Known<Value> {
     }
 }
 
-/// Puts a value into what was read of a host: the host as it would be read after the change. False when
-/// the host has no such setting, or the value does not fit it.
+/// Sets a value in a host's description: the host as it would be read after the change. False if the host has no such
+/// setting, or the value is invalid for it.
 pub fn put(host: &mut Host, key: &SettingKey, value: &Value) -> bool {
     if current(host, key).value().is_none() {
         return false;
@@ -418,7 +418,7 @@ pub fn put(host: &mut Host, key: &SettingKey, value: &Value) -> bool {
     }
 }
 
-/// Moves an interrupt, and with it every queue that it serves.
+/// Moves an interrupt, and so every queue that it serves.
 fn put_irq_cpus(
     host: &mut Host,
     name: &NicName,
@@ -520,7 +520,7 @@ mod tests {
             let round = parse_table(&table_words(&table)).expect("our own words");
             let again: Vec<u32> = round.iter().copied().cycle().take(table.len()).collect();
             prop_assert_eq!(&again, &table);
-            // What is asked for is told in the same words when the card has it.
+            // A requested value has the same text once the NIC has it.
             let asked = parse_table(&round_words(&table)).expect("our own words");
             let card: Vec<u32> = asked.iter().copied().cycle().take(128).collect();
             prop_assert_eq!(table_words(&card), round_words(&asked));

@@ -1,4 +1,4 @@
-//! Maps of priorities and traffic classes, in words: those of dcb(8), where it has some.
+//! Maps of priorities and traffic classes as text, in dcb(8) syntax where it exists.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use crate::units::BitRate;
 /// The highest priority that a VLAN tag holds (IEEE 802.1Q, 3 bits).
 const PCP_MAX: u32 = 7;
 
-/// Which priority in the tag each socket priority is sent with, `0:1 3:3`. One that is sent with 0 is not told: the
-/// kernel never takes a mapping away, and one to 0 is as good as none (`vlan_dev_set_egress_priority`).
+/// A VLAN's egress map, the PCP of each socket priority, `0:1 3:3`. Mappings to 0 are left out: the kernel never
+/// removes a mapping, and one to 0 is equivalent (`vlan_dev_set_egress_priority`).
 pub fn egress_words(map: &BTreeMap<u32, u32>) -> String {
     let told = map.iter().filter(|(_, pcp)| **pcp != 0);
     let words: Vec<String> = told.map(|(from, pcp)| format!("{from}:{pcp}")).collect();
     words.join(" ")
 }
 
-/// The map of which [`egress_words`] tells; each priority but once.
+/// Parses the text of [`egress_words`]; each priority at most once.
 pub fn parse_egress(words: &str) -> Option<BTreeMap<u32, u32>> {
     let mut map = BTreeMap::new();
     for word in words.split_whitespace() {
@@ -31,7 +31,7 @@ pub fn parse_egress(words: &str) -> Option<BTreeMap<u32, u32>> {
     Some(map)
 }
 
-/// As many priorities and traffic classes as there are (IEEE 802.1Q).
+/// The number of priorities and of traffic classes (IEEE 802.1Q).
 const CLASSES: usize = 8;
 
 /// The priorities whose bits are set, `3 4`.
@@ -41,7 +41,7 @@ pub fn priority_words(mask: u32) -> String {
     words.join(" ")
 }
 
-/// The bits of which [`priority_words`] tells.
+/// Parses the text of [`priority_words`].
 pub fn parse_priorities(words: &str) -> Option<u8> {
     words.split_whitespace().try_fold(0, |mask, word| {
         let priority: u32 = word.parse().ok()?;
@@ -49,28 +49,28 @@ pub fn parse_priorities(words: &str) -> Option<u8> {
     })
 }
 
-/// How traffic classes are chosen and served (IEEE 802.1Q, enhanced transmission selection).
+/// Enhanced transmission selection (ETS): the mapping and scheduling of traffic classes (IEEE 802.1Q).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrafficClasses {
     /// The class of each priority.
     pub of_priority: [u8; CLASSES],
-    /// The share of each class, per cent.
+    /// The bandwidth share of each class, per cent.
     pub share: [u8; CLASSES],
-    /// How each class is served, by the kernel's numbers (`IEEE_8021QAZ_TSA_*`).
+    /// The transmission selection algorithm of each class, by the kernel's numbers (`IEEE_8021QAZ_TSA_*`).
     pub served: [u8; CLASSES],
 }
 
-/// How a class may be served, and its number.
+/// The algorithms and their numbers.
 const SERVED: [(&str, u8); 4] = [
     ("strict", 0),
     ("credit-based", 1),
     ("ets", 2),
     ("vendor", 255),
 ];
-/// One that has no name yet.
+/// An algorithm without a name.
 const SERVED_OTHER: &str = "reserved-";
 
-/// The number of a way to serve a class.
+/// The number of an algorithm.
 fn served_number(word: &str) -> Option<u8> {
     let known = SERVED.iter().find(|(name, _)| *name == word);
     known.map_or_else(
@@ -79,7 +79,7 @@ fn served_number(word: &str) -> Option<u8> {
     )
 }
 
-/// Its word.
+/// Its name.
 fn served_word(number: u8) -> String {
     let known = SERVED.iter().find(|(_, own)| *own == number);
     known.map_or_else(
@@ -88,7 +88,7 @@ fn served_word(number: u8) -> String {
     )
 }
 
-/// What is known of a card's classes, in the words of [`class_words`].
+/// The ETS settings of a NIC, as text of [`class_words`].
 pub fn classes_of(dcb: &Dcb) -> Known<String> {
     let words = |name: &str, all: &[String]| {
         let words: Vec<String> = (0..)
@@ -114,7 +114,7 @@ pub fn classes_of(dcb: &Dcb) -> Known<String> {
     })
 }
 
-/// Classes in the words of dcb(8), all of them: `prio-tc 0:0 1:1 ... tc-bw 0:50 1:50 ... tc-tsa 0:ets 1:ets ...`.
+/// Traffic classes in dcb(8) syntax, all of them: `prio-tc 0:0 1:1 ... tc-bw 0:50 1:50 ... tc-tsa 0:ets 1:ets ...`.
 pub fn class_words(classes: &TrafficClasses) -> String {
     let part = |name: &str, words: [String; CLASSES]| {
         let words: Vec<String> = (0..CLASSES)
@@ -134,8 +134,7 @@ pub fn class_words(classes: &TrafficClasses) -> String {
     parts.join(" ")
 }
 
-/// The classes of which [`class_words`] tells; every one must be named, as a part would leave open what the others
-/// are.
+/// Parses the text of [`class_words`]; every class must be named, since a part would leave the others undefined.
 pub fn parse_classes(words: &str) -> Option<TrafficClasses> {
     let mut found: [[Option<u8>; CLASSES]; 3] = Default::default();
     let mut part = None;
@@ -175,7 +174,7 @@ fn whole(all: [Option<u8>; CLASSES]) -> Option<[u8; CLASSES]> {
     named?.try_into().ok()
 }
 
-/// The most that each class may send, bit/s, `0:10000000000`; one without a limit is not named.
+/// The rate limit of each class, bit/s, `0:10000000000`; a class without a limit is left out.
 pub fn rate_words(rates: &[BitRate]) -> String {
     let limited = (0u32..)
         .zip(rates)
@@ -186,7 +185,7 @@ pub fn rate_words(rates: &[BitRate]) -> String {
     words.join(" ")
 }
 
-/// The rates of which [`rate_words`] tells; the kernel takes thousands of bit/s.
+/// Parses the text of [`rate_words`]; the kernel's unit is kbit/s.
 pub fn parse_rates(words: &str) -> Option<[BitRate; CLASSES]> {
     const STEP: u64 = 1_000;
     let mut rates = [BitRate::from_bit_per_s(0); CLASSES];

@@ -1,4 +1,4 @@
-//! Reading the value of a setting.
+//! Deserializing the value of a setting.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 use super::Value;
 use crate::host::Qdisc;
 
-/// Straight from what is there: serde's untagged enums hold it in a generic form first, which of a far end's text is
-/// many times as large.
+/// Without buffering: serde's untagged enums first store the value in a generic form, which is many times as large as
+/// a peer's text.
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ByShape;

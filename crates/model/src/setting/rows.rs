@@ -1,4 +1,4 @@
-//! The catalogue itself: a row for each setting.
+//! The rows of the catalog: one for each setting.
 
 use super::catalogue::{Access, Class, Domain, Scope, SettingSpec};
 

@@ -1,5 +1,4 @@
-//! Whether a trial did what its specification asked: where its threads and buffers were, whether payload
-//! went uncopied, whether the rate was kept.
+//! Whether a trial did what its specification requested: placement of threads and buffers, zero-copy, and rate.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +9,13 @@ use crate::threshold;
 use crate::units::real;
 use crate::workload::{MemoryPolicy, ReceiveMode, TrialSpec, Waiting, Workload};
 
-/// More than this share of the sends copied after all, and the trial was one with copies. The first sends
-/// of a connection may be copied while its socket is being set up.
+/// Above this share of copied zero-copy sends, the trial counts as copying. The first sends of a connection may be
+/// copied while its socket is being set up.
 const COPIED_SHARE: f64 = 0.01;
-/// Less than this share of the payload mapped, and the receiver copied.
+/// Below this share of mapped payload, the receiver counts as copying.
 const MAPPED_SHARE: f64 = 0.5;
 
-/// Whether a thread that was pinned was found elsewhere, or on the move. A thread that was left to the
-/// scheduler may move as the scheduler likes.
+/// Whether a pinned thread was seen on another CPU, or migrated. An unpinned thread may migrate freely.
 pub(super) fn migrated(side: &SideSample) -> bool {
     side.threads.iter().any(|thread| {
         let Some(pinned) = thread.pinned_to else {
@@ -27,8 +25,7 @@ pub(super) fn migrated(side: &SideSample) -> bool {
     })
 }
 
-/// Whether a buffer is known to be on another node than its policy allows. The default policy asks for
-/// none.
+/// Whether a buffer is known to be on another node than its policy requests. The default policy requests none.
 pub(super) fn memory_elsewhere(spec: &TrialSpec, side: &SideSample, host: &Host) -> bool {
     side.threads.iter().any(|thread| {
         let policy = match thread.role {
@@ -52,7 +49,7 @@ fn own_node(thread: &ThreadRecord, host: &Host) -> Option<crate::ids::NodeId> {
     host.cpu(thread.pinned_to?)?.node.get()
 }
 
-/// Whether the kernel copied what was to be sent or received without a copy.
+/// Whether the kernel copied data that was to be sent or received with zero-copy.
 pub(super) fn copied_after_all(spec: &TrialSpec, side: &SideSample) -> bool {
     let maps = matches!(&spec.workload, Workload::Stream(stream) if stream.receive == ReceiveMode::Zerocopy);
     side.flows.iter().any(|flow| {
@@ -68,7 +65,7 @@ pub(super) fn copied_after_all(spec: &TrialSpec, side: &SideSample) -> bool {
     })
 }
 
-/// Whether the kernel's polling thread of a data thread's ring is missing in the account of CPU time.
+/// Whether the CPU time of the kernel's polling thread of a ring is missing.
 pub(super) fn polling_uncounted(spec: &TrialSpec, side: &SideSample) -> bool {
     let polled: BTreeSet<u32> = side
         .threads
@@ -79,8 +76,8 @@ pub(super) fn polling_uncounted(spec: &TrialSpec, side: &SideSample) -> bool {
         && (side.threads.iter()).any(|one| one.polls_for.is_none() && !polled.contains(&one.thread))
 }
 
-/// Whether the generator at this end fell behind the rate that it was asked for. What is under way on
-/// each connection at the end is not held against it.
+/// Whether the generator at this end fell behind the requested rate. Operations in flight at the end do not count as
+/// missing.
 pub(super) fn rate_not_kept(spec: &TrialSpec, side: &SideSample) -> bool {
     let seconds = side.began_for(spec).as_secs_f64();
     let behind = |asked: f64, done: f64, under_way: f64| {
@@ -163,7 +160,7 @@ mod tests {
             memory_elsewhere(&sample.spec, &sample.local, &host)
         };
         assert!(!elsewhere(MemoryPolicy::Default, 0));
-        // CPU 3 is of node 1.
+        // CPU 3 is on node 1.
         assert!(elsewhere(MemoryPolicy::Local, 0) && !elsewhere(MemoryPolicy::Local, 1));
         let both = vec![NodeId(0), NodeId(1)];
         assert!(!elsewhere(MemoryPolicy::Interleave(both), 1));

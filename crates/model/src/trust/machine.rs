@@ -1,5 +1,5 @@
-//! What the machine did that makes trials hard to compare: frequencies that moved, CPUs that slept, and
-//! others who used the same interface.
+//! Machine conditions that make trials hard to compare: changing frequencies, deep idle states, and other traffic on
+//! the interface.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,20 @@ use crate::sample::{FlowRecord, Role, SideSample};
 use crate::units::{Bytes, real};
 use crate::workload::{TrialSpec, Verb, Workload};
 
-/// A CPU whose highest frequency was more than this above its lowest did not run evenly.
+/// A CPU whose frequency range exceeded this share was not steady.
 const FREQUENCY_SPREAD: f64 = 0.05;
-/// States that take longer to leave, as rule `cpu-deep-cstates` has it.
+/// Idle states with an exit latency above this, as in the rule `cpu-deep-cstates`.
 const DEEP_EXIT_US: u32 = 10;
-/// More than this share of the time in them.
+/// Above this share of time in them.
 const DEEP_SHARE: f64 = 0.10;
-/// More than this beyond the trial's own bytes.
+/// Above this share beyond the trial's own bytes.
 const OTHERS_SHARE: f64 = 0.05;
-/// Ethernet with a VLAN tag, IPv6, TCP with timestamps: an upper bound of what goes with each segment.
+/// Ethernet with a VLAN tag, IPv6, TCP with timestamps: an upper bound of a segment's headers.
 const HEADERS_BYTES: u64 = 18 + 40 + 20 + 12;
-/// The payload of a segment where the kernel does not say.
+/// The payload of a segment if the kernel does not report it.
 const SEGMENT_BYTES: u64 = 1_448;
 
-/// The CPUs that worked for this end: of its threads, and those that received for them.
+/// The CPUs that worked for this end: of its threads, and those that received packets for them.
 fn workers(side: &SideSample) -> BTreeSet<CpuId> {
     let threads = side.threads.iter().flat_map(|thread| &thread.seen_on);
     let flows = side.flows.iter();
@@ -31,15 +31,14 @@ fn workers(side: &SideSample) -> BTreeSet<CpuId> {
     threads.copied().chain(ran).chain(received).collect()
 }
 
-/// Whether a CPU that worked did not keep its frequency, or ran above what it can keep (turbo): few busy
-/// cores then run faster than many, and what looks like bad scaling is the clock. Without readings nothing
-/// was seen to move.
+/// Whether a busy CPU did not keep its frequency, or was in the turbo range: few busy cores then run faster than
+/// many, and what looks like bad scaling is the clock. Without readings there is no flag.
 pub(super) fn frequency_moved(side: &SideSample, host: &Host) -> bool {
     let workers = workers(side);
     let above = |khz: u64, than: u64| real(khz) > (1.0 + FREQUENCY_SPREAD) * real(than);
     let seen = side.cpu.frequency.value().into_iter().flatten();
     seen.filter(|cpu| workers.contains(&cpu.cpu)).any(|cpu| {
-        // One reading says nothing about a movement.
+        // A single reading shows no change.
         let moved = cpu.readings > 1 && above(cpu.highest_khz, cpu.lowest_khz);
         let turbo = host.power.turbo.get() == Some(true)
             && base_khz(cpu.cpu, host).is_none_or(|base| above(cpu.highest_khz, base));
@@ -55,8 +54,8 @@ fn base_khz(cpu: CpuId, host: &Host) -> Option<u64> {
     own.base_khz.get()
 }
 
-/// Whether a CPU that worked spent much of the time in states that take long to leave: more load keeps
-/// it awake, and more connections then look faster than one.
+/// Whether a busy CPU spent much of its time in deep idle states: more load keeps it awake, and more connections then
+/// appear faster than one.
 pub(super) fn slept_deeply(side: &SideSample, host: &Host) -> bool {
     let (Some(watch), Some(states)) = (side.counters.value(), host.power.idle_states.value())
     else {
@@ -81,9 +80,9 @@ pub(super) fn slept_deeply(side: &SideSample, host: &Host) -> bool {
     })
 }
 
-/// Whether the interface carried more than the trial's own bytes with their headers, one way or the
-/// other. Only of interfaces with a wire: of the virtual ones both ends may count, and bytes pass
-/// through them on the way to others. Acknowledgements are within what is allowed.
+/// Whether the interface carried more than the trial's own bytes with their headers, in either direction. Only for
+/// interfaces with a physical link: on virtual ones both ends may count, and bytes may be forwarded through them.
+/// ACKs are within the tolerance.
 pub(super) fn other_traffic(spec: &TrialSpec, side: &SideSample, host: &Host) -> bool {
     let (Some(watch), Some(name)) = (side.counters.value(), &side.interface) else {
         return false;
@@ -92,7 +91,7 @@ pub(super) fn other_traffic(spec: &TrialSpec, side: &SideSample, host: &Host) ->
     if !on_wire || !spec.workload.is_bulk() {
         return false;
     }
-    // What one-sided verbs moved only the end knows that posted it.
+    // Bytes moved by one-sided verbs are known only to the posting end.
     if spec.workload.is_one_sided() && side.senders().next().is_none() {
         return false;
     }
@@ -105,7 +104,7 @@ pub(super) fn other_traffic(spec: &TrialSpec, side: &SideSample, host: &Host) ->
     let (posted, arrived) = (ours(Role::Sender), ours(Role::Receiver));
     let (sent, received) = match &spec.workload {
         Workload::Rdma(rdma) if rdma.verb == Verb::Read => (arrived, posted),
-        // Each has an answer as long as itself.
+        // Each request has a response of the same size.
         Workload::Rdma(rdma) if rdma.verb == Verb::Atomic => (posted, posted),
         _ => (posted, arrived),
     };
@@ -119,7 +118,7 @@ pub(super) fn other_traffic(spec: &TrialSpec, side: &SideSample, host: &Host) ->
         })
 }
 
-/// A card's port, or a bond, team or VLAN of such ports.
+/// A NIC's port, or a bond, team or VLAN on such ports.
 fn stands_on_wire(nic: &Nic, host: &Host) -> bool {
     let bundles = matches!(nic.kind, NicKind::Bond | NicKind::Team | NicKind::Vlan);
     let has_wire = |nic: &Nic| nic.kind.has_wire();
@@ -127,7 +126,7 @@ fn stands_on_wire(nic: &Nic, host: &Host) -> bool {
     has_wire(nic) || bundles && below.any(has_wire)
 }
 
-/// The most that the frames of one flow have in them.
+/// An upper bound of the bytes in one flow's frames.
 fn frames_bytes(spec: &TrialSpec, flow: &FlowRecord) -> u64 {
     let tcp = flow.tcp.value();
     let payload = match (flow.role, tcp) {
@@ -136,7 +135,7 @@ fn frames_bytes(spec: &TrialSpec, flow: &FlowRecord) -> u64 {
     };
     let segment = match (&spec.workload, flow.role, tcp) {
         (Workload::Udp(udp), _, _) => udp.datagram_bytes.as_u64().min(SEGMENT_BYTES),
-        // Each packet has a part of one message, whose headers are no more than those of TCP.
+        // Each packet has a part of one message, with headers no larger than those of TCP.
         (Workload::Rdma(rdma), _, _) => {
             let least = rdma.sizes.iter().map(|size| size.as_u64()).min();
             let mtu = flow
@@ -199,7 +198,7 @@ mod tests {
     fn a_frequency_that_moved_on_a_cpu_that_worked_is_flagged() {
         let host = build::host().with(|host| host.power.turbo = Known::Value(false));
         let host = host.build();
-        // The builder's local end works on CPU 0.
+        // The builder's local end uses CPU 0.
         let moved = |cpu, lowest_khz, highest_khz, readings| {
             let sample = at_frequency(cpu, lowest_khz, highest_khz, readings);
             frequency_moved(&sample.local, &host)

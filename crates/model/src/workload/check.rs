@@ -1,4 +1,4 @@
-//! The limits of a trial: the agent checks by them what a controller asks of it.
+//! The limits of a trial: the agent validates a controller's request with them.
 
 mod verbs;
 
@@ -8,15 +8,15 @@ use super::{
 };
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
-/// A limit of [`TrialSpec`] that was passed.
+/// A violated limit of [`TrialSpec`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {given}: allowed is {allowed}")]
 pub struct SpecError {
     /// The field.
     pub what: &'static str,
-    /// What it was.
+    /// Its value.
     pub given: String,
-    /// What it may be.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 
@@ -37,7 +37,7 @@ fn require(
     })
 }
 
-/// The sizes of messages that a trial goes through; what one of them took is told by its bytes.
+/// The message sizes of a trial; the results of a size are identified by its bytes.
 fn check_sizes(sizes: &[Bytes]) -> Result<(), SpecError> {
     require(
         (1..=256).contains(&sizes.len()),
@@ -55,13 +55,13 @@ fn check_sizes(sizes: &[Bytes]) -> Result<(), SpecError> {
     )
 }
 
-/// The most that a message, a request or a datagram's buffer may have.
+/// The maximum size of a message, a request or a datagram's buffer.
 const MESSAGE_MAX: u64 = 1 << 30;
-/// The most that the buffers of all flows may have together.
+/// The maximum total size of the buffers of all flows.
 const MEMORY_MAX: u64 = 8 << 30;
 
 impl TrialSpec {
-    /// Whether both ends could carry it out.
+    /// Checks that both ends can run it.
     pub fn check(&self) -> Result<(), SpecError> {
         require(
             (1..=Self::FLOWS_MAX).contains(&self.flows),
@@ -158,7 +158,7 @@ impl TrialSpec {
             }
     }
 
-    /// How many readings of its flows a trial makes.
+    /// The number of flow readings in a trial.
     pub(crate) fn readings(&self) -> u64 {
         let intervals = self.duration_ns.as_u64() / self.interval_ns.as_u64().max(1);
         let ways = if self.direction == Direction::Bidirectional {
@@ -178,7 +178,7 @@ impl TrialSpec {
             || self.interval_ns.to_string(),
             "1 ms to the duration",
         )?;
-        // Bounds the memory of the readings, and keeps a record within the protocol's longest line.
+        // Limits the memory for readings, and keeps a record within the protocol's maximum line length.
         require(
             self.readings() <= 1_000_000,
             "the interval",
@@ -230,8 +230,8 @@ impl TrialSpec {
             || "0".to_owned(),
             "1 B and more",
         )?;
-        // What is compared is made for each call and looked at after each: the other ways send one buffer
-        // again and again, or keep what comes out of sight.
+        // Verified data is generated for each call and checked after each: the other methods resend one buffer, or do
+        // not show the received data.
         let plain = stream.send == SendMode::Write
             && stream.receive == ReceiveMode::Read
             && !matches!(self.waiting, Waiting::Uring | Waiting::UringSqpoll);
@@ -259,7 +259,7 @@ impl TrialSpec {
             "512 B to 1 GiB",
         )?;
         check_repetitions(diffusion.repetitions)?;
-        // What is compared is computed in two grids of its own.
+        // Verification needs two additional grids.
         let buffers = if diffusion.data_check { 3 } else { 1 };
         check_memory(diffusion.bytes, self.flows.saturating_mul(buffers))
     }
@@ -301,7 +301,7 @@ impl TrialSpec {
             "1 to 10000000",
         )?;
         let largest = pingpong.sizes.iter().copied().max().unwrap_or_default();
-        // What is compared has two places of its own, and is copied from there.
+        // Verification needs two additional buffers and a copy.
         let buffers = if pingpong.data_check { 3 } else { 1 };
         check_memory(largest, self.flows.saturating_mul(buffers))
     }

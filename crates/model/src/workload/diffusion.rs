@@ -1,42 +1,43 @@
-//! The work of source 001: one time step of the two-dimensional heat equation for each time that the grid goes
-//! to a peer and back.
+//! The computation of source 001: one time step of the two-dimensional heat equation each time the grid is sent to a
+//! peer and back.
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
 
-/// What only `diffusion` has.
+/// The options of `diffusion`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Diffusion {
-    /// The size of the buffer that goes there and back; the grid fills the most of it.
+    /// The size of the buffer that is transferred both ways; the grid fills most of it.
     pub bytes: Bytes,
-    /// How often; `None` is as often as the time allows.
+    /// The repetitions; `None` is no limit.
     pub repetitions: Option<u64>,
-    /// Whether the answering end makes a time step of it and the asking end sets the boundary. Without, the
-    /// grid travels as it is.
+    /// Whether the responding end computes a time step and the requesting end sets the boundary. Otherwise the grid
+    /// is only transferred.
     pub work: bool,
-    /// The asking end makes every step too, plainly, and compares every byte; that is not in the times.
+    /// The requesting end recomputes every step with plain code and verifies every byte; the cost is not included in
+    /// the times.
     pub data_check: bool,
-    /// The asking end keeps pictures of its first grid.
+    /// The requesting end stores snapshots of its first grid.
     #[serde(default)]
     pub pictures: bool,
 }
 
 impl Diffusion {
-    /// What of the sum of differences to its neighbours a cell takes over in a step.
+    /// The diffusion coefficient: the share of the sum of differences to its neighbors added to a cell in a step.
     pub const FACTOR: f64 = 1e-2;
     /// The heat of the square in the middle at the start; all else is 0.
     pub const HOT: f64 = 1e4;
-    /// Half the side of that square, of every grid that is large enough.
+    /// Half the side of that square, in every grid that is large enough.
     pub const HOT_HALF_SIDE: usize = 10;
-    /// A side is a multiple of this many cells: 64 bytes, one vector of AVX-512, one cache line.
+    /// The side is a multiple of this many cells: 64 bytes, one AVX-512 vector, one cache line.
     pub const SIDE_STEP: usize = 8;
-    /// The smallest buffer: of a grid of 8 x 8.
+    /// The smallest buffer: a grid of 8 x 8.
     pub const BYTES_MIN: Bytes = Bytes::new(512);
-    /// The largest side: of a grid in the largest buffer, 1 GiB.
+    /// The largest side: the grid in the largest buffer, 1 GiB.
     pub const SIDE_MAX: usize = 11_584;
-    /// Repetitions after which a picture is kept, beside the one of the end.
+    /// Repetitions after which a snapshot is stored, in addition to the final one.
     pub const PICTURES_AFTER: [u64; 2] = [100, 10_000];
 
     /// The side of the grid in cells: the largest multiple of 8 whose square of doubles fits the buffer,
@@ -45,7 +46,7 @@ impl Diffusion {
         Self::side_of(self.bytes)
     }
 
-    /// The same of a buffer of `bytes`.
+    /// The same for a buffer of `bytes`.
     pub fn side_of(bytes: Bytes) -> usize {
         let cells = bytes.as_u64() / 8;
         // At most 2^30.5: no buffer has more than 2^64 bytes.

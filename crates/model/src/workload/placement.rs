@@ -1,12 +1,12 @@
-//! Where the threads and the memory of a trial are put.
+//! The placement of a trial's threads and memory.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CpuId, CpuSet, NodeId};
 
-/// Where the threads and the buffers of both roles are. Thread *i* of a role runs on the *i*-th CPU of
-/// its set, modulo its size; an empty set leaves the choice to the scheduler (within what the process
-/// inherited). In an exchange of requests the sender is the end that asks.
+/// The placement of both roles' threads and buffers. Thread *i* of a role runs on the *i*-th CPU of its set, modulo
+/// its size; an empty set leaves the choice to the scheduler (within the inherited affinity). For request workloads
+/// the sender is the requesting end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
@@ -20,9 +20,8 @@ pub struct Placement {
     /// Memory of the receiving threads' buffers.
     #[serde(default)]
     pub receiver_memory: MemoryPolicy,
-    /// Each thread runs on the CPU that the kernel receives its connection's packets on
-    /// (`SO_INCOMING_CPU`), and connections are chosen so that no two share such a CPU as far as that is
-    /// possible. Goes before the CPU sets.
+    /// Each thread runs on the CPU that receives its connection's packets (`SO_INCOMING_CPU`), and connections are
+    /// chosen so that they use different CPUs as far as possible. Takes precedence over the CPU sets.
     #[serde(default)]
     pub by_receive_cpu: bool,
 }
@@ -34,19 +33,19 @@ impl Placement {
     }
 }
 
-/// On which NUMA nodes the pages of a buffer are, as set_mempolicy(2) and numactl(8) have it.
+/// The NUMA policy for the pages of a buffer, as in set_mempolicy(2) and numactl(8).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryPolicy {
-    /// The kernel's default: the node of the CPU that touches a page first, which is the thread's own.
+    /// The kernel's default: the node of the CPU that touches a page first, that is, the thread's own.
     #[default]
     Default,
     /// `MPOL_LOCAL`: the node of the thread's CPU, whatever policy the process inherited.
     Local,
     /// `MPOL_BIND`: these nodes only.
     Bind(Vec<NodeId>),
-    /// `MPOL_INTERLEAVE`: page by page over these nodes.
+    /// `MPOL_INTERLEAVE`: round-robin over these nodes, page by page.
     Interleave(Vec<NodeId>),
-    /// `MPOL_PREFERRED`: this node while it has room.
+    /// `MPOL_PREFERRED`: this node while it has free memory.
     Preferred(NodeId),
 }

@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
 
-/// How the queue pairs of a trial are made. What is `None` is chosen by each end for its own device.
+/// How the queue pairs of a trial are created. Each end chooses a value for its own device where an option is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verbs {
     /// The transport service of the queue pairs.
     #[serde(default)]
     pub service: Service,
-    /// How the two ends of a queue pair find each other.
+    /// How the two ends of a queue pair connect.
     #[serde(default)]
     pub connect: Connect,
-    /// Work requests under way on each queue pair.
+    /// The depth: work requests in flight on each queue pair.
     #[serde(default = "Verbs::default_depth")]
     pub depth: u32,
-    /// Messages up to this size travel in the work request itself; `None` is what suits the device.
+    /// Messages up to this size are sent inline; `None` is a default for the device.
     #[serde(default)]
     pub inline_bytes: Option<Bytes>,
-    /// One work request in so many is signalled: the others complete unseen.
+    /// Signaling: one work request in this many is signaled.
     #[serde(default)]
     pub moderation: Option<u32>,
     /// The path MTU: 256, 512, 1024, 2048 or 4096 bytes; `None` is the smaller one of both ports.
@@ -35,14 +35,14 @@ pub struct Verbs {
     /// The service level (InfiniBand), or the priority (RoCE).
     #[serde(default)]
     pub service_level: u8,
-    /// How long an acknowledgement is waited for before a packet is sent again: 4.096 us x 2^N, where N is 1 to 31;
-    /// `None` is 14, or what the connection manager takes.
+    /// The ACK timeout before a packet is retransmitted: 4.096 us x 2^N, where N is 1 to 31; `None` is 14, or the
+    /// connection manager's default.
     #[serde(default)]
     pub ack_timeout: Option<u8>,
-    /// The device of the end that linerate was started on.
+    /// The device of the host that linerate was started on.
     #[serde(default)]
     pub local: DeviceChoice,
-    /// The peer's.
+    /// The peer's device.
     #[serde(default)]
     pub remote: DeviceChoice,
     /// How the memory is registered.
@@ -51,7 +51,7 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// What perftest has under way (`DEF_TX_BW`).
+    /// perftest's default depth (`DEF_TX_BW`).
     pub const fn default_depth() -> u32 {
         128
     }
@@ -87,18 +87,18 @@ pub enum Service {
     Ud,
 }
 
-/// How the two ends of a queue pair find each other.
+/// How the two ends of a queue pair connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Connect {
-    /// Both tell their GID, queue pair and packet number over the trial's own connection.
+    /// Both exchange their GID, queue pair number and packet sequence number over the trial's own connection.
     #[default]
     Gid,
-    /// The RDMA connection manager (rdma_cm(7)); iWARP knows no other.
+    /// The RDMA connection manager (rdma_cm(7)); required for iWARP.
     Cm,
 }
 
-/// Which device of an end; what is `None` follows from the address that the data goes to.
+/// The device of an end; the default follows from the data address.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceChoice {
@@ -113,55 +113,55 @@ pub struct DeviceChoice {
     pub gid_index: Option<u32>,
 }
 
-/// How memory is made and registered (ibv_reg_mr(3)).
+/// How memory is allocated and registered (ibv_reg_mr(3)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registration {
-    /// Of huge pages.
+    /// In huge pages.
     #[serde(default)]
     pub huge_pages: bool,
-    /// Not pinned: the device asks for pages as it needs them (`IBV_ACCESS_ON_DEMAND`).
+    /// Not pinned: the device faults pages in as needed (`IBV_ACCESS_ON_DEMAND`).
     #[serde(default)]
     pub on_demand: bool,
-    /// PCIe may reorder the device's writes (`IBV_ACCESS_RELAXED_ORDERING`).
+    /// PCIe relaxed ordering for the device's writes (`IBV_ACCESS_RELAXED_ORDERING`).
     #[serde(default)]
     pub relaxed_ordering: bool,
 }
 
-/// What only `rdma-write`, `rdma-read`, `rdma-send` and `rdma-atomic` have.
+/// The options of `rdma-write`, `rdma-read`, `rdma-send` and `rdma-atomic`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rdma {
     /// The verb.
     pub verb: Verb,
-    /// One message at a time and its time, instead of as many as the depth allows and their rate.
+    /// Latency mode: one message at a time, instead of as many as the depth allows.
     pub latency: bool,
-    /// The sizes, each in turn for an equal part of the time.
+    /// The message sizes, each for an equal part of the time.
     pub sizes: Vec<Bytes>,
-    /// How often each size goes; `None` is as often as its time allows.
+    /// The repetitions of each size; `None` is no limit within its time.
     pub repetitions: Option<u64>,
-    /// Every byte is compared where it arrives.
+    /// Every received byte is verified.
     pub data_check: bool,
 }
 
 impl Rdma {
-    /// The sizes of a whole sweep, as perftest's `-a` has them: the powers of two from 2 B to 8 MiB.
+    /// The sizes of a full sweep, as with perftest's `-a`: the powers of two from 2 B to 8 MiB.
     pub fn sweep_sizes() -> Vec<Bytes> {
         (1..=23).map(|power| Bytes::new(1 << power)).collect()
     }
 }
 
-/// What a work request does.
+/// The operation of a work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// Writes the far end's memory.
+    /// Writes to the peer's memory.
     Write,
-    /// Reads it.
+    /// Reads from the peer's memory.
     Read,
-    /// Sends a message that the far end has made room for.
+    /// Sends a message for which the peer has posted a receive.
     Send,
-    /// Adds to 8 bytes of the far end's memory, and fetches what was there.
+    /// Fetch-and-add on 8 bytes of the peer's memory.
     Atomic,
 }
 
@@ -169,7 +169,7 @@ impl Verb {
     /// The size of an atomic operation.
     pub const ATOMIC_BYTES: Bytes = Bytes::new(8);
 
-    /// The workload of this verb, on the command line and in documents.
+    /// The workload's name on the command line and in documents.
     pub fn workload(self) -> &'static str {
         match self {
             Self::Write => "rdma-write",

@@ -1,4 +1,4 @@
-//! The limits of what goes over verbs.
+//! The limits of verbs.
 
 use super::{SpecError, check_memory, check_sizes, message, require};
 use crate::units::Bytes;
@@ -7,15 +7,15 @@ use crate::workload::{
     Waiting, Workload,
 };
 
-/// Work requests that all queue pairs of a trial may have room for.
+/// The maximum number of work requests over all queue pairs of a trial.
 const REQUESTS_MAX: u64 = 1 << 22;
-/// The most that goes within a work request; devices allow less.
+/// The maximum inline size; devices allow less.
 const INLINE_MAX: u64 = 4_096;
 /// The largest path MTU.
 const MTU_MAX: u32 = 4_096;
 
 impl TrialSpec {
-    /// Whether what the payload goes over fits the rest.
+    /// Checks the transport against the rest of the trial.
     pub(super) fn check_verbs(&self) -> Result<(), SpecError> {
         let Some(verbs) = &self.verbs else {
             return Ok(());
@@ -37,7 +37,7 @@ impl TrialSpec {
         check_device(&verbs.remote)
     }
 
-    /// Whether there is such a workload over verbs.
+    /// Checks that the workload exists over verbs.
     fn check_carried(&self) -> Result<(), SpecError> {
         let carried = match &self.workload {
             Workload::Stream(_)
@@ -56,7 +56,7 @@ impl TrialSpec {
         )
     }
 
-    /// What sockets have, and queue pairs have not.
+    /// Rejects options that only sockets have.
     fn check_no_sockets(&self) -> Result<(), SpecError> {
         let plain = match &self.workload {
             Workload::Stream(stream) => {
@@ -91,7 +91,7 @@ impl TrialSpec {
         )
     }
 
-    /// How requests are made is chosen where only conversations go over them.
+    /// The options for requests are allowed only for request workloads over verbs.
     fn check_requests(&self, verbs: &Verbs) -> Result<(), SpecError> {
         let (measured, timed) = match &self.workload {
             Workload::Stream(_) => (true, false),
@@ -115,7 +115,7 @@ impl TrialSpec {
         )
     }
 
-    /// Datagrams are messages of one packet, and nothing but sent.
+    /// UD messages are a single packet, and can only be sent.
     fn check_service(&self, verbs: &Verbs) -> Result<(), SpecError> {
         if verbs.service == Service::Rc {
             return Ok(());
@@ -231,7 +231,7 @@ fn check_queue_pair(verbs: &Verbs) -> Result<(), SpecError> {
     )
 }
 
-/// The connection manager finds the way itself.
+/// The connection manager resolves the path itself.
 fn check_managed(verbs: &Verbs) -> Result<(), SpecError> {
     if verbs.connect != Connect::Cm {
         return Ok(());
@@ -250,7 +250,7 @@ fn check_managed(verbs: &Verbs) -> Result<(), SpecError> {
     )
 }
 
-/// A name becomes a part of a path at the far end.
+/// A name becomes a part of a path at the peer.
 fn check_device(choice: &DeviceChoice) -> Result<(), SpecError> {
     let plain = |name: &str| {
         (1..=63).contains(&name.len())

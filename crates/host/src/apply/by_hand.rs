@@ -1,4 +1,4 @@
-//! The commands by which a person sets what linerate sets: told of what could not be put back.
+//! Shell commands for the settings that linerate writes, printed for what could not be restored.
 
 use linerate_model::host::QueueKind;
 use linerate_model::setting::{Discipline, LinkSpeed, NicKnob, SettingKey, Value, parse_rates};
@@ -7,14 +7,14 @@ use linerate_model::units::BitRate;
 
 use super::{files, rdma_defaults};
 
-/// What a person must know of the rates that dcb(8) takes; a shell takes it for a comment.
+/// A caveat about the rates that dcb(8) takes; a shell treats it as a comment.
 const DCB_RATES: &str = "  # with iproute2 6.18 or later: an earlier dcb sets 125 times the rate";
 
-/// The command by which a person gives `key` the value `value`; none where no usual tool does.
+/// The command that sets `key` to `value`; none if no common tool can.
 pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
     if let Some(file) = files::fixed(key) {
         let text = file.text(value)?;
-        // echo may take these for options or escapes.
+        // echo may parse these as options or escapes.
         let print = if text.starts_with('-') || text.contains('\\') {
             "printf '%s\\n'"
         } else {
@@ -75,7 +75,7 @@ fn by_knob(nic: &str, knob: &NicKnob, value: &Value) -> Option<String> {
         NicKnob::LinkSpeed => return by_link(nic, given),
         NicKnob::RssKey => format!("ethtool -X {nic} hkey {value}"),
         NicKnob::Qdisc => return by_tc(nic, given),
-        // What shall be mapped no more the kernel has to be told.
+        // Mappings that are to be removed must be overwritten.
         NicKnob::VlanEgress => format!("ip link set dev {nic} type vlan egress-qos-map {value}"),
         NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
         NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
@@ -92,19 +92,19 @@ fn by_knob(nic: &str, knob: &NicKnob, value: &Value) -> Option<String> {
             by_queue(nic, *index, "adaptive-tx", &value)
         }
         NicKnob::RssTable if value.starts_with("equal ") => format!("ethtool -X {nic} {value}"),
-        // The others cannot be written yet.
+        // The others are not writable yet.
         _ => return None,
     })
 }
 
-/// The command of ethtool(8) for a queue's moderation; it takes a mask of queues in hexadecimal.
+/// The ethtool(8) command for per-queue coalescing; it takes a hexadecimal mask of queues.
 fn by_queue(nic: &str, index: u32, what: &str, value: &str) -> String {
     let zeros = "0".repeat(index as usize / 4);
     let digit = 1 << (index % 4);
     format!("ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}")
 }
 
-/// The command of ethtool(8) for how a port comes to its speed.
+/// The ethtool(8) command for autonegotiation and speed.
 fn by_link(nic: &str, value: &Value) -> Option<String> {
     let Value::Text(words) = value else {
         return None;
@@ -127,7 +127,7 @@ fn by_link(nic: &str, value: &Value) -> Option<String> {
     })
 }
 
-/// The commands of tc(8) for a queueing discipline whose words linerate knows.
+/// The tc(8) commands for a qdisc whose parameters linerate models.
 fn by_tc(nic: &str, value: &Value) -> Option<String> {
     let Value::Qdisc(qdisc) = value else {
         return None;
@@ -162,8 +162,8 @@ fn by_dcb(nic: &str, knob: &NicKnob, value: &Value) -> Option<String> {
             let limits = (0u32..).zip(rates);
             let limits = limits.map(|(class, rate)| format!(" {class}:{rate}"));
             let limits: String = limits.collect();
-            // No word for a rate is right for every dcb: an older one gives the kernel bytes for its kbit, whatever
-            // the unit.
+            // No unit of a rate works with every version of dcb: older ones pass bytes for the kernel's kbit,
+            // whatever the unit.
             let note = if rates == [0; 8] { "" } else { DCB_RATES };
             format!("dcb maxrate set dev {nic} tc-maxrate{limits}{note}")
         }
@@ -207,7 +207,7 @@ mod tests {
                  # with iproute2 6.18 or later: an earlier dcb sets 125 times the rate"
             )
         );
-        // No limit is none for every dcb.
+        // No text for "no limit" works with every version of dcb.
         assert_eq!(
             by_hand("nic/eth2/dcb/maxrate", "").as_deref(),
             Some("dcb maxrate set dev eth2 tc-maxrate 0:0 1:0 2:0 3:0 4:0 5:0 6:0 7:0")
@@ -248,7 +248,7 @@ mod tests {
         );
     }
 
-    /// The words of a command as a shell takes them, and no file made meanwhile.
+    /// The words of a command as a shell splits them, without creating a file.
     #[expect(
         clippy::disallowed_methods,
         reason = "a shell is what the command is for"

@@ -1,10 +1,10 @@
-//! The clock by which changes are confirmed and taken back (`CLOCK_BOOTTIME`, clock_gettime(2)).
+//! The clock for confirmation deadlines and rollback (`CLOCK_BOOTTIME`, clock_gettime(2)).
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A moment of this boot, which suspend does not stop and nobody can set.
+/// A timestamp of this boot; it continues in suspend and cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Boottime(Duration);
 
@@ -18,29 +18,29 @@ impl Boottime {
         ))
     }
 
-    /// So long after the boot.
+    /// This long after boot.
     pub fn after(time: Duration) -> Self {
         Self(time)
     }
 
-    /// So much later.
+    /// This much later.
     #[must_use]
     pub fn plus(self, time: Duration) -> Self {
         Self(self.0.saturating_add(time))
     }
 
-    /// So much earlier.
+    /// This much earlier.
     #[must_use]
     pub fn before(self, time: Duration) -> Self {
         Self(self.0.saturating_sub(time))
     }
 
-    /// How long it is until then; zero when it is past.
+    /// The time until then; zero if it is past.
     pub fn remaining(self) -> Duration {
         self.0.saturating_sub(Self::now().0)
     }
 
-    /// Since the boot.
+    /// The time since boot.
     pub fn since_boot(self) -> Duration {
         self.0
     }

@@ -1,12 +1,12 @@
-//! CPUs that are taken out of use and back: what the kernel moves when they go.
+//! Taking CPUs offline and online: what the kernel changes along with them.
 //!
-//! Facts: `migrate_one_irq`, kernel/irq/cpuhotplug.c (an interrupt all of whose CPUs are gone goes to all that are
-//! left, and stays with them; one of which a CPU is left keeps what was asked for; a managed one is shut down and
-//! comes back by itself); `cpufreq_offline`, drivers/cpufreq/cpufreq.c (the last CPU of a group takes its governor
-//! along; it comes back, but a driver's preference need not); `cpuhp_smt_disable` and `cpuhp_smt_enable`,
-//! kernel/cpu.c (`off` takes all but the first thread of each core, `on` brings every CPU that is there).
-//! Masks of RPS and XPS stay as they are: a CPU that is gone is passed over when a packet comes. What a thread was
-//! bound to is lost when all of it goes (`select_fallback_rq`, kernel/sched/core.c), which is why the class is R4.
+//! Sources: `migrate_one_irq`, kernel/irq/cpuhotplug.c (an interrupt whose CPUs are all offline moves to all online
+//! CPUs and stays there; one with a remaining CPU keeps its configured affinity; a managed one is shut down and comes
+//! back by itself); `cpufreq_offline`, drivers/cpufreq/cpufreq.c (the last CPU of a policy takes its governor along;
+//! it comes back, but a driver's energy preference may not); `cpuhp_smt_disable` and `cpuhp_smt_enable`, kernel/cpu.c
+//! (`off` takes all but the first SMT sibling of each core offline, `on` brings every present CPU online). RPS and
+//! XPS masks are kept: an offline CPU is skipped per packet. A thread's affinity is lost if all of its CPUs go
+//! offline (`select_fallback_rq`, kernel/sched/core.c), which is why the class is R4.
 
 use linerate_model::ids::{CpuId, CpuSet, IrqNumber};
 use linerate_model::known::{Cause, Gap};
@@ -18,7 +18,7 @@ use crate::sysfs::nics::irqs_of_queues;
 
 const CPUS: &str = "sys/devices/system/cpu";
 
-/// Why this machine does not take `text` for `key`, where it is known before it is asked.
+/// Why this machine rejects `text` for `key`, if that is known in advance.
 pub(super) fn refusal(root: &HostRoot, key: &SettingKey, text: &str) -> Option<&'static str> {
     if *key != SettingKey::Machine(MachineKnob::Smt) {
         return None;
@@ -28,14 +28,14 @@ pub(super) fn refusal(root: &HostRoot, key: &SettingKey, text: &str) -> Option<&
         Some("notsupported") => Some("the CPUs have one thread for each core"),
         Some("notimplemented") => Some("this kernel cannot switch it on this architecture"),
         Some("forceoff") => Some("it was switched off until the next boot"),
-        // POWER also takes how many threads of a core run.
+        // POWER also accepts the number of SMT siblings per core.
         _ if ["on", "off"].contains(&text) || text.parse::<u32>().is_ok() => None,
         _ => Some("only `on` and `off` can be rolled back"),
     }
 }
 
-/// What a person does about a group of CPUs of which nothing can be read or written, since none of them is in use
-/// (`show` and `store`, drivers/cpufreq/cpufreq.c, answer EBUSY).
+/// Advice for a cpufreq policy that cannot be read or written because all of its CPUs are offline (`show` and
+/// `store`, drivers/cpufreq/cpufreq.c, return EBUSY).
 pub(super) fn out_of_use(root: &HostRoot, key: &SettingKey, gap: &Gap) -> Option<Gap> {
     let SettingKey::Policy(number, _) = key else {
         return None;
@@ -48,7 +48,7 @@ pub(super) fn out_of_use(root: &HostRoot, key: &SettingKey, gap: &Gap) -> Option
     })
 }
 
-/// What switching multithreading may disturb. Either way: `on` brings CPUs that somebody took out of use.
+/// The side effects of switching SMT. In either direction: `on` also brings CPUs online that the user took offline.
 pub(super) fn disturbed_by_smt(root: &HostRoot, nics: &dyn NicRead) -> Vec<SettingKey> {
     let names = root.list(CPUS);
     let numbers = names.value().into_iter().flatten();
@@ -59,7 +59,7 @@ pub(super) fn disturbed_by_smt(root: &HostRoot, nics: &dyn NicRead) -> Vec<Setti
         .copied()
         .filter(|cpu| is_second(root, *cpu))
         .collect();
-    // One that cannot be taken out of use has no such file, most often the first.
+    // A CPU that cannot go offline has no such file; usually the first.
     let is_movable = |cpu: &CpuId| root.exists(&format!("{CPUS}/cpu{}/online", cpu.0));
     let movable = cpus.into_iter().filter(is_movable);
     let mut keys: Vec<SettingKey> = movable.map(SettingKey::Online).collect();
@@ -68,7 +68,7 @@ pub(super) fn disturbed_by_smt(root: &HostRoot, nics: &dyn NicRead) -> Vec<Setti
     keys
 }
 
-/// What taking one CPU out of use may disturb.
+/// The side effects of taking one CPU offline.
 pub(super) fn disturbed_by_offline(
     root: &HostRoot,
     nics: &dyn NicRead,
@@ -79,7 +79,7 @@ pub(super) fn disturbed_by_offline(
     keys
 }
 
-/// Whether a CPU is another thread of its core than the first.
+/// Whether a CPU is not the first SMT sibling of its core.
 fn is_second(root: &HostRoot, cpu: CpuId) -> bool {
     let siblings = root.read(&format!(
         "{CPUS}/cpu{}/topology/thread_siblings_list",
@@ -92,7 +92,7 @@ fn is_second(root: &HostRoot, cpu: CpuId) -> bool {
     first.is_some_and(|first| first != cpu)
 }
 
-/// What can be chosen of the frequency of the group that a CPU is in.
+/// The frequency settings of a CPU's cpufreq policy.
 fn policy_of(root: &HostRoot, cpu: CpuId) -> Vec<SettingKey> {
     let link = root.link(&format!("{CPUS}/cpu{}/cpufreq", cpu.0));
     let number = link.value().and_then(|link| {
@@ -104,8 +104,8 @@ fn policy_of(root: &HostRoot, cpu: CpuId) -> Vec<SettingKey> {
     number.map_or_else(Vec::new, |number| key(number).to_vec())
 }
 
-/// The interrupts of which no CPU is left online without `going`, each by the queue that it serves, so that a plan
-/// that places the queue knows it again, or by its number.
+/// The interrupts without an online CPU left once `going` are offline, each by the queue that it serves, so that a
+/// plan that places the queue recognizes it, or by its number.
 fn interrupts_only_of(root: &HostRoot, nics: &dyn NicRead, going: &CpuSet) -> Vec<SettingKey> {
     let cpus_of = |path: &str| -> Option<CpuSet> { root.read(path).value()?.trim().parse().ok() };
     let online = cpus_of(&format!("{CPUS}/online"));
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::apply::fake::NoNics;
 
-    /// Two cores of two threads each, the second core's second thread out of use.
+    /// Two cores with two SMT siblings each; the second core's second one is offline.
     fn machine() -> (tempfile::TempDir, HostRoot) {
         let folder = tempfile::tempdir().expect("a folder for the captured host");
         let cpus = "sys/devices/system/cpu";

@@ -1,12 +1,13 @@
-//! irqbalance as settings: whether it is stopped, so that interrupts stay where they are, and which interrupts it
-//! leaves alone. A stopped process does nothing and loses nothing; what it is told meanwhile it hears when it goes on.
+//! Settings of irqbalance: whether it is stopped, so that interrupts are not moved, and which interrupts are banned.
+//! A stopped process does nothing and loses nothing; messages sent meanwhile are handled when it continues.
 //!
-//! State and signals: proc_pid_status(5), kill(2). Any user may give a program its name: only a process whose effective
-//! user is root counts (in a user namespace that namespace's root). A process is held by its descriptor (pidfd_open(2))
-//! between the look at its name and the signal, so that no other gets it. Its socket (`sock_handle` in irqbalance.c, version 1.2 and
-//! later): one message of less than 500 bytes a connection, with the sender's credentials; `setup` is answered by
-//! `SLEEP n IRQ n LOAD n DIFF n CLASS n ... BANNED mask`, `settings ban irqs n n` and `... NONE` by nothing. The kernel
-//! says who listens on it (SO_PEERCRED, unix(7)): the process that was found, and as root.
+//! State and signals: proc_pid_status(5), kill(2). Any user can give a program this name: only a process whose
+//! effective user is root counts (in a user namespace, that namespace's root). A process is held by a pidfd
+//! (pidfd_open(2)) between checking its name and the signal, so that no other process gets it. Its socket
+//! (`sock_handle` in irqbalance.c, version 1.2 and later): one message of less than 500 bytes per connection, with
+//! the sender's credentials; `setup` is answered by `SLEEP n IRQ n LOAD n DIFF n CLASS n ... BANNED mask`, `settings
+//! ban irqs n n` and `... NONE` by nothing. The kernel reports who listens on it (SO_PEERCRED, unix(7)): it must be
+//! the process that was found, running as root.
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
@@ -29,9 +30,9 @@ use crate::procfs::owners::{is_of_root, line_of, process_ids};
 use crate::root::HostRoot;
 
 const IRQBALANCE: &str = "irqbalance";
-/// A process that runs hears a signal at its next chance, a sleeping one at once.
+/// A running process handles a signal soon, a sleeping one at once.
 const HEARS_WITHIN: Duration = Duration::from_secs(2);
-/// irqbalance answers between two looks at the machine, which take it a while where there are many CPUs and interrupts.
+/// irqbalance answers between two scans of the machine, which take a while with many CPUs and interrupts.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Whether every irqbalance is stopped.
@@ -46,7 +47,7 @@ pub(super) fn is_paused(root: &HostRoot) -> Known<Value> {
     Known::Value(Value::Switch(stopped.iter().all(|stopped| *stopped)))
 }
 
-/// Stops every irqbalance, or lets it go on.
+/// Stops or continues every irqbalance.
 pub(super) fn pause(root: &HostRoot, paused: bool) -> io::Result<()> {
     let signal = if paused { Signal::STOP } else { Signal::CONT };
     let all = processes(root);
@@ -77,7 +78,7 @@ pub(super) fn pause(root: &HostRoot, paused: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The processes of irqbalance, and whether each is stopped.
+/// The irqbalance processes, and whether each is stopped.
 fn processes(root: &HostRoot) -> Vec<(u32, bool)> {
     let names = root.list("proc");
     let pids = names.value().map(|names| process_ids(names));
@@ -86,13 +87,13 @@ fn processes(root: &HostRoot) -> Vec<(u32, bool)> {
         .collect()
 }
 
-/// Whether a process is stopped; `None` of one that is no irqbalance or has ended.
+/// Whether a process is stopped; `None` if it is not irqbalance or has ended.
 fn state_of(root: &HostRoot, pid: u32) -> Option<bool> {
     let status = root.read(&format!("proc/{pid}/status"));
     is_stopped(status.value()?)
 }
 
-/// The same of a `/proc/PID/status`: its name, state and user are of one moment.
+/// The same from a `/proc/PID/status`: its name, state and user are read at once.
 fn is_stopped(status: &str) -> Option<bool> {
     let state = line_of(status, "State")?.chars().next()?;
     let counts = line_of(status, "Name") == Some(IRQBALANCE)
@@ -101,12 +102,12 @@ fn is_stopped(status: &str) -> Option<bool> {
     counts.then_some(matches!(state, 'T' | 't'))
 }
 
-/// The most that irqbalance takes in one message.
+/// The maximum message that irqbalance accepts.
 const MESSAGE_MAX: usize = 499;
-/// The most of an answer: every interrupt of a large machine takes 60 bytes.
+/// The maximum size of a response: every interrupt of a large machine takes 60 bytes.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// The interrupts that irqbalance leaves alone since it was told so.
+/// The interrupts banned by a message.
 pub(super) fn bans(root: &HostRoot) -> Known<Value> {
     let Some((pid, path)) = socket_of(root) else {
         return Known::unknown(
@@ -124,13 +125,13 @@ pub(super) fn bans(root: &HostRoot) -> Known<Value> {
     }
 }
 
-/// Has irqbalance leave these interrupts alone, and no others that it was told of before.
+/// Bans these interrupts, and unbans all others that were banned by a message.
 pub(super) fn ban(root: &HostRoot, text: &str) -> io::Result<()> {
     let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
     let numbers = text.split_whitespace().map(str::parse::<u32>);
     let numbers: Result<BTreeSet<u32>, _> = numbers.collect();
     let numbers = numbers.map_err(|_| wrong("interrupts are numbers with blanks between"))?;
-    // In its list it stands for the end.
+    // In its list it marks the end.
     if numbers.contains(&0) {
         return Err(wrong("irqbalance takes no interrupt 0"));
     }
@@ -152,14 +153,14 @@ fn words(numbers: &BTreeSet<u32>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The irqbalance that runs, and its socket.
+/// The running irqbalance, and its socket.
 fn socket_of(root: &HostRoot) -> Option<(u32, String)> {
     let (pid, _) = processes(root).into_iter().next()?;
     let path = format!("run/irqbalance/irqbalance{pid}.sock");
     root.exists(&path).then(|| (pid, format!("/{path}")))
 }
 
-/// Sends a message to process `pid`, and gives back the answer.
+/// Sends a message to process `pid`, and returns the response.
 fn ask(pid: u32, path: &str, message: &str) -> io::Result<String> {
     let socket = socket_with(
         AddressFamily::UNIX,
@@ -167,7 +168,7 @@ fn ask(pid: u32, path: &str, message: &str) -> io::Result<String> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // One that is stopped takes the connection and never answers.
+    // A stopped one accepts the connection and never answers.
     for way in [Timeout::Recv, Timeout::Send] {
         set_socket_timeout(&socket, way, Some(ANSWERS_WITHIN))?;
     }
@@ -204,7 +205,7 @@ fn ask(pid: u32, path: &str, message: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// What the end of the waiting means, which the kernel calls "temporarily unavailable".
+/// The meaning of a timeout, which the kernel reports as "temporarily unavailable".
 fn silent(errno: Errno) -> io::Error {
     if errno != Errno::AGAIN {
         return errno.into();
@@ -216,7 +217,7 @@ fn silent(errno: Errno) -> io::Error {
     )
 }
 
-/// The interrupts of an answer to `setup`.
+/// The interrupts in a response to `setup`.
 pub(crate) fn parse_setup(answer: &str) -> Option<BTreeSet<u32>> {
     let mut words = answer.split_whitespace();
     if words.next() != Some("SLEEP") {
@@ -266,7 +267,8 @@ mod tests {
         }
         let sleeps = "S (sleeping)";
         assert_eq!(is_stopped(&status("irqbalance2", sleeps, root)), None);
-        // Somebody's own; one that was started by root and gave that up; one that only a child namespace calls root.
+        // A process of an ordinary user; one that was started by root and dropped privileges; one that is root only
+        // in a child user namespace.
         for users in [
             "1000\t1000\t1000\t1000",
             "0\t1000\t0\t1000",
@@ -308,7 +310,7 @@ mod tests {
             let error = answer.expect_err("it is no root");
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
         }
-        // It may have found nobody who listens.
+        // There may have been no listener.
         let _ = answers.join().expect("no panic");
     }
 

@@ -1,9 +1,11 @@
-//! Which device a setting was changed on, for devices that keep their name as long as they exist: after one is removed, another
-//! one can get its name or number. Interfaces, which can be renamed, are in [`super::interface`].
+//! The identity of the device that a setting was changed on, for devices that keep their name as long as they exist:
+//! after one is removed, another can get its name or number. Interfaces, which can be renamed, are in
+//! [`super::interface`].
 //!
-//! Facts: `/sys/block/DISK/diskseq` counts up for each disk of a boot (Documentation/ABI/stable/sysfs-block, since Linux 5.15);
-//! `/sys/kernel/irq/N/chip_name` and `hwirq` name the source of an interrupt (Documentation/ABI/testing/sysfs-kernel-irq);
-//! `node_guid` is an RDMA device's own (Documentation/ABI/stable/sysfs-class-infiniband).
+//! Sources: `/sys/block/DISK/diskseq` increases with each disk of a boot (Documentation/ABI/stable/sysfs-block, since
+//! Linux 5.15); `/sys/kernel/irq/N/chip_name` and `hwirq` identify the source of an interrupt
+//! (Documentation/ABI/testing/sysfs-kernel-irq); `node_guid` identifies an RDMA device
+//! (Documentation/ABI/stable/sysfs-class-infiniband).
 
 use linerate_model::setting::SettingKey;
 use serde::{Deserialize, Serialize};
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::located::Located;
 use crate::root::HostRoot;
 
-/// A device by its name and by what no other device of this boot has.
+/// A device by its name and by an identifier that is unique in this boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// `block/nvme0n1`, `irq/42`, `rdma/mlx5_0`.
@@ -20,7 +22,7 @@ pub struct Device {
     pub known_by: String,
 }
 
-/// The name of the device whose setting `key` is.
+/// The name of the device that the setting `key` belongs to.
 pub(super) fn name_of(key: &SettingKey) -> Option<String> {
     match key {
         SettingKey::Block(disk, _) => Some(format!("block/{disk}")),
@@ -32,13 +34,14 @@ pub(super) fn name_of(key: &SettingKey) -> Option<String> {
     }
 }
 
-/// What the device of `key` is known by; none where the kernel does not tell, or the setting is of no such device.
+/// The identity of the device of `key`; none if the kernel does not report one, or the setting does not belong to
+/// such a device.
 pub(super) fn read(root: &HostRoot, key: &SettingKey) -> Option<Device> {
     of(root, name_of(key)?)
 }
 
 impl Device {
-    /// Whether it is still the one with its name.
+    /// Whether its name still refers to it.
     pub(super) fn locate(&self, root: &HostRoot) -> Located {
         match of(root, self.name.clone()) {
             Some(found) if found == *self => Located::Here,

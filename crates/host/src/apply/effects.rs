@@ -1,14 +1,13 @@
-//! What else the kernel changes when one setting is written: which settings to record before a write,
-//! and which value found later may be the kernel's own doing.
+//! The kernel's side effects of writing a setting: which settings to record before a write, and which value found
+//! later may be a side effect.
 //!
-//! Facts: `netdev_fix_features` in net/core/dev.c (segmentation needs checksums and scatter-gather, so
-//! they fall and rise together); `addrconf_notify` in net/ipv6/addrconf.c (an MTU change sets the
-//! IPv6 MTU); `netif_set_real_num_tx_queues` (fewer queues lose their XPS maps); drivers free and request
-//! the interrupts of queues that they make anew, and one interrupt may serve two queues; a hash's table that was never
-//! asked for follows the number of queues; `netif_set_gso_max_size` (up to 64 KiB the limit is IPv4's too);
-//! `tcp_set_default_congestion_control` (the default joins the allowed ones, initial namespace);
-//! what CPUs that go take with them (`cpus.rs`);
-//! `inet_forward_change` in net/ipv4/devinet.c and `addrconf_fixup_forwarding` (forwarding is copied to
+//! Sources: `netdev_fix_features` in net/core/dev.c (segmentation needs checksums and scatter-gather, so they change
+//! together); `addrconf_notify` in net/ipv6/addrconf.c (an MTU change sets the IPv6 MTU);
+//! `netif_set_real_num_tx_queues` (removed queues lose their XPS maps); drivers free and request the interrupts of
+//! queues that they recreate, and one interrupt may serve two queues; an RSS indirection table that was never
+//! configured follows the number of queues; `netif_set_gso_max_size` (up to 64 KiB the limit applies to IPv4 too);
+//! `tcp_set_default_congestion_control` (the default becomes an allowed one, initial namespace); CPUs that go offline
+//! (`cpus.rs`); `inet_forward_change` in net/ipv4/devinet.c and `addrconf_fixup_forwarding` (forwarding is copied to
 //! every interface).
 
 use linerate_model::host::QueueKind;
@@ -42,9 +41,9 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
                 keys.extend(moderation_of_queues(root, nics, nic));
                 keys
             }
-            // The kernel asks the driver for the moderation of all (which tells queue 0's, as a rule) and sets that for
-            // all, but for the one value (`ethnl_set_coalesce`); what both ways of a queue share, and what delay goes
-            // with another adaptation, is the driver's affair.
+            // The kernel reads the coalescing of all queues from the driver (usually that of queue 0) and sets it for
+            // all, with the one value changed (`ethnl_set_coalesce`); which values the directions of a queue share,
+            // and which delay goes with another adaptive mode, depends on the driver.
             knob if MODERATION.contains(knob) => {
                 let all = MODERATION.map(|knob| SettingKey::Nic(nic.clone(), knob));
                 let of_queues = moderation_of_queues(root, nics, nic);
@@ -57,20 +56,20 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
                 let all = own.into_iter().flatten().chain(MODERATION);
                 all.map(|knob| SettingKey::Nic(nic.clone(), knob)).collect()
             }
-            // What is negotiated and what is forced are two sides of one request (`ETHTOOL_MSG_LINKMODES_SET`).
+            // Autonegotiation and forced speed are parts of one request (`ETHTOOL_MSG_LINKMODES_SET`).
             NicKnob::LinkAutoneg => vec![SettingKey::Nic(nic.clone(), NicKnob::LinkSpeed)],
             NicKnob::LinkSpeed => vec![SettingKey::Nic(nic.clone(), NicKnob::LinkAutoneg)],
-            // Drivers keep one of the two, pauses of all or of single priorities.
+            // Drivers keep one of the two: global pause or PFC.
             NicKnob::DcbPfc if !is_negotiated(nics, nic) => {
                 let knobs = [NicKnob::PauseRx, NicKnob::PauseTx];
                 let key = |knob| SettingKey::Nic(nic.clone(), knob);
                 knobs.into_iter().map(key).collect()
             }
-            // Some have a set of queues for each class, and make them anew.
+            // Some have a set of queues for each class, and recreate them.
             NicKnob::DcbEts => queues(root, nic),
             NicKnob::GsoMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GsoIpv4MaxBytes)],
             NicKnob::GroMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GroIpv4MaxBytes)],
-            // What both ends agree on is nobody's to put back.
+            // A negotiated result cannot be restored.
             NicKnob::PauseAutoneg | NicKnob::PauseRx | NicKnob::PauseTx
                 if !is_negotiated(nics, nic) =>
             {
@@ -86,7 +85,7 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
         },
         SettingKey::Machine(MachineKnob::Smt) => cpus::disturbed_by_smt(root, nics),
         SettingKey::Online(cpu) => cpus::disturbed_by_offline(root, nics, *cpu),
-        // In active mode the governor performance is the preference performance (intel_pstate.rst).
+        // In active mode the governor performance sets the energy preference performance (intel_pstate.rst).
         SettingKey::Policy(number, PolicyKnob::Governor) => {
             vec![SettingKey::Policy(*number, PolicyKnob::EnergyPreference)]
         }
@@ -110,7 +109,7 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
 fn features(nics: &dyn NicRead, nic: &NicName) -> Vec<SettingKey> {
     let all = nics.features(nic);
     all.value().map_or_else(Vec::new, |all| {
-        // A fixed feature cannot be written back, so recording it would promise too much.
+        // A fixed feature cannot be written back, so it is not recorded.
         all.iter()
             .filter(|(_, feature)| feature.changeable)
             .map(|(name, _)| SettingKey::Nic(nic.clone(), NicKnob::Feature(name.clone())))
@@ -151,7 +150,7 @@ fn queues(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
     knobs.into_iter().map(key).collect()
 }
 
-/// When the interrupts of all queues come; whether that is adapted comes first, as some drivers set the others with it.
+/// The interrupt coalescing of all queues; the adaptive modes come first, as some drivers set the others with them.
 const MODERATION: [NicKnob; 6] = [
     NicKnob::CoalesceAdaptiveRx,
     NicKnob::CoalesceAdaptiveTx,
@@ -161,7 +160,7 @@ const MODERATION: [NicKnob; 6] = [
     NicKnob::CoalesceTxFrames,
 ];
 
-/// When the interrupt of one queue comes.
+/// The interrupt coalescing of one queue.
 fn moderation(kind: QueueKind, index: u32) -> [NicKnob; 3] {
     [
         NicKnob::QueueAdaptive(kind, index),
@@ -170,7 +169,7 @@ fn moderation(kind: QueueKind, index: u32) -> [NicKnob; 3] {
     ]
 }
 
-/// The same of all single queues, of the few cards that have that.
+/// The same for all single queues, on the few NICs that have it.
 fn moderation_of_queues(root: &HostRoot, nics: &dyn NicRead, nic: &NicName) -> Vec<SettingKey> {
     if nics.queue_coalesce(nic, 0).value().is_none() {
         return Vec::new();
@@ -226,15 +225,16 @@ fn disturbed_by_sysctl(root: &HostRoot, name: &str) -> Vec<SettingKey> {
     keys
 }
 
-/// Whether `found` in `key` may be what the kernel did when `change` was written. It answers only for
-/// the moment between a write and its record, when a crash left no reading of what the write did; a
-/// value it does not expect is somebody else's.
+/// Whether `found` in `key` may be a side effect of writing `change`. Used only for the interval between a write and
+/// its record, when a crash left no reading of the result; a value that it does not expect was set by another
+/// process.
 pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) -> bool {
     match (&change.setting, key) {
         (SettingKey::Nic(nic, knob), SettingKey::Nic(other_nic, other)) if nic == other_nic => {
             match (knob, other) {
-                // Features fall with what they need, and rise with it again; one interrupt serves two queues.
-                // All of a card are told by one of its queues, and both ways of a queue may be one.
+                // Features are turned off with their dependencies, and on again with them; one interrupt serves two
+                // queues.
+                // One queue's value is reported for the whole NIC, and both directions of a queue may be one.
                 (NicKnob::Feature(_), NicKnob::Feature(_))
                 | (NicKnob::IrqCpus(..), NicKnob::IrqCpus(..))
                 | (
@@ -247,11 +247,10 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                     | NicKnob::CoalesceRxFrames
                     | NicKnob::CoalesceTxFrames,
                 ) => *found == change.to,
-                // Large frames make drivers drop receive aggregation; small ones give it back.
+                // A large MTU makes drivers turn off LRO; a small one turns it on again.
                 (NicKnob::Mtu, NicKnob::Feature(_)) => matches!(found, Value::Switch(_)),
-                // Queues are made anew without maps, with the kernel's choice of a table and of a discipline. Their
-                // interrupts are given back and asked for anew; where they go then is the kernel's choice, and when
-                // they come the driver's.
+                // Recreated queues have no maps, and the kernel's default table and qdisc. Their interrupts are freed
+                // and requested again; the kernel then chooses their affinity, and the driver their coalescing.
                 (knob, other) if makes_queues_anew(knob) => match (other, found) {
                     (
                         NicKnob::RpsCpus(_) | NicKnob::XpsCpus(_) | NicKnob::XpsRxqs(_),
@@ -263,9 +262,9 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                     (NicKnob::IrqCpus(..), _) => true,
                     (other, _) => is_moderation(other),
                 },
-                // Each queue gets what queue 0 has, and some drivers choose the delay that goes with an adaptation.
-                // Whether frames of all priorities are paused changes with single ones. A port that does not
-                // negotiate any more tells the speed that it has, when it has one.
+                // Each queue gets the values of queue 0, and some drivers choose the delay that goes with an adaptive
+                // mode. Global pause changes with PFC. A port without autonegotiation reports its actual speed once
+                // it has one.
                 (knob, other) if MODERATION.contains(knob) => is_moderation(other),
                 (NicKnob::QueueAdaptive(..), other) => is_moderation(other),
                 (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx)
@@ -290,8 +289,8 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                 is_forwarding(other) && *found == change.to
             }
         }
-        // CPUs that go hand their interrupts on; which take them is the kernel's choice. The others of a core
-        // come and go with multithreading, and groups of CPUs that change frequency with their last CPU.
+        // Interrupts move off CPUs that go offline; the kernel chooses where. SMT siblings go offline and online with
+        // SMT, and cpufreq policies with their last CPU.
         (SettingKey::Online(_), other) => {
             is_interrupts(other) || matches!(other, SettingKey::Policy(..))
         }
@@ -302,7 +301,7 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
     }
 }
 
-/// Whether `found` in `key` is no loss but what `later` asks for: a card tells of all queues what one of them has.
+/// Whether `found` in `key` is not a loss but the result of `later`: a NIC reports one queue's value for all queues.
 pub(super) fn is_asked_of_one_queue(key: &SettingKey, found: &Value, later: &Change) -> bool {
     let (SettingKey::Nic(nic, of_all), SettingKey::Nic(other, of_one)) = (key, &later.setting)
     else {
@@ -320,7 +319,7 @@ pub(super) fn is_asked_of_one_queue(key: &SettingKey, found: &Value, later: &Cha
     nic == other && *of_all == is_of_all && agrees(&later.setting, &later.to, found)
 }
 
-/// Whether some drivers make a card's queues anew when it is written.
+/// Whether some drivers recreate a NIC's queues when it is written.
 fn makes_queues_anew(knob: &NicKnob) -> bool {
     matches!(
         knob,
@@ -405,7 +404,7 @@ mod tests {
         assert!(could_be("cpu/smt", text("off"), "cpu/cpu3/online", &went));
     }
 
-    /// A card each of whose queues has delays of its own.
+    /// A NIC with per-queue coalescing.
     struct Moderated;
 
     impl NicRead for Moderated {

@@ -1,5 +1,5 @@
-//! Machines that do not exist, for tests of whatever changes settings: one that keeps settings in
-//! memory and follows a plan of faults, and a step counter that ends the process.
+//! Simulated machines for tests of code that changes settings: one that holds settings in memory and follows a fault
+//! plan, and a step counter that ends the process.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,18 +21,18 @@ use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
 /// What goes wrong, counted from the first write (0).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The n-th write is refused.
+    /// The n-th write fails.
     RefuseWrite(usize),
-    /// The n-th write is taken and changes nothing.
+    /// The n-th write succeeds without effect.
     IgnoreWrite(usize),
-    /// The first read after the n-th write tells this value.
+    /// The first read after the n-th write returns this value.
     LieAfterWrite(usize, Value),
-    /// Somebody else sets a value right after the n-th write.
+    /// Another process sets a value right after the n-th write.
     Foreign(usize, SettingKey, Value),
 }
 
-/// A machine of settings in memory. Writing a feature brings those along that need it
-/// (see [`FakeMachine::couple`]).
+/// A machine with settings in memory. Writing a feature changes those that depend on it (see
+/// [`FakeMachine::couple`]).
 #[derive(Debug, Default)]
 pub struct FakeMachine {
     requested: RefCell<Settings>,
@@ -49,7 +49,7 @@ pub struct FakeMachine {
 }
 
 impl FakeMachine {
-    /// A machine with these settings that does what it is told, but for `faults`.
+    /// A machine with these settings that works correctly except for `faults`.
     pub fn new(settings: Settings, faults: Vec<Fault>) -> Self {
         let names: BTreeSet<&str> = settings.keys().filter_map(SettingKey::interface).collect();
         let made = names.into_iter().zip(2..).map(|(name, index)| Interface {
@@ -66,23 +66,23 @@ impl FakeMachine {
         }
     }
 
-    /// Makes the switch `key` off whenever the switch `needed` is, as the kernel does with
-    /// segmentation and checksums; on again with it, if it was requested.
+    /// Turns `key` off whenever `needed` is off, as the kernel does with segmentation and checksums; and on again
+    /// with it, if it was requested.
     #[must_use]
     pub fn couple(mut self, key: SettingKey, needed: SettingKey) -> Self {
         self.needs.push((key, needed));
         self
     }
 
-    /// Gives `victim` this value whenever `key` is written, as the kernel does with the maps of queues
-    /// when their number changes.
+    /// Sets `victim` to this value whenever `key` is written, as the kernel does with the maps of queues when their
+    /// number changes.
     #[must_use]
     pub fn reset(mut self, key: SettingKey, victim: SettingKey, value: Value) -> Self {
         self.resets.push((key, victim, value));
         self
     }
 
-    /// All settings as they are.
+    /// All settings.
     pub fn settings(&self) -> Settings {
         let requested = self.requested.borrow();
         let all = requested.keys();
@@ -90,17 +90,17 @@ impl FakeMachine {
             .collect()
     }
 
-    /// Sets a value as somebody else would.
+    /// Sets a value as another process.
     pub fn set(&self, key: &SettingKey, value: Value) {
         self.requested.borrow_mut().insert(key.clone(), value);
     }
 
-    /// Takes a setting away, as with its device.
+    /// Removes a setting, as if its device were removed.
     pub fn remove(&self, key: &SettingKey) {
         self.requested.borrow_mut().remove(key);
     }
 
-    /// Gives an interface another name, by which its settings are found from now on.
+    /// Renames an interface; its settings are found under the new name.
     pub fn rename(&self, from: &str, to: &str) {
         let to: NicName = to.parse().expect("a name");
         let mut interfaces = self.interfaces.borrow_mut();
@@ -118,7 +118,7 @@ impl FakeMachine {
         *self.requested.borrow_mut() = settings.into_iter().map(renamed).collect();
     }
 
-    /// Removes an interface and makes another one with its name, and with the same values of all settings.
+    /// Removes an interface and creates another one with its name and the same values.
     pub fn make_again(&self, name: &str) {
         let mut interfaces = self.interfaces.borrow_mut();
         for one in interfaces
@@ -130,7 +130,7 @@ impl FakeMachine {
         }
     }
 
-    /// Replaces every device that is no interface by another one with its name and the same values.
+    /// Replaces every other device by another one with its name and the same values.
     pub fn replace_devices(&self) {
         self.devices_replaced.set(self.devices_replaced.get() + 1);
     }
@@ -145,7 +145,7 @@ impl FakeMachine {
         self.elsewhere.borrow_mut().extend::<Vec<_>>(moved);
     }
 
-    /// Moves every interface back, where it gets another index.
+    /// Moves every interface back, with another index.
     pub fn move_back(&self) {
         let back = self.elsewhere.take().into_iter().map(|one| Interface {
             index: one.index + 50,
@@ -154,7 +154,7 @@ impl FakeMachine {
         self.interfaces.borrow_mut().extend(back);
     }
 
-    /// Removes an interface; what it had is gone with it.
+    /// Removes an interface with its settings.
     pub fn remove_interface(&self, name: &str) {
         self.interfaces
             .borrow_mut()
@@ -164,7 +164,7 @@ impl FakeMachine {
             .retain(|key, _| key.interface() != Some(name));
     }
 
-    /// What [`Fault::Foreign`] has set so far.
+    /// The values set by [`Fault::Foreign`] so far.
     pub fn foreign(&self) -> Settings {
         self.foreign.borrow().clone()
     }
@@ -274,8 +274,8 @@ impl Machine for FakeMachine {
     }
 }
 
-/// A machine at whose n-th call (read or write, counted from 0) `death` is called, once before the
-/// call takes effect (even steps) and once after it (odd steps).
+/// A machine that calls `death` at the n-th call (read or write, counted from 0), once before the call takes effect
+/// (even steps) and once after it (odd steps).
 pub struct Mortal<M, F> {
     machine: M,
     death: F,

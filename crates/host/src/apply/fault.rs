@@ -1,5 +1,5 @@
-//! Where a test may end the process, or leave a step out: every moment at which a death makes a
-//! difference passes by here. A transaction that nobody tests has no [`Faults`].
+//! Fault injection points, where a test may end the process or skip a step: every point at which a crash makes a
+//! difference. Outside tests a transaction has no [`Faults`].
 
 use std::fmt;
 use std::path::Path;
@@ -13,14 +13,14 @@ use super::machine::Machine;
 use super::subject::Subject;
 use super::write_error::WriteError;
 
-/// A step of a writer, told before it is made unless its name says otherwise.
+/// A step of a writer, reported before it happens unless its name says otherwise.
 #[derive(Debug, Clone, Copy)]
 pub enum Moment<'a> {
-    /// A record goes to the journal.
+    /// A record is written to the journal.
     Append,
-    /// The record goes to stable storage.
+    /// The record is synced to stable storage.
     Sync,
-    /// So many bytes of the journal are on stable storage.
+    /// This many bytes of the journal are on stable storage.
     Synced(&'a Path, u64),
     /// The record is on stable storage, and the reverter has it.
     Appended,
@@ -28,22 +28,22 @@ pub enum Moment<'a> {
     Write,
     /// The setting was written.
     Written,
-    /// A file that outlives the boot is made, named or removed, or a step of that is done.
+    /// A file that persists across reboots is created, named or removed, or a part of that is done.
     File,
 }
 
-/// What goes wrong, by a test's plan.
+/// A test's fault plan.
 pub trait Faults: fmt::Debug + Send + Sync {
-    /// Whether the step is made; may not return at all.
+    /// Whether the step is done; may not return at all.
     fn lets(&self, moment: Moment<'_>) -> bool;
 }
 
-/// A machine whose writes pass by the faults.
+/// A machine whose writes pass the fault injection points.
 #[derive(Debug)]
 pub struct Faulty<M> {
     /// The machine.
     pub machine: M,
-    /// What goes wrong.
+    /// The fault plan.
     pub faults: Arc<dyn Faults>,
 }
 

@@ -1,8 +1,7 @@
-//! Settings that are a file each: where it is, and how its text and the setting's value stand for each
-//! other. Places: `/proc/sys` (Documentation/admin-guide/sysctl), `/sys/class/net/*`
-//! (Documentation/ABI/testing/sysfs-class-net, sysfs-class-net-queues), `/proc/irq/*/smp_affinity_list`
-//! (Documentation/core-api/irq/irq-affinity.rst), `/sys/block/*/queue` (Documentation/ABI/stable/sysfs-block),
-//! and what the catalogue names for the others.
+//! Settings that are one file each: its path, and the conversion between its text and the setting's value. Paths:
+//! `/proc/sys` (Documentation/admin-guide/sysctl), `/sys/class/net/*` (Documentation/ABI/testing/sysfs-class-net,
+//! sysfs-class-net-queues), `/proc/irq/*/smp_affinity_list` (Documentation/core-api/irq/irq-affinity.rst),
+//! `/sys/block/*/queue` (Documentation/ABI/stable/sysfs-block), and those in the catalog for the others.
 
 use linerate_model::host::QueueKind;
 use linerate_model::ids::{CpuId, CpuSet, NicName};
@@ -23,10 +22,10 @@ use crate::sysfs::power::parse_chosen;
 const NO_TURBO: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
 const BOOST: &str = "sys/devices/system/cpu/cpufreq/boost";
 
-/// Whether the second threads of cores run (Documentation/ABI/testing/sysfs-devices-system-cpu).
+/// Whether SMT is on (Documentation/ABI/testing/sysfs-devices-system-cpu).
 const SMT_CONTROL: &str = "sys/devices/system/cpu/smt/control";
 
-/// A sysctl name has fewer words than this; it bounds the search for the file of a hostile name.
+/// A sysctl name has fewer components than this; it bounds the search for the file of an untrusted name.
 const SYSCTL_WORDS_MAX: usize = 16;
 
 /// The file of a setting.
@@ -37,28 +36,28 @@ pub(super) struct SettingFile {
     form: Form,
 }
 
-/// How a file writes its value.
+/// The format of a value in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Words with white space between.
+    /// Words separated by white space.
     Words,
     /// A whole number.
     Number,
     /// 0 or 1.
     Switch,
-    /// The same the other way round: `no_turbo`.
+    /// The same inverted: `no_turbo`.
     Opposite,
-    /// CPUs as a mask in hexadecimal.
+    /// CPUs as a hexadecimal mask.
     CpuMask,
     /// CPUs in list form.
     CpuList,
-    /// Queues as such a mask.
+    /// Queues as a hexadecimal mask.
     QueueMask,
-    /// All there are, the chosen one in brackets.
+    /// All choices, the selected one in brackets.
     Chosen,
-    /// The same; `none` may stand alone.
+    /// The same; `none` may appear without brackets.
     Scheduler,
-    /// A name with its number behind: `layer3+4 1`.
+    /// A name followed by its number: `layer3+4 1`.
     Named,
 }
 
@@ -77,7 +76,7 @@ impl SettingFile {
             })
     }
 
-    /// What to write for `value`; `None` when the value is not of this kind.
+    /// The text to write for `value`; `None` if the value has another type.
     pub(super) fn text(&self, value: &Value) -> Option<String> {
         match (self.form, value) {
             (Form::Words | Form::Chosen | Form::Scheduler | Form::Named, Value::Text(text)) => {
@@ -102,7 +101,7 @@ impl SettingFile {
 }
 
 impl Form {
-    /// The value that `text` stands for. What it could not write back as it was it does not read.
+    /// The value of `text`. Text that could not be written back unchanged is not accepted.
     fn value(self, text: &str) -> Result<Value, &'static str> {
         let text = text.trim();
         let flag = || match text {
@@ -135,7 +134,7 @@ impl Form {
     }
 }
 
-/// The file of `key`: `None` for a setting that is none, a gap where this machine has none.
+/// The file of `key`: `None` for a setting that is not a file, a gap if this machine does not have it.
 pub(super) fn file_of(
     root: &HostRoot,
     nics: &dyn NicRead,
@@ -253,7 +252,7 @@ fn of_interface(nic: &NicName, knob: &NicKnob) -> Option<SettingFile> {
     Some(SettingFile::new(path, form))
 }
 
-/// The file that tells an interface's MTU; it is set by netlink, which can say why it is refused.
+/// The file with an interface's MTU; it is set over netlink, which reports why it is refused.
 pub(super) fn mtu(nic: &NicName) -> SettingFile {
     SettingFile::new(format!("sys/class/net/{nic}/mtu"), Form::Number)
 }
@@ -277,7 +276,7 @@ fn irq_file(
     }
 }
 
-/// The queues of the interface whose packets the same interrupt announces, the queue itself among them.
+/// The queues of the interface that share an interrupt with this queue, including itself.
 pub(super) fn queues_of_same_irq(
     root: &HostRoot,
     nics: &dyn NicRead,
@@ -302,10 +301,10 @@ fn io_policy_file(root: &HostRoot, device: &str) -> Known<SettingFile> {
 
 /// The file of a sysctl, relative to the root.
 ///
-/// The words of a name become folders. An interface's own name may hold dots
-/// (`net.ipv4.conf.eth0.100.forwarding`): a word that is no folder, or leads to no file, is joined
-/// with the next one, so the file that exists decides. sysctl(8)'s other form, with slashes, is not a
-/// setting key. A name that leads nowhere is absent at the place where plain words would be.
+/// The components of a name become directories. An interface name may contain dots
+/// (`net.ipv4.conf.eth0.100.forwarding`): a component that is not a directory, or leads to no file, is joined with
+/// the next one, so the existing file decides. sysctl(8)'s other form, with slashes, is not a setting key. For a name
+/// without a file, the path with every dot as a slash is reported as absent.
 pub(super) fn sysctl_path(root: &HostRoot, name: &str) -> Known<String> {
     let words: Vec<&str> = name.split('.').collect();
     let plain = format!("proc/sys/{}", words.join("/"));
@@ -374,7 +373,7 @@ mod tests {
             assert_eq!(form.value(text), Ok(value.clone()), "{text:?}");
             let file = SettingFile::new("a/file", form);
             let written = file.text(&value).expect("its own value");
-            // The kernel marks the chosen word where it shows all of them.
+            // The kernel marks the selected word if it shows all of them.
             let shown = match form {
                 Form::Chosen => format!("[{written}]"),
                 _ => written,
@@ -385,7 +384,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_put_back_is_not_read_and_what_does_not_fit_is_not_written() {
-        // Threads that poll without sleep (Linux 6.19) are more than on.
+        // Busy-polling NAPI threads (Linux 6.19) are more than on.
         assert_eq!(Form::Switch.value("2"), Err("neither 0 nor 1"));
         assert!(Form::Chosen.value("a b").is_err());
         assert!(Form::Named.value("").is_err());

@@ -1,8 +1,8 @@
-//! Who owns a transaction and where it applies: the boot, the network namespace and the process.
+//! The owner and place of a transaction: the boot, the network namespace and the process.
 //!
-//! Facts: `/proc/sys/kernel/random/boot_id` (random(4)); namespaces(7) for inodes of namespaces, which
-//! are used again after a namespace ends, hence the cookie beside it; `/proc/PID/stat` field 22,
-//! starttime (proc_pid_stat(5)), which tells a process from a later one of the same number.
+//! Sources: `/proc/sys/kernel/random/boot_id` (random(4)); namespaces(7) for namespace inodes, which are reused after
+//! a namespace ends, hence the additional cookie; `/proc/PID/stat` field 22, starttime (proc_pid_stat(5)), which
+//! distinguishes a process from a later one with the same number.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use super::sys;
 pub struct NetnsIdentity {
     /// The inode of its file in nsfs, as `/proc/PID/ns/net` names it.
     pub inode: u64,
-    /// Its cookie, which no later namespace of this boot gets; none before Linux 5.14.
+    /// Its cookie, which is not reused in this boot; none before Linux 5.14.
     pub cookie: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ pub struct Owner {
     pub start_ticks: u64,
 }
 
-/// Something about this process or machine could not be learnt, so no transaction can begin.
+/// The identity of this process or machine could not be determined, so no transaction can begin.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot tell {what} from {path}: {source}")]
 pub struct IdentityError {
@@ -56,12 +56,12 @@ impl NetnsIdentity {
             .ino();
         Ok(Self {
             inode,
-            // A kernel without the option leaves the inode, which is right while anything holds it.
+            // Without the option, the inode is sufficient as long as the namespace exists.
             cookie: sys::netns_cookie().ok(),
         })
     }
 
-    /// Whether both name the same namespace.
+    /// Whether both are the same namespace.
     pub fn is(&self, other: &Self) -> bool {
         match (self.cookie, other.cookie) {
             (Some(own), Some(others)) => own == others,
@@ -84,7 +84,7 @@ impl Owner {
         })
     }
 
-    /// Whether the process still runs. One that has ended and was not yet waited for does not.
+    /// Whether the process still runs. A zombie does not.
     pub fn is_alive(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok();
         stat.as_deref()
@@ -93,21 +93,22 @@ impl Owner {
     }
 }
 
-/// What `/proc/PID/stat` tells of who a process is (proc_pid_stat(5)).
+/// The identifying fields of `/proc/PID/stat` (proc_pid_stat(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessStat<'text> {
     /// The program's name, cut to 15 bytes.
     pub(crate) name: &'text str,
     /// `R`, `S`, `Z` and so on.
     pub(crate) state: char,
-    /// The process that it counts as a child of; 0 for the first one, and for one whose parent cannot be seen.
+    /// Its parent process; 0 for the first one, and if the parent is not visible.
     pub(crate) parent: u32,
     /// When it was started, in clock ticks since the boot.
     pub(crate) start_ticks: u64,
 }
 
 impl<'text> ProcessStat<'text> {
-    /// The name stands in brackets and may hold anything, also brackets and blanks: it ends at the last one.
+    /// The name is in parentheses and may contain anything, including parentheses and spaces: it ends at the last
+    /// one.
     pub(crate) fn parse(stat: &'text str) -> Option<Self> {
         let (before, fields) = stat.rsplit_once(')')?;
         let (_, name) = before.split_once('(')?;
@@ -125,8 +126,7 @@ impl<'text> ProcessStat<'text> {
     }
 }
 
-/// Whether this thread is in the network namespace that the machine was booted with, which the first process is
-/// in. Who may not look there is not.
+/// Whether this thread is in the initial network namespace, that of PID 1. False if it may not be read.
 pub fn is_first_netns() -> bool {
     let inode = |path: &str| fs::metadata(path).map(|data| (data.dev(), data.ino()));
     match (inode("/proc/1/ns/net"), inode("/proc/thread-self/ns/net")) {
@@ -135,7 +135,7 @@ pub fn is_first_netns() -> bool {
     }
 }
 
-/// This boot's random name.
+/// The boot ID.
 pub fn boot_id() -> Result<String, IdentityError> {
     const PATH: &str = "/proc/sys/kernel/random/boot_id";
     let text = fs::read_to_string(PATH).map_err(failed("this boot", PATH))?;
@@ -147,18 +147,18 @@ pub fn boot_id() -> Result<String, IdentityError> {
 pub(super) enum Search {
     /// An open file of it.
     Found(File),
-    /// Nothing holds it any more.
+    /// It no longer exists.
     Gone,
-    /// Nothing that may be looked at holds it, but some processes may not be looked at.
+    /// Not found, but some processes could not be inspected.
     Hidden {
-        /// How many processes.
+        /// The number of those processes.
         processes: usize,
     },
 }
 
-/// Looks for a namespace among the named ones, those that threads are in, and those that have a name
-/// in a mount table of their own (a testbed's). One that only an open descriptor or a socket holds is
-/// not found: nothing that could be measured is in it.
+/// Searches for a namespace among the named ones, those that threads are in, and those with a name in another mount
+/// namespace (a testbed's). One that is held only by an open descriptor or a socket is not found: nothing that could
+/// be measured is in it.
 pub(super) fn search(netns: &NetnsIdentity) -> Search {
     let (places, mut hidden) = netns_files();
     for path in places {
@@ -175,8 +175,8 @@ pub(super) fn search(netns: &NetnsIdentity) -> Search {
     }
 }
 
-/// Does `look` in every network namespace but this thread's, until it finds something; and how many processes may not be
-/// looked at, whose namespaces are then not among those. The first process's is one of them only with `with_first`.
+/// Calls `look` in every network namespace but this thread's, until it finds something; returns how many processes
+/// could not be inspected, whose namespaces may be missing. PID 1's namespace is included only with `with_first`.
 pub(super) fn in_other_netns<T: Send>(
     with_first: bool,
     look: impl Fn() -> Option<T> + Sync,
@@ -194,7 +194,7 @@ pub(super) fn in_other_netns<T: Send>(
         };
         let looked = match fs::metadata(&path).map(|data| seen.insert(data.ino())) {
             Ok(false) => continue,
-            // A thread, as its namespace must not be the caller's afterwards.
+            // In a thread, so that the caller's namespace does not change.
             Ok(true) => std::thread::scope(|scope| scope.spawn(inside).join()),
             Err(error) => Ok(Err(error)),
         };
@@ -207,13 +207,13 @@ pub(super) fn in_other_netns<T: Send>(
     (None, hidden.processes)
 }
 
-/// The files of network namespaces, and which processes may not be looked at.
+/// The files of network namespaces, and the processes that could not be inspected.
 fn netns_files() -> (Vec<PathBuf>, Hidden) {
     let mut hidden = Hidden::default();
     let mut mounts_seen = BTreeSet::new();
     let mut places = named_in(Path::new("/"));
-    // Not the first process, which may be hidden even from root and is where this system's own
-    // namespace is: nobody enters another one with it.
+    // Without PID 1, which may be hidden even from root and is in this system's initial namespace: no search is
+    // needed for it.
     let is_process = |name: &String| name != "1" && name.bytes().all(|b| b.is_ascii_digit());
     for pid in names("/proc").filter(is_process) {
         let process = Path::new("/proc").join(pid);
@@ -235,7 +235,7 @@ fn named_in(root: &Path) -> Vec<PathBuf> {
     names(&folder).map(|name| folder.join(name)).collect()
 }
 
-/// Processes that may not be looked at and might be in the namespace.
+/// Processes that could not be inspected and might be in the namespace.
 #[derive(Default)]
 struct Hidden {
     processes: usize,
@@ -244,11 +244,11 @@ struct Hidden {
 impl Hidden {
     fn consider(&mut self, path: &Path, error: &io::Error) {
         if error.kind() != io::ErrorKind::PermissionDenied {
-            // It ended between two looks.
+            // It ended between the two reads.
             return;
         }
-        // An ordinary user's changes are in namespaces of his own making, where processes of others
-        // come only by root's hand: only his own hidden processes leave a doubt.
+        // An ordinary user's changes are in namespaces that the user created, where only root can put other users'
+        // processes: only the user's own hidden processes matter.
         let own = rustix::process::geteuid().as_raw();
         let uid = fs::metadata(path).map(|data| data.uid());
         if is_root_of_the_machine() || uid.is_ok_and(|uid| uid == own) {
@@ -257,19 +257,19 @@ impl Hidden {
     }
 }
 
-/// Whether this is root and not the root of a user namespace, who is an ordinary user outside.
+/// Whether this is real root and not the root of a user namespace.
 pub(super) fn is_root_of_the_machine() -> bool {
     !is_in_user_namespace() && rustix::process::geteuid().is_root()
 }
 
-/// Whether this process is in a user namespace that somebody made (user_namespaces(7)).
+/// Whether this process is in a non-initial user namespace (user_namespaces(7)).
 pub(crate) fn is_in_user_namespace() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     !map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// Whether the namespace behind `file` is `netns` and not a later one of the same inode. Without the
-/// right to enter it the inode has to do.
+/// Whether the namespace behind `file` is `netns` and not a later one with the same inode. Without permission to
+/// enter it, only the inode is compared.
 fn is_behind(file: &File, netns: &NetnsIdentity) -> bool {
     let look = || {
         sys::enter_netns(file.as_fd()).ok()?;

@@ -1,22 +1,22 @@
-//! Which interface a setting was changed on. A name can be given to another interface, and an interface can get another
-//! name or move to another network namespace, so an undo finds it by what it is known by.
+//! The identity of the interface that a setting was changed on. Interfaces can be renamed or moved to another network
+//! namespace, and another interface can get the name, so an undo finds it by other attributes.
 //!
-//! Facts: an index is unique in a namespace, and an interface keeps it when it is renamed. When it moves
-//! (`dev_change_net_namespace()`, net/core/dev.c) it keeps the index only where that is free, and the index that it leaves
-//! can go to another interface that moves in. A hardware address is shared by VLANs and macvlans of one device, which are of
-//! different kinds.
+//! Sources: an index is unique in a namespace, and an interface keeps it when renamed. When it moves
+//! (`dev_change_net_namespace()`, net/core/dev.c) it keeps the index only if that is free, and its former index can
+//! go to another interface that moves in. VLANs and macvlans of one device share its MAC address, but have other
+//! kinds.
 
 use super::identity;
 use super::located::Located;
 use crate::netlink::Interface;
 
 impl Interface {
-    /// Whether `other`, of the same namespace or of another one, is this interface by its hardware address.
+    /// Whether `other`, in the same or another namespace, is this interface by its MAC address.
     fn has_address_of(&self, other: &Self) -> bool {
         self.address.is_some() && self.address == other.address && self.kind == other.kind
     }
 
-    /// Finds it among the interfaces of its namespace; none when it is not there.
+    /// Finds it among the interfaces of its namespace; none if it is not there.
     pub(super) fn among(&self, all: &[Self]) -> Option<Located> {
         let here = |found: &Self| Some(Located::Named(found.name.clone()));
         let with_index = all
@@ -45,10 +45,10 @@ impl Interface {
         }
     }
 
-    /// What it is known by once it is in another namespace, where index and name mean nothing; none when nothing is left.
+    /// Its identity in another namespace, where index and name mean nothing; none if nothing remains.
     pub(super) fn by_address_alone(&self) -> Option<Self> {
         self.address.is_some().then(|| Self {
-            // No interface has this one.
+            // No interface has this index.
             index: 0,
             ..self.clone()
         })
@@ -56,7 +56,7 @@ impl Interface {
 
     /// Finds it in the other network namespaces of this machine.
     pub(super) fn elsewhere(&self) -> Located {
-        // A device on a bus goes to the first process's namespace when its own ends.
+        // A physical device moves to the initial namespace when its own ends.
         let is_on_bus = self.kind.is_none();
         let (found, hidden) = identity::in_other_netns(is_on_bus, || {
             let all = crate::netlink::interfaces().ok()?;
@@ -68,7 +68,7 @@ impl Interface {
                 self.name, one.name
             )),
             (None, 0) => Located::Gone,
-            // To move it into a namespace that an ordinary user may not look into takes root's rights over that one
+            // Moving it into a namespace that an ordinary user cannot inspect requires CAP_NET_ADMIN over that one
             // (user_namespaces(7)).
             (None, _) if !identity::is_root_of_the_machine() => Located::Gone,
             (None, processes) => Located::Lost(format!(
@@ -108,29 +108,29 @@ mod tests {
             of.among(&all)
         };
         let (own, other) = ("02:00:00:00:00:07", "02:00:00:00:00:99");
-        // Renamed, and something else has the name.
+        // Renamed, and another interface has the name.
         let renamed = [(8, "eth0", other, ""), (7, "lan0", own, "")];
         assert_eq!(among(&eth0, &renamed), Some(here("lan0")));
-        // The address was changed by hand.
+        // The MAC address was changed by a user.
         assert_eq!(among(&eth0, &[(7, "eth0", other, "")]), Some(here("eth0")));
-        // Moved out of the namespace and back, which gave it another index; another interface has got the old one.
+        // Moved out of the namespace and back with a new index; another interface has the old one.
         let back = [(12, "eth0", own, ""), (7, "veth1", other, "veth")];
         assert_eq!(among(&eth0, &back), Some(here("eth0")));
-        // The VLANs of a device have its address and are not it.
+        // The VLANs of a device have its MAC address but are not the same.
         assert_eq!(among(&eth0, &[(20, "eth0.5", own, "vlan")]), None);
-        // Removed, and another one made with its name, or its index, or both.
+        // Removed, and another one created with its name, its index, or both.
         assert_eq!(among(&eth0, &[(8, "eth0", other, "")]), None);
         assert_eq!(among(&eth0, &[(7, "veth1", other, "veth")]), None);
         assert_eq!(among(&eth0, &[(7, "eth0", other, "veth")]), None);
-        // Without an address only the index and the name can tell.
+        // Without a MAC address only the index and the name identify it.
         assert_eq!(among(&tun0, &[(9, "tun0", "", "tun")]), Some(here("tun0")));
         assert_eq!(among(&tun0, &[(10, "tun0", "", "tun")]), None);
-        // In a namespace that is not its own only the address can tell.
+        // In another namespace only the MAC address identifies it.
         let moved = eth0.by_address_alone().expect("it has an address");
         assert_eq!(among(&moved, &[(7, "eth0", other, "")]), None);
         assert_eq!(among(&moved, &[(3, "ens1", own, "")]), Some(here("ens1")));
         assert_eq!(tun0.by_address_alone(), None);
-        // Not decided: the same device with name and address changed, or another one that moved in.
+        // Ambiguous: the same device with another name and MAC address, or another one that moved in.
         let doubtful = among(&eth0, &[(7, "lan0", other, "")]);
         assert!(matches!(doubtful, Some(Located::Lost(_))), "{doubtful:?}");
         let twins = among(&eth0, &[(8, "a", own, ""), (9, "b", own, "")]);

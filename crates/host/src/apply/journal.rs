@@ -1,9 +1,9 @@
-//! The undo journal of a transaction: `<state>/txn/<id>/journal`, one record a line, each line its
-//! CRC-32 in hexadecimal, a blank and JSON. Only appended to, and on stable storage (fdatasync(2), the
-//! folders by fsync(2)) before the write that it describes.
+//! The undo journal of a transaction: `<state>/txn/<id>/journal`, one record per line: its CRC-32 in hexadecimal, a
+//! space, and JSON. It is append-only and is synced (fdatasync(2), directories by fsync(2)) before the write that it
+//! describes.
 //!
-//! A line that does not end, or whose sum is wrong, was being written when the power or the process
-//! went: it and what follows is ignored, which is safe because the write it announces never began.
+//! A line without an end or with a wrong checksum was interrupted by a crash or power failure: it and everything
+//! after it is ignored, which is safe because the write it announces never began.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,13 +22,13 @@ use super::lock::lock_until;
 use super::records::{Header, JOURNAL_VERSION, Left, Record, Step};
 use crate::private_folder::{self, PrivateFolder};
 
-/// No journal is longer: a plan of 10,000 changes, each with 60 recorded features.
+/// The maximum size of a journal: a plan of 10,000 changes, each with 60 recorded features.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
 /// Why a journal could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The state folder cannot be used; nothing was changed.
+    /// The state directory cannot be used; nothing was changed.
     #[error("cannot keep an undo journal in {path}: {source}")]
     Create {
         /// The folder or file.
@@ -60,13 +60,13 @@ pub enum JournalError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The process that would take the changes back is gone.
+    /// The process that would roll the changes back has ended.
     #[error("the reverter process has exited: {source}")]
     Unguarded {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// Another process works on it: a reverter, or a recovery.
+    /// Another process works on it: a reverter or a recovery.
     #[error(
         "another process still holds {path} after {} s: its reverter or recovery may hang",
         .waited.as_secs()
@@ -74,19 +74,19 @@ pub enum JournalError {
     Busy {
         /// The journal.
         path: PathBuf,
-        /// How long it was waited for.
+        /// How long linerate waited for it.
         waited: Duration,
     },
     /// A failed change has ended the transaction.
     #[error("the transaction has ended: start a new one")]
     Over,
-    /// This process could not be described.
+    /// The identity of this process could not be determined.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
 
 impl JournalError {
-    /// The operating system's reason, where it had one: a full disk and a missing right end differently.
+    /// The operating system's reason, if there is one: it decides the exit code (disk full, no permission).
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Create { source, .. }
@@ -100,23 +100,23 @@ impl JournalError {
         }
     }
 
-    /// Whether there is no journal: its transaction is over and was removed.
+    /// Whether there is no journal: its transaction is finished and was removed.
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// What stands beside a journal.
+/// What accompanies a journal.
 #[derive(Debug, Clone, Default)]
 pub struct Beside {
-    /// Who takes the changes back when this process cannot.
+    /// The process that rolls the changes back if this one cannot.
     pub guard: Option<Arc<Guard>>,
-    /// What goes wrong, in tests.
+    /// Injected faults, in tests.
     pub faults: Option<Arc<dyn Faults>>,
 }
 
 impl Beside {
-    /// Nobody.
+    /// No reverter and no faults.
     pub const NOBODY: Self = Self {
         guard: None,
         faults: None,
@@ -129,35 +129,35 @@ impl Beside {
     }
 }
 
-/// An open journal, locked for this process (flock(2)): the lock ends with the process.
+/// An open journal, locked by this process (flock(2)): the lock ends with the process.
 #[derive(Debug)]
 pub(super) struct Journal {
     folder: PathBuf,
     file: File,
-    /// How much of the file is whole records.
+    /// The length of its complete records.
     whole: u64,
     beside: Beside,
 }
 
-/// The name of the folder of all transactions.
+/// The name of the directory of all transactions.
 const TRANSACTIONS: &str = "txn";
 
-/// The folder of all transactions below a state folder.
+/// The directory of all transactions below a state directory.
 pub(super) fn transactions(state: &Path) -> PathBuf {
     state.join(TRANSACTIONS)
 }
 
-/// The folder of a transaction below a state folder.
+/// The directory of a transaction below a state directory.
 pub fn folder_of(state: &Path, id: &str) -> PathBuf {
     transactions(state).join(id)
 }
 
-/// The sequence number after those of all journals in `transactions`. Whoever changes the same settings has waited for the
-/// same lock, so two processes that get the same number do not disturb each other.
+/// The sequence number after those of all journals in `transactions`. Processes that change the same settings wait
+/// for the same lock, so two processes with the same number do not interfere.
 fn next_sequence(transactions: &Path) -> io::Result<u64> {
     let mut highest = 0;
     for entry in fs::read_dir(transactions)? {
-        // One that cannot be read, or has just been removed, is undone before or after any other as well.
+        // The order does not matter for one that cannot be read or was just removed.
         if let Ok(story) = Story::read(&entry?.path()) {
             highest = highest.max(story.header.sequence);
         }
@@ -170,8 +170,8 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 impl Journal {
-    /// Makes `<state>/txn/<id>/journal` with its header. The folder gets its name only when the header
-    /// is on stable storage, so a folder with a name always has a whole header.
+    /// Creates `<state>/txn/<id>/journal` with its header. The directory is renamed to its final name only after the
+    /// header is on stable storage, so a named directory always has a complete header.
     pub(super) fn create(
         state: &Path,
         header: &Header,
@@ -182,7 +182,7 @@ impl Journal {
             let path = path.to_owned();
             move |source| JournalError::Create { path, source }
         };
-        // For this user alone: who may write here tells the next recovery what to write.
+        // Only for this user: whoever can write here controls what the next recovery writes.
         PrivateFolder::make(state)
             .and_then(|state| state.make_folder(TRANSACTIONS))
             .map_err(create(&all))?;
@@ -195,8 +195,8 @@ impl Journal {
         let Owner { pid, start_ticks } = header.owner;
         let millis = header.started_unix_ns / 1_000_000;
         for count in 0u32.. {
-            // The time makes names unique and readable; the order is that of the sequence numbers. One process may begin
-            // several in one millisecond.
+            // The timestamp makes names unique and readable; the order is that of the sequence numbers. A process may
+            // begin several transactions within a millisecond.
             let id = format!("{millis:013}-{pid}-{count}");
             let unnamed = all.join(format!(".{id}-{start_ticks}"));
             let folder = all.join(&id);
@@ -209,7 +209,7 @@ impl Journal {
             }
             let begun = Self::begin(&all, &unnamed, folder, header, beside);
             if begun.is_err() {
-                // Best effort: what stays is a nameless folder, which `recover` removes.
+                // Best effort: a leftover directory without a name is removed by `recover`.
                 let _ = fs::remove_dir_all(&unnamed);
             }
             return begun;
@@ -243,12 +243,12 @@ impl Journal {
             whole: 0,
             beside: beside.clone(),
         };
-        // What the reverter keeps goes by the name that the folder will have.
+        // The reverter uses the final name of the directory.
         journal.append_as(&id_of(&folder), &Record::Header(header.clone()))?;
         sync_folder(unnamed).map_err(create(unnamed))?;
         fs::rename(unnamed, &folder).map_err(create(&folder))?;
         sync_folder(all).map_err(create(all))?;
-        // The entry of `txn` itself: new on the first transaction.
+        // The directory entry of `txn` itself: new with the first transaction.
         if let Some(state) = all.parent() {
             sync_folder(state).map_err(create(state))?;
         }
@@ -256,8 +256,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a journal that another process left, to complete it, as soon as nobody else works on it, for which it waits
-    /// as long as `patience` lasts; what is torn is cut off.
+    /// Opens a journal that another process left, to complete it; waits up to `patience` for others to release it,
+    /// and truncates an incomplete record.
     pub(super) fn take_over(
         folder: &Path,
         patience: Duration,
@@ -283,13 +283,13 @@ impl Journal {
         Ok((journal, story))
     }
 
-    /// Where it is.
+    /// Its path.
     #[cfg(test)]
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its name: the last part of its folder.
+    /// Its ID: the last part of its directory.
     pub(super) fn id(&self) -> String {
         id_of(&self.folder)
     }
@@ -309,7 +309,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts a record on stable storage, and tells the reverter.
+    /// Writes a record to stable storage, and sends it to the reverter.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), JournalError> {
         let id = self.id();
         self.append_as(&id, record)
@@ -318,16 +318,16 @@ impl Journal {
     fn append_as(&mut self, id: &str, record: &Record) -> Result<(), JournalError> {
         let json = serde_json::to_string(record).map_err(|error| self.failed(error.into()))?;
         let line = format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
-        // A commit is told first: a reverter that has not heard of one need not ask the disk.
+        // A commit is sent first: the reverter then knows about it without reading the disk.
         if matches!(record, Record::Commit) {
-            // One that is gone cannot take back what is committed.
+            // A reverter that has ended cannot roll back what is committed.
             let _ = self.tell_reverter(id, &line);
         }
         self.beside.lets(Moment::Append);
         match self.put(&line) {
             Ok(()) => self.whole += line.len() as u64,
             Err(source) => {
-                // Best effort: a torn or unsynced record is ignored or harmless to read.
+                // Best effort: an incomplete or unsynced record is ignored or harmless.
                 let _ = self.cut();
                 return Err(self.failed(source));
             }
@@ -346,7 +346,7 @@ impl Journal {
     }
 
     fn put(&self, line: &str) -> io::Result<()> {
-        // A record that failed half way (disk full) must not stand before this one.
+        // An incomplete record (disk full) must be removed before this one.
         self.cut()?;
         (&self.file).write_all(line.as_bytes())?;
         if self.beside.lets(Moment::Sync) {
@@ -366,9 +366,9 @@ impl Journal {
         }
     }
 
-    /// Forgets the transaction: everything is as before it, so there is nothing to tell.
+    /// Removes the transaction: everything is as before it, so there is nothing to report.
     pub(super) fn remove(self) {
-        // The journal says it is finished; a folder that stays is removed by a later `recover`.
+        // The journal says it is finished; a leftover directory is removed by a later `recover`.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -379,42 +379,42 @@ fn lock(file: &File, path: &Path, patience: Duration) -> Result<(), JournalError
             path: path.to_owned(),
             waited: patience,
         }),
-        // A file system without locks leaves the owner's process number and start time to tell.
+        // On a file system without locks, only the owner's PID and start time show whether it is in use.
         _ => Ok(()),
     }
 }
 
-/// The name of the transaction in `folder`.
+/// The ID of the transaction in `folder`.
 pub(super) fn id_of(folder: &Path) -> String {
     let name = folder.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// How a transaction ended, as its journal says.
+/// The outcome of a transaction according to its journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// It has not: its owner is at work, or died.
+    /// Undecided: its owner is running, or has died.
     Open,
-    /// It is to be undone, and nobody does.
+    /// To be rolled back, and no process does so.
     Released,
-    /// Its changes stay.
+    /// Its changes are kept.
     Committed,
-    /// Its changes are undone or gone.
+    /// Its changes are rolled back or gone.
     Aborted {
-        /// In words.
+        /// As text.
         why: String,
-        /// What was not put back.
+        /// What was not restored.
         left: Vec<Left>,
     },
 }
 
-/// What a journal tells.
+/// The contents of a journal.
 #[derive(Debug)]
 pub(super) struct Story {
     pub(super) header: Header,
     pub(super) steps: Vec<Step>,
     pub(super) ending: Ending,
-    /// Whether it was decided that its changes stay, whatever came after.
+    /// Whether it was committed, whatever came after.
     pub(super) was_committed: bool,
     whole: u64,
 }
@@ -484,7 +484,7 @@ impl Story {
     }
 }
 
-/// Reads a journal of which `lines` are the records without their checksums, for the fuzz targets.
+/// Parses a journal from `lines`, its records without checksums, for the fuzz targets.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn read_any(lines: &str) {
     let with_sums: Vec<String> = lines
@@ -496,12 +496,12 @@ pub(crate) fn read_any(lines: &str) {
     let _ = Story::parse(with_sums.as_bytes());
 }
 
-/// Whether a line of a journal says that everything is taken back.
+/// Whether a line of a journal says that everything is rolled back.
 pub(super) fn is_aborted(mut line: &[u8]) -> bool {
     matches!(next_record(&mut line), Some(Record::Aborted { .. }))
 }
 
-/// The next whole record; `rest` stays before the first that is not.
+/// The next complete record; `rest` is left before the first incomplete one.
 fn next_record(rest: &mut &[u8]) -> Option<Record> {
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     let line = std::str::from_utf8(&rest[..end]).ok()?;

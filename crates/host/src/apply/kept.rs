@@ -1,10 +1,10 @@
-//! What is changed again at each boot: the kept set, `<state>/boot/kept.json`, and the files by which a boot
-//! comes to ask for it: a script, and a unit where systemd starts the machine (systemd.unit(5)).
+//! Settings that are persistent across reboots: the kept set, `<state>/boot/kept.json`, and the boot files that apply
+//! it: a script, and a unit if systemd starts the machine (systemd.unit(5)).
 //!
-//! One rename decides. With the set in its place its changes are kept, without it they are not, whatever else
-//! lies about: the boot files are laid before the set, and taken away after it. What was in their place is
-//! written down first (`<state>/boot/replaced.json`), and comes back byte for byte. After a death in between,
-//! [`tidy`] completes the removal.
+//! A single rename decides: with the kept set in place its changes are persistent, without it they are not, whatever
+//! other files exist. The boot files are created before the set, and removed after it. The files that they replace
+//! are saved first (`<state>/boot/replaced.json`), and restored byte for byte. After a crash in between, [`tidy`]
+//! completes the removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -33,21 +33,21 @@ use crate::trust::Trust;
 /// The version of the kept set that this program writes, and the only one it reads.
 pub const KEPT_VERSION: u32 = 1;
 
-/// No file here is longer: 10,000 changes of 1 KiB.
+/// The maximum size of a file here: 10,000 changes of 1 KiB.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The folder of the kept set below a state folder.
+/// The directory of the kept set below a state directory.
 const FOLDER: &str = "boot";
 
-/// How long the one before may take for a handful of files.
+/// How long another process may hold the lock for a handful of files.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What every boot file says of itself near its beginning. One that does not is somebody else's.
+/// The mark near the beginning of every boot file. A file without it is not linerate's.
 const MARK: &str = "Written by `linerate tune persist`";
-/// How far into a file the mark is looked for.
+/// How far into a file the mark is searched.
 const MARK_WITHIN: usize = 512;
 
-/// The changes that a boot makes again, the oldest transaction first.
+/// The changes that a boot applies, oldest transaction first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptSet {
     /// [`KEPT_VERSION`].
@@ -56,27 +56,27 @@ pub struct KeptSet {
     pub kept: Vec<Kept>,
 }
 
-/// A transaction whose changes are kept.
+/// A persistent transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Its name.
+    /// Its ID.
     pub id: String,
     /// Its changes.
     pub changes: Vec<Change>,
-    /// The devices of the interfaces that it names: a boot may give a card another name.
+    /// The devices of its interfaces: a reboot may rename a NIC.
     pub devices: BTreeMap<NicName, String>,
-    /// The interfaces that must have a carrier after the changes too, if they have one before.
+    /// The interfaces that must still have a carrier after the changes, if they have one before.
     pub up: Vec<NicName>,
-    /// Where a new TCP connection must lead to after the changes too, if it does before: `HOST:PORT`.
+    /// A TCP destination that must still be reachable after the changes, if it is before: `HOST:PORT`.
     pub probes: Vec<String>,
-    /// When a boot takes everything back that is not found good, in seconds.
+    /// The time after which a boot rolls everything back if the checks did not pass, in seconds.
     pub deadline_s: u32,
 }
 
-/// How it went with a kept set.
+/// The boot attempts of a kept set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
-    /// Which one: the checksum of the file.
+    /// Its identity: the checksum of the file.
     pub set: String,
     /// The last boot that tried it.
     pub boot_id: String,

@@ -16,31 +16,31 @@ use super::subject::Subject;
 /// The version of the format that this program writes, and the only one it reads.
 pub const JOURNAL_VERSION: u32 = 2;
 
-/// What a journal begins with.
+/// The header of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// [`JOURNAL_VERSION`].
     pub version: u32,
-    /// Its place in the order of the transactions below one state folder: higher than that of each one that was there when
-    /// it began. No clock has a part in it, as any clock may be set back.
+    /// Its sequence number among the transactions below one state directory: higher than all others when it began. It
+    /// does not use a clock, since any clock may be set back.
     pub sequence: u64,
-    /// The boot: after another one, every runtime setting is gone.
+    /// The boot: after a reboot, runtime settings are gone.
     pub boot_id: String,
-    /// Where the changes are.
+    /// The network namespace of the changes.
     pub netns: NetnsIdentity,
-    /// The process that makes them.
+    /// The process that makes the changes.
     pub owner: Owner,
     /// The version of linerate.
     pub linerate: String,
     /// When it began, nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// The kept transaction whose changes a boot makes again with it.
+    /// The persistent transaction that a boot applied with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
 }
 
 impl Header {
-    /// A header of this process in this thread's network namespace; [`super::Transaction::begin`] gives it its sequence
+    /// A header for this process in this thread's network namespace; [`super::Transaction::begin`] sets its sequence
     /// number.
     pub fn here(started_unix_ns: u64) -> Result<Self, IdentityError> {
         Ok(Self {
@@ -56,7 +56,7 @@ impl Header {
     }
 }
 
-/// A setting that a write may disturb, and its value before.
+/// A setting that a write may change as a side effect, and its value before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Before {
     /// The setting.
@@ -65,12 +65,12 @@ pub(super) struct Before {
     pub from: Value,
 }
 
-/// A setting that a write did disturb.
+/// A setting that a write changed as a side effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Disturbed {
     /// The setting.
     pub setting: SettingKey,
-    /// Its value after the write; none when it could no longer be read (its queue is gone).
+    /// Its value after the write; none if it could no longer be read (its queue was removed).
     pub became: Option<Value>,
 }
 
@@ -80,12 +80,12 @@ pub(super) struct Disturbed {
 pub(super) enum Record {
     /// The first line.
     Header(Header),
-    /// The write that comes next; without its `Done` it may have happened.
+    /// The next write; without its `Done` it may have happened.
     Intent {
         seq: usize,
         change: Change,
         closure: Vec<Before>,
-        /// What these settings are of.
+        /// The identities of these settings' subjects.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         subjects: Vec<Subject>,
     },
@@ -95,11 +95,11 @@ pub(super) enum Record {
         readback: Value,
         disturbed: Vec<Disturbed>,
     },
-    /// The changes stay.
+    /// The changes are kept.
     Commit,
-    /// The changes are undone, or gone with their boot or namespace.
+    /// The changes are rolled back, or gone with their boot or namespace.
     Aborted { why: String, left: Vec<Left> },
-    /// It is to be undone by whoever recovers: the owner could not, or an undo after the commit begins.
+    /// To be rolled back by a recovery: the owner could not, or an undo after the commit begins.
     Released,
 }
 

@@ -13,12 +13,12 @@ use super::lock::Lock;
 
 /// What the reverter says when it is armed.
 pub(super) const ARMED: &[u8] = b"armed\n";
-/// The line that a lock comes with.
+/// The line that accompanies a lock.
 pub(super) const LOCK: &[u8] = b"lock\n";
-/// How long the other side may take to arm (it reads its whole program from the disk), or to take a record.
+/// The timeout for arming (it reads its whole program from disk) and for accepting a record.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The way to a reverter that is armed.
+/// The connection to an armed reverter.
 #[derive(Debug)]
 pub struct Guard {
     channel: UnixStream,
@@ -37,13 +37,13 @@ impl Guard {
         Ok(Self { channel })
     }
 
-    /// Everything undecided is taken back at `deadline`, or only when this process ends.
+    /// Sets the deadline for rolling back everything undecided; without one, only when this process ends.
     pub fn allow_until(&self, deadline: Option<Boottime>) -> io::Result<()> {
         let nanoseconds = deadline.map_or(0, |at| at.since_boot().as_nanos());
         self.tell(&format!("deadline {nanoseconds}\n"))
     }
 
-    /// From now on the reverter holds `lock` too: it goes with the last of both processes.
+    /// Shares `lock` with the reverter: it ends with the last of both processes.
     pub fn hold(&self, lock: &Lock) -> io::Result<()> {
         let Some(descriptor) = lock.descriptor() else {
             return Ok(());
@@ -55,17 +55,17 @@ impl Guard {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let line = [IoSlice::new(LOCK)];
-        // Five bytes go whole or not at all.
+        // Five bytes are sent completely or not at all.
         sendmsg(&self.channel, &line, &mut control, SendFlags::NOSIGNAL)?;
         Ok(())
     }
 
-    /// Tells the reverter that nothing more comes, and waits at most for `patience` until it has ended. That it has
-    /// not is [`io::ErrorKind::TimedOut`].
+    /// Ends the channel, and waits at most `patience` for the reverter to exit. A timeout is
+    /// [`io::ErrorKind::TimedOut`].
     pub fn dismiss(&self, patience: Duration) -> io::Result<()> {
         let is_over = |error: io::Error| match error.kind() {
             io::ErrorKind::WouldBlock => Err(io::ErrorKind::TimedOut.into()),
-            // It had ended before.
+            // It had exited before.
             io::ErrorKind::NotConnected
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::BrokenPipe => Ok(()),
@@ -73,7 +73,7 @@ impl Guard {
         };
         self.channel.shutdown(Shutdown::Write).or_else(is_over)?;
         self.channel.set_read_timeout(Some(patience))?;
-        // It says nothing any more; its end of the channel closes as it ends.
+        // It sends nothing more; its end of the channel closes when it exits.
         loop {
             match (&self.channel).read(&mut [0]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -78,56 +78,56 @@ pub struct Kept {
 pub struct Tried {
     /// Its identity: the checksum of the file.
     pub set: String,
-    /// The last boot that tried it.
+    /// The last boot that attempted it.
     pub boot_id: String,
-    /// How often in a row it was begun and not finished: the machine hung, or the power went.
+    /// The number of consecutive attempts that did not finish: the machine hung or lost power.
     pub unfinished: u32,
-    /// How the last try ended.
+    /// The outcome of the last attempt.
     pub verdict: Verdict,
 }
 
-/// How a try ended.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It has not.
+    /// Not finished.
     Trying,
-    /// The changes stayed.
+    /// The changes were kept.
     Good,
-    /// It was told to stop, and took everything back.
+    /// It was stopped, and rolled everything back.
     Stopped,
-    /// They were taken back, and are not tried again.
+    /// The changes were rolled back, and are not attempted again.
     Bad {
-        /// In words.
+        /// As text.
         why: String,
     },
 }
 
-/// Why settings could not be kept, or be kept no longer.
+/// Why settings could not be made persistent, or persistence not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     /// The operating system refused.
     #[error("cannot {what} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// The operating system's reason.
         source: io::Error,
     },
-    /// A file is somebody else's.
+    /// A file does not belong to linerate.
     #[error("cannot use {path}: {why}")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// Why it is left alone.
+        /// Why it is not changed.
         why: &'static str,
     },
 }
 
 impl KeptError {
-    /// The operating system's reason, where it had one.
+    /// The operating system's reason, if there is one.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Io { source, .. } => Some(source.kind()),
@@ -141,7 +141,7 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeptEr
     move |source| KeptError::Io { what, path, source }
 }
 
-/// What a path leads to.
+/// What exists at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 enum Content {
@@ -179,7 +179,7 @@ impl Content {
         })
     }
 
-    /// Whether linerate may put something else in its place.
+    /// Whether linerate may replace it.
     fn is_ours_or_absent(&self, laid: &Self) -> bool {
         match self {
             Self::Absent => true,
@@ -191,7 +191,7 @@ impl Content {
         }
     }
 
-    /// Makes `path` lead to this, or to what it led to before.
+    /// Creates or restores this at `path`.
     fn put(&self, path: &Path, beside: &Beside) -> Result<(), KeptError> {
         match self {
             Self::Absent => remove(path, beside),
@@ -216,8 +216,8 @@ impl Content {
     }
 }
 
-/// What an interface is known by whatever its name: where its device is (`0000:3b:00.0`, or what its bus calls
-/// it), and which of the device's ports it is. None of one without a device, which is what its name says.
+/// The identity of an interface independent of its name: its device's path (`0000:3b:00.0`, or the bus's name), and
+/// the port number of that device. None for an interface without a device, which is identified by its name.
 pub fn device_of(root: &HostRoot, nic: &NicName) -> Option<String> {
     let link = root.link(&format!("sys/class/net/{nic}")).value()?.clone();
     // ../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth0
@@ -232,19 +232,19 @@ pub fn device_of(root: &HostRoot, nic: &NicName) -> Option<String> {
     Some(format!("{place} port {port}"))
 }
 
-/// What a kept transaction means on this boot.
+/// A persistent transaction resolved for this boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Here {
-    /// Its changes, each for the interface that its card has now.
+    /// Its changes, with the current interface name of each NIC.
     pub changes: Vec<Change>,
-    /// Interfaces whose cards are gone.
+    /// Interfaces whose NICs are missing.
     pub gone: BTreeSet<NicName>,
     /// The interfaces that must have a carrier.
     pub up: Vec<NicName>,
 }
 
 impl Kept {
-    /// What it means where the interfaces are those below `root`.
+    /// Resolves it for the interfaces below `root`.
     pub fn here(&self, root: &HostRoot) -> Here {
         let names = root.list("sys/class/net");
         let names = names.value().into_iter().flatten();
@@ -259,7 +259,7 @@ impl Kept {
             let same = now.iter().filter(|(_, d)| d.as_ref() == Some(known));
             let same: Vec<&NicName> = same.map(|(name, _)| name).collect();
             match same.as_slice() {
-                // A function may have more interfaces of one port (a switch's representors).
+                // A function may have several interfaces with one port (a switch's representors).
                 several if several.contains(&nic) => Some(nic.clone()),
                 [one] => Some((*one).clone()),
                 _ => None,
@@ -282,7 +282,7 @@ impl Kept {
     }
 }
 
-/// Where a file is made before it gets its name.
+/// The temporary path of a file before it is renamed.
 fn unnamed(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.linerate-new"))
@@ -295,7 +295,7 @@ fn replace(
 ) -> Result<(), KeptError> {
     let new = unnamed(path);
     beside.lets(Moment::File);
-    // One that a death left.
+    // A leftover of a crash.
     let _ = fs::remove_file(&new);
     let place = || {
         make(&new)?;
@@ -329,55 +329,55 @@ fn sync_parent(path: &Path, beside: &Beside) -> io::Result<()> {
     }
 }
 
-/// A file that the boot files replaced, or found absent.
+/// A file that the boot files replaced, or that did not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Place {
     path: PathBuf,
     before: Content,
-    /// What linerate put there, now and by earlier versions.
+    /// What linerate wrote there, in this and earlier versions.
     laid: Vec<Content>,
 }
 
 /// What the boot files replaced.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Replaced {
-    /// Folders that were not there, the outer ones first.
+    /// Directories that linerate created, the outer ones first.
     folders: Vec<PathBuf>,
     places: Vec<Place>,
 }
 
-/// Why nothing may run at boot by these files.
+/// Why these files must not run at boot.
 #[derive(Debug)]
 pub enum NotForBoot {
-    /// The program may be replaced by another user.
+    /// Another user can replace the program.
     Program(io::Error),
-    /// A boot file may.
+    /// Another user can replace a boot file.
     File(io::Error),
 }
 
-/// How a boot comes to ask for the kept set.
+/// How a boot applies the kept set.
 #[derive(Debug, Clone, Copy)]
 pub struct BootFiles<'a> {
-    /// Below which folder: `/etc`.
+    /// The root of the files: `/etc`.
     pub etc: &'a Path,
-    /// The linerate that is started.
+    /// The linerate program to start.
     pub program: &'a Path,
 }
 
 impl BootFiles<'_> {
-    /// The script, which whatever starts a machine may run.
+    /// The script, for any init system.
     pub fn script(&self) -> PathBuf {
         self.etc.join("linerate/boot")
     }
 
-    /// The unit, where systemd is installed.
+    /// The unit, if systemd is installed.
     pub fn unit(&self) -> Option<PathBuf> {
         let units = self.etc.join("systemd/system");
         units.is_dir().then(|| units.join("linerate.service"))
     }
 
-    /// The first part of the way to the program, or to one of the files, that is not to be trusted: whoever can replace
-    /// it decides what runs at boot.
+    /// The first untrusted part of the path to the program or to one of the files: whoever can replace it decides
+    /// what runs at boot.
     pub fn check(&self, state: &Path, trust: &Trust) -> Result<(), NotForBoot> {
         let program = trust.follow_program(self.program);
         program.map_err(NotForBoot::Program)?;
@@ -387,7 +387,7 @@ impl BootFiles<'_> {
             .map_or(Ok(()), |error| Err(NotForBoot::File(error)))
     }
 
-    /// What goes where, in this order.
+    /// The files to create, in this order.
     fn lay(&self, state: &Path) -> Vec<(PathBuf, Content)> {
         let script = self.script();
         let text = format!(
@@ -431,12 +431,12 @@ impl BootFiles<'_> {
     }
 }
 
-/// A word of a shell (POSIX 2.2.2).
+/// A quoted shell word (POSIX 2.2.2).
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
-/// A word of a unit (systemd.syntax(7)): in quotes, and with its specifiers' sign doubled.
+/// A quoted word of a unit (systemd.syntax(7)), with `%` doubled.
 fn unit_word(path: &Path) -> String {
     let text = path.display().to_string();
     let text = text.replace('\\', r"\\").replace('"', "\\\"");
@@ -459,7 +459,7 @@ fn tried_file(state: &Path) -> PathBuf {
     folder(state).join("tried.json")
 }
 
-/// A file of ours with its text; none when it is not there.
+/// A file of ours with its text; none if it does not exist.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<(T, String)>, KeptError> {
     let bytes = match private_folder::read(path, FILE_BYTES_MAX) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -481,7 +481,7 @@ fn write<T: Serialize>(path: &Path, value: &T, beside: &Beside) -> Result<(), Ke
     Content::file(0o600, &(text + "\n")).put(path, beside)
 }
 
-/// The kept set below `state`, and what names it; none when nothing is kept.
+/// The kept set below `state`, and its identity; none if nothing is persistent.
 pub fn kept_set(state: &Path) -> Result<Option<(KeptSet, String)>, KeptError> {
     let path = set_file(state);
     match read::<KeptSet>(&path)? {
@@ -497,8 +497,8 @@ pub fn kept_set(state: &Path) -> Result<Option<(KeptSet, String)>, KeptError> {
     }
 }
 
-/// One at a time below `state`, whatever namespace's lock it holds: what one lays, another would tidy away. None
-/// where there is no such folder.
+/// A lock for everything below `state`, in addition to that of the namespace: one process could otherwise remove what
+/// another creates. None if there is no such directory.
 pub(super) fn turn(state: &Path, patience: Duration) -> Result<Option<PrivateFolder>, KeptError> {
     let folder = match PrivateFolder::open(state) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -513,12 +513,12 @@ pub(super) fn turn(state: &Path, patience: Duration) -> Result<Option<PrivateFol
             let source = io::Error::new(io::ErrorKind::WouldBlock, why);
             Err(io_error("update the persistent changes in", state)(source))
         }
-        // A file system without locks leaves that of the namespace.
+        // On a file system without locks, only the namespace's lock is used.
         _ => Ok(Some(folder)),
     }
 }
 
-/// Keeps the changes of one more transaction; one of the same name is replaced.
+/// Makes the changes of one more transaction persistent; one with the same ID is replaced.
 pub fn keep(
     state: &Path,
     files: BootFiles<'_>,
@@ -534,7 +534,7 @@ pub fn keep(
             kept: Vec::new(),
         },
     };
-    // For this user alone: who may write here tells the next boot what to write.
+    // Only for this user: whoever can write here controls what the next boot writes.
     PrivateFolder::make(state)
         .and_then(|state| {
             state.make_folder(FOLDER)?;
@@ -545,15 +545,15 @@ pub fn keep(
     set.kept.push(kept);
     let placed = lay(state, files, beside).and_then(|()| write(&set_file(state), &set, beside));
     if let Err(error) = placed {
-        // What was laid for nothing; the reason is worth more than what comes of this.
+        // Best effort: the first error is the one to report.
         let _ = tidy_in_turn(state, beside);
         return Err(error);
     }
-    // What was found bad gets another try.
+    // A set whose last attempt failed is attempted again.
     remove(&tried_file(state), beside)
 }
 
-/// Puts the boot files in their places. What is there already stays as it is.
+/// Creates the boot files. A file with the right content is kept.
 fn lay(state: &Path, files: BootFiles<'_>, beside: &Beside) -> Result<(), KeptError> {
     let path = replaced_file(state);
     let known = read::<Replaced>(&path)?.map(|(known, _)| known);
@@ -603,7 +603,7 @@ fn lay(state: &Path, files: BootFiles<'_>, beside: &Beside) -> Result<(), KeptEr
     Ok(())
 }
 
-/// Keeps the changes of the transaction `id` no longer; all of them without a name. Which were kept.
+/// Removes the persistence of the transaction `id`, or of all without an ID. Returns which were removed.
 pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<String>, KeptError> {
     let _turn = turn(state, PATIENCE)?;
     let Some((mut set, _)) = kept_set(state)? else {
@@ -626,8 +626,8 @@ pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<Str
     Ok(gone.into_iter().map(|kept| kept.id).collect())
 }
 
-/// Takes away what a death left half made and, unless something is kept, the boot files, and puts back what was in
-/// their place. What somebody else has changed since stays.
+/// Removes leftovers of a crash and, if nothing is persistent, the boot files, and restores the files that they
+/// replaced. Files that others have changed since are kept.
 pub fn tidy(state: &Path, beside: &Beside) -> Result<(), KeptError> {
     let _turn = turn(state, PATIENCE)?;
     tidy_in_turn(state, beside)
@@ -652,7 +652,7 @@ fn tidy_in_turn(state: &Path, beside: &Beside) -> Result<(), KeptError> {
         }
         for folder in replaced.folders.iter().rev() {
             beside.lets(Moment::File);
-            // One that somebody has put something into stays.
+            // A directory that is not empty is kept.
             let _ = fs::remove_dir(folder);
         }
         remove(&tried_file(state), beside)?;
@@ -662,13 +662,13 @@ fn tidy_in_turn(state: &Path, beside: &Beside) -> Result<(), KeptError> {
     Ok(())
 }
 
-/// How it went with the set of this name; none when it was not tried.
+/// The attempts of the set with this identity; none if it was not attempted.
 pub fn tried(state: &Path, set: &str) -> Result<Option<Tried>, KeptError> {
     let known = read::<Tried>(&tried_file(state))?.map(|(tried, _)| tried);
     Ok(known.filter(|tried| tried.set == set))
 }
 
-/// Writes down how it goes.
+/// Stores the state of an attempt.
 pub fn note_try(state: &Path, tried: &Tried, beside: &Beside) -> Result<(), KeptError> {
     let _turn = turn(state, PATIENCE)?;
     write(&tried_file(state), tried, beside)

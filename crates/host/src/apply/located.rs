@@ -1,23 +1,23 @@
-//! Where the subject of a setting is now.
+//! The current location of a setting's subject.
 
 use linerate_model::ids::NicName;
 use linerate_model::setting::SettingKey;
 
-/// Where an interface, disk, interrupt or RDMA device is now.
+/// The current location of an interface, disk, interrupt or RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Located {
-    /// Under the name that it had.
+    /// Under its original name.
     Here,
-    /// In this namespace, as the interface of this name.
+    /// In this namespace, as the interface with this name.
     Named(NicName),
     /// It no longer exists, and its settings with it.
     Gone,
-    /// It may exist, and its settings cannot be reached from here.
+    /// It may exist, but its settings are not reachable from here.
     Lost(String),
 }
 
 impl Located {
-    /// Whether `key` is, by its name, a setting of what was located.
+    /// Whether `key` is, by its name, a setting of this subject.
     pub(super) fn is_at(&self, key: &SettingKey) -> bool {
         match self {
             Self::Here => true,

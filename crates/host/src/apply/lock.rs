@@ -1,6 +1,6 @@
-//! One at a time: a lock for each network namespace, and one for what all namespaces of the machine share
-//! (flock(2)). It goes with the last process that holds it; a process that was started by the holder (the
-//! far end of a session on the same machine) works under the holder's.
+//! Locks: one for each network namespace, and one for the machine-wide settings (flock(2)). A lock ends with the last
+//! process that holds it; a process started by the holder (the remote end of a session on the same machine) works
+//! under the holder's lock.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,42 +19,42 @@ use super::identity::{IdentityError, NetnsIdentity, Owner, ProcessStat, is_root_
 use crate::private_folder::{self, PrivateFolder};
 use crate::trust::Untrusted;
 
-/// Where locks are, for whoever may write there: one folder for all state folders.
+/// The directory of locks for users who may write there: one for all state directories.
 const FOLDER: &str = "/run/linerate";
-/// How long a reverter, or a recovery, may take to put back what a process changed that has ended.
+/// How long a reverter or a recovery may take to roll back the changes of a process that has ended.
 pub const REVERTING: Duration = Duration::from_secs(30);
-/// How often it is asked whether it is done: flock(2) waits without end or not at all.
+/// The polling interval: flock(2) either blocks without a timeout or not at all.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// What is locked.
+/// The scope of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// The settings of this network namespace.
+    /// The settings of one network namespace.
     Netns,
-    /// The settings that all namespaces share.
+    /// Machine-wide settings.
     Machine,
 }
 
-/// Who holds a lock, as its file tells.
+/// The holder of a lock, from its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Holder {
     owner: Owner,
-    /// When what it does is taken back, nanoseconds since the boot.
+    /// When its changes are rolled back, nanoseconds since boot.
     deadline_ns: Option<u64>,
 }
 
-/// Why a lock was not got.
+/// Why a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else holds it.
+    /// Another process holds it.
     #[error("{}", busy(*.pid, *.left))]
     Held {
-        /// The process, where it can be told.
+        /// The process, if known.
         pid: Option<u32>,
-        /// How long until its changes are taken back, unless they are confirmed.
+        /// The time until its changes are rolled back, unless they are confirmed.
         left: Option<Duration>,
     },
-    /// Whoever held it has ended, and what it changed is not yet put back.
+    /// Its holder has ended, and the rollback is not complete.
     #[error(
         "the changes of process {pid} are still being rolled back after {} s: the reverter that \
          holds {path} may hang",
@@ -66,10 +66,10 @@ pub enum LockError {
         /// The lock's file.
         path: PathBuf,
     },
-    /// The process that takes changes back cannot hold it too.
+    /// The reverter cannot hold it too.
     #[error("cannot pass the lock to the reverter process: {0}; nothing was changed")]
     NotShared(#[source] io::Error),
-    /// There is no place for it.
+    /// No lock file can be created.
     #[error("cannot lock {path} next to the undo journal: {source}")]
     Io {
         /// The file.
@@ -77,7 +77,7 @@ pub enum LockError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// This process or its namespace could not be described.
+    /// The identity of this process or its namespace could not be determined.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
@@ -93,7 +93,7 @@ fn busy(pid: Option<u32>, left: Option<Duration>) -> String {
     format!("{who} is changing settings here{until}")
 }
 
-/// A lock, or the right to work under that of a process that started this one.
+/// A lock, or the right to work under the lock of a parent process.
 #[derive(Debug)]
 pub struct Lock {
     /// None under another process's lock.
@@ -102,7 +102,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of `scope`; `state` is where it is kept when nothing may be written to `/run`.
+    /// Acquires the lock of `scope`; `state` is used if `/run` is not writable.
     pub fn take(scope: Scope, state: &Path) -> Result<Self, LockError> {
         let name = match scope {
             Scope::Netns => format!("netns-{}.lock", NetnsIdentity::current()?.inode),
@@ -116,14 +116,14 @@ impl Lock {
         }
     }
 
-    /// Takes the lock at `path`; none when the name was taken away meanwhile.
+    /// Acquires the lock at `path`; none if the file was removed meanwhile.
     pub(super) fn take_file(path: PathBuf) -> Result<Option<Self>, LockError> {
         let failed = |source| LockError::Io {
             path: path.clone(),
             source,
         };
         let file = match private_folder::open(&path, OFlags::RDWR | OFlags::CREATE) {
-            // The folder went with the last lock in it.
+            // The directory was removed with its last lock.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(failed)?,
         };
@@ -137,7 +137,7 @@ impl Lock {
                 return Ok(Some(Self { file: None, path }));
             }
             if !holder.owner.is_alive() {
-                // Its reverter takes everything back, and is soon done.
+                // Its reverter rolls everything back, which does not take long.
                 let until = Boottime::now().plus(REVERTING);
                 locked = lock_until(&file, until);
                 if locked == Err(rustix::io::Errno::WOULDBLOCK) {
@@ -169,7 +169,7 @@ impl Lock {
         }
     }
 
-    /// Tells those who ask when this is over.
+    /// Stores the deadline for other processes to read.
     pub fn say(&self, deadline: Option<Boottime>) -> Result<(), LockError> {
         let Some(mut file) = self.file.as_ref() else {
             return Ok(());
@@ -191,12 +191,13 @@ impl Lock {
         })
     }
 
-    /// What is locked, for another process to hold it too: it goes with the last of both. None under another's lock.
+    /// The locked file, to be shared with another process: the lock ends with the last of both. None under another's
+    /// lock.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(File::as_fd)
     }
 
-    /// Leaves it to a process that holds it too and may go on.
+    /// Leaves the lock to a process that shares it and may continue.
     pub fn leave(mut self) {
         self.file = None;
     }
@@ -204,15 +205,15 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Only now, as nobody shares it any more (a reverter is waited for): whoever makes the name anew has the
-        // lock alone. What stays is taken again.
+        // Only now that no one shares it (the reverter is awaited): whoever creates the file again has the lock
+        // alone. A leftover file is reused.
         if self.file.is_some() && fs::remove_file(&self.path).is_ok() {
             let _ = fs::remove_dir(FOLDER);
         }
     }
 }
 
-/// Waits for the lock, at most until then; it is asked for once at least.
+/// Waits for the lock until the deadline; tries at least once.
 #[expect(
     clippy::disallowed_methods,
     reason = "flock(2) has no limit, and nothing tells that a lock is free"
@@ -237,8 +238,8 @@ fn folder(state: &Path) -> Result<PathBuf, LockError> {
     folder_of(Path::new(FOLDER), state)
 }
 
-/// `shared`, or `state` where this user cannot use it. What root finds in its own place, and others may replace, is an
-/// error: a second linerate would not see the lock.
+/// `shared`, or `state` if this user cannot use it. For root, a shared directory that others can replace is an error:
+/// a second linerate would not see the lock.
 fn folder_of(shared: &Path, state: &Path) -> Result<PathBuf, LockError> {
     let io = |path: &Path| {
         let path = path.to_owned();
@@ -255,7 +256,7 @@ fn folder_of(shared: &Path, state: &Path) -> Result<PathBuf, LockError> {
     Ok(state.to_owned())
 }
 
-/// Whether `owner` started this process, or one that did.
+/// Whether `owner` is an ancestor of this process.
 fn is_ancestor(owner: &Owner) -> bool {
     let mut pid = std::process::id();
     while let Some(parent) = parent_of(pid) {
@@ -267,7 +268,7 @@ fn is_ancestor(owner: &Owner) -> bool {
     false
 }
 
-/// The parent of a process; none of the first one.
+/// The parent of a process; none for PID 1.
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let parent = ProcessStat::parse(&stat)?.parent;

@@ -1,5 +1,5 @@
-//! The machine as a transaction sees it: settings that can be read and written, and what else moves
-//! when one is written. One live implementation; the fakes are in [`super::fake`].
+//! A transaction's view of the machine: settings that can be read and written, and the side effects of writes. There
+//! is one live implementation; the fakes are in [`super::fake`].
 
 use std::rc::Rc;
 
@@ -16,13 +16,12 @@ use crate::root::LiveHost;
 
 /// Settings that can be read and written.
 pub trait Machine {
-    /// The value that a setting has now.
+    /// The current value of a setting.
     fn read(&self, key: &SettingKey) -> Known<Value>;
-    /// Gives a setting a value; whether it took, a read tells.
+    /// Sets a value; the caller reads it back to verify.
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError>;
-    /// The same, if `subject`, which the setting is of, still has the name that `key` says: otherwise another interface or
-    /// device would be written to. Between this look and the write another one could still get the name, within
-    /// microseconds.
+    /// The same, if `key`'s name still refers to `subject`: otherwise another interface or device would be changed.
+    /// Between this check and the write, the name could still change owner, within microseconds.
     fn write_to(
         &self,
         subject: Option<&Subject>,
@@ -34,11 +33,11 @@ pub trait Machine {
         }
         self.write(key, value)
     }
-    /// The other settings that writing `key` may change: what is recorded before, and restored.
+    /// The other settings that writing `key` may change: these are recorded before, and restored.
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey>;
-    /// What the setting is of, known by more than its name; none when that cannot be told.
+    /// The identity of a setting's subject beyond its name; none if it cannot be determined.
     fn subject(&self, key: &SettingKey) -> Option<Subject>;
-    /// Where that is now.
+    /// Its current location.
     fn locate(&self, subject: &Subject) -> Located;
 }
 
@@ -127,7 +126,7 @@ pub struct LiveMachine {
 }
 
 impl LiveMachine {
-    /// The machine behind `live`, its interfaces behind `nics`; both of the same namespace.
+    /// The machine behind `live`, with the interfaces behind `nics`; both in the same namespace.
     pub fn new(live: LiveHost, nics: Box<dyn NicWrite>) -> Self {
         Self { live, nics }
     }

@@ -1,13 +1,14 @@
-//! Changing the machine, and taking changes back: the only functions in the project that write to it.
+//! Changing the machine, and rolling changes back: the only functions in the project that write to it.
 //!
-//! A [`Transaction`] makes a plan's changes one by one, each announced in an undo journal on stable
-//! storage before it is made. Whatever happens next (a refused write, a panic, SIGKILL, a power cut),
-//! the machine ends old or new: the transaction takes everything back, or [`recover`] does.
+//! A [`Transaction`] makes a plan's changes one by one, each announced in an undo journal on stable storage before it
+//! is made. Whatever happens next (a failed write, a panic, SIGKILL, a power failure), the machine ends in the old or
+//! the new state: the transaction rolls everything back, or [`recover`] does.
 //!
-//! What shall be so after the next boot too is the [kept set](KeptSet): the one thing here that outlives a boot.
+//! Settings that are persistent across reboots are in the [kept set](KeptSet): the only thing here that outlives a
+//! boot.
 //!
-//! One transaction per plan. A process that makes them arms a [`reverter`](stand_by) first, and holds
-//! the lock of its namespace (and of the machine, for what all namespaces share) until they are decided.
+//! There is one transaction per plan. A process that makes changes arms a [`reverter`](stand_by) first, and holds the
+//! lock of its namespace (and of the machine, for machine-wide settings) until they are committed or rolled back.
 
 mod by_hand;
 mod clock;

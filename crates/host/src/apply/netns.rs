@@ -1,5 +1,5 @@
-//! A machine in another network namespace: a thread that has moved there and does what it is asked.
-//! A thread, because a namespace belongs to a thread and the caller's must not change.
+//! A machine in another network namespace: a thread that has entered it and executes requests. A thread, because a
+//! namespace belongs to a thread and the caller's must not change.
 
 use std::fmt;
 use std::fs::File;
@@ -23,7 +23,7 @@ use crate::root::LiveHost;
 /// Opens netlink in the calling thread's namespace.
 pub type OpenNics = fn() -> io::Result<Box<dyn NicWrite>>;
 
-/// What became of an attempt to reach a namespace.
+/// The result of entering a namespace.
 pub enum Reach {
     /// Its settings can be read and written.
     Machine(Box<dyn Machine>),

@@ -1,5 +1,5 @@
-//! Settings of an interface that are one value each in one request ([`NicValue`]): how the kernel's value and the
-//! setting's stand for each other.
+//! Settings of an interface that are one value in one request ([`NicValue`]): the conversion between the kernel's
+//! value and the setting's.
 
 use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
@@ -13,7 +13,7 @@ use linerate_model::setting::{
 use super::write_error::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
 use crate::nic_control::{Moderation, NicRead, NicValue, SuperPacket};
 
-/// The value that the interface has; none of a setting that is none of these.
+/// The interface's value; none for any other setting.
 pub(super) fn read(
     nics: &dyn NicRead,
     key: &SettingKey,
@@ -90,7 +90,7 @@ pub(super) fn read(
     })
 }
 
-/// What the kernel is told to give it `value`; none for a setting that is none of these.
+/// The kernel's value for `value`; none for any other setting.
 pub(super) fn to_set<'v>(
     nics: &dyn NicRead,
     key: &SettingKey,
@@ -190,7 +190,7 @@ fn is_default(table: &[u32], queues: Option<u32>) -> bool {
     queues.is_some_and(|queues| table.iter().copied().eq(0..queues))
 }
 
-/// Whether both ends agree on pauses by themselves.
+/// Whether pause is autonegotiated.
 pub(super) fn is_negotiated(nics: &dyn NicRead, nic: &NicName) -> bool {
     let pause = nics.pause(nic);
     pause.value().and_then(|pause| pause.autoneg.get()) == Some(true)

@@ -1,9 +1,9 @@
-//! What rdma_cm takes by default on a device (drivers/infiniband/core/cma_configfs.c,
-//! Documentation/ABI/testing/configfs-rdma_cm): files in a folder of configfs that is there once somebody makes it.
+//! rdma_cm's defaults for a device (drivers/infiniband/core/cma_configfs.c,
+//! Documentation/ABI/testing/configfs-rdma_cm): files in a configfs directory that exists once a user creates it.
 //!
-//! The kernel keeps the values with the device and not with the folder: taking the folder away hides a value that
-//! was set, and changes nothing. So the folder is a setting of its own, which comes first: its values are read
-//! before they are changed, and put back before it goes.
+//! The kernel keeps the values with the device and not with the directory: removing the directory hides a value, but
+//! does not change it. So the directory is a setting itself, which comes first: its values are read before they are
+//! changed, and restored before it is removed.
 
 use linerate_model::known::{Cause, Gap, Known};
 
@@ -11,12 +11,12 @@ use crate::root::{HostRoot, absolute};
 
 const CONFIGFS: &str = "sys/kernel/config";
 
-/// The folder of a device.
+/// The directory of a device.
 pub(super) fn folder(device: &str) -> String {
     format!("{CONFIGFS}/rdma_cm/{device}")
 }
 
-/// Whether the folder is there; a gap where nobody could make it.
+/// Whether the directory exists; a gap if it cannot be created.
 pub(super) fn is_shown(root: &HostRoot, device: &str) -> Known<bool> {
     let folder = folder(device);
     if root.exists(&folder) {
@@ -38,7 +38,7 @@ pub(super) fn is_shown(root: &HostRoot, device: &str) -> Known<bool> {
     }
 }
 
-/// Why the files of a device are not there, if they are not.
+/// Why the files of a device are missing, if they are.
 pub(super) fn no_folder(root: &HostRoot, device: &str) -> Option<Gap> {
     match is_shown(root, device) {
         Known::Value(true) => None,

@@ -103,19 +103,19 @@ pub(super) enum Record {
     Released,
 }
 
-/// One write that was announced, and what is known of it.
+/// An announced write and its known results.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) change: Change,
     pub(super) closure: Vec<Before>,
-    /// What these settings are of.
+    /// The identities of these settings' subjects.
     pub(super) subjects: Vec<Subject>,
-    /// What was read after the write; none when that is not known.
+    /// The value read back after the write; none if unknown.
     pub(super) outcome: Option<(Value, Vec<Disturbed>)>,
 }
 
 impl Step {
-    /// What the journal has of it before it is made.
+    /// The journal's content before the step is made.
     pub(super) fn intent(&self, seq: usize) -> Record {
         Record::Intent {
             seq,
@@ -125,8 +125,8 @@ impl Step {
         }
     }
 
-    /// The same step once its device is in another namespace; none when it is not of a device that could be found there.
-    /// Sysctls of an interface do not move with it: it gets the defaults of where it goes.
+    /// The same step once its device is in another namespace; none if its device cannot be found there. Sysctls of an
+    /// interface do not move with it: it gets the defaults of its new namespace.
     pub(super) fn in_another_netns(&self) -> Option<Self> {
         let subjects = self.subjects.iter().filter_map(|subject| match subject {
             Subject::Interface(interface) => interface.by_address_alone().map(Subject::Interface),
@@ -145,7 +145,7 @@ impl Step {
         self.subjects.iter().find(|subject| subject.has(key))
     }
 
-    /// A setting of this step by the name that its interface has now, or why it cannot be reached.
+    /// A setting of this step under its interface's current name, or why it cannot be reached.
     pub(super) fn current(
         &self,
         key: &SettingKey,
@@ -162,37 +162,37 @@ impl Step {
     }
 }
 
-/// Why a setting was not put back.
+/// Why a setting was not restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftWhy {
-    /// Somebody else has changed it since; it is theirs.
+    /// Another process has changed it since.
     Foreign {
-        /// The value it has.
+        /// The current value.
         found: Value,
     },
-    /// It is no longer there: the interface or its queue was removed.
+    /// It no longer exists: the interface or its queue was removed.
     Gone,
     /// Reading or writing it failed.
     Failed {
-        /// In words.
+        /// As text.
         reason: String,
     },
 }
 
-/// A setting that was not put back.
+/// A setting that was not restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// The setting, by the name that its interface has now.
+    /// The setting, under its interface's current name.
     pub setting: SettingKey,
     /// The value it had before.
     pub old: Value,
-    /// Why it does not have it now.
+    /// Why it was not restored.
     pub why: LeftWhy,
 }
 
 impl Left {
-    /// The command by which a person puts it back, where a usual tool can.
+    /// The command to restore it by hand, if a common tool can.
     pub fn by_hand(&self) -> Option<String> {
         by_hand(&self.setting, &self.old)
     }
@@ -214,7 +214,7 @@ impl fmt::Display for Left {
     }
 }
 
-/// The setting `key` of what was located.
+/// The setting `key` of a located subject.
 pub(super) fn at(key: &SettingKey, place: &Located) -> Result<SettingKey, LeftWhy> {
     match place {
         Located::Here => Ok(key.clone()),

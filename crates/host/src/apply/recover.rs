@@ -1,8 +1,8 @@
-//! After a crash: every transaction that nobody decided is taken back. And what the journals tell.
+//! After a crash: rolls back every undecided transaction. Also lists the journals.
 //!
-//! It can be run at any time, by several at once, and again: a journal whose owner lives, or that
-//! another process has locked, is left alone, and putting back is compare-and-swap. A transaction that
-//! left nothing to tell is removed; what is listed is open, committed, or not wholly restored.
+//! It can be run at any time, concurrently and repeatedly: a journal whose owner runs, or that another process has
+//! locked, is left alone, and restoring is compare-and-swap. A transaction with nothing to report is removed; the
+//! listed ones are open, committed, or not completely restored.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,17 +21,17 @@ use super::restore::{self, Undone};
 use super::transaction::close;
 use crate::private_folder::PrivateFolder;
 
-/// What recovery needs to know of the world.
+/// The environment of a recovery.
 pub struct Surroundings<'a> {
     /// This boot.
     pub boot_id: &'a str,
     /// Whether a process still runs.
     pub is_alive: &'a dyn Fn(&Owner) -> bool,
-    /// The way to a namespace's settings.
+    /// Opens the settings of a namespace.
     pub reach: &'a dyn Fn(&NetnsIdentity) -> Reach,
-    /// How long a reverter, or another recovery, is waited for that is at work on the same journal.
+    /// How long to wait for a reverter or another recovery that works on the same journal.
     pub patience: Duration,
-    /// What stands beside the journals.
+    /// What accompanies the journals.
     pub beside: &'a Beside,
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// What became of one transaction.
+/// The outcome for one transaction.
 #[derive(Debug)]
 pub struct Recovered {
     /// The transaction.
@@ -52,25 +52,25 @@ pub struct Recovered {
     pub outcome: Outcome,
 }
 
-/// What recovery did with a transaction.
+/// The result of a recovery for a transaction.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It was taken back; `left` holds what is somebody else's or gone.
+    /// Rolled back; `left` holds settings that others changed, or that are gone.
     Restored(Undone),
-    /// Some settings could not be put back: run it again when the cause is gone.
+    /// Some settings could not be restored: run it again once the cause is gone.
     Incomplete(Undone),
-    /// Nothing was left to restore, with the reason.
+    /// Nothing had to be restored, for this reason.
     NothingLeft(&'static str),
-    /// Its owner is at work.
+    /// Its owner is running.
     OwnerAlive(Owner),
-    /// Another process is at it, and was not done in time.
+    /// Another process works on it, and did not finish in time.
     Busy(String),
-    /// It cannot be dealt with here and now.
+    /// It cannot be handled here and now.
     LeftAlone(String),
 }
 
 impl Outcome {
-    /// What an undo comes to.
+    /// The result of an undo.
     pub(super) fn of(undone: Undone) -> Self {
         if undone.is_settled() {
             Self::Restored(undone)
@@ -85,8 +85,8 @@ const OTHER_BOOT: &str = "the machine was rebooted since, runtime settings are g
 /// Its changes ended with their namespace.
 const NETNS_GONE: &str = "its network namespace is gone, nothing is left to restore";
 
-/// Takes back what died undecided below the folder `state`, the newest transaction first: a later one
-/// may stand on an earlier one's values. An undo that died is completed, also of what was kept.
+/// Rolls back undecided transactions of ended processes below the directory `state`, newest first: a later one may
+/// depend on an earlier one's values. An interrupted undo is completed, also for persistent transactions.
 pub fn recover(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Recovered>, JournalError> {
     let found = transactions_of(state, around)?;
     let mut recovered = Vec::new();
@@ -100,7 +100,7 @@ pub fn recover(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Recovered>
             id: "boot".to_owned(),
             outcome: Outcome::LeftAlone(error.to_string()),
         });
-        // What is still kept must not be undone here: the next boot would make it again.
+        // Persistent changes must not be undone here: the next boot would apply them again.
         return Ok(recovered);
     }
     for Found { folder, story } in found.into_iter().rev() {
@@ -114,7 +114,7 @@ pub fn recover(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Recovered>
     Ok(recovered)
 }
 
-/// The transaction that people know: the one in `folder`, or the kept one whose changes it made again.
+/// The transaction's visible ID: that of the one in `folder`, or of the persistent one that it applied.
 fn subject(folder: &Path, story: &Story) -> String {
     story.header.of.clone().unwrap_or_else(|| id_of(folder))
 }
@@ -133,7 +133,7 @@ fn recover_one(
     };
     match story.ending {
         Ending::Committed | Ending::Aborted { .. } if other_boot => {
-            // Nothing of it is left on the machine and nobody can undo it: only dust.
+            // Its changes are gone from the machine and cannot be undone: only files are left.
             let _ = fs::remove_dir_all(folder);
             return None;
         }
@@ -143,7 +143,7 @@ fn recover_one(
         _ if !is_undone(story) => return None,
         _ => {}
     }
-    // A reverter, or another recovery, may be at it: soon it is done.
+    // A reverter or another recovery may be working on it, and will finish soon.
     let (journal, story) = match Journal::take_over(folder, around.patience, around.beside) {
         Ok(opened) => opened,
         Err(error) if error.is_absent() => return None,
@@ -181,8 +181,8 @@ fn end(mut journal: Journal, undone: Undone, why: &str) -> Outcome {
     Outcome::of(undone)
 }
 
-/// Undoes the steps on devices that have left their namespace before it ended: those on a bus go to the first one
-/// (`default_device_exit_net()`, net/core/dev.c) with all their settings. None when there are none of them.
+/// Undoes the steps on devices that have left their namespace before it ended: physical devices move to the initial
+/// one (`default_device_exit_net()`, net/core/dev.c) with all their settings. None if there are no such devices.
 fn undo_on_survivors(steps: &[Step], around: &Surroundings<'_>) -> Option<Undone> {
     let survivors: Vec<Step> = steps.iter().filter_map(Step::in_another_netns).collect();
     if survivors.is_empty() {
@@ -198,8 +198,8 @@ fn undo_on_survivors(steps: &[Step], around: &Surroundings<'_>) -> Option<Undone
     (!nothing).then_some(undone)
 }
 
-/// Takes back a transaction that was committed: `id`, or the newest one, with what boots made of it if it is
-/// kept; and keeps it no longer. Empty when there is none.
+/// Rolls back a committed transaction: `id`, or the newest one, including what boots applied if it is persistent; and
+/// removes its persistence. Empty if there is none.
 pub fn undo_committed(
     state: &Path,
     id: Option<&str>,
@@ -236,11 +236,11 @@ pub fn undo_committed(
             let outcome = Outcome::LeftAlone(reason);
             return Ok(vec![Recovered { id: name, outcome }]);
         }
-        // A recovery may be at it: soon it is done.
+        // A recovery may be working on it, and will finish soon.
         let journal = Journal::take_over(&folder, around.patience, around.beside)?;
         opened.push((name, journal));
     }
-    // Killed from the first of these on, the undo leaves what `recover` completes.
+    // If it is killed after the first of these, `recover` completes the undo.
     for (_, (journal, _)) in &mut opened {
         journal.append(&Record::Released)?;
     }
@@ -265,29 +265,29 @@ pub fn undo_committed(
     Ok(recovered)
 }
 
-/// One transaction as its journal tells it.
+/// One transaction according to its journal.
 #[derive(Debug)]
 pub struct Listed {
     /// Its name.
     pub id: String,
-    /// Its folder.
+    /// Its directory.
     pub folder: PathBuf,
-    /// What the journal says, or why it cannot be read.
+    /// The contents of the journal, or why it cannot be read.
     pub journal: Result<Told, JournalError>,
 }
 
-/// What a journal says.
+/// The contents of a journal.
 #[derive(Debug)]
 pub struct Told {
-    /// Who, where and when.
+    /// Owner, namespace and time.
     pub header: Header,
     /// The changes that were made or begun, in order.
     pub changes: Vec<Change>,
-    /// How it ended.
+    /// Its outcome.
     pub ending: Ending,
 }
 
-/// Every transaction below the folder `state`, the oldest first.
+/// Every transaction below the directory `state`, oldest first.
 pub fn journal_listing(state: &Path) -> Result<Vec<Listed>, JournalError> {
     let (found, _) = find(state)?;
     let listed = found.into_iter().map(|Found { folder, story }| Listed {
@@ -302,20 +302,20 @@ pub fn journal_listing(state: &Path) -> Result<Vec<Listed>, JournalError> {
     Ok(listed.collect())
 }
 
-/// The folder of a transaction, and what its journal says.
+/// The directory of a transaction, and the contents of its journal.
 struct Found {
     folder: PathBuf,
     story: Result<Story, JournalError>,
 }
 
 impl Found {
-    /// Its place among the others: [`Header::sequence`]. One that cannot be read is not undone, so it may come anywhere.
+    /// Its [`Header::sequence`]. One that cannot be read is not undone, so its position does not matter.
     fn place(&self) -> (u64, String) {
         let sequence = self.story.as_ref().map_or(0, |story| story.header.sequence);
         (sequence, id_of(&self.folder))
     }
 
-    /// The transaction whose undo it says to have begun.
+    /// The transaction whose undo it started.
     fn undo_begun(&self) -> Option<String> {
         let story = self.story.as_ref().ok()?;
         let begun = story.was_committed && story.ending == Ending::Released;
@@ -323,19 +323,19 @@ impl Found {
     }
 }
 
-/// The transactions, the oldest first; nameless folders of dead processes are removed.
+/// The transactions, oldest first; unnamed directories of ended processes are removed.
 fn transactions_of(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Found>, JournalError> {
     let (found, nameless) = find(state)?;
     for folder in nameless {
         if nameless_owner(&folder).is_some_and(|owner| !(around.is_alive)(&owner)) {
-            // It never got as far as a change. Dust that stays is tried again next time.
+            // It never reached a change. A failed removal is tried again next time.
             let _ = fs::remove_dir_all(&folder);
         }
     }
     Ok(found)
 }
 
-/// The transactions, the oldest first, and the folders without a name.
+/// The transactions, oldest first, and the unnamed directories.
 fn find(state: &Path) -> Result<(Vec<Found>, Vec<PathBuf>), JournalError> {
     let path = transactions(state);
     let names = match PrivateFolder::open(&path).and_then(|all| all.names()) {
@@ -358,7 +358,7 @@ fn find(state: &Path) -> Result<(Vec<Found>, Vec<PathBuf>), JournalError> {
     Ok((found, nameless))
 }
 
-/// `.<millis>-<pid>-<count>-<start ticks>`, as `Journal::create` names it.
+/// `.<millis>-<pid>-<count>-<start ticks>`, the temporary name from `Journal::create`.
 fn nameless_owner(folder: &Path) -> Option<Owner> {
     let name = id_of(folder);
     let parts: Vec<&str> = name.split('-').collect();

@@ -1,10 +1,10 @@
-//! Putting settings back. What was written is data ([`Step`]); putting back is compare-and-swap, one
-//! setting at a time: a setting that has a value of ours gets its old value, one that has its old
-//! value is left, and one that has any other value was changed by somebody else and is reported, never
-//! overwritten. So it may be stopped at any point and done again.
+//! Restoring settings. Writes are recorded as data ([`Step`]); restoring is compare-and-swap, one setting at a time:
+//! a setting with a value that linerate wrote gets its old value, one with its old value is left alone, and any other
+//! value was set by another process and is reported, never overwritten. So a restore may be stopped at any point and
+//! repeated.
 //!
-//! Writing a setting back may itself disturb others (fewer queues lose their maps), so each write is
-//! watched and the whole is repeated until nothing moves, at most [`PASSES_MAX`] times.
+//! Restoring a setting may itself have side effects (fewer queues lose their maps), so each write is checked for
+//! them, and the whole is repeated until nothing changes, at most [`PASSES_MAX`] times.
 
 use linerate_model::host::Qdisc;
 use linerate_model::known::{Cause, Known};
@@ -18,11 +18,11 @@ use super::records::{Left, LeftWhy, Step, at};
 use super::settings::{agrees, is_speed_untold};
 use super::subject::Subject;
 
-/// The first pass writes what was written, the second what the first disturbed (the maps of queues after
-/// their number), the third what waited for the second.
+/// The first pass restores written settings, the second their side effects (the maps of queues after their number),
+/// the third what depended on the second.
 const PASSES_MAX: usize = 3;
 
-/// What putting back did.
+/// The result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Undone {
     /// The settings that were written back.
@@ -32,7 +32,7 @@ pub struct Undone {
 }
 
 impl Undone {
-    /// Whether nothing is left that trying again could put back.
+    /// Whether trying again cannot restore anything more.
     pub fn is_settled(&self) -> bool {
         !self
             .left
@@ -41,34 +41,34 @@ impl Undone {
     }
 }
 
-/// A value that is ours when it is found.
+/// A value that linerate wrote.
 enum Ours {
-    /// It was read after the write.
+    /// It was read back after the write.
     Exactly(Value),
-    /// It was written, and never read: the kernel may have rounded it.
+    /// It was written but not read back: the kernel may have rounded it.
     Roughly(Value),
-    /// One that takes several requests was to become another, and it is not known whether it did.
+    /// A change that takes several requests, of which an unknown number was made.
     Between(Value, Value),
 }
 
-/// A setting that the steps touched, by writing it or by what a write disturbed.
+/// A setting changed by the steps, directly or as a side effect.
 struct Touched {
     key: SettingKey,
     old: Value,
     ours: Vec<Ours>,
-    /// Writes that may have changed this setting at a moment that no record covers.
+    /// Writes that may have changed this setting between two records.
     suspects: Vec<Change>,
-    /// What writing this setting may disturb.
+    /// The side effects of writing this setting.
     closure: Vec<SettingKey>,
-    /// What it is of: another one that has its name now is none of ours.
+    /// Its subject: another subject that now has its name is not ours.
     subject: Option<Subject>,
-    /// The setting by its interface's current name, or why it cannot be reached.
+    /// The setting under its interface's current name, or why it cannot be reached.
     current: Result<SettingKey, LeftWhy>,
-    /// Whether the steps, or putting them back, are known to have changed it. What a write might have
-    /// disturbed and did not is none of our business.
+    /// Whether the steps or their rollback are known to have changed it. Side effects that did not happen do not
+    /// count.
     concerned: bool,
-    /// Whether a write of it may have failed half way: a feature that the kernel could not switch yet
-    /// stays requested, unless its old value is requested again.
+    /// Whether a write of it may have been partial: a feature that the kernel could not turn on yet stays requested,
+    /// unless its old value is requested again.
     request_again: bool,
     written_back: bool,
     failure: Option<String>,
@@ -83,8 +83,8 @@ enum Judgement {
     Unreachable(LeftWhy),
 }
 
-/// What is there when fewer numbers were written than a sysctl has: the kernel sets the first ones and
-/// keeps the others (`proc_dointvec` and its kin, kernel/sysctl.c). It is ours although nobody asked for it.
+/// The value if fewer numbers were written than a sysctl has: the kernel sets the first ones and keeps the others
+/// (`proc_dointvec` and related functions, kernel/sysctl.c). It counts as written by linerate.
 fn first_numbers_only(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Text(from), Value::Text(to)) = (from, to) else {
         return None;
@@ -94,9 +94,9 @@ fn first_numbers_only(from: &Value, to: &Value) -> Option<Value> {
     (written > 0 && !kept.is_empty()).then(|| Value::Text(format!("{to} {}", kept.join(" "))))
 }
 
-/// What is there when only some of the requests were made that lead from one value to another. Of a queueing discipline
-/// that is the kernel's own choice, and an `htb` without its class; of a table of applications, entries of both. And what
-/// some drivers make of a speed that is not to be forced.
+/// The value after only some of the requests for a change. For a qdisc that is the kernel's default, or an `htb`
+/// without its class; for an application priority table, entries of both. Also the result of some drivers for a speed
+/// that cannot be forced.
 fn is_between(key: &SettingKey, (from, to): (&Value, &Value), found: &Value) -> bool {
     match (key, from, to, found) {
         (_, Value::Qdisc(from), Value::Qdisc(to), Value::Qdisc(found)) => {
@@ -129,9 +129,8 @@ fn is_between(key: &SettingKey, (from, to): (&Value, &Value), found: &Value) -> 
 }
 
 impl Table {
-    /// Settings in the order of putting back: those that were written, the last one first (channels
-    /// before the maps of their queues), then those that were disturbed. A queueing discipline comes after
-    /// all that: the kernel makes `mq` of the queues and the MTU of that moment.
+    /// Settings in the order of restoring: those that were written, last one first (channels before the maps of their
+    /// queues), then side effects. A qdisc comes last: the kernel creates `mq` from the current queues and MTU.
     fn of(steps: &[Step]) -> Self {
         let mut all: Vec<Touched> = Vec::new();
         for step in steps {
@@ -143,7 +142,7 @@ impl Table {
             main.subject = step.subject_of(setting).cloned();
             if let Some((readback, _)) = &step.outcome {
                 main.ours.push(Ours::Exactly(readback.clone()));
-                // What was read may have been a port without a link, which tells its speed once it has one.
+                // The value may be from a port without a link, which reports its speed once it has one.
                 if is_speed_untold(setting, to, readback) {
                     main.ours.push(Ours::Roughly(to.clone()));
                 }
@@ -212,7 +211,7 @@ impl Table {
         }
     }
 
-    /// Writes the old value and notes what else moved: that is our doing too.
+    /// Writes the old value and records its side effects: these are ours too.
     fn put_back(&mut self, index: usize, machine: &impl Machine) {
         let Touched {
             current: Ok(current),
@@ -279,7 +278,7 @@ fn entry<'t>(all: &'t mut Vec<Touched>, key: &SettingKey, old: &Value) -> &'t mu
 impl Touched {
     fn disturbed_by(&mut self, step: &Step) {
         let Some((_, disturbed)) = &step.outcome else {
-            // Killed between write and record: what the write did was not seen.
+            // Killed between write and record: the result of the write is unknown.
             self.suspects
                 .extend([step.change.clone(), step.change.inverse()]);
             return;
@@ -288,17 +287,17 @@ impl Touched {
             return;
         };
         self.concerned = true;
-        // Killed while putting back: what writing the old value did was not seen.
+        // Killed while restoring: the result of writing the old value is unknown.
         self.suspects.push(step.change.inverse());
         match &disturbed.became {
             Some(value) => self.ours.push(Ours::Exactly(value.clone())),
-            // Its queue went; when it comes back it has what the kernel gives a new one.
+            // Its queue was removed; a new queue gets the kernel's defaults.
             None => self.suspects.push(step.change.clone()),
         }
     }
 }
 
-/// Puts back what `steps` changed.
+/// Restores what `steps` changed.
 pub(super) fn undo(steps: &[Step], machine: &impl Machine) -> Undone {
     let mut table = Table::of(steps);
     for _ in 0..PASSES_MAX {
@@ -312,7 +311,7 @@ pub(super) fn undo(steps: &[Step], machine: &impl Machine) -> Undone {
                 }
                 Judgement::AsBefore if table.0[index].request_again => {
                     table.0[index].request_again = false;
-                    // Its value is right already; only the kernel's memory of a request is at stake.
+                    // Its value is right already; only the requested state in the kernel must be reset.
                     let Touched { current, old, .. } = &table.0[index];
                     let _ = current.as_ref().map(|key| machine.write(key, old));
                 }
@@ -327,7 +326,7 @@ pub(super) fn undo(steps: &[Step], machine: &impl Machine) -> Undone {
 }
 
 impl Table {
-    /// Finds each setting by the name that its interface has now.
+    /// Finds each setting under its interface's current name.
     fn locate(&mut self, machine: &impl Machine) {
         let mut located: Vec<(Subject, Located)> = Vec::new();
         for touched in &mut self.0 {

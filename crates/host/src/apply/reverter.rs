@@ -1,10 +1,10 @@
-//! The reverter: a process of its own that takes changes back when the one that made them cannot. It is
-//! armed before the first write and told every record before the write that it announces, so it needs
-//! neither disk nor network to know what was changed.
+//! The reverter: a separate process that rolls changes back if the one that made them cannot. It is armed before the
+//! first write and receives every record before the write that it announces, so it needs neither disk nor network to
+//! know what was changed.
 //!
-//! It acts when its channel ends, which is when the other process has ended in whatever way, and at the
-//! deadline, when it first makes sure that nobody writes any more (SIGKILL) and then puts back. Time is
-//! CLOCK_BOOTTIME (clock_gettime(2)): it goes on in suspend, and setting the clock does not move it.
+//! It acts when its channel closes, that is, when the other process has ended for any reason, and at the deadline,
+//! when it first kills that process (SIGKILL) so that nothing writes any more, and then restores. Time is
+//! CLOCK_BOOTTIME (clock_gettime(2)): it continues in suspend, and setting the clock does not affect it.
 
 use std::io::{self, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -32,18 +32,18 @@ use super::restore;
 use super::rights;
 use super::transaction::close;
 
-/// How long a killed process may take to leave the kernel.
+/// The timeout for a killed process to leave the kernel.
 const DYING: Duration = Duration::from_secs(2);
-/// How much earlier than promised it acts, so that at the deadline everything is as it was.
+/// The safety margin before the deadline, so that the rollback is complete by then.
 const EARLIER: Duration = Duration::from_millis(500);
 
-/// What the reverter knows.
+/// The reverter's state.
 #[derive(Debug, Default)]
 struct Memory {
     /// The undecided transactions with the lines of their journals, in the order in which they began.
     lines: Vec<(String, Vec<u8>)>,
     deadline: Option<Boottime>,
-    /// A line that has not come whole.
+    /// An incomplete line.
     rest: Vec<u8>,
 }
 
@@ -79,13 +79,13 @@ impl Memory {
         }
     }
 
-    /// When to act, as long as there is something to take back.
+    /// When to act, if there is something to roll back.
     fn due(&self) -> Option<Boottime> {
         let deadline = self.deadline.filter(|_| !self.lines.is_empty())?;
         Some(deadline.before(EARLIER))
     }
 
-    /// Takes back what is undecided, the newest first.
+    /// Rolls back what is undecided, newest first.
     fn revert(
         self,
         why: &str,
@@ -97,15 +97,15 @@ impl Memory {
         let revert = |(id, lines): (String, Vec<u8>)| {
             let folder = folder_of(state, &id);
             let outcome = match Story::parse(&lines) {
-                // It is told of a commit before the disk is, which alone knows whether it came to it.
+                // It receives a commit before the disk does, and only the disk shows whether it completed.
                 Ok(story) if story.ending == Ending::Committed && is_committed(&folder) => {
                     return None;
                 }
                 Ok(story) => {
-                    // Neither disk nor network is needed up to here, as they may be what is cut off.
+                    // Up to here neither disk nor network is needed, as the changes may have cut them off.
                     let undone = restore::undo(&story.steps, &machine);
                     if let Ok((mut journal, _)) = Journal::take_over(&folder, REVERTING, beside) {
-                        // It stays in the list: there may be nobody now to whom it could be told.
+                        // It stays in the list: there may be no process left to report it to.
                         close(&mut journal, &undone, why);
                     }
                     Outcome::of(undone)
@@ -122,16 +122,15 @@ fn is_committed(folder: &Path) -> bool {
     Story::read(folder).is_ok_and(|story| story.ending == Ending::Committed)
 }
 
-/// Closes what this process was given besides its three standard descriptors, whose owners know nothing of it. It must
-/// be called before this process opens a descriptor.
+/// Closes every inherited descriptor except the three standard ones. Call it before this process opens a descriptor.
 pub fn close_inherited() {
-    // Before Linux 5.9 they stay open, to be closed with the process.
+    // Before Linux 5.9 they stay open until the process exits.
     let _ = super::sys::close_from(3);
 }
 
-/// Serves the process `parent` at the other end of `channel`, whose journals are below `state`, until it
-/// ends. What it left undecided on `machine` is taken back, for which this process keeps the capabilities `rights`, by
-/// the kernel's names, and no others; `beside` is for tests.
+/// Serves the process `parent` at the other end of `channel`, whose journals are below `state`, until it ends. Rolls
+/// back what it left undecided on `machine`, for which this process keeps the capabilities `rights`, by the kernel's
+/// names, and no others; `beside` is for tests.
 pub fn stand_by(
     mut channel: UnixStream,
     parent: u32,
@@ -140,8 +139,8 @@ pub fn stand_by(
     rights: &[String],
     beside: &Beside,
 ) -> io::Result<Vec<Recovered>> {
-    // A page that must first be read from a disk may be what the changes have cut off. Without the right
-    // to lock as much the reverter is as good as the machine.
+    // A page that must be read from disk may be unreachable because of the changes. Without the right to lock that
+    // much memory, the reverter depends on the disk.
     let _ = super::sys::lock_memory();
     rights::keep_only(rights, state);
     let parent = Parent::of(parent);
@@ -162,24 +161,24 @@ pub fn stand_by(
             Err(rustix::io::Errno::INTR) => continue,
             polled => polled?,
         };
-        // What was said comes before the deadline: it may have been the decision.
+        // Messages count before the deadline: one may have been the decision.
         let is_silent = ready[0].revents().is_empty();
         if is_silent {
             why = "the deadline passed without a commit";
             parent.kill();
-            // It makes no call any more; one that it was in when it was killed may still end.
+            // It makes no more calls; one in progress when it was killed may still complete.
             channel.set_read_timeout(Some(DYING))?;
         }
         match receive(&channel, &mut buffer, &mut locks) {
             Ok(count) if count > 0 => memory.hear(&buffer[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The end, or an error that is as good, or a dead process that does not get out of the kernel.
+            // End of file, an equivalent error, or a killed process that does not leave the kernel.
             _ => return Ok(memory.revert(why, state, machine, beside)),
         }
     }
 }
 
-/// Reads what was said, and takes the descriptors that came with it.
+/// Reads messages, and receives the descriptors sent with them.
 fn receive(
     channel: &UnixStream,
     buffer: &mut [u8],
@@ -214,7 +213,7 @@ fn set(timer: &OwnedFd, deadline: Option<Boottime>) -> io::Result<()> {
     Ok(())
 }
 
-/// The process that makes the changes. A descriptor of it cannot come to mean another one.
+/// The process that makes the changes. Its pidfd cannot refer to another process later.
 struct Parent {
     pid: Option<Pid>,
     pidfd: Option<OwnedFd>,
@@ -224,7 +223,7 @@ impl Parent {
     fn of(pid: u32) -> Self {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pidfd = pid.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
-        // It may have ended, and its number been given away, before the descriptor was opened.
+        // It may have ended, and its PID been reused, before the pidfd was opened.
         let still = pid.filter(|_| rustix::process::getppid() == pid);
         Self {
             pid: still,
@@ -238,7 +237,7 @@ impl Parent {
             (Some(pidfd), _) => {
                 let _ = rustix::process::pidfd_send_signal(pidfd.as_fd(), Signal::KILL);
             }
-            // Before Linux 5.3. Its number is its own as long as it is our parent.
+            // Before Linux 5.3. Its PID is not reused while it is our parent.
             (None, Some(pid)) if rustix::process::getppid() == Some(pid) => {
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
@@ -273,7 +272,7 @@ mod tests {
         Rc::new(FakeMachine::new(settings, Vec::new()))
     }
 
-    /// What stands beside the journals of a process with a reverter, and everything that the reverter would receive.
+    /// The reverter side for the journals of a process, and everything that the reverter would receive.
     fn beside() -> (Beside, UnixStream) {
         let (own, theirs) = UnixStream::pair().expect("two sockets");
         (&theirs).write_all(ARMED).expect("room");
@@ -285,7 +284,7 @@ mod tests {
         (beside, theirs)
     }
 
-    /// A transaction that has changed the setting from `from`, begun at a wall time.
+    /// A transaction that has changed the setting from `from`, begun at a wall-clock time.
     fn changed_from(
         from: bool,
         at_ns: u64,
@@ -305,7 +304,7 @@ mod tests {
         transaction
     }
 
-    /// A transaction that has made its change, and everything that its reverter would have heard.
+    /// A transaction that has made its change, and everything that its reverter would have received.
     fn changed(state: &Path) -> (Transaction<Rc<FakeMachine>>, UnixStream) {
         let (beside, theirs) = beside();
         (changed_from(true, 1, state, &beside), theirs)
@@ -396,7 +395,7 @@ mod tests {
         let guard = Guard::armed(own).expect("it was said");
         let lock = take().expect("a folder").expect("its name stays");
         guard.hold(&lock).expect("the channel is open");
-        // Its maker ends: nobody is there to take the name away.
+        // Its owner ends: no process is left to remove the file.
         lock.leave();
         let is_held = || matches!(take(), Err(crate::apply::LockError::Held { .. }));
         assert!(is_held(), "it is on its way");

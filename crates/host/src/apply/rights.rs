@@ -1,5 +1,5 @@
-//! What a reverter may do: what putting back takes, and nothing else (capabilities(7)). Everything here is done as far
-//! as the kernel lets it: no right is needed to have fewer.
+//! The reverter's privileges: the capabilities needed for restoring, and nothing else (capabilities(7)). Everything
+//! here is best effort: dropping privileges needs none.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// The capability of that name, of those that settings need.
+/// The capability with that name, among those that settings need.
 fn capability(name: &str) -> CapabilitySet {
     match name {
         needs::NET_ADMIN => CapabilitySet::NET_ADMIN,
@@ -21,8 +21,8 @@ fn capability(name: &str) -> CapabilitySet {
     }
 }
 
-/// Gives up everything but the capabilities `names`, and what it takes to write to the journals below `state`, for
-/// good.
+/// Permanently drops everything but the capabilities `names`, and what is needed to write to the journals below
+/// `state`.
 pub(super) fn keep_only(names: &[String], state: &Path) {
     let _ = set_no_new_privs(true);
     let _ = clear_ambient_capability_set();
@@ -39,12 +39,12 @@ pub(super) fn keep_only(names: &[String], state: &Path) {
         };
         set_capabilities(None, sets)
     };
-    // The state folder may be somebody else's.
+    // The state directory may belong to another user.
     let _ = hold(kept, permitted);
     if !may_write(state) {
         kept |= CapabilitySet::DAC_OVERRIDE & permitted;
     }
-    // It takes one more right to bound what a program could get that is run from here.
+    // Reducing the bounding set needs one more capability.
     let _ = hold(permitted, permitted);
     for one in (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
         if !kept.contains(one) {
@@ -54,7 +54,7 @@ pub(super) fn keep_only(names: &[String], state: &Path) {
     let _ = hold(kept, kept);
 }
 
-/// Whether this process could write to a folder, or make it.
+/// Whether this process can write to a directory, or create it.
 fn may_write(folder: &Path) -> bool {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     let there = folder.ancestors().find_map(|folder| {

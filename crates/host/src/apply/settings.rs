@@ -1,9 +1,9 @@
-//! One setting of the machine, read and written: the only reader that a transaction trusts, and the
-//! only writer in the project.
+//! Reads and writes one setting of the machine: the only reader that a transaction trusts, and the only writer in the
+//! project.
 //!
-//! Text has the form that [`linerate_model::setting::current`] gives it, so a plan made from a host
-//! compares equal with what is read here: sysctls with blanks folded, CPU sets in list form, features
-//! as switches. Some settings are files (`files.rs`); the others a [`NicRead`] asks netlink for.
+//! Text has the form of [`linerate_model::setting::current`], so a plan made from a host compares equal with what is
+//! read here: sysctls with single spaces, CPU sets in list form, features as booleans. Some settings are files
+//! (`files.rs`); the others are read by a [`NicRead`] over netlink.
 
 use std::io;
 
@@ -21,13 +21,13 @@ use super::{cpus, daemon, files, nic_values, rdma_defaults, told};
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
 
-/// Why a setting of the catalogue is neither read nor written here.
+/// Why a catalog setting is neither read nor written here.
 const NOT_WRITABLE: &str = "linerate can read it but not write it";
-/// Why a setting that is a process's own is not.
+/// Why a setting that belongs to a process is not.
 const HELD: &str = "it needs a process that holds it: use `linerate tune hold`";
 
 impl WriteError {
-    /// Whether linerate, the kernel or the device has no way to write it.
+    /// Whether linerate, the kernel or the device cannot write it.
     pub fn is_unsupported(&self) -> bool {
         match self {
             Self::NotSupported { .. } => true,
@@ -36,14 +36,14 @@ impl WriteError {
         }
     }
 
-    /// Whether more rights would have helped.
+    /// Whether more privileges would have helped.
     pub fn is_permission(&self) -> bool {
         matches!(self, Self::Kernel { source, .. }
             if source.kind() == io::ErrorKind::PermissionDenied)
     }
 }
 
-/// The error of a write to a setting whose name another interface or device has by now.
+/// The error of a write to a setting whose name now belongs to another interface or device.
 pub(super) fn is_of_another(key: &SettingKey, value: &Value) -> WriteError {
     let source = io::Error::new(
         io::ErrorKind::NotFound,
@@ -52,7 +52,7 @@ pub(super) fn is_of_another(key: &SettingKey, value: &Value) -> WriteError {
     refused(key, value, key.to_string(), source)
 }
 
-/// The value that `key` has now.
+/// The current value of `key`.
 pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Value> {
     if let Some(file) = files::file_of(root, nics, key) {
         let value = file.and_then(|file| file.read(root));
@@ -132,7 +132,7 @@ fn queue_folder(nic: &NicName, kind: QueueKind, index: u32) -> String {
     format!("sys/class/net/{nic}/queues/{kind}-{index}")
 }
 
-/// Gives `key` the value `value`. Whether the kernel really did so, a read tells.
+/// Sets `key` to `value`. The caller reads it back to verify.
 pub fn write(
     live: &LiveHost,
     nics: &dyn NicWrite,
@@ -187,7 +187,7 @@ fn not_writable(key: &SettingKey) -> WriteError {
     not_supported(key, advice(key).unwrap_or(NOT_WRITABLE))
 }
 
-/// The least MTU of an interface with IPv6 (RFC 8200, section 5; `addrconf_notify`, net/ipv6/addrconf.c).
+/// The minimum MTU of an interface with IPv6 (RFC 8200, section 5; `addrconf_notify`, net/ipv6/addrconf.c).
 const IPV6_MTU_MIN: u32 = 1280;
 
 fn write_nic(
@@ -273,7 +273,7 @@ fn refused(key: &SettingKey, value: &Value, path: String, source: io::Error) -> 
     }
 }
 
-/// Why `key` could not be given back the value `found` that it has; nothing where it could.
+/// Why `key` could not be restored to its current value `found`; nothing if it could.
 pub(super) fn one_way(key: &SettingKey, found: &Value) -> Option<&'static str> {
     match (key, found) {
         (SettingKey::Nic(_, NicKnob::LinkSpeed), Value::Text(words))
@@ -285,8 +285,8 @@ pub(super) fn one_way(key: &SettingKey, found: &Value) -> Option<&'static str> {
     }
 }
 
-/// Why `key` could not be had back from `to`, which the kernel keeps until the next boot, or which is no state but
-/// something that is done (Documentation/admin-guide/sysctl, Documentation/admin-guide/LSM/Yama.rst).
+/// Why `key` could not be restored after it was set to `to`, which the kernel keeps until the next boot, or which is
+/// an action and not a state (Documentation/admin-guide/sysctl, Documentation/admin-guide/LSM/Yama.rst).
 pub(super) fn for_good(key: &SettingKey, to: &Value) -> Option<&'static str> {
     const KEPT: &str = "the kernel resets it only at the next boot";
     const DONE: &str = "it is a one-time action that cannot be rolled back";
@@ -309,7 +309,7 @@ pub(super) fn for_good(key: &SettingKey, to: &Value) -> Option<&'static str> {
     }
 }
 
-/// Whether `found` in a port's speed may be `wrote`: while there is no link some drivers do not tell what is forced.
+/// Whether `found` in a port's speed may be `wrote`: without a link some drivers do not report a forced speed.
 pub(super) fn is_speed_untold(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
     match (key, wrote, found) {
         (SettingKey::Nic(_, NicKnob::LinkSpeed), Value::Text(wrote), Value::Text(found)) => {
@@ -319,11 +319,11 @@ pub(super) fn is_speed_untold(key: &SettingKey, wrote: &Value, found: &Value) ->
     }
 }
 
-/// Whether `found` is what writing `wrote` gives: the same, or what the kernel makes of it.
+/// Whether `found` is the result of writing `wrote`: the same, or the kernel's adjustment of it.
 ///
-/// A queueing discipline asked for without handle or parameters gets the kernel's. Drivers round ring
-/// sizes and delays to what the hardware has, and the kernel rounds a flow table up to a power of two
-/// (`store_rps_dev_flow_table_cnt`): up to a factor of two is taken for rounding.
+/// A qdisc requested without handle or parameters gets the kernel's. Drivers round ring sizes and delays to what the
+/// hardware supports, and the kernel rounds a flow table up to a power of two (`store_rps_dev_flow_table_cnt`): up to
+/// a factor of two counts as rounding.
 pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
     if wrote.is_met_by(found) || is_speed_untold(key, wrote, found) {
         return true;
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_group_whose_cpus_are_out_of_use_says_how_they_come_back() {
-        // A folder in place of the file cannot be read either.
+        // A directory in place of the file cannot be read either.
         let governor = "sys/devices/system/cpu/cpufreq/policy4/scaling_governor/busy";
         let said = |online: &str| {
             let (_folder, root) = captured(&[

@@ -1,4 +1,4 @@
-//! What a setting was changed on, known by more than its name: names are given again.
+//! The identity of a setting's subject beyond its name: names are reused.
 
 use linerate_model::setting::SettingKey;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::located::Located;
 use crate::netlink::{self, Interface};
 use crate::root::HostRoot;
 
-/// What a setting is of, where that can be another one than its name says.
+/// The subject of a setting, if its name could refer to another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
@@ -19,7 +19,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Whether `key` is one of its settings, by the name that it had.
+    /// Whether `key` is one of its settings, by its original name.
     pub(super) fn has(&self, key: &SettingKey) -> bool {
         match self {
             Self::Interface(interface) => key.interface() == Some(interface.name.as_str()),
@@ -27,12 +27,13 @@ impl Subject {
         }
     }
 
-    /// What `key` is of on this machine, in this thread's network namespace.
+    /// The subject of `key` on this machine, in this thread's network namespace.
     pub(super) fn read(root: &HostRoot, key: &SettingKey) -> Option<Self> {
         let Some(name) = key.interface() else {
             return device::read(root, key).map(Self::Device);
         };
-        // Not by /sys, which may show another namespace's interfaces; a socket is always of this thread's own.
+        // Not through /sys, which may show another namespace's interfaces; a socket always belongs to this thread's
+        // own.
         let all = netlink::interfaces().ok()?.into_iter();
         let mut named = all.filter(|one| one.name.as_str() == name);
         named.next().map(Self::Interface)

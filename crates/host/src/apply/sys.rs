@@ -1,6 +1,6 @@
-//! The system calls of `apply` that need unsafe code: entering a network namespace, asking for its
-//! cookie, locking memory, closing what was inherited. Facts: setns(2), unshare(2), mount(2), `SO_NETNS_COOKIE` in include/uapi/asm-generic/socket.h
-//! (Linux 5.14).
+//! The system calls of `apply` that need unsafe code: entering a network namespace, reading its cookie, locking
+//! memory, closing inherited descriptors. Sources: setns(2), unshare(2), mount(2), `SO_NETNS_COOKIE` in
+//! include/uapi/asm-generic/socket.h (Linux 5.14).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ fn checked(answer: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// The cookie of this thread's network namespace: unlike its inode, never used twice in one boot.
+/// The cookie of this thread's network namespace: unlike its inode, not reused within a boot.
 pub(super) fn netns_cookie() -> io::Result<u64> {
     let socket: OwnedFd = rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -39,15 +39,14 @@ pub(super) fn netns_cookie() -> io::Result<u64> {
     Ok(cookie)
 }
 
-/// Keeps what this process has of memory now, its program included, from being read in again later
-/// (mlockall(2)).
+/// Locks the current memory of this process, including its program, so that it is not paged out (mlockall(2)).
 pub(super) fn lock_memory() -> io::Result<()> {
     // SAFETY: mlockall takes no pointer.
     checked(unsafe { libc::mlockall(libc::MCL_CURRENT) })
 }
 
-/// Closes every descriptor from `first` on (close_range(2), Linux 5.9). Only for a process that has opened none of them
-/// itself.
+/// Closes every descriptor from `first` on (close_range(2), Linux 5.9). Only for a process that has opened none of
+/// them itself.
 pub(super) fn close_from(first: libc::c_uint) -> io::Result<()> {
     // SAFETY: close_range takes no pointer; that nothing here owns one of the descriptors is the caller's to see to.
     let answer = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
@@ -64,8 +63,8 @@ pub(super) fn enter_netns(netns: BorrowedFd<'_>) -> io::Result<()> {
     checked(unsafe { libc::setns(netns.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
-/// Gives this thread a mount table of its own in which `/sys` shows its network namespace. A sysfs
-/// shows the namespace it was mounted in, whoever looks.
+/// Gives this thread its own mount namespace in which `/sys` shows its network namespace. A sysfs shows the namespace
+/// it was mounted in, not the reader's.
 pub(super) fn mount_own_sysfs() -> io::Result<()> {
     // SAFETY: unshare reads no memory of ours. The calling thread alone leaves the shared table.
     checked(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;

@@ -1,6 +1,6 @@
-//! Settings that linerate reads and tells, and that are not its own to write: what only the kernel's command line sets
-//! (Documentation/admin-guide/kernel-parameters.txt), so that it takes another boot, and the rules of netfilter, which
-//! are whose they are.
+//! Settings that linerate reports but does not write: those that only the kernel command line sets
+//! (Documentation/admin-guide/kernel-parameters.txt), so that they need a reboot, and netfilter rules, which belong
+//! to other programs.
 
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{MachineKnob, SettingKey, Value};
@@ -11,7 +11,7 @@ use crate::root::{HostRoot, absolute};
 const COMMAND_LINE: &str = "proc/cmdline";
 const NF_TABLES: &str = "sys/module/nf_tables";
 
-/// Why such a setting is not written, and what else there is to do; none of the others.
+/// Why such a setting is not written, and what to do instead; none for other settings.
 pub fn advice(key: &SettingKey) -> Option<&'static str> {
     let SettingKey::Machine(knob) = key else {
         return None;
@@ -38,7 +38,7 @@ pub fn advice(key: &SettingKey) -> Option<&'static str> {
     })
 }
 
-/// What it is; none of the others.
+/// Its value; none for other settings.
 pub(super) fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Option<Known<Value>> {
     let SettingKey::Machine(knob) = key else {
         return None;
@@ -58,7 +58,7 @@ pub(super) fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Opt
             .map(|line| Value::Text(last_word(&line, "mitigations=").to_owned())),
         MachineKnob::IntelIdleMaxCstate => parameter("sys/module/intel_idle/parameters/max_cstate"),
         MachineKnob::AcpiMaxCstate => parameter("sys/module/processor/parameters/max_cstate"),
-        // Asking would make the kernel load it, and reading must change nothing.
+        // A query would make the kernel load it, and reading must change nothing.
         MachineKnob::NftRules if !root.exists(NF_TABLES) => Known::unknown(
             Cause::Absent,
             absolute(NF_TABLES),
@@ -72,7 +72,7 @@ pub(super) fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Opt
     })
 }
 
-/// What the command line says of `mitigations=`, the last time that it does; the kernel's default where it does not.
+/// The last `mitigations=` on the command line; the kernel's default without one.
 fn last_word<'l>(line: &'l str, name: &str) -> &'l str {
     let words = line.split_whitespace().rev();
     let mut values = words.filter_map(|word| word.strip_prefix(name));

@@ -1,9 +1,8 @@
-//! A transaction: changes that are all made, or all taken back. The outcome of every failure, panic
-//! and crash is the old state; only [`Transaction::commit`] makes the new one stay.
+//! A transaction: changes that are all made, or all rolled back. The outcome of every failure, panic and crash is the
+//! old state; only [`Transaction::commit`] makes the new one permanent.
 //!
-//! For each change: read, record the intent on stable storage, write, read back, compare, record. What
-//! outlives this process (the reverter), who else may change things (the lock) and who may commit stand
-//! around [`Transaction`], not in it.
+//! For each change: read, record the intent on stable storage, write, read back, compare, record. The reverter (which
+//! outlives this process), the lock (against other writers) and the decision to commit are outside [`Transaction`].
 
 use std::fmt;
 use std::io;
@@ -23,20 +22,20 @@ use super::settings::{agrees, for_good, one_way};
 use super::subject::Subject;
 use super::write_error::{WriteError, not_supported};
 
-/// The command that completes a restore.
+/// The command that completes a rollback.
 const RECOVER: &str = "linerate tune recover";
 
 /// Why one step of a plan failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// A setting is not what the plan starts from.
+    /// A setting does not have the value that the plan expects.
     #[error("cannot change {setting}: it is {found}, the plan expects {expected}")]
     Conflict {
         /// The setting.
         setting: SettingKey,
-        /// The value it has.
+        /// The current value.
         found: Box<Value>,
-        /// The value the plan starts from.
+        /// The expected value.
         expected: Box<Value>,
     },
     /// A setting cannot be read.
@@ -50,7 +49,7 @@ pub enum StepError {
     /// The kernel refused a write.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The kernel took a write and the setting has another value.
+    /// The kernel accepted a write, but the setting has another value.
     #[error(
         "cannot set {setting} to `{wrote}`: the kernel accepted it, but the value is `{found}`"
     )]
@@ -59,10 +58,10 @@ pub enum StepError {
         setting: SettingKey,
         /// What was written.
         wrote: Box<Value>,
-        /// What is there.
+        /// The current value.
         found: Box<Value>,
     },
-    /// A setting took its value, and has another one now that all changes are made.
+    /// A setting had its new value, but has another one after all changes.
     #[error(
         "{setting} was set to `{wrote}`, but after all changes it is `{found}`; {}",
         blame(.later.as_deref())
@@ -72,9 +71,9 @@ pub enum StepError {
         setting: SettingKey,
         /// What was written.
         wrote: Box<Value>,
-        /// What is there.
+        /// The current value.
         found: Box<Value>,
-        /// The later change of the plan that is known to move it.
+        /// The later change of the plan that caused it, if known.
         later: Option<Box<SettingKey>>,
     },
     /// The undo journal cannot be written.
@@ -95,34 +94,34 @@ pub enum ApplyError {
     /// Nothing was changed.
     #[error("{cause}; nothing was changed")]
     Untouched {
-        /// What stopped it.
+        /// The cause.
         cause: Box<StepError>,
     },
-    /// Something was changed and put back.
+    /// Something was changed and rolled back.
     #[error("{cause}; all changes were rolled back{}", also(.left))]
     Restored {
-        /// What stopped it.
+        /// The cause.
         cause: Box<StepError>,
-        /// What somebody else changed meanwhile, or what is gone.
+        /// Settings that others changed meanwhile, or that are gone.
         left: Vec<Left>,
     },
-    /// Something was changed and could not all be put back.
+    /// Something was changed and could not be rolled back completely.
     #[error("not all changes could be rolled back{}; finish with `{command}`", also(.left))]
     RestoreIncomplete {
-        /// What stopped it; none when the undo itself was asked for.
+        /// The cause; none if the undo itself was requested.
         #[source]
         cause: Option<Box<StepError>>,
-        /// What does not have its old value.
+        /// Settings that do not have their old value.
         left: Vec<Left>,
-        /// The command that completes the restore once the cause is gone.
+        /// The command that completes the rollback once the cause is gone.
         command: String,
     },
-    /// The changes could not be made to stay; they were taken back.
+    /// The changes could not be committed; they were rolled back.
     #[error("cannot commit: {cause}; all changes were rolled back{}", also(.left))]
     NotCommitted {
         /// Why not.
         cause: JournalError,
-        /// What somebody else changed meanwhile, or what is gone.
+        /// Settings that others changed meanwhile, or that are gone.
         left: Vec<Left>,
     },
 }
@@ -141,7 +140,7 @@ impl ApplyError {
         }
     }
 
-    /// Whether this kernel, device or linerate has no way to do it.
+    /// Whether this kernel, device or linerate cannot do it.
     pub fn is_unsupported(&self) -> bool {
         match self.step() {
             Some(StepError::Write(error)) => error.is_unsupported(),
@@ -150,7 +149,7 @@ impl ApplyError {
         }
     }
 
-    /// The operating system's reason, when the journal could not be written.
+    /// The operating system's reason, if the journal could not be written.
     pub fn journal_kind(&self) -> Option<io::ErrorKind> {
         match (self, self.step()) {
             (Self::NotCommitted { cause, .. }, _) => cause.io_kind(),
@@ -159,7 +158,7 @@ impl ApplyError {
         }
     }
 
-    /// Whether more rights would have helped.
+    /// Whether more privileges would have helped.
     pub fn is_permission(&self) -> bool {
         match self.step() {
             Some(StepError::Write(error)) => error.is_permission(),
@@ -169,14 +168,14 @@ impl ApplyError {
     }
 }
 
-/// A setting that somebody else changed after it was given its value.
+/// A setting that another process changed after linerate set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moved {
     /// The setting.
     pub setting: SettingKey,
-    /// The value that it was given.
+    /// The value that linerate set.
     pub gave: Value,
-    /// What it has now.
+    /// The current value.
     pub found: Known<Value>,
 }
 
@@ -201,10 +200,10 @@ impl fmt::Display for Moved {
     }
 }
 
-/// Changes of one machine that are not yet decided. Dropped undecided, it takes them back.
+/// Undecided changes to one machine. Dropping it rolls them back.
 pub struct Transaction<M: Machine> {
     machine: M,
-    /// None when the transaction is decided.
+    /// None once the transaction is decided.
     journal: Option<Journal>,
     steps: Vec<Step>,
 }
@@ -219,8 +218,7 @@ impl<M: Machine> fmt::Debug for Transaction<M> {
 }
 
 impl<M: Machine> Transaction<M> {
-    /// Opens a journal below the folder `state`. Nothing is changed; where no journal can be kept,
-    /// nothing can be.
+    /// Opens a journal below the directory `state`. Nothing is changed; without a journal nothing can be.
     pub fn begin(
         machine: M,
         state: &Path,
@@ -234,13 +232,13 @@ impl<M: Machine> Transaction<M> {
         })
     }
 
-    /// Its name below `<state>/txn`.
+    /// Its ID: the name below `<state>/txn`.
     pub fn id(&self) -> String {
         self.journal.as_ref().map_or_else(String::new, Journal::id)
     }
 
-    /// Makes the changes of `plan` in order. On any failure everything that this transaction changed
-    /// is taken back and the transaction is over, unless the error is [`ApplyError::Untouched`].
+    /// Makes the changes of `plan` in order. On any failure everything that this transaction changed is rolled back
+    /// and the transaction is over, unless the error is [`ApplyError::Untouched`].
     pub fn apply(&mut self, plan: &Plan) -> Result<(), ApplyError> {
         self.check(plan).map_err(|cause| ApplyError::Untouched {
             cause: Box::new(cause),
@@ -264,7 +262,7 @@ impl<M: Machine> Transaction<M> {
         })
     }
 
-    /// Whether every setting has the value that the plan starts from.
+    /// Whether every setting has the value that the plan expects.
     fn check(&self, plan: &Plan) -> Result<(), StepError> {
         for Change { setting, from, .. } in &plan.changes {
             let found = self.read(setting)?;
@@ -275,12 +273,12 @@ impl<M: Machine> Transaction<M> {
         Ok(())
     }
 
-    /// Whether every setting still has what it was given: each was read back when it was written, and a later change
-    /// may have moved it since.
+    /// Whether every setting still has its new value: each was read back after its write, but a later change may have
+    /// altered it.
     fn check_held(&self, plan: &Plan) -> Result<(), StepError> {
         for (index, Change { setting, to, .. }) in plan.changes.iter().enumerate() {
             let found = match self.read(setting) {
-                // A port without a link does not tell everything, and a stopped irqbalance nothing.
+                // A port without a link does not report everything, and a stopped irqbalance nothing.
                 Err(StepError::Unknown { gap, .. }) if gap.cause != Cause::Absent => continue,
                 found => found?,
             };
@@ -298,7 +296,7 @@ impl<M: Machine> Transaction<M> {
         Ok(())
     }
 
-    /// The one of these changes that made `found` of a setting: seen to do so, or else known to be able to.
+    /// The change that set a setting to `found`: observed, or known to be able to.
     fn moved_by(
         &self,
         setting: &SettingKey,
@@ -340,7 +338,7 @@ impl<M: Machine> Transaction<M> {
             return Err(conflict(setting, found, from));
         }
         if found == *to {
-            // An earlier change of this plan brought it along; its undo takes it back along too.
+            // A side effect of an earlier change of this plan; its undo reverts it too.
             return Ok(());
         }
         if let Some(why) = for_good(setting, to) {
@@ -368,7 +366,7 @@ impl<M: Machine> Transaction<M> {
         self.steps.push(step);
         self.machine.write_to(subject.as_ref(), setting, to)?;
         let readback = self.read(setting)?;
-        // The old value is not a rounding of the new one: the write did nothing.
+        // The old value is not a rounding of the new one: the write had no effect.
         if readback == change.from || !agrees(setting, to, &readback) {
             return Err(StepError::ReadBack {
                 setting: setting.clone(),
@@ -404,13 +402,13 @@ impl<M: Machine> Transaction<M> {
         let keys = self.machine.disturbed_by(setting).into_iter();
         keys.filter_map(|setting| match self.machine.read(&setting) {
             Known::Value(from) => Some(Before { setting, from }),
-            // What cannot be read cannot be written back either.
+            // A setting that cannot be read cannot be restored either.
             Known::Unknown(_) => None,
         })
         .collect()
     }
 
-    /// What a setting and those of its closure are of.
+    /// The subjects of a setting and of its side effects.
     fn subjects(&self, setting: &SettingKey, closure: &[Before]) -> Vec<Subject> {
         let mut subjects: Vec<Subject> = Vec::new();
         for key in std::iter::once(setting).chain(closure.iter().map(|before| &before.setting)) {
@@ -432,12 +430,12 @@ impl<M: Machine> Transaction<M> {
         now.flatten().collect()
     }
 
-    /// The settings that the transaction changed so far, and from what to what.
+    /// The settings changed by the transaction so far, with old and new values.
     pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.steps.iter().map(|step| &step.change)
     }
 
-    /// What does not have the value any more that it was given: somebody else has changed it since, and it is theirs.
+    /// Settings that no longer have their new value: another process has changed them since.
     pub fn moved(&self) -> Vec<Moved> {
         let moved = |(index, step): (usize, &Step)| {
             let (readback, _) = step.outcome.as_ref()?;
@@ -452,7 +450,7 @@ impl<M: Machine> Transaction<M> {
                 }
             };
             let later = &self.steps[index + 1..];
-            // A later change of its own plan may have set it, and was found to agree.
+            // A later change of the same plan may have set it, and was verified.
             let holds = |found: &Value| {
                 let is_asked = |one: &Step| is_asked_of_one_queue(setting, found, &one.change);
                 found == readback || agrees(setting, to, found) || later.iter().any(is_asked)
@@ -466,7 +464,7 @@ impl<M: Machine> Transaction<M> {
         self.steps.iter().enumerate().filter_map(moved).collect()
     }
 
-    /// Lets the changes stay. They can still be taken back with [`super::undo_committed`].
+    /// Commits the changes. They can still be rolled back with [`super::undo_committed`].
     pub fn commit(mut self) -> Result<(), ApplyError> {
         match self.record(&Record::Commit) {
             Ok(()) => {
@@ -485,7 +483,7 @@ impl<M: Machine> Transaction<M> {
         }
     }
 
-    /// Takes the changes back. What somebody else changed since is in the answer and stays.
+    /// Rolls the changes back. Settings that others changed since are returned and kept.
     pub fn undo(mut self) -> Result<Undone, ApplyError> {
         let undone = self.take_back("undone");
         if undone.is_settled() {
@@ -495,7 +493,7 @@ impl<M: Machine> Transaction<M> {
         }
     }
 
-    /// Puts everything back and closes the journal; an undo that stays incomplete leaves it open.
+    /// Restores everything and closes the journal; an incomplete rollback leaves it open.
     fn take_back(&mut self, why: &str) -> Undone {
         let undone = restore::undo(&self.steps, &self.machine);
         if let Some(mut journal) = self.journal.take() {
@@ -510,15 +508,15 @@ impl<M: Machine> Transaction<M> {
         undone
     }
 
-    /// Ends as a killed process does: nothing is taken back, the lock goes.
+    /// Ends like a killed process: nothing is rolled back, the lock is released.
     #[cfg(test)]
     pub(super) fn die(mut self) {
         self.journal = None;
     }
 }
 
-/// Writes down how an undo ended. A record that cannot be written leaves the journal open, and whoever
-/// recovers finds every setting as it was.
+/// Records the outcome of a rollback. If that fails the journal stays open, and a recovery finds every setting as it
+/// was.
 pub(super) fn close(journal: &mut Journal, undone: &Undone, why: &str) {
     let record = if undone.is_settled() {
         Record::Aborted {
@@ -550,8 +548,8 @@ fn conflict(setting: &SettingKey, found: Value, expected: &Value) -> StepError {
 impl<M: Machine> Drop for Transaction<M> {
     fn drop(&mut self) {
         if self.journal.is_some() {
-            // The machine may be what panicked. A second panic would abort the process; the journal
-            // stays open then, and `recover` does the rest.
+            // The machine may have panicked. A second panic would abort the process; the journal then stays open, and
+            // `recover` does the rest.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 self.take_back("dropped without commit or rollback")
             }));

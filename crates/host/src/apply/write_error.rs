@@ -1,20 +1,20 @@
-//! Why a setting is not written, and what its value must be to be.
+//! Why a setting is not written, and the values that it accepts.
 
 use std::io;
 
 use linerate_model::host::Qdisc;
 use linerate_model::setting::{SettingKey, Value};
 
-/// Why a setting could not be written. Nothing was changed, or the kernel says that nothing was.
+/// Why a setting could not be written. Nothing was changed, or the kernel reported an error.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// It is a property of a measurement.
+    /// It is a setting of a measurement.
     #[error("cannot set {setting}: it belongs to a measurement, not to a host")]
     Trial {
         /// The setting.
         setting: SettingKey,
     },
-    /// linerate has no way to write this one.
+    /// linerate cannot write this one.
     #[error("cannot set {setting}: {why}")]
     NotSupported {
         /// The setting.
@@ -22,14 +22,14 @@ pub enum WriteError {
         /// What is missing.
         why: &'static str,
     },
-    /// The value does not fit the setting.
+    /// The value is invalid for the setting.
     #[error("cannot set {setting} to `{value}`: expected {expected}")]
     Value {
         /// The setting.
         setting: SettingKey,
         /// The value.
         value: Box<Value>,
-        /// What the setting takes.
+        /// The values that the setting accepts.
         expected: &'static str,
     },
     /// The kernel refused.

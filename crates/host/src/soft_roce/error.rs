@@ -1,26 +1,26 @@
-//! Why soft-RoCE cannot be had, or not be taken away.
+//! Why soft-RoCE could not be set up or removed.
 
 use std::io;
 use std::path::PathBuf;
 
 use linerate_model::ids::NicName;
 
-/// What stands in the way, for an exit code or a skip.
+/// The kind of obstacle, for an exit code or a skip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
     /// This kernel or system does not have it.
     NotSupported,
-    /// A right is missing.
+    /// A privilege is missing.
     Permission,
-    /// What was asked for cannot be.
+    /// The request is invalid.
     BadInput,
     /// It failed.
     Failed,
-    /// It failed, and something of it is still there.
+    /// It failed, and left something behind.
     Incomplete,
 }
 
-/// Why it did not work.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SoftRoceError {
     /// The kernel has no such module.
@@ -35,24 +35,24 @@ pub enum SoftRoceError {
         /// The kernel's release.
         release: String,
     },
-    /// Nothing is there to load it with.
+    /// There is no modprobe.
     #[error("cannot load the module {name}: `modprobe` (package kmod) is not installed")]
     NoModprobe {
         /// The module.
         name: String,
     },
-    /// A right is missing.
+    /// A privilege is missing.
     #[error("cannot load the module {name}: only root of the machine itself may (CAP_SYS_MODULE)")]
     MayNotLoad {
         /// The module.
         name: String,
     },
-    /// It was there and could not be loaded.
+    /// It exists but could not be loaded.
     #[error("cannot load the module {name}: {why}")]
     NotLoaded {
         /// The module.
         name: String,
-        /// modprobe's own words.
+        /// modprobe's message.
         why: String,
     },
     /// There is no such interface.
@@ -61,7 +61,7 @@ pub enum SoftRoceError {
         /// Its name.
         nic: NicName,
     },
-    /// An RDMA device has that name already.
+    /// An RDMA device with that name exists already.
     #[error("an RDMA device `{name}` already exists: choose another name with `--name`")]
     NameTaken {
         /// The name.
@@ -75,16 +75,16 @@ pub enum SoftRoceError {
         /// Its device.
         name: String,
     },
-    /// There is a pair already.
+    /// A pair exists already.
     #[error("a pair already exists: remove it with `linerate testbed rxe remove --all`")]
     PairThere,
-    /// Something of the wire would collide with what is there.
+    /// Addresses or names of the wire conflict with existing ones.
     #[error("cannot create the veth pair: {why}")]
     WireTaken {
-        /// What is in the way.
+        /// The conflict.
         why: String,
     },
-    /// The device was not made here.
+    /// The device was not created here.
     #[error(
         "linerate did not create a soft-RoCE device `{name}`: `linerate testbed rxe list` lists \
          those it created; remove others with `rdma link delete`"
@@ -93,7 +93,7 @@ pub enum SoftRoceError {
         /// Its name.
         name: String,
     },
-    /// What was made lies elsewhere.
+    /// Devices were created in another network namespace.
     #[error(
         "the devices in {path} were created in another network namespace: run this there, or \
          delete that file if the namespace is gone"
@@ -102,7 +102,7 @@ pub enum SoftRoceError {
         /// The record.
         path: PathBuf,
     },
-    /// The record is of no use.
+    /// The record is invalid.
     #[error("cannot understand {path}: {why}")]
     Record {
         /// The record.
@@ -110,18 +110,18 @@ pub enum SoftRoceError {
         /// What is wrong with it.
         why: String,
     },
-    /// A step failed, and so did going back.
+    /// A step failed, and so did its rollback.
     #[error("{first}; cleanup was incomplete: {second}")]
     NotUndone {
         /// Why it failed.
         first: Box<SoftRoceError>,
-        /// Why going back failed.
+        /// Why the rollback failed.
         second: Box<SoftRoceError>,
     },
-    /// The kernel said no, or a file could not be used.
+    /// The kernel refused, or a file could not be used.
     #[error("cannot {doing}: {source}")]
     Step {
-        /// What was being done.
+        /// The operation.
         doing: String,
         /// The reason.
         source: io::Error,
@@ -134,7 +134,7 @@ impl SoftRoceError {
         move |source| Self::Step { doing, source }
     }
 
-    /// What stands in the way.
+    /// The kind of obstacle.
     pub fn obstacle(&self) -> Obstacle {
         match self {
             Self::NoModule { .. } | Self::NoModprobe { .. } | Self::NotLoaded { .. } => {

@@ -1,9 +1,8 @@
-//! RDMA devices in software (soft-RoCE, the kernel's rdma_rxe): made on an interface, or as a pair over a wire of
-//! their own, and taken away again.
+//! RDMA devices in software (soft-RoCE, the kernel's rdma_rxe): created on an interface, or as a pair over their own
+//! wire, and removed again.
 //!
-//! What is about to be made is written down before it is made, so that a removal takes away all of it and nothing
-//! else, also after this program was killed half way. A record of an earlier boot is void: none of it outlives the
-//! kernel.
+//! Everything is recorded before it is created, so that a removal removes all of it and nothing else, also if this
+//! program was killed in between. A record of an earlier boot is void: nothing of it survives a reboot.
 
 mod error;
 mod modules;
@@ -24,13 +23,13 @@ pub use self::wire::Wire;
 use crate::netlink::{Netlink, NetlinkError, RdmaLink, RdmaLinks};
 use crate::root::LiveHost;
 
-/// The driver, what programs reach it through, and the connection manager's way to programs.
+/// The driver, the user space interface, and the connection manager's user space interface.
 const DRIVER: &str = "rdma_rxe";
 const VERBS: &str = "ib_uverbs";
 const MANAGER: &str = "rdma_ucm";
-/// What comes with them; named here, because a death amid the loading leaves some of it without those that need it.
-/// Not `veth`, which the kernel loads for a wire: nobody can tell whether others have made one since, and it would go
-/// with the module.
+/// Their dependencies; named here, because a crash while loading leaves some of them without the modules that need
+/// them. Without `veth`, which the kernel loads for a wire: others may have created a veth since, which would be
+/// removed with the module.
 const COMPANIONS: [&str; 9] = [
     "rdma_cm",
     "iw_cm",
@@ -45,49 +44,49 @@ const COMPANIONS: [&str; 9] = [
 
 const CLASS: &str = "sys/class/infiniband";
 
-/// How long a port has to come up.
+/// The timeout for a port to become active.
 const STATE_TIME_MAX: Duration = Duration::from_secs(2);
 const STATE_PAUSE: Duration = Duration::from_millis(5);
 
-/// A device that was made.
+/// A device that was created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Device {
     /// Its name, `rxe0`.
     pub name: String,
-    /// The interface under it.
+    /// Its interface.
     pub interface: NicName,
-    /// The addresses of that, with their prefix lengths.
+    /// That interface's addresses, with prefix lengths.
     pub addresses: Vec<String>,
-    /// It is one end of a pair.
+    /// Whether it is one end of a pair.
     pub paired: bool,
-    /// Its port's state, `ACTIVE`; `None` when the device is not there.
+    /// Its port's state, `ACTIVE`; `None` if the device does not exist.
     pub state: Option<String>,
 }
 
-/// What a removal did.
+/// The result of a removal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// The devices that are gone.
+    /// The removed devices.
     pub devices: Vec<String>,
     /// Modules that were loaded for them and that others use now.
     pub modules_left: Vec<Left>,
 }
 
-/// The soft-RoCE that linerate made on this machine. Others wait until it is dropped.
+/// The soft-RoCE devices that linerate created on this machine. Other processes wait until it is dropped.
 #[derive(Debug)]
 pub struct SoftRoce {
     record: Record,
 }
 
 impl SoftRoce {
-    /// What the record in the folder `state` says; an empty one where there is none.
+    /// Reads the record in the directory `state`; empty if there is none.
     pub fn open(state: &Path) -> Result<Self, SoftRoceError> {
         Ok(Self {
             record: Record::open(state)?,
         })
     }
 
-    /// What there is now of all that was made.
+    /// The current state of everything that was created.
     pub fn devices(&self) -> Result<Vec<Device>, SoftRoceError> {
         let netlink = netlink()?;
         let made = self.record.made();
@@ -105,8 +104,8 @@ impl SoftRoce {
         Ok(devices.collect())
     }
 
-    /// Makes a device on the interface `nic`; without a `name` the first of rxe0, rxe1, ... that is free. What was
-    /// done before a failure is undone.
+    /// Creates a device on the interface `nic`; without a `name`, as the first free one of rxe0, rxe1, ... A failure
+    /// undoes the steps done before.
     pub fn add(&mut self, nic: &NicName, name: Option<&str>) -> Result<String, SoftRoceError> {
         if !exists(&format!("sys/class/net/{nic}")) {
             return Err(SoftRoceError::NoInterface { nic: nic.clone() });
@@ -122,7 +121,7 @@ impl SoftRoce {
         self.or_undo(before, made)
     }
 
-    /// Makes two devices, `rxe-a` and `rxe-b`, at the ends of `wire`. What was done before a failure is undone.
+    /// Creates two devices, `rxe-a` and `rxe-b`, at the ends of `wire`. A failure undoes the steps done before.
     pub fn pair(&mut self, wire: &Wire) -> Result<(), SoftRoceError> {
         if self.record.made().iter().any(|made| made.wire().is_some()) {
             return Err(SoftRoceError::PairThere);
@@ -142,7 +141,7 @@ impl SoftRoce {
         self.or_undo(before, made)
     }
 
-    /// Takes the device `name` away, with its pair when it has one, and with the last of them the modules.
+    /// Removes the device `name`, with its pair if it has one; the last one with the modules.
     pub fn remove(&mut self, name: &str) -> Result<Removed, SoftRoceError> {
         let devices = self.devices()?;
         let Some(device) = devices.iter().find(|device| device.name == name) else {
@@ -171,7 +170,7 @@ impl SoftRoce {
         Ok(removed)
     }
 
-    /// Takes everything away.
+    /// Removes everything.
     pub fn remove_all(&mut self) -> Result<Removed, SoftRoceError> {
         self.undo(|_| false)
     }
@@ -188,7 +187,7 @@ impl SoftRoce {
         }
         for name in missing {
             match modules::load(name, self.record.lock()) {
-                // The connection manager is one way of two.
+                // The connection manager is optional.
                 Err(SoftRoceError::NoModule { .. }) if name == MANAGER => {}
                 outcome => outcome?,
             }
@@ -242,8 +241,8 @@ impl SoftRoce {
         })
     }
 
-    /// Undoes, the newest first, all that `stays` does not say of, and forgets it. A step that fails is left in the
-    /// record, and the others are undone all the same.
+    /// Undoes, newest first, everything that is not in `stays`, and removes it from the record. A step that fails
+    /// stays in the record, and the others are still undone.
     fn undo(&mut self, mut stays: impl FnMut(&Made) -> bool) -> Result<Removed, SoftRoceError> {
         let (mut rest, gone): (Vec<Made>, Vec<Made>) =
             self.record.made().iter().cloned().partition(&mut stays);
@@ -268,7 +267,7 @@ fn undo_step(made: &Made, removed: &mut Removed) -> Result<(), SoftRoceError> {
                 links => links?,
             };
             let there = list(&mut links)?;
-            // Another of that name on another interface is not ours.
+            // Another device with that name on another interface is not ours.
             let ours = |link: &&RdmaLink| link.name == *name && link.nic.as_ref() == Some(nic);
             if let Some(link) = there.iter().find(ours) {
                 links
@@ -294,13 +293,13 @@ fn undo_step(made: &Made, removed: &mut Removed) -> Result<(), SoftRoceError> {
     Ok(())
 }
 
-/// A socket for as long as it is used: while there are RDMA devices it holds the core of the kernel's RDMA.
+/// A socket, only while it is used: while there are RDMA devices it holds a reference to the kernel's RDMA core.
 fn netlink() -> Result<Netlink, SoftRoceError> {
     Netlink::open().map_err(SoftRoceError::doing("open a netlink socket"))
 }
 
-/// The soft-RoCE devices that there are: they would go with the driver. Only those tell the interface below them in
-/// a file `parent`.
+/// The existing soft-RoCE devices, which would be removed with the driver. Only these have a file `parent` with the
+/// interface below them.
 fn users_of_driver() -> Vec<String> {
     let Ok(live) = LiveHost::open() else {
         return Vec::new();
@@ -331,7 +330,7 @@ fn free_name(there: &[RdmaLink]) -> String {
         .expect("there are fewer devices than numbers")
 }
 
-/// A port follows its interface a moment later; one whose interface is down stays down.
+/// A port follows its interface with a delay; one whose interface is down stays down.
 #[expect(
     clippy::disallowed_methods,
     reason = "the kernel shows a port's state in a file that tells nobody of a change"
@@ -356,7 +355,7 @@ fn addresses(netlink: &Netlink, nic: &NicName) -> Vec<String> {
     netlink.addresses(nic).value().cloned().unwrap_or_default()
 }
 
-/// Whether an error says that there is nothing to take away.
+/// Whether an error means that there is nothing to remove.
 fn is_gone(error: &io::Error) -> bool {
     let number = NetlinkError::of(error).and_then(NetlinkError::raw_os_error);
     matches!(number, Some(libc::ENODEV | libc::ENOENT | libc::ESRCH))

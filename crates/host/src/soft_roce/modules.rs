@@ -1,5 +1,5 @@
-//! Kernel modules: loaded by `modprobe`, which knows where they lie and what they need; taken out by
-//! delete_module(2). Which are loaded and who uses them is `/proc/modules` (proc_modules(5)).
+//! Kernel modules: loaded by `modprobe`, which knows their paths and dependencies; removed by delete_module(2).
+//! Loaded modules and their users are in `/proc/modules` (proc_modules(5)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -19,16 +19,16 @@ use crate::trust::find_program;
 
 const TABLE: &str = "proc/modules";
 
-/// A module that stays because others use it.
+/// A module that stays loaded because others use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Left {
     /// Its name.
     pub name: String,
-    /// The modules, or for the driver the devices, that use it; none when it is a program.
+    /// The modules (or devices, for the driver) that use it; none if it is a program.
     pub used_by: Vec<String>,
 }
 
-/// Every module with those that use it.
+/// Every module with its users.
 type Modules = BTreeMap<String, BTreeSet<String>>;
 
 fn table() -> Result<Modules, SoftRoceError> {
@@ -36,7 +36,7 @@ fn table() -> Result<Modules, SoftRoceError> {
     let live = LiveHost::open().map_err(wrong)?;
     match live.root().read(TABLE).ok() {
         Ok(text) => Ok(parse(text)),
-        // A kernel without modules.
+        // A kernel without module support.
         Err(gap) if gap.cause == Cause::Absent => Ok(Modules::new()),
         Err(gap) => Err(wrong(io::Error::other(gap.to_string()))),
     }
@@ -50,7 +50,7 @@ fn parse(text: &str) -> Modules {
             .nth(2)?
             .split(',')
             .filter(|user| !matches!(*user, "" | "-"));
-        // A mark such as [permanent] stands among them.
+        // May contain a flag such as [permanent].
         let users = users.filter(|user| !user.starts_with('['));
         Some((name, users.map(str::to_owned).collect()))
     };
@@ -62,10 +62,10 @@ pub(super) fn loaded() -> Result<BTreeSet<String>, SoftRoceError> {
     Ok(table()?.into_keys().collect())
 }
 
-/// Loads a module and what it needs. `lock` stays locked until modprobe has ended, also when this process dies
+/// Loads a module and its dependencies. `lock` stays locked until modprobe has exited, even if this process dies
 /// before.
 pub(super) fn load(name: &str, lock: &File) -> Result<(), SoftRoceError> {
-    // A module that is built in is not in the table, but mostly here.
+    // A built-in module is not in this table, but usually in this directory.
     if exists(&format!("sys/module/{name}")) {
         return Ok(());
     }
@@ -92,13 +92,13 @@ pub(super) fn load(name: &str, lock: &File) -> Result<(), SoftRoceError> {
     })
 }
 
-/// Runs modprobe; inside, what it said when it failed.
+/// Runs modprobe; the inner error is its message.
 #[expect(
     clippy::disallowed_methods,
     reason = "modprobe is the way to load a module with what it needs; its exit code alone counts"
 )]
 fn modprobe(arguments: &[&str], lock: Option<&File>) -> io::Result<Result<(), String>> {
-    // Where it lies is often not in an ordinary user's path.
+    // Its directory is often not in an ordinary user's PATH.
     let program = find_program("modprobe", "/usr/sbin:/sbin")?;
     let input = lock.map(File::try_clone).transpose()?;
     let mut command = Command::new(program);
@@ -112,7 +112,7 @@ fn modprobe(arguments: &[&str], lock: Option<&File>) -> io::Result<Result<(), St
     Ok(Err(said.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
-/// Whether this process has the right, which root in a user namespace has not.
+/// Whether this process has CAP_SYS_MODULE, which root in a user namespace does not.
 fn may_load() -> bool {
     let sets = rustix::thread::capabilities(None);
     let is_first = LiveHost::open().is_ok_and(|live| {
@@ -124,7 +124,7 @@ fn may_load() -> bool {
     is_first && sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_MODULE))
 }
 
-/// Takes out the modules `asked` and those that they alone needed, save what was loaded `before`.
+/// Removes the modules `asked` and the dependencies that only they needed, except those loaded `before`.
 pub(super) fn unload(
     asked: &[&str],
     before: &BTreeSet<String>,
@@ -149,7 +149,7 @@ pub(super) fn unload(
     }
 }
 
-/// Those of `asked` that are loaded, and what they use, save what was loaded `before`.
+/// Those of `asked` that are loaded, and their dependencies, except those loaded `before`.
 fn ours(table: &Modules, asked: &[&str], before: &BTreeSet<String>) -> BTreeSet<String> {
     let is_new = |name: &&str| table.contains_key(*name) && !before.contains(*name);
     let mut ours = BTreeSet::new();
@@ -163,7 +163,7 @@ fn ours(table: &Modules, asked: &[&str], before: &BTreeSet<String>) -> BTreeSet<
     ours
 }
 
-/// Takes a module out; `false` when somebody uses it.
+/// Removes a module; `false` if it is in use.
 fn delete(name: &str) -> Result<bool, SoftRoceError> {
     let text = CString::new(name).expect("a line of /proc holds no zero byte");
     match rustix::system::delete_module(&text, libc::O_NONBLOCK) {

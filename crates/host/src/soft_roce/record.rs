@@ -1,4 +1,4 @@
-//! What was made, on disk: one JSON file, replaced as a whole, under a lock.
+//! The record of what was created: one JSON file, replaced atomically, under a lock.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,11 +14,11 @@ use super::wire::Wire;
 use crate::apply::{NetnsIdentity, boot_id};
 use crate::private_folder::PrivateFolder;
 
-/// One thing that was made, or was about to be.
+/// Something that was created, or was about to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Made {
-    /// Modules were loaded; `before` were there already.
+    /// Modules were loaded, in addition to those loaded `before`.
     Modules {
         /// Every module that was loaded before.
         before: BTreeSet<String>,
@@ -61,12 +61,12 @@ struct Content {
 }
 
 const SCHEMA: &str = "linerate.testbed-rxe-record/1";
-/// The record, in the state folder.
+/// The record, in the state directory.
 const FILE: &str = "testbed-rxe.json";
-/// No record is longer: 1,000 devices with their wires.
+/// The maximum size of a record: 1,000 devices with their wires.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The record of this boot, held by this process alone.
+/// The record of this boot, locked by this process.
 #[derive(Debug)]
 pub(super) struct Record {
     folder: PrivateFolder,
@@ -108,24 +108,24 @@ impl Record {
         })
     }
 
-    /// What is locked for as long as it is open, by whatever process.
+    /// What stays locked while it is open, by any process.
     pub(super) fn lock(&self) -> &File {
         &self.lock
     }
 
-    /// All that was made, the oldest first.
+    /// Everything that was created, oldest first.
     pub(super) fn made(&self) -> &[Made] {
         &self.content.made
     }
 
-    /// Writes down that `made` is about to be made.
+    /// Records that `made` is about to be created.
     pub(super) fn write(&mut self, made: Made) -> Result<(), SoftRoceError> {
         let mut all = self.content.made.clone();
         all.push(made);
         self.replace(all)
     }
 
-    /// Replaces what was made.
+    /// Replaces the record's entries.
     pub(super) fn replace(&mut self, made: Vec<Made>) -> Result<(), SoftRoceError> {
         self.content.made = made;
         let written = if self.content.made.is_empty() {
@@ -141,7 +141,7 @@ impl Record {
     }
 }
 
-/// What is on disk, when it is of this boot; `empty` otherwise.
+/// The record on disk, if it is of this boot; otherwise `empty`.
 fn pick(bytes: &[u8], empty: Content, path: &Path) -> Result<Content, SoftRoceError> {
     let wrong = |why: String| SoftRoceError::Record {
         path: path.to_owned(),

@@ -1,13 +1,13 @@
-//! A wire from the host to itself: a veth pair of which both ends are here, and packets between its two
-//! addresses that take it.
+//! A wire from the host to itself: a veth pair with both ends in this namespace, and routing that sends packets
+//! between its two addresses over it.
 //!
-//! A kernel finds its own addresses before any other (rule 0) and hands such packets over inside. One rule before that
-//! one, for what the host itself sends, looks into a table with two routes: to each address over the end that does not
-//! have it. What arrives does not match the rule and is delivered; and because that table also says where an answer
-//! would go, the arriving end passes the kernel's check of the sender's address. No sysctl changes.
+//! The kernel looks up local addresses first (rule 0) and delivers such packets internally. A rule before that one,
+//! for packets that the host itself sends, uses a table with two routes: to each address over the end that does not
+//! have it. Received packets do not match the rule and are delivered; and because that table also has the return
+//! route, they pass the kernel's source address check. No sysctl changes.
 //!
-//! A rule cannot be put before one of priority 0. A second rule of the host's own addresses is therefore added behind
-//! ours, and the first deleted; taking ours away leaves what there was.
+//! A rule cannot be put before one of priority 0. A second rule for local addresses is therefore added after ours,
+//! and the first deleted; removing ours restores the original state.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ use super::is_gone;
 use crate::netlink::{Netlink, Rule};
 use crate::nic_control::{NicRead, NicWrite};
 
-/// The routing table with the two routes, by a number that nobody uses by chance.
+/// The routing table with the two routes, with an unusual number.
 const TABLE: u32 = 1_819_441_253;
 const DEVICES: [&str; 2] = ["rxe-a", "rxe-b"];
 const NICS: [&str; 2] = ["lr-rxe-a", "lr-rxe-b"];
@@ -38,11 +38,11 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The network that no host has (RFC 2544: for measurements of network devices).
+    /// A network reserved for benchmarking (RFC 2544).
     pub const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 
-    /// A wire with the first two addresses of the network of four that `network` is in, for packets of `mtu` bytes
-    /// (RDMA packets take the power of two that fits beside their headers: 1024 in 1500, 4096 in 4200).
+    /// A wire with the first two addresses of the /30 that `network` is in, for packets of `mtu` bytes (the path MTU
+    /// is the largest power of two that fits with RDMA headers: 1024 in 1500, 4096 in 4200).
     pub fn new(network: Ipv4Addr, mtu: u32) -> Self {
         let first = network.to_bits() & !3;
         let address = |number| Ipv4Addr::from_bits(first | number);
@@ -53,7 +53,7 @@ impl Wire {
         }
     }
 
-    /// The names of the RDMA devices of a pair, with the interfaces under them.
+    /// The names of the RDMA devices of a pair, with their interfaces.
     pub(super) fn devices(&self) -> [(&'static str, &NicName); 2] {
         let [near, far] = &self.nics;
         [(DEVICES[0], near), (DEVICES[1], far)]
@@ -63,7 +63,7 @@ impl Wire {
         self.nics.contains(nic)
     }
 
-    /// Refuses when something of it would collide with what is there.
+    /// Fails if something of it would conflict with existing configuration.
     pub fn check_free(&self, netlink: &Netlink) -> Result<(), SoftRoceError> {
         let taken = |why: String| Err(SoftRoceError::WireTaken { why });
         for nic in &self.nics {
@@ -92,7 +92,7 @@ impl Wire {
         }
     }
 
-    /// Lays it: interfaces, addresses, routes, the rule.
+    /// Creates it: interfaces, addresses, routes, the rule.
     pub fn lay(&self, netlink: &Netlink) -> Result<(), SoftRoceError> {
         self.lay_interfaces(netlink)
             .and_then(|()| steer(netlink))
@@ -112,7 +112,7 @@ impl Wire {
         netlink.add_route(first, far, second, TABLE)
     }
 
-    /// Takes up what there is of it.
+    /// Removes what exists of it.
     pub fn take_up(&self, netlink: &Netlink) -> Result<(), SoftRoceError> {
         let steered = unsteer(netlink);
         let [near, far] = &self.nics;
@@ -146,7 +146,7 @@ fn is_own_addresses(rule: &Rule) -> bool {
     rule.table == Rule::LOCAL && rule.input.is_none() && !rule.is_narrower
 }
 
-/// The priority of the rule that finds the host's own addresses.
+/// The priority of the rule for local addresses.
 fn own_addresses(rules: &[Rule]) -> Option<u32> {
     rules
         .iter()
@@ -154,7 +154,7 @@ fn own_addresses(rules: &[Rule]) -> Option<u32> {
         .map(|rule| rule.priority)
 }
 
-/// Puts our rule before that of the host's own addresses. There is no moment without the latter.
+/// Adds our rule before the one for local addresses, which exists at all times.
 fn steer(netlink: &Netlink) -> io::Result<()> {
     let first = own_addresses(&netlink.rules()?).unwrap_or_default();
     netlink.add_rule(&Rule {
@@ -170,8 +170,8 @@ fn steer(netlink: &Netlink) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes our rule away, and the second of the host's own addresses where we were stopped between adding it and
-/// deleting the first.
+/// Removes our rule, and the second rule for local addresses if we were stopped between adding it and deleting the
+/// first.
 fn unsteer(netlink: &Netlink) -> io::Result<()> {
     let rules = netlink.rules()?;
     let ours: Vec<&Rule> = rules.iter().filter(|rule| is_ours(rule)).collect();

@@ -1,4 +1,4 @@
-//! On a fake machine: what an undo does when the interface was renamed, moved, removed or made again meanwhile.
+//! On a simulated machine: what an undo does if the interface was renamed, moved, removed or recreated meanwhile.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::apply::{
     LeftWhy, NetnsIdentity, Outcome, Reach, Transaction, journal_listing, recover, undo_committed,
 };
 
-/// A committed transaction that has changed a sysctl and the number of queues, before something happens to the interface.
+/// A committed transaction that has changed a sysctl and the number of queues, before the interface changes.
 fn committed_on_an_interface() -> (Rc<FakeMachine>, tempfile::TempDir) {
     let (machine, state) = (machine([true; 3], Vec::new()), state());
     let mut transaction =
@@ -100,7 +100,7 @@ fn what_was_removed_with_its_interface_is_reported_as_gone() {
 #[test]
 fn a_device_that_outlives_its_namespace_gets_its_old_values_back_and_nothing_else_is_touched() {
     let (machine, state) = committed_on_an_interface();
-    // What the first namespace has: the device by another index and name, and sysctls of its own.
+    // The contents of the initial namespace: the device with another index and name, and its own sysctls.
     machine.rename("eth0", "ens1");
     machine.move_away("ens1");
     machine.move_back();

@@ -1,4 +1,4 @@
-//! The kept set and the files around it: every step may be the last one.
+//! The kept set and the files around it: a crash after every step.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::apply::{
 };
 use crate::root::HostRoot;
 
-/// A machine's folders.
+/// A machine's directories.
 struct Folders {
     all: tempfile::TempDir,
 }
@@ -50,7 +50,7 @@ impl Folders {
         keep(&self.state(), files, kept(id), beside)
     }
 
-    /// Every file with its mode and what is in it.
+    /// Every file with its mode and content.
     fn dump(&self) -> BTreeMap<PathBuf, String> {
         let mut dump = BTreeMap::new();
         let mut folders = vec![self.all.path().to_owned()];
@@ -217,7 +217,7 @@ fn what_somebody_changed_since_stays() {
     assert!(!folders.state().join("boot").exists());
 }
 
-/// Has somebody else tidy up at a step, as a recovery does that another command begins with.
+/// Runs a tidy-up at a step, as a recovery does that another command begins with.
 #[derive(Debug)]
 struct Tidied {
     state: PathBuf,
@@ -274,7 +274,7 @@ fn whoever_tidies_up_meanwhile_takes_nothing_away_from_one_who_keeps() {
     }
 }
 
-/// Dies at a step.
+/// Crashes at a step.
 #[derive(Debug)]
 struct Dying {
     at: u32,
@@ -306,7 +306,7 @@ fn whoever_dies_at_whatever_step_of_keeping_and_forgetting_it_is_all_kept_or_wit
         let is_kept = folders.kept() == ["1"];
         tidy(&folders.state(), &Beside::NOBODY).expect("room");
         if is_kept {
-            // It is whole: the next boot finds everything that it needs.
+            // It is complete: the next boot finds everything that it needs.
             let has = |path: &str| folders.etc().join(path).exists();
             assert!(has("linerate/boot") && has("systemd/system/linerate.service"));
             assert!(has(

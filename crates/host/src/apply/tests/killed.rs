@@ -1,6 +1,6 @@
-//! On the real kernel: a process that changes sysctls in a network namespace is killed (SIGKILL, by its
-//! own hand, at a chosen step) and what it left is recovered. Interfaces' features are a file, because
-//! a namespace made by an ordinary user has only `lo`.
+//! On the real kernel: a process that changes sysctls in a network namespace is killed (SIGKILL, by itself, at a
+//! chosen step), and its changes are recovered. Interface features are kept in a file, because a namespace created by
+//! an ordinary user has only `lo`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -86,7 +86,7 @@ impl NicWrite for FileNics {
     fn set_feature(&self, _: &NicName, feature: &str, on: bool) -> io::Result<()> {
         let mut all = self.load();
         all.insert(feature.to_owned(), on);
-        // Renamed into place: a kill leaves the old features or the new.
+        // By rename: after a kill the features are the old or the new ones.
         let new = self.0.with_extension("new");
         fs::write(&new, serde_json::to_string(&all)?)?;
         fs::rename(new, &self.0)
@@ -154,7 +154,7 @@ fn look(machine: &impl Machine) -> BTreeMap<String, Value> {
     keys.into_iter().map(value).collect()
 }
 
-/// Not a test by itself: what the child processes of the tests below do.
+/// Not a test itself: the task of the child processes of the tests below.
 #[test]
 fn a_child_process_does_its_task() {
     match std::env::var(TASK).as_deref() {
@@ -213,7 +213,7 @@ fn take_back() {
 }
 
 fn skip(reason: &str) {
-    // Not `eprintln!`, which the harness hides for a test that passes.
+    // Not `eprintln!`, which the harness hides for a passing test.
     writeln!(io::stderr(), "SKIP: {reason}").expect("somebody listens");
 }
 
@@ -225,7 +225,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// None, and said so, where no namespace can be made.
+    /// None, with a message, if no namespace can be created.
     fn start() -> Option<Self> {
         let mut cat = Command::new("cat");
         cat.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -244,7 +244,7 @@ impl Keeper {
         Some(Self { process, user, net })
     }
 
-    /// Runs a task in the namespaces; None when it was killed by SIGKILL.
+    /// Runs a task in the namespaces; None if it was killed by SIGKILL.
     fn run(&self, task: &str, die_at: usize, state: &Path) -> Option<BTreeMap<String, Value>> {
         let own = std::env::current_exe().expect("this test");
         let mut child = Command::new(own);
@@ -306,7 +306,7 @@ fn sysctls(seen: &BTreeMap<String, Value>) -> Vec<(&String, &Value)> {
     all.filter(|(key, _)| key.starts_with("sysctl/")).collect()
 }
 
-/// Deep enough that every sysctl is changed, before the commit.
+/// Late enough that every sysctl is changed, before the commit.
 const LATE: usize = 30;
 
 #[test]

@@ -1,5 +1,5 @@
-//! What a transaction promises: on a fake machine under every planned fault, and on the real kernel
-//! under SIGKILL.
+//! The guarantees of a transaction: on a simulated machine under every planned fault, and on the real kernel under
+//! SIGKILL.
 
 mod interfaces;
 mod kept;

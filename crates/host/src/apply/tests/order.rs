@@ -13,7 +13,7 @@ use crate::apply::{
 
 static NOBODY: Beside = Beside::NOBODY;
 
-/// Wall times at which three transactions begin: as the clock goes, and set back by an hour before each.
+/// Wall-clock times at which three transactions begin: normal, and set back by an hour before each.
 const CLOCKS_NS: [[u64; 3]; 2] = [
     [
         1_000_000_000_000_000,
@@ -36,7 +36,7 @@ fn machine() -> Rc<FakeMachine> {
     Rc::new(FakeMachine::new(settings, Vec::new()))
 }
 
-/// Changes 3 to 5, 5 to 7 and 7 to 9, each in a transaction of its own that begins at the given wall time.
+/// Changes 3 to 5, 5 to 7 and 7 to 9, each in its own transaction that begins at the given wall-clock time.
 fn three(
     machine: &Rc<FakeMachine>,
     state: &std::path::Path,

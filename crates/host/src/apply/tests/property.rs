@@ -1,5 +1,4 @@
-//! On a fake machine: whatever goes wrong, the settings end old or new, and what somebody else set
-//! stays.
+//! On a simulated machine: whatever goes wrong, the settings end old or new, and changes by other processes are kept.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -35,7 +34,7 @@ pub(super) fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
 }
 
-/// A state folder in memory where there is one: hundreds of cases, each with a dozen syncs.
+/// A state directory on tmpfs if there is one: hundreds of cases, each with a dozen syncs.
 pub(super) fn state() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() {
@@ -92,7 +91,7 @@ struct Case {
     meanwhile: Meanwhile,
 }
 
-/// What somebody does to the interface between the death and the recovery.
+/// What happens to the interface between the crash and the recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meanwhile {
     Nothing,
@@ -110,7 +109,7 @@ fn any_case() -> impl Strategy<Value = Case> {
         any::<[bool; 3]>(),
         proptest::collection::vec(any_setting(), 1..5),
         proptest::collection::vec(any_fault(), 0..3),
-        // Beyond the last step: nobody dies.
+        // Beyond the last step: no crash.
         0usize..160,
         0usize..80,
         any::<bool>(),
@@ -163,7 +162,7 @@ pub(super) fn around<'a>(
 ) -> Surroundings<'a> {
     Surroundings {
         boot_id,
-        // The one who died in these tests is this process.
+        // The crashed process in these tests is this one.
         is_alive: &|_| false,
         reach,
         patience: REVERTING,
@@ -172,11 +171,11 @@ pub(super) fn around<'a>(
 }
 
 fn die() {
-    // Not a message for the person who reads the test's output.
+    // Not a message for the test's output.
     panic_any(());
 }
 
-/// Applies, dies perhaps, recovers until there is nothing more to do.
+/// Applies, may crash, recovers until there is nothing more to do.
 fn live_and_die(case: &Case, machine: &Rc<FakeMachine>, state: &Path) -> bool {
     let plan = plan(machine, &case.order);
     let mortal = Mortal::new(Rc::clone(machine), case.die_at, die);
@@ -192,7 +191,7 @@ fn live_and_die(case: &Case, machine: &Rc<FakeMachine>, state: &Path) -> bool {
             true
         }
         Ok(_) => {
-            // Taken back already, or by the drop; the machine may die in that too.
+            // Rolled back already, or by the drop; the machine may crash in that too.
             drop(catch_unwind(AssertUnwindSafe(|| drop(transaction))));
             false
         }
@@ -331,7 +330,7 @@ fn a_restore_that_keeps_failing_says_what_is_left_and_how_to_complete_it() {
     let boot_id = header().boot_id;
     let reach = |_: &_| Reach::Machine(Box::new(Rc::clone(&machine)));
     let around = Surroundings {
-        // It has given up, so its life does not matter.
+        // It has given up, so whether it runs does not matter.
         is_alive: &|_| true,
         ..around(&boot_id, &reach)
     };
@@ -380,7 +379,7 @@ fn a_journal_that_another_process_holds_is_waited_for_only_so_long() {
     let old = machine.settings();
     let boot_id = header().boot_id;
     let reach = |_: &_| Reach::Machine(Box::new(Rc::clone(&machine)));
-    // A child that another test starts may have the descriptor too until it runs its own program: that passes.
+    // A child of another test may share the descriptor until it calls exec: this is temporary.
     let around = around(&boot_id, &reach);
     let impatient = Surroundings {
         patience: Duration::ZERO,
@@ -395,7 +394,7 @@ fn a_journal_that_another_process_holds_is_waited_for_only_so_long() {
             .expect("no fault");
         transaction
     };
-    // What opens a file once more can lock it against whoever has opened it before: as another process.
+    // A file opened a second time can be locked against the first descriptor, like another process.
     let hold = |id: &str| {
         let journal = File::open(folder_of(state.path(), id).join("journal")).expect("a journal");
         journal.lock().expect("nobody has it");
@@ -501,7 +500,7 @@ fn a_later_change_that_moves_an_earlier_one_is_named_and_all_is_taken_back() {
         assert_eq!(error.to_string(), told);
         assert_eq!(machine.settings(), old);
     }
-    // What is asked of one queue is told of all.
+    // One queue's value is reported for all.
     let (all, one) = ("nic/eth0/coalesce/rx-usecs", "nic/eth0/queue/rx-0/rx-usecs");
     for (told_of_all, holds) in [(32, true), (5, false)] {
         let both = Settings::from([(key(all), Value::Integer(8)), (key(one), Value::Integer(8))]);
@@ -521,7 +520,7 @@ fn a_later_change_that_moves_an_earlier_one_is_named_and_all_is_taken_back() {
             Transaction::begin(&machine, state.path(), &header(), &NOBODY).expect("a state folder");
         assert_eq!(transaction.apply(&plan).is_ok(), holds, "{told_of_all}");
     }
-    // The other way round both hold.
+    // In the other direction both hold.
     let (machine, state) = (machine([true; 3], Vec::new()), state());
     let mut transaction =
         Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");

@@ -1,4 +1,4 @@
-//! A journal or a kept set that somebody else may have written is not believed.
+//! A journal or a kept set that another user may have written is not trusted.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
@@ -9,7 +9,7 @@ use crate::apply::{
     Beside, Header, Outcome, REVERTING, Reach, Surroundings, journal_listing, kept_set, recover,
 };
 
-/// A state folder with the journal of a process that is gone; its folder.
+/// A state directory with the journal of an ended process; its directory.
 fn left_behind() -> (tempfile::TempDir, PathBuf) {
     let state = tempfile::tempdir().expect("a folder");
     let header = Header::here(1).expect("this process");
@@ -18,7 +18,7 @@ fn left_behind() -> (tempfile::TempDir, PathBuf) {
     (state, folder)
 }
 
-/// What recovery makes of it; none when it cannot even list the journals.
+/// The result of a recovery; none if it cannot even list the journals.
 fn recovered(state: &Path, is_believed: bool) -> Option<Outcome> {
     let boot_id = crate::apply::boot_id().expect("a boot");
     let reach = |_: &_| {

@@ -31,7 +31,7 @@ fn put(path: &CStr, text: &[u8]) -> io::Result<()> {
     result
 }
 
-/// The command will run in a user and a network namespace of its own, as root there.
+/// The command will run in a new user and network namespace, as root there.
 pub(super) fn in_new_namespaces(command: &mut Command) {
     let uid_map = format!("0 {} 1", rustix::process::geteuid().as_raw());
     let gid_map = format!("0 {} 1", rustix::process::getegid().as_raw());

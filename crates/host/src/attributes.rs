@@ -1,4 +1,5 @@
-//! Files under a root as values: numbers, CPU lists and masks, names and links, the same below `/sys` and `/proc`.
+//! Reads files under a root as values: numbers, CPU lists and masks, names and links, the same below `/sys` and
+//! `/proc`.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -8,10 +9,10 @@ use linerate_model::known::{Cause, Known};
 
 use crate::root::{HostRoot, absolute};
 
-/// How much of a wrong text a reason repeats.
+/// The maximum excerpt of an invalid text in a reason.
 const EXCERPT_CHARS: usize = 60;
 
-/// Reads a file and gives what `parse` makes of it; a text that it refuses is unreadable.
+/// Reads a file and parses it with `parse`; text that it rejects counts as unreadable.
 pub(crate) fn parsed<T, E: Display>(
     root: &HostRoot,
     path: &str,
@@ -21,13 +22,13 @@ pub(crate) fn parsed<T, E: Display>(
         .and_then(|text| understood(path, &text, parse))
 }
 
-/// What `parse` makes of a text that was read at `path`.
+/// Parses text that was read at `path`.
 pub(crate) fn understood<T, E: Display>(
     path: &str,
     text: &str,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Known<T> {
-    // Old kernels end some files with a NUL, and copies of whole pages keep it.
+    // Old kernels end some files with a NUL, and copies of whole pages contain it.
     let text = text.trim_end_matches(|c: char| c == '\0' || c.is_whitespace());
     match parse(text) {
         Ok(value) => Known::Value(value),
@@ -47,7 +48,7 @@ where
     parsed(root, path, |text| text.trim().parse::<T>())
 }
 
-/// A number that the kernel writes as -1 when it does not know it.
+/// A number that the kernel prints as -1 if it does not know it.
 pub(crate) fn number_or_minus_one(root: &HostRoot, path: &str, why: &str) -> Known<u32> {
     root.read(path).and_then(|text| {
         if text.trim() == "-1" {
@@ -68,11 +69,11 @@ pub(crate) fn cpu_mask(root: &HostRoot, path: &str) -> Known<CpuSet> {
     parsed(root, path, CpuSet::from_mask)
 }
 
-/// `first`, or `second` where the kernel does not offer `first`.
+/// `first`, or `second` if the kernel does not have `first`.
 pub(crate) fn or_if_absent<T>(first: Known<T>, second: impl FnOnce() -> Known<T>) -> Known<T> {
     match first {
         Known::Unknown(gap) if gap.cause == Cause::Absent => match second() {
-            // The newer name is the one to look for.
+            // Report the gap of the newer name.
             Known::Unknown(second) if second.cause == Cause::Absent => Known::Unknown(gap),
             answer => answer,
         },
@@ -80,7 +81,7 @@ pub(crate) fn or_if_absent<T>(first: Known<T>, second: impl FnOnce() -> Known<T>
     }
 }
 
-/// `first`, or when it is not known, `second`. Of two gaps the one of the place that was asked stays.
+/// `first`, or if it is not known, `second`. Of two gaps, that of the place that was read is kept.
 pub(crate) fn or_known<T>(first: Known<T>, second: impl FnOnce() -> Known<T>) -> Known<T> {
     match first {
         Known::Unknown(gap) => match second() {
@@ -103,14 +104,14 @@ pub(crate) fn numbered(names: &[String], prefix: &str) -> Vec<u32> {
     numbers
 }
 
-/// The real folder behind a folder of `/sys/class`, and what a link in it leads to, by the text of the
-/// links: below `/sys/devices` there is no link on the way.
+/// The real directory behind an entry of `/sys/class`, and the target of a link in it, from the text of the links: a
+/// path below `/sys/devices` contains no further links.
 pub(crate) fn followed(root: &HostRoot, folder: &str, link: &str) -> Known<String> {
     root.link(&format!("{folder}/{link}"))
         .map(|target| joined(folder, &target))
 }
 
-/// A path that a link in `folder` names, without `..`.
+/// The target of a link in `folder`, without `..`.
 pub(crate) fn joined(folder: &str, target: &str) -> String {
     let mut names: Vec<&str> = if target.starts_with('/') {
         Vec::new()

@@ -1,5 +1,5 @@
-//! Counters, read as they stand: what happened between two readings is their difference. A counter
-//! that ran backwards (a NIC was reset, a CPU came back) gives no difference rather than a wrong one.
+//! Counter readings: the activity between two readings is their difference. A counter that went backwards (a NIC was
+//! reset, a CPU came back online) gives no difference rather than a wrong one.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::root::{HostRoot, absolute};
 const STAT: &str = "proc/stat";
 const SOFTNET: &str = "proc/net/softnet_stat";
 
-/// What every CPU has done since boot.
+/// The times of every CPU since boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuCounters {
     cpus: BTreeMap<u32, CpuTicks>,
@@ -27,7 +27,7 @@ pub struct CpuCounters {
 impl CpuCounters {
     /// Reads `/proc/stat`.
     pub fn read(root: &HostRoot) -> Known<Self> {
-        // USER_HZ of this machine; it is 100 wherever a captured host may come from.
+        // USER_HZ is 100 on every architecture that a captured host may come from.
         let per_second = rustix::param::clock_ticks_per_second().max(1);
         parsed(root, STAT, parse_stat).map(|cpus| Self {
             cpus,
@@ -35,10 +35,9 @@ impl CpuCounters {
         })
     }
 
-    /// What each CPU did since `earlier`, by number, in the kernel's resolution of one tick (10 ms
-    /// mostly). A CPU that was not there all the time, or a counter of which ran backwards, is left
-    /// out: its time is not known. (The kernel lets iowait run backwards; idle time and it are one sum
-    /// here, which does not.)
+    /// The times of each CPU since `earlier`, by number, with the kernel's resolution of one tick (usually 10 ms). A
+    /// CPU that was not online all the time, or with a counter that went backwards, is left out. (iowait can go
+    /// backwards; it is added to idle here, and the sum cannot.)
     pub fn since(&self, earlier: &Self) -> Vec<CpuTimes> {
         self.cpus
             .iter()
@@ -63,7 +62,7 @@ impl CpuCounters {
     }
 }
 
-/// The frequency of a CPU as it stands, kHz (Documentation/admin-guide/pm/cpufreq.rst).
+/// The current frequency of a CPU, kHz (Documentation/admin-guide/pm/cpufreq.rst).
 pub fn read_frequency(root: &HostRoot, cpu: CpuId) -> Known<u64> {
     let path = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
     number(root, &path)
@@ -105,7 +104,7 @@ impl NicCounters {
         })
     }
 
-    /// What was counted since `earlier`.
+    /// The increase since `earlier`.
     pub fn since(&self, earlier: &Self) -> BTreeMap<String, Known<u64>> {
         self.values
             .iter()

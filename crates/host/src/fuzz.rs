@@ -1,6 +1,6 @@
-//! What the fuzz targets (`fuzz/` at the root of the repository) and the property tests below hand any
-//! bytes to: one function for each kind of reader. None may panic, hang or take much memory, whatever
-//! the bytes are. Only there with the feature `fuzz`.
+//! Entry points for the fuzz targets (`fuzz/` at the root of the repository) and the property tests below: one
+//! function for each kind of reader. None may panic, hang or use much memory, for any input. Only compiled with the
+//! feature `fuzz`.
 
 mod texts;
 
@@ -29,7 +29,7 @@ use crate::watch::{Reading, read_counters};
 
 pub use texts::sysfs_text;
 
-/// Every profile there is.
+/// All roles.
 pub const PROFILES: [Profile; 7] = [
     Profile::Throughput,
     Profile::Latency,
@@ -51,7 +51,7 @@ const PACKETS: Packets = Packets {
     datagram_bytes: None,
 };
 
-/// Judges a host in every profile and computes the bounds of its interfaces.
+/// Checks a host in every role and computes the ceilings of its interfaces.
 pub fn judge(host: &Host, watch: Option<&Watch>) {
     for profile in PROFILES {
         let _ = diagnose(&Scene {
@@ -70,8 +70,8 @@ pub fn judge(host: &Host, watch: Option<&Watch>) {
     }
 }
 
-/// A kernel's answers: the first byte chooses what is asked, the rest is what comes back
-/// (`netlink/script.rs`), and a datagram.
+/// Kernel responses: the first byte selects the request, the rest is the response (`netlink/script.rs`), and a
+/// datagram.
 pub fn netlink(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;
@@ -101,12 +101,12 @@ pub fn netlink(bytes: &[u8]) {
     }
 }
 
-/// The memory of a module, its halves of pages in the order in which they are asked for; the last may
-/// be short, and what is not there could not be read.
+/// A module's EEPROM, its half pages in the order in which they are requested; the last may be short, and missing
+/// parts count as unreadable.
 pub fn eeprom(bytes: &[u8]) {
     let mut pages = Pages::new("module".to_owned());
     let mut halves = bytes.chunks(HALF_BYTES as usize);
-    // Far more than any module has: that it ends is a part of the promise.
+    // Far more than any module has: the test includes termination.
     for _ in 0..64 {
         let Some(half) = crate::eeprom::next(&pages) else {
             break;
@@ -135,8 +135,8 @@ pub fn pcie_config(space: &[u8]) {
     );
 }
 
-/// The text of an archive, with or without its head and with a wrong checksum at its end: read, then
-/// the host in it, judged; and the same once more under pseudonyms.
+/// The text of an archive, with or without its header and with a wrong checksum at its end: it is parsed, and the
+/// host is checked; and the same again with pseudonyms.
 pub fn archive(text: &[u8]) {
     let _ = Archive::parse(text);
     if let Some(archive) = mended(text) {
@@ -149,8 +149,8 @@ pub fn archive(text: &[u8]) {
     }
 }
 
-/// The archive of which `text` is the middle: an archive's checksum is of all its bytes, and no bytes
-/// that were changed by chance would pass it.
+/// The archive with `text` as its body: the checksum covers all bytes, so random changes to a complete archive would
+/// all be rejected.
 fn mended(text: &[u8]) -> Option<Archive> {
     let mut whole = b"linerate capture 1\nby linerate 0\npseudonyms no\n".to_vec();
     whole.extend_from_slice(text);
@@ -169,7 +169,7 @@ fn mended(text: &[u8]) -> Option<Archive> {
     }
 }
 
-/// A tar file of a host's files, packed or not, its headers with the right checksums.
+/// A tar file of a host's files, compressed or not, with correct header checksums.
 pub fn tarball(bytes: &[u8]) {
     let form = tarball::form(bytes);
     let mended = if form == Some(Form::TarBzip2) {
@@ -188,8 +188,8 @@ pub fn tarball(bytes: &[u8]) {
     }
 }
 
-/// Puts the right checksum (POSIX ustar: bytes 148 to 155, counted as blanks) into every block that
-/// looks like a header.
+/// Writes the correct checksum (POSIX ustar: bytes 148 to 155, counted as spaces) into every block that looks like a
+/// header.
 fn with_tar_checksums(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for block in bytes.chunks_exact_mut(512) {
@@ -207,7 +207,7 @@ fn with_tar_checksums(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reads a host and its counters twice, the second time with all of them moved, and judges it.
+/// Reads a host and its counters twice, the second time with all of them changed, and checks it.
 pub fn read_and_judge(root: &HostRoot, nics: &dyn NicRead) {
     let host = read_host(root, nics);
     judge(&host, None);
@@ -219,7 +219,7 @@ pub fn read_and_judge(root: &HostRoot, nics: &dyn NicRead) {
     }
 }
 
-/// The same counters, each moved by as much as it happens to stand at, some of them backwards.
+/// The same counters, each increased by its own value, some of them decreased.
 fn moved(before: &Reading) -> Reading {
     let mut after = before.clone();
     for (place, (value, _)) in after.counters.values_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Bytes that are no text, as a captured host holds them: `hex:` and two digits for each.
+//! Binary data in a captured host: `hex:` and two digits for each byte.
 
 const MARK: &str = "hex:";
 

@@ -1,4 +1,4 @@
-//! What is held by a process and goes with it: the longest wake-up that the CPUs may take
+//! Settings held by a process that end with it: the CPU wake-up latency limit
 //! (Documentation/power/pm_qos_interface.rst, `/dev/cpu_dma_latency`).
 
 use std::fs::{File, OpenOptions};
@@ -6,16 +6,15 @@ use std::io::{self, Read, Write};
 
 const DEVICE: &str = "/dev/cpu_dma_latency";
 
-/// A limit that holds as long as this lives. The kernel takes it back however the process ends.
+/// A limit that applies while this value lives. The kernel releases it however the process ends.
 #[derive(Debug)]
 pub struct LatencyLimit {
-    /// Its descriptor is the limit.
+    /// The limit ends when this descriptor is closed.
     device: File,
 }
 
 impl LatencyLimit {
-    /// From now on no CPU enters an idle state that takes longer than so many microseconds to leave; with 0 they
-    /// only poll.
+    /// Keeps CPUs out of idle states with an exit latency above this many microseconds; with 0 they only poll.
     pub fn hold(microseconds: u32) -> io::Result<Self> {
         let limit = i32::try_from(microseconds)
             .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -24,7 +23,7 @@ impl LatencyLimit {
         Ok(Self { device })
     }
 
-    /// The limit that holds, in microseconds: this one, or a stricter one of another process.
+    /// The effective limit, in microseconds: this one, or a stricter one of another process.
     pub fn in_force(&mut self) -> io::Result<i32> {
         let mut limit = [0; 4];
         self.device.read_exact(&mut limit)?;

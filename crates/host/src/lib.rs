@@ -1,5 +1,5 @@
-//! The only hand on the machine: reads a Linux host through a root handle and netlink, changes its
-//! settings with a journal, and puts them back.
+//! The only crate that touches the machine: reads a Linux host through a root handle and netlink, changes its
+//! settings with an undo journal, and restores them.
 
 pub mod apply;
 mod attributes;

@@ -1,5 +1,5 @@
-//! The way in that must not be cut: the ssh connection that a process was started over, the interface it
-//! comes in by, and everything that interface stands on.
+//! The management path, which must not be cut: the ssh connection that a process was started over, the interface it
+//! uses, and that interface's lower interfaces.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,14 +17,14 @@ use crate::root::HostRoot;
 /// An ssh session of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
-    /// The process of the ssh server that serves it.
+    /// The ssh server process that serves it.
     pub pid: u32,
-    /// The end of the clock tick in which that process was started.
+    /// The end of the clock tick in which that process started.
     pub began: Boottime,
 }
 
-/// The ssh session that a process belongs to, by its ancestors. Sessions that share one connection have one
-/// process of the server for all of them, as old as the connection.
+/// The ssh session of a process, found through its ancestors. Multiplexed sessions share one ssh server process, as
+/// old as the connection.
 pub fn session_of(root: &HostRoot, mut pid: u32) -> Option<Session> {
     loop {
         let stat = root.read(&format!("proc/{pid}/stat")).value()?.clone();
@@ -41,16 +41,14 @@ pub fn session_of(root: &HostRoot, mut pid: u32) -> Option<Session> {
     }
 }
 
-/// The interfaces that the connection of `session` comes in by, and those that they stand on: a bond's
-/// members, a bridge's ports, a VLAN's parent, a virtual function's physical one. Of a session in another
-/// network namespace there are none here.
+/// The interfaces of the connection of `session`, and their lower interfaces: a bond's ports, a bridge's ports, a
+/// VLAN's parent, a VF's physical function. Empty for a session in another network namespace.
 pub fn way_in(root: &HostRoot, nics: &dyn NicRead, session: Session) -> Known<BTreeSet<NicName>> {
     let its = session.pid;
     let netns = |pid: u32| root.link(&format!("proc/{pid}/ns/net"));
     let is_elsewhere = match (netns(std::process::id()), netns(its)) {
         (Known::Value(own), Known::Value(its)) => own != its,
-        // Who has rights in a namespace that he made himself has none where the ssh server is, and may not
-        // look there.
+        // A user with privileges only in a user namespace has none where the ssh server runs, and may not inspect it.
         _ => is_in_user_namespace(),
     };
     if is_elsewhere {
@@ -77,7 +75,7 @@ pub fn way_in(root: &HostRoot, nics: &dyn NicRead, session: Session) -> Known<BT
     })
 }
 
-/// These interfaces, and all that they stand on.
+/// These interfaces, and all their lower interfaces.
 fn below(root: &HostRoot, mut level: Vec<NicName>) -> BTreeSet<NicName> {
     let mut all = BTreeSet::new();
     while let Some(nic) = level.pop() {
@@ -94,7 +92,7 @@ fn below(root: &HostRoot, mut level: Vec<NicName>) -> BTreeSet<NicName> {
     all
 }
 
-/// The own addresses of the TCP connections that a process holds.
+/// The local addresses of a process's TCP connections.
 fn connected(root: &HostRoot, pid: u32) -> Known<BTreeSet<IpAddr>> {
     let links = root.links_unlogged(&format!("proc/{pid}/fd"));
     links.map(|links| {
@@ -112,7 +110,7 @@ fn connected(root: &HostRoot, pid: u32) -> Known<BTreeSet<IpAddr>> {
     })
 }
 
-/// The inode and the own address of each established connection.
+/// The inode and the local address of each established connection.
 fn parse_own_addresses(text: &str) -> Vec<(u64, IpAddr)> {
     let connection = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -125,8 +123,7 @@ fn parse_own_addresses(text: &str) -> Vec<(u64, IpAddr)> {
     text.lines().skip(1).filter_map(connection).collect()
 }
 
-/// An address in hexadecimal, each four bytes as a number of this machine's byte order
-/// (net/ipv4/tcp_ipv4.c, net/ipv6/tcp_ipv6.c).
+/// A hexadecimal address, each four bytes as a number in host byte order (net/ipv4/tcp_ipv4.c, net/ipv6/tcp_ipv6.c).
 fn parse_address(hex: &str) -> Option<IpAddr> {
     let words = (0..hex.len()).step_by(8).map(|at| {
         let word = u32::from_str_radix(hex.get(at..at + 8)?, 16).ok()?;

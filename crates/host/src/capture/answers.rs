@@ -1,4 +1,4 @@
-//! What netlink told of each interface, which has no file: kept in an archive beside the files.
+//! The netlink data of each interface, which is not in files: stored in an archive beside the files.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::nic_control::{NicCounts, NicRead};
 use crate::rdma::{Node, RdmaAnswers, RdmaRead};
 
-/// The answers of a [`NicRead`] about one interface.
+/// The results of a [`NicRead`] for one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicAnswers {
     /// [`NicRead::kind`].
@@ -50,7 +50,7 @@ pub struct NicAnswers {
 }
 
 impl NicAnswers {
-    /// Asks everything about `nic`.
+    /// Reads everything about `nic`.
     pub fn ask(nics: &dyn NicRead, nic: &NicName) -> Self {
         Self {
             kind: nics.kind(nic),
@@ -69,7 +69,7 @@ impl NicAnswers {
         }
     }
 
-    /// The answers about an interface whose netlink facts were not captured.
+    /// The results for an interface whose netlink data were not captured.
     pub fn not_asked(nic: &NicName) -> Self {
         Self {
             kind: not_asked(nic, "kind"),
@@ -89,11 +89,11 @@ impl NicAnswers {
     }
 }
 
-/// Captured answers, by interface.
+/// Captured results, by interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CapturedNics(pub(crate) BTreeMap<NicName, NicAnswers>);
 
-/// Captured answers, by RDMA device.
+/// Captured results, by RDMA device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CapturedRdma(pub(crate) BTreeMap<String, RdmaAnswers>);
 

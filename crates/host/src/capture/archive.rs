@@ -1,5 +1,5 @@
-//! The archive of a captured host: one plain text that a person can review line by line before
-//! giving it away, and that a test can keep beside it.
+//! The archive of a captured host: a plain text file that can be reviewed line by line before sharing it, and stored
+//! as a test fixture.
 //!
 //! ```text
 //! linerate capture 1
@@ -7,23 +7,23 @@
 //! pseudonyms yes
 //! file 644 1 /proc/sys/kernel/osrelease       permission bits, number of lines, path
 //! 6.12.0
-//! link /sys/class/net/eth2                    the next line is where it points
+//! link /sys/class/net/eth2                    the next line is its target
 //! ../../devices/pci0000:80/0000:80:01.0/0000:81:00.0/net/eth2
-//! folder 755 2 /sys/class/net                 everything in it, by name
+//! folder 755 2 /sys/class/net                 all its entries, by name
 //! eth2
 //! lo
-//! absent /sys/class/infiniband                asked for and not there
+//! absent /sys/class/infiniband                read but does not exist
 //! gap denied /proc/config.gz                  the next line is the reason
 //! Permission denied (os error 13)
-//! nic 3 eth2                                  what netlink told, as JSON of so many lines
+//! nic 3 eth2                                  netlink data, as JSON of this many lines
 //! ...
-//! rdma 3 mlx5_0                               what an RDMA device told, likewise
+//! rdma 3 mlx5_0                               an RDMA device's data, likewise
 //! ...
 //! end 6 entries, checksum 1c291ca3            CRC-32 of all bytes before this line
 //! ```
 //!
-//! Paths are real: no link on the way. Line breaks, other control characters and backslashes in a
-//! name are written as in C (`\n`, `\x1b`, `\\`).
+//! Paths are resolved: they contain no links. Line breaks, other control characters and backslashes in a name are
+//! escaped as in C (`\n`, `\x1b`, `\\`).
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -40,9 +40,9 @@ use super::parser::Parser;
 use crate::root::HostRoot;
 use crate::root::tree::{Entry, Tree};
 
-/// The first line of every archive begins with this.
+/// The beginning of the first line of every archive.
 pub(crate) const MAGIC: &str = "linerate capture ";
-/// The format that is written and read here.
+/// The format version.
 pub(crate) const FORMAT: u32 = 1;
 /// A captured host as one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,28 +57,28 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// What netlink told of `nic` when the host was captured.
+    /// The netlink data of `nic` at the time of capture.
     pub fn nic(&self, nic: &NicName) -> Option<&NicAnswers> {
         self.nics.0.get(nic)
     }
 
-    /// The same host with another text in one file (`sys/class/net/eth2/mtu`; links are followed), or
-    /// without the file: how a test makes a rule fire, be silent, or lack a fact.
+    /// The same host with another text in one file (`sys/class/net/eth2/mtu`; links are followed), or without the
+    /// file: used by tests to make a rule fire, pass, or lack data.
     #[must_use]
     pub fn edited(mut self, path: &str, text: Option<&str>) -> Self {
         self.tree.edit(path, text);
         self
     }
 
-    /// The same host with another answer of netlink about one interface.
+    /// The same host with other netlink data for one interface.
     #[must_use]
     pub fn with_nic(mut self, nic: NicName, answers: NicAnswers) -> Self {
         self.nics.0.insert(nic, answers);
         self
     }
 
-    /// The same host with some of netlink's answers about one interface replaced, each by its JSON pointer
-    /// (RFC 6901, below [`NicAnswers`]). An interface that was not captured has answered nothing before.
+    /// The same host with some of an interface's netlink data replaced, each by its JSON pointer (RFC 6901, below
+    /// [`NicAnswers`]). An interface that was not captured starts without data.
     pub fn with_edited_nic(
         self,
         nic: &NicName,
@@ -94,7 +94,7 @@ impl Archive {
         Ok(self.with_nic(nic.clone(), answers))
     }
 
-    /// The host, to be read like a live one.
+    /// The host, for the same readers as a live one.
     pub fn into_captured(self) -> Captured {
         Captured::of(HostRoot::in_memory(self.tree), self.nics, self.rdma)
     }
@@ -126,7 +126,7 @@ impl Archive {
         text + "end " + &end + "\n"
     }
 
-    /// Reads an archive line by line; nothing larger than the stated limits is ever held.
+    /// Reads an archive line by line; its size in memory is limited.
     pub fn parse(from: impl BufRead) -> Result<Self, CaptureError> {
         Parser::of(from).archive()
     }
@@ -155,7 +155,7 @@ fn write_entry(text: &mut String, path: &str, entry: &Entry) {
     text.push_str(&head);
 }
 
-/// One key to a line, so that a reviewer sees what is there and a test can change one.
+/// One key per line, so that it can be reviewed and a test can change one.
 fn write_answers(text: &mut String, kind: &str, name: &str, answers: &impl Serialize) {
     let json = serde_json::to_value(answers).unwrap_or_default();
     let keys: Vec<String> = json
@@ -222,7 +222,7 @@ pub(crate) fn from_one_line(line: &str) -> Option<String> {
     Some(name)
 }
 
-/// The words of [`Cause`] on the wire.
+/// The names of [`Cause`] in an archive.
 fn cause_word(cause: Cause) -> &'static str {
     match cause {
         Cause::Absent => "absent",
@@ -247,8 +247,7 @@ pub(crate) fn cause_of(word: &str) -> Option<Cause> {
     .find(|cause| cause_word(*cause) == word)
 }
 
-/// Puts `value` at a JSON pointer (RFC 6901); objects on the way are made, and a gap on the way gives
-/// place.
+/// Sets `value` at a JSON pointer (RFC 6901); missing objects are created, and a gap on the path is replaced.
 fn put(json: &mut Value, pointer: &str, value: Value) {
     let mut at = json;
     for part in pointer.split('/').skip(1) {

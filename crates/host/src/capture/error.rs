@@ -3,18 +3,18 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a captured host could not be opened. Each message says what to do.
+/// Why a captured host could not be opened. Each message contains the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot read `{}`: {source}", path.display())]
     Io {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
-    /// It is none of the forms in which a host is captured.
+    /// It is not in any of the supported forms.
     #[error(
         "`{}` is not a captured host: expected an archive of `linerate capture`, a folder that holds \
          `sys`, or a .tar or .tar.bz2 of one", path.display()
@@ -23,13 +23,13 @@ pub enum CaptureError {
         /// The file.
         path: PathBuf,
     },
-    /// No folder in it holds `sys`.
+    /// No directory in it contains `sys`.
     #[error(
         "no directory `sys` in `{}` or up to two levels below it: name the directory that contains `sys`",
         path.display()
     )]
     NoRoot {
-        /// The folder or archive.
+        /// The directory or archive.
         path: PathBuf,
     },
     /// Another version of linerate wrote it.
@@ -38,12 +38,12 @@ pub enum CaptureError {
          linerate that made it, or capture the host again"
     )]
     Format {
-        /// The version that it names.
+        /// Its version.
         found: String,
-        /// The version that is read here.
+        /// The supported version.
         known: u32,
     },
-    /// The end is missing.
+    /// The `end` line is missing.
     #[error(
         "the archive is truncated: it ends at line {line} without an `end` line; copy it again"
     )]
@@ -51,7 +51,7 @@ pub enum CaptureError {
         /// The last line.
         line: u64,
     },
-    /// A line is not what it must be.
+    /// A line is invalid.
     #[error("cannot parse line {line} of the archive: {why}")]
     Line {
         /// Its number, from 1.
@@ -59,7 +59,7 @@ pub enum CaptureError {
         /// What is wrong with it.
         why: String,
     },
-    /// It was changed after it was written.
+    /// It was modified after it was written.
     #[error(
         "line {line} of the archive promises {promised}, but it holds {found}: if it was edited on \
          purpose, write `end {found}` there, else copy it again"
@@ -67,12 +67,12 @@ pub enum CaptureError {
     Changed {
         /// The number of the `end` line.
         line: u64,
-        /// What the `end` line says.
+        /// The checksum in the `end` line.
         promised: String,
-        /// What was found.
+        /// The actual one.
         found: String,
     },
-    /// It is larger than a host can be.
+    /// It exceeds a limit.
     #[error(
         "`{}` is too large for a captured host: {what} is over {limit}; pack only what \
          `linerate capture` reads, `proc`, `sys` and `etc` of one host", path.display()
@@ -82,23 +82,23 @@ pub enum CaptureError {
         path: PathBuf,
         /// What is too large.
         what: &'static str,
-        /// The most that is read.
+        /// The limit.
         limit: u64,
     },
-    /// An archive's entry is larger than a host can have.
+    /// An archive's entry exceeds a limit.
     #[error(
         "line {line} of the archive is invalid: {what} is over {limit}; capture the host again with \
          `linerate capture`"
     )]
     Limit {
-        /// The line that breaks the limit.
+        /// The line that exceeds the limit.
         line: u64,
         /// What is too large.
         what: &'static str,
-        /// The most that is read.
+        /// The limit.
         limit: u64,
     },
-    /// What stands in it multiplies beyond what a host can have.
+    /// The data parsed from it exceed a limit.
     #[error(
         "too large for a captured host: {what} is over {limit}; capture the host again with \
          `linerate capture`"
@@ -106,10 +106,10 @@ pub enum CaptureError {
     Answers {
         /// What is too large.
         what: &'static str,
-        /// The most that is read.
+        /// The limit.
         limit: u64,
     },
-    /// It is neither a file nor a folder.
+    /// It is neither a file nor a directory.
     #[error(
         "`{}` is neither a regular file nor a directory: copy its contents to a file and name that file",
         path.display()

@@ -1,8 +1,8 @@
-//! Captured hosts: one host's files and netlink answers in one reviewable text, and reading it back
-//! by the same readers as a live host.
+//! Captured hosts: a host's files and netlink data in one reviewable text file, and reading it with the same readers
+//! as a live host.
 //!
-//! What is captured is what the readers ask for and nothing else: a capture is one reading with every
-//! answer written down, refusals included.
+//! A capture contains exactly what the readers read: it is one run of the readers with every result stored, including
+//! errors.
 
 pub(crate) mod answers;
 mod archive;
@@ -31,13 +31,13 @@ use crate::watch::read_counters;
 use answers::{CapturedNics, CapturedRdma};
 use pseudonym::Pseudonyms;
 
-/// How a host is captured.
+/// The options of a capture.
 #[derive(Debug, Clone)]
 pub struct CaptureOptions {
-    /// The version of linerate, for the archive's head.
+    /// The version of linerate, for the archive's header.
     pub version: String,
-    /// Whether addresses, the host's name and everything else that tells whose machine it is is
-    /// replaced by pseudonyms: equal ones for equal things, so that relations survive.
+    /// Whether addresses, the host name and everything else that identifies the machine is replaced by pseudonyms:
+    /// equal ones for equal values, so that relations are preserved.
     pub pseudonyms: bool,
 }
 
@@ -46,11 +46,11 @@ pub fn capture(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) ->
     record(root, nics, options).1
 }
 
-/// Captures a host and gives what was read of it in the same pass.
+/// Captures a host and returns what was read in the same pass.
 pub fn record(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) -> (Host, Archive) {
     let recording = root.recording();
     let host = read_host(&recording, nics);
-    // Their files are written down with the others, so that two captures tell what moved between them.
+    // Their files are stored with the others, so that two captures show the increase between them.
     let _ = read_counters(&recording, nics, &host);
     let answers = host
         .nics
@@ -82,9 +82,9 @@ pub fn record(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) -> 
     (host, archive)
 }
 
-/// The kernel's configuration has thousands of lines of which the readers use a handful, a node's
-/// `meminfo` and a VLAN's counters move from one second to the next, and `/proc/cpuinfo` and a
-/// configuration space may hold a serial number. Most entries of a table of GIDs are empty.
+/// The kernel's configuration has thousands of lines of which the readers use a handful, a node's `meminfo` and a
+/// VLAN's counters change every second, and `/proc/cpuinfo` and PCI config space may contain a serial number. Most
+/// entries of a GID table are empty.
 fn without_idle_lines(tree: &Tree) -> Tree {
     let mut shorter = Tree::new(false);
     for (path, entry) in tree.iter() {
@@ -111,7 +111,7 @@ fn without_idle_lines(tree: &Tree) -> Tree {
     shorter
 }
 
-/// What the readers use of a file's text.
+/// The part of a file's text that the readers use.
 fn used_text(path: &str, text: &str) -> String {
     if path == "proc/cpuinfo" {
         identity::used_cpuinfo_lines(text)
@@ -131,7 +131,7 @@ fn used_text(path: &str, text: &str) -> String {
     }
 }
 
-/// Whether the GID called `name` in `folder` is one that is kept.
+/// Whether the GID called `name` in `folder` is stored.
 fn is_set_in(tree: &Tree, folder: &str, name: &str) -> bool {
     let path = format!("{folder}/{name}");
     match tree.get(&path) {

@@ -1,4 +1,4 @@
-//! Opens a captured host in any of its forms: an archive, an unpacked folder, a tar of one.
+//! Opens a captured host in any supported form: an archive, an unpacked directory, or a tar file of one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,10 +22,10 @@ use crate::regular_file;
 use crate::root::HostRoot;
 use crate::watch::{Reading, read_counters};
 
-/// How many folders may stand above the one that holds `sys`.
+/// The maximum number of directories above the one that contains `sys`.
 pub(crate) const FOLDERS_ABOVE_MAX: usize = 2;
 
-/// A captured host: read its files through [`Captured::root`]; it answers for netlink itself.
+/// A captured host: read its files through [`Captured::root`]; it is also its own netlink reader.
 #[derive(Debug)]
 pub struct Captured {
     root: HostRoot,
@@ -42,8 +42,8 @@ impl Captured {
         Self::of(root, CapturedNics::default(), CapturedRdma::default())
     }
 
-    /// Opens an archive of `linerate capture`, a folder that holds `sys` (at most two folders down),
-    /// or a `.tar` or `.tar.bz2` of such a folder; the content decides, not the name.
+    /// Opens an archive of `linerate capture`, a directory that contains `sys` (at most two levels down), or a `.tar`
+    /// or `.tar.bz2` of such a directory; the content decides, not the name.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let io = |source| CaptureError::Io {
             path: path.to_owned(),
@@ -86,13 +86,13 @@ impl Captured {
         &self.root
     }
 
-    /// Reads the host, unless it takes more memory than a host can need.
+    /// Reads the host, unless that exceeds the memory limit.
     pub fn host(&self) -> Result<Host, CaptureError> {
         let host = read_host(&self.root, self);
         self.within_limits().map(|()| host)
     }
 
-    /// Reads the counters of `host`, which is this one, likewise.
+    /// Reads the counters of `host`, which is this one, with the same limit.
     pub fn counters(&self, host: &Host) -> Result<Reading, CaptureError> {
         let reading = read_counters(&self.root, self, host);
         self.within_limits().map(|()| reading)
@@ -208,7 +208,7 @@ mod tests {
         fs::create_dir(&sys).expect("a folder");
         fs::create_dir(&dev).expect("a folder");
         fifo(&sys.join("fifo"));
-        // A pipe whose other end somebody holds has no end.
+        // A pipe whose write end is open has no end of file.
         let _writer = fs::OpenOptions::new()
             .read(true)
             .write(true)

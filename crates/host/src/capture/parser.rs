@@ -1,5 +1,5 @@
-//! Reads the text of an archive (see [`super::archive`]) line by line, within stated limits, and says
-//! of what it cannot read which line that is.
+//! Parses the text of an archive (see [`super::archive`]) line by line, with fixed limits, and reports the line
+//! number of errors.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read};
@@ -14,17 +14,17 @@ use crate::root::FILE_BYTES_MAX;
 use crate::root::limits::{ANSWERS_BYTES_MAX, Filling, Limit};
 use crate::root::tree::{Entry, Tree, name_bytes};
 
-/// The longest line: a line of `/proc/interrupts` with 16,384 CPUs is about 180 KiB.
+/// The maximum line length: a line of `/proc/interrupts` with 16,384 CPUs is about 180 KiB.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// The most lines of an archive.
+/// The maximum number of lines of an archive.
 const LINES_MAX: u64 = 16 << 20;
-/// The most bytes of an archive.
+/// The maximum size of an archive.
 const ARCHIVE_BYTES_MAX: u64 = 256 << 20;
 
-/// An archive that is being read.
+/// An archive that is being parsed.
 pub(crate) struct Parser<R> {
     from: io::Take<R>,
-    /// The number of the line that was read last, from 1.
+    /// The number of the last line read, from 1.
     line: u64,
     checksum: crc32fast::Hasher,
 }
@@ -162,7 +162,7 @@ impl<R: BufRead> Parser<R> {
         }
     }
 
-    /// What netlink or verbs answered about one interface or device.
+    /// Netlink or verbs data of one interface or device.
     fn answers<T: DeserializeOwned>(
         &mut self,
         lines: u64,

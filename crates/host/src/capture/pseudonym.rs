@@ -1,9 +1,9 @@
-//! Pseudonyms: what tells whose machine it is, replaced by something of the same form.
+//! Pseudonyms: replace everything that identifies a machine by values of the same form.
 //!
-//! Each is a hash of the original, keyed by the boot id: equal things stay equal inside an archive and
-//! between archives of one boot (two namespaces of one kernel), and nobody without the boot id can
-//! test a guess. IP addresses keep their common prefixes (the idea of Crypto-PAn: a bit is flipped
-//! according to the bits before it), so that two ends of a subnet stay in one subnet.
+//! Each is a hash of the original, keyed by the boot ID: equal values stay equal inside an archive and between
+//! archives of one boot (two namespaces of one kernel), and without the boot ID no guess can be tested. IP addresses
+//! keep their common prefixes (as in Crypto-PAn: a bit is flipped depending on the bits before it), so that two ends
+//! of a subnet stay in one subnet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,7 +22,7 @@ const HOSTNAME: &str = "proc/sys/kernel/hostname";
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 const COMMAND_LINE: &str = "proc/cmdline";
 
-/// Kernel parameters whose values rules read and that tell nothing about whose machine it is.
+/// Kernel parameters whose values are read by rules and do not identify the machine.
 const KEPT_PARAMETERS: [&str; 30] = [
     "amd_iommu",
     "amd_pstate",
@@ -56,7 +56,7 @@ const KEPT_PARAMETERS: [&str; 30] = [
     "tsc",
 ];
 
-/// Profiles that come with TuneD; others may be named after their owner.
+/// Profiles that are shipped with TuneD; others may contain their owner's name.
 const STOCK_PROFILES: [&str; 15] = [
     "accelerator-performance",
     "aws",
@@ -75,7 +75,7 @@ const STOCK_PROFILES: [&str; 15] = [
     "virtual-guest",
 ];
 
-/// Files in `/etc/sysctl.d` that are called so on every machine that has them.
+/// Files in `/etc/sysctl.d` with the same name on every machine that has them.
 const KNOWN_SYSCTL_FILES: [&str; 2] = ["90-linerate.conf", "99-sysctl.conf"];
 
 /// The pseudonyms of one boot of one host.
@@ -85,7 +85,7 @@ pub(crate) struct Pseudonyms {
 }
 
 impl Pseudonyms {
-    /// The pseudonyms for what `archive` holds.
+    /// The pseudonyms for `archive`.
     pub(crate) fn of(archive: &Archive) -> Self {
         let tree = &archive.tree;
         let secret = tree.read(BOOT_ID).or_else(|_| tree.read(HOSTNAME));
@@ -96,7 +96,7 @@ impl Pseudonyms {
         }
     }
 
-    /// `archive` under pseudonyms.
+    /// `archive` with pseudonyms.
     pub(crate) fn applied(&self, archive: Archive) -> Archive {
         let mut tree = Tree::new(false);
         let withheld = withheld_sysctl_files(&archive.tree);
@@ -183,7 +183,7 @@ impl Pseudonyms {
         format!("host-{:08x}", self.hash("hostname", name) >> 32)
     }
 
-    /// Text with every UUID, hardware address, RDMA identifier and interface name made of one replaced.
+    /// Replaces every UUID, MAC address, RDMA identifier and interface name that contains one.
     pub(crate) fn text(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -208,14 +208,14 @@ impl Pseudonyms {
         out
     }
 
-    /// The length of what stands at the start of `text` and must be replaced, and by what.
+    /// The length of the identifier at the start of `text`, and its replacement.
     fn at_start(&self, text: &str) -> Option<(usize, String)> {
         let found = [
             gid(text).map(|gid| (GID_CHARS, self.gid(gid))),
             hardware_address(text).map(|length| (length, self.hardware_address(&text[..length]))),
             uuid(text).map(|length| (length, self.uuid(&text[..length]))),
-            // systemd names an interface without a better name by its address: enx781dba0a0b0c. udev can
-            // name an RDMA device by its GUID, which is made of one: rocex525400c0fe123455.
+            // systemd names an interface without a better name by its MAC address: enx781dba0a0b0c. udev can name an
+            // RDMA device by its GUID, which contains one: rocex525400c0fe123455.
             hex_name(text).map(|(prefix, length)| {
                 let digits = self.hash("name", &text[prefix..length]);
                 let hidden = format!("{digits:016x}")[16 - (length - prefix)..].to_owned();
@@ -248,8 +248,8 @@ impl Pseudonyms {
         pseudonym.join(":")
     }
 
-    /// The identifier of an RDMA port is an IPv6 address, or an IPv4 one that is mapped into it: it
-    /// stays the one that its interface has.
+    /// The GID of an RDMA port is an IPv6 address, or an IPv4-mapped one: its pseudonym is the same as that of its
+    /// interface's address.
     fn gid(&self, gid: Ipv6Addr) -> String {
         let address = match gid.to_ipv4_mapped() {
             Some(v4) => match self.ip(IpAddr::V4(v4)) {
@@ -305,8 +305,8 @@ impl Pseudonyms {
         })
     }
 
-    /// The command line with the values of the parameters that rules read; all other values are withheld,
-    /// numbers too (a PIN is one), and so is what is meant for init.
+    /// The command line with the values of the parameters that rules read; all other values are withheld, including
+    /// numbers (a PIN is one), and init's arguments.
     fn command_line(&self, text: &str) -> String {
         let words = text.split_whitespace().take_while(|word| *word != "--");
         let kept: Vec<String> = words
@@ -325,7 +325,7 @@ impl Pseudonyms {
     }
 }
 
-/// New names for the files of sysctls that came with no package.
+/// Replacement names for sysctl files that do not belong to a package.
 fn withheld_sysctl_files(tree: &Tree) -> BTreeMap<String, String> {
     let names = |folder: &&str| tree.list(folder).unwrap_or_default();
     let all: BTreeSet<String> = sysctl_files::FOLDERS.iter().flat_map(names).collect();
@@ -380,7 +380,7 @@ fn hardware_address(text: &str) -> Option<usize> {
     (pairs >= 6).then_some(end)
 }
 
-/// The kernel writes the identifier of an RDMA port as an IPv6 address of eight whole groups.
+/// The kernel prints a GID as an IPv6 address of eight full groups.
 const GID_CHARS: usize = 39;
 
 fn gid(text: &str) -> Option<Ipv6Addr> {
@@ -398,13 +398,13 @@ fn uuid(text: &str) -> Option<usize> {
     fits.then_some(36)
 }
 
-/// Digits of an address (12) or of a GUID (16) in a name; udev writes a GUID without the zeros at its
-/// front, of which a maker's number has up to five.
+/// Digits of a MAC address (12) or of a GUID (16) in a name; udev omits the leading zeros of a GUID, of which a
+/// vendor's OUI has up to five.
 const NAME_DIGITS: std::ops::RangeInclusive<usize> = 11..=16;
 /// `en`, `wl`, `ww`, `ib`, `iw`, `opa`, `roce`, `usnic`.
 const NAME_PREFIX: std::ops::RangeInclusive<usize> = 2..=5;
 
-/// A name that is a few letters, an `x` and a hexadecimal number: where the number starts, and its end.
+/// A name that is a prefix of letters, an `x` and a hexadecimal number: the start and end of the number.
 fn hex_name(text: &str) -> Option<(usize, usize)> {
     let bytes = text.as_bytes();
     let letters = bytes.iter().take_while(|byte| byte.is_ascii_lowercase());

@@ -1,5 +1,5 @@
-//! Reads a host's `/proc` and `/sys` trees from a tar file (POSIX.1-1988 ustar, GNU and pax names),
-//! packed by bzip2 or not, straight into memory: nothing is unpacked onto the disk.
+//! Reads a host's `/proc` and `/sys` trees from a tar file (POSIX.1-1988 ustar, GNU and pax names), with or without
+//! bzip2, directly into memory: nothing is unpacked to disk.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -14,21 +14,20 @@ use crate::root::limits::{Filling, Limit};
 use crate::root::tree::{Entry, Tree};
 use linerate_model::known::Cause;
 
-/// The most bytes of the tar file, unpacked.
+/// The maximum unpacked size of the tar file.
 const UNPACKED: Limit = Limit::of("its size unpacked in bytes", 256 << 20);
-/// The most bytes that describe one file: its header, its GNU or pax names and its attributes (one extended
-/// attribute has at most 64 KiB), which the tar crate holds whole; and the data of a sparse file, which is
-/// passed over.
+/// The maximum size of one file's headers: its header, GNU or pax names and attributes (one extended attribute has at
+/// most 64 KiB), which the tar crate buffers; and of the data of a sparse file, which is skipped.
 const HEADERS: Limit = Limit::of("the headers of one file in bytes", 256 << 10);
 
-/// How the file is packed.
+/// The compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Tar,
     TarBzip2,
 }
 
-/// What the first 512 bytes of a file say that it is.
+/// The file type by its first 512 bytes.
 pub(crate) fn form(start: &[u8]) -> Option<Form> {
     if start.starts_with(b"BZh") {
         Some(Form::TarBzip2)
@@ -78,16 +77,16 @@ pub(crate) fn read(path: &Path, from: impl Read, form: Form) -> Result<Tree, Cap
     Ok(tree.below(&folder))
 }
 
-/// How much has been read of a tar file, and which limit was broken by it.
+/// The amount read from a tar file, and the limit that was exceeded.
 #[derive(Debug, Default)]
 struct Gauge {
     unpacked: Cell<u64>,
-    /// How many bytes the next headers may still have; no matter between them.
+    /// The remaining size for the next headers; not used between them.
     headers: Cell<Option<u64>>,
     broken: Cell<Option<Limit>>,
 }
 
-/// A tar file that breaks off when a limit is broken.
+/// A tar file that ends once a limit is exceeded.
 struct Gauged<'a, R> {
     from: R,
     gauge: &'a Gauge,
@@ -115,20 +114,20 @@ impl<R: Read> Read for Gauged<'_, R> {
     }
 }
 
-/// Puts what `entry` holds, and reads it to its end, so that the headers of the next one follow.
+/// Adds the data of `entry`, and reads it to its end, so that the next headers follow.
 fn put<R: Read>(
     filling: &mut Filling,
     mut entry: tar::Entry<'_, R>,
 ) -> io::Result<Result<(), Limit>> {
     let held = held(filling, &mut entry)?;
-    // The zeros in the holes of a sparse file have no end.
+    // The holes of a sparse file may contain any number of zeros.
     if entry.header().entry_type() != EntryType::GNUSparse {
         io::copy(&mut entry, &mut io::sink())?;
     }
     Ok(held.map_or(Ok(()), |(path, held)| filling.put(&path, held)))
 }
 
-/// What `entry` holds and where; nothing when that is of no use.
+/// The content and path of `entry`; nothing if it is not used.
 fn held<R: Read>(
     filling: &Filling,
     entry: &mut tar::Entry<'_, R>,
@@ -154,8 +153,7 @@ fn held<R: Read>(
             names: std::collections::BTreeSet::new(),
         }),
         EntryType::Symlink => target(entry)?.map(|target| Entry::Link { target }),
-        // A hard link gives the other name of a file that came before. Nobody makes one of a folder, whose
-        // names it would have again.
+        // A hard link is another name of an earlier file. Directories have none, since their names would be repeated.
         EntryType::Link => {
             let other = target(entry)?.unwrap_or_default();
             let other = filling.tree().get(other.trim_start_matches("./"));
@@ -173,7 +171,7 @@ fn file<R: Read>(entry: &mut tar::Entry<'_, R>, mode: u32) -> io::Result<Entry> 
         cause: Cause::Unreadable,
         reason: reason.to_owned(),
     };
-    // A packed file of a few hundred bytes may hold one of any length.
+    // A compressed file of a few hundred bytes may contain a file of any length.
     let mut bytes = Vec::new();
     entry
         .by_ref()

@@ -1,5 +1,5 @@
-//! What a module complains of, in words: what it flags, and what lies beyond its own bounds now. A flag
-//! stays set until it is read, so one may be of the past; a bound that is crossed now may not be flagged.
+//! A module's alarms and warnings as text: its flags, and the values currently beyond its thresholds. A flag is
+//! latched until it is read, so it may be from the past; a threshold that is crossed now may not be flagged.
 
 /// Alarms and warnings in the order found, each once.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Raised {
 pub(super) type Levels = [bool; 4];
 
 impl Raised {
-    /// Takes in the levels of `what`, of one lane or of the whole module.
+    /// Adds the levels of `what`, for one lane or the whole module.
     pub(super) fn add(&mut self, lane: Option<u32>, what: &str, levels: Levels) {
         let [high_alarm, low_alarm, high_warning, low_warning] = levels;
         for (on, words) in [(high_alarm, "high alarm"), (low_alarm, "low alarm")] {
@@ -27,7 +27,7 @@ impl Raised {
         }
     }
 
-    /// Takes in a fault, which has no level.
+    /// Adds a fault, which has no level.
     pub(super) fn fault(&mut self, lane: u32, what: &str, on: bool) {
         if on {
             put(&mut self.alarms, Some(lane), what, "");
@@ -46,12 +46,12 @@ fn put(list: &mut Vec<String>, lane: Option<u32>, what: &str, level: &str) {
     }
 }
 
-/// The levels of flags that stand in bits 3 to 0, from high alarm to low warning.
+/// The levels of flags in bits 3 to 0, from high alarm to low warning.
 pub(super) fn levels(flags: u8) -> Levels {
     [3, 2, 1, 0].map(|bit| flags >> bit & 1 == 1)
 }
 
-/// The levels that `value` has crossed. Bounds that are all the same, as 0, are none.
+/// The levels that `value` has crossed. Thresholds that are all equal, such as 0, are not set.
 pub(super) fn crossed(value: Option<i32>, bounds: Option<[i32; 4]>) -> Levels {
     match (value, bounds) {
         (Some(value), Some(bounds)) => {
@@ -68,17 +68,17 @@ pub(super) fn crossed(value: Option<i32>, bounds: Option<[i32; 4]>) -> Levels {
     }
 }
 
-/// Unsigned bounds as they stand in the memory.
+/// Unsigned thresholds as stored.
 pub(super) fn unsigned(bounds: [[u8; 2]; 4]) -> [i32; 4] {
     bounds.map(|bytes| i32::from(u16::from_be_bytes(bytes)))
 }
 
-/// Signed bounds as they stand in the memory.
+/// Signed thresholds as stored.
 pub(super) fn signed(bounds: [[u8; 2]; 4]) -> [i32; 4] {
     bounds.map(|bytes| i32::from(i16::from_be_bytes(bytes)))
 }
 
-/// Either of two.
+/// The union.
 pub(super) fn either(a: Levels, b: Levels) -> Levels {
     let [a0, a1, a2, a3] = a;
     let [b0, b1, b2, b3] = b;

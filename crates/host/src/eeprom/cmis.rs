@@ -1,5 +1,5 @@
-//! QSFP-DD, OSFP and later (CMIS 5.2): the identity on page 00h, what is monitored on 01h, bounds on
-//! 02h, lanes on 11h. Of more than eight lanes the first bank is read.
+//! QSFP-DD, OSFP and later (CMIS 5.2): identity on page 00h, supported monitors on 01h, thresholds on 02h, lanes on
+//! 11h. For more than eight lanes only the first bank is read.
 
 use linerate_model::host::{Module, ModuleLane};
 use linerate_model::known::Known;
@@ -15,7 +15,7 @@ const ADVERTISED: Half = Half::page(0x01);
 const BOUNDS: Half = Half::page(0x02);
 const LANES: Half = Half::page(0x11);
 
-/// What of the memory is of use.
+/// The pages that are used.
 pub(super) fn parts(pages: &Pages, wanted: &mut Vec<Half>) {
     wanted.push(IDENTITY);
     if !is_flat(pages) {
@@ -23,7 +23,7 @@ pub(super) fn parts(pages: &Pages, wanted: &mut Vec<Half>) {
     }
 }
 
-/// Byte 2, bit 7: there is page 00h and no other, as in passive cables.
+/// Byte 2, bit 7: there is only page 00h, as in passive cables.
 fn is_flat(pages: &Pages) -> bool {
     pages.view(LOWER).bit(2, 7)
 }
@@ -100,7 +100,7 @@ fn state(pages: &Pages) -> Known<String> {
     })
 }
 
-/// Byte 202 for a cable that is one with its plugs, else page 01h bytes 132 to 136.
+/// Byte 202 for a cable assembly, otherwise page 01h bytes 132 to 136.
 fn length(pages: &Pages) -> Known<u32> {
     let cable = pages.view(IDENTITY).byte(202);
     match cable {
@@ -115,7 +115,7 @@ fn length(pages: &Pages) -> Known<u32> {
     }
     let advertised = pages.view(ADVERTISED);
     let single_mode = advertised.byte(132);
-    // In steps of 0.1 and 1 km; no more are defined.
+    // In steps of 0.1 and 1 km; no others are defined.
     let step = match single_mode.get().unwrap_or(0) >> 6 {
         0 => 1_000,
         _ => 10_000,
@@ -126,7 +126,7 @@ fn length(pages: &Pages) -> Known<u32> {
     longest(pages, reaches.into_iter().chain([single_mode]))
 }
 
-/// `value`, when page 01h says by `bit` of byte `at` that it is monitored.
+/// `value`, if `bit` of byte `at` on page 01h is set: it is monitored.
 fn monitored<T>(pages: &Pages, at: u8, bit: u8, value: Known<T>) -> Known<T> {
     if is_flat(pages) {
         return pages.not_said("the module has no monitors");
@@ -140,12 +140,12 @@ fn monitored<T>(pages: &Pages, at: u8, bit: u8, value: Known<T>) -> Known<T> {
     })
 }
 
-/// The lanes that this end has (byte 210: a bit that is set is a lane that is not).
+/// The lanes of this end (byte 210: a set bit is a lane that does not exist).
 fn present(pages: &Pages) -> impl Iterator<Item = u8> + '_ {
     (0..8).filter(|lane| !pages.view(IDENTITY).bit(210, *lane))
 }
 
-/// A lane's monitors on page 11h, with the bits of byte 160 of page 01h that say whether they are.
+/// A lane's monitors on page 11h, if supported according to byte 160 of page 01h.
 const RX_POWER: (u8, u8) = (186, 2);
 const TX_POWER: (u8, u8) = (154, 1);
 const BIAS: (u8, u8) = (170, 0);
@@ -159,7 +159,7 @@ fn lanes(pages: &Pages, technology: Option<Technology>) -> Vec<ModuleLane> {
     if technology.is_some_and(|technology| technology != Technology::Optical) {
         return Vec::new();
     }
-    // Bits 4 and 3 of byte 160: the unit of the bias is once, twice or four times 2 microamperes.
+    // Bits 4 and 3 of byte 160: the unit of the bias is one, two or four times 2 microamperes.
     let scale = 1u32 << (pages.view(ADVERTISED).flags(160) >> 3 & 0b11).min(2);
     let lane = |lane| ModuleLane {
         lane: u32::from(lane) + 1,
@@ -170,7 +170,7 @@ fn lanes(pages: &Pages, technology: Option<Technology>) -> Vec<ModuleLane> {
     present(pages).map(lane).collect()
 }
 
-/// The flags of byte 9, the bounds at 02h 128 and 136.
+/// The flags of byte 9, the thresholds at 02h 128 and 136.
 fn raise_module(pages: &Pages, raised: &mut Raised) {
     let (lower, bounds) = (pages.view(LOWER), pages.view(BOUNDS));
     // From the lowest bit: high alarm, low alarm, high warning, low warning.
@@ -183,7 +183,7 @@ fn raise_module(pages: &Pages, raised: &mut Raised) {
     raised.add(None, "supply voltage", either(flagged(4), beyond));
 }
 
-/// The flags at 11h 135 to 152, a bit for each lane, and the bounds from 02h 176.
+/// The flags at 11h 135 to 152, a bit for each lane, and the thresholds from 02h 176.
 fn raise_lanes(pages: &Pages, raised: &mut Raised) {
     let (flags, bounds) = (pages.view(LANES), pages.view(BOUNDS));
     for lane in present(pages) {

@@ -1,7 +1,6 @@
-//! The memory of a pluggable module or cable, decoded. Which of three maps it has, its first byte says
-//! (SFF-8024 table 4-1): SFF-8472 for SFP, SFF-8636 for QSFP, CMIS for QSFP-DD and later. All is pure:
-//! [`next`] names the part to read next, [`decode`] says what the parts mean. The serial number is not
-//! taken.
+//! Decodes the EEPROM of a pluggable module or cable. Its first byte selects one of three memory maps (SFF-8024 table
+//! 4-1): SFF-8472 for SFP, SFF-8636 for QSFP, CMIS for QSFP-DD and later. All functions are pure: [`next`] names the
+//! part to read next, [`decode`] decodes the parts. The serial number is not read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,19 +16,19 @@ mod sff8636;
 #[cfg(test)]
 mod tests;
 
-/// A module's memory is read in halves of pages.
+/// The EEPROM is read in half pages.
 pub(crate) const HALF_BYTES: u32 = 128;
-/// The two-wire address of a module's memory (A0h without its read bit).
+/// The I2C address of the EEPROM (A0h without its read bit).
 const MAIN: u8 = 0x50;
-/// That of an SFP's diagnostics (A2h).
+/// The I2C address of an SFP's diagnostics (A2h).
 const DIAGNOSTICS: u8 = 0x51;
 
 const LOWER: Half = Half::Lower { address: MAIN };
 
-/// A part of the memory: 128 bytes.
+/// A part of the EEPROM: 128 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Half {
-    /// Bytes 0 to 127 at a two-wire address.
+    /// Bytes 0 to 127 at an I2C address.
     Lower {
         /// The address.
         address: u8,
@@ -44,7 +43,7 @@ pub(crate) enum Half {
 }
 
 impl Half {
-    /// The upper half of `page` of the module's own memory.
+    /// The upper half of `page` at the module's main address.
     const fn page(page: u8) -> Self {
         Self::Upper {
             address: MAIN,
@@ -52,7 +51,7 @@ impl Half {
         }
     }
 
-    /// The number of its first byte.
+    /// The offset of its first byte.
     const fn first(self) -> u8 {
         match self {
             Self::Lower { .. } => 0,
@@ -70,7 +69,7 @@ impl fmt::Display for Half {
     }
 }
 
-/// The parts as far as they were read.
+/// The parts read so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pages {
     path: String,
@@ -78,7 +77,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// None yet, of the module at `path`.
+    /// An empty set of parts for the module at `path`.
     pub(crate) fn new(path: String) -> Self {
         Self {
             path,
@@ -86,7 +85,7 @@ impl Pages {
         }
     }
 
-    /// Where the module is read.
+    /// Where the module is read from.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -104,13 +103,13 @@ impl Pages {
         }
     }
 
-    /// What the module does not say itself.
+    /// A value that the module does not report.
     fn not_said<T>(&self, why: &str) -> Known<T> {
         Known::unknown(Cause::NotSaid, self.path.clone(), why)
     }
 }
 
-/// One part, read by the byte numbers of its standard (0 to 255).
+/// One part, with byte offsets as in its standard (0 to 255).
 #[derive(Debug, Clone, Copy)]
 struct View<'a> {
     pages: &'a Pages,
@@ -142,7 +141,7 @@ impl View<'_> {
         self.bytes(at).map(|[byte]| byte)
     }
 
-    /// The byte, or 0 where it could not be read: for flags, of which only a set one says something.
+    /// The byte, or 0 if it could not be read: for flags, where only set bits matter.
     fn flags(&self, at: u8) -> u8 {
         self.byte(at).get().unwrap_or(0)
     }
@@ -151,7 +150,7 @@ impl View<'_> {
         self.flags(at) >> bit & 1 == 1
     }
 
-    /// A 16-bit number, the high byte first as in all three maps.
+    /// A 16-bit number, big-endian as in all three maps.
     fn word(&self, at: u8) -> Known<u16> {
         self.bytes(at).map(u16::from_be_bytes)
     }
@@ -161,7 +160,7 @@ impl View<'_> {
         self.bytes(at).map(i16::from_be_bytes)
     }
 
-    /// ASCII without the blanks around it.
+    /// ASCII without surrounding spaces.
     fn text<const N: usize>(&self, at: u8) -> Known<String> {
         self.bytes::<N>(at).and_then(|bytes| {
             let text: String = bytes
@@ -178,7 +177,7 @@ impl View<'_> {
         })
     }
 
-    /// The bounds at `at`: high alarm, low alarm, high warning, low warning.
+    /// The thresholds at `at`: high alarm, low alarm, high warning, low warning.
     fn bounds(&self, at: u8) -> Option<[[u8; 2]; 4]> {
         let bytes: [u8; 8] = self.bytes(at).get()?;
         let (bounds, _) = bytes.as_chunks();
@@ -186,7 +185,7 @@ impl View<'_> {
     }
 }
 
-/// The map that a module has.
+/// The memory map of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Map {
     Sff8472,
@@ -203,7 +202,7 @@ fn map_of(identifier: u8) -> Option<Map> {
     }
 }
 
-/// The part to read next; `None` when there are all that [`decode`] needs.
+/// The part to read next; `None` if [`decode`] needs no more.
 pub(crate) fn next(pages: &Pages) -> Option<Half> {
     let mut wanted = vec![LOWER];
     if let Some(identifier) = pages.view(LOWER).byte(0).get() {
@@ -219,7 +218,7 @@ pub(crate) fn next(pages: &Pages) -> Option<Half> {
         .find(|half| !pages.halves.contains_key(half))
 }
 
-/// What the parts mean; the gap of the first part when that could not be read.
+/// Decodes the parts; the gap of the first part if that could not be read.
 pub(crate) fn decode(pages: &Pages) -> Known<Module> {
     pages.view(LOWER).byte(0).and_then(|identifier| {
         let form_factor = sff8024::form_factor(identifier);
@@ -255,7 +254,7 @@ fn bias_ua(raw: u16) -> u32 {
     u32::from(raw) * 2
 }
 
-/// The longest of some reaches, in decimetres; a reach of 0 is one that the module does not say.
+/// The longest of several reaches, in decimeters; a reach of 0 is not reported.
 fn longest(pages: &Pages, reaches: impl IntoIterator<Item = (Known<u8>, u32)>) -> Known<u32> {
     let mut longest = 0;
     for (count, decimetres) in reaches {
@@ -270,7 +269,7 @@ fn longest(pages: &Pages, reaches: impl IntoIterator<Item = (Known<u8>, u32)>) -
     }
 }
 
-/// The attenuations that are not zero, each with its frequency.
+/// The non-zero attenuations, each with its frequency.
 fn attenuations(pages: &Pages, view: View<'_>, places: &[(u8, &str)]) -> Known<Vec<(String, u32)>> {
     let mut all = Vec::new();
     for (at, frequency) in places {

@@ -1,5 +1,5 @@
-//! The numbers that all module standards share (SFF-8024 rev 4.11: identifiers of table 4-1, connectors
-//! of table 4-3, extended compliance codes of table 4-4).
+//! The codes shared by all module standards (SFF-8024 rev 4.11: identifiers of table 4-1, connectors of table 4-3,
+//! extended compliance codes of table 4-4).
 
 /// The form factor of an identifier, table 4-1.
 pub(super) fn form_factor(identifier: u8) -> String {
@@ -60,10 +60,10 @@ pub(super) fn connector(code: u8) -> Option<String> {
     )
 }
 
-/// The number of "No separable connector": a cable that is one with its plugs.
+/// The code of "No separable connector": a cable assembly.
 pub(super) const NO_SEPARABLE_CONNECTOR: u8 = 0x23;
 
-/// What carries the signal.
+/// The transmission medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Technology {
     Optical,
@@ -74,7 +74,7 @@ pub(super) enum Technology {
 }
 
 impl Technology {
-    /// In words.
+    /// As text.
     pub(super) fn words(self) -> String {
         match self {
             Self::Optical => "Optical",
@@ -85,7 +85,7 @@ impl Technology {
         .to_owned()
     }
 
-    /// Of a transmitter code, which SFF-8636 (byte 147) and CMIS (byte 212) share.
+    /// From a transmitter code, shared by SFF-8636 (byte 147) and CMIS (byte 212).
     pub(super) fn of_transmitter(code: u8) -> Self {
         match code {
             0x0a | 0x0b => Self::PassiveCopper,
@@ -94,7 +94,7 @@ impl Technology {
         }
     }
 
-    /// Of an extended compliance code, table 4-4, as far as it tells.
+    /// From an extended compliance code, table 4-4, as far as it shows it.
     pub(super) fn of_compliance(code: u8) -> Option<Self> {
         match code {
             0x08 | 0x19 => Some(Self::ActiveCopper),

@@ -1,5 +1,4 @@
-//! SFP, SFP+, SFP28 (SFF-8472 rev 12.4): the identity at A0h, and where the module has them the
-//! diagnostics at A2h.
+//! SFP, SFP+, SFP28 (SFF-8472 rev 12.4): identity at A0h, and diagnostics at A2h if the module has them.
 
 use linerate_model::host::{Module, ModuleLane};
 use linerate_model::known::Known;
@@ -15,13 +14,13 @@ const A2: Half = Half::Lower {
     address: DIAGNOSTICS,
 };
 
-/// Byte 92 of A0h: diagnostics there are, how they are calibrated, and whether the address must be
-/// changed to reach them, which the kernel does not do.
+/// Byte 92 of A0h: whether there are diagnostics, how they are calibrated, and whether an address change is needed to
+/// read them, which the kernel does not do.
 const IMPLEMENTED: u8 = 6;
 const EXTERNALLY_CALIBRATED: u8 = 4;
 const ADDRESS_CHANGE: u8 = 2;
 
-/// What of the memory is of use.
+/// The parts that are used.
 pub(super) fn parts(pages: &Pages, wanted: &mut Vec<Half>) {
     if has_diagnostics(pages.view(LOWER)) {
         wanted.push(A2);
@@ -85,7 +84,7 @@ fn technology(a0: View<'_>) -> Option<Technology> {
     compliance.or((wavelength > 0).then_some(Technology::Optical))
 }
 
-/// Bytes 14 to 19; 18 is metres of cable, or tens of metres of OM4.
+/// Bytes 14 to 19; 18 is meters of cable, or tens of meters of OM4.
 fn length(pages: &Pages, technology: Option<Technology>) -> Known<u32> {
     let a0 = pages.view(LOWER);
     if matches!(
@@ -105,7 +104,7 @@ fn length(pages: &Pages, technology: Option<Technology>) -> Known<u32> {
     longest(pages, reaches.map(|(at, unit)| (a0.byte(at), unit)))
 }
 
-/// The monitors, calibrated, in the units of the memory.
+/// The calibrated monitors, in the units of the EEPROM.
 struct Readings {
     temperature: Known<i16>,
     voltage: Known<u16>,
@@ -147,8 +146,8 @@ impl Readings {
         }
     }
 
-    /// By the constants at A2h 56 to 91 (section 9.3): a line for each but the received power, which is
-    /// a polynomial.
+    /// With the constants at A2h 56 to 91 (section 9.3): linear for every monitor but the received power, which is a
+    /// polynomial.
     fn calibrated(self, a2: View<'_>) -> Self {
         let line = |raw: i64, at: u8| {
             let (slope, offset) = (a2.word(at), a2.signed(at.saturating_add(2)));
@@ -184,17 +183,17 @@ impl Readings {
         }]
     }
 
-    /// The bounds at A2h 0 to 39, the flags at 112 to 117, the state at 110.
+    /// The thresholds at A2h 0 to 39, the flags at 112 to 117, the status at 110.
     fn raise(&self, pages: &Pages, raised: &mut Raised) {
         let (a0, a2) = (pages.view(LOWER), pages.view(A2));
-        // Byte 93 of A0h says which of them the module has.
+        // Byte 93 of A0h shows which of them the module has.
         let options = |bit| a0.bit(93, bit);
         let flagged = |at: u8, shift: u8| {
             let pair = |at: u8| (a2.flags(at) >> shift) & 0b11;
             let flags = (pair(at) << 2) | pair(at.saturating_add(4));
             levels(if options(7) { flags } else { 0 })
         };
-        // Bounds of a module that is calibrated outside are raw as well, and not worth a second line.
+        // Thresholds of an externally calibrated module are raw as well, and not worth a second line.
         let internal = !a0.bit(92, EXTERNALLY_CALIBRATED);
         let bounds = |at: u8| a2.bounds(at).filter(|_| internal);
         let temperature = self.temperature.get().map(i32::from);
@@ -217,7 +216,7 @@ impl Readings {
     }
 }
 
-/// The received power: five floating-point numbers at 56, the highest power first.
+/// The received power: five floating-point coefficients at 56, the highest power first.
 fn polynomial(raw: u16, a2: View<'_>) -> Known<u16> {
     let mut sum = 0.0;
     for at in [56, 60, 64, 68, 72] {

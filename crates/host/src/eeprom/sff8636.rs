@@ -1,4 +1,4 @@
-//! QSFP+, QSFP28 (SFF-8636 rev 2.10a): all in one memory, four lanes.
+//! QSFP+, QSFP28 (SFF-8636 rev 2.10a): all at one address, four lanes.
 
 use linerate_model::host::{Module, ModuleLane};
 use linerate_model::known::Known;
@@ -16,7 +16,7 @@ const LANES: u8 = 4;
 /// Byte 2, bit 2: there is no other page.
 const FLAT: (u8, u8) = (2, 2);
 
-/// What of the memory is of use.
+/// The parts that are used.
 pub(super) fn parts(pages: &Pages, wanted: &mut Vec<Half>) {
     wanted.push(IDENTITY);
     let (at, bit) = FLAT;
@@ -30,7 +30,7 @@ fn technology(pages: &Pages) -> Known<Technology> {
     transmitter.map(|code| Technology::of_transmitter(code >> 4))
 }
 
-/// Whether it has something to monitor: a passive cable has not.
+/// Whether it has monitors: a passive cable does not.
 fn is_powered(pages: &Pages) -> bool {
     technology(pages).get() != Some(Technology::PassiveCopper)
 }
@@ -45,8 +45,7 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
         raise_lanes(pages, &mut raised);
     }
     let monitor = |bit: u8| {
-        // Byte 220 says what is monitored since revision 2.8 (8 in byte 1); before, all modules with
-        // power do.
+        // Byte 220 shows the monitors since revision 2.8 (8 in byte 1); before that, every powered module has them.
         let said = lower.flags(1) >= 8;
         monitored && (!said || identity.bit(220, bit))
     };
@@ -92,7 +91,7 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
     }
 }
 
-/// Bytes 142 to 146: what fibre it reaches how far, or the length of a cable that is one with it.
+/// Bytes 142 to 146: the reach by fiber type, or the length of a cable assembly.
 fn length(pages: &Pages, technology: Option<Technology>) -> Known<u32> {
     let identity = pages.view(IDENTITY);
     let is_cable = technology.is_some_and(|technology| technology != Technology::Optical)
@@ -104,7 +103,7 @@ fn length(pages: &Pages, technology: Option<Technology>) -> Known<u32> {
     longest(pages, reaches.map(|(at, unit)| (identity.byte(at), unit)))
 }
 
-/// Bytes 34 to 57: four lanes of each of three monitors.
+/// Bytes 34 to 57: three monitors for each of four lanes.
 fn lanes(pages: &Pages, technology: Option<Technology>) -> Vec<ModuleLane> {
     if technology.is_some_and(|technology| technology != Technology::Optical) {
         return Vec::new();
@@ -125,7 +124,7 @@ fn lanes(pages: &Pages, technology: Option<Technology>) -> Vec<ModuleLane> {
         .collect()
 }
 
-/// The flags at 6 and 7, the bounds at 03h 128 and 144.
+/// The flags at 6 and 7, the thresholds at 03h 128 and 144.
 fn raise_module(pages: &Pages, raised: &mut Raised) {
     let (lower, bounds) = (pages.view(LOWER), pages.view(BOUNDS));
     let temperature = lower.signed(22).get().map(i32::from);
@@ -144,7 +143,7 @@ fn raise_module(pages: &Pages, raised: &mut Raised) {
     );
 }
 
-/// The flags at 3 to 5 and 9 to 14, the bounds from 03h 176.
+/// The flags at 3 to 5 and 9 to 14, the thresholds from 03h 176.
 fn raise_lanes(pages: &Pages, raised: &mut Raised) {
     let (lower, bounds) = (pages.view(LOWER), pages.view(BOUNDS));
     let is_optical = technology(pages).get() == Some(Technology::Optical);
@@ -155,7 +154,7 @@ fn raise_lanes(pages: &Pages, raised: &mut Raised) {
             ("transmit bias", 11, 42, 184),
             ("transmit power", 13, 50, 192),
         ] {
-            // Two lanes to a byte, the first in the upper four bits.
+            // Two lanes per byte, the first in the upper four bits.
             let shift = if lane % 2 == 0 { 4 } else { 0 };
             let flagged = levels(lower.flags(flags_at + lane / 2) >> shift);
             let tells = is_optical && is_told(pages.view(IDENTITY), value_at);
@@ -173,7 +172,7 @@ fn raise_lanes(pages: &Pages, raised: &mut Raised) {
     }
 }
 
-/// Transmit power is the one monitor of a lane that may be missing (byte 220, bit 2).
+/// Transmit power is the only optional lane monitor (byte 220, bit 2).
 fn is_told(identity: View<'_>, value_at: u8) -> bool {
     value_at != 50 || identity.bit(220, 2)
 }

@@ -1,10 +1,10 @@
-//! Three modules' memories, made by hand from the standards, and random ones.
+//! The EEPROMs of three modules, written by hand from the standards, and random ones.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A memory in the making: parts of zeros.
+/// A builder of an EEPROM: parts filled with zeros.
 struct Image(Pages);
 
 impl Image {
@@ -54,7 +54,7 @@ fn sfp_optical() -> Image {
         .put(LOWER, 56, b"A2  ")
         .words(LOWER, 60, &[850])
         .put(LOWER, 68, b"SECRET-SERIAL   ")
-        // Diagnostics, calibrated inside; flags, loss of signal and fault are there.
+        // Diagnostics, internally calibrated; with flags, loss of signal and fault.
         .put(LOWER, 92, &[0x68, 0xf0])
         .words(A2, 0, &[0x4b00, 0xfb00, 0x4600, 0x0000])
         .words(A2, 8, &[36_300, 29_700, 34_650, 31_350])
@@ -62,7 +62,7 @@ fn sfp_optical() -> Image {
         .words(A2, 24, &[10_000, 1_000, 8_000, 1_500])
         .words(A2, 32, &[10_000, 100, 8_000, 200])
         .words(A2, 96, &[0x2a80, 33_000, 3_000, 5_000, 150])
-        // The module flags the warning only; the bound says the same.
+        // The module flags only the warning; the threshold gives the same.
         .put(A2, 117, &[0x40]);
     image
 }
@@ -141,7 +141,7 @@ fn a_passive_copper_qsfp28_is_decoded() {
     let mut image = Image::new(&[LOWER, page]);
     image
         .put(LOWER, 0, &[0x11, 0x07, 0x00])
-        // Cables without power hold anything in their flags and monitors.
+        // Passive cables may have anything in their flags and monitors.
         .put(LOWER, 3, &[0xff; 12])
         .put(page, 128, &[0x11, 0, 0x23])
         .put(page, 146, &[2, 0xa0])
@@ -213,7 +213,7 @@ fn qsfp_dd() -> Image {
         .put(identity, 148, b"QDD-400G-DR4    ")
         .put(identity, 164, b"01")
         .put(identity, 202, &[0, 0x0c])
-        // Four lanes: 5 to 8 are not there.
+        // Four lanes: 5 to 8 do not exist.
         .put(identity, 210, &[0xf0, 0, 0x06])
         .put(advertised, 132, &[5])
         .put(advertised, 159, &[0x03, 0x0f])

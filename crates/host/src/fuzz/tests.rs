@@ -1,5 +1,5 @@
-//! The same functions under property tests: every reader gets random bytes in every test run. The fuzz
-//! targets look longer and more cleverly.
+//! The same functions as property tests: every reader gets random bytes in every test run. The fuzz targets run
+//! longer and use coverage.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::texts::count;
 use super::*;
 
-/// Text of the kind that the kernel writes, so that more than the first word is looked at.
+/// Text like the kernel's, so that parsing gets beyond the first word.
 fn kernel_text() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         "[0-9]{1,21}",

@@ -1,4 +1,4 @@
-//! The readers of single files below `/proc` and `/sys`, and of other small texts.
+//! The parsers of single files below `/proc` and `/sys`, and of other small texts.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::sysfs::{
 use crate::watch::{devices, interrupts as counts, parse_uptime};
 use crate::{apply, sysctl_files};
 
-/// What reads a text; every one that there is, so that the first byte can choose.
+/// All parsers of a text, so that the first byte can select one.
 type Reader = fn(&str);
 
 const READERS: &[Reader] = &[
@@ -102,12 +102,12 @@ const READERS: &[Reader] = &[
     },
 ];
 
-/// A text in two, at its first line's end, for readers of two.
+/// Splits a text after its first line, for parsers of two texts.
 fn halves(text: &str) -> (&str, &str) {
     text.split_once('\n').unwrap_or((text, ""))
 }
 
-/// A file's text, to the reader that the first byte chooses. What is not text never comes to a reader.
+/// Passes a file's text to the parser that the first byte selects. Parsers never get invalid UTF-8.
 pub fn sysfs_text(bytes: &[u8]) {
     let Some((which, text)) = bytes.split_first() else {
         return;
@@ -118,11 +118,11 @@ pub fn sysfs_text(bytes: &[u8]) {
     }
 }
 
-/// How many readers there are.
+/// The number of parsers.
 #[cfg(test)]
 pub(super) fn count() -> u8 {
     u8::try_from(READERS.len()).expect("one byte chooses")
 }
 
-/// Takes what a reader made of a text: that it came back is all that is asked.
+/// Accepts a parser's result: the test is only that it returns.
 fn seen<T>(_: &T) {}

@@ -1,5 +1,5 @@
-//! Messages as a kernel sent them (Linux 6.18, x86-64), for tests: one file of hexadecimal per
-//! datagram, headers included, taken from a veth pair in a namespace and from a virtio NIC.
+//! Messages captured from a kernel (Linux 6.18, x86-64), for tests: one hexadecimal file per datagram, including
+//! headers, from a veth pair in a namespace and from a virtio NIC.
 
 use super::message::parse_messages;
 use super::socket::Answer;
@@ -13,7 +13,7 @@ pub(crate) fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The answers in a captured datagram.
+/// The messages in a captured datagram.
 pub(super) fn answers(hex: &str) -> Vec<Answer> {
     let bytes = bytes(hex);
     let messages = parse_messages(&bytes).expect("the kernel's own bytes");

@@ -1,4 +1,4 @@
-//! Data centre bridging over rtnetlink (`<linux/dcbnl.h>`, `dcb(8)`; IEEE 802.1Q, clauses 36 to 38).
+//! Data center bridging over rtnetlink (`<linux/dcbnl.h>`, `dcb(8)`; IEEE 802.1Q, clauses 36 to 38).
 
 use std::collections::BTreeSet;
 
@@ -33,26 +33,26 @@ pub(super) const PEER_ETS: u16 = 4;
 pub(super) const PEER_PFC: u16 = 5;
 pub(super) const MAX_RATE: u16 = 7;
 pub(super) const BUFFER: u16 = 10;
-/// An entry of the application table; `DCB_ATTR_DCB_APP` since Linux 6.3, for what IEEE 802.1Q does not know.
+/// An entry of the application table; `DCB_ATTR_DCB_APP` since Linux 6.3, for selectors that are not in IEEE 802.1Q.
 pub(super) const IEEE_APP: u16 = 1;
 pub(super) const DCB_APP: u16 = 2;
 /// `DCB_APP_SEL_PCP`.
 const SELECTOR_PCP: u8 = 255;
-/// Since Linux 6.3: by what a priority is told.
+/// Since Linux 6.3: the order of selectors for a priority.
 pub(super) const TRUST_TABLE: u16 = 11;
 
-/// Where `struct ieee_ets` keeps its arrays of eight bytes, and `struct ieee_pfc` its priorities.
+/// Offsets of the eight-byte arrays in `struct ieee_ets`, and of the priorities in `struct ieee_pfc`.
 pub(super) const ETS_BANDWIDTH_AT: usize = 3;
 pub(super) const ETS_ALGORITHM_AT: usize = 19;
 pub(super) const ETS_PRIORITY_CLASS_AT: usize = 27;
 pub(super) const PFC_ENABLED_AT: usize = 1;
-/// Where `struct dcbnl_buffer` keeps the sizes.
+/// The offset of the sizes in `struct dcbnl_buffer`.
 const BUFFER_SIZES_AT: usize = 8;
 
-/// Application entries that are taken in; the kernel's own tables have some dozens.
+/// The maximum number of application entries read; the kernel's own tables have some dozens.
 const APP_MAX: usize = 4_096;
 
-/// Asks for everything of data centre bridging.
+/// Requests all DCB data.
 pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Known<Dcb> {
     let path = format!("netlink/dcb/{nic}");
     let ieee = ask(connection, nic, COMMAND_IEEE_GET);
@@ -70,7 +70,7 @@ fn ask(connection: &mut Connection, nic: &NicName, command: u8) -> Result<Vec<u8
         .ok_or(Failure::Malformed("no message before the end of the dump"))
 }
 
-/// Sets what one structure says; the rest of it stays as the driver tells it.
+/// Sets one structure; its other fields keep the driver's values.
 pub(super) fn set(
     connection: &mut Connection,
     nic: &NicName,
@@ -87,7 +87,7 @@ pub(super) fn set(
     answers.iter().try_for_each(|answer| outcome(&answer.body))
 }
 
-/// The structure that `value` belongs to, as it was told, with the value in it.
+/// The structure that `value` belongs to, as read, with the value in it.
 fn changed(told: &[u8], value: &NicValue<'_>) -> Result<(u16, Vec<u8>), Failure> {
     let ieee = Attributes::after(told, HEADER_BYTES)?;
     let ieee = ieee.nest(IEEE)?;
@@ -125,8 +125,8 @@ fn changed(told: &[u8], value: &NicValue<'_>) -> Result<(u16, Vec<u8>), Failure>
     }
 }
 
-/// Makes `wanted` the whole application table. What is missing is added first, and only then what is too much taken
-/// away, so that a table which is neither the old nor the new one holds nothing but entries of both.
+/// Replaces the whole application table by `wanted`. Missing entries are added first, and only then superfluous ones
+/// removed, so that an intermediate table contains only entries of the old and new ones.
 pub(super) fn set_applications(
     connection: &mut Connection,
     nic: &NicName,
@@ -154,7 +154,7 @@ fn change_applications(
     let now = applications(connection, nic)?;
     let missing: Vec<_> = wanted.difference(&now).copied().collect();
     ask_applications(connection, nic, COMMAND_IEEE_SET, &missing)?;
-    // Some drivers have one entry for each DSCP, and took away the old one for the new.
+    // Some drivers have one entry per DSCP, and replaced the old one by the new.
     let now = applications(connection, nic)?;
     let surplus: Vec<_> = now.difference(wanted).copied().collect();
     ask_applications(connection, nic, COMMAND_IEEE_DELETE, &surplus)
@@ -210,8 +210,8 @@ fn applications(
     table.iter().take(APP_MAX).map(entry).collect()
 }
 
-/// What a driver made of it: the kernel acknowledges what it refuses, and tells the refusal's number in one byte of the
-/// answer (`dcbnl_ieee_set`).
+/// The driver's result: the kernel acknowledges a refused request, and returns the error number in one byte of the
+/// response (`dcbnl_ieee_set`).
 fn outcome(body: &[u8]) -> Result<(), Failure> {
     let said = Attributes::after(body, HEADER_BYTES)?;
     match said.bytes(IEEE).and_then(<[u8]>::first) {
@@ -352,8 +352,8 @@ fn selector_word(selector: u8) -> String {
     }
 }
 
-/// `struct dcbnl_buffer`: the buffer of each priority, then the size of each buffer; here the size of
-/// the buffer of each priority.
+/// `struct dcbnl_buffer`: the buffer of each priority, then the size of each buffer; returned as the buffer size of
+/// each priority.
 fn buffers(bytes: &[u8]) -> Result<Vec<Bytes>, Failure> {
     let sizes = bytes.get(BUFFER_SIZES_AT..).unwrap_or_default();
     let sizes = numbers::<8>(sizes)?;

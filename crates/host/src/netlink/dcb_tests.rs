@@ -1,4 +1,4 @@
-//! Data centre bridging: numbers as in the kernel's header, answers made by hand.
+//! Data center bridging: numbers as in the kernel's header, hand-written responses.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

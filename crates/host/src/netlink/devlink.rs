@@ -1,5 +1,5 @@
-//! devlink over generic netlink: a card's firmware, board and health
-//! (`<linux/devlink.h>`, Documentation/networking/devlink).
+//! devlink over generic netlink: a NIC's firmware, board and health (`<linux/devlink.h>`,
+//! Documentation/networking/devlink).
 
 use std::collections::BTreeMap;
 
@@ -41,12 +41,11 @@ pub(super) const REPORTER_RECOVERIES: u16 = 118;
 pub(super) const PARENT_NAME: u16 = 56;
 pub(super) const PARENT_BUS: u16 = 57;
 
-/// Which version names are the firmware as a whole
-/// (Documentation/networking/devlink/devlink-info.rst).
+/// The version names of the firmware as a whole (Documentation/networking/devlink/devlink-info.rst).
 const FIRMWARE: [&str; 3] = ["fw", "fw.version", "fw.mgmt"];
 const BOARD: &str = "board.id";
 
-/// A device as devlink names it, and the interface's port of it.
+/// A devlink device, and the interface's port on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     bus: String,
@@ -54,7 +53,7 @@ struct Place {
     port: Option<u32>,
 }
 
-/// The versions that a card tells, by name.
+/// A NIC's versions, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Versions {
     fixed: BTreeMap<String, String>,
@@ -63,7 +62,7 @@ struct Versions {
 }
 
 impl Netlink {
-    /// Fills in what devlink knows of a card; what another source said of its firmware stays.
+    /// Adds devlink's data on a NIC; a firmware version from another source is kept.
     pub(super) fn fill_card_by_devlink(&self, nic: &NicName, card: &mut Card) {
         let versions = self.read_devlink(nic, "info", |devlink, family, place| {
             let answers = devlink.ask(family, COMMAND_INFO, |request| put_place(request, place))?;
@@ -85,7 +84,7 @@ impl Netlink {
         }
     }
 
-    /// Errors of the health reporters.
+    /// The error counts of the health reporters.
     pub(super) fn counts_of_devlink(&self, nic: &NicName, counts: &mut NicCounts) {
         match self.health(nic) {
             Known::Value(reporters) => {
@@ -149,8 +148,7 @@ impl Netlink {
     }
 }
 
-/// The device of the interface that rtnetlink described as `own`: by its port, else by the device that
-/// it is on.
+/// The device of the interface that rtnetlink described as `own`: by its port, otherwise by its parent device.
 fn place_of(families: &mut Families, family: u16, own: &[u8]) -> Result<Option<Place>, Failure> {
     let index = u32_at(own, 4)?;
     for answer in families.dump(family, COMMAND_PORT, |_| ())? {
@@ -160,7 +158,7 @@ fn place_of(families: &mut Families, family: u16, own: &[u8]) -> Result<Option<P
     }
     let own = Attributes::after(own, LINK_HEADER_BYTES)?;
     let parent = own.text(PARENT_BUS)?.zip(own.text(PARENT_NAME)?);
-    // Of other buses a driver with devlink tells its ports.
+    // For other buses, a driver with devlink reports its ports.
     Ok(parent
         .filter(|(bus, _)| bus == "pci")
         .map(|(bus, device)| Place {
@@ -175,7 +173,7 @@ fn put_place(request: &mut Request, place: &Place) {
     request.put_text(DEVICE, &place.device);
 }
 
-/// The place that a port is at, when it is that of interface `index`.
+/// The device and port of a message, if it is that of interface `index`.
 fn parse_port(body: &[u8], index: u32) -> Result<Option<Place>, Failure> {
     let attributes = Attributes::after(body, GENERIC_HEADER_BYTES)?;
     if attributes.u32(PORT_NETDEV_INDEX)? != Some(index) {
@@ -233,7 +231,7 @@ fn fill_versions(card: &mut Card, versions: Versions, nic: &NicName) {
     );
 }
 
-/// A health reporter, when it is of `place`: of its device, or of this port of it.
+/// A health reporter, if it belongs to `place`: to its device, or to this port of it.
 fn parse_reporter(
     body: &[u8],
     place: &Place,

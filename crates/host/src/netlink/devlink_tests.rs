@@ -1,4 +1,4 @@
-//! devlink's answers: numbers as in the kernel's header, messages made by hand as a kernel makes them.
+//! devlink responses: numbers as in the kernel's header, messages written by hand in the kernel's form.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

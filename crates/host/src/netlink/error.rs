@@ -1,13 +1,13 @@
-//! What can go wrong between us and the kernel, with the kernel's own explanation (extended ack,
-//! `Documentation/userspace-api/netlink/intro.rst`) and the error number that callers branch on.
+//! Netlink errors, with the kernel's own explanation (extended ack, `Documentation/userspace-api/netlink/intro.rst`)
+//! and the error number for callers.
 
 use std::{fmt, io};
 
 use linerate_model::known::{Cause, Gap};
 
-/// A netlink request that failed: what was being done, on what, and why it did not work.
+/// A netlink request that failed: the operation, the subject, and the reason.
 ///
-/// It travels inside an [`io::Error`] of the same kind; [`NetlinkError::of`] takes it out again.
+/// It is wrapped in an [`io::Error`] of the same kind; [`NetlinkError::of`] unwraps it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} `{subject}`: {failure}")]
 pub struct NetlinkError {
@@ -17,17 +17,17 @@ pub struct NetlinkError {
 }
 
 impl NetlinkError {
-    /// The netlink error inside `error`, when there is one.
+    /// The netlink error inside `error`, if there is one.
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// The kernel's error number, as [`io::Error::raw_os_error`] would give it.
+    /// The kernel's error number, like [`io::Error::raw_os_error`].
     pub fn raw_os_error(&self) -> Option<i32> {
         self.failure.errno()
     }
 
-    /// The kernel's own explanation, when it gave one.
+    /// The kernel's own explanation, if there is one.
     pub fn kernel_message(&self) -> Option<&str> {
         self.failure.kernel_message()
     }
@@ -39,7 +39,7 @@ impl From<NetlinkError> for io::Error {
     }
 }
 
-/// Why a request failed, before it is known what it was for.
+/// Why a request failed, without its purpose.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The kernel refused.
@@ -47,16 +47,16 @@ pub(super) enum Failure {
     Kernel {
         /// Its error number, positive.
         errno: i32,
-        /// Its words, when it gave any.
+        /// Its message, if there is one.
         message: Option<String>,
     },
     /// The socket failed, not the request.
     #[error("the netlink socket failed: {0}")]
     Socket(io::Error),
-    /// The answer does not have the form its type prescribes.
+    /// The response does not have the form of its type.
     #[error("cannot parse the kernel's response: {0}")]
     Malformed(&'static str),
-    /// Every try of a dump was interrupted by a change.
+    /// Every attempt at a dump was interrupted by a change.
     #[error("the table kept changing during the dump; try again when the host is less busy")]
     Unsteady,
     /// The ethtool family is not registered.
@@ -64,18 +64,18 @@ pub(super) enum Failure {
         "this kernel has no ethtool netlink interface (Linux 5.6 or later, CONFIG_ETHTOOL_NETLINK)"
     )]
     NoFamily,
-    /// The kernel said yes and did something else.
+    /// The kernel acknowledged the request and did something else.
     #[error("the kernel accepted the request, but {0}")]
     NotDone(String),
-    /// It could be done but not taken back, so it is not done.
+    /// It could be done but not restored, so it is not done.
     #[error("{0}, which could not be restored; remove or change it by hand (tc(8)) first")]
     NotRestorable(String),
-    /// It failed halfway, and so did going back.
+    /// It failed in between, and so did the restore.
     #[error("{first}; and the former root could not be restored: {second}")]
     NotPutBack {
         /// Why it failed.
         first: Box<Failure>,
-        /// Why going back failed.
+        /// Why the restore failed.
         second: Box<Failure>,
     },
     /// The caller's value cannot be put in a message.
@@ -83,7 +83,7 @@ pub(super) enum Failure {
     BadInput(String),
 }
 
-/// The kernel's words with the name of its error number behind them.
+/// The kernel's message, followed by the name of its error number.
 struct KernelWords<'a>(i32, Option<&'a str>);
 
 impl fmt::Display for KernelWords<'_> {
@@ -103,7 +103,7 @@ impl From<rustix::io::Errno> for Failure {
 }
 
 impl Failure {
-    /// Says what the failed request was for.
+    /// Adds the purpose of the failed request.
     pub(super) fn during(self, doing: &'static str, subject: impl fmt::Display) -> io::Error {
         NetlinkError {
             doing,
@@ -113,8 +113,7 @@ impl Failure {
         .into()
     }
 
-    /// The gap that this failure leaves at `path`; `absent` says in words that the thing is not
-    /// offered.
+    /// The gap for this failure at `path`; `absent` is the text for something that is not supported.
     pub(super) fn into_gap(self, path: String, absent: &str) -> Gap {
         let (cause, reason) = match &self {
             Self::Kernel { errno, .. } if *errno == libc::EOPNOTSUPP => {

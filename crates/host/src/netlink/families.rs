@@ -1,5 +1,5 @@
-//! The families of generic netlink that are asked here besides ethtool (`<linux/genetlink.h>`):
-//! which of them this kernel has, and how they are asked.
+//! The other generic netlink families used here (`<linux/genetlink.h>`): which of them this kernel has, and requests
+//! to them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,14 +14,13 @@ const CONTROL_FAMILY: u16 = 16;
 const CONTROL_GET_FAMILY: [u8; 4] = [3, 2, 0, 0];
 const CONTROL_FAMILY_ID: u16 = 1;
 const CONTROL_FAMILY_NAME: u16 = 2;
-/// The version of the families asked here (`NETDEV_FAMILY_VERSION`, `DEVLINK_GENL_VERSION`,
-/// `TEAM_GENL_VERSION`).
+/// The version of these families (`NETDEV_FAMILY_VERSION`, `DEVLINK_GENL_VERSION`, `TEAM_GENL_VERSION`).
 const VERSION: u8 = 1;
 
 /// `struct genlmsghdr`: command, version, two reserved bytes.
 pub(super) const GENERIC_HEADER_BYTES: usize = 4;
 
-/// A generic netlink socket and the numbers that this kernel gave its families.
+/// A generic netlink socket and its families' numbers on this kernel.
 #[derive(Debug)]
 pub(super) struct Families {
     connection: Connection,
@@ -38,7 +37,7 @@ impl Families {
         })
     }
 
-    /// Three families, and `script` to answer for them.
+    /// Three families that `script` answers.
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn scripted(script: super::script::Script) -> io::Result<Self> {
         let numbers =
@@ -49,8 +48,8 @@ impl Families {
         })
     }
 
-    /// The number of the family `name`; `None` when this kernel has it not. All are listed: asking for
-    /// one by name would make the kernel load its module, and reading must change nothing.
+    /// The number of the family `name`; `None` if this kernel does not have it. All are listed: requesting one by
+    /// name would make the kernel load its module, and reading must change nothing.
     pub(super) fn number(&mut self, name: &str) -> Result<Option<u16>, Failure> {
         if self.numbers.is_none() {
             let list = Request::new(CONTROL_FAMILY, &CONTROL_GET_FAMILY);
@@ -67,7 +66,7 @@ impl Families {
         Ok(numbers.and_then(|numbers| numbers.get(name).copied()))
     }
 
-    /// Asks `family` for one thing.
+    /// Sends `family` a request for one object.
     pub(super) fn ask(
         &mut self,
         family: u16,
@@ -77,7 +76,7 @@ impl Families {
         self.connection.ask(&request(family, command, fill))
     }
 
-    /// Asks `family` for all there is.
+    /// Sends `family` a dump request.
     pub(super) fn dump(
         &mut self,
         family: u16,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// The numbers of every enumeration in `/usr/include/linux/FILE`, when the kernel's headers are
-/// installed; else, with a skip, nothing.
+/// The numbers of every enumeration in `/usr/include/linux/FILE`, if the kernel's headers are installed; otherwise
+/// nothing, with a skip.
 #[expect(clippy::disallowed_methods, reason = "a skip must be seen")]
 pub(super) fn numbers(file: &str) -> Option<BTreeMap<String, u64>> {
     let path = format!("/usr/include/linux/{file}");
@@ -55,7 +55,7 @@ fn value_of(text: &str, numbers: &BTreeMap<String, u64>) -> Option<u64> {
     }
 }
 
-/// Compares `ours` to the numbers of a header; one that an older header has not yet is passed over.
+/// Compares `ours` with the numbers of a header; one that an older header does not have is skipped.
 pub(super) fn compare(file: &str, ours: &[(&str, u16)]) {
     let Some(theirs) = numbers(file) else {
         return;

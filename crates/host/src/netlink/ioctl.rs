@@ -1,6 +1,6 @@
-//! What only ethtool's ioctls tell, or what they tell of more kernels than netlink does, by the numbers
-//! and structures of `<linux/ethtool.h>`: the driver and its counters, receive-side scaling
-//! (`ETHTOOL_MSG_RSS_GET` is only of Linux 6.3), moderation of single queues. They need no privilege.
+//! Data that only ethtool's ioctls provide, or provide on more kernels than netlink does, with the numbers and
+//! structures of `<linux/ethtool.h>`: the driver and its counters, RSS (`ETHTOOL_MSG_RSS_GET` needs Linux 6.3),
+//! per-queue coalescing. No privilege is needed to read.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use super::message::u32_at;
 use super::sys::{Memory, ethtool};
 use crate::nic_control::Moderation;
 
-/// The commands' numbers (`ETHTOOL_G*`, `ETHTOOL_S*`).
+/// The command numbers (`ETHTOOL_G*`, `ETHTOOL_S*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Command {
@@ -38,36 +38,36 @@ enum Command {
 const STATISTICS_SET: u32 = 1;
 /// `ETH_GSTRING_LEN`.
 const NAME_BYTES: usize = 32;
-/// The most counters that are read; large NICs have some thousands.
+/// The maximum number of counters read; large NICs have some thousands.
 const NAMES_MAX: usize = 16_384;
 /// `MAX_NUM_QUEUE`.
 const QUEUES_MAX: usize = 4096;
-/// The largest redirection table that is read; the largest known has 16,384 entries.
+/// The maximum size of an indirection table; the largest known has 16,384 entries.
 const TABLE_MAX: usize = 65_536;
 
-/// `struct ethtool_gstrings` and `struct ethtool_stats` before their lists.
+/// The headers of `struct ethtool_gstrings` and `struct ethtool_stats`.
 const STRINGS_HEAD: usize = 12;
 const STATISTICS_HEAD: usize = 8;
-/// `struct ethtool_rxfh` before its table and key.
+/// The header of `struct ethtool_rxfh`, before its table and key.
 const RSS_HEAD: usize = 24;
-/// `ETH_RXFH_INDIR_NO_CHANGE`: the table stays.
+/// `ETH_RXFH_INDIR_NO_CHANGE`: keep the table.
 const TABLE_STAYS: u32 = u32::MAX;
-/// The longest key that is read; the longest known has 52 bytes.
+/// The maximum key length; the longest known key has 52 bytes.
 const KEY_MAX: u32 = 256;
-/// `struct ethtool_per_queue_op` before its list, and `struct ethtool_coalesce`.
+/// The header of `struct ethtool_per_queue_op`, and `struct ethtool_coalesce`.
 const PER_QUEUE_HEAD: usize = 8 + QUEUES_MAX / 8;
 const COALESCE_BYTES: usize = 23 * 4;
-/// Where that has what it says of one direction: the delay, the frames that end it, and whether it is adapted.
+/// The offsets in it for one direction: usecs, frames, and adaptive.
 const RX_USECS_AT: usize = 4;
 const RX_FRAMES_AT: usize = 8;
 const TX_USECS_AT: usize = 20;
 const TX_FRAMES_AT: usize = 24;
 const RX_ADAPTIVE_AT: usize = 40;
 const TX_ADAPTIVE_AT: usize = 44;
-/// Room for the longest list.
+/// The size of the longest list.
 const ROOM: usize = STRINGS_HEAD + NAMES_MAX * NAME_BYTES;
 
-/// Who drives an interface, as the driver says it; empty where it says nothing.
+/// The driver of an interface, as reported by the driver; fields may be empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DriverInfo {
     pub(super) driver: String,
@@ -75,12 +75,12 @@ pub(super) struct DriverInfo {
     pub(super) firmware: String,
 }
 
-/// A socket for ioctls and the memory that they use.
+/// A socket for ioctls and their memory.
 #[derive(Debug)]
 pub(super) struct Control {
     socket: OwnedFd,
     memory: Memory,
-    /// What answers in the kernel's place.
+    /// A script that answers in the kernel's place.
     #[cfg(any(test, feature = "fuzz"))]
     script: Option<super::script::Script>,
 }
@@ -97,7 +97,7 @@ impl Control {
         })
     }
 
-    /// One to which `script` answers.
+    /// One that `script` answers.
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn scripted(script: super::script::Script) -> io::Result<Self> {
         Ok(Self {
@@ -119,7 +119,7 @@ impl Control {
         })
     }
 
-    /// The driver's own counters by its own names, in its order.
+    /// The driver's private counters by its own names, in its order.
     pub(super) fn statistics(&mut self, nic: &NicName) -> Result<Vec<(String, u64)>, Failure> {
         let count = self.count_of_statistics(nic)?;
         if count > NAMES_MAX {
@@ -136,19 +136,19 @@ impl Control {
         parse_statistics(answer, names)
     }
 
-    /// How many counters the driver has (`struct ethtool_sset_info`).
+    /// The number of the driver's counters (`struct ethtool_sset_info`).
     fn count_of_statistics(&mut self, nic: &NicName) -> Result<usize, Failure> {
         let mask = (1u64 << STATISTICS_SET).to_ne_bytes();
         let words = [u32_at(&mask, 0)?, u32_at(&mask, 4)?];
         let answer = self.ask(Command::SetInfo, nic, &[0, words[0], words[1]])?;
-        // The kernel takes the bit out of a set that the driver does not have.
+        // The kernel clears the bit of a set that the driver does not have.
         if answer.get(8..16).is_none_or(|left| left == [0; 8]) {
             return Ok(0);
         }
         u32_at(answer, 16).map(|count| count as usize)
     }
 
-    /// Receive-side scaling; the hashed fields each by their own request.
+    /// RSS; one request for the hash fields of each flow type.
     pub(super) fn rss(&mut self, nic: &NicName) -> Result<Rss, Failure> {
         let answer = self.ask_rss(nic)?;
         let mut rss = parse_rss(answer, nic)?;
@@ -158,9 +158,9 @@ impl Control {
         Ok(rss)
     }
 
-    /// Sets the redirection table (`struct ethtool_rxfh_indir`) to `queues`, as often as it takes; the key and the
-    /// function stay. A table that was asked for holds the number of queues fast (`ethtool_check_max_channel`): the
-    /// kernel's default is left to the kernel.
+    /// Sets the indirection table (`struct ethtool_rxfh_indir`) to `queues`, repeated to its size; the key and the
+    /// function are kept. A configured table blocks a reduction of the queue count (`ethtool_check_max_channel`): the
+    /// kernel's default table is therefore restored as such.
     pub(super) fn set_rss_table(
         &mut self,
         nic: &NicName,
@@ -177,7 +177,7 @@ impl Control {
         self.ask(Command::SetTable, nic, &words).map(drop)
     }
 
-    /// The key of the receive hash, behind the table.
+    /// The hash key, which follows the table.
     pub(super) fn rss_key(&mut self, nic: &NicName) -> Result<Vec<u8>, Failure> {
         let answer = self.ask(Command::Rss, nic, &[0, 0, 0, 0, 0])?;
         let (entries, bytes) = (u32_at(answer, 8)?, key_bytes(answer)?);
@@ -185,15 +185,15 @@ impl Control {
         parse_rss_key(answer)
     }
 
-    /// Sets the key; table, function and transformation stay. Netlink can do no more (`ETHTOOL_MSG_RSS_SET`), and only
-    /// since Linux 6.17.
+    /// Sets the key; table, function and transformation are kept. Netlink can do the same (`ETHTOOL_MSG_RSS_SET`),
+    /// but only since Linux 6.17.
     pub(super) fn set_rss_key(&mut self, nic: &NicName, key: &[u8]) -> Result<(), Failure> {
         let words = with_key(self.ask(Command::Rss, nic, &[0, 0, 0, 0, 0])?, key)?;
         self.ask(Command::SetRss, nic, &words).map(drop)
     }
 
-    /// `struct ethtool_rxfh` with its table. With no room it tells the sizes, and with room for the table it tells
-    /// the table; the key is a secret and stays where it is.
+    /// `struct ethtool_rxfh` with its table. Without buffer space it returns the sizes, and with space for the table
+    /// the table; the key is a secret and is not read.
     fn ask_rss(&mut self, nic: &NicName) -> Result<&[u8], Failure> {
         let answer = self.ask(Command::Rss, nic, &[0, 0, 0, 0, 0])?;
         let entries = u32_at(answer, 8)?;
@@ -205,7 +205,7 @@ impl Control {
         self.ask(Command::Rss, nic, &[0, entries, 0, 0, 0])
     }
 
-    /// Sets what is hashed of a kind of flow.
+    /// Sets the hash fields of a flow type.
     pub(super) fn set_hash_fields(
         &mut self,
         nic: &NicName,
@@ -228,12 +228,12 @@ impl Control {
         }
     }
 
-    /// What is hashed of TCP and UDP (`TCP_V4_FLOW` and its like).
+    /// The hash fields of TCP and UDP (`TCP_V4_FLOW` and others).
     fn hash_fields(&mut self, nic: &NicName) -> Result<BTreeMap<String, String>, Failure> {
         let mut fields = BTreeMap::new();
         let mut refusal = None;
         for (name, flow) in FLOWS {
-            // `struct ethtool_rxnfc`: command, kind of flow, 64 bits of fields.
+            // `struct ethtool_rxnfc`: command, flow type, 64 bits of fields.
             match self.ask(Command::HashFields, nic, &[flow, 0, 0]) {
                 Ok(answer) => {
                     fields.insert(name.to_owned(), field_letters(u32_at(answer, 8)?));
@@ -243,7 +243,7 @@ impl Control {
         }
         match refusal {
             Some(failure) if fields.is_empty() => Err(failure),
-            // A card without such a hash says that it hashes no field of anything.
+            // A NIC without such a hash reports no fields for any flow type.
             _ if fields.values().all(String::is_empty) => Err(Failure::Kernel {
                 errno: libc::EOPNOTSUPP,
                 message: None,
@@ -252,7 +252,7 @@ impl Control {
         }
     }
 
-    /// Interrupt moderation of queue 0 and up to `queues` of them.
+    /// Interrupt coalescing of queue 0 and up to `queues` of them.
     pub(super) fn queue_coalesce(
         &mut self,
         nic: &NicName,
@@ -264,7 +264,7 @@ impl Control {
         parse_queue_coalesce(answer, queues)
     }
 
-    /// Interrupt moderation of one queue.
+    /// Interrupt coalescing of one queue.
     pub(super) fn coalesce_of_queue(
         &mut self,
         nic: &NicName,
@@ -276,7 +276,7 @@ impl Control {
         Ok(QueueCoalesce { queue, ..own })
     }
 
-    /// Sets one thing of a queue's moderation; the rest is put back as it was read, as the kernel takes all at once.
+    /// Sets one coalescing parameter of a queue; the others are written back as read, as the kernel sets all at once.
     pub(super) fn set_moderation(
         &mut self,
         nic: &NicName,
@@ -298,10 +298,10 @@ impl Control {
         self.ask(Command::PerQueue, nic, &words)
     }
 
-    /// Puts the question `command` with `words` behind it; the answer lies where the question lay.
+    /// Writes the request `command` followed by `words`; the response replaces the request in memory.
     fn ask(&mut self, command: Command, nic: &NicName, words: &[u32]) -> Result<&[u8], Failure> {
         let memory = self.memory.bytes_mut();
-        // A structure may be longer than what we say of it.
+        // A structure may be longer than the part we fill.
         let room = (4 * (1 + words.len())).max(1024);
         let (head, _) = memory.split_at_mut(memory.len().min(room));
         head.fill(0);
@@ -329,7 +329,7 @@ fn refused(error: io::Error) -> Failure {
     }
 }
 
-/// A text of a fixed field: up to its zero byte, if it has one, without blanks around it.
+/// A text of a fixed-size field: up to its NUL, if it has one, without surrounding spaces.
 fn text(field: &[u8]) -> String {
     let end = field.iter().position(|byte| *byte == 0);
     let text = String::from_utf8_lossy(field.get(..end.unwrap_or(field.len())).unwrap_or_default());
@@ -362,7 +362,7 @@ fn parse_statistics(answer: &[u8], names: Vec<String>) -> Result<Vec<(String, u6
     Ok(named.filter(|(name, _)| !name.is_empty()).collect())
 }
 
-/// `struct ethtool_rxfh`, without the fields that are hashed.
+/// `struct ethtool_rxfh`, without the hash fields.
 fn parse_rss(answer: &[u8], nic: &NicName) -> Result<Rss, Failure> {
     let (entries, key_bytes) = (u32_at(answer, 8)? as usize, u32_at(answer, 12)?);
     let end = entries
@@ -388,13 +388,13 @@ fn parse_rss(answer: &[u8], nic: &NicName) -> Result<Rss, Failure> {
         table: or_absent((!table.is_empty()).then_some(table), path("table")),
         function: or_absent(function, path("function")),
         key_bytes: or_absent((key_bytes > 0).then_some(key_bytes), path("key")),
-        // `RXH_XFRM_SYM_XOR`, `RXH_XFRM_SYM_OR_XOR`; before Linux 6.8 there is no way to ask for it.
+        // `RXH_XFRM_SYM_XOR`, `RXH_XFRM_SYM_OR_XOR`; not available before Linux 6.8.
         symmetric: Known::Value(transform & 0b11 != 0 && transform != u8::MAX),
         fields: Known::not_asked(path("fields")),
     })
 }
 
-/// How long the card's key is.
+/// The length of the NIC's key.
 fn key_bytes(answer: &[u8]) -> Result<u32, Failure> {
     match u32_at(answer, 12)? {
         0 => Err(Failure::Kernel {
@@ -417,8 +417,8 @@ fn parse_rss_key(answer: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(key.to_vec())
 }
 
-/// The question that gives a card of which `answer` tells another key. A transformation of 0 would switch off the one
-/// that is there; kernels before Linux 6.8 know none, and tell 0.
+/// The request that sets another key on a NIC with the response `answer`. A transformation of 0 would turn off the
+/// current one; kernels before Linux 6.8 have none, and report 0.
 fn with_key(answer: &[u8], key: &[u8]) -> Result<Vec<u32>, Failure> {
     let bytes = key_bytes(answer)?;
     if bytes as usize != key.len() {
@@ -441,7 +441,7 @@ fn or_absent<T>(value: Option<T>, path: String) -> Known<T> {
     value.map_or_else(|| absent(path), Known::Value)
 }
 
-/// `TCP_V4_FLOW` and its like.
+/// `TCP_V4_FLOW` and others.
 const FLOWS: [(&str, u32); 4] = [("tcp4", 1), ("udp4", 2), ("tcp6", 5), ("udp6", 6)];
 
 /// `RXH_*` and the letters of ethtool(8), `rx-flow-hash`.
@@ -458,7 +458,7 @@ const LETTERS: [(u32, char); 10] = [
     (31, 'r'), // RXH_DISCARD
 ];
 
-/// The bits of letters; none where one is no such letter.
+/// The bits of letters; none if one is not valid.
 fn letters_field(letters: &str) -> Option<u32> {
     letters.chars().try_fold(0, |fields, letter| {
         let (bit, _) = LETTERS.iter().find(|(_, own)| *own == letter)?;
@@ -472,7 +472,7 @@ fn field_letters(fields: u32) -> String {
     set.map(|(_, letter)| letter).collect()
 }
 
-/// `struct ethtool_per_queue_op` without its list: what is done, and with which queues.
+/// The header of `struct ethtool_per_queue_op`: the command, and the mask of queues.
 fn per_queue(command: Command, queues: impl IntoIterator<Item = usize>) -> Vec<u32> {
     let mut words = vec![0; 1 + QUEUES_MAX / 32];
     words[0] = command as u32;
@@ -484,7 +484,7 @@ fn per_queue(command: Command, queues: impl IntoIterator<Item = usize>) -> Vec<u
     words
 }
 
-/// The question that gives `queue` the moderation of `answer`, but for one thing of one direction.
+/// The request that sets the coalescing of `queue` to that in `answer`, with one parameter changed.
 fn with_moderation(
     answer: &[u8],
     kind: QueueKind,

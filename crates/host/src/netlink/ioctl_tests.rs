@@ -1,4 +1,4 @@
-//! ethtool's ioctls: numbers as in the kernel's header, structures made by hand, and a live kernel.
+//! ethtool's ioctls: numbers as in the kernel's header, hand-written structures, and a live kernel.
 
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
-//! What an interface's kind says of itself: the `IFLA_INFO_DATA` and `IFLA_INFO_SLAVE_DATA` of bonds,
-//! VLANs, tunnels, bridges, macvlans, IPoIB, TUN and TAP (`<linux/if_link.h>`, `<linux/if_tunnel.h>`; words as
-//! the kernel's documents and sysfs use them: bonding.rst, ipoib.rst, vxlan.rst, ip-link(8)).
+//! The kind-specific data of interfaces: the `IFLA_INFO_DATA` and `IFLA_INFO_SLAVE_DATA` of bonds, VLANs, tunnels,
+//! bridges, macvlans, IPoIB, TUN and TAP (`<linux/if_link.h>`, `<linux/if_tunnel.h>`; named as in the kernel's
+//! documents and sysfs: bonding.rst, ipoib.rst, vxlan.rst, ip-link(8)).
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -66,7 +66,7 @@ pub(super) const IP_REMOTE: u16 = 3;
 pub(super) const IP_ENCAP_TYPE: u16 = 15;
 pub(super) const IP_ENCAP_FLAGS: u16 = 16;
 pub(super) const IP_ENCAP_PORT: u16 = 18;
-/// `TUNNEL_ENCAP_FLAG_CSUM`: the UDP around it has a checksum.
+/// `TUNNEL_ENCAP_FLAG_CSUM`: the outer UDP header has a checksum.
 const ENCAP_FLAG_CHECKSUM: u16 = 1;
 
 pub(super) const BRIDGE_STP: u16 = 5;
@@ -169,7 +169,7 @@ pub(super) fn vlan(data: &Said<'_>) -> Vlan {
     }
 }
 
-/// A map of priorities; the kernel sends only what is not the plain one, and nothing when all is.
+/// A map of priorities; the kernel sends only entries that differ from the default, and nothing if none does.
 fn priorities(data: &Said<'_>, kind: u16, what: &str) -> Known<Vec<(u32, u32)>> {
     data.fact(what, |attributes| {
         let nest = attributes.nest(kind)?;
@@ -181,7 +181,7 @@ fn priorities(data: &Said<'_>, kind: u16, what: &str) -> Known<Vec<(u32, u32)>> 
     })
 }
 
-/// A tunnel's settings by the name of its kind; `None` for a kind that is no tunnel.
+/// A tunnel's settings by the name of its kind; `None` for a kind that is not a tunnel.
 pub(super) fn tunnel(kind: &str, data: &Said<'_>, names: &Names) -> Option<Tunnel> {
     let mut tunnel = match kind {
         "vxlan" => vxlan(data, names),
@@ -263,7 +263,7 @@ fn ip_in_ip(data: &Said<'_>, names: &Names) -> Tunnel {
     }
 }
 
-/// The UDP that a GRE or IP tunnel may be wrapped in (foo-over-UDP): its port and its checksum.
+/// The UDP encapsulation of a GRE or IP tunnel (foo-over-UDP): its port and its checksum.
 fn encapsulation(data: &Said<'_>, [kind, port, flags]: [u16; 3]) -> (Known<u32>, Known<bool>) {
     let wrapped = data.u16(kind, "encap-type");
     if wrapped.get().is_none_or(|kind| kind == 0) {
@@ -280,7 +280,7 @@ fn encapsulation(data: &Said<'_>, [kind, port, flags]: [u16; 3]) -> (Known<u32>,
     )
 }
 
-/// The first of `kinds` that is an address; all zero is "any", which names none.
+/// The first of `kinds` that is an address; all zero is "any", which counts as not set.
 fn address(data: &Said<'_>, kinds: &[u16], what: &str) -> Known<String> {
     let said = data.fact(what, |attributes| {
         let first = kinds.iter().find_map(|kind| attributes.bytes(*kind));
@@ -347,11 +347,11 @@ pub(super) fn ipoib_mode(data: &Said<'_>) -> Known<String> {
     data.word(mode, "mode", &["datagram", "connected"])
 }
 
-/// A TUN or TAP interface, whose data is there since Linux 4.17.
+/// A TUN or TAP interface, whose data exist since Linux 4.17.
 pub(super) fn tun(data: &Said<'_>) -> Tun {
     let flag = |kind, what: &str| data.u8(kind, what).map(|on| on != 0);
     let mode = data.u8(TUN_TYPE, "type");
-    // The kernel sends an owner and a group only where one is set.
+    // The kernel sends owner and group only if they are set.
     let who = |kind, what: &str| {
         mode.clone()
             .and_then(|_| data.fact(what, |attributes| Ok(Some(attributes.u32(kind)?))))

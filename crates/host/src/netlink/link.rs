@@ -16,21 +16,20 @@ pub(super) const LINK_HEADER_BYTES: usize = 16;
 /// `struct ifaddrmsg`.
 const ADDRESS_HEADER_BYTES: usize = 8;
 
-/// `ARPHRD_LOOPBACK` and `ARPHRD_INFINIBAND` of `<linux/if_arp.h>`: what an interface is when it
-/// names no kind of its own.
+/// `ARPHRD_LOOPBACK` and `ARPHRD_INFINIBAND` of `<linux/if_arp.h>`: the type of an interface without a link kind.
 const HARDWARE_LOOPBACK: u16 = 772;
 const HARDWARE_INFINIBAND: u16 = 32;
 
 /// `IFLA_PERM_ADDRESS` of `<linux/if_link.h>`, since Linux 5.6.
 const IFLA_PERM_ADDRESS: u16 = 54;
 
-/// What rtnetlink says about an interface.
+/// rtnetlink's description of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) index: u32,
-    /// What it is, when the kernel names it.
+    /// Its kind, if the kernel reports one.
     pub(super) kind: Option<NicKind>,
-    /// The kind of its root qdisc, also for the built-in ones that a dump leaves out.
+    /// The kind of its root qdisc, including the built-in ones that a dump leaves out.
     pub(super) qdisc: Option<String>,
 }
 
@@ -48,7 +47,7 @@ pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Link, F
     parse(&ask(connection, nic, |_| ())?)
 }
 
-/// What the kernel answers about the interface called `nic`, asked with what `fill` puts.
+/// The kernel's response about the interface called `nic`, for a request with the attributes from `fill`.
 pub(super) fn ask(
     connection: &mut Connection,
     nic: &NicName,
@@ -72,29 +71,29 @@ pub(super) fn set_mtu(connection: &mut Connection, index: u32, mtu: u32) -> Resu
     connection.ask(&request).map(drop)
 }
 
-/// What a network interface is known by.
+/// The identity of a network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// Its index in its namespace.
     pub index: u32,
     /// Its name.
     pub name: NicName,
-    /// Its permanent hardware address, or the current one where it has no permanent one; none where that is all zero.
+    /// Its permanent MAC address, or the current one if it has no permanent one; none if that is all zero.
     pub address: Option<String>,
-    /// The link kind that rtnetlink names (`veth`); none for a device on a bus.
+    /// The link kind from rtnetlink (`veth`); none for a physical device.
     pub kind: Option<String>,
 }
 
-/// All interfaces, and what each is known by.
+/// All interfaces with their identities.
 pub(super) fn identities(connection: &mut Connection) -> Result<Vec<Interface>, Failure> {
     let answers = connection.dump(&Request::new(libc::RTM_GETLINK, &link_header(0, 0, 0)))?;
     let links = answers.iter().filter(|one| one.kind == libc::RTM_NEWLINK);
     let identities = links.map(|one| parse_identity(&one.body));
-    // A name that linerate does not take as one is of no setting.
+    // No setting can belong to a name that linerate does not accept.
     identities.filter_map(Result::transpose).collect()
 }
 
-/// A hardware address as `ip link` prints it.
+/// A MAC address as `ip link` prints it.
 fn colon_separated(bytes: &[u8]) -> String {
     let pairs = bytes.iter().map(|byte| format!("{byte:02x}"));
     pairs.collect::<Vec<_>>().join(":")
@@ -106,7 +105,7 @@ fn parse_identity(body: &[u8]) -> Result<Option<Interface>, Failure> {
     let Some(name) = name.and_then(|name| name.parse().ok()) else {
         return Ok(None);
     };
-    // The permanent address stays when a bond gives its ports one and the same; a virtual device has none.
+    // A bond gives its ports the same address, but their permanent ones differ; a virtual device has none.
     let address = attributes
         .bytes(IFLA_PERM_ADDRESS)
         .or_else(|| attributes.bytes(libc::IFLA_ADDRESS))
@@ -169,14 +168,14 @@ fn kind_of(name: &str) -> NicKind {
     }
 }
 
-/// An address with its prefix length and the interface it is on; `None` for a family that has none.
+/// An address with its prefix length and its interface; `None` for an address family without any.
 fn parse_address(body: &[u8]) -> Result<Option<(u32, String)>, Failure> {
     let [family, prefix, _, _] = *body
         .first_chunk()
         .ok_or(Failure::Malformed("an address is truncated"))?;
     let index = u32_at(body, 4)?;
     let attributes = Attributes::after(body, ADDRESS_HEADER_BYTES)?;
-    // On a point-to-point link `IFA_ADDRESS` is the other end and `IFA_LOCAL` ours.
+    // On a point-to-point link `IFA_ADDRESS` is the peer's and `IFA_LOCAL` ours.
     let own = attributes
         .bytes(libc::IFA_LOCAL)
         .or_else(|| attributes.bytes(libc::IFA_ADDRESS));

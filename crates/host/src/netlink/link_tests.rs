@@ -1,4 +1,4 @@
-//! Links and addresses as a kernel described them.
+//! Links and addresses as described by a real kernel.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! What a testbed makes of nothing: veth pairs, tunnel ends, addresses, shapers (`ip-link(8)`,
-//! `ip-address(8)`, `tc-tbf(8)`).
+//! Operations for a testbed: veth pairs, tunnel ends, addresses, shapers (`ip-link(8)`, `ip-address(8)`,
+//! `tc-tbf(8)`).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,11 +17,11 @@ use super::{Netlink, kinds, lock, qdisc, qdisc_options};
 
 /// `VETH_INFO_PEER` of `<linux/veth.h>`.
 const VETH_PEER: u16 = 1;
-/// The port of VXLAN (RFC 7348, section 5); the kernel's own default is an older one.
+/// The port of VXLAN (RFC 7348, section 5); the kernel's default is an older one.
 const VXLAN_UDP_PORT: u16 = 4789;
 
 impl Netlink {
-    /// Makes a veth pair: `name` here, `peer` in the network namespace `peer_netns` (`None`: here, too).
+    /// Creates a veth pair: `name` here, `peer` in the network namespace `peer_netns` (`None`: here, too).
     pub fn create_veth(
         &self,
         name: &NicName,
@@ -35,8 +35,8 @@ impl Netlink {
             .map_err(|failure| failure.during("make the veth pair", format!("{name}, {peer}")))
     }
 
-    /// Makes the end of a VXLAN between two hosts: network `id` over the interface `over`, from its address `local` to
-    /// `remote`, at the port that IANA gives it. Its MTU leaves room for what goes around each frame.
+    /// Creates one end of a VXLAN between two hosts: network `id` over the interface `over`, from its address `local`
+    /// to `remote`, on the IANA port. Its MTU leaves space for the outer headers.
     pub fn create_vxlan(
         &self,
         name: &NicName,
@@ -72,8 +72,8 @@ impl Netlink {
         })
     }
 
-    /// Puts a token bucket filter at an interface's root: `rate` on the average, `burst` at once,
-    /// `limit` waiting at most. `handle` as in [`linerate_model::host::Qdisc`].
+    /// Adds a token bucket filter as an interface's root qdisc with `rate`, `burst` and the queue limit `limit`.
+    /// `handle` as in [`linerate_model::host::Qdisc`].
     pub fn add_tbf(
         &self,
         nic: &NicName,
@@ -156,8 +156,8 @@ fn new_address(index: u32, text: &str) -> Result<Request, Failure> {
     let prefix: u8 = prefix.parse().map_err(|_| wrong())?;
     let (family, octets, prefix_max, flags) = match address {
         IpAddr::V4(v4) => (libc::AF_INET, v4.octets().to_vec(), 32, 0),
-        // Without duplicate address detection: nobody else is there, and until it ends (a second or
-        // two) the address could not be used.
+        // Without duplicate address detection: there are no other hosts, and until it ends (a second or two) the
+        // address could not be used.
         IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec(), 128, libc::IFA_F_NODAD),
     };
     let family = u8::try_from(family).map_err(|_| wrong())?;

@@ -1,4 +1,4 @@
-//! What the testbed asks for, byte for byte as a kernel took it.
+//! The testbed's requests, byte for byte as accepted by a real kernel.
 
 use super::*;
 use crate::netlink::message::Attributes;
@@ -43,7 +43,7 @@ fn a_tunnel_s_end_is_asked_for_with_both_of_its_addresses() {
     let name: NicName = "vxlan0".parse().expect("a name");
     let request = new_vxlan(&name, 77, 3, [10, 77, 0, 1].into(), [10, 77, 0, 2].into());
     let bytes = request.to_bytes(5, 1).expect("short");
-    // Behind the headers of the message and of the link.
+    // After the headers of the message and of the link.
     let link = Attributes::parse(&bytes[32..]).expect("our own");
     let info = link.nest(libc::IFLA_LINKINFO).expect("our own");
     assert_eq!(

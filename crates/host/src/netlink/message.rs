@@ -1,22 +1,21 @@
-//! Netlink's bytes: messages and their attributes, written and read without trust in a length field.
-//! The layout is `<linux/netlink.h>`'s (`netlink(7)`): every number in host byte order, everything
-//! padded to 4 bytes.
+//! The netlink wire format: encodes and decodes messages and attributes without trusting length fields. The layout is
+//! that of `<linux/netlink.h>` (`netlink(7)`): every number in host byte order, everything padded to 4 bytes.
 
 use super::error::Failure;
 
-/// `NLM_F_REQUEST`: a question to the kernel.
+/// `NLM_F_REQUEST`: a request to the kernel.
 pub(super) const REQUEST: u16 = 0x1;
-/// `NLM_F_ACK`: answer also when all went well.
+/// `NLM_F_ACK`: also acknowledge success.
 pub(super) const ACK: u16 = 0x4;
 /// `NLM_F_DUMP_INTR`: the table changed while it was dumped.
 pub(super) const DUMP_INTERRUPTED: u16 = 0x10;
-/// `NLM_F_DUMP`: everything there is.
+/// `NLM_F_DUMP`: all objects.
 pub(super) const DUMP: u16 = 0x300;
-/// `NLM_F_REPLACE`: take the place of what is there.
+/// `NLM_F_REPLACE`: replace an existing object.
 pub(super) const REPLACE: u16 = 0x100;
-/// `NLM_F_EXCL`: fail when it is there.
+/// `NLM_F_EXCL`: fail if it exists.
 pub(super) const EXCLUSIVE: u16 = 0x200;
-/// `NLM_F_CREATE`: make it when it is not there.
+/// `NLM_F_CREATE`: create it if it does not exist.
 pub(super) const CREATE: u16 = 0x400;
 /// `NLM_F_CAPPED`: an error does not repeat the request's payload.
 const CAPPED: u16 = 0x100;
@@ -66,7 +65,7 @@ impl Request {
         request
     }
 
-    /// With `flags` besides those that asking sets.
+    /// With `flags` in addition to those of every request.
     pub(super) fn with_flags(mut self, flags: u16) -> Self {
         self.flags |= flags;
         self
@@ -90,9 +89,9 @@ impl Request {
         self.put(kind, &value.to_ne_bytes())
     }
 
-    /// Appends a text with the zero byte the kernel expects.
+    /// Appends a string with the NUL that the kernel expects.
     pub(super) fn put_text(&mut self, kind: u16, text: &str) -> &mut Self {
-        // The kernel would take the text before it for the whole: another interface, another feature.
+        // The kernel would read only up to the NUL: another interface, another feature.
         if text.contains('\0') {
             self.wrong = Some("a name contains a NUL byte");
         }
@@ -101,7 +100,7 @@ impl Request {
         self.put(kind, &bytes)
     }
 
-    /// Appends an attribute that holds the attributes `fill` puts.
+    /// Appends a nested attribute with the attributes from `fill`.
     pub(super) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let start = self.body.len();
         self.body.extend_from_slice(&[0; ATTRIBUTE_HEADER_BYTES]);
@@ -110,7 +109,7 @@ impl Request {
         self
     }
 
-    /// Appends `bytes` as they are: the family header that some nests begin with.
+    /// Appends `bytes` as they are: some nests begin with a family header.
     pub(super) fn put_fixed(&mut self, bytes: &[u8]) -> &mut Self {
         self.body.extend_from_slice(bytes);
         self.pad();
@@ -153,7 +152,7 @@ impl Request {
     }
 }
 
-/// A message as it came.
+/// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message<'a> {
     pub(super) kind: u16,
@@ -181,7 +180,7 @@ pub(super) fn parse_messages(mut bytes: &[u8]) -> Result<Vec<Message<'_>>, Failu
     Ok(messages)
 }
 
-/// What an `NLMSG_ERROR` (or the number at the head of `NLMSG_DONE`) says: nothing wrong, or why.
+/// The result in an `NLMSG_ERROR` (or the number at the start of `NLMSG_DONE`): success, or an error.
 pub(super) fn parse_outcome(message: &Message<'_>) -> Result<(), Failure> {
     if message.kind == DONE && message.body.len() < 4 {
         return Ok(());
@@ -196,14 +195,14 @@ pub(super) fn parse_outcome(message: &Message<'_>) -> Result<(), Failure> {
     })
 }
 
-/// The kernel's words, one line; an explanation that cannot be read is none, since the number counts.
+/// The kernel's message, one line; none if it cannot be parsed, since the error number matters more.
 fn explanation(message: &Message<'_>) -> Option<String> {
     if message.flags & ACK_TLVS == 0 {
         return None;
     }
     let mut at = 4;
     if message.kind == ERROR {
-        // The request's header follows, and unless capped its payload too.
+        // The request's header follows, and its payload unless capped.
         let request = u32_at(message.body, 4).ok()? as usize;
         let capped = message.flags & CAPPED != 0;
         at += if capped {
@@ -221,13 +220,13 @@ fn explanation(message: &Message<'_>) -> Option<String> {
     )
 }
 
-/// The attributes of a message or of a nest, in their order.
+/// The attributes of a message or of a nest, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Attributes<'a>(Vec<(u16, &'a [u8])>);
 
 impl<'a> Attributes<'a> {
-    /// Reads `bytes` as attributes. A list that breaks off is refused as a whole, so that nothing is
-    /// taken for absent that was only cut off.
+    /// Parses `bytes` as attributes. A truncated list is rejected as a whole, so that a truncated attribute is not
+    /// taken for a missing one.
     pub(super) fn parse(mut bytes: &'a [u8]) -> Result<Self, Failure> {
         let mut all = Vec::new();
         // Zeros shorter than a header are padding.
@@ -242,7 +241,7 @@ impl<'a> Attributes<'a> {
         Ok(Self(all))
     }
 
-    /// The attributes behind a family header of `fixed` bytes.
+    /// The attributes after a family header of `fixed` bytes.
     pub(super) fn after(body: &'a [u8], fixed: usize) -> Result<Self, Failure> {
         Self::parse(body.get(padded(fixed)..).unwrap_or_default())
     }
@@ -279,13 +278,13 @@ impl<'a> Attributes<'a> {
         self.bytes(kind).map(number).transpose()
     }
 
-    /// A switch, sent as one byte.
+    /// A boolean, sent as one byte.
     pub(super) fn switch(&self, kind: u16) -> Result<Option<bool>, Failure> {
         let byte = |payload| array_at::<1>(payload, 0).map(|[byte]| byte != 0);
         self.bytes(kind).map(byte).transpose()
     }
 
-    /// A text, up to its zero byte.
+    /// A string, up to its NUL.
     pub(super) fn text(&self, kind: u16) -> Result<Option<String>, Failure> {
         let text = |payload: &[u8]| {
             let end = payload.iter().position(|byte| *byte == 0);
@@ -296,7 +295,7 @@ impl<'a> Attributes<'a> {
         self.bytes(kind).map(text).transpose()
     }
 
-    /// The attributes inside an attribute; none when it is not there.
+    /// The attributes inside an attribute; none if it is missing.
     pub(super) fn nest(&self, kind: u16) -> Result<Attributes<'a>, Failure> {
         self.bytes(kind)
             .map_or_else(|| Ok(Attributes::default()), Attributes::parse)

@@ -1,4 +1,4 @@
-//! Messages: what is written is read back, what the kernel sent is understood, and no bytes panic.
+//! Messages: encoded data decode to the same, captured messages can be parsed, and no bytes panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,10 +1,10 @@
-//! The kernel's netlink, as far as linerate needs it: rtnetlink for links, addresses and queueing
-//! disciplines, generic netlink for ethtool, netdev, devlink and teams, RDMA netlink.
+//! The parts of netlink that linerate uses: rtnetlink for links, addresses and qdiscs, generic netlink for ethtool,
+//! netdev, devlink and teams, and RDMA netlink.
 //!
-//! The codec is our own: the dozen messages we use need some hundred lines, whereas the one crate
-//! that covers ethtool's requests sends wrong command numbers (one of them starts a cable test), and
-//! reading and changing a host safely is what linerate is for. Every number is from the kernel's
-//! uapi headers, named in the file that uses it and checked against them or the live kernel by tests.
+//! The codec is our own: the dozen messages we use need a few hundred lines, whereas the one crate that covers
+//! ethtool's requests sends wrong command numbers (one of them starts a cable test), and linerate must read and
+//! change a host safely. Every number is from the kernel's uapi headers, named in the file that uses it and checked
+//! against them or the live kernel by tests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -64,8 +64,8 @@ mod team;
 const NO_DRIVER: &str = "not supported by the driver";
 const NO_KERNEL: &str = "not supported by this kernel";
 
-/// The network of one network namespace: the one in which it was opened, for as long as it is open.
-/// Its methods may be called from any thread, one at a time.
+/// The network namespace in which it was opened, accessible for as long as it is open. Its methods may be called from
+/// any thread, one at a time.
 #[derive(Debug)]
 pub struct Netlink {
     route: Mutex<Connection>,
@@ -75,8 +75,7 @@ pub struct Netlink {
     nldev: Mutex<Nldev>,
 }
 
-/// A panic in the middle of an exchange leaves at most answers that nobody waits for, and those are
-/// passed over by their number.
+/// A panic during an exchange leaves at most unread responses, and those are skipped by their sequence number.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -100,8 +99,7 @@ impl Netlink {
         })
     }
 
-    /// One in which `bytes` answer for the kernel, on every socket from the front
-    /// (`netlink/script.rs`).
+    /// One whose sockets all read their responses from `bytes`, in order (`netlink/script.rs`).
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn scripted(bytes: &[u8]) -> io::Result<Self> {
         let script = || script::Script::new(bytes);
@@ -134,8 +132,8 @@ impl Netlink {
         known(result, format!("netlink/ethtool/{nic}/{what}"), NO_DRIVER)
     }
 
-    /// Asks by ioctl, once netlink knows the name: of one that it does not know the ioctl would make the
-    /// kernel load a module, and reading must change nothing.
+    /// Sends an ioctl only after netlink has found the name: for an unknown name the ioctl would make the kernel load
+    /// a module, and reading must change nothing.
     fn read_control<T>(
         &self,
         nic: &NicName,
@@ -148,13 +146,13 @@ impl Netlink {
     }
 }
 
-/// The interfaces of this thread's network namespace, and what each is known by.
+/// The interfaces of this thread's network namespace, with their identities.
 pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
     let listed = link::identities(&mut Connection::open(None)?);
     listed.map_err(|failure| failure.during("list", "network interfaces"))
 }
 
-/// Takes `datagram` apart as every answer is, for the fuzz targets.
+/// Parses `datagram` as a response, for the fuzz targets.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn take_apart(datagram: &[u8]) {
     for message in message::parse_messages(datagram).unwrap_or_default() {
@@ -176,7 +174,7 @@ impl NicRead for Netlink {
         })
     }
 
-    /// The socket is opened when it is asked for: opening one makes the kernel load nfnetlink.
+    /// The socket is opened on demand: opening one makes the kernel load nfnetlink.
     fn nft_rules(&self) -> Known<u64> {
         let opened = Connection::open(Some(rustix::net::netlink::NETFILTER));
         let counted = opened.map_err(Failure::Socket);

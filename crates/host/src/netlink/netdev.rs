@@ -1,6 +1,6 @@
-//! The netdev family of generic netlink: polling contexts, which queues they serve, XDP, and the
-//! counters of queues and page pools (Documentation/netlink/specs/netdev.yaml,
-//! Documentation/networking/napi.rst; Linux 6.3 for XDP, 6.8 to 6.13 for the rest).
+//! The netdev family of generic netlink: NAPI instances with their queues, XDP, and the counters of queues and page
+//! pools (Documentation/netlink/specs/netdev.yaml, Documentation/networking/napi.rst; Linux 6.3 for XDP, 6.8 to 6.13
+//! for the rest).
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ const COMMAND_QUEUE: u8 = 10;
 const COMMAND_NAPI: u8 = 11;
 const COMMAND_QSTATS: u8 = 12;
 
-/// The interface's index: the same number in every request but that for queues.
+/// The interface's index: the same attribute number in every request except for queues.
 const INDEX: u16 = 1;
 const DEVICE_XDP_FEATURES: u16 = 3;
 const NAPI_ID: u16 = 2;
@@ -109,7 +109,7 @@ const POOL_STATS: [&str; 11] = [
 type Counters = BTreeMap<String, u64>;
 
 impl Netlink {
-    /// Fills in what the netdev family knows of the spreading over queues.
+    /// Adds the netdev family's data on queues.
     pub(super) fn fill_dispatch_by_netdev(&self, nic: &NicName, dispatch: &mut Dispatch) {
         let path = format!("netlink/netdev/{nic}");
         dispatch.napis = self.read_netdev(nic, "napi", |netdev, family, index| {
@@ -133,7 +133,7 @@ impl Netlink {
         });
     }
 
-    /// The counters of queues, page pools, queueing disciplines and health reporters.
+    /// The counters of queues, page pools, qdiscs and health reporters.
     pub(super) fn counts_of_netdev(&self, nic: &NicName, counts: &mut NicCounts) {
         let qstats = |scope: Option<u32>| {
             move |netdev: &mut Families, family, index| {
@@ -193,7 +193,7 @@ impl Netlink {
     }
 }
 
-/// The polling contexts with their queues, by number.
+/// The NAPI instances with their queues, by ID.
 fn napis_of(napis: &[Answer], queues: &[Answer], path: &str) -> Result<Vec<Napi>, Failure> {
     let mut all = BTreeMap::new();
     for answer in napis {
@@ -264,7 +264,7 @@ fn xdp_features(body: &[u8]) -> Result<Vec<String>, Failure> {
         .collect())
 }
 
-/// The counters of several answers, those of one name added up.
+/// The counters of several responses, summed by name.
 fn summed(
     answers: &[Answer],
     read: impl Fn(&[u8]) -> Result<Counters, Failure>,
@@ -316,7 +316,7 @@ fn queue_counters(body: &[u8], index: u32) -> Result<Counters, Failure> {
         .collect())
 }
 
-/// The counters of one page pool, when it is the interface's.
+/// The counters of one page pool, if it belongs to the interface.
 fn pool_counters(body: &[u8], index: u32) -> Result<Counters, Failure> {
     let attributes = Attributes::after(body, GENERIC_HEADER_BYTES)?;
     let pool = attributes.nest(POOL_STATS_INFO)?;

@@ -1,5 +1,5 @@
-//! The netdev family's answers, made by hand as a kernel makes them. (Its numbers are those of
-//! Linux 6.18's `<linux/netdev.h>`, which most installed headers do not have yet.)
+//! netdev responses, written by hand in the kernel's form. (The numbers are those of Linux 6.18's `<linux/netdev.h>`,
+//! which most installed headers do not have yet.)
 
 use proptest::collection::vec;
 use proptest::prelude::*;

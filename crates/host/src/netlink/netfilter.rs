@@ -1,5 +1,5 @@
-//! How many rules nf_tables has (`<linux/netfilter/nfnetlink.h>`, `<linux/netfilter/nf_tables.h>`): counted, and left
-//! alone. The kernel tells it to the administrator of the network only.
+//! Counts the rules of nf_tables (`<linux/netfilter/nfnetlink.h>`, `<linux/netfilter/nf_tables.h>`); it does not
+//! change them. Requires CAP_NET_ADMIN.
 
 use super::error::Failure;
 use super::message::Request;
@@ -7,10 +7,10 @@ use super::socket::{Answer, Connection};
 
 /// `NFNL_SUBSYS_NFTABLES`.
 const NF_TABLES: u16 = 10;
-/// `NFT_MSG_NEWRULE` answers `NFT_MSG_GETRULE`.
+/// `NFT_MSG_NEWRULE` is the response to `NFT_MSG_GETRULE`.
 const NEW_RULE: u16 = 6;
 const GET_RULE: u16 = 7;
-/// `struct nfgenmsg`: of every family, version 0, no resource.
+/// `struct nfgenmsg`: any family, version 0, no resource.
 const OF_EVERY_FAMILY: [u8; 4] = [0; 4];
 
 /// The rules of this network namespace, of all tables.

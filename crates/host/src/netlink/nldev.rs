@@ -42,8 +42,8 @@ const NO_NETLINK: &str = "not supported over RDMA netlink by the kernel or the d
 pub(super) struct Nldev(Result<Connection, Gap>);
 
 impl Nldev {
-    /// A socket in the network namespace of this thread, where there is an RDMA device: without one,
-    /// opening could make the kernel load its RDMA, and reading must change nothing.
+    /// A socket in the network namespace of this thread, if there is an RDMA device: without one, opening could make
+    /// the kernel load its RDMA core, and reading must change nothing.
     pub(super) fn open() -> Self {
         let gap = |cause, reason: String| Gap::new(cause, "netlink/rdma", reason);
         let devices = LiveHost::open().map(|host| host.root().list(CLASS));
@@ -116,7 +116,7 @@ fn parse_netdev(answers: &[Answer]) -> Result<Option<String>, Failure> {
     Attributes::parse(&answer.body)?.text(NDEV_NAME)
 }
 
-/// The counters by name; nothing when the device was not found.
+/// The counters by name; empty if the device was not found.
 fn parse_counters(answers: &[Answer]) -> Result<Option<BTreeMap<String, u64>>, Failure> {
     if answers.is_empty() {
         return Ok(None);
@@ -134,7 +134,7 @@ fn parse_counters(answers: &[Answer]) -> Result<Option<BTreeMap<String, u64>>, F
     Ok(Some(counters))
 }
 
-/// A device whose driver counts nothing is refused as if the question were wrong.
+/// A device whose driver has no counters returns EINVAL.
 fn uncounted(failure: Failure) -> Failure {
     match failure {
         Failure::Kernel { errno, message } if errno == libc::EINVAL => Failure::Kernel {

@@ -1,5 +1,5 @@
-//! RDMA devices in software on an Ethernet interface, made and deleted over RDMA netlink
-//! (`rdma-link(8)`, `<rdma/rdma_netlink.h>`).
+//! Software RDMA devices on an Ethernet interface, created and deleted over RDMA netlink (`rdma-link(8)`,
+//! `<rdma/rdma_netlink.h>`).
 
 use std::io;
 
@@ -21,18 +21,18 @@ pub(super) const LINK_TYPE: u16 = 65;
 pub struct RdmaLink {
     /// Its name, `rxe0`.
     pub name: String,
-    /// The interface of its first port, where it has one.
+    /// The interface of its first port, if it has one.
     pub nic: Option<NicName>,
     index: u32,
 }
 
-/// The RDMA devices of one network namespace, to make and to delete. Opening may make the kernel load the core
-/// of its RDMA: reading goes another way.
+/// The RDMA devices of one network namespace, for creating and deleting. Opening may make the kernel load its RDMA
+/// core, so reading uses another type.
 #[derive(Debug)]
 pub struct RdmaLinks(Connection);
 
 impl RdmaLinks {
-    /// A socket in the network namespace of this thread. An error of the kind `Unsupported` says that this kernel
+    /// A socket in the network namespace of this thread. An error of the kind `Unsupported` means that this kernel
     /// has no RDMA.
     pub fn open() -> io::Result<Self> {
         open_socket().map(Self).map_err(|error| {
@@ -57,7 +57,7 @@ impl RdmaLinks {
         all(&mut self.0).map_err(|failure: Failure| failure.during("list", "the RDMA devices"))
     }
 
-    /// Makes the soft-RoCE device `name` on the interface `nic`. Needs CAP_NET_ADMIN, and the module rdma_rxe.
+    /// Creates the soft-RoCE device `name` on the interface `nic`. Needs CAP_NET_ADMIN, and the module rdma_rxe.
     pub fn add_rxe(&mut self, name: &str, nic: &NicName) -> io::Result<()> {
         self.0
             .ask(&new_rxe(name, nic))
@@ -67,7 +67,7 @@ impl RdmaLinks {
             })
     }
 
-    /// Deletes a device that was made by such a request; the kernel refuses any other. Needs CAP_NET_ADMIN.
+    /// Deletes a device that was created by such a request; the kernel refuses any other. Needs CAP_NET_ADMIN.
     pub fn delete(&mut self, link: &RdmaLink) -> io::Result<()> {
         let mut request = Request::new(CLIENT | DELETE_LINK, &[]);
         request.put_u32(DEV_INDEX, link.index);
@@ -135,7 +135,7 @@ mod tests {
         let expected = "30000000 0314 0500 01000000 00000000\
              0900 0200 7278653000 000000 0800 4100 72786500 0900 3300 6574683000 000000";
         let expected = crate::netlink::captured::bytes(expected);
-        // The length of the whole stands first.
+        // The total length comes first.
         assert_eq!(bytes[4..], expected[4..]);
         assert_eq!(usize::from(bytes[0]), bytes.len());
     }

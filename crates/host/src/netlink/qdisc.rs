@@ -1,9 +1,8 @@
-//! Root queueing disciplines over rtnetlink (`<linux/pkt_sched.h>`, `tc(8)`): read, and put back
-//! exactly as they were.
+//! Root qdiscs over rtnetlink (`<linux/pkt_sched.h>`, `tc(8)`): reads them, and restores them exactly.
 //!
-//! What a dump says is fed back as it came. Only a root that its kind, handle and options describe
-//! completely is ever replaced: classes, filters and children would be lost with it. An `htb` with the one class that
-//! everything goes to is described by the words of tc(8) (`qdisc_options.rs`), and made again of them.
+//! Options are written back as they were dumped. Only a root that its kind, handle and options describe completely is
+//! ever replaced: classes, filters and children would be lost with it. An `htb` with a single default class is
+//! described in tc(8) syntax (`qdisc_options.rs`), and recreated from that.
 
 use linerate_model::host::Qdisc;
 use linerate_model::ids::NicName;
@@ -21,12 +20,12 @@ use super::qdisc_entry::{
 use super::qdisc_options;
 use super::socket::Connection;
 
-/// `TC_H_MAJ_MASK`: the part of a handle that names the qdisc.
+/// `TC_H_MAJ_MASK`: the qdisc's part of a handle.
 const MAJOR: u32 = 0xffff_0000;
 
-/// Kinds without classes of anyone's whose dump holds every parameter they were made with (those of `ets`, `mq` and
-/// `mqprio` come and go with it). Left out are `red`, `choke`, `gred` and `sfb` (they need tables that no dump gives
-/// back), and `netem` (its delay distribution is not dumped).
+/// Kinds without user-made classes whose dump has every parameter they were created with (the classes of `ets`, `mq`
+/// and `mqprio` belong to the qdisc). `red`, `choke`, `gred` and `sfb` are not included (they need tables that no
+/// dump returns), nor is `netem` (its delay distribution is not dumped).
 const RESTORABLE: [&str; 16] = [
     "ets",
     "mq",
@@ -46,7 +45,7 @@ const RESTORABLE: [&str; 16] = [
     "hhf",
 ];
 
-/// Kinds whose options the kernel takes only when they say that they are a list (`nla_parse_nested`).
+/// Kinds whose options the kernel accepts only as a nested attribute (`nla_parse_nested`).
 const SAY_NESTED: [&str; 2] = ["ets", "fq_pie"];
 
 /// The root qdisc of `nic`.
@@ -75,16 +74,16 @@ pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Qdisc, 
         handle: root.handle,
         rate_bit_per_s,
         options: to_hex(&options),
-        // Options that cannot be understood can still be fed back.
+        // Options that cannot be parsed can still be written back.
         words: qdisc_options::words(root, &classes).unwrap_or_default(),
     })
 }
 
-/// Makes `wanted` the root of `nic`, and looks whether it is; when not, the former root is put back.
+/// Makes `wanted` the root of `nic`, and verifies it; on failure the former root is restored.
 ///
-/// Handle 0 is the kernel's own choice for the interface: deleting the root brings it back. When that
-/// is another than `wanted`, `wanted` is made by hand and the kernel gives it a handle. `noqueue` and
-/// `noop` are left to the kernel, since they mean that no discipline was asked for.
+/// Handle 0 is the kernel's default for the interface: deleting the root restores it. If the default differs from
+/// `wanted`, `wanted` is created explicitly and the kernel assigns a handle. `noqueue` and `noop` are left to the
+/// kernel, since they mean that no qdisc was requested.
 pub(super) fn set(
     connection: &mut Connection,
     nic: &NicName,
@@ -98,7 +97,7 @@ pub(super) fn set(
     let index = link::read(connection, nic)?.index;
     refuse_unless_restorable(connection, index)?;
     put(connection, nic, index, wanted, &options).map_err(|first| {
-        // Some ways to the new root lead over the default one; a failure must not end there.
+        // Some sequences pass through the default root; a failure must not end there.
         match put_back(connection, nic, index, &before) {
             Ok(()) => first,
             Err(second) => Failure::NotPutBack {
@@ -121,8 +120,8 @@ fn put_back(
     put(connection, nic, index, before, &options_of(before)?)
 }
 
-/// The options to ask for: those that were read, or what the words mean. Those of an `htb` are told in another form
-/// than they are asked for.
+/// The options of a request: those that were read, or those of the parameters. An `htb` is dumped in another form
+/// than it is requested.
 fn options_of(wanted: &Qdisc) -> Result<Vec<u8>, Failure> {
     match wanted.discipline() {
         Some(asked) if is_asked(wanted) || wanted.kind == "htb" => qdisc_options::options(&asked),
@@ -133,7 +132,7 @@ fn options_of(wanted: &Qdisc) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Whether it is asked for in words, and was not read.
+/// Whether it is requested by parameters, and was not read.
 fn is_asked(wanted: &Qdisc) -> bool {
     wanted.options.is_empty() && !wanted.words.is_empty()
 }
@@ -166,7 +165,7 @@ fn set_default(
     if is_as_asked(&now) || matches!(wanted.kind.as_str(), "noqueue" | "noop") {
         return Ok(());
     }
-    // The kernel's choice again, whose parameters someone had changed in place; or one that is asked for.
+    // The kernel's default again, whose parameters may have been changed in place; or one requested by parameters.
     let flags = if now.kind == wanted.kind && !is_asked(wanted) {
         0
     } else {
@@ -196,8 +195,8 @@ fn set_exactly(
     );
     let now = read(connection, nic)?;
     if now.handle == wanted.handle {
-        // Under the same handle the kernel changes in place: impossible between kinds, refused for
-        // some parameters, and silent about those left out. Where that fails, start from nothing.
+        // With the same handle the kernel changes the qdisc in place: impossible between kinds, refused for some
+        // parameters, and without effect for those left out. If that fails, delete and recreate it.
         if now.kind == wanted.kind
             && wanted.kind != "htb"
             && connection.ask(&request).is_ok()
@@ -215,7 +214,7 @@ fn set_exactly(
         .ok_or_else(|| other_than(&now, wanted))
 }
 
-/// Makes the one class of an `htb` whose root is there.
+/// Creates the single class of an existing `htb` root.
 fn make_class(connection: &mut Connection, index: u32, wanted: &Qdisc) -> Result<(), Failure> {
     let Some(Discipline::Htb(htb)) = wanted.discipline() else {
         return Ok(());
@@ -237,8 +236,8 @@ fn new_class(index: u32, root: u32, htb: &Htb) -> Result<Request, Failure> {
     Ok(request)
 }
 
-/// Whether two are the same to the kernel (the rate is our reading of the options; the class of an `htb` stands in
-/// its words alone).
+/// Whether two are the same to the kernel (the rate is derived from the options; the class of an `htb` is only in its
+/// parameters).
 fn is_as(now: &Qdisc, wanted: &Qdisc) -> bool {
     let class = now.kind != "htb" || now.words == wanted.words;
     now.kind == wanted.kind && now.handle == wanted.handle && now.options == wanted.options && class
@@ -259,7 +258,7 @@ fn other_than(now: &Qdisc, wanted: &Qdisc) -> Failure {
     ))
 }
 
-/// Deletes the root; the kernel's own choice (handle 0) cannot be deleted and need not be.
+/// Deletes the root; the kernel's default (handle 0) cannot be deleted and need not be.
 fn delete_root(connection: &mut Connection, nic: &NicName, index: u32) -> Result<(), Failure> {
     let now = read(connection, nic)?;
     if now.handle == 0 {
@@ -307,7 +306,7 @@ fn entries(connection: &mut Connection, question: u16, index: u32) -> Result<Vec
     Ok(entries)
 }
 
-/// The classes of a root that has some of its own.
+/// The user-made classes of a root.
 fn classes_of(connection: &mut Connection, root: &Entry) -> Result<Vec<Entry>, Failure> {
     if root.kind != "htb" {
         return Ok(Vec::new());
@@ -319,7 +318,7 @@ fn root_of(entries: &[Entry]) -> Option<&Entry> {
     entries.iter().find(|entry| entry.parent == ROOT)
 }
 
-/// Refuses to touch a root that could not be put back.
+/// Refuses to change a root that could not be restored.
 fn refuse_unless_restorable(connection: &mut Connection, index: u32) -> Result<(), Failure> {
     let qdiscs = entries(connection, libc::RTM_GETQDISC, index)?;
     let root = root_of(&qdiscs);
@@ -347,7 +346,7 @@ fn has_filters(connection: &mut Connection, index: u32, parent: u32) -> Result<b
     let filters = Request::new(libc::RTM_GETTFILTER, &header(index, 0, parent));
     match connection.dump(&filters) {
         Ok(filters) => Ok(!filters.is_empty()),
-        // A kernel without classifiers has no filter.
+        // A kernel without classifiers has no filters.
         Err(Failure::Kernel { errno, .. }) if errno == libc::EOPNOTSUPP => Ok(false),
         Err(failure) => Err(failure),
     }
@@ -355,7 +354,7 @@ fn has_filters(connection: &mut Connection, index: u32, parent: u32) -> Result<b
 
 /// What would be lost if the root were replaced.
 fn lost_with_root(qdiscs: &[Entry], classes: &[Entry]) -> Option<String> {
-    // The kernel's own choice has nothing of anyone's.
+    // The kernel's default has nothing user-made.
     let root = root_of(qdiscs).filter(|root| root.handle != 0)?;
     let name = format!("the root `{}` {:x}:", root.kind, root.handle >> 16);
     let is_known = match root.kind.as_str() {
@@ -369,7 +368,7 @@ fn lost_with_root(qdiscs: &[Entry], classes: &[Entry]) -> Option<String> {
     if root.has_size_table {
         return Some(format!("{name} has a size table"));
     }
-    // Children that the kernel made have no handle.
+    // Children created by the kernel have no handle.
     let is_child = |entry: &&Entry| {
         entry.handle != 0 && entry.parent != ROOT && entry.parent & MAJOR == root.handle
     };
@@ -382,8 +381,8 @@ pub(super) fn tbf_rate(options: &[u8]) -> Result<Option<BitRate>, Failure> {
     rate(&options, TBF_PARAMETERS, RATE_AT, TBF_RATE64)
 }
 
-/// The rate of the only class when all traffic goes to it and it has nobody to borrow from: then it
-/// is the rate of the interface. Anything richer has no single rate.
+/// The rate of the only class if all traffic goes to it and it cannot borrow: then it is the rate of the interface.
+/// Anything more complex has no single rate.
 pub(super) fn htb_rate(root: &Entry, classes: &[Entry]) -> Result<Option<BitRate>, Failure> {
     let init = Attributes::parse(&root.options)?;
     let (Some(init), [class]) = (init.bytes(HTB_INIT), classes) else {

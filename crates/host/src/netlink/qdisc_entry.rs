@@ -1,4 +1,4 @@
-//! A qdisc or a class as rtnetlink lists it (`<linux/pkt_sched.h>`), and where its options keep a rate.
+//! A qdisc or a class in an rtnetlink dump (`<linux/pkt_sched.h>`), and the rate in its options.
 
 use linerate_model::units::BitRate;
 
@@ -15,12 +15,12 @@ pub(super) const TBF_RATE64: u16 = 4;
 pub(super) const HTB_PARAMETERS: u16 = 1;
 pub(super) const HTB_INIT: u16 = 2;
 pub(super) const HTB_RATE64: u16 = 6;
-/// Where `struct tc_ratespec` keeps its rate; both shapers' parameters begin with one.
+/// The offset of the rate in `struct tc_ratespec`; both shapers' parameters begin with one.
 pub(super) const RATE_AT: usize = 8;
-/// Where `struct tc_htb_glob` keeps the default class.
+/// The offset of the default class in `struct tc_htb_glob`.
 pub(super) const HTB_DEFAULT_CLASS_AT: usize = 8;
 pub(super) const HTB_CEIL64: u16 = 7;
-/// Where `struct tc_htb_opt` keeps the rate of its ceiling.
+/// The offset of the ceiling's rate in `struct tc_htb_opt`.
 pub(super) const CEIL_AT: usize = 20;
 
 /// A qdisc or a class, as a dump lists it.
@@ -63,8 +63,8 @@ impl Entry {
     }
 }
 
-/// A rate in bit/s from a shaper's parameters, at byte `at` of them: 32 bit of bytes per second, or 64
-/// where those are too few.
+/// A rate in bit/s from a shaper's parameters, at byte `at` of them: 32 bits of bytes per second, or 64 if those are
+/// too few.
 pub(super) fn rate(
     options: &Attributes<'_>,
     parameters: u16,

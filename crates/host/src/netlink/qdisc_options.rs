@@ -1,5 +1,4 @@
-//! The parameters of queueing disciplines as the kernel's options (`<linux/pkt_sched.h>`), and what options mean in
-//! the words of tc(8).
+//! Converts between the kernel's qdisc options (`<linux/pkt_sched.h>`) and tc(8) syntax.
 
 use linerate_model::setting::Discipline;
 use linerate_model::setting::discipline::{
@@ -15,14 +14,14 @@ use super::qdisc_entry::{
 };
 
 pub(super) const TBF_BURST: u16 = 6;
-/// `TC_LINKLAYER_ETHERNET`: said outright, the kernel wants no rate table to guess it from.
+/// `TC_LINKLAYER_ETHERNET`: if it is set explicitly, the kernel does not need a rate table to guess it.
 pub(super) const LINKLAYER_ETHERNET: u8 = 1;
 /// `struct tc_ratespec`, and `struct tc_tbf_qopt` with two of them.
 const RATE_BYTES: usize = 12;
 const TBF_BYTES: usize = 36;
 /// `HTB_VER` of sch_htb.c, in the upper half of the version.
 const HTB_VERSION: u32 = 3;
-/// `struct tc_htb_glob`, and where it counts what passed by all classes.
+/// `struct tc_htb_glob`, and the offset of its packet counter.
 const HTB_GLOBAL_BYTES: usize = 20;
 const HTB_DIRECT_AT: usize = 16;
 pub(super) const HTB_OFFLOAD: u16 = 9;
@@ -34,14 +33,14 @@ pub(super) const ETS_QUANTA: u16 = 3;
 pub(super) const ETS_QUANTA_BAND: u16 = 4;
 pub(super) const ETS_MAP: u16 = 5;
 pub(super) const ETS_MAP_BAND: u16 = 6;
-/// `struct tc_mqprio_qopt`, and where it has its arrays.
+/// `struct tc_mqprio_qopt`, and the offsets of its arrays.
 const MQPRIO_BYTES: usize = 82;
 const MQPRIO_HARDWARE_AT: usize = 17;
 const MQPRIO_COUNT_AT: usize = 18;
 const MQPRIO_OFFSET_AT: usize = 50;
-/// `TCA_FQ_BUCKETS_LOG`, which keeps the logarithm.
+/// `TCA_FQ_BUCKETS_LOG`, which is a logarithm.
 pub(super) const FQ_BUCKETS_LOG: u16 = 8;
-/// `CODEL_SHIFT`: times are kept in units of 1.024 microseconds.
+/// `CODEL_SHIFT`: times are in units of 1.024 microseconds.
 const CODEL_UNIT_NS: u64 = 1 << 10;
 
 /// `TCA_FQ_*`, each 32 bits wide.
@@ -75,11 +74,11 @@ pub(super) const FQ_CODEL: [(&str, u16); 9] = [
     ("drop_batch", 8),
     ("memory_limit", 9),
 ];
-/// `TCA_CODEL_*` that are times: as in `fq_codel`.
+/// The times among `TCA_CODEL_*`: as in `fq_codel`.
 const CODEL_TIMES: [u16; 3] = [1, 3, 5];
 const FQ_CODEL_TIMES: [u16; 3] = [1, 3, 7];
 
-/// The options of a root that is asked for in words.
+/// The options of a root that is requested by parameters.
 pub(super) fn options(discipline: &Discipline) -> Result<Vec<u8>, Failure> {
     let mut options = Request::new(0, &[]);
     match discipline {
@@ -114,7 +113,7 @@ fn out_of_range(what: &str) -> Failure {
     Failure::BadInput(format!("the shaper's {what} is out of range"))
 }
 
-/// `struct tc_ratespec`; a rate beyond its 32 bits stands in an attribute of its own.
+/// `struct tc_ratespec`; a rate above 32 bits has its own attribute.
 fn rate_bytes(rate: BitRate) -> ([u8; RATE_BYTES], Option<u64>) {
     let per_s = rate.as_bit_per_s() / 8;
     let mut bytes = [0; RATE_BYTES];
@@ -125,7 +124,7 @@ fn rate_bytes(rate: BitRate) -> ([u8; RATE_BYTES], Option<u64>) {
     (bytes, long)
 }
 
-/// `TCA_OPTIONS` of a token bucket filter: `struct tc_tbf_qopt` and what does not fit in its 32 bits.
+/// `TCA_OPTIONS` of a token bucket filter: `struct tc_tbf_qopt` and attributes for values above 32 bits.
 fn put_tbf(options: &mut Request, tbf: &Tbf) -> Result<(), Failure> {
     let ticks = burst_ticks(tbf.burst, tbf.rate).ok_or_else(|| out_of_range("burst"))?;
     let limit = tbf.limit_bytes().ok_or_else(|| out_of_range("limit"))?;
@@ -220,8 +219,8 @@ fn put_fq(options: &mut Request, named: &Named) {
     }
 }
 
-/// What a root is, in the words of tc(8): nothing where they do not tell it whole. Of an `htb` without a class they
-/// tell the root alone, which is half of what can be asked for.
+/// A root in tc(8) syntax: nothing if that does not describe it completely. For an `htb` without a class it describes
+/// the root alone, which is incomplete as a request.
 pub(super) fn words(root: &Entry, classes: &[Entry]) -> Result<String, Failure> {
     let options = &root.options;
     let discipline = match root.kind.as_str() {
@@ -246,7 +245,7 @@ pub(super) fn words(root: &Entry, classes: &[Entry]) -> Result<String, Failure> 
     Ok(discipline.map_or_else(String::new, |discipline| discipline.to_string()))
 }
 
-/// Whether a `struct tc_ratespec` says no more than a rate (no overhead, no least length, no cells).
+/// Whether a `struct tc_ratespec` has only a rate (no overhead, minimum packet size or cell size).
 fn is_plain(rate: Option<&[u8]>) -> bool {
     rate.is_some_and(|rate| rate.len() >= RATE_AT && rate[1] & 0xf <= LINKLAYER_ETHERNET)
         && rate.is_some_and(|rate| rate[2..4] == [0; 2] && rate[6..8] == [0; 2])
@@ -271,7 +270,7 @@ fn tbf(options: &[u8]) -> Result<Option<Tbf>, Failure> {
     }))
 }
 
-/// By what a root divides rates, and its default class; nothing of one that the card does.
+/// A root's `r2q` and its default class; nothing if it is offloaded.
 fn htb_global(options: &[u8]) -> Result<Option<(u32, u16)>, Failure> {
     let options = Attributes::parse(options)?;
     let Some(global) = options.bytes(HTB_INIT) else {
@@ -284,7 +283,7 @@ fn htb_global(options: &[u8]) -> Result<Option<(u32, u16)>, Failure> {
     Ok(default.map(|default| (divisor, default)))
 }
 
-/// A root with the one class that everything goes to.
+/// A root with a single default class.
 fn htb(root: &Entry, classes: &[Entry]) -> Result<Option<Htb>, Failure> {
     let [class] = classes else { return Ok(None) };
     let Some((rate_to_quantum, default)) = htb_global(&root.options)? else {
@@ -326,7 +325,7 @@ fn htb(root: &Entry, classes: &[Entry]) -> Result<Option<Htb>, Failure> {
     }))
 }
 
-/// The options of `htb` without what it counts in them, as what was read is compared with what is read later.
+/// The options of `htb` without their counters, for comparing two readings.
 pub(super) fn without_count(mut options: Vec<u8>) -> Vec<u8> {
     let mut at = 0;
     while let (Ok(length), Ok(kind)) = (u16_at(&options, at), u16_at(&options, at + 2)) {
@@ -344,7 +343,7 @@ pub(super) fn without_count(mut options: Vec<u8>) -> Vec<u8> {
 }
 
 fn mqprio(options: &[u8]) -> Result<Option<Mqprio>, Failure> {
-    // Modes, shapers and rates of classes stand behind.
+    // Followed by the modes, shapers and rates of classes.
     let Some(bytes) = options.get(..MQPRIO_BYTES) else {
         return Ok(None);
     };
@@ -414,8 +413,8 @@ fn fq(options: &[u8]) -> Result<Named, Failure> {
     Ok(named)
 }
 
-/// Options that were read, as they must be asked for to be read again: `codel` rounds a time down when it is set and
-/// once more when it is told, so that each time round it would be shorter.
+/// Options that were read, adjusted so that setting them reads back the same: `codel` rounds a time down when it is
+/// set and again when it is dumped, so that each time round it would be shorter.
 pub(super) fn asked_again(kind: &str, mut options: Vec<u8>) -> Vec<u8> {
     let times = match kind {
         "fq_codel" => FQ_CODEL_TIMES,

@@ -1,5 +1,4 @@
-//! The options of queueing disciplines: numbers as in the kernel's header, and words that are told as they were
-//! asked for.
+//! Qdisc options: numbers as in the kernel's header, and parameters that read back as requested.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -108,7 +107,7 @@ fn what_words_do_not_tell_whole_has_none() {
     let tbf = of("tbf rate 1gbit burst 128k limit 1m");
     assert_ne!(told("tbf", tbf.clone()).expect("whole"), "");
     for at in [2, 6, RATE_BYTES + RATE_AT] {
-        // An overhead, a least length, a peak rate; behind the head of the attribute.
+        // An overhead, a minimum packet size, a peak rate; after the attribute header.
         let mut strange = tbf.clone();
         strange[4 + at] = 1;
         assert_eq!(told("tbf", strange).expect("whole"), "", "{at}");
@@ -128,7 +127,7 @@ fn what_htb_counts_is_no_part_of_what_it_is() {
     assert_eq!(without_count(busy), quiet);
 }
 
-/// How the kernel keeps a time, and what it tells of it (`codel_time_to_us`).
+/// How the kernel stores a time, and what it dumps (`codel_time_to_us`).
 fn told_again(us: u32) -> u32 {
     let kept = (u64::from(us) * 1_000) >> 10;
     u32::try_from((kept << 10) / 1_000).expect("shorter than it was")

@@ -1,4 +1,4 @@
-//! Qdiscs as a kernel described them, and which of them may be replaced.
+//! Qdiscs as described by a real kernel, and which of them may be replaced.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -33,12 +33,12 @@ fn entry(kind: &str, handle: u32, parent: u32) -> Entry {
 #[test]
 fn only_a_root_that_its_options_describe_may_be_replaced() {
     let root = |kind: &str, handle| entry(kind, handle, ROOT);
-    // The kernel's own choice, with children of its own.
+    // The kernel's default, with its own children.
     let lost_with_root = |qdiscs: &[Entry]| lost_with_root(qdiscs, &[]);
     assert_eq!(lost_with_root(&[root("mq", 0), entry("fq", 0, 1)]), None);
     assert_eq!(lost_with_root(&[root("tbf", 0x8001_0000)]), None);
     assert_eq!(lost_with_root(&[root("noqueue", 0x8001_0000)]), None);
-    // The kernel gives each queue of `mq` and `mqprio` a discipline of its own choice.
+    // The kernel gives each queue of `mq` and `mqprio` a default qdisc.
     for kind in ["mq", "mqprio"] {
         let queue = |handle| entry("fq_codel", handle, 0x8001_0001);
         let root = || root(kind, 0x8001_0000);
@@ -50,7 +50,7 @@ fn only_a_root_that_its_options_describe_may_be_replaced() {
     }
     let child = entry("pfifo", 0x2_0000, 0x1_0001);
     assert!(lost_with_root(&[root("tbf", 0x1_0000), child.clone()]).is_some());
-    // An ingress qdisc hangs on the interface, not on the root.
+    // An ingress qdisc is attached to the interface, not to the root.
     let ingress = entry("ingress", 0xffff_0000, 0xffff_fff1);
     assert_eq!(lost_with_root(&[root("tbf", 0x1_0000), ingress]), None);
     let sized = Entry {
@@ -85,7 +85,7 @@ mod captured {
 
         let again = new_root(2, shaper.handle, "tbf", &shaper.options, CREATE | REPLACE);
         let body = again.into_body();
-        // The header but for its last field (a reference count in an answer), the kind, the options.
+        // The header without its last field (a reference count in a response), the kind, the options.
         assert_eq!(body[..16], answer.body[..16]);
         assert_eq!(body[20..], answer.body[20..body.len()]);
     }

@@ -1,6 +1,5 @@
-//! Routes and the rules that choose among their tables (`ip-route(8)`, `ip-rule(8)`; `<linux/rtnetlink.h>`,
-//! `<linux/fib_rules.h>`), IPv4: what a testbed needs to send packets between two addresses of one host over the
-//! wire.
+//! Routes and routing rules (`ip-route(8)`, `ip-rule(8)`; `<linux/rtnetlink.h>`, `<linux/fib_rules.h>`), IPv4: for a
+//! testbed that sends packets between two addresses of one host over the wire.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,24 +21,24 @@ const RULE_PROTOCOL: u16 = 21;
 /// `FR_ACT_TO_TBL`: look the address up in a table.
 const TO_TABLE: u8 = 1;
 
-/// A rule that sends a lookup to a table.
+/// A routing rule that selects a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Its place: lower goes first, equal in the order in which they came.
+    /// Its priority: lower is first, equal ones in the order in which they were added.
     pub priority: u32,
-    /// The table; 255 is that of the host's own addresses.
+    /// The table; 255 is `local`.
     pub table: u32,
-    /// Only for packets that come in by this interface; `lo` means those that the host itself sends.
+    /// Matches only packets received on this interface; `lo` matches packets of the host itself.
     pub input: Option<String>,
-    /// It asks for more than `input`.
+    /// It has conditions other than `input`.
     pub is_narrower: bool,
 }
 
 impl Rule {
-    /// The table of the host's own addresses.
+    /// The `local` table.
     pub const LOCAL: u32 = libc::RT_TABLE_LOCAL as u32;
 
-    /// The rule that finds the host's own addresses for every packet.
+    /// The rule for the `local` table.
     pub fn own_addresses(priority: u32) -> Self {
         Self {
             priority,
@@ -51,7 +50,7 @@ impl Rule {
 }
 
 impl Netlink {
-    /// The rules for IPv4 in the order in which the kernel asks them, those alone that look a table up.
+    /// The IPv4 rules in order of evaluation, only those that select a table.
     pub fn rules(&self) -> io::Result<Vec<Rule>> {
         let mut header = [0; RULE_HEADER_BYTES];
         header[0] = family();
@@ -65,7 +64,7 @@ impl Netlink {
             .map_err(|failure| failure.during("list", "the routing rules"))
     }
 
-    /// Adds a rule behind those of the same priority.
+    /// Adds a rule after those of the same priority.
     pub fn add_rule(&self, rule: &Rule) -> io::Result<()> {
         self.on_rule("add", rule, libc::RTM_NEWRULE, CREATE)
     }
@@ -119,7 +118,7 @@ fn rule_request(rule: &Rule, kind: u16) -> Request {
 }
 
 fn route_request(to: Ipv4Addr, index: u32, from: Ipv4Addr, table: u32) -> Request {
-    // A table beyond a byte stands in the attribute alone.
+    // A table number above a byte is only in the attribute.
     let header = [
         family(),
         32,
@@ -142,7 +141,7 @@ fn route_request(to: Ipv4Addr, index: u32, from: Ipv4Addr, table: u32) -> Reques
     request
 }
 
-/// A rule as the kernel tells it; `None` for one that does not look a table up.
+/// A rule from the kernel; `None` for one that does not select a table.
 fn parse_rule(body: &[u8]) -> Result<Option<Rule>, Failure> {
     const KNOWN: [u16; 5] = [
         RULE_INPUT,

@@ -1,12 +1,12 @@
-//! Facts out of a netlink answer, each of which knows by itself why it is missing: not sent, or sent
-//! in a form that its type does not have. One that cannot be understood leaves the others as they are.
+//! Values from a netlink response, each with its own reason if it is missing: not sent, or malformed. A malformed
+//! value does not affect the others.
 
 use linerate_model::known::{Cause, Known};
 
 use super::error::Failure;
 use super::message::{Attributes, u32_at};
 
-/// The attributes of an answer or of a nest in it, and where they were asked for.
+/// The attributes of a response or of a nest in it, and the source for gaps.
 #[derive(Debug, Clone)]
 pub(super) struct Said<'a> {
     attributes: Result<Attributes<'a>, String>,
@@ -15,8 +15,8 @@ pub(super) struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    /// The attributes behind a family header of `fixed` bytes, asked for at `path`; `absent` says in
-    /// words what it means that one of them is not there.
+    /// The attributes after a family header of `fixed` bytes, requested at `path`; `absent` is the text for a missing
+    /// attribute.
     pub(super) fn after(body: &'a [u8], fixed: usize, path: &str, absent: &'static str) -> Self {
         Self {
             attributes: Attributes::after(body, fixed).map_err(|failure| failure.to_string()),
@@ -25,7 +25,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// The attributes inside the attribute `kind`; none when it is not there.
+    /// The attributes inside the attribute `kind`; none if it is missing.
     pub(super) fn nest(&self, kind: u16, what: &str) -> Self {
         let attributes = match &self.attributes {
             Ok(own) => own.nest(kind).map_err(|failure| failure.to_string()),
@@ -38,7 +38,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Every attribute with its type; none of a list that cannot be understood.
+    /// Every attribute with its type; none for a malformed list.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &'a [u8])> + '_ {
         self.attributes
             .as_ref()
@@ -57,7 +57,7 @@ impl<'a> Said<'a> {
         self.bytes(kind).is_some()
     }
 
-    /// What `read` makes of the attributes.
+    /// Applies `read` to the attributes.
     pub(super) fn fact<T>(
         &self,
         what: &str,
@@ -74,7 +74,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// The fact `what` is not known.
+    /// A gap for the value `what`.
     pub(super) fn missing<T>(&self, cause: Cause, what: &str, why: &str) -> Known<T> {
         Known::unknown(cause, format!("{}/{what}", self.path), why)
     }
@@ -99,7 +99,7 @@ impl<'a> Said<'a> {
         self.fact(what, |attributes| attributes.u32(kind))
     }
 
-    /// A number that is sent in 32 or in 64 bits.
+    /// A number that is sent as 32 or 64 bits.
     pub(super) fn uint(&self, kind: u16, what: &str) -> Known<u64> {
         self.fact(what, |attributes| uint(attributes, kind))
     }
@@ -109,7 +109,7 @@ impl<'a> Said<'a> {
         self.fact(what, |attributes| attributes.text(kind))
     }
 
-    /// The word for a number that counts up from 0.
+    /// The name of a number that indexes a list.
     pub(super) fn word(&self, number: Known<u8>, what: &str, words: &[&str]) -> Known<String> {
         number.and_then(|number| {
             if let Some(word) = words.get(usize::from(number)) {
@@ -130,7 +130,7 @@ pub(super) fn byte(attributes: &Attributes<'_>, kind: u16) -> Result<Option<u8>,
     attributes.bytes(kind).map(first).transpose()
 }
 
-/// A number that is sent in 32 or in 64 bits, whichever it needs (`NLA_UINT`).
+/// A number that is sent as 32 or 64 bits, as needed (`NLA_UINT`).
 pub(super) fn uint(attributes: &Attributes<'_>, kind: u16) -> Result<Option<u64>, Failure> {
     match attributes.bytes(kind).map(<[u8]>::len) {
         Some(8..) => attributes.u64(kind),
@@ -139,7 +139,7 @@ pub(super) fn uint(attributes: &Attributes<'_>, kind: u16) -> Result<Option<u64>
     }
 }
 
-/// Array of `N` 32-bit numbers at the head of `bytes`.
+/// An array of `N` 32-bit numbers at the start of `bytes`.
 pub(super) fn numbers<const N: usize>(bytes: &[u8]) -> Result<[u32; N], Failure> {
     let mut all = [0; N];
     for (index, number) in all.iter_mut().enumerate() {

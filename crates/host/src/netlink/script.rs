@@ -1,10 +1,9 @@
-//! A kernel that says what it was told to say, for the fuzz targets and their tests: every reader of
-//! netlink and of ethtool's ioctls can be asked without a machine.
+//! A scripted kernel for the fuzz targets and their tests: every reader of netlink and of ethtool's ioctls can run
+//! without a machine.
 //!
-//! The bytes are worked off from the front. An exchange takes one byte, the number of its answers (of
-//! which the lowest three bits count; 255 is a refusal); an answer takes one byte for its type, two for
-//! its length, the low one first, and its body. An ioctl takes two bytes for a length and so much more.
-//! What is not there is empty.
+//! The bytes are consumed from the front. An exchange takes one byte, the number of its responses (of which the
+//! lowest three bits count; 255 is an error); a response takes one byte for its type, two for its length, low byte
+//! first, and its body. An ioctl takes two bytes for a length and that many more. Missing bytes count as empty.
 
 use super::error::Failure;
 use super::socket::Answer;
@@ -12,7 +11,7 @@ use super::socket::Answer;
 const REFUSED: u8 = 255;
 const ANSWERS_MASK: u8 = 7;
 
-/// What is left to say.
+/// The remaining bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Script {
     bytes: Vec<u8>,
@@ -27,7 +26,7 @@ impl Script {
         }
     }
 
-    /// The answers of the next exchange.
+    /// The responses of the next exchange.
     pub(super) fn answers(&mut self) -> Result<Vec<Answer>, Failure> {
         match self.byte() {
             REFUSED => Err(refusal()),
@@ -40,7 +39,7 @@ impl Script {
         }
     }
 
-    /// What the next ioctl puts at the head of `memory`.
+    /// Writes the next ioctl's response at the start of `memory`.
     pub(super) fn fill(&mut self, memory: &mut [u8]) -> Result<(), Failure> {
         let said = self.body();
         if said.is_empty() {

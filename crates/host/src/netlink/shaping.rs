@@ -1,5 +1,5 @@
-//! What shapes an interface's packets: the tree of its queueing disciplines with their counters, and
-//! the classes of the classful ones (`<linux/pkt_sched.h>`, `<linux/gen_stats.h>`, `tc(8)`).
+//! Shaping of an interface's packets: its qdisc hierarchy with counters, and the classes of classful qdiscs
+//! (`<linux/pkt_sched.h>`, `<linux/gen_stats.h>`, `tc(8)`).
 
 use linerate_model::host::{QdiscClass, QdiscNode, Shaping};
 use linerate_model::ids::NicName;
@@ -24,11 +24,10 @@ pub(super) const HFSC_UPPER: u16 = 3;
 pub(super) const CAKE_RATE64: u16 = 2;
 pub(super) const NETEM_RATE: u16 = 6;
 pub(super) const NETEM_RATE64: u16 = 8;
-/// `struct tc_netem_qopt`, which stands before netem's attributes.
+/// `struct tc_netem_qopt`, which precedes netem's attributes.
 pub(super) const NETEM_HEADER_BYTES: usize = 24;
 
-/// Those whose classes have a rate or a share of their own; the classes of the others (`mq`,
-/// `fq_codel` ...) are their queues.
+/// Kinds whose classes have a rate or a share; the classes of the others (`mq`, `fq_codel` ...) are their queues.
 const CLASSFUL: [&str; 6] = ["htb", "hfsc", "drr", "qfq", "ets", "cbq"];
 
 impl Netlink {
@@ -47,7 +46,7 @@ impl Netlink {
         }
     }
 
-    /// The counters of the interface's queueing disciplines.
+    /// The counters of the interface's qdiscs.
     pub(super) fn counts_of_qdiscs(&self, nic: &NicName, counts: &mut NicCounts) {
         let tables = self.read_route(nic, "qdiscs", |route| read(route, nic));
         match tables.and_then(|tables| tables.tree(nic)) {
@@ -59,9 +58,9 @@ impl Netlink {
     }
 }
 
-/// Drops and requeues of a tree are those of its root, since every level counts those below it once
-/// more (`qdisc_tree_reduce_backlog`, `mq_dump`); holding back is counted by each for itself, but by
-/// `mq` for its children.
+/// Drops and requeues of a hierarchy are those of its root, since every level includes those below it
+/// (`qdisc_tree_reduce_backlog`, `mq_dump`); overlimits are counted by each qdisc for itself, except that `mq`
+/// includes its children.
 fn put_counts(tree: &[QdiscNode], nic: &NicName, counts: &mut NicCounts) {
     let path = format!("netlink/route/{nic}/qdiscs");
     let mut put = |name: &str, nodes: &mut dyn Iterator<Item = &Known<u64>>| {
@@ -88,11 +87,11 @@ fn put_counts(tree: &[QdiscNode], nic: &NicName, counts: &mut NicCounts) {
     );
 }
 
-/// The tables of one interface as they came.
+/// The tables of one interface as received.
 struct Tables {
     qdiscs: Vec<Vec<u8>>,
     classes: Vec<Vec<u8>>,
-    /// The root's kind, also when it is a built-in one, which a dump leaves out.
+    /// The root's kind, including the built-in ones that a dump leaves out.
     root: Option<String>,
 }
 
@@ -148,7 +147,7 @@ impl Tables {
     }
 }
 
-/// A root that the kernel does not list (`noqueue`, `noop`).
+/// A root that the kernel does not dump (`noqueue`, `noop`).
 fn built_in(kind: &str, path: &str) -> QdiscNode {
     let not_said = || Known::unknown(Cause::NotSaid, path, format!("{kind} has no statistics"));
     QdiscNode {
@@ -191,7 +190,7 @@ fn parse_node(body: &[u8], classes: &[Entry], path: &str) -> Result<QdiscNode, F
     })
 }
 
-/// The rate that a shaper lets pass, where it is one number.
+/// The rate of a shaper, if it is one number.
 fn rate_of(entry: &Entry, classes: &[Entry]) -> Result<Option<BitRate>, Failure> {
     match entry.kind.as_str() {
         "tbf" => qdisc::tbf_rate(&entry.options),
@@ -217,7 +216,7 @@ fn bits(bytes_per_s: u64) -> Option<BitRate> {
     bytes_per_s.checked_mul(8).map(BitRate::from_bit_per_s)
 }
 
-/// A class; `None` when it is only a queue.
+/// A class; `None` if it is only a queue.
 fn parse_class(body: &[u8]) -> Result<Option<QdiscClass>, Failure> {
     let entry = Entry::parse(body)?;
     if !CLASSFUL.contains(&entry.kind.as_str()) {

@@ -1,4 +1,4 @@
-//! Queueing disciplines and classes: numbers as in the kernel's headers, answers made by hand.
+//! Qdiscs and classes: numbers as in the kernel's headers, hand-written responses.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// A qdisc or class of interface 2 as a dump lists it.
+/// A qdisc or class of interface 2 as in a dump.
 fn listed(kind: &str, handle: u32, parent: u32, options: &[u8], queue: &[u32]) -> Vec<u8> {
     let mut request = Request::new(0, &qdisc::header(2, handle, parent));
     request.put_text(libc::TCA_KIND, kind);
@@ -112,7 +112,7 @@ fn rates_are_those_of_their_structures() {
 #[test]
 fn classes_have_the_rate_they_are_given_and_the_one_they_may_reach() {
     let mut htb = Request::new(0, &[]);
-    // `struct tc_htb_opt`: rate and ceiling, each with its rate last of three words.
+    // `struct tc_htb_opt`: rate and ceiling, each with its rate in the last of three words.
     htb.put(
         HTB_PARAMETERS,
         &words(&[0, 0, 125_000, 0, 0, u32::MAX, 0, 0, 0, 0, 0]),

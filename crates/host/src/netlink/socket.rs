@@ -1,5 +1,5 @@
-//! One netlink socket: a question out, its answers in. It stays in the network namespace in which it
-//! was opened, whatever namespace its user's thread moves to later.
+//! One netlink socket: sends a request, receives its responses. It stays in the network namespace in which it was
+//! opened, even if its user's thread moves to another.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,17 +21,17 @@ use super::message::{
 use super::script::Script;
 use super::sys;
 
-/// How often a dump is asked for before a table counts as never holding still.
+/// The maximum number of attempts at a dump before it counts as unsteady.
 const DUMP_TRIES: u32 = 64;
 
-/// The kernel works a request off inside `send` and has its answer ready before that returns, so
-/// this only keeps a kernel that loses an answer from holding us for ever.
+/// The kernel handles a request inside `send` and has its response ready before that returns, so this timeout only
+/// applies if a response is lost.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What the kernel fills at most per datagram of a dump (32 KiB), twice.
+/// Twice the kernel's maximum datagram size of a dump (32 KiB).
 const DATAGRAM_BYTES: usize = 64 << 10;
 
-/// An answer: a message's type and what follows its header.
+/// A response: a message's type and what follows its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) kind: u16,
@@ -44,7 +44,7 @@ pub(super) struct Connection {
     socket: OwnedFd,
     sequence: u32,
     buffer: Vec<u8>,
-    /// What answers in the kernel's place.
+    /// A script that answers in the kernel's place.
     #[cfg(any(test, feature = "fuzz"))]
     script: Option<Script>,
 }
@@ -58,11 +58,11 @@ impl Connection {
             SocketFlags::CLOEXEC,
             protocol,
         )?;
-        // Connected to the kernel (port 0), it takes no message from another process.
+        // Connected to the kernel (port 0), it receives no messages from other processes.
         connect(&socket, &SocketAddrNetlink::new(0, 0))?;
         set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME_MAX))?;
-        // The kernel's words instead of a bare number, without the request's payload before them. A
-        // kernel before 4.12 has none, and a number is enough to go on with.
+        // Request messages in addition to error numbers, without the request's payload. A kernel before 4.12 has
+        // none, and the number is sufficient.
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             match sys::switch_on(socket.as_fd(), option) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
@@ -78,7 +78,7 @@ impl Connection {
         })
     }
 
-    /// One to which `script` answers.
+    /// One that `script` answers.
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn scripted(script: Script) -> io::Result<Self> {
         Ok(Self {
@@ -89,14 +89,13 @@ impl Connection {
         })
     }
 
-    /// Asks for one thing, or for one thing to be done; the answers that came before the
-    /// acknowledgement.
+    /// Sends a request for one object or operation; returns the responses before the acknowledgement.
     pub(super) fn ask(&mut self, request: &Request) -> Result<Vec<Answer>, Failure> {
         let (answers, _) = self.exchange(request, REQUEST | ACK)?;
         Ok(answers)
     }
 
-    /// Asks for everything there is, again when it changed meanwhile.
+    /// Sends a dump request, again if the table changed meanwhile.
     pub(super) fn dump(&mut self, request: &Request) -> Result<Vec<Answer>, Failure> {
         for _ in 0..DUMP_TRIES {
             let (answers, interrupted) = self.exchange(request, REQUEST | DUMP)?;
@@ -143,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Receives one datagram whole: its length in the buffer, which grows when it must.
+    /// Receives one complete datagram: its length in the buffer, which grows if necessary.
     fn receive(&mut self) -> Result<usize, Failure> {
         let look = RecvFlags::PEEK | RecvFlags::TRUNC;
         loop {

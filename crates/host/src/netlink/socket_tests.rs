@@ -1,11 +1,11 @@
-//! The exchange with a kernel that does what real ones do seldom: a pair of datagram sockets, at
-//! whose other end the answers lie ready.
+//! The exchange with a kernel that does what real ones do rarely: a pair of datagram sockets, with the responses
+//! queued at the other end.
 
 use std::os::unix::net::UnixDatagram;
 
 use super::*;
 
-/// A connection of our own to `kernel`, and `kernel`.
+/// A connection to `kernel`, and `kernel`.
 fn pair() -> (Connection, UnixDatagram) {
     let (ours, kernel) = UnixDatagram::pair().expect("two sockets");
     let connection = Connection {

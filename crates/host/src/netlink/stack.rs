@@ -1,5 +1,5 @@
-//! What an interface is among the others, over rtnetlink: its sizes, what stands on it, what its kind
-//! says of itself, and its virtual functions (`<linux/if_link.h>`).
+//! An interface's relations to others, over rtnetlink: its limits, its upper interfaces, its kind-specific data, and
+//! its virtual functions (`<linux/if_link.h>`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ const VLAN: &str = "vlan";
 const WITH_VF: u32 = 1;
 /// `RTEXT_FILTER_SKIP_STATS`: without counters.
 const WITHOUT_COUNTERS: u32 = 8;
-/// More virtual functions than PCI lets a function have are not taken in.
+/// The maximum number of virtual functions read: more than PCI allows per function.
 const VF_MAX: usize = 65_536;
 
 impl Netlink {
@@ -75,21 +75,21 @@ impl Netlink {
     }
 }
 
-/// What the kernel answered about one interface.
+/// The kernel's response about one interface.
 struct Answers {
     own: Vec<u8>,
-    /// The same with virtual functions. A long list of them does not fit in an attribute and breaks the
-    /// whole answer, so they are asked for apart.
+    /// The same with virtual functions. A long list of them does not fit in an attribute and breaks the whole
+    /// response, so they are requested separately.
     with_vf: Result<Vec<u8>, Failure>,
     all: Vec<Row>,
 }
 
-/// One of all interfaces.
+/// One interface in a dump.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Row {
     index: u32,
     name: NicName,
-    /// What it stands on, when that is in this namespace.
+    /// Its lower interface, if that is in this namespace.
     link: Option<u32>,
 }
 
@@ -109,7 +109,7 @@ fn read(connection: &mut Connection, nic: &NicName) -> Result<Answers, Failure> 
     Ok(Answers { own, with_vf, all })
 }
 
-/// One of all interfaces; `None` for a name that is none to linerate.
+/// One interface in a dump; `None` for a name that linerate does not accept.
 fn parse_row(body: &[u8]) -> Result<Option<Row>, Failure> {
     let attributes = Attributes::after(body, LINK_HEADER_BYTES)?;
     let name = attributes.text(libc::IFLA_IFNAME)?;
@@ -120,7 +120,7 @@ fn parse_row(body: &[u8]) -> Result<Option<Row>, Failure> {
     let kind = info.text(libc::IFLA_INFO_KIND)?.unwrap_or_default();
     let is_elsewhere = attributes.bytes(LINK_NETNSID).is_some();
     let link = match kind.as_str() {
-        // Of these `IFLA_LINK` is the other end.
+        // For these, `IFLA_LINK` is the peer.
         "veth" | "netkit" | "vxcan" => None,
         _ if is_elsewhere => None,
         "vxlan" => info.nest(INFO_DATA)?.u32(kinds::VXLAN_LINK)?,
@@ -179,7 +179,7 @@ impl Answers {
     }
 }
 
-/// What stands on the interface `index`: its master, and those that name it as what they stand on.
+/// The upper interfaces of `index`: its master, and interfaces with it as `IFLA_LINK`.
 fn upper(all: &[Row], names: &Names, index: u32, master: Option<u32>) -> Vec<NicName> {
     let on_it = all.iter().filter(|row| row.link == Some(index));
     let indices: BTreeSet<u32> = on_it.map(|row| row.index).chain(master).collect();
@@ -187,7 +187,7 @@ fn upper(all: &[Row], names: &Names, index: u32, master: Option<u32>) -> Vec<Nic
     named.cloned().collect()
 }
 
-/// The attribute of a length.
+/// The attribute of a size limit.
 fn attribute_of(which: SuperPacket) -> u16 {
     match which {
         SuperPacket::Gso => GSO_MAX,
@@ -197,7 +197,7 @@ fn attribute_of(which: SuperPacket) -> u16 {
     }
 }
 
-/// How long a super-packet may be.
+/// The GSO and GRO size limits.
 pub(super) fn super_packet(
     connection: &mut Connection,
     nic: &NicName,
@@ -212,7 +212,7 @@ pub(super) fn super_packet(
     })
 }
 
-/// Sets how long one may be.
+/// Sets a size limit.
 pub(super) fn set_super_packet(
     connection: &mut Connection,
     index: u32,
@@ -224,7 +224,7 @@ pub(super) fn set_super_packet(
     connection.ask(&request).map(drop)
 }
 
-/// The priority in the tag that a VLAN sends each socket priority with.
+/// A VLAN's egress map: the PCP of each socket priority.
 pub(super) fn vlan_egress(
     connection: &mut Connection,
     nic: &NicName,
@@ -244,8 +244,8 @@ fn egress_of(answer: &[u8], nic: &NicName) -> Known<Vec<(u32, u32)>> {
     kinds::vlan(&info.nest(INFO_DATA, "data")).egress
 }
 
-/// Makes that map what `wanted` says. The kernel only adds mappings and overwrites them: one that is not wanted becomes
-/// one to 0, which it does not tell any more.
+/// Sets that map to `wanted`. The kernel only adds mappings and overwrites them: an unwanted one is mapped to 0,
+/// which the kernel then does not report.
 pub(super) fn set_vlan_egress(
     connection: &mut Connection,
     nic: &NicName,
@@ -263,7 +263,7 @@ pub(super) fn set_vlan_egress(
 fn new_egress(index: u32, present: &[(u32, u32)], wanted: &BTreeMap<u32, u32>) -> Request {
     let mut map: BTreeMap<u32, u32> = present.iter().map(|(from, _)| (*from, 0)).collect();
     map.extend(wanted);
-    // Setting a link takes no notice of what its kind has to say; making one that is there does.
+    // RTM_SETLINK ignores the kind-specific data; RTM_NEWLINK for an existing link does not.
     let mut request = Request::new(libc::RTM_NEWLINK, &link::link_header(index, 0, 0));
     request.nest(libc::IFLA_LINKINFO, |info| {
         info.put_text(libc::IFLA_INFO_KIND, VLAN);
@@ -298,7 +298,7 @@ fn sizes(said: &Said<'_>) -> Stack {
     }
 }
 
-/// How an XDP program is attached (`XDP_ATTACHED_*`); `several` when more than one is.
+/// How an XDP program is attached (`XDP_ATTACHED_*`); `several` if more than one is.
 fn xdp(said: &Said<'_>) -> Known<String> {
     const WORDS: [&str; 5] = ["none", "native", "generic", "offloaded", "several"];
     let attached = said.nest(XDP, "xdp").u8(XDP_ATTACHED, "attached");
@@ -322,7 +322,7 @@ fn by_kind(said: &Said<'_>, names: &Names, master: Known<u32>, stack: &mut Stack
         None => {}
     }
     let port_kind = info.text(INFO_PORT_KIND, "port-kind");
-    // What a port of a team is, the family of teams tells.
+    // The data of a team's port come from the team family.
     if port_kind.value().is_some_and(|kind| kind == "bond") {
         let data = info.nest(INFO_PORT_DATA, "port");
         let bond = kinds::named(said, names, master, "master");
@@ -330,7 +330,7 @@ fn by_kind(said: &Said<'_>, names: &Names, master: Known<u32>, stack: &mut Stack
     }
 }
 
-/// The virtual functions of an answer that was asked for with them.
+/// The virtual functions of a response to a request with them.
 fn virtual_functions(body: &[u8], path: &str) -> Known<Vec<VirtualFunction>> {
     const WHAT: &str = "virtual-functions";
     let said = Said::after(body, LINK_HEADER_BYTES, path, NO_KERNEL);
@@ -355,7 +355,7 @@ fn virtual_functions(body: &[u8], path: &str) -> Known<Vec<VirtualFunction>> {
     })
 }
 
-/// One virtual function; each of its facts repeats its number before the value.
+/// One virtual function; each of its attributes repeats its index before the value.
 fn parse_vf(info: &[u8], path: &str) -> Result<VirtualFunction, Failure> {
     let attributes = Attributes::parse(info)?;
     let index = attributes
@@ -390,7 +390,7 @@ fn parse_vf(info: &[u8], path: &str) -> Result<VirtualFunction, Failure> {
     })
 }
 
-/// The least and the most it may send, Mb/s; drivers of old tell the most only.
+/// The minimum and maximum transmit rate, Mb/s; old drivers report only the maximum.
 fn vf_rates(said: &Said<'_>) -> (Known<u32>, Known<u32>) {
     let both = said.fact("rate", |attributes| {
         attributes.bytes(VF_RATE).map(numbers::<3>).transpose()

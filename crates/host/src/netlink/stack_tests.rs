@@ -1,5 +1,4 @@
-//! What an interface is among the others: numbers as in the kernel's headers, answers made by hand as
-//! a kernel would make them.
+//! Interface relations: numbers as in the kernel's headers, responses written by hand in the kernel's form.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -127,7 +126,7 @@ fn row(index: u32, name: &str, link: Option<u32>) -> Row {
     }
 }
 
-/// An answer about interface 4 of `kind`, whose data `fill` puts.
+/// A response about interface 4 of `kind`, with the data from `fill`.
 fn answers(kind: &str, fill: impl FnOnce(&mut Request)) -> Answers {
     let mut own = Request::new(0, &link::link_header(4, 0, 0));
     own.put_u32(libc::IFLA_MASTER, 7);
@@ -334,7 +333,7 @@ fn a_tap_tells_whose_it_is_and_what_stands_before_its_packets() {
     assert!(of_old.queues.is_some_and(|queues| queues.gap().is_some()));
 }
 
-/// An answer with virtual functions, as `rtnl_fill_vfinfo` makes it.
+/// A response with virtual functions, as from `rtnl_fill_vfinfo`.
 fn with_vfs(number: u32, listed: u32) -> Vec<u8> {
     let words =
         |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_ne_bytes()).collect() };

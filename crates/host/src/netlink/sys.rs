@@ -1,5 +1,5 @@
-//! The system calls that `rustix` has no safe form of: the switches of a netlink socket (`netlink(7)`,
-//! "Socket options") and ethtool's ioctl (`netdevice(7)`), with the memory that the kernel writes to.
+//! System calls without a safe wrapper in `rustix`: netlink socket options (`netlink(7)`, "Socket options") and
+//! ethtool's ioctl (`netdevice(7)`), with the memory that the kernel writes to.
 #![allow(
     unsafe_code,
     reason = "netlink socket options and SIOCETHTOOL have no safe wrapper in rustix"
@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 
 use linerate_model::ids::NicName;
 
-/// Turns on one of the switches `NETLINK_*` of level `SOL_NETLINK`.
+/// Turns on one of the options `NETLINK_*` of level `SOL_NETLINK`.
 pub(super) fn switch_on(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = libc::socklen_t::try_from(size_of_val(&on)).expect("an int is 4 bytes");
@@ -33,9 +33,9 @@ pub(super) fn switch_on(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Resu
     }
 }
 
-/// Memory for ethtool's ioctls with a forbidden page behind it. For lists the kernel looks again how
-/// long they are and writes that much, whatever room it was told of; a list that grew meanwhile then
-/// ends in EFAULT and not in somebody else's memory.
+/// Memory for ethtool's ioctls, followed by a guard page. For lists the kernel determines the length again and writes
+/// that much, whatever size it was given; a list that grew meanwhile then fails with EFAULT instead of overwriting
+/// other memory.
 #[derive(Debug)]
 pub(super) struct Memory {
     start: NonNull<u8>,
@@ -47,7 +47,7 @@ pub(super) struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Zeroed memory of at least `room` bytes; pages are the kernel's only once they are touched.
+    /// Zeroed memory of at least `room` bytes; pages are allocated once they are touched.
     pub(super) fn new(room: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let room = room.next_multiple_of(page);
@@ -90,7 +90,7 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.room) }
     }
 
-    /// The bytes, to write to.
+    /// The bytes, mutable.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and writable; `&mut self` makes this the only borrow.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.room) }
@@ -104,7 +104,7 @@ impl Drop for Memory {
     }
 }
 
-/// `SIOCETHTOOL`: has the kernel read the command at the start of `memory` and write its answer there.
+/// `SIOCETHTOOL`: the kernel reads the command at the start of `memory` and writes its response there.
 pub(super) fn ethtool(
     socket: BorrowedFd<'_>,
     nic: &NicName,
@@ -113,7 +113,7 @@ pub(super) fn ethtool(
     // SAFETY: `ifreq` is plain data, for which zero is a value of every field.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let name = nic.as_str().as_bytes();
-    // A name that fills the field would have no end.
+    // A name that fills the field would have no NUL.
     if name.len() >= request.ifr_name.len() {
         return Err(io::ErrorKind::InvalidInput.into());
     }

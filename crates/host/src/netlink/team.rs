@@ -1,6 +1,5 @@
-//! The team family of generic netlink: a team's mode and what it makes of its ports
-//! (`<linux/if_team.h>`). Only the administrator of the network may ask; the daemon's own part (teamd's
-//! LACP and link watch) is not in the kernel.
+//! The team family of generic netlink: a team's mode and the state of its ports (`<linux/if_team.h>`). Requires
+//! CAP_NET_ADMIN; teamd's own data (LACP and link watch) is not in the kernel.
 
 use linerate_model::host::{BondPort, Stack, Team};
 use linerate_model::ids::NicName;
@@ -37,11 +36,11 @@ pub(super) const TYPE_NUMBER: u8 = 3;
 pub(super) const TYPE_TEXT: u8 = 5;
 pub(super) const TYPE_FLAG: u8 = 6;
 
-/// What the kernel calls the mode of a team that was not given one.
+/// The kernel's name for the mode of a team without one.
 const NO_MODE: &str = "*NOMODE*";
 const ACTIVE_BACKUP: &str = "activebackup";
 
-/// A team, and the port of it that was asked about.
+/// A team, and the port in question.
 pub(super) struct Place {
     pub(super) team: u32,
     pub(super) port: Option<u32>,
@@ -63,7 +62,7 @@ enum Value {
 }
 
 impl Netlink {
-    /// Fills in what the team at `place` says of itself, or of its port.
+    /// Adds the data of the team at `place`, or of its port.
     pub(super) fn fill_stack_by_team(
         &self,
         nic: &NicName,
@@ -101,7 +100,7 @@ impl Netlink {
     }
 }
 
-/// What was answered, or the gap that it leaves.
+/// The response, or its gap.
 fn told<T>(answer: Result<Option<T>, Failure>, path: &str, what: &str) -> Known<T> {
     let path = format!("{path}/{what}");
     match answer {
@@ -111,7 +110,7 @@ fn told<T>(answer: Result<Option<T>, Failure>, path: &str, what: &str) -> Known<
     }
 }
 
-/// The settings of a team; a long list comes in several answers.
+/// The options of a team; a long list spans several messages.
 fn parse_options(answers: Option<&[Answer]>) -> Result<Option<Vec<Setting>>, Failure> {
     let Some(answers) = answers else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! A team's answers: numbers as in the kernel's header, messages made by hand as `team_nl_fill_one_*`
-//! of drivers/net/team makes them.
+//! Team responses: numbers as in the kernel's header, messages written by hand as in `team_nl_fill_one_*` of
+//! drivers/net/team.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -64,11 +64,11 @@ fn put(list: &mut Request, name: &str, port: Option<u32>, value: &Value) {
     });
 }
 
-/// The options of a team of the ports 2 and 3, in two answers as a long list comes.
+/// The options of a team with the ports 2 and 3, in two messages as for a long list.
 fn options(mode: &str, active: Option<u32>, third: bool) -> Known<Vec<Setting>> {
     let first = answer(OPTIONS, |list| {
         put(list, "mode", None, &Value::Text(mode.to_owned()));
-        // Of a type that is not used here (`NLA_BINARY`).
+        // A type that is not used here (`NLA_BINARY`).
         list.nest(OPTION, |option| {
             option.put_text(OPTION_NAME, "bpf_hash_func");
             option.put(OPTION_TYPE, &[11]).put(OPTION_DATA, &[1, 2, 3]);

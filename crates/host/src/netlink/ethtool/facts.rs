@@ -1,5 +1,4 @@
-//! Everything that ethtool tells of an interface, put together by the groups of facts that the model
-//! has. What one request cannot tell is a gap of its own.
+//! All ethtool data of an interface, grouped as in the model. Each failed request is a gap of its own.
 
 use linerate_model::host::{Card, Dispatch, Wire};
 use linerate_model::ids::NicName;
@@ -10,7 +9,7 @@ use crate::netlink::{Netlink, lock};
 use crate::nic_control::NicCounts;
 
 impl Netlink {
-    /// The driver and the firmware that runs; the rest is not ethtool's to tell.
+    /// The driver and the running firmware; the rest does not come from ethtool.
     pub(in crate::netlink) fn card_of_ethtool(&self, nic: &NicName) -> Card {
         let info = self.read_control(nic, "driver", |control| control.driver_info(nic));
         let field = |text: Known<String>, what: &str| {
@@ -23,7 +22,7 @@ impl Netlink {
                 _ => Known::Value(text),
             })
         };
-        // Of a bond it is the version of the interface between kernel and ifenslave (`BOND_ABI_VERSION`).
+        // For a bond it is the version of the interface between kernel and ifenslave (`BOND_ABI_VERSION`).
         let bond = info.value().is_some_and(|info| info.driver == "bonding");
         Card {
             driver: field(info.clone().map(|info| info.driver), "name"),
@@ -37,9 +36,9 @@ impl Netlink {
         }
     }
 
-    /// The port and what is plugged into it.
+    /// The port and the module in it.
     pub(in crate::netlink) fn wire_of_ethtool(&self, nic: &NicName) -> Wire {
-        // A statement of its own: inside the expression below the lock would be held to its end.
+        // A separate statement: inside the expression below the lock would be held to its end.
         let module = lock(&self.ethtool).module(nic);
         Wire {
             module,
@@ -53,7 +52,7 @@ impl Netlink {
         }
     }
 
-    /// How packets are spread, as far as ethtool knows it; the rest is netdev's.
+    /// The ethtool part of the queue settings; the rest comes from netdev.
     pub(in crate::netlink) fn dispatch_of_ethtool(&self, nic: &NicName) -> Dispatch {
         Dispatch {
             rss: self.read_control(nic, "rss", |control| control.rss(nic)),
@@ -74,7 +73,7 @@ impl Netlink {
         nic: &NicName,
     ) -> Known<Vec<linerate_model::host::QueueCoalesce>> {
         const WHAT: &str = "queue-coalesce";
-        // Few drivers have it, so one queue is asked before all are counted.
+        // Few drivers have it, so one queue is tried before all are read.
         self.read_control(nic, WHAT, |control| control.queue_coalesce(nic, 1))
             .and_then(|first| {
                 let channels = self.read_ethtool(nic, "channels", |ethtool| ethtool.channels(nic));
@@ -90,7 +89,7 @@ impl Netlink {
             })
     }
 
-    /// Every counter that ethtool tells.
+    /// All counters from ethtool.
     pub(in crate::netlink) fn counts_of_ethtool(&self, nic: &NicName, counts: &mut NicCounts) {
         let groups = [
             (
@@ -126,14 +125,14 @@ impl Netlink {
     }
 }
 
-/// The counters of one group, `GROUP/NAME`; a group of which nothing is counted is a gap.
+/// The counters of one group, `GROUP/NAME`; a group without any counter is a gap.
 fn put(counts: &mut NicCounts, group: &str, path: &str, told: Known<Vec<(String, u64)>>) {
     match told {
         Known::Value(told) if told.is_empty() => gap(counts, group, path),
         Known::Value(told) => {
             for (name, value) in told {
-                // Some drivers have two counters of one name; which of them moved cannot be told apart
-                // by name, so the first stands for it in every reading.
+                // Some drivers have two counters with the same name, which cannot be distinguished, so the first is
+                // used in every reading.
                 let counter = counts.values.entry(format!("{group}/{name}"));
                 counter.or_insert_with(|| (value, path.to_owned()));
             }
@@ -142,7 +141,7 @@ fn put(counts: &mut NicCounts, group: &str, path: &str, told: Known<Vec<(String,
     }
 }
 
-/// The standard counters, whose names hold their group already.
+/// The standard counters, whose names already contain their group.
 fn put_standard(counts: &mut NicCounts, path: &str, told: Known<Vec<(String, u64)>>) {
     for (_, group, _) in stats::ALL {
         match &told {

@@ -1,4 +1,4 @@
-//! What only hardware answers, from answers made by hand in the kernel's form.
+//! Responses that only hardware gives, written by hand in the kernel's form.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Forward error correction and what it corrected (`ETHTOOL_MSG_FEC_GET`).
+//! Forward error correction and its statistics (`ETHTOOL_MSG_FEC_GET`).
 
 use linerate_model::host::Fec;
 use linerate_model::ids::NicName;
@@ -17,14 +17,14 @@ pub(super) const UNCORRECTABLE: u16 = 3;
 pub(super) const CORRECTED_BITS: u16 = 4;
 
 impl Ethtool {
-    /// The correction in use and those configured.
+    /// The active and the configured modes.
     pub(in crate::netlink) fn fec(&mut self, nic: &NicName) -> Result<Fec, Failure> {
         self.read(Command::FecGet, nic, |attributes| {
             parse_fec(attributes, nic)
         })
     }
 
-    /// Blocks and bits corrected, blocks lost.
+    /// Corrected blocks and bits, uncorrectable blocks.
     pub(super) fn fec_counts(&mut self, nic: &NicName) -> Result<Vec<(String, u64)>, Failure> {
         self.read_as(
             Command::FecGet,
@@ -52,8 +52,8 @@ pub(super) fn parse_fec(attributes: &Attributes<'_>, nic: &NicName) -> Result<Fe
     })
 }
 
-/// The active one comes as the number of its link mode (`ETHTOOL_LINK_MODE_FEC_*_BIT` of
-/// `<linux/ethtool.h>`), without its name.
+/// The active mode is sent as the number of its link mode (`ETHTOOL_LINK_MODE_FEC_*_BIT` of `<linux/ethtool.h>`),
+/// without its name.
 fn active_name(bit: u32) -> String {
     match bit {
         49 => "None",
@@ -65,7 +65,7 @@ fn active_name(bit: u32) -> String {
     .to_owned()
 }
 
-/// Each counter is a list: the sum, and then each lane as far as the driver counts them.
+/// Each counter is an array: the sum, followed by the lanes if the driver counts them.
 pub(super) fn parse_fec_counts(attributes: &Attributes<'_>) -> Result<Vec<(String, u64)>, Failure> {
     let statistics = attributes.nest(STATISTICS)?;
     let mut counts = Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn parse_fec_counts(attributes: &Attributes<'_>) -> Result<Vec<(Strin
         ("uncorrectable", UNCORRECTABLE),
         ("corrected-bits", CORRECTED_BITS),
     ] {
-        // What the driver does not count comes as an empty list.
+        // A counter that the driver does not have is an empty array.
         if statistics.bytes(kind).is_some_and(|list| !list.is_empty()) {
             counts.extend(statistics.u64(kind)?.map(|sum| (name.to_owned(), sum)));
         }

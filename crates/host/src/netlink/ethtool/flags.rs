@@ -26,7 +26,7 @@ impl Ethtool {
         })
     }
 
-    /// Whether the card splits headers from data.
+    /// Whether the NIC splits headers from data.
     pub(in crate::netlink) fn tcp_data_split(
         &mut self,
         nic: &NicName,
@@ -37,7 +37,7 @@ impl Ethtool {
     }
 }
 
-/// `ETHTOOL_TCP_DATA_SPLIT_*` of a word; the driver's choice is 0.
+/// `ETHTOOL_TCP_DATA_SPLIT_*` for a word; `auto` is 0.
 pub(super) fn tcp_data_split(word: &str) -> u8 {
     match word {
         "off" => 1,

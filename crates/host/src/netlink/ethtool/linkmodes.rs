@@ -1,6 +1,5 @@
-//! Link modes: what a port can do, what it offers, what its partner offers and what they run
-//! (`ETHTOOL_MSG_LINKMODES_GET`, `ETHTOOL_MSG_LINKINFO_GET`); and how it shall come to its speed
-//! (`ETHTOOL_MSG_LINKMODES_SET`).
+//! Link modes: supported, advertised and link partner modes, and the current state (`ETHTOOL_MSG_LINKMODES_GET`,
+//! `ETHTOOL_MSG_LINKINFO_GET`); and setting autonegotiation and speed (`ETHTOOL_MSG_LINKMODES_SET`).
 
 use linerate_model::host::LinkModes;
 use linerate_model::ids::NicName;
@@ -26,7 +25,7 @@ pub(super) const PORT: u16 = 2;
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
 impl Ethtool {
-    /// Link modes, speed, duplex, lanes and the kind of port.
+    /// Link modes, speed, duplex, lanes and port type.
     pub(in crate::netlink) fn modes(&mut self, nic: &NicName) -> Result<LinkModes, Failure> {
         let mut modes = self.read(Command::LinkModesGet, nic, |attributes| {
             parse_modes(attributes, nic)
@@ -39,8 +38,8 @@ impl Ethtool {
         Ok(modes)
     }
 
-    /// Sets how the port comes to its speed, all at once: drivers judge speed, duplex and negotiation together. What
-    /// else is offered (pauses, the kind of port) stays.
+    /// Sets autonegotiation, speed and duplex in one request: drivers check them together. Other advertised bits
+    /// (pause, port type) are kept.
     pub(in crate::netlink) fn set_link(
         &mut self,
         nic: &NicName,
@@ -49,7 +48,7 @@ impl Ethtool {
         let now = self.read(Command::LinkModesGet, nic, |attributes| {
             parse_modes(attributes, nic)
         })?;
-        // Kernels pass over modes that a port does not have.
+        // Kernels ignore modes that a port does not have.
         if let LinkSpeed::Negotiated(offered) = speed
             && let Some(mode) = offered.iter().find(|mode| !now.supported.contains(mode))
         {
@@ -63,7 +62,7 @@ impl Ethtool {
     }
 }
 
-/// What a request says of how a port with these modes comes to its speed.
+/// The link settings of a request for a port with these modes.
 pub(super) fn put_link(request: &mut Request, speed: &LinkSpeed, supported: &[String]) {
     match speed {
         LinkSpeed::Negotiated(offered) => {
@@ -85,7 +84,7 @@ pub(super) fn put_link(request: &mut Request, speed: &LinkSpeed, supported: &[St
     }
 }
 
-/// Everything but the port.
+/// Everything but the port type.
 pub(super) fn parse_modes(
     attributes: &Attributes<'_>,
     nic: &NicName,
@@ -110,7 +109,7 @@ pub(super) fn parse_modes(
 
 fn speed(mbit_per_s: Option<u32>, nic: &NicName) -> Known<BitRate> {
     match mbit_per_s {
-        // A driver without a link says 0 or "unknown".
+        // A driver without a link reports 0 or "unknown".
         Some(0 | SPEED_UNKNOWN) => {
             not_said(nic, "speed", "the driver does not know the current speed")
         }
@@ -120,7 +119,7 @@ fn speed(mbit_per_s: Option<u32>, nic: &NicName) -> Known<BitRate> {
     }
 }
 
-/// `DUPLEX_HALF`, `DUPLEX_FULL`, else unknown.
+/// `DUPLEX_HALF`, `DUPLEX_FULL`, otherwise unknown.
 fn duplex(duplex: Option<u8>, nic: &NicName) -> Known<String> {
     match duplex {
         Some(0) => Known::Value("half".to_owned()),
@@ -135,7 +134,7 @@ fn not_said<T>(nic: &NicName, what: &str, why: &str) -> Known<T> {
     Known::unknown(Cause::NotSaid, path, why)
 }
 
-/// `PORT_*` of `<linux/ethtool.h>`, in the words of ethtool(8).
+/// `PORT_*` of `<linux/ethtool.h>`, as ethtool(8) prints them.
 pub(super) fn parse_port(attributes: &Attributes<'_>, nic: &NicName) -> Known<String> {
     said(byte(attributes, PORT), nic, "port").map(|port| {
         match port {

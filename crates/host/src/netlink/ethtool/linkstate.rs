@@ -1,5 +1,5 @@
-//! Whether there is a link, and if not why (`ETHTOOL_MSG_LINKSTATE_GET`; the reasons by the numbers of
-//! `enum ethtool_link_ext_state` in `<linux/ethtool.h>`).
+//! Link state and the reason for no link (`ETHTOOL_MSG_LINKSTATE_GET`; reasons by the numbers of `enum
+//! ethtool_link_ext_state` in `<linux/ethtool.h>`).
 
 use linerate_model::host::LinkState;
 use linerate_model::ids::NicName;
@@ -68,14 +68,14 @@ const REASONS: [(&str, &[&str]); 11] = [
 ];
 
 impl Ethtool {
-    /// Whether there is a link, and why not.
+    /// Link state, and the reason for no link.
     pub(super) fn state(&mut self, nic: &NicName) -> Result<LinkState, Failure> {
         self.read(Command::LinkStateGet, nic, |attributes| {
             parse_state(attributes, nic)
         })
     }
 
-    /// How often the link went down, as the PHY or the firmware counts it.
+    /// How often the link went down, as counted by the PHY or the firmware.
     pub(super) fn link_counts(&mut self, nic: &NicName) -> Result<Vec<(String, u64)>, Failure> {
         self.read_as(
             Command::LinkStateGet,

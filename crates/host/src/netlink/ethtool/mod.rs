@@ -1,6 +1,6 @@
-//! ethtool over generic netlink, by the numbers of `<linux/ethtool_netlink.h>`
-//! (`Documentation/networking/ethtool-netlink.rst`, Linux 5.6 and later): here the exchange and what can
-//! be set (features, rings, channels, coalescing); below what is only read.
+//! ethtool over generic netlink, with the numbers of `<linux/ethtool_netlink.h>`
+//! (`Documentation/networking/ethtool-netlink.rst`, Linux 5.6 and later): the exchange and the settings (features,
+//! rings, channels, coalescing) are here; read-only data are in the submodules.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,8 +37,8 @@ const GENERIC_HEADER_BYTES: usize = 4;
 /// `ETHTOOL_GENL_VERSION`.
 const VERSION: u8 = 1;
 
-/// The requests' numbers (`ETHTOOL_MSG_*` from user to kernel). A wrong one is another request, some
-/// of which disturb a link (27 is a cable test), so each is pinned to the header by a test.
+/// The request numbers (`ETHTOOL_MSG_*` from user to kernel). A wrong one is another request, some of which disrupt a
+/// link (27 is a cable test), so a test compares each with the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Command {
@@ -83,7 +83,7 @@ const HEADER: u16 = 1;
 const STATS_HEADER: u16 = 2;
 const HEADER_DEVICE_NAME: u16 = 2;
 const HEADER_FLAGS: u16 = 3;
-/// `ETHTOOL_FLAG_STATS`: the statistics that belong to the answer too.
+/// `ETHTOOL_FLAG_STATS`: include statistics in the response.
 const FLAG_STATISTICS: u32 = 4;
 
 const BITSET_NOMASK: u16 = 1;
@@ -116,7 +116,7 @@ const COALESCE_TX_FRAMES: u16 = 7;
 const COALESCE_ADAPTIVE_RX: u16 = 11;
 const COALESCE_ADAPTIVE_TX: u16 = 12;
 
-/// A generic netlink socket and the number that this kernel gave the ethtool family.
+/// A generic netlink socket and the ethtool family's number on this kernel.
 #[derive(Debug)]
 pub(super) struct Ethtool {
     connection: Connection,
@@ -133,7 +133,7 @@ impl Ethtool {
         })
     }
 
-    /// One to which `script` answers.
+    /// A connection that `script` answers.
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn scripted(script: super::script::Script) -> io::Result<Self> {
         Ok(Self {
@@ -147,8 +147,8 @@ impl Ethtool {
         self.read(Command::FeaturesGet, nic, parse_features)
     }
 
-    /// Switches one feature and looks whether it really is as asked. When it is not, the kernel forgets
-    /// that we asked: else it would switch by itself the day that what holds it gives way.
+    /// Sets one feature and verifies the result. On failure the request is withdrawn: otherwise the kernel would set
+    /// the feature once the obstacle is gone.
     pub(super) fn set_feature(
         &mut self,
         nic: &NicName,
@@ -218,14 +218,14 @@ impl Ethtool {
         self.set_numbers(Command::ChannelsSet, nic, &numbers)
     }
 
-    /// Interrupt moderation.
+    /// Interrupt coalescing.
     pub(super) fn coalesce(&mut self, nic: &NicName) -> Result<Coalesce, Failure> {
         self.read(Command::CoalesceGet, nic, |attributes| {
             parse_coalesce(attributes, nic)
         })
     }
 
-    /// Sets interrupt moderation; what is `None` stays.
+    /// Sets interrupt coalescing; `None` keeps a value.
     pub(super) fn set_coalesce(
         &mut self,
         nic: &NicName,
@@ -245,7 +245,7 @@ impl Ethtool {
         .map(drop)
     }
 
-    /// Sets one value; what is none of ethtool's is refused.
+    /// Sets one value; rejects values that ethtool does not have.
     pub(super) fn set_value(&mut self, nic: &NicName, value: &NicValue<'_>) -> Result<(), Failure> {
         let command = match value {
             NicValue::AdaptiveTx(_) | NicValue::Frames(..) => Command::CoalesceSet,
@@ -322,8 +322,8 @@ impl Ethtool {
         self.connection.ask(&request(family, command, nic, fill))
     }
 
-    /// The family's number. Asking for it by name would make the kernel load a module when there is
-    /// none, and reading must change nothing; so all families are listed.
+    /// The family's number. Requesting it by name would make the kernel load a module if there is none, and reading
+    /// must change nothing; so all families are listed.
     fn family(&mut self) -> Result<u16, Failure> {
         if let Some(family) = self.family {
             return Ok(family);
@@ -365,7 +365,7 @@ fn request_with(
     request
 }
 
-/// The number of the family that `body` describes, when it is ethtool's.
+/// The number of the family that `body` describes, if it is ethtool.
 fn parse_ethtool_family(body: &[u8]) -> Result<Option<u16>, Failure> {
     let attributes = Attributes::after(body, GENERIC_HEADER_BYTES)?;
     if attributes.text(CONTROL_FAMILY_NAME)?.as_deref() != Some("ethtool") {
@@ -374,7 +374,7 @@ fn parse_ethtool_family(body: &[u8]) -> Result<Option<u16>, Failure> {
     attributes.u16(CONTROL_FAMILY_ID)
 }
 
-/// What a request says to set `value`.
+/// The request attributes for `value`.
 fn put_value(request: &mut Request, value: &NicValue<'_>) {
     match value {
         NicValue::AdaptiveTx(on) => put_switch(request, COALESCE_ADAPTIVE_TX, *on),
@@ -398,7 +398,7 @@ fn put_value(request: &mut Request, value: &NicValue<'_>) {
             put_switch(request, fec::AUTO, modes.is_empty());
         }
         NicValue::PrivateFlag(name, on) => put_bit(request, flags::FLAGS, name, *on),
-        // What `set_value` has no command for never comes here.
+        // Unreachable: `set_value` has no command for the others.
         _ => {}
     }
 }
@@ -407,7 +407,7 @@ fn put_switch(request: &mut Request, kind: u16, on: bool) {
     request.put(kind, &[u8::from(on)]);
 }
 
-/// A bitset of exactly these bits.
+/// A bitset with exactly these bits.
 fn put_list(request: &mut Request, kind: u16, names: &[&str]) {
     request.nest(kind, |bitset| {
         bitset.put(BITSET_NOMASK, &[]);
@@ -421,12 +421,12 @@ fn put_list(request: &mut Request, kind: u16, names: &[&str]) {
     });
 }
 
-/// A bitset of one bit.
+/// A bitset with one bit.
 fn put_bit(request: &mut Request, kind: u16, name: &str, on: bool) {
     put_bits(request, kind, &[(name, on)]);
 }
 
-/// A bitset of some bits: with a mask implied by the list, so that no other bit is touched.
+/// A bitset with some bits, with a mask implied by the list, so that other bits are not changed.
 fn put_bits(request: &mut Request, kind: u16, named: &[(&str, bool)]) {
     request.nest(kind, |bitset| {
         bitset.nest(BITSET_BITS, |bits| {
@@ -455,7 +455,7 @@ fn parse_features(attributes: &Attributes<'_>) -> Result<BTreeMap<String, Featur
     let nochange = parse_bitset(&attributes.nest(FEATURES_NOCHANGE)?)?;
     let hardware = parse_bitset(&attributes.nest(FEATURES_HARDWARE)?)?;
     let is_on = |set: &BTreeMap<String, bool>, name: &str| set.get(name) == Some(&true);
-    // The hardware's set has the mask of all bits, so it names every feature there is.
+    // The hardware's set has a mask of all bits, so it names every feature.
     Ok(hardware
         .iter()
         .map(|(name, switchable)| {
@@ -472,8 +472,7 @@ fn parse_bitset(bitset: &Attributes<'_>) -> Result<BTreeMap<String, bool>, Failu
     parse_bits(bitset).map(|bits| bits.into_iter().collect())
 }
 
-/// The named bits of a bitset in the kernel's order. Without a mask a bit that is listed is on; with one
-/// its value says so.
+/// The named bits of a bitset in the kernel's order. Without a mask a listed bit is on; with one, its value decides.
 fn parse_bits(bitset: &Attributes<'_>) -> Result<Vec<(String, bool)>, Failure> {
     let is_list = bitset.bytes(BITSET_NOMASK).is_some();
     let mut bits = Vec::new();
@@ -544,7 +543,7 @@ fn number(
     Ok(said(attributes.u32(kind)?, nic, what))
 }
 
-/// A field of an answer; the driver leaves out what it does not have.
+/// A field of a response; the driver omits fields that it does not have.
 fn said<T>(value: Option<T>, nic: &NicName, what: &str) -> Known<T> {
     value.map_or_else(
         || {

@@ -1,5 +1,5 @@
-//! The module's memory, page by page (`ETHTOOL_MSG_MODULE_EEPROM_GET`, for which the kernel asks
-//! `CAP_NET_ADMIN`); what it means is [`crate::eeprom`]'s.
+//! The module's EEPROM, page by page (`ETHTOOL_MSG_MODULE_EEPROM_GET`, which requires `CAP_NET_ADMIN`);
+//! [`crate::eeprom`] decodes it.
 
 use linerate_model::host::Module;
 use linerate_model::ids::NicName;
@@ -21,7 +21,7 @@ pub(super) const DATA: u16 = 7;
 const ONLY_ROOT: &str = "only root can read the module EEPROM (CAP_NET_ADMIN)";
 
 impl Ethtool {
-    /// The module, decoded. It is read over a slow bus, so only the pages that are needed are.
+    /// The decoded module. It is read over a slow bus, so only the required pages are read.
     pub(super) fn module(&mut self, nic: &NicName) -> Known<Module> {
         let mut pages = Pages::new(format!("netlink/ethtool/{nic}/module"));
         while let Some(half) = eeprom::next(&pages) {

@@ -1,4 +1,4 @@
-//! Flow control (`ETHTOOL_MSG_PAUSE_GET`) and energy-efficient Ethernet (`ETHTOOL_MSG_EEE_GET`).
+//! Pause (`ETHTOOL_MSG_PAUSE_GET`) and energy-efficient Ethernet (`ETHTOOL_MSG_EEE_GET`).
 
 use linerate_model::host::{Eee, Pause};
 use linerate_model::ids::NicName;
@@ -17,14 +17,14 @@ pub(super) const EEE_ACTIVE: u16 = 4;
 pub(super) const EEE_ENABLED: u16 = 5;
 
 impl Ethtool {
-    /// Flow control.
+    /// Pause parameters.
     pub(in crate::netlink) fn pause(&mut self, nic: &NicName) -> Result<Pause, Failure> {
         self.read(Command::PauseGet, nic, |attributes| {
             Ok(parse_pause(attributes, nic))
         })
     }
 
-    /// Frames that ask for a pause, sent and received.
+    /// Pause frames sent and received.
     pub(super) fn pause_counts(&mut self, nic: &NicName) -> Result<Vec<(String, u64)>, Failure> {
         self.read_as(
             Command::PauseGet,

@@ -1,5 +1,5 @@
-//! The counters that standards define (`ETHTOOL_MSG_STATS_GET`): of the PHY, the MAC and MAC control
-//! (IEEE 802.3 clause 30), and RMON's (RFC 2819). A counter that the driver does not count is left out.
+//! Standard counters (`ETHTOOL_MSG_STATS_GET`): of the PHY, the MAC and MAC control (IEEE 802.3 clause 30), and RMON
+//! (RFC 2819). Counters that the driver does not have are left out.
 
 use linerate_model::ids::NicName;
 
@@ -17,7 +17,7 @@ pub(super) const BUCKET_LOW: u16 = 7;
 pub(super) const BUCKET_HIGH: u16 = 8;
 pub(super) const BUCKET_VALUE: u16 = 9;
 
-/// A group: its name in a request, in our keys, and its counters' names by their numbers.
+/// A group: its name in a request, in our keys, and its counters' names by number.
 type Group = (&'static str, &'static str, &'static [&'static str]);
 
 /// The groups by their numbers, `ETHTOOL_STATS_*`.
@@ -72,7 +72,7 @@ const MAC: [&str; 22] = [
 ];
 
 impl Ethtool {
-    /// Every standard counter that the driver counts, by group and name (`mac/FramesReceivedOK`).
+    /// Every standard counter of the driver, by group and name (`mac/FramesReceivedOK`).
     pub(super) fn standard_counts(&mut self, nic: &NicName) -> Result<Vec<(String, u64)>, Failure> {
         self.read_as(Command::StatsGet, nic, 0, put_groups, parse_counts)
     }
@@ -97,7 +97,7 @@ pub(super) fn parse_counts(attributes: &Attributes<'_>) -> Result<Vec<(String, u
         let known = group
             .u32(GROUP_ID)?
             .and_then(|id| ALL.get(usize::try_from(id).ok()?));
-        // A group that was not asked for, of a later kernel.
+        // A group that was not requested, from a later kernel.
         let Some((_, key, names)) = known else {
             continue;
         };
@@ -114,7 +114,7 @@ pub(super) fn parse_counts(attributes: &Attributes<'_>) -> Result<Vec<(String, u
     Ok(counts)
 }
 
-/// A counter: a nest of one attribute, whose type is the counter's number.
+/// A counter: a nest with one attribute, whose type is the counter's number.
 fn counter(payload: &[u8], names: &[&str]) -> Result<Option<(String, u64)>, Failure> {
     let nest = Attributes::parse(payload)?;
     let found = nest
@@ -126,7 +126,7 @@ fn counter(payload: &[u8], names: &[&str]) -> Result<Option<(String, u64)>, Fail
     Ok(nest.u64(kind)?.map(|value| ((*name).to_owned(), value)))
 }
 
-/// How many frames had a length between two, named as RMON does (`etherStatsPkts65to127Octets`).
+/// The number of frames in a length range, named as in RMON (`etherStatsPkts65to127Octets`).
 fn bucket(payload: &[u8], direction: &str) -> Result<Option<(String, u64)>, Failure> {
     let bucket = Attributes::parse(payload)?;
     let low = bucket.u32(BUCKET_LOW)?;

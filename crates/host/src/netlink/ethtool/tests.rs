@@ -1,9 +1,9 @@
-//! ethtool's messages: numbers as in the kernel's header, replies as a kernel sent them.
+//! ethtool messages: numbers as in the kernel's header, replies from a real kernel.
 
 use super::*;
 
-/// `/usr/include/linux/ethtool_netlink.h` (whose numbers Linux 6.15 moved to a second file), when the
-/// kernel's headers are installed; else, with a skip, nothing.
+/// `/usr/include/linux/ethtool_netlink.h` (Linux 6.15 moved its numbers to a second file), if the kernel's headers
+/// are installed; otherwise nothing, with a skip.
 #[expect(clippy::disallowed_methods, reason = "a skip must be seen")]
 fn kernel_header() -> Option<String> {
     const PATH: &str = "/usr/include/linux/ethtool_netlink.h";
@@ -19,8 +19,7 @@ fn kernel_header() -> Option<String> {
     text
 }
 
-/// The number of `name` in the C enumeration that holds it (none of these assigns numbers but those that
-/// counting gives).
+/// The number of `name` in the C enumeration that contains it (none of these assigns explicit numbers).
 fn number_in(header: &str, name: &str) -> usize {
     let is_name = |line: &&str| {
         line.trim()
@@ -193,7 +192,7 @@ fn the_attributes_of_what_is_only_read_have_the_numbers_of_the_kernels_header() 
         ("STATS_GRP_HIST_BKT_LOW", stats::BUCKET_LOW),
         ("STATS_GRP_HIST_BKT_HI", stats::BUCKET_HIGH),
         ("STATS_GRP_HIST_VAL", stats::BUCKET_VALUE),
-        // The last name of the longest list, and so the place of each before it.
+        // The last name of the longest list, which fixes the position of all before it.
         ("STATS_ETH_MAC_25_TOO_LONG_ERR", 21),
         ("STATS_RMON_JABBER", 3),
     ] {
@@ -251,7 +250,7 @@ mod captured {
         let features = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
         let features = parse_features(&features).expect("features");
         let feature = |active, changeable| Some(Feature { active, changeable });
-        // Taken just after `tx-tcp-segmentation` was switched off.
+        // Captured just after `tx-tcp-segmentation` was turned off.
         assert_eq!(
             features.get("tx-tcp-segmentation").copied(),
             feature(false, true)

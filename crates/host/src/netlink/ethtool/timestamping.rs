@@ -14,7 +14,7 @@ pub(super) const RX_FILTERS: u16 = 4;
 pub(super) const PHC_INDEX: u16 = 5;
 
 impl Ethtool {
-    /// What packets can be stamped with the time, and by which clock.
+    /// Which packets can be timestamped, and by which clock.
     pub(super) fn timestamping(&mut self, nic: &NicName) -> Result<Timestamping, Failure> {
         self.read(Command::TimestampingGet, nic, |attributes| {
             parse_timestamping(attributes, nic)

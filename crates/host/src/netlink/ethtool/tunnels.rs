@@ -1,4 +1,4 @@
-//! The UDP ports for which the card parses tunnels (`ETHTOOL_MSG_TUNNEL_INFO_GET`).
+//! The UDP tunnel ports offloaded by the NIC (`ETHTOOL_MSG_TUNNEL_INFO_GET`).
 
 use linerate_model::host::TunnelPort;
 use linerate_model::ids::NicName;
@@ -14,7 +14,7 @@ pub(super) const ENTRY_PORT: u16 = 1;
 pub(super) const ENTRY_TYPE: u16 = 2;
 
 impl Ethtool {
-    /// The ports that the card knows.
+    /// The NIC's tunnel ports.
     pub(super) fn tunnel_ports(&mut self, nic: &NicName) -> Result<Vec<TunnelPort>, Failure> {
         self.read(Command::TunnelInfoGet, nic, parse_tunnel_ports)
     }
@@ -38,7 +38,7 @@ pub(super) fn parse_tunnel_ports(attributes: &Attributes<'_>) -> Result<Vec<Tunn
     Ok(ports)
 }
 
-/// Each nest of type `kind`: a list is an attribute that comes more than once.
+/// Each nest of type `kind`: a list is a repeated attribute.
 fn nests<'a>(
     attributes: &Attributes<'a>,
     kind: u16,

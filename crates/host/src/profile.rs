@@ -1,9 +1,8 @@
-//! Where CPUs spend their time: samples of what every CPU runs, by perf_event_open(2), named and counted.
+//! A CPU profile: samples of all CPUs by perf_event_open(2), symbolized and counted.
 //!
-//! Hardware cycles where the processor lets us count them, else the kernel's own timer (`cpu-clock`), which
-//! sees no code that runs with interrupts off. Where the kernel does not let this user look at all CPUs, this
-//! process only, and what keeps it from more is said. A thread takes the samples out of the kernel's rings
-//! five times a second; names are looked for when all is over.
+//! Uses hardware cycles if available, otherwise the kernel's timer (`cpu-clock`), which does not sample code with
+//! interrupts disabled. If the user may not sample all CPUs, only this process is sampled, and the reason is
+//! reported. A thread drains the kernel's rings five times a second; symbols are resolved at the end.
 
 mod elf;
 mod mapped;
@@ -28,16 +27,16 @@ const CALL: &str = "perf_event_open(2)";
 const PARANOID: &str = "proc/sys/kernel/perf_event_paranoid";
 const RATE_MAX: &str = "proc/sys/kernel/perf_event_max_sample_rate";
 
-/// How many of the hottest symbols are kept.
+/// The number of hottest symbols reported.
 const HOTTEST: usize = 50;
-/// A ring of this many pages lasts a second at the highest rate, and is what an unprivileged user may have.
+/// A ring of this many pages lasts a second at the highest rate, and is within the limit of an unprivileged user.
 const RING_PAGES: usize = 64;
-/// How often the rings are emptied.
+/// The interval at which the rings are drained.
 const BEAT: Duration = Duration::from_millis(200);
-/// More different addresses than this are not told apart: they would take more memory than they are worth.
+/// The maximum number of distinct addresses; more would use too much memory.
 const ADDRESSES_MAX: usize = 1 << 20;
 
-/// Where an idle CPU is found. What interrupts it there is work, and counted.
+/// The symbols of an idle CPU. An interrupt on an idle CPU is work, and counted.
 const IDLE: [&str; 17] = [
     "acpi_idle_do_entry",
     "acpi_safe_halt",
@@ -58,7 +57,7 @@ const IDLE: [&str; 17] = [
     "pv_native_safe_halt",
 ];
 
-/// A profile that is being taken.
+/// A running profile.
 #[derive(Debug)]
 pub struct Profiler {
     event: &'static str,
@@ -68,10 +67,10 @@ pub struct Profiler {
     taking: JoinHandle<Counts>,
 }
 
-/// What one sample tells: whether the kernel ran, for which process (0: an idle CPU's), at which address.
+/// A sample: whether it is kernel code, the process (0: an idle CPU's), and the address.
 type Place = (bool, u32, u64);
 
-/// The samples, counted.
+/// The sample counts.
 #[derive(Debug, Default)]
 struct Counts {
     at: HashMap<Place, u64>,
@@ -82,8 +81,8 @@ struct Counts {
 type Open<'a> = &'a dyn Fn(Event, Whose, u32) -> io::Result<Ring>;
 
 impl Profiler {
-    /// Begins to sample the CPUs `online`, `hz` times a second each. Where only this process may be watched,
-    /// it is the calling thread and those that it begins from now on.
+    /// Starts sampling the CPUs `online`, at `hz` samples per second each. If only this process may be sampled, that
+    /// covers the calling thread and threads that it starts later.
     pub fn start(root: &HostRoot, online: &CpuSet, hz: u32) -> Known<Self> {
         let most = root.read(RATE_MAX);
         let most = most.value().and_then(|text| text.trim().parse().ok());
@@ -95,7 +94,7 @@ impl Profiler {
         }
     }
 
-    /// Ends it. What was seen is named later, for that takes a moment.
+    /// Stops sampling. Symbols are resolved later, since that takes a while.
     pub fn stop(self) -> Samples {
         let (stopped, bell) = &*self.stop;
         *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -113,7 +112,7 @@ impl Profiler {
     }
 }
 
-/// A profile that was taken, its addresses without names.
+/// A finished profile, with unresolved addresses.
 #[derive(Debug)]
 pub struct Samples {
     event: &'static str,
@@ -123,7 +122,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Names what was seen. Programs that have ended meanwhile cannot tell their names any more.
+    /// Resolves the symbols. Those of programs that have exited are no longer available.
     pub fn name(self, root: &HostRoot) -> Profile {
         let mut gaps = self.gaps;
         let (samples, symbols) = name_all(root, &self.counts.at, &mut gaps);
@@ -138,7 +137,7 @@ impl Samples {
     }
 }
 
-/// Samplers that are open and off.
+/// Open but stopped samplers.
 #[derive(Debug)]
 struct Opened {
     rings: Vec<Ring>,
@@ -147,7 +146,7 @@ struct Opened {
     gaps: Vec<Gap>,
 }
 
-/// Opens the samplers that see the most of those that the kernel allows.
+/// Opens the samplers with the widest scope that the kernel permits.
 fn open_best(root: &HostRoot, online: &CpuSet, open: Open<'_>) -> Result<Opened, Gap> {
     let own = |user_only| Whose::Own { user_only };
     let mut denied = None;
@@ -167,7 +166,7 @@ fn open_best(root: &HostRoot, online: &CpuSet, open: Open<'_>) -> Result<Opened,
                     });
                 }
                 Err(error) if is_denial(&error) => denied = Some(error),
-                // This processor, or this hypervisor, has no such counter.
+                // This processor or hypervisor has no such counter.
                 Err(error) => refused = Some(error),
             }
         }
@@ -195,7 +194,7 @@ fn is_denial(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-/// What the kernel forbids, by which setting, and what to do about it.
+/// What the kernel forbids, the responsible setting, and the remedy.
 fn forbidden(root: &HostRoot) -> Gap {
     let level = root.read(PARANOID);
     let level = level.value().map_or("not readable", |text| text.trim());
@@ -257,7 +256,7 @@ fn take_until_stopped(mut rings: Vec<Ring>, stop: &(Mutex<bool>, Condvar)) -> Co
         drop(guard);
         for ring in &mut rings {
             if over {
-                // One that goes on fills its ring and no more.
+                // A sampler that continues only fills its ring.
                 let _ = ring.disable();
             }
             ring.take(&mut records);
@@ -270,13 +269,13 @@ fn take_until_stopped(mut rings: Vec<Ring>, stop: &(Mutex<bool>, Condvar)) -> Co
 /// `PERF_RECORD_LOST`, `PERF_RECORD_SAMPLE`.
 const LOST: u32 = 2;
 const SAMPLE: u32 = 9;
-/// `PERF_RECORD_MISC_CPUMODE_MASK` and what it lets through.
+/// `PERF_RECORD_MISC_CPUMODE_MASK` and the accepted modes.
 const MODE_MASK: u16 = 7;
 const MODE_KERNEL: u16 = 1;
 const MODE_USER: u16 = 2;
 
 impl Counts {
-    /// Counts a run of records: a head of kind (4 bytes), mode (2) and size (2), and what belongs to it.
+    /// Counts a sequence of records: a header with type (4 bytes), mode (2) and size (2), and its payload.
     fn add(&mut self, mut records: &[u8]) {
         fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
             bytes.get(at..at + N)?.try_into().ok()
@@ -300,7 +299,7 @@ impl Counts {
                         u32::from_ne_bytes(process),
                     );
                 }
-                // Its first number is that of the event, its second how many.
+                // The first number is the event's ID, the second the count.
                 (LOST, ..) => {
                     let lost = word(record, 16).map_or(0, u64::from_ne_bytes);
                     self.lost = self.lost.saturating_add(lost);
@@ -313,7 +312,7 @@ impl Counts {
 
     fn add_sample(&mut self, mode: u16, address: u64, process: u32) {
         let place = match mode {
-            // In the kernel it matters only whether it was an idle CPU's.
+            // For kernel code the process matters only to detect idle CPUs.
             MODE_KERNEL => (true, process.min(1), address),
             MODE_USER => (false, process, address),
             _ => return,
@@ -326,7 +325,7 @@ impl Counts {
     }
 }
 
-/// All samples but idle ones, and the hottest symbols.
+/// The number of samples without idle ones, and the hottest symbols.
 fn name_all(root: &HostRoot, at: &HashMap<Place, u64>, gaps: &mut Vec<Gap>) -> (u64, Vec<Hot>) {
     let kernel = if at.keys().any(|(kernel, ..)| *kernel) {
         read_kernel(root)
@@ -375,7 +374,7 @@ fn name_all(root: &HostRoot, at: &HashMap<Place, u64>, gaps: &mut Vec<Gap>) -> (
     (samples, symbols)
 }
 
-/// The name and the module of a kernel's address; nothing where it was idle.
+/// The symbol and module of a kernel address; nothing for an idle one.
 fn name_in_kernel(
     kernel: &Known<Symbols>,
     idle_task: bool,
@@ -389,7 +388,7 @@ fn name_in_kernel(
         return Some(unnamed());
     };
     let (name, module) = name.split_once('\t').unwrap_or((name, "kernel"));
-    // The compiler's parts of a function carry its name and a suffix.
+    // Compiler-generated parts of a function have its name and a suffix.
     let own = name.split('.').next().unwrap_or(name);
     (!IDLE.contains(&own)).then(|| (demangled(name), module.to_owned()))
 }

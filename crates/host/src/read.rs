@@ -1,5 +1,5 @@
-//! Reads a whole host, once. Reading never fails as a whole: what cannot be read leaves a gap, in its
-//! own field or, where it has none, in [`Host::gaps`].
+//! Reads a whole host, once. Reading never fails as a whole: what cannot be read is a gap, in its own field or, if it
+//! has none, in [`Host::gaps`].
 
 use linerate_model::host::{Host, Nic, RdmaDevice, Software};
 use linerate_model::known::{Cause, Gap, Known};
@@ -23,7 +23,7 @@ use crate::sysfs::pci::Functions;
 use crate::sysfs::power::{read_frequency, read_power};
 use crate::sysfs::rdma::read_rdma;
 
-/// Reads the host at `root`, asking `nics` for what has no file.
+/// Reads the host at `root`, with `nics` for data that is not in files.
 pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
     let mut gaps = Vec::new();
     let cpuinfo = read_cpuinfo(root);
@@ -57,8 +57,8 @@ pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
     }
 }
 
-/// Reads what else is on the way. Which programs hold sockets is asked apart
-/// ([`crate::procfs::sockets::read_socket_owners`]): it costs much, and no capture shall hold it.
+/// Reads other software on the path. Socket owners are read separately
+/// ([`crate::procfs::sockets::read_socket_owners`]): that is expensive, and they must not be in a capture.
 fn read_software(root: &HostRoot, nics: &[Nic], gaps: &mut Vec<Gap>) -> Software {
     Software {
         owners: read_owners(root),
@@ -69,8 +69,7 @@ fn read_software(root: &HostRoot, nics: &[Nic], gaps: &mut Vec<Gap>) -> Software
     }
 }
 
-/// Names each interface's RDMA device: the one a port of which says so, else the only one on the same
-/// PCI function.
+/// Sets each interface's RDMA device: the one whose port reports it, otherwise the only one on the same PCI function.
 fn pair_rdma(nics: &mut [Nic], rdma: &[RdmaDevice]) {
     for nic in nics {
         let by_port = rdma.iter().find(|device| {

@@ -1,8 +1,8 @@
-//! Files that anybody may have prepared: reading one never blocks on a FIFO, opens no device and stops at a limit;
-//! replacing one never follows a link and is atomic.
+//! Safe access to untrusted files: reading never blocks on a FIFO, opens no device and stops at a limit; replacing
+//! never follows a link and is atomic.
 //!
-//! `open(2)` of a FIFO blocks until there is a writer unless `O_NONBLOCK` is given (fifo(7)), and opening a device can have
-//! effects of its own, so the type is checked before the open, and again on the descriptor that is read.
+//! `open(2)` of a FIFO blocks until there is a writer unless `O_NONBLOCK` is given (fifo(7)), and opening a device
+//! can have side effects, so the type is checked before the open, and again on the opened descriptor.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Read, Write};
@@ -19,12 +19,12 @@ pub fn open(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
-    // The name may lead to something else by now.
+    // The name may refer to something else by now.
     require_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Opens a regular file for writing, or makes one, as `options` say. No link is followed, and nothing is waited for.
+/// Opens or creates a regular file for writing, according to `options`. Follows no link, and never blocks.
 pub fn open_to_write(path: &Path, options: &OpenOptions) -> io::Result<File> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -39,7 +39,7 @@ pub fn open_to_write(path: &Path, options: &OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file as [`open`] does, if it belongs to the effective user and not everybody may write it. Another one is
+/// Opens a file like [`open`], if it belongs to the effective user and is not world-writable. Otherwise the error is
 /// [`io::ErrorKind::PermissionDenied`].
 pub fn open_own(path: &Path) -> io::Result<File> {
     let file = open(path)?;
@@ -47,7 +47,7 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuses an open file of another user, and one that everybody may write.
+/// Rejects an open file of another user, and a world-writable one.
 pub fn require_own(file: &File) -> io::Result<()> {
     let (found, user) = (file.metadata()?, geteuid().as_raw());
     let why = if found.uid() != user {
@@ -70,7 +70,8 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_from(open(path)?, limit)
 }
 
-/// Reads a text of at most `limit` bytes that a user named: also from a FIFO, such as a shell's `<(COMMAND)`.
+/// Reads text of at most `limit` bytes from a file that a user named, including a FIFO such as a shell's
+/// `<(COMMAND)`.
 pub fn read_named_text(path: &Path, limit: u64) -> io::Result<String> {
     text_from(File::open(path)?, limit)
 }
@@ -98,7 +99,7 @@ pub fn text_from(file: File, limit: u64) -> io::Result<String> {
 }
 
 /// Writes a file under a random name beside `path` (`O_EXCL`, so no link is followed), syncs it, and renames it to
-/// `path`, which then has all of it or what it had before. `mode` is subject to the umask.
+/// `path`, which then has either the complete new content or the old one. `mode` is subject to the umask.
 pub fn replace_with<T>(
     path: &Path,
     mode: u32,
@@ -108,7 +109,7 @@ pub fn replace_with<T>(
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
-    // Dropped before it is persisted, it is removed.
+    // If it is dropped before it is persisted, it is removed.
     let file = tempfile::Builder::new()
         .prefix(".linerate-")
         .permissions(Permissions::from_mode(mode))
@@ -122,14 +123,14 @@ pub fn replace_with<T>(
     Ok(written)
 }
 
-/// [`replace_with`] for bytes that are there already.
+/// [`replace_with`] for bytes in memory.
 pub fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     replace_with(path, mode, |file| file.write_all(bytes))
 }
 
-/// [`replace_with`] for a place that a user named. A FIFO, a socket or a device of that name is written to as it is, and
-/// so is a descriptor of this process (`/dev/stdout`, `/dev/fd/63`). Any other link is replaced: in a folder that others
-/// write to, it may lead to somebody else's file.
+/// [`replace_with`] for a path that a user named. A FIFO, a socket or a device is written to directly, and so is a
+/// descriptor of this process (`/dev/stdout`, `/dev/fd/63`). Any other link is replaced: in a directory that others
+/// can write to, it may refer to another user's file.
 pub fn write_named<T>(
     path: &Path,
     mode: u32,
@@ -140,7 +141,7 @@ pub fn write_named<T>(
     if !special && !is_own_descriptor(path) {
         return replace_with(path, mode, write);
     }
-    // Behind what the shell's `>>`, or an earlier command, wrote.
+    // Appends to what the shell's `>>`, or an earlier command, wrote.
     let file = OpenOptions::new().append(true).open(path)?;
     let mut buffer = BufWriter::new(&file);
     let written = write(&mut buffer)?;
@@ -148,7 +149,7 @@ pub fn write_named<T>(
     Ok(written)
 }
 
-/// Whether a path is one below `/proc/self/fd`, or a link to one.
+/// Whether a path is below `/proc/self/fd`, or a link to such a path.
 fn is_own_descriptor(path: &Path) -> bool {
     let descriptors = Path::new("/proc/self/fd");
     let is_within = |path: &Path| {

@@ -1,9 +1,9 @@
-//! The machine's root folder as a value: every read of a host goes through one, so that a captured
-//! host is read by the same code as the live one.
+//! The machine's root directory as a value: every read of a host goes through one, so that a captured host is read by
+//! the same code as the live one.
 //!
-//! Paths are relative to the root (`sys/class/net`). In an unpacked folder links are resolved inside
-//! it (`openat2(2)` with `RESOLVE_IN_ROOT`), so a captured absolute link cannot lead out; the live
-//! root is `/` itself, where plain `openat(2)` does the same and works before Linux 5.6 too.
+//! Paths are relative to the root (`sys/class/net`). In an unpacked directory links are resolved inside it
+//! (`openat2(2)` with `RESOLVE_IN_ROOT`), so a captured absolute link cannot escape; the live root is `/` itself,
+//! where plain `openat(2)` does the same and works before Linux 5.6 too.
 
 pub(crate) mod limits;
 mod log;
@@ -24,30 +24,30 @@ use self::log::Log;
 use self::tree::{Entry, Missing, Tree};
 use crate::hex::{from_hex, to_hex};
 
-/// The longest file a reader takes in: `/proc/interrupts` of 1,024 CPUs and 4,096 interrupts is
-/// about 50 MiB.
+/// The maximum size of a file: `/proc/interrupts` with 1,024 CPUs and 4,096 interrupts is about 50 MiB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A sysfs attribute fits in a page; so does nearly everything that is read of a host.
+/// A sysfs attribute fits in a page, and so do nearly all other files.
 const PAGE_BYTES: usize = 4096;
 
-/// The longest file that is expected to be small (an attribute, a process's name).
+/// The maximum size of a file that should be small (an attribute, a process name).
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 
-/// The longest file of which a part is used.
+/// The maximum size of a file of which a part is used.
 const USED_BYTES_MAX: u64 = 4 << 20;
 
-/// How often a path is resolved again because something was renamed meanwhile. Each attempt fails with at most even odds
-/// beside a program that does nothing but rename, so this many never do by chance; they take some 10 ms.
+/// The maximum number of attempts to resolve a path if something was renamed meanwhile. Beside a program that does
+/// nothing but rename, an attempt fails with a probability of at most 50 %, so this many never fail by chance; they
+/// take some 10 ms.
 const OPEN_ATTEMPTS_MAX: u32 = 10_000;
 
 /// A machine's root folder, live or captured. It can only be read.
 #[derive(Debug)]
 pub struct HostRoot {
     source: Source,
-    /// What the answers of a captured host may still take.
+    /// The remaining memory budget of a captured host's answers.
     budget: Option<Arc<Budget>>,
-    /// What was asked and answered, while a capture is being made.
+    /// The recorded reads, while a capture is being made.
     log: Option<Mutex<Log>>,
 }
 
@@ -58,23 +58,22 @@ enum Source {
     Tree(Arc<Tree>),
 }
 
-/// The machine this program runs on. Only its holder can change settings; a captured host has no way
-/// to make one.
+/// The machine this program runs on. Only its holder can change settings; a captured host cannot create one.
 #[derive(Debug)]
 pub struct LiveHost {
     root: HostRoot,
 }
 
 impl HostRoot {
-    /// The root `folder` of a captured host, unpacked.
+    /// The root directory `folder` of an unpacked captured host.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let root = Self::of(Source::Folder(open_folder(folder)?));
-        // Before Linux 5.6 there is no openat2: better said now than by a host full of gaps.
+        // Before Linux 5.6 there is no openat2: report that now instead of as gaps everywhere.
         root.descend(".", OFlags::PATH)?;
         Ok(root)
     }
 
-    /// A host that is held in memory.
+    /// A captured host in memory.
     pub(crate) fn in_memory(tree: Tree) -> Self {
         Self::of(Source::Tree(Arc::new(tree)))
     }
@@ -91,7 +90,7 @@ impl HostRoot {
         }
     }
 
-    /// The same root, writing down every answer it gives.
+    /// The same root, recording every read.
     pub(crate) fn recording(&self) -> Self {
         let source = match &self.source {
             Source::Live(folder) => Source::Live(Arc::clone(folder)),
@@ -105,7 +104,7 @@ impl HostRoot {
         }
     }
 
-    /// The limit that the answers of a captured host went over. From then on nothing was answered.
+    /// The limit that a captured host exceeded. From then on nothing is read.
     pub(crate) fn broken_limit(&self) -> Option<Limit> {
         self.budget.as_ref()?.broken()
     }
@@ -115,14 +114,14 @@ impl HostRoot {
         spent.map_err(|limit| Gap::new(Cause::NotAsked, absolute(path), limit.what))
     }
 
-    /// What was written down.
+    /// The recorded reads.
     pub(crate) fn into_log(self) -> Log {
         self.log.map_or_else(Log::default, |log| {
             log.into_inner().unwrap_or_else(PoisonError::into_inner)
         })
     }
 
-    /// The text of a file without the white space at its end.
+    /// The text of a file without trailing white space.
     pub fn read(&self, path: &str) -> Known<String> {
         let answer = match self.take(path, FILE_BYTES_MAX + 1) {
             Ok(text) if text.len() as u64 > FILE_BYTES_MAX => {
@@ -135,8 +134,8 @@ impl HostRoot {
         answer
     }
 
-    /// The text at the beginning of a file, at most `bytes` of it and cut at the end of a line: for
-    /// files whose whole text costs the kernel much and tells nothing more (`/proc/cpuinfo`).
+    /// The first part of a file's text, at most `bytes` of it and cut at a line end: for files whose whole text is
+    /// expensive and adds nothing (`/proc/cpuinfo`).
     pub fn read_start(&self, path: &str, bytes: u64) -> Known<String> {
         let answer = match self.take(path, bytes) {
             Ok(mut text) => {
@@ -152,7 +151,7 @@ impl HostRoot {
         answer
     }
 
-    /// The text of a small file and its permission bits, by opening it once.
+    /// The text of a small file and its permission bits, from a single open.
     pub(crate) fn read_with_mode(&self, path: &str) -> (Known<String>, Option<u32>) {
         let (answer, mode) = match &self.source {
             Source::Tree(_) => (self.take(path, SMALL_BYTES_MAX), self.mode(path)),
@@ -175,7 +174,7 @@ impl HostRoot {
         (answer, mode)
     }
 
-    /// The first `most` bytes of a file that holds no text. A capture keeps them in hexadecimal.
+    /// The first `most` bytes of a binary file. A capture stores them in hexadecimal.
     pub(crate) fn read_bytes(&self, path: &str, most: u64) -> Known<Vec<u8>> {
         let taken = match &self.source {
             Source::Tree(tree) => match tree.read(path) {
@@ -194,8 +193,8 @@ impl HostRoot {
         answer
     }
 
-    /// What `used` makes of a file's text, which is all that a capture holds of it, at this very path:
-    /// for files that a person wrote, and for links of theirs that lead anywhere.
+    /// The result of `used` on a file's text, which is all that a capture stores of it, at this very path: for files
+    /// written by people, and for their links to anywhere.
     pub(crate) fn read_used(&self, path: &str, used: impl FnOnce(&str) -> String) -> Known<String> {
         let answer = match self.take(path, USED_BYTES_MAX + 1) {
             Ok(text) if text.len() as u64 > USED_BYTES_MAX => {
@@ -211,14 +210,14 @@ impl HostRoot {
         answer
     }
 
-    /// The names in a folder, sorted.
+    /// The names in a directory, sorted.
     pub fn list(&self, path: &str) -> Known<Vec<String>> {
         let answer = self.list_unlogged(path);
         self.note_list(path, &answer);
         answer
     }
 
-    /// The names in a folder of which a capture shall not hold all: the reader says which by
+    /// The names in a directory of which a capture must not store all: the reader reports which with
     /// [`HostRoot::note_list`].
     pub(crate) fn list_unlogged(&self, path: &str) -> Known<Vec<String>> {
         let answer = match &self.source {
@@ -235,7 +234,7 @@ impl HostRoot {
             .map_or_else(Known::Unknown, Known::Value)
     }
 
-    /// Writes down what a folder holds, as far as a capture may tell.
+    /// Records the entries of a directory, as far as a capture may contain them.
     pub(crate) fn note_list(&self, path: &str, answer: &Known<Vec<String>>) {
         if let Some(log) = &self.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -243,7 +242,7 @@ impl HostRoot {
         }
     }
 
-    /// The text of a small file that a capture shall not hold unless [`HostRoot::note`] is told of it.
+    /// The text of a small file that a capture must not store unless [`HostRoot::note`] is called for it.
     pub(crate) fn read_unlogged(&self, path: &str) -> Known<String> {
         match self.take(path, SMALL_BYTES_MAX) {
             Ok(text) => text_of(path, text),
@@ -251,7 +250,7 @@ impl HostRoot {
         }
     }
 
-    /// Where a symbolic link points, as it is written.
+    /// The target of a symbolic link, unresolved.
     pub fn link(&self, path: &str) -> Known<String> {
         let answer = self.link_unlogged(path);
         if let Some(log) = &self.log {
@@ -261,8 +260,8 @@ impl HostRoot {
         answer
     }
 
-    /// Where the links in a folder point, as they are written, by opening the folder once: for folders
-    /// with very many (`/proc/PID/fd`), of which a capture holds nothing. What is no link is left out.
+    /// The targets of the links in a directory, unresolved, by opening the directory once: for very large directories
+    /// (`/proc/PID/fd`), which a capture does not contain. Other entries are left out.
     pub(crate) fn links_unlogged(&self, path: &str) -> Known<Vec<String>> {
         let (Source::Live(_) | Source::Folder(_)) = &self.source else {
             return self.list_unlogged(path).map(|names| {
@@ -282,7 +281,7 @@ impl HostRoot {
         let folder = self.descend(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut links = Vec::new();
         for entry in rustix::fs::Dir::read_from(&folder)? {
-            // A name without a slash does not lead out of the folder.
+            // A name without a slash does not leave the directory.
             if let Ok(target) = rustix::fs::readlinkat(&folder, entry?.file_name(), Vec::new()) {
                 links.push(target.to_string_lossy().into_owned());
             }
@@ -290,7 +289,7 @@ impl HostRoot {
         Ok(links)
     }
 
-    /// Whether something is there.
+    /// Whether a path exists.
     pub fn exists(&self, path: &str) -> bool {
         match &self.source {
             Source::Tree(tree) => tree.has(path),
@@ -298,8 +297,8 @@ impl HostRoot {
         }
     }
 
-    /// The machine's architecture. The kernel has a file for it since 6.1; before, only `uname(2)`
-    /// tells, of the live machine.
+    /// The machine's architecture. The kernel has a file for it since 6.1; before that only `uname(2)` reports it, on
+    /// the live machine.
     pub(crate) fn architecture(&self) -> Known<String> {
         const FILE: &str = "proc/sys/kernel/arch";
         match (self.read(FILE), &self.source) {
@@ -319,8 +318,8 @@ impl HostRoot {
             Source::Live(_) | Source::Folder(_) => self
                 .descend(path, OFlags::PATH | OFlags::NOFOLLOW)
                 .and_then(|fd| {
-                    // Of an open file that is no link, readlinkat says ENOENT, which would read as
-                    // absent; readlink(2) by name says EINVAL.
+                    // For an open file that is not a link, readlinkat returns ENOENT, which would count as absent;
+                    // readlink(2) by name returns EINVAL.
                     rustix::fs::readlinkat(&fd, "", Vec::new())
                         .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
                 })
@@ -335,7 +334,7 @@ impl HostRoot {
             .map_or_else(Known::Unknown, Known::Value)
     }
 
-    /// The permission bits of what `path` leads to.
+    /// The permission bits of the target of `path`.
     pub(crate) fn mode(&self, path: &str) -> Option<u32> {
         match &self.source {
             Source::Tree(tree) => tree.mode(path),
@@ -346,7 +345,7 @@ impl HostRoot {
         }
     }
 
-    /// Writes down the answer of a file.
+    /// Records the result for a file.
     pub(crate) fn note(&self, path: &str, answer: &Known<String>) {
         if let Some(log) = &self.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -372,14 +371,14 @@ impl HostRoot {
         Ok(text)
     }
 
-    /// Opens a file for reading, and never waits for a FIFO's other end. In the folder of a stranger no device
-    /// is opened, for that alone may do something.
+    /// Opens a file for reading, and never blocks on a FIFO. In an untrusted directory no device is opened, since
+    /// that may have side effects.
     fn open_file(&self, path: &str) -> io::Result<OwnedFd> {
         let open = |flags| self.descend(path, flags);
         if let Source::Folder(_) = &self.source {
             require_file(&open(OFlags::PATH)?)?;
             let file = open(OFlags::RDONLY | OFlags::NONBLOCK)?;
-            // The name may lead to something else by now.
+            // The name may refer to something else by now.
             require_file(&file)?;
             return Ok(file);
         }
@@ -416,9 +415,9 @@ impl HostRoot {
             ),
             Source::Tree(_) => Err(Errno::ROFS),
         };
-        // openat2(2): EAGAIN when a rename or mount anywhere on the machine coincides with the resolution of a `..`, and
-        // "the caller may choose to retry". The same error from a lease on a stranger's file (fcntl(2), F_SETLEASE) lasts,
-        // so the number of attempts is limited.
+        // openat2(2): EAGAIN when a rename or mount anywhere on the machine coincides with the resolution of a `..`,
+        // and "the caller may choose to retry". The same error from a lease on an untrusted file (fcntl(2),
+        // F_SETLEASE) persists, so the number of attempts is limited.
         let mut attempts = 0..OPEN_ATTEMPTS_MAX;
         loop {
             match open() {
@@ -442,20 +441,20 @@ impl LiveHost {
         &self.root
     }
 
-    /// Writes a setting's file. The only way that linerate writes below `/proc` and `/sys`.
+    /// Writes a setting's file: the only writes of linerate below `/proc` and `/sys`.
     pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let fd = self.root.descend(path, OFlags::WRONLY | OFlags::TRUNC)?;
         File::from(fd).write_all(text.as_bytes())
     }
 
-    /// Makes a folder below `/sys/kernel/config`, where that makes an object of the kernel's
+    /// Creates a directory below `/sys/kernel/config`, which creates a kernel object
     /// (Documentation/filesystems/configfs.rst).
     pub(crate) fn make_folder(&self, path: &str) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         Ok(rustix::fs::mkdirat(&parent, name, Mode::from(0o755))?)
     }
 
-    /// Takes such a folder away.
+    /// Removes such a directory.
     pub(crate) fn remove_folder(&self, path: &str) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
@@ -470,7 +469,7 @@ impl LiveHost {
     }
 }
 
-/// A folder passes: reading it says what it is.
+/// A directory passes: reading it returns the right error.
 fn require_file(fd: &OwnedFd) -> io::Result<()> {
     match FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode) {
         FileType::RegularFile | FileType::Directory => Ok(()),
@@ -502,8 +501,8 @@ fn taken(path: &str, fd: OwnedFd, bytes: u64) -> Result<Vec<u8>, Gap> {
         }
     };
     let mut text = page.get(..first).unwrap_or_default().to_vec();
-    // Most files of a host are of these two places and in one piece: not to ask each for its end saves a
-    // quarter of the time.
+    // Most files of a host are from these two places and are read in one piece: skipping the read that detects the
+    // end of file saves a quarter of the time.
     let is_whole = first < most && (path.starts_with("sys/") || path.starts_with("proc/irq/"))
         || first == most && most as u64 == bytes;
     if !is_whole && first > 0 {
@@ -528,7 +527,7 @@ pub(crate) fn absolute(path: &str) -> String {
     format!("/{}", path.trim_start_matches('/'))
 }
 
-/// The gap that an error of the operating system leaves.
+/// The gap for an operating system error.
 pub(crate) fn gap(path: &str, error: &io::Error) -> Gap {
     let cause = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Cause::Absent,
@@ -563,7 +562,7 @@ mod tests {
         fs::create_dir_all(path("sys/devices/pci/eth0")).expect("a folder");
         fs::create_dir_all(path("sys/class/net")).expect("a folder");
         fs::write(path("sys/devices/pci/eth0/mtu"), "1500\n").expect("written");
-        // As sysfs has it: `..` on the way is what a rename disturbs.
+        // As in sysfs: resolving `..` is what a rename disturbs.
         symlink("../../devices/pci/eth0", path("sys/class/net/eth0")).expect("a link");
         let root = HostRoot::open(folder.path()).expect("a root");
         let other = tempfile::tempdir().expect("a folder");

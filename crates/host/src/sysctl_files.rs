@@ -1,8 +1,7 @@
 //! The files that set sysctls: sysctl.d(5) and, read last of all by `sysctl --system`,
 //! `/etc/sysctl.conf` (sysctl.conf(5), sysctl(8)).
 //!
-//! Of their lines only those are taken that set a sysctl which linerate speaks of: the others are
-//! nobody's business here, and less so in a capture.
+//! Only lines that set a sysctl known to linerate are read: the others are not needed, and must not be in a capture.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use linerate_model::known::{Cause, Gap, Known};
 use crate::procfs::sysctls::SYSCTLS;
 use crate::root::{HostRoot, absolute};
 
-/// The folders, the strongest first: a file hides those of its name in the folders after it.
+/// The directories, highest precedence first: a file hides those with the same name in later directories.
 pub(crate) const FOLDERS: [&str; 5] = [
     "etc/sysctl.d",
     "run/sysctl.d",
@@ -20,11 +19,11 @@ pub(crate) const FOLDERS: [&str; 5] = [
     "usr/lib/sysctl.d",
     "lib/sysctl.d",
 ];
-/// Those of them that packages fill; what stands in the others, people or programs made here.
+/// Those that packages install into; files in the others are local.
 pub(crate) const PACKAGED: [&str; 2] = ["usr/lib/sysctl.d", "lib/sysctl.d"];
 const LAST: &str = "etc/sysctl.conf";
 
-/// Sysctls that old advice sets and that do nothing any more: not read, but spoken of.
+/// Sysctls from old tuning guides that no longer have an effect: not read as settings, but reported.
 const OBSOLETE: [&str; 4] = [
     "net.ipv4.tcp_adv_win_scale",
     "net.ipv4.tcp_fack",
@@ -32,7 +31,7 @@ const OBSOLETE: [&str; 4] = [
     "net.ipv4.tcp_tw_recycle",
 ];
 
-/// The most lines that are kept.
+/// The maximum number of lines.
 const LINES_MAX: usize = 4096;
 
 /// Reads every line in the order in which they take effect.
@@ -52,7 +51,7 @@ pub(crate) fn read_sysctl_lines(root: &HostRoot, gaps: &mut Vec<Gap>) -> Known<V
             Known::Unknown(gap) => unread.push(gap),
         }
     }
-    // Debian makes it one of the folder's files by a link, and then it has its place there.
+    // Debian links it into the directory, and then it is read in that position.
     let is_linked = (root.link_unlogged("etc/sysctl.d/99-sysctl.conf").value())
         .is_some_and(|target| crate::attributes::joined("etc/sysctl.d", target) == LAST);
     let last = (!is_linked).then(|| LAST.to_owned());
@@ -70,7 +69,7 @@ pub(crate) fn read_sysctl_lines(root: &HostRoot, gaps: &mut Vec<Gap>) -> Known<V
         let reason = format!("{} lines set sysctls", lines.len());
         return Known::unknown(Cause::Unreadable, absolute(FOLDERS[0]), reason);
     }
-    // What is absent sets nothing; a link to nowhere even hides the files of its name.
+    // A missing file sets nothing; a dangling link even hides the files with its name.
     let mut failed = unread.into_iter().filter(|gap| gap.cause != Cause::Absent);
     if is_any_read {
         gaps.extend(failed.filter(|gap| gap.cause != Cause::NotAsked));
@@ -85,7 +84,7 @@ pub(crate) fn read_sysctl_lines(root: &HostRoot, gaps: &mut Vec<Gap>) -> Known<V
     )
 }
 
-/// The names of the files that count; a capture does not hold the others.
+/// The names of the files that are read; a capture does not contain the others.
 fn list(root: &HostRoot, folder: &str) -> Known<Vec<String>> {
     let names = root.list_unlogged(folder).map(|mut names| {
         names.retain(|name| {
@@ -98,8 +97,7 @@ fn list(root: &HostRoot, folder: &str) -> Known<Vec<String>> {
     names
 }
 
-/// The lines of one file as systemd-sysctl(8) reads them: comments begin with `#` or `;`, a `-` in front
-/// lets the line fail in peace.
+/// The lines of one file as parsed by systemd-sysctl(8): comments begin with `#` or `;`, a `-` prefix ignores errors.
 pub(crate) fn parse_sysctl_lines(file: &str, text: &str) -> Vec<SysctlLine> {
     let line = |(number, line): (u32, &str)| {
         let (name, value) = parse_line(line)?;
@@ -113,7 +111,7 @@ pub(crate) fn parse_sysctl_lines(file: &str, text: &str) -> Vec<SysctlLine> {
     (1..).zip(text.lines()).filter_map(line).collect()
 }
 
-/// The sysctl and its value, when the line sets one that linerate speaks of.
+/// The sysctl and its value, if the line sets one known to linerate.
 fn parse_line(line: &str) -> Option<(String, String)> {
     let line = line.trim();
     if line.starts_with(['#', ';']) {
@@ -122,13 +120,13 @@ fn parse_line(line: &str) -> Option<(String, String)> {
     let (name, value) = line.strip_prefix('-').unwrap_or(line).split_once('=')?;
     let name = dotted(name.trim());
     let is_spoken_of = SYSCTLS.contains(&name.as_str()) || OBSOLETE.contains(&name.as_str());
-    // What follows a `#` is meant as a comment, although the kernel would be given it too.
+    // Text after a `#` is meant as a comment, although the kernel would receive it too.
     let value = value.split(" #").next().unwrap_or_default().trim();
     is_spoken_of.then(|| (name, value.to_owned()))
 }
 
-/// The dotted name. Whichever of `/` and `.` comes first in a name separates; the other then stands for
-/// itself in the name of a file (sysctl.d(5)).
+/// The dotted name. The first of `/` and `.` in a name is the separator; the other is then a literal character of a
+/// file name (sysctl.d(5)).
 fn dotted(name: &str) -> String {
     match name.find(['/', '.']).map(|at| name.as_bytes().get(at)) {
         Some(Some(b'/')) => name
@@ -143,7 +141,7 @@ fn dotted(name: &str) -> String {
     }
 }
 
-/// A file as a capture keeps it: the used lines where they stood.
+/// A file as stored in a capture: the used lines in their positions.
 fn used_sysctl_lines(text: &str) -> String {
     let used = |line: &str| {
         parse_line(line).map_or_else(String::new, |(name, value)| format!("{name} = {value}"))
@@ -152,8 +150,8 @@ fn used_sysctl_lines(text: &str) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// Names for the files that somebody made for this machine, by the full list of names and those that came
-/// with packages: a name may tell whose machine it is. The order of all names stays what it was.
+/// Replacement names for local files, given the full list of names and those from packages: a name may identify the
+/// machine. The sort order of all names is preserved.
 pub(crate) fn withheld_names<'a>(
     all: impl Iterator<Item = &'a str>,
     packaged: impl Fn(&str) -> bool,

@@ -1,9 +1,9 @@
-//! Whether a path leads only through what trusted users can have put there.
+//! Checks whether only trusted users can have created a path.
 //!
-//! Who may write to a folder may replace what lies in it, and so may whoever owns it. A path is therefore followed one
-//! name at a time, by descriptor and without letting the kernel follow a link, and each folder, each link and the file
-//! at the end must belong to a trusted user and be writable by nobody else. In a folder with the sticky bit (`/tmp`)
-//! only the owner of an entry may rename or remove it (`unlink(2)`, EPERM), so the entry's own owner decides.
+//! Whoever can write to a directory, or owns it, can replace its entries. A path is therefore followed component by
+//! component, by descriptor and without letting the kernel follow a link, and each directory, each link and the file
+//! at the end must belong to a trusted user and be writable by no other. In a directory with the sticky bit (`/tmp`)
+//! only the owner of an entry may rename or remove it (`unlink(2)`, EPERM), so the entry's owner decides.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -16,25 +16,25 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, read
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
-/// As many links as the kernel follows on one path (path_resolution(7)).
+/// The kernel's maximum number of links in a path (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
 
-/// Whom a path must belong to.
+/// The trusted owners of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trust {
     owners: Vec<u32>,
-    /// A group that may write because it has one member.
+    /// A group that may write because it has a single member.
     private_group: Option<u32>,
-    /// Whether a sticky folder that all may write to may stand above.
+    /// Whether a world-writable sticky directory is accepted as a parent.
     sticky: bool,
 }
 
-/// What is wrong with a part of a path.
+/// The problem with a part of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Untrusted {
-    /// The file, link or folder.
+    /// The file, link or directory.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem.
     pub fault: Fault,
 }
 
@@ -43,11 +43,11 @@ pub struct Untrusted {
 pub enum Fault {
     /// It belongs to this user.
     Owner(u32),
-    /// Users other than its owner may write to it; the permission bits.
+    /// Users other than its owner can write to it; the permission bits.
     Writable(u32),
-    /// It is no regular file.
+    /// It is not a regular file.
     NotAFile,
-    /// It is no folder.
+    /// It is not a directory.
     NotAFolder,
 }
 
@@ -72,26 +72,26 @@ impl From<Untrusted> for io::Error {
 }
 
 impl Untrusted {
-    /// What was wrong with a path, when that is why `error` happened.
+    /// The problem with a path, if that is the cause of `error`.
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 }
 
-/// What stands at the end of a path.
+/// A checked path.
 #[derive(Debug)]
 pub struct Place {
-    /// Its name without links.
+    /// Its resolved name.
     pub path: PathBuf,
     /// Opened with `O_PATH`.
     pub(crate) descriptor: OwnedFd,
-    /// What it was when it was checked.
+    /// Its metadata when it was checked.
     pub(crate) stat: Stat,
 }
 
 impl Trust {
-    /// For what runs as `user` by itself at a later time, when a sticky folder may have been emptied, and filled by
-    /// somebody else: only that user and root can have put it there.
+    /// For programs that run as `user` later without supervision, when the contents of a sticky directory may have
+    /// been replaced: only that user and root are trusted.
     pub fn for_later(user: u32) -> Self {
         Self {
             owners: vec![user, 0],
@@ -100,9 +100,9 @@ impl Trust {
         }
     }
 
-    /// For what this process uses now: its own user, root, and whoever owns `/`, who could replace everything anyway (in
-    /// a user namespace root is seen as the overflow user, user_namespaces(7)). A user's private group, which has the
-    /// user's number, may write too: many distributions create folders so (umask 002).
+    /// For what this process uses now: trusts its own user, root, and the owner of `/`, who could replace everything
+    /// anyway (in a user namespace root is shown as the overflow user, user_namespaces(7)). A user's private group,
+    /// with the same number, may write too: many distributions create directories that way (umask 002).
     pub fn of_this_process() -> io::Result<Self> {
         let user = geteuid().as_raw();
         let above_all = rustix::fs::stat("/")?.st_uid;
@@ -124,14 +124,14 @@ impl Trust {
         }
         let kind = FileType::from_raw_mode(stat.st_mode);
         let is_kept = self.sticky && kind.is_dir() && stat.st_mode & 0o1000 != 0;
-        // The permission bits of a link mean nothing (symlink(7)).
+        // The permission bits of a link have no meaning (symlink(7)).
         if kind.is_symlink() || is_kept {
             return Ok(());
         }
         self.check_writers(path, stat)
     }
 
-    /// Whether anybody but the owner may write to it.
+    /// Whether any other user can write to it.
     pub(crate) fn check_writers(&self, path: &Path, stat: &Stat) -> Result<(), Untrusted> {
         let by_group = stat.st_mode & 0o020 != 0 && self.private_group != Some(stat.st_gid);
         if by_group || stat.st_mode & 0o002 != 0 {
@@ -142,17 +142,17 @@ impl Trust {
         Ok(())
     }
 
-    /// Follows `path` to its end. The error is an [`Untrusted`] where a part of it is not to be trusted.
+    /// Follows `path` to its end. The error is an [`Untrusted`] if a part of it is not trusted.
     pub fn follow(&self, path: &Path) -> io::Result<Place> {
         self.walk(path, false)
     }
 
-    /// The same; folders that are missing are made, for this user alone.
+    /// The same; missing directories are created, for this user alone.
     pub(crate) fn make(&self, path: &Path) -> io::Result<Place> {
         self.walk(path, true)
     }
 
-    /// Follows `path` as far as it exists, for what is made there later.
+    /// Follows `path` as far as it exists, for files created there later.
     pub fn follow_existing(&self, path: &Path) -> io::Result<()> {
         let path = absolute(path)?;
         let mut existing = path.as_path();
@@ -186,7 +186,7 @@ impl Trust {
         let mut links = 0;
         while let Some(name) = ahead.pop() {
             if name == ".." {
-                // Everything above is a folder by its real name; `/..` is `/`.
+                // All parents are real directories; `/..` is `/`.
                 if above.len() > 1 {
                     above.pop();
                 }
@@ -216,7 +216,7 @@ impl Trust {
         Ok(above.pop().expect("the root stays"))
     }
 
-    /// Opens one name in a folder, whatever it is, and checks it.
+    /// Opens one name in a directory, of any type, and checks it.
     fn enter(
         &self,
         folder: impl std::os::fd::AsFd,
@@ -225,14 +225,14 @@ impl Trust {
         makes: bool,
     ) -> io::Result<Place> {
         let as_it_is = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // As a folder first: only so is a file system mounted that is mounted on demand (openat(2), O_PATH).
+        // As a directory first: only that triggers an automount (openat(2), O_PATH).
         let open = || match openat(&folder, name, as_it_is | OFlags::DIRECTORY, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => openat(&folder, name, as_it_is, Mode::empty()),
             opened => opened,
         };
         let descriptor = loop {
             match open() {
-                // It may be removed again at once, as the folder of locks is with the last of them.
+                // It may be removed again at once, as the lock directory is with the last lock.
                 Err(Errno::NOENT) if makes => match mkdirat(&folder, name, Mode::RWXU) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
@@ -250,7 +250,7 @@ impl Trust {
     }
 }
 
-/// The names of a path without its root, the last one first.
+/// The components of a path without its root, the last one first.
 fn names_backwards(path: &Path) -> Vec<OsString> {
     let name = |part: Component<'_>| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -260,10 +260,10 @@ fn names_backwards(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(name).collect()
 }
 
-/// The file of a program that this process is about to start, in the folders of `PATH` and then those of
-/// `after`. Folders relative to the working directory are left out; root starts only what root, or whoever owns `/`, can have put there.
+/// The file of a program that this process is about to start, in the directories of `PATH` and then those of `after`.
+/// Relative directories are skipped; root starts only programs that root, or the owner of `/`, can have created.
 pub fn find_program(name: &str, after: &str) -> io::Result<PathBuf> {
-    // What is searched where there is no `PATH` (execvp(3)).
+    // The default search path without `PATH` (execvp(3)).
     let search = search_path().unwrap_or_else(|| "/bin:/usr/bin".into());
     let search = [search, after.into()].join(OsStr::new(":"));
     let trust = geteuid()
@@ -305,7 +305,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with a program in it, and the trust of this process.
+    /// A directory with a program in it, and the trust of this process.
     fn made() -> (tempfile::TempDir, PathBuf, Trust) {
         let folder = tempfile::tempdir().expect("a folder");
         let inner = folder.path().join("inner");
@@ -363,7 +363,7 @@ mod tests {
         let (_folder, program, _) = made();
         let root = fs::metadata("/").expect("/");
         let root = std::os::unix::fs::MetadataExt::uid(&root);
-        // Seen from another user, the root folder is a stranger's.
+        // For another user, the root directory's owner is not trusted.
         let stranger = Trust {
             owners: vec![root + 1],
             ..Trust::for_later(0)

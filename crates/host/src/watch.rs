@@ -1,10 +1,8 @@
-//! All counters of a host, as they stand at one moment; two such readings make a
-//! [`Watch`]. Sleeping between them is the caller's part.
+//! All counters of a host at one time; two such readings make a [`Watch`]. The caller sleeps between them.
 //!
-//! A reading is quick (a few milliseconds on an ordinary host) and bounded: what a machine has a great
-//! many of (interfaces, CPUs with idle states) is read up to a number, and beyond it a gap says so.
-//! What a kernel does not count leaves nothing behind; what could not be read leaves a gap at the
-//! prefix of its keys.
+//! A reading is quick (a few milliseconds on an ordinary host) and bounded: of numerous objects (interfaces, CPUs
+//! with idle states) only a limited number is read, with a gap for the rest. Counters that a kernel does not have are
+//! left out; those that could not be read leave a gap at the prefix of their keys.
 
 mod cpus;
 pub(crate) mod devices;
@@ -28,30 +26,30 @@ use crate::procfs::pressure::parse_full_total;
 use crate::procfs::vmstat::parse_vmstat;
 use crate::root::{HostRoot, absolute};
 
-/// The counters of a host at one moment, by the keys of [`Watch`].
+/// The counters of a host at one time, by the keys of [`Watch`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reading {
-    /// Since when the machine runs (`/proc/uptime`, hundredths of a second).
+    /// The uptime (`/proc/uptime`, hundredths of a second).
     pub uptime_ns: Known<Nanoseconds>,
-    /// Each counter's value and where it was read.
+    /// Each counter's value and source.
     pub counters: BTreeMap<String, (u64, String)>,
-    /// How often each interrupt of a NIC's queue came, by its number.
+    /// The counts of each NIC queue interrupt, by its number.
     pub interrupts: BTreeMap<u32, Interrupts>,
-    /// What could not be read, by the prefix of the keys that are missing for it.
+    /// Gaps, by the prefix of the missing keys.
     pub gaps: BTreeMap<String, Gap>,
 }
 
-/// How often one interrupt came.
+/// The counts of one interrupt.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Interrupts {
-    /// Where it was read.
+    /// Its source.
     pub path: String,
-    /// How often on each CPU, by its number; never is left out.
+    /// The count on each CPU, by its number; zeros are left out.
     pub cpus: BTreeMap<u32, u64>,
 }
 
-/// Reads every counter of `host` that has a file below `root` or that `nics` tells.
+/// Reads every counter of `host` from files below `root` and from `nics`.
 pub fn read_counters(root: &HostRoot, nics: &dyn NicRead, host: &Host) -> Reading {
     let mut reading = Reading {
         uptime_ns: parsed(root, "proc/uptime", parse_uptime),
@@ -73,8 +71,8 @@ pub fn read_counters(root: &HostRoot, nics: &dyn NicRead, host: &Host) -> Readin
 }
 
 impl Reading {
-    /// What moved between the reading `earlier` and this one, `span` apart. A counter that stood in
-    /// one of them only (a queue that went, a NIC that came) did not stand in the watch.
+    /// The increase from the reading `earlier` to this one, `span` apart. Counters in only one of them (of a removed
+    /// queue, or a new NIC) are left out.
     pub fn since(&self, earlier: &Self, span: Nanoseconds) -> Watch {
         let mut counters = BTreeMap::new();
         let mut gaps = earlier.gaps.clone();
@@ -120,8 +118,8 @@ impl Reading {
         }
     }
 
-    /// The time since the reading `earlier` by the machine's own clock, for two that were captured;
-    /// not known when the machine started anew in between.
+    /// The time since the reading `earlier` by the machine's own clock, for two captures; unknown if the machine was
+    /// rebooted in between.
     pub fn span_since(&self, earlier: &Self) -> Known<Nanoseconds> {
         let ends = (self.uptime_ns.clone(), earlier.uptime_ns.clone());
         let (after, before) = match ends {
@@ -138,7 +136,7 @@ impl Reading {
         }
     }
 
-    /// Takes the counters of the network stack and of memory.
+    /// Adds the counters of the network stack and of memory.
     fn take_stack(&mut self, root: &HostRoot) {
         self.take_table("netstat", root, "proc/net/netstat", parse_netstat);
         self.take_table("snmp", root, "proc/net/snmp", parse_netstat);
@@ -149,7 +147,7 @@ impl Reading {
         self.counters.insert(key, (value, absolute(path)));
     }
 
-    /// Takes a counter that has a file to itself. One that is not there is not counted here.
+    /// Adds a counter that has its own file. Missing files are ignored.
     fn take_file(&mut self, key: String, root: &HostRoot, path: &str) {
         let number = |text: &str| text.trim().parse::<u64>();
         match root.read(path) {
@@ -161,7 +159,7 @@ impl Reading {
         }
     }
 
-    /// Takes the counters of a file that holds many, below `prefix`.
+    /// Adds the counters of a file with many, below `prefix`.
     fn take_table(
         &mut self,
         prefix: &str,
@@ -179,7 +177,7 @@ impl Reading {
         }
     }
 
-    /// Notes what could not be read; that something is not there needs no note.
+    /// Records a gap; something absent needs none.
     fn miss(&mut self, prefix: String, gap: Gap) {
         if gap.cause != Cause::Absent {
             self.gaps.insert(prefix, gap);
@@ -187,8 +185,7 @@ impl Reading {
     }
 }
 
-/// The counters of `/proc/net/softnet_stat` have 32 bits and nothing resets them: one that ran
-/// backwards ran over.
+/// The counters of `/proc/net/softnet_stat` have 32 bits and are never reset: one that went backwards has wrapped.
 fn unwrapped(key: &str, before: u64, after: u64) -> u64 {
     let is_short = key.starts_with("cpu/") && key.contains("/softnet/");
     if is_short && after < before && u32::try_from(before).is_ok() {
@@ -198,7 +195,7 @@ fn unwrapped(key: &str, before: u64, after: u64) -> u64 {
     }
 }
 
-/// `1785.02 2898.26`: seconds since boot, and idle seconds of all CPUs together.
+/// `1785.02 2898.26`: seconds since boot, and idle seconds summed over CPUs.
 pub(crate) fn parse_uptime(text: &str) -> Result<Nanoseconds, String> {
     let first = text.split_whitespace().next().unwrap_or_default();
     let (seconds, hundredths) = first.split_once('.').unwrap_or((first, "00"));

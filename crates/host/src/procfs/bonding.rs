@@ -1,5 +1,5 @@
-//! A bond's ports by its text, `/proc/net/bonding/BOND` (Documentation/networking/bonding.rst), for
-//! kernels before 3.15, which show no port in sysfs.
+//! A bond's ports from its text file, `/proc/net/bonding/BOND` (Documentation/networking/bonding.rst), for kernels
+//! before 3.15, which do not show ports in sysfs.
 
 use linerate_model::host::BondPort;
 use linerate_model::ids::NicName;
@@ -7,7 +7,7 @@ use linerate_model::known::{Cause, Known};
 
 use crate::root::{HostRoot, absolute};
 
-/// What the text says of a bond's port; `None` where there is no such bond or port.
+/// The data of a bond's port; `None` if there is no such bond or port.
 pub(crate) fn read_bonding_port(
     root: &HostRoot,
     bond: &NicName,
@@ -41,8 +41,8 @@ pub(crate) struct Paragraph {
     link_failures: Option<u64>,
 }
 
-/// Paragraphs of `key: value` lines: the bond's own first, then one for each port, which begins with
-/// `Slave Interface: eth0`.
+/// Paragraphs of `key: value` lines: the bond's own first, then one for each port, which begins with `Slave
+/// Interface: eth0`.
 pub(crate) fn parse_bonding_port(text: &str, port: &str) -> Option<Paragraph> {
     let mut active = None;
     let mut current = None;

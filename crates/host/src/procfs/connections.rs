@@ -1,5 +1,5 @@
-//! Who holds an end of a TCP connection on this machine: `/proc/net/tcp` and `tcp6` (proc_pid_net(5)), each socket a
-//! line with both addresses and its user.
+//! The owner of a TCP connection on this machine: `/proc/net/tcp` and `tcp6` (proc_pid_net(5)), one line per socket
+//! with both addresses and its user.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ use linerate_model::known::{Cause, Known};
 
 use crate::root::{HostRoot, absolute};
 
-/// IPv4 first. A socket of IPv6 may hold a connection of IPv4, too: its addresses are mapped ones (RFC 4291, 2.5.5.2).
+/// IPv4 first. An IPv6 socket may have an IPv4 connection, with IPv4-mapped addresses (RFC 4291, 2.5.5.2).
 const TABLES: [&str; 2] = ["proc/net/tcp", "proc/net/tcp6"];
 
 /// The user id of the socket at `near` that is connected to `far`, in this process's network namespace.
@@ -28,8 +28,8 @@ pub fn user_of_connection(root: &HostRoot, near: SocketAddr, far: SocketAddr) ->
     Known::unknown(Cause::Absent, absolute(TABLES[0]), reason)
 }
 
-/// The user, in the eighth column, of the line with these addresses, in the second and third. A socket that its process has
-/// closed has no inode, in the tenth, and need not be told with its user.
+/// The user, in column 8, of the line with these addresses, in columns 2 and 3. A socket closed by its process has no
+/// inode, in column 10, and its user is not meaningful.
 pub(crate) fn parse_user(text: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let is_it = |word: Option<&str>, address: SocketAddr| {
         let told = word.and_then(parse_address);
@@ -43,7 +43,7 @@ pub(crate) fn parse_user(text: &str, near: SocketAddr, far: SocketAddr) -> Optio
     })
 }
 
-/// `0100007F:1F90`: an address in words of 32 bits, each the number that its bytes are to this processor, and a port.
+/// `0100007F:1F90`: an address in words of 32 bits, each a number in host byte order, and a port.
 pub(crate) fn parse_address(word: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = word.split_once(':')?;
     let number = |at: usize| {

@@ -9,7 +9,7 @@ use crate::root::{HostRoot, absolute};
 
 const FOLDER: &str = "proc/sys/net/netfilter";
 
-/// Reads how full the table is; absent when the module is not loaded.
+/// Reads the table's fill level; absent if the module is not loaded.
 pub(crate) fn read_conntrack(root: &HostRoot) -> Known<Conntrack> {
     let of = |file: &str| number::<u64>(root, &format!("{FOLDER}/nf_conntrack_{file}"));
     let count = of("count");

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-/// The table's size now, repeated on every line.
+/// The current table size, repeated on every line.
 const ENTRIES: &str = "entries";
 
-/// The counters by name, those of all CPUs added up.
+/// The counters by name, summed over all CPUs.
 pub(crate) fn parse_conntrack_stat(text: &str) -> Result<BTreeMap<String, u64>, String> {
     let mut lines = text.lines();
     let names: Vec<&str> = lines

@@ -1,13 +1,13 @@
-//! Which machine and kernel this is: `/proc/sys/kernel`, `/proc/cmdline`, `/proc/cpuinfo`, and the
-//! kernel's configuration for how it accounts CPU time.
+//! The identity of the machine and kernel: `/proc/sys/kernel`, `/proc/cmdline`, `/proc/cpuinfo`, and the kernel
+//! configuration for its CPU time accounting.
 
 use linerate_model::host::Identity;
 use linerate_model::known::{Cause, Known};
 
 use crate::root::{HostRoot, absolute};
 
-/// Enough of `/proc/cpuinfo` for the first CPU. The whole is a megabyte on a large machine, and some
-/// kernels interrupt every CPU to write its line of frequency.
+/// Enough of `/proc/cpuinfo` for the first CPU. The whole file is a megabyte on a large machine, and some kernels
+/// interrupt every CPU to print its frequency.
 const CPUINFO_BYTES: u64 = 8192;
 
 /// The configuration lines that [`parse_accounting`] reads.
@@ -17,7 +17,7 @@ const CONFIG_KEYS: [&str; 3] = [
     "CONFIG_HAVE_IRQ_TIME_ACCOUNTING",
 ];
 
-/// The beginning of `/proc/cpuinfo`.
+/// The first part of `/proc/cpuinfo`.
 pub(crate) fn read_cpuinfo(root: &HostRoot) -> Known<String> {
     root.read_start("proc/cpuinfo", CPUINFO_BYTES)
 }
@@ -44,8 +44,8 @@ pub(crate) fn read_identity(root: &HostRoot, cpuinfo: Known<String>) -> Identity
     }
 }
 
-/// The model of the first CPU: `model name` (x86, Arm), `cpu` (POWER), `Processor` (old Arm),
-/// `vendor_id` and the machine's number (s390).
+/// The model of the first CPU: `model name` (x86, Arm), `cpu` (POWER), `Processor` (old Arm), `vendor_id` and the
+/// machine type (s390).
 pub(crate) fn parse_cpu_model(text: &str) -> Option<String> {
     let value = |key: &str| {
         text.lines()
@@ -64,9 +64,8 @@ pub(crate) fn parse_cpu_model(text: &str) -> Option<String> {
         .or_else(s390)
 }
 
-/// Whether interrupt time is accounted exactly. The kernel has no file that says so; its
-/// configuration and command line decide. `/proc/config.gz` is packed and not read here: where only it
-/// exists, the answer is not known.
+/// Whether interrupt time is accounted exactly. No kernel file reports it; its configuration and command line decide.
+/// `/proc/config.gz` is compressed and not read here: if only that exists, the value is unknown.
 fn read_accounting(
     root: &HostRoot,
     release: &Known<String>,
@@ -104,9 +103,8 @@ fn read_accounting(
     }
 }
 
-/// Exact when built in and not switched off: `tsc=noirqtime` and an unusable TSC do that on x86,
-/// `irqtime=0` elsewhere (Documentation/admin-guide/kernel-parameters.txt). Native accounting (POWER,
-/// s390) is exact always.
+/// Exact if built in and not turned off: `tsc=noirqtime` and an unusable TSC do that on x86, `irqtime=0` elsewhere
+/// (Documentation/admin-guide/kernel-parameters.txt). Native accounting (POWER, s390) is always exact.
 pub(crate) fn parse_accounting(config: &str, command_line: &str) -> Option<bool> {
     let is_set = |key: &str| {
         config.lines().any(|line| {
@@ -130,12 +128,12 @@ pub(crate) fn parse_accounting(config: &str, command_line: &str) -> Option<bool>
         line.trim_start_matches(['#', ' '])
             .starts_with("CONFIG_IRQ_TIME_ACCOUNTING")
     });
-    // Where the architecture cannot do it, the option is not even listed.
+    // On an architecture without support, the option is not listed.
     let is_a_configuration = config.lines().any(|line| line.starts_with("CONFIG_"));
     (is_named || is_a_configuration).then_some(false)
 }
 
-/// The lines of a kernel's configuration that are used here, and one that shows what it is.
+/// The lines of a kernel configuration that are used here, and one that identifies the file.
 pub(crate) fn used_config_lines(config: &str) -> String {
     let first = config.lines().find(|line| line.starts_with("CONFIG_"));
     let used = config.lines().filter(|line| {
@@ -145,7 +143,7 @@ pub(crate) fn used_config_lines(config: &str) -> String {
     first.into_iter().chain(used).collect::<Vec<_>>().join("\n")
 }
 
-/// The part of `/proc/cpuinfo` that is used here: it also holds serial numbers, on s390 and some Arm.
+/// The part of `/proc/cpuinfo` that is used here: the file also contains serial numbers, on s390 and some Arm.
 pub(crate) fn used_cpuinfo_lines(text: &str) -> String {
     const KEYS: [&str; 4] = ["model name", "cpu", "Processor", "vendor_id"];
     let of_key = |key: &&str| {
@@ -158,7 +156,7 @@ pub(crate) fn used_cpuinfo_lines(text: &str) -> String {
         .split_once("machine = ")
         .and_then(|(_, rest)| rest.lines().next())
         .map(|machine| format!("machine = {machine}"));
-    // Of the flags, only the one that tells a guest.
+    // Of the flags, only the one for a guest.
     let flags = parse_guest_flag(text).map(|is_guest| {
         let flag = if is_guest { "hypervisor" } else { "" };
         format!("flags\t: {flag}")
@@ -171,7 +169,7 @@ pub(crate) fn used_cpuinfo_lines(text: &str) -> String {
         .join("\n")
 }
 
-/// Whether the flags of an x86 CPU say that there is a hypervisor; `None` on other architectures.
+/// Whether the flags of an x86 CPU show a hypervisor; `None` on other architectures.
 pub(crate) fn parse_guest_flag(cpuinfo: &str) -> Option<bool> {
     let flags = cpuinfo
         .lines()

@@ -10,7 +10,7 @@ use crate::root::HostRoot;
 const FILE: &str = "proc/self/limits";
 const LOCKED: &str = "Max locked memory";
 
-/// How much memory this process may lock.
+/// The locked memory limit.
 pub(crate) fn read_locked_memory(root: &HostRoot) -> Known<Limit> {
     root.read_used(FILE, used_limit_lines)
         .and_then(|text| understood(FILE, &text, parse_locked_memory))

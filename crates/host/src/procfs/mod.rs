@@ -1,5 +1,5 @@
-//! One module per place below `/proc` (proc(5); Documentation/filesystems/proc.rst). `parse_*` takes
-//! text and knows no files; `read_*` takes a root.
+//! One module per file or directory below `/proc` (proc(5); Documentation/filesystems/proc.rst). `parse_*` takes text
+//! and does no I/O; `read_*` takes a root.
 
 pub(crate) mod bonding;
 pub mod connections;

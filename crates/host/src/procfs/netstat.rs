@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// What stands among the counters and is none: settings and what is open now (RFC 4022, RFC 4293).
+/// Values in these files that are not counters: settings and gauges (RFC 4022, RFC 4293).
 const NO_COUNTERS: [&str; 7] = [
     "Ip/Forwarding",
     "Ip/DefaultTTL",

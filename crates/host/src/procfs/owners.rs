@@ -1,9 +1,8 @@
-//! Programs that change settings by themselves, found by the names of processes (`/proc/PID/comm`,
-//! proc_pid_comm(5): at most 15 bytes). No other process's name leaves this file: a capture holds
-//! those of the programs named here and no more.
+//! Programs that change settings by themselves, found by process names (`/proc/PID/comm`, proc_pid_comm(5): at most
+//! 15 bytes). Names of other processes are not reported: a capture contains only those of the programs listed here.
 //!
-//! Any user may give a program any name, so only processes of root count (in a user namespace those of its own root: no
-//! other may change settings there).
+//! Any user can give a program any name, so only processes of root count (in a user namespace, those of its own root:
+//! no other can change settings there).
 
 use std::collections::BTreeSet;
 
@@ -14,7 +13,7 @@ use crate::root::{HostRoot, absolute};
 
 const FOLDER: &str = "proc";
 
-/// `comm`, the owner's name, and what to say of it when several programs share that name.
+/// `comm`, the owner's name, and a detail if several programs share that name.
 const PROGRAMS: [(&str, &str, Option<&str>); 15] = [
     ("irqbalance", "irqbalance", None),
     ("tuned", "tuned", None),
@@ -36,7 +35,7 @@ const PROGRAMS: [(&str, &str, Option<&str>); 15] = [
 /// The one of them that does not run as root.
 const HAS_ITS_OWN_USER: &str = "systemd-networkd";
 
-/// Where irqbalance's options are set: Debian, Red Hat, and its own unit.
+/// The files with irqbalance's options: Debian, Red Hat, and its own unit.
 const IRQBALANCE_FILES: [&str; 3] = [
     "etc/default/irqbalance",
     "etc/sysconfig/irqbalance",
@@ -44,7 +43,7 @@ const IRQBALANCE_FILES: [&str; 3] = [
 ];
 pub(crate) const TUNED_PROFILE: &str = "etc/tuned/active_profile";
 
-/// Finds the programs that run.
+/// Finds the running programs.
 pub fn read_owners(root: &HostRoot) -> Known<Vec<Owner>> {
     let listed = root.list_unlogged(FOLDER);
     let names = match &listed {
@@ -65,7 +64,7 @@ pub fn read_owners(root: &HostRoot) -> Known<Vec<Owner>> {
         let Some(program) = comm.value().and_then(|comm| program_of(comm)) else {
             continue;
         };
-        // A capture has no such file, and was made by this rule.
+        // A capture has no such file, but was made with the same check.
         let status = root.read_unlogged(&format!("{FOLDER}/{pid}/status"));
         let is_foreign = status.value().is_some_and(|status| !is_of_root(status));
         if is_foreign && program.0 != HAS_ITS_OWN_USER {
@@ -74,7 +73,7 @@ pub fn read_owners(root: &HostRoot) -> Known<Vec<Owner>> {
         root.note(&path, &comm);
         found.push((pid, program));
     }
-    // The kernel's own names stay: a list of some would say of the rest that it is not there.
+    // Entries that are not processes are kept: a partial list would imply that the rest does not exist.
     let kept = names.iter().filter(|name| match name.parse::<u32>() {
         Ok(pid) => found.iter().any(|(found, _)| *found == pid),
         Err(_) => true,
@@ -97,13 +96,13 @@ pub fn read_owners(root: &HostRoot) -> Known<Vec<Owner>> {
     Known::Value(found.into_iter().map(owner).collect())
 }
 
-/// The processes of a listing of `/proc`, in order.
+/// The processes in a listing of `/proc`, in order.
 pub(crate) fn process_ids(names: &[String]) -> Vec<u32> {
     crate::attributes::numbered(names, "")
 }
 
-/// The kernel's own threads, most of what runs on a large machine and never an owner: the children of
-/// `kthreadd` (proc_tid_children(5)). Without that file every process is looked at.
+/// Kernel threads, which are most of the processes on a large machine and never an owner: the children of `kthreadd`
+/// (proc_tid_children(5)). Without that file every process is checked.
 pub(crate) fn kernel_threads(root: &HostRoot) -> BTreeSet<u32> {
     let is_kthreadd = root.read_unlogged("proc/2/comm") == Known::Value("kthreadd".to_owned());
     if !is_kthreadd {
@@ -125,7 +124,7 @@ pub(crate) fn line_of<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 
 /// Whether the effective user in a `/proc/PID/status` is root, as seen from this user namespace.
 pub(crate) fn is_of_root(status: &str) -> bool {
-    // Real, effective, saved, of the file system.
+    // Real, effective, saved, file system.
     let users = line_of(status, "Uid").unwrap_or_default();
     users.split_ascii_whitespace().nth(1) == Some("0")
 }
@@ -142,8 +141,8 @@ fn read_irqbalance(root: &HostRoot) -> Option<String> {
     (!options.is_empty()).then(|| options.join(" "))
 }
 
-/// The options of irqbalance(1) that an environment file sets, without the paths that some of them take:
-/// a path may tell whose machine it is.
+/// The options of irqbalance(1) in an environment file, without the paths that some of them take: a path may identify
+/// the machine.
 pub(crate) fn parse_irqbalance(text: &str) -> Vec<String> {
     const PLAIN: [&str; 2] = ["IRQBALANCE_ONESHOT", "IRQBALANCE_DEBUG"];
     let mut options = Vec::new();
@@ -181,8 +180,7 @@ fn known_option(word: &str) -> Option<String> {
     }
 }
 
-/// An environment file of irqbalance as a capture keeps it: what is used of it, in a form that reads
-/// the same.
+/// An irqbalance environment file as stored in a capture: the options that are used, in a form that parses the same.
 fn used_irqbalance_lines(text: &str) -> String {
     let options = parse_irqbalance(text);
     let (words, lines): (Vec<String>, Vec<String>) = options

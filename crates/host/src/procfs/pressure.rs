@@ -1,7 +1,7 @@
-//! Time lost for want of something: `/proc/pressure/*` (Documentation/accounting/psi.rst). Of
-//! interrupts (since Linux 6.1) there is only the line `full`.
+//! Pressure stall information: `/proc/pressure/*` (Documentation/accounting/psi.rst). For interrupts (since Linux
+//! 6.1) there is only the line `full`.
 
-/// For how long everything stood still, microseconds since boot: `total=` of the line `full`.
+/// Total stall time of all tasks, microseconds since boot: `total=` of the line `full`.
 pub(crate) fn parse_full_total(text: &str) -> Result<u64, String> {
     let full = text.lines().find(|line| line.starts_with("full "));
     let full = full.ok_or("no line `full`")?;

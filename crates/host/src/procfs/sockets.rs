@@ -1,9 +1,9 @@
-//! Which programs hold TCP sockets, and where they may run: `/proc/net/tcp` (proc_pid_net(5)) for the
-//! sockets, `/proc/PID/fd` for their owners, `status`, `stat` and `numa_maps` for the owners
-//! (proc_pid_stat(5), proc_pid_status(5), proc_pid_numa_maps(5)).
+//! Programs with TCP sockets, and their CPU affinity: `/proc/net/tcp` (proc_pid_net(5)) for the sockets,
+//! `/proc/PID/fd` for their owners, `status`, `stat` and `numa_maps` for the owners' properties (proc_pid_stat(5),
+//! proc_pid_status(5), proc_pid_numa_maps(5)).
 //!
-//! It is asked of the live machine only, apart from the reading of a host: it costs a look at every open
-//! file, and the names of programs belong in no capture.
+//! Read on a live machine only, separately from the host: it inspects every open file, and program names do not
+//! belong in a capture.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,23 @@ use super::owners::{kernel_threads, process_ids};
 use crate::attributes::understood;
 use crate::root::{HostRoot, LiveHost, absolute};
 
-/// With more processes than this nobody looks: it would take longer than a trial.
+/// With more processes than this the search is skipped: it would take longer than a trial.
 const PROCESSES_MAX: usize = 4096;
-/// The most open files that are looked at, of all processes together.
+/// The maximum number of open files inspected, over all processes.
 const FILES_MAX: usize = 1 << 18;
-/// How many owners are described, those with most connections.
+/// The maximum number of owners reported, those with most connections.
 const OWNERS_MAX: usize = 64;
 /// Enough of a process's memory map: a thousand areas and more.
 const MAP_BYTES: u64 = 1 << 20;
 
-/// Whether a socket waits for connections or is one.
+/// Whether a socket listens or is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketKind {
     Established,
     Listening,
 }
 
-/// Reads the owners of TCP sockets that are established or listen; what may not be looked at is told in
-/// `gaps`.
+/// Reads the owners of established and listening TCP sockets; what cannot be inspected is reported in `gaps`.
 pub fn read_socket_owners(live: &LiveHost, gaps: &mut Vec<Gap>) -> Known<Vec<SocketOwner>> {
     let root = live.root();
     let sockets = match read_sockets(root) {
@@ -83,7 +82,7 @@ fn read_sockets(root: &HostRoot) -> Result<BTreeMap<u64, SocketKind>, Gap> {
     Ok(sockets)
 }
 
-/// The processes that hold some of `sockets`, and how many connections of each.
+/// The processes with some of `sockets`, and the number of connections of each.
 fn search(
     root: &HostRoot,
     pids: &[u32],
@@ -98,7 +97,7 @@ fn search(
         let links = match root.links_unlogged(&folder) {
             Known::Value(links) => links,
             Known::Unknown(gap) => {
-                // A process that has ended meanwhile is no gap.
+                // A process that has ended meanwhile is not a gap.
                 denied += usize::from(gap.cause == Cause::Denied);
                 continue;
             }
@@ -153,8 +152,8 @@ fn describe(root: &HostRoot, pid: u32, connections: u32) -> Option<SocketOwner> 
     })
 }
 
-/// The inodes of established (01) and listening (0A) sockets; the state is the fourth column, the inode the
-/// tenth. A line that is not understood has none.
+/// The inodes of established (01) and listening (0A) sockets; the state is column 4, the inode column 10. Lines that
+/// cannot be parsed are ignored.
 pub(crate) fn parse_sockets(text: &str) -> BTreeMap<u64, SocketKind> {
     let socket = |line: &str| {
         let mut words = line.split_whitespace();
@@ -188,8 +187,8 @@ pub(crate) fn parse_status(text: &str, key: &str) -> Result<String, String> {
         .ok_or_else(|| format!("no line `{key}:`"))
 }
 
-/// The CPU on which a process last ran: the 39th field of `stat`. The second is a name in brackets that
-/// may hold anything.
+/// The CPU on which a process last ran: field 39 of `stat`. Field 2 is a name in parentheses that may contain
+/// anything.
 pub(crate) fn parse_last_cpu(text: &str) -> Result<u32, String> {
     const AFTER_NAME: usize = 39 - 3;
     let (_, rest) = text.rsplit_once(')').ok_or("no name in brackets")?;
@@ -198,7 +197,7 @@ pub(crate) fn parse_last_cpu(text: &str) -> Result<u32, String> {
     word.parse().map_err(|error| format!("`{word}`: {error}"))
 }
 
-/// The pages on each node: the sum of `N0=17` over every area of `numa_maps`.
+/// The pages on each node: the sum of `N0=17` over every line of `numa_maps`.
 pub(crate) fn parse_node_pages(text: &str) -> Vec<(u32, u64)> {
     let mut pages: BTreeMap<u32, u64> = BTreeMap::new();
     for word in text.split_whitespace() {

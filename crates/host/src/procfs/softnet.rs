@@ -1,13 +1,13 @@
-//! The counters of packet processing in soft interrupts: `/proc/net/softnet_stat`
-//! (net/core/net-procfs.c, `softnet_seq_show`). Hexadecimal, one line for each online CPU; the number
-//! of columns grew with the kernel, and since 5.10 the thirteenth is the CPU's number.
+//! The softirq packet processing counters: `/proc/net/softnet_stat` (net/core/net-procfs.c, `softnet_seq_show`).
+//! Hexadecimal, one line for each online CPU; the number of columns depends on the kernel, and since 5.10 column 13
+//! is the CPU's number.
 
 use linerate_model::ids::CpuId;
 use linerate_model::known::{Cause, Known};
 
-/// The columns that every kernel has written.
+/// The columns of every kernel version.
 const COLUMNS_MIN: usize = 9;
-/// Which column holds what.
+/// The column numbers.
 const PROCESSED: usize = 0;
 const DROPPED: usize = 1;
 const TIME_SQUEEZE: usize = 2;
@@ -18,15 +18,15 @@ const CPU: usize = 12;
 /// One CPU's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SoftnetLine {
-    /// The CPU; older kernels do not say which.
+    /// The CPU; older kernels do not print it.
     pub cpu: Known<CpuId>,
     /// Packets processed. The counters have 32 bits and wrap.
     pub processed: u32,
     /// Packets dropped because the backlog was full.
     pub dropped: u32,
-    /// Rounds that ended by budget or time with work left.
+    /// `time_squeeze`: rounds that ended by budget or time with work left.
     pub time_squeeze: u32,
-    /// Wake-ups for packets that another CPU steered here.
+    /// `received_rps`: wake-ups for packets that RPS assigned to this CPU.
     pub received_rps: Known<u32>,
     /// Packets dropped by the flow limit.
     pub flow_limit: Known<u32>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What one CPU has done since boot, in clock ticks. Guest time is within user time.
+/// The times of one CPU since boot, in clock ticks. Guest time is included in user time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CpuTicks {
     pub(crate) user: u64,
@@ -15,13 +15,13 @@ pub(crate) struct CpuTicks {
     pub(crate) steal: u64,
 }
 
-/// The share of CPU time that was stolen since boot, parts per million, by the line that is the sum of all
-/// CPUs. What is stolen at all is never 0.
+/// The steal share of CPU time since boot, parts per million, from the line for all CPUs. Any steal at all gives at
+/// least 1.
 pub(crate) fn parse_steal(text: &str) -> Result<u32, String> {
     let mut lines = text.lines();
     let sum = lines.find_map(|line| line.strip_prefix("cpu "));
     let ticks = parse_ticks(sum.ok_or("no line for all CPUs")?.split_whitespace())?;
-    // Guest time, behind these, is within user time.
+    // The following guest times are included in user time.
     let figures = ticks.get(..FIGURES).ok_or_else(|| {
         format!(
             "the line for all CPUs has {} fields, not {FIGURES}",
@@ -37,7 +37,7 @@ pub(crate) fn parse_steal(text: &str) -> Result<u32, String> {
     u32::try_from(ppm).map_err(|error| error.to_string())
 }
 
-/// Figures of a line up to and with steal time (Linux 2.6.11).
+/// The fields up to and including steal (Linux 2.6.11).
 const FIGURES: usize = 8;
 
 fn parse_ticks<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<u64>, String> {
@@ -53,7 +53,7 @@ pub(crate) fn parse_stat(text: &str) -> Result<BTreeMap<u32, CpuTicks>, String> 
         let Some(rest) = line.strip_prefix("cpu") else {
             continue;
         };
-        // The line without a number is their sum.
+        // The line without a number is the sum of all CPUs.
         if rest.starts_with(char::is_whitespace) {
             continue;
         }

@@ -7,7 +7,7 @@ use linerate_model::known::{Cause, Known};
 
 use crate::root::HostRoot;
 
-/// The sysctls that are read: those that rules and settings speak of.
+/// The sysctls that are read: those used by rules and settings.
 pub const SYSCTLS: [&str; 55] = [
     "kernel.nmi_watchdog",
     "kernel.numa_balancing",
@@ -66,7 +66,7 @@ pub const SYSCTLS: [&str; 55] = [
     "vm.zone_reclaim_mode",
 ];
 
-/// In the first network namespace of every kernel, in no other of any.
+/// Exists only in the initial network namespace, on every kernel.
 const MACHINE_WIDE_PROBE: &str = "net.core.netdev_budget";
 
 /// The file of a sysctl.
@@ -74,8 +74,8 @@ pub fn path_of(name: &str) -> String {
     format!("proc/sys/{}", name.replace('.', "/"))
 }
 
-/// Reads the sysctls. Another network namespace than the first does not show what belongs to the whole
-/// machine: that is absent here, not from the kernel.
+/// Reads the sysctls. Machine-wide ones are not visible in other network namespaces: there they are absent, although
+/// the kernel has them.
 pub(crate) fn read_sysctls(root: &HostRoot) -> BTreeMap<String, Known<String>> {
     let mut sysctls: BTreeMap<String, Known<String>> = SYSCTLS
         .iter()
@@ -86,7 +86,7 @@ pub(crate) fn read_sysctls(root: &HostRoot) -> BTreeMap<String, Known<String>> {
             .and_then(Known::gap)
             .is_some_and(|gap| gap.cause == Cause::Absent)
     };
-    // With no net.core at all there is nothing to tell a namespace by.
+    // Without net.core the namespace cannot be identified.
     let in_namespace =
         is_absent(sysctls.get(MACHINE_WIDE_PROBE)) && !is_absent(sysctls.get("net.core.somaxconn"));
     if in_namespace {

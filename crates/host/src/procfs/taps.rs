@@ -1,4 +1,4 @@
-//! Sockets and handlers that take a copy of packets: `/proc/net/packet` (net/packet/af_packet.c,
+//! Packet sockets and protocol handlers that receive a copy of packets: `/proc/net/packet` (net/packet/af_packet.c,
 //! `packet_seq_show`; packet(7)) and `/proc/net/ptype` (net/core/net-procfs.c, `ptype_seq_show`).
 
 use linerate_model::host::{Nic, Tap};
@@ -16,15 +16,15 @@ const ALL: u32 = 3;
 /// One line of `/proc/net/packet`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PacketSocket {
-    /// The protocol; 0 takes nothing.
+    /// The protocol; 0 receives nothing.
     pub(crate) protocol: u32,
     /// The interface's index; 0 is all.
     pub(crate) index: u32,
-    /// Whether it is bound and takes packets.
+    /// Whether it is bound and receives packets.
     pub(crate) is_running: bool,
 }
 
-/// Reads both; `nics` give the names of indexes.
+/// Reads both files; `nics` provides interface names by index.
 pub(crate) fn read_taps(root: &HostRoot, nics: &[Nic], gaps: &mut Vec<Gap>) -> Known<Vec<Tap>> {
     let sockets = root
         .read_used(SOCKETS, used_socket_lines)
@@ -60,7 +60,7 @@ pub(crate) fn read_taps(root: &HostRoot, nics: &[Nic], gaps: &mut Vec<Gap>) -> K
         (Known::Value(sockets), Known::Value(handlers)) => {
             Known::Value(sockets.into_iter().chain(handlers).collect())
         }
-        // A kernel without packet sockets, or one that has them as a module that is not loaded.
+        // A kernel without packet sockets, or with the module not loaded.
         (Known::Unknown(gap), Known::Value(handlers)) if gap.cause == Cause::Absent => {
             Known::Value(handlers.collect())
         }
@@ -90,14 +90,14 @@ pub(crate) fn parse_sockets(text: &str) -> Result<Vec<PacketSocket>, String> {
     text.lines().skip(1).map(socket).collect()
 }
 
-/// The handlers of all protocols but those of plain packet sockets, which the other file has; a mapped ring
-/// (`tpacket_rcv`) stays, because only this file tells it, and captures have one: the interface
-/// (none for all) and the function without its offset. Lines: `ALL  eth0     function+0x0/0x50 [module]`.
+/// The handlers of all protocols except those of plain packet sockets, which are in the other file; a mapped ring
+/// (`tpacket_rcv`) is included, because only this file shows it, and captures have one. Returns the interface (none
+/// for all) and the function without its offset. Lines: `ALL  eth0     function+0x0/0x50 [module]`.
 pub(crate) fn parse_handlers(text: &str) -> Vec<(Option<String>, String)> {
     let handler = |line: &str| {
         let rest = line.strip_prefix("ALL")?;
         let words: Vec<&str> = rest.split_whitespace().collect();
-        // The module in brackets is not always there, the device neither.
+        // The module in brackets and the device are optional.
         let named: Vec<&str> = words
             .into_iter()
             .filter(|word| !word.starts_with('['))
@@ -114,7 +114,7 @@ pub(crate) fn parse_handlers(text: &str) -> Vec<(Option<String>, String)> {
     text.lines().skip(1).filter_map(handler).collect()
 }
 
-/// `/proc/net/packet` without addresses in the kernel, users and inodes, which nobody reads here.
+/// `/proc/net/packet` without kernel addresses, users and inodes, which are not used here.
 fn used_socket_lines(text: &str) -> String {
     let used = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();

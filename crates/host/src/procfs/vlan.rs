@@ -1,4 +1,4 @@
-//! A VLAN by its text, `/proc/net/vlan/NAME` (net/8021q/vlanproc.c), which root may read.
+//! A VLAN's text file, `/proc/net/vlan/NAME` (net/8021q/vlanproc.c), readable by root.
 
 use linerate_model::host::Vlan;
 use linerate_model::ids::NicName;
@@ -7,11 +7,11 @@ use linerate_model::known::{Cause, Known};
 use crate::attributes::{or_known, understood};
 use crate::root::{HostRoot, absolute};
 
-/// The lines of the text that are used here begin so; the others count packets.
+/// The prefixes of the lines that are used here; the others count packets.
 const INGRESS: &str = "INGRESS priority mappings:";
 const EGRESS: &str = "EGRESS priority mappings:";
 
-/// Fills what netlink left open.
+/// Sets the fields that netlink left unknown.
 pub(crate) fn fill_vlan(root: &HostRoot, nic: &NicName, known: Vlan) -> Vlan {
     let is_whole = known.id.value().is_some()
         && known.egress.value().is_some()
@@ -61,7 +61,7 @@ pub(crate) fn parse_id(text: &str) -> Result<u32, &'static str> {
         .ok_or("expected `VID: N`")
 }
 
-/// `INGRESS priority mappings: 0:0  1:5 ...`. A mapping to 0 is none: netlink leaves it out too.
+/// `INGRESS priority mappings: 0:0  1:5 ...`. Mappings to 0 are left out, as in netlink.
 pub(crate) fn parse_mappings(text: &str, start: &str) -> Result<Vec<(u32, u32)>, &'static str> {
     let wrong = "expected pairs such as `0:0`";
     let line = text

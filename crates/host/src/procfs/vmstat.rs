@@ -1,9 +1,9 @@
-//! Memory's counters that tell of stalls and faults: `/proc/vmstat` (proc_vmstat(5)), a name and a number a line.
-//! Most of its lines are sizes and not taken.
+//! Memory stall and page fault counters: `/proc/vmstat` (proc_vmstat(5)), one name and number per line. Most lines
+//! are sizes and are skipped.
 
 use std::collections::BTreeMap;
 
-/// How the names of the counters begin that are taken.
+/// The prefixes of the counters that are read.
 const TAKEN: [&str; 11] = [
     "allocstall",
     "compact_fail",

@@ -1,17 +1,17 @@
-//! The function names of a program's file: the symbol tables of 64-bit ELF (elf(5)). A file may be anything,
-//! so every offset is held against its length, and what does not fit gives no symbol.
+//! The function names of a program file: the symbol tables of 64-bit ELF (elf(5)). The file is untrusted, so every
+//! offset is checked against its length, and invalid ones give no symbol.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::symbols::Symbols;
 
-/// No symbol table or string table is larger: a browser with all its symbols has some 100 MiB.
+/// The maximum size of a symbol or string table: a browser with full symbols has some 100 MiB.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
-/// The longest name that is kept. Names of templates may have some KiB; a string table without ends would make each
-/// name as long as itself.
+/// The maximum length of a name. Names of templates may have some KiB; in a string table without NULs each name would
+/// be as long as the table.
 const NAME_BYTES_MAX: usize = 4 << 10;
-/// Section and program headers are counted by 16 bits.
+/// The number of section and program headers has 16 bits.
 const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
@@ -23,14 +23,14 @@ const LOAD: u32 = 1;
 const FUNCTION: u8 = 2;
 const INDIRECT_FUNCTION: u8 = 10;
 
-/// A program's file: its functions, and where its parts are meant to lie in memory.
+/// A program file: its functions, and the memory layout of its segments.
 #[derive(Debug, Default)]
 pub(super) struct Elf {
     functions: Symbols,
     segments: Vec<Segment>,
 }
 
-/// What of a file becomes memory.
+/// A loaded segment.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     offset: u64,
@@ -39,13 +39,13 @@ struct Segment {
 }
 
 impl Elf {
-    /// Reads the symbols of `file`, as many as `left` bytes of memory hold, and leaves the rest of those; none when it
-    /// is no ELF file of this kind, or stripped.
+    /// Reads the symbols of `file`, up to `left` bytes of memory, and subtracts what was used; none if it is not such
+    /// an ELF file, or is stripped.
     pub(super) fn read(file: &File, left: &mut usize) -> Self {
         read(file, left).unwrap_or_default()
     }
 
-    /// The function that has the byte at `offset` of the file.
+    /// The function at `offset` of the file.
     pub(super) fn name_at(&self, offset: u64) -> Option<&str> {
         let segment = self.segments.iter().find(|segment| {
             let end = segment.offset.saturating_add(segment.length);
@@ -82,7 +82,7 @@ fn double(bytes: &[u8], at: usize) -> Option<u64> {
 
 fn read(file: &File, left: &mut usize) -> Option<Elf> {
     let header = bytes_at(file, 0, HEADER_BYTES as u64)?;
-    // 64 bits, little endian.
+    // 64 bits, little-endian.
     if !header.starts_with(b"\x7fELF\x02\x01") {
         return None;
     }
@@ -102,7 +102,7 @@ fn read(file: &File, left: &mut usize) -> Option<Elf> {
             .iter()
             .find(|section| kind(section) == Some(wanted))
     };
-    // Programs without debugging symbols still name what they share with others.
+    // Programs without debugging symbols still have dynamic symbols.
     let functions = with(SYMTAB)
         .or_else(|| with(DYNSYM))
         .and_then(|section| functions(file, section, &sections, left));
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// An ELF file of one segment, `count` functions, and a string table without an end.
+    /// An ELF file with one segment, `count` functions, and a string table without NULs.
     fn endless(count: usize, strings: usize) -> Vec<u8> {
         let mut header = [0; HEADER_BYTES];
         header[..6].copy_from_slice(b"\x7fELF\x02\x01");

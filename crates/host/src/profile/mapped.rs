@@ -1,7 +1,7 @@
-//! The files that processes run from (proc_pid_maps(5)). A process is anybody's, and where its file was anything may
-//! lie by now: a FIFO whose opening waits for ever, a device, another file. So the file of the mapping itself is
-//! opened, where the kernel lets us (proc_pid_map_files(5) takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), else the one
-//! at its path, if it is still that file; and nothing is opened for reading that is not known to be a regular file.
+//! The program files of processes (proc_pid_maps(5)). Processes are untrusted, and a file's path may meanwhile refer
+//! to anything: a FIFO that blocks on open, a device, another file. So the mapped file itself is opened if the kernel
+//! permits it (proc_pid_map_files(5) requires CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), otherwise the one at its
+//! path, if it is still the same file; and only regular files are opened for reading.
 
 use std::fs::File;
 use std::io;
@@ -9,34 +9,34 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::{CWD, FileType, FsWord, Mode, OFlags};
 
-/// File systems that have several device numbers for a file: the one in `maps` is that of the file system, the one of
-/// stat(2) that of a subvolume or layer (`BTRFS_SUPER_MAGIC`, `OVERLAYFS_SUPER_MAGIC` in linux/magic.h).
+/// File systems whose files have several device numbers: `maps` has that of the file system, stat(2) that of a
+/// subvolume or layer (`BTRFS_SUPER_MAGIC`, `OVERLAYFS_SUPER_MAGIC` in linux/magic.h).
 const WITH_SEVERAL_DEVICES: [FsWord; 2] = [0x9123_683e, 0x794c_7630];
 
-/// A part of a program's memory that holds code.
+/// A mapped part of a program that contains code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapped {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) offset: u64,
-    /// As stat(2) has it.
+    /// As returned by stat(2).
     device: u64,
     inode: u64,
     pub(super) file: String,
 }
 
 impl Mapped {
-    /// Which file it is, whatever its path.
+    /// The identity of a file, independent of its path.
     pub(super) fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
-    /// Opens the file of this mapping of process `pid` for reading. Never waits.
+    /// Opens the file of this mapping of process `pid` for reading. Never blocks.
     pub(super) fn open(&self, pid: u32) -> io::Result<File> {
         let (start, end) = (self.start, self.end);
         let found = match path_only(&format!("/proc/{pid}/map_files/{start:x}-{end:x}"), true) {
             Ok(mapped) => mapped,
-            // The program may see another file at that path than this one does.
+            // The program may be in another mount namespace, where that path is another file.
             Err(_) => self.checked(path_only(&format!("/proc/{pid}/root{}", self.file), false)?)?,
         };
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
@@ -46,7 +46,7 @@ impl Mapped {
                 "not a regular file",
             ));
         }
-        // The very file that was looked at, whatever its name leads to by now.
+        // The same file that was checked, whatever its name refers to by now.
         let again = format!("/proc/self/fd/{}", found.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(File::from(rustix::fs::openat(
@@ -57,7 +57,7 @@ impl Mapped {
         )?))
     }
 
-    /// `found`, if it is the file that was mapped.
+    /// `found`, if it is the mapped file.
     fn checked(&self, found: OwnedFd) -> io::Result<OwnedFd> {
         let stat = rustix::fs::fstat(&found)?;
         let has_several = || {
@@ -74,7 +74,7 @@ impl Mapped {
     }
 }
 
-/// A descriptor of what is there, which opens nothing: no FIFO is waited for, no device woken.
+/// An `O_PATH` descriptor: it does not block on a FIFO or open a device.
 fn path_only(path: &str, follow: bool) -> io::Result<OwnedFd> {
     let last = if follow {
         OFlags::empty()
@@ -97,7 +97,7 @@ pub(super) fn parse_maps(text: &str) -> Vec<Mapped> {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let number = |text: &str| u32::from_str_radix(text, 16).ok();
         let file = words.next().map_or_else(String::new, |first| {
-            // A path may have spaces in it.
+            // A path may contain spaces.
             line.find(first).map_or(first, |at| &line[at..]).to_owned()
         });
         executable.then_some(Mapped {
@@ -122,25 +122,25 @@ mod tests {
 
     use super::*;
 
-    /// A process of its own that ends with the test.
+    /// A child process that ends with the test.
     struct Process(Child);
 
     impl Process {
-        /// Runs a copy of `cat` in `folder`, and gives its map of the code of that file.
+        /// Runs a copy of `cat` in `folder`, and returns its code mapping of that file.
         #[expect(
             clippy::disallowed_methods,
             reason = "another process is what the test is about"
         )]
         fn start(folder: &std::path::Path) -> (Self, Mapped) {
             let program = folder.join("program");
-            // Copied by another process: a writer's descriptor that a fork of another test took along would
-            // make the start fail (ETXTBSY).
+            // Copied by another process: with a write descriptor inherited by another test's fork, the start would
+            // fail (ETXTBSY).
             let copied = Command::new("cp").arg("/bin/cat").arg(&program).status();
             assert!(copied.expect("started").success());
             let mut started = Command::new(&program);
             started.stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut process = Self(started.spawn().expect("started"));
-            // What it answers, it answers from its own file.
+            // Its response shows that it runs from its own file.
             let (stdin, stdout) = (process.0.stdin.as_mut(), process.0.stdout.as_mut());
             stdin.expect("a pipe").write_all(b"x").expect("written");
             let mut echo = [0];
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// As a user without the right to `map_files` finds the file.
+    /// Finds the file like a user without access to `map_files`.
     fn by_path(mapped: &Mapped, pid: u32) -> io::Result<OwnedFd> {
         mapped.checked(path_only(
             &format!("/proc/{pid}/root{}", mapped.file),
@@ -193,7 +193,7 @@ mod tests {
             let refused = by_path(&mapped, process.pid());
             let error = refused.expect_err(name);
             assert_eq!(error.kind(), io::ErrorKind::NotFound, "{name}: {error}");
-            // Where the kernel shows the mapping itself, its own file is read, not what took its place.
+            // If the kernel provides the mapped file, that is read, not its replacement.
             if let Ok(mut file) = mapped.open(process.pid()) {
                 let mut head = [0; 4];
                 file.read_exact(&mut head).expect("read");

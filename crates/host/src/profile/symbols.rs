@@ -1,4 +1,4 @@
-//! Names for addresses: of the kernel by `/proc/kallsyms`, of programs by `/proc/PID/maps` and their files.
+//! Symbols for addresses: of the kernel from `/proc/kallsyms`, of programs from `/proc/PID/maps` and their files.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::elf::Elf;
 use super::mapped::{Mapped, parse_maps};
 use crate::root::HostRoot;
 
-/// Functions by their address, each until the next begins or its size ends.
+/// Functions by address, each up to the next one or its size.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    /// Address, end (the address where it is not known), and where the name ends in `names`.
+    /// Address, end (the address if unknown), and the end of the name in `names`.
     entries: Vec<Entry>,
     names: String,
 }
@@ -24,7 +24,7 @@ struct Entry {
 }
 
 impl Symbols {
-    /// The memory of a symbol with a name of so many bytes.
+    /// The memory of a symbol with a name of this many bytes.
     pub(super) fn bytes_of(name: usize) -> usize {
         size_of::<Entry>() + name
     }
@@ -45,12 +45,12 @@ impl Symbols {
         self.entries.len()
     }
 
-    /// To be called after the last was added and before the first is looked for.
+    /// Call it after adding all symbols and before the first lookup.
     pub(super) fn sort(&mut self) {
         self.entries.sort_by_key(|entry| entry.address);
     }
 
-    /// The last that begins at or before `address`, unless it is known to end before.
+    /// The last symbol at or before `address`, unless it is known to end before.
     pub(super) fn name_at(&self, address: u64) -> Option<&str> {
         let at = self
             .entries
@@ -80,7 +80,7 @@ pub(super) fn read_kernel(root: &HostRoot) -> Known<Symbols> {
         })
 }
 
-/// The functions among `ffffffff81000000 T _text`; `None` when every address is hidden as 0.
+/// The functions in lines such as `ffffffff81000000 T _text`; `None` if every address is hidden as 0.
 pub(super) fn parse_kallsyms(text: &str) -> Option<Symbols> {
     let mut symbols = Symbols::default();
     for line in text.lines() {
@@ -98,19 +98,19 @@ pub(super) fn parse_kallsyms(text: &str) -> Option<Symbols> {
     (!symbols.entries.is_empty()).then_some(symbols)
 }
 
-/// The longest `/proc/PID/maps` that is read: 65,530 mappings (`vm.max_map_count`) with paths of 1 KiB.
+/// The maximum size of `/proc/PID/maps`: 65,530 mappings (`vm.max_map_count`) with paths of 1 KiB.
 const MAPS_BYTES_MAX: u64 = 64 << 20;
-/// The most memory for the mappings and symbols of all programs. Any user's process may be sampled, and its
-/// mappings and its file are what that user made them.
+/// The maximum memory for the mappings and symbols of all programs. Sampled processes may belong to any user, who
+/// controls their mappings and files.
 const MEMORY_BYTES_MAX: usize = 512 << 20;
 
-/// Names of addresses in programs. A program that has ended meanwhile has no map any more.
+/// Resolves addresses in programs. A program that has exited has no mappings.
 #[derive(Debug)]
 pub(super) struct Programs {
     maps: BTreeMap<u32, Vec<Mapped>>,
     /// By device and inode: containers have different files at one path.
     files: BTreeMap<(u64, u64), Elf>,
-    /// How many bytes of memory are left for more.
+    /// The remaining memory budget in bytes.
     left: usize,
 }
 
@@ -125,7 +125,7 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// The function at `address` of process `pid`, where it is known, and the file that it stands in.
+    /// The function at `address` of process `pid`, if known, and its file.
     pub(super) fn name(
         &mut self,
         root: &HostRoot,
@@ -169,8 +169,8 @@ impl Programs {
     }
 }
 
-/// The path of a Rust function as its source has it, of the older of the two ways that names are made
-/// (`_ZN4core3fmt5Write9write_str17h0123456789abcdefE`); any other name as it is.
+/// The path of a Rust function in source form, from the legacy mangling
+/// (`_ZN4core3fmt5Write9write_str17h0123456789abcdefE`); any other name unchanged.
 pub(super) fn demangled(name: &str) -> String {
     parts_of(name).map_or_else(|| name.to_owned(), |parts| parts.join("::"))
 }

@@ -1,4 +1,4 @@
-//! perf_event_open(2) and the ring that the kernel writes its samples to.
+//! perf_event_open(2) and its ring buffer.
 #![allow(
     unsafe_code,
     reason = "perf_event_open and its ring have no safe wrapper in rustix"
@@ -15,18 +15,18 @@ const FLAG_DISABLED: u64 = 1;
 const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
 const FLAG_EXCLUDE_HV: u64 = 1 << 6;
-/// The number of samples a second is given, not the distance of two.
+/// A sampling frequency is given, not a period.
 const FLAG_FREQ: u64 = 1 << 10;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const OPEN_CLOEXEC: libc::c_ulong = 8;
 /// `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_DISABLE`.
 const ENABLE: libc::c_ulong = 0x2400;
 const DISABLE: libc::c_ulong = 0x2401;
-/// Where `data_head` and `data_tail` stand in `struct perf_event_mmap_page`.
+/// The offsets of `data_head` and `data_tail` in `struct perf_event_mmap_page`.
 const HEAD_AT: usize = 1024;
 const TAIL_AT: usize = 1032;
 
-/// What is sampled.
+/// The sampling event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// `PERF_COUNT_HW_CPU_CYCLES`.
@@ -35,20 +35,19 @@ pub(super) enum Event {
     CpuClock,
 }
 
-/// Whose samples are taken.
+/// The scope of sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Everybody's.
+    /// All processes.
     All,
-    /// The calling thread's and those of threads that it begins later.
+    /// The calling thread and threads that it starts later.
     Own {
-        /// Whether the kernel's work for them is left out.
+        /// Whether kernel code is excluded.
         user_only: bool,
     },
 }
 
-/// The first version of `struct perf_event_attr` (include/uapi/linux/perf_event.h), which every kernel
-/// takes.
+/// The first version of `struct perf_event_attr` (include/uapi/linux/perf_event.h), which every kernel accepts.
 #[repr(C)]
 struct Attributes {
     kind: u32,
@@ -63,7 +62,7 @@ struct Attributes {
     config1: u64,
 }
 
-/// The samples of one CPU, in the order in which the kernel writes them.
+/// The samples of one CPU, in the kernel's order.
 #[derive(Debug)]
 pub(super) struct Ring {
     event: OwnedFd,
@@ -77,8 +76,7 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Opens a sampler of `event` on `cpu`, which is off yet, with room for `pages` pages of samples (a power
-    /// of two).
+    /// Opens a stopped sampler of `event` on `cpu`, with a ring of `pages` pages (a power of two).
     pub(super) fn open(
         event: Event,
         whose: Whose,
@@ -152,12 +150,12 @@ impl Ring {
         })
     }
 
-    /// Begins to sample.
+    /// Starts sampling.
     pub(super) fn enable(&self) -> io::Result<()> {
         self.control(ENABLE)
     }
 
-    /// Ends sampling.
+    /// Stops sampling.
     pub(super) fn disable(&self) -> io::Result<()> {
         self.control(DISABLE)
     }
@@ -172,7 +170,7 @@ impl Ring {
         }
     }
 
-    /// Takes what has been written since the last time, as one run of records, into `into`.
+    /// Appends what was written since the last call to `into`, as one sequence of records.
     pub(super) fn take(&mut self, into: &mut Vec<u8>) {
         into.clear();
         // SAFETY: the first page of the mapping holds `struct perf_event_mmap_page`, whose `data_head` and
@@ -181,7 +179,7 @@ impl Ring {
             let at = |offset: usize| AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast());
             (at(HEAD_AT), at(TAIL_AT))
         };
-        // What the kernel wrote before it moved the head is there to be read.
+        // Data written before the head was moved is visible.
         let written = head.load(Ordering::Acquire);
         let taken = tail.load(Ordering::Relaxed);
         let room = self.data as u64;
@@ -196,7 +194,7 @@ impl Ring {
             into.extend_from_slice(std::slice::from_raw_parts(data.add(from), first));
             into.extend_from_slice(std::slice::from_raw_parts(data, length - first));
         }
-        // Only now may the kernel write there again.
+        // Only now may the kernel overwrite that part.
         tail.store(written, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! A loop with a name, kernels that forbid, and records of every kind.
+//! A loop with a known name, kernels that refuse, and records of every type.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::*;
 use crate::root::LiveHost;
 use crate::root::tree::Tree;
 
-/// The function that shall be found.
+/// The function to be found.
 #[inline(never)]
 fn a_loop_that_is_busy(time: Duration) -> u64 {
     let start = Instant::now();
@@ -122,7 +122,7 @@ fn samples_are_counted_by_place_and_idle_ones_left_out() {
         record(SAMPLE, MODE_KERNEL, &[address(0x10), process(77)]),
         record(SAMPLE, MODE_KERNEL, &[address(0x20), process(78)]),
         record(SAMPLE, MODE_KERNEL, &[address(0x110), process(0)]),
-        // A packet that came while the CPU slept is work.
+        // A packet received while the CPU was idle is work.
         record(SAMPLE, MODE_KERNEL, &[address(0x210), process(0)]),
         record(LOST, 0, &[1, 5]),
         record(4, 0, &[9, 9]),

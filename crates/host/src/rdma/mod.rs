@@ -1,6 +1,5 @@
-//! What sysfs does not tell of RDMA devices: MTUs and limits, from the device's uverbs node
-//! (`<rdma/ib_user_verbs.h>`), and interfaces, counters and namespaces, from RDMA netlink
-//! (`<rdma/rdma_netlink.h>`).
+//! RDMA data that sysfs does not have: MTUs and limits, from the device's uverbs node (`<rdma/ib_user_verbs.h>`), and
+//! interfaces, counters and namespaces, from RDMA netlink (`<rdma/rdma_netlink.h>`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) mod sys;
 pub(crate) mod uverbs;
 
-/// What one RDMA device told.
+/// The data of one RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RdmaAnswers {
     /// Its limits, by the names of `struct ib_device_attr`.
@@ -27,7 +26,7 @@ pub struct RdmaAnswers {
     pub ports: BTreeMap<u32, RdmaPortAnswers>,
 }
 
-/// What one port of an RDMA device told.
+/// The data of one port of an RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RdmaPortAnswers {
     /// The MTU in use, bytes.
@@ -42,12 +41,12 @@ pub struct RdmaPortAnswers {
     /// The network interface of the same port.
     #[serde(default)]
     pub netdev: Known<NicName>,
-    /// Its counters as they stand, by the driver's names.
+    /// Its counters, by the driver's names.
     #[serde(default)]
     pub counts: Known<BTreeMap<String, u64>>,
 }
 
-/// The character device through which a device answers.
+/// The character device for queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// Its name below `/dev/infiniband`: `uverbs0`.
@@ -56,27 +55,27 @@ pub struct Node {
     pub number: (u32, u32),
 }
 
-/// Asks RDMA devices: a live kernel, or a captured host. One that is not asked leaves "not asked".
+/// Queries RDMA devices: a live kernel, or a captured host. Devices that are not queried stay "not asked".
 pub trait RdmaRead {
-    /// Asks the device `name`, which sysfs lists with these `ports` and this `node`.
+    /// Queries the device `name`, which sysfs lists with these `ports` and this `node`.
     fn rdma_device(&self, name: &str, ports: &[u32], _node: &Known<Node>) -> RdmaAnswers {
         RdmaAnswers::not_asked(name, ports)
     }
 
-    /// The counters of a port as they stand now.
+    /// The current counters of a port.
     fn rdma_counts(&self, device: &str, port: u32) -> Known<BTreeMap<String, u64>> {
         Known::not_asked(format!("netlink/rdma/{device}/{port}/counters"))
     }
 }
 
-/// Nobody who could be asked.
+/// No RDMA data available.
 #[derive(Debug, Clone, Copy)]
 pub struct NoRdma;
 
 impl RdmaRead for NoRdma {}
 
 impl RdmaAnswers {
-    /// The answers of a device that was not asked.
+    /// The data of a device that was not queried.
     pub fn not_asked(name: &str, ports: &[u32]) -> Self {
         let port = |port: u32| RdmaPortAnswers {
             mtu_active: Known::not_asked(format!("uverbs: active MTU of {name}/{port}")),
@@ -96,7 +95,7 @@ impl RdmaAnswers {
     }
 }
 
-/// Asks the uverbs node of a device for limits and MTUs, and puts what it says to `answers`.
+/// Queries a device's uverbs node for limits and MTUs, and adds them to `answers`.
 pub(crate) fn ask_node(node: &Known<Node>, ports: &[u32], answers: &mut RdmaAnswers) {
     let opened = node.clone().and_then(|node| {
         let path = format!("/dev/infiniband/{}", node.name);
@@ -143,7 +142,7 @@ fn failed<T>(path: &str, what: &str, error: &io::Error) -> Known<T> {
 }
 
 impl RdmaPortAnswers {
-    /// Takes over what a uverbs node said of the port.
+    /// Adds the uverbs data of the port.
     fn fill(&mut self, said: &Known<uverbs::PortSaid>) {
         let mtu = |pick: fn(&uverbs::PortSaid) -> u8| {
             said.clone().and_then(|port| {

@@ -1,5 +1,5 @@
-//! A context on a uverbs node: three questions of the write interface (`<rdma/ib_user_verbs.h>`), whose
-//! answers the kernel writes to an address that stands inside the question.
+//! A context on a uverbs node: three commands of the write interface (`<rdma/ib_user_verbs.h>`), whose responses the
+//! kernel writes to an address that is part of the command.
 #![allow(
     unsafe_code,
     reason = "the kernel writes its answer to memory that is named in the bytes of a question"
@@ -19,30 +19,30 @@ const QUERY_DEVICE: u32 = 1;
 /// `IB_USER_VERBS_CMD_QUERY_PORT`.
 const QUERY_PORT: u32 = 2;
 
-/// The header and the address of the answer.
+/// The header and the address of the response.
 const HEAD_BYTES: usize = 16;
-/// The room for an answer. Some drivers write their own part of a context's (the largest is below 200
-/// bytes) whatever length they were told of.
+/// The size of a response buffer. Some drivers write their own part of a context's response (the largest is below 200
+/// bytes) whatever size they were given.
 const ANSWER_BYTES: usize = 4096;
-/// That number in words of four bytes, as the header wants it.
+/// That size in words of four bytes, for the header.
 const ANSWER_WORDS: u16 = 1024;
 
-/// What drivers want to be told when a context is opened. Most want nothing. mlx5 wants numbers of
-/// doorbell registers (`struct mlx5_ib_alloc_ucontext_req`: 16, of which 4 of low latency, as its library
-/// does), irdma the version of its interface (`struct irdma_alloc_ucontext_req`: 4, at the same place).
+/// Driver-specific data for opening a context. Most drivers need none. mlx5 needs the number of doorbell registers
+/// (`struct mlx5_ib_alloc_ucontext_req`: 16, of which 4 low latency, as in its library), irdma its ABI version
+/// (`struct irdma_alloc_ucontext_req`: 4, at the same offset).
 const DRIVER_WORDS: [&[u32]; 2] = [&[], &[16, 4]];
 
-/// An open context. It ends, with all that the driver made for it, when the file is closed.
+/// An open context. Closing the file ends it, with all driver resources.
 #[derive(Debug)]
 pub(crate) struct Context(File);
 
-/// The memory that the kernel writes an answer to.
+/// The memory for a response.
 #[repr(C, align(8))]
 struct Answer([u8; ANSWER_BYTES]);
 
 impl Context {
-    /// Opens the node at `path`, which must be the character device `number` (major, minor): of another
-    /// the kernel might load a module, and a question might mean something else to it.
+    /// Opens the node at `path`, which must be the character device `number` (major, minor): opening another might
+    /// load a module, and the command might mean something else to it.
     pub(crate) fn open(path: &str, number: (u32, u32)) -> io::Result<Self> {
         check(&fs::metadata(path)?, number)?;
         let file = OpenOptions::new()
@@ -80,20 +80,20 @@ impl Context {
         Ok(())
     }
 
-    /// What the device can do: `struct ib_uverbs_query_device_resp`.
+    /// The device's capabilities: `struct ib_uverbs_query_device_resp`.
     pub(crate) fn device(&self) -> io::Result<Vec<u8>> {
         let answer = self.ask(QUERY_DEVICE, &[])?;
         Ok(answer.0.iter().take(DEVICE_BYTES).copied().collect())
     }
 
-    /// How a port is: `struct ib_uverbs_query_port_resp`.
+    /// The port's attributes: `struct ib_uverbs_query_port_resp`.
     pub(crate) fn port(&self, port: u32) -> io::Result<Vec<u8>> {
         let port = u8::try_from(port).map_err(|_| io::ErrorKind::InvalidInput)?;
         let answer = self.ask(QUERY_PORT, &[port, 0, 0, 0, 0, 0, 0, 0])?;
         Ok(answer.0.iter().take(PORT_BYTES).copied().collect())
     }
 
-    /// Asks, with `body` behind the head; its length is a multiple of four.
+    /// Sends a command with `body` after the header; its length is a multiple of four.
     fn ask(&self, command: u32, body: &[u8]) -> io::Result<Box<Answer>> {
         let length = HEAD_BYTES + body.len();
         let words = u16::try_from(length / 4).map_err(|_| io::ErrorKind::InvalidInput)?;

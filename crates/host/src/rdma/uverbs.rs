@@ -1,12 +1,12 @@
-//! What a uverbs node answers, from its bytes: `struct ib_uverbs_query_device_resp` and
-//! `struct ib_uverbs_query_port_resp` (`<rdma/ib_user_verbs.h>`). Numbers are in host byte order, but the
-//! two GUIDs, which tell whose machine it is and are left where they are.
+//! Parses uverbs responses: `struct ib_uverbs_query_device_resp` and `struct ib_uverbs_query_port_resp`
+//! (`<rdma/ib_user_verbs.h>`). Numbers are in host byte order, except the two GUIDs, which identify the machine and
+//! are not read.
 
 use std::collections::BTreeMap;
 
 use linerate_model::units::Bytes;
 
-/// The fields of a device's answer behind its GUIDs: bytes and name, in their order; nameless ones are passed over.
+/// The fields of a device's response after its GUIDs: bytes and name, in order; unnamed ones are skipped.
 const DEVICE: [(usize, &str); 43] = [
     (8, "fw_ver"),
     (8, ""), // node_guid
@@ -53,7 +53,7 @@ const DEVICE: [(usize, &str); 43] = [
     (2, ""),
 ];
 
-/// The fields of a port's answer.
+/// The fields of a port's response.
 const PORT: [(usize, &str); 13] = [
     (4, "port_cap_flags"),
     (4, "max_msg_sz"),
@@ -72,12 +72,12 @@ const PORT: [(usize, &str); 13] = [
 const MTU_MAX: &str = "max_mtu";
 const MTU_ACTIVE: &str = "active_mtu";
 
-/// The length of a device's answer.
+/// The length of a device's response.
 pub(crate) const DEVICE_BYTES: usize = 176;
-/// The length of a port's answer.
+/// The length of a port's response.
 pub(crate) const PORT_BYTES: usize = 40;
 
-/// What a port said.
+/// The data of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortSaid {
     /// `enum ib_mtu`.
@@ -88,12 +88,12 @@ pub(crate) struct PortSaid {
     pub(crate) limits: BTreeMap<String, u64>,
 }
 
-/// The limits of a device; `None` when the answer breaks off.
+/// The limits of a device; `None` if the response is truncated.
 pub(crate) fn parse_device(bytes: &[u8]) -> Option<BTreeMap<String, u64>> {
     fields(bytes, &DEVICE)
 }
 
-/// What a port said; `None` when the answer breaks off.
+/// The data of a port; `None` if the response is truncated.
 pub(crate) fn parse_port(bytes: &[u8]) -> Option<PortSaid> {
     let mut limits = fields(bytes, &PORT)?;
     let mut code = |name| u8::try_from(limits.remove(name)?).ok();
@@ -104,7 +104,7 @@ pub(crate) fn parse_port(bytes: &[u8]) -> Option<PortSaid> {
     })
 }
 
-/// The bytes that a code of `enum ib_mtu` stands for.
+/// The bytes for a code of `enum ib_mtu`.
 pub(crate) fn mtu(code: u8) -> Option<Bytes> {
     (1..=5).contains(&code).then(|| Bytes::new(128 << code))
 }
@@ -147,8 +147,7 @@ mod tests {
         assert_eq!((mtu(0), mtu(6)), (None, None));
     }
 
-    /// Taken from soft-RoCE and soft-iWARP (Linux 6.1, x86-64), and compared to what `ibv_devinfo -v`
-    /// prints there.
+    /// Captured from soft-RoCE and soft-iWARP (Linux 6.1, x86-64), and compared with the output of `ibv_devinfo -v`.
     #[cfg(target_endian = "little")]
     #[test]
     fn the_answers_of_soft_roce_and_soft_iwarp_are_read_as_ibv_devinfo_reads_them() {

@@ -1,30 +1,30 @@
-//! What a captured host may take. A captured host comes from anybody, and what a few bytes of it stand for
-//! has no bound of its own: each limit here is far above what a host of 1,024 CPUs has.
+//! The limits of a captured host. A captured host is untrusted, and a few bytes of it may expand without bound: each
+//! limit here is far above the size of a host with 1,024 CPUs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::tree::{Entry, Tree};
 
-/// The longest path and the longest target of a link: what the kernel takes (`PATH_MAX` less its end).
+/// The maximum length of a path and of a link's target: the kernel's limit (`PATH_MAX` without its NUL).
 const PATH_BYTES_MAX: usize = 4095;
-/// The most folders that lie in each other. In sysfs each bridge before a PCI device is one: about 30.
+/// The maximum nesting of directories. In sysfs each bridge above a PCI device is one: about 30.
 const DEPTH_MAX: usize = 128;
-/// The most files, folders and links: a host of 1,024 CPUs has about 200,000 that are worth keeping.
+/// The maximum number of files, directories and links: a host with 1,024 CPUs has about 200,000 that are used.
 const ENTRIES_MAX: usize = 1 << 20;
-/// The most memory that the files of a captured host take, in which nothing is counted twice.
+/// The maximum memory for the files of a captured host, without sharing.
 pub(crate) const MEMORY_BYTES_MAX: usize = 256 << 20;
-/// The most bytes of JSON for one interface or device.
+/// The maximum size of the JSON for one interface or device.
 pub(crate) const ANSWERS_BYTES_MAX: usize = 8 << 20;
-/// How many bytes of memory a byte of JSON becomes at most, in round numbers (`"",` is an empty `String`).
+/// The memory that a byte of JSON takes at most, in round numbers (`"",` is an empty `String`).
 const MEMORY_OF_JSON: usize = 8;
 
-/// A limit that a captured host does not keep to.
+/// A limit that a captured host exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit {
-    /// What is too large, as the subject of a sentence.
+    /// The quantity, as the subject of a sentence.
     pub(crate) what: &'static str,
-    /// The most that is read.
+    /// The maximum.
     pub(crate) most: u64,
 }
 
@@ -43,7 +43,7 @@ impl Limit {
     pub(crate) const MEMORY: Self = Self::of("the memory for its files in bytes", MEMORY_BYTES_MAX);
 }
 
-/// Whether a captured host may hold something at `path`.
+/// Whether a captured host may contain `path`.
 pub(crate) fn check_path(path: &str) -> Result<(), Limit> {
     if path.len() > PATH_BYTES_MAX {
         return Err(Limit::PATH);
@@ -74,7 +74,7 @@ impl Filling {
         self.tree
     }
 
-    /// Puts `entry` at `path`, unless that breaks a limit.
+    /// Adds `entry` at `path`, unless that exceeds a limit.
     pub(crate) fn put(&mut self, path: &str, entry: Entry) -> Result<(), Limit> {
         check_path(path)?;
         if matches!(&entry, Entry::Link { target } if target.len() > PATH_BYTES_MAX) {
@@ -87,12 +87,12 @@ impl Filling {
         self.take(bytes)
     }
 
-    /// Counts the memory of an interface's or device's answers, which come as JSON.
+    /// Counts the memory of an interface's or device's data, which is JSON.
     pub(crate) fn take_json(&mut self, json: &str) -> Result<(), Limit> {
         self.take(json.len() * MEMORY_OF_JSON)
     }
 
-    /// Whether so many bytes more still fit: for what is read piece by piece before it is put.
+    /// Whether this many more bytes fit: for data that is read in pieces before it is added.
     pub(crate) fn fits(&self, bytes: usize) -> Result<(), Limit> {
         if self.bytes.saturating_add(bytes) > MEMORY_BYTES_MAX {
             return Err(Limit::MEMORY);
@@ -106,19 +106,19 @@ impl Filling {
     }
 }
 
-/// The most memory that the answers to all questions about a captured host take: links make an interface of
-/// each name and a queue of each name of each interface, so a small archive may stand for any number.
-/// The whole of 1,024 CPUs, 16 NICs of 64 queues and 4,096 interrupts comes to 30 MB beside `/proc/interrupts`.
+/// The maximum memory for all data read from a captured host: links can turn each name into an interface and each
+/// name of an interface into a queue, so a small archive may expand to any number. A complete host with 1,024 CPUs,
+/// 16 NICs of 64 queues and 4,096 interrupts takes 30 MB, without `/proc/interrupts`.
 const ANSWERS_MEMORY_MAX: u64 = 256 << 20;
-/// The memory that what is known of one file takes, its path and the reason of its gap included.
+/// The memory for the result of one file, including its path and the reason of its gap.
 const ANSWER_BYTES: u64 = 512;
-/// The most names in one folder: each interface takes about 20 KiB, however little is known of it.
+/// The maximum number of names in one directory: each interface takes about 20 KiB, even without data.
 const NAMES_MAX: usize = 16 << 10;
-/// The folder of which that does not hold: processes are many, and hardly anything is read of them.
+/// The directory without that limit: there are many processes, and little is read of them.
 const PROCESSES: &str = "proc";
 
-/// What the questions about a captured host may still take. Once that is spent nothing is answered any more,
-/// and who asked has to refuse the host ([`Budget::broken`]).
+/// The remaining memory budget of a captured host's data. Once it is spent nothing more is read, and the caller has
+/// to reject the host ([`Budget::broken`]).
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     spent: AtomicU64,
@@ -126,12 +126,12 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// The limit that was broken.
+    /// The limit that was exceeded.
     pub(crate) fn broken(&self) -> Option<Limit> {
         self.broken.get().copied()
     }
 
-    /// Counts one answer of so many bytes.
+    /// Counts one result of this many bytes.
     pub(crate) fn spend(&self, bytes: usize) -> Result<(), Limit> {
         let cost = ANSWER_BYTES + bytes as u64;
         let spent = self.spent.fetch_add(cost, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Budget {
         self.broken().map_or(Ok(()), Err)
     }
 
-    /// Counts a folder's names.
+    /// Counts a directory's names.
     pub(crate) fn spend_names(&self, folder: &str, names: &[String]) -> Result<(), Limit> {
         if names.len() > NAMES_MAX && folder.trim_matches('/') != PROCESSES {
             let limit = Limit::of("the number of files in one folder", NAMES_MAX);

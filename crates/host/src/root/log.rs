@@ -1,5 +1,5 @@
-//! Writes down what the readers ask of a host and what it answers, so that a capture holds exactly
-//! what they read: the readers are its allow-list.
+//! Records what the readers read of a host and the results, so that a capture contains exactly that: the readers are
+//! its allow-list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use super::HostRoot;
 use super::limits::check_path;
 use super::tree::{Entry, Tree, real_path};
 
-/// The answers that a root gave.
+/// The recorded results of a root.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Whether a real path is a link, as far as it was looked at.
+    /// Whether a real path is a link, as far as it was checked.
     links: BTreeMap<String, Option<String>>,
     entries: BTreeMap<String, Entry>,
 }
@@ -30,7 +30,7 @@ impl Log {
         self.put(root, path, true, entry);
     }
 
-    /// A part of a file was used. It stands where it was asked for, as a plain file.
+    /// A part of a file was used. It is stored under the requested path, as a plain file.
     pub(crate) fn used(&mut self, root: &HostRoot, path: &str, answer: &Known<String>) {
         let entry = match answer {
             Known::Value(text) => Entry::File {
@@ -42,7 +42,7 @@ impl Log {
         self.put(root, path, false, entry);
     }
 
-    /// A folder was listed.
+    /// A directory was listed.
     pub(crate) fn listed(&mut self, root: &HostRoot, path: &str, answer: &Known<Vec<String>>) {
         let entry = match answer {
             Known::Value(names) => Entry::Folder {
@@ -54,7 +54,7 @@ impl Log {
         self.put(root, path, true, entry);
     }
 
-    /// A link was read. That something is no link needs no entry: what it is has its own.
+    /// A link was read. Other entries need no record here: they have their own.
     pub(crate) fn linked(&mut self, root: &HostRoot, path: &str, answer: &Known<String>) {
         let entry = match answer {
             Known::Value(target) => Entry::Link {
@@ -66,7 +66,7 @@ impl Log {
         self.put(root, path, false, entry);
     }
 
-    /// The answers as the files of an archive.
+    /// The results as the files of an archive.
     pub(crate) fn into_tree(self) -> Tree {
         let mut tree = Tree::new(false);
         for (path, target) in self.links {
@@ -74,7 +74,7 @@ impl Log {
                 tree.put(&path, Entry::Link { target });
             }
         }
-        // Folders first, whose names say of many a file that it is absent.
+        // Directories first: their names already show which files are absent.
         let (folders, others): (Vec<_>, Vec<_>) = self
             .entries
             .into_iter()
@@ -105,8 +105,8 @@ impl Log {
             links.insert(path.to_owned(), target.clone());
             target
         });
-        // A path through a circle of links has no real place; it stays what it is by its links. One that is too
-        // long for a captured host leads nowhere.
+        // A path through a loop of links has no real path; its links represent it. A path above the length limit is
+        // dropped.
         if let Some(real) = real.filter(|real| check_path(real).is_ok()) {
             self.entries.entry(real).or_insert(entry);
         }

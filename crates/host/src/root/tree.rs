@@ -1,6 +1,6 @@
-//! The files of a captured host, in memory: folders, links, texts, and what could not be read.
+//! The files of a captured host, in memory: directories, links, texts, and gaps.
 //!
-//! Links are followed inside the tree only, at most as many as the kernel follows (path_resolution(7)).
+//! Links are followed only inside the tree, at most as many as the kernel follows (path_resolution(7)).
 
 use std::collections::btree_map::{self, BTreeMap};
 use std::collections::{BTreeSet, VecDeque};
@@ -9,29 +9,29 @@ use std::sync::Arc;
 
 use linerate_model::known::Cause;
 
-/// How many links a path may lead through before the kernel says `ELOOP` (path_resolution(7)).
+/// The maximum number of links in a path before `ELOOP` (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// What stands at a path.
+/// The entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A file's text without the white space at its end; hard links share it.
+    /// A file's text without trailing white space; hard links share it.
     File { mode: u32, text: Arc<str> },
-    /// A folder and everything in it by name.
+    /// A directory with its names.
     Folder { mode: u32, names: BTreeSet<String> },
     /// A symbolic link.
     Link { target: String },
-    /// What was asked for and not answered.
+    /// A path that was read without success.
     Gap { cause: Cause, reason: String },
 }
 
 impl Entry {
-    /// The reason of a gap that a binary file leaves.
+    /// The reason of the gap for a binary file.
     pub(crate) const NOT_TEXT: &'static str = "not UTF-8 text";
-    /// The reason of a gap that a file of more than `FILE_BYTES_MAX` leaves.
+    /// The reason of the gap for a file of more than `FILE_BYTES_MAX`.
     pub(crate) const TOO_LONG: &'static str = "longer than 64 MiB";
 
-    /// The gap of a file that is not there.
+    /// The gap for a missing file.
     pub(crate) fn absent() -> Self {
         Self::Gap {
             cause: Cause::Absent,
@@ -46,8 +46,7 @@ impl Entry {
         }
     }
 
-    /// The bytes of memory that this entry alone holds. A text that hard links share was counted with the
-    /// first of them.
+    /// The memory of this entry alone. A text shared by hard links is counted with the first of them.
     fn bytes(&self) -> usize {
         match self {
             Self::File { text, .. } if Arc::strong_count(text) > 1 => 0,
@@ -59,42 +58,41 @@ impl Entry {
     }
 }
 
-/// What the allocator adds to a text at most.
+/// The maximum allocator overhead of a text.
 const ALLOCATION_BYTES: usize = 32;
 
-/// The bytes of memory that a name in a folder takes at most: nodes of a `BTreeSet` are half full when
-/// names come in order.
+/// The maximum memory of a name in a directory: nodes of a `BTreeSet` are half full if names are inserted in order.
 pub(crate) fn name_bytes(name: &str) -> usize {
     2 * size_of::<String>() + ALLOCATION_BYTES + name.len()
 }
 
-/// The bytes of memory that a path with its entry takes at most, without what the entry points to.
+/// The maximum memory of a path with its entry, without what the entry points to.
 fn path_bytes(path: &str) -> usize {
     name_bytes(path) + 2 * size_of::<Entry>() + ALLOCATION_BYTES
 }
 
-/// Why a tree does not answer.
+/// Why a lookup fails.
 #[derive(Debug)]
 pub(crate) enum Missing {
-    /// As the kernel would have failed.
+    /// As the kernel would fail.
     Os(io::Error),
-    /// As it was recorded.
+    /// As recorded.
     Recorded(Cause, String),
 }
 
 impl Missing {
-    /// Whether it is known that nothing is there.
+    /// Whether the path is known to be absent.
     pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::Os(error) if error.raw_os_error() == Some(libc::ENOENT))
     }
 }
 
-/// Files by their real path, without a slash at the front.
+/// Files by their real path, without a leading slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tree {
     entries: BTreeMap<String, Entry>,
-    /// Whether the tree holds all that the host had: then what is missing is absent. Otherwise
-    /// nobody asked for it when the host was captured.
+    /// Whether the tree contains everything that the host had: then a missing path is absent. Otherwise it was not
+    /// read when the host was captured.
     complete: bool,
 }
 
@@ -112,18 +110,18 @@ impl Tree {
         self.entries.iter()
     }
 
-    /// How many entries there are, folders that only others lie in included.
+    /// The number of entries, including implicit directories.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// What stands at the real path `path`.
+    /// The entry at the real path `path`.
     pub(crate) fn get(&self, path: &str) -> Option<&Entry> {
         self.entries.get(path)
     }
 
-    /// Puts `entry` at the real path `path`. In a complete tree the folders above come with it. Returns how
-    /// many bytes of memory that takes, estimated from above.
+    /// Sets `entry` at the real path `path`. In a complete tree the parent directories are created. Returns an upper
+    /// bound of the memory used.
     pub(crate) fn put(&mut self, path: &str, entry: Entry) -> usize {
         let path = path.trim_matches('/');
         let mut bytes = path_bytes(path) + entry.bytes();
@@ -135,7 +133,7 @@ impl Tree {
             }
         );
         match (self.entries.get_mut(path), entry) {
-            // The folder was made when something was put into it.
+            // The directory was created for one of its entries.
             (Some(Entry::Folder { names, .. }), Entry::Folder { names: more, .. }) => {
                 names.extend(more);
             }
@@ -163,8 +161,7 @@ impl Tree {
         bytes
     }
 
-    /// Changes what stands at `path`, found through links: another text, or nothing. The folder above
-    /// says so too.
+    /// Changes the entry at `path`, resolving links: another text, or nothing. Updates the parent directory's names.
     pub(crate) fn edit(&mut self, path: &str, text: Option<&str>) {
         let real = self
             .real_path(path, true)
@@ -189,8 +186,8 @@ impl Tree {
         }
     }
 
-    /// The folders above `real` name it. Those that were known to be absent are made; of what lies in a
-    /// folder that nobody listed nothing is said.
+    /// Adds `real` to the names of its parent directories. Those recorded as absent are created; directories that
+    /// were not listed are left as they are.
     fn name_above(&mut self, real: &str) {
         let (mut child, mut unlisted) = (real, Vec::new());
         while let Some((folder, name)) = split(child) {
@@ -242,7 +239,7 @@ impl Tree {
         below
     }
 
-    /// The real path of `path`: no link on the way, nor (when `last_too`) at its end.
+    /// The real path of `path`, with all links resolved, including the last component if `last_too`.
     pub(crate) fn real_path(&self, path: &str, last_too: bool) -> Option<String> {
         real_path(path, last_too, |path| match self.entries.get(path) {
             Some(Entry::Link { target }) => Some(target.clone()),
@@ -300,7 +297,7 @@ impl Tree {
         self.entries.get(&real).ok_or_else(|| self.missing(&real))
     }
 
-    /// Why nothing stands at the real path `real`: the nearest folder above that is known decides.
+    /// Why there is no entry at the real path `real`: the nearest known parent directory decides.
     fn missing(&self, real: &str) -> Missing {
         let absent = || Missing::Os(os_error(libc::ENOENT));
         let mut child = real;
@@ -324,7 +321,7 @@ impl Tree {
     }
 }
 
-/// The folder and the last name of a path; the root has neither.
+/// The directory and the last name of a path; the root has neither.
 fn split(path: &str) -> Option<(&str, &str)> {
     match path.rsplit_once('/') {
         Some(parts) => Some(parts),
@@ -333,8 +330,8 @@ fn split(path: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Follows every link on the way of `path`, and at its end when `last_too`; `None` when there are too
-/// many. `..` at the root stays there.
+/// Resolves every link in `path`, and the last component if `last_too`; `None` if there are too many. `..` at the
+/// root stays there.
 pub(crate) fn real_path(
     path: &str,
     last_too: bool,

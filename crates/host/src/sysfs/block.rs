@@ -100,7 +100,7 @@ pub(crate) fn parse_cpu_list(text: &str) -> Result<CpuSet, IdError> {
     text.replace(' ', "").parse()
 }
 
-/// Sectors of 512 bytes, whatever the device's own sectors are.
+/// Sectors of 512 bytes, whatever the device's sector size.
 pub(crate) fn parse_size(text: &str) -> Result<Bytes, String> {
     let sectors: u64 = text
         .trim()
@@ -112,9 +112,9 @@ pub(crate) fn parse_size(text: &str) -> Result<Bytes, String> {
         .ok_or_else(|| "larger than a device can be".to_owned())
 }
 
-/// How a device is reached, by the name that its driver gives and by the devices above it.
+/// The transport of a device, from its driver's name and the devices above it.
 pub(crate) fn parse_transport(name: &str, folder: &str) -> Option<&'static str> {
-    // Longer names first where one begins another.
+    // Longer names first if one is a prefix of another.
     const NAMES: [(&str, &str); 20] = [
         ("nvme", "nvme"),
         ("vd", "virtio"),
@@ -145,7 +145,7 @@ pub(crate) fn parse_transport(name: &str, folder: &str) -> Option<&'static str> 
     known.map(|(_, transport)| *transport)
 }
 
-/// `none [mq-deadline] kyber`: the active one stands in brackets; `none` alone stands without.
+/// `none [mq-deadline] kyber`: the active one is in brackets; a single `none` has no brackets.
 pub(crate) fn parse_scheduler(text: &str) -> Result<String, &'static str> {
     match text.trim() {
         alone @ "none" => Ok(alone.to_owned()),

@@ -9,14 +9,14 @@ use crate::attributes::{last_name, number, or_known, parsed, understood};
 use crate::procfs::bonding::read_bonding_port;
 use crate::root::{HostRoot, absolute};
 
-/// Fills what netlink left open in a bond's settings from the interface's folder.
+/// Sets the bond settings that netlink left unknown from the interface's directory.
 pub(crate) fn fill_bond(root: &HostRoot, class: &str, known: Bond) -> Bond {
     let file = |name: &str| format!("{class}/bonding/{name}");
     let option = |name: &str| parsed(root, &file(name), parse_option);
     let mode = or_known(known.mode, || option("mode"));
     let is_lacp = mode.value().is_some_and(|mode| mode == "802.3ad");
-    // The kernel leaves these files empty where the mode has no such thing, and the partner's address
-    // also before those who may not administer the network.
+    // The kernel leaves these files empty if they do not apply to the mode, and the partner's address also for users
+    // without CAP_NET_ADMIN.
     let filled = |name: &str| {
         let path = file(name);
         root.read(&path).and_then(|text| {
@@ -52,8 +52,8 @@ pub(crate) fn fill_bond(root: &HostRoot, class: &str, known: Bond) -> Bond {
     }
 }
 
-/// An interface's part in a bond, where it has one: `bonding_slave` is there since 3.15; before, the
-/// bond's text in `/proc` tells.
+/// An interface's role in a bond, if it has one: `bonding_slave` exists since 3.15; before that, the bond's file in
+/// `/proc` is used.
 pub(crate) fn fill_bond_port(
     root: &HostRoot,
     class: &str,
@@ -98,7 +98,7 @@ pub(crate) fn fill_bond_port(
     })
 }
 
-/// `802.3ad 4`: the name of an option's value, and its number.
+/// `802.3ad 4`: the name of an option's value, followed by its number.
 pub(crate) fn parse_option(text: &str) -> Result<String, &'static str> {
     match text.split_once(' ') {
         Some((name, number)) if !name.is_empty() && number.trim().parse::<u32>().is_ok() => {

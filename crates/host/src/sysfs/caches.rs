@@ -1,5 +1,4 @@
-//! Which CPUs share a last-level cache: `cpuN/cache/indexM`
-//! (Documentation/ABI/testing/sysfs-devices-system-cpu).
+//! The CPUs that share a last-level cache: `cpuN/cache/indexM` (Documentation/ABI/testing/sysfs-devices-system-cpu).
 
 use std::collections::BTreeMap;
 
@@ -10,15 +9,15 @@ use super::cpus::FOLDER;
 use crate::attributes::{cpu_list, cpu_mask, number, numbered, or_if_absent};
 use crate::root::{HostRoot, absolute};
 
-/// More CPUs than any cache serves; it bounds what a hostile host makes us hold for each CPU.
+/// More CPUs than share any real cache; limits the memory for an untrusted host.
 const SHARERS_MAX: usize = 1024;
 
-/// The last-level caches that were found so far.
+/// The last-level caches found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
     /// The CPUs of a cache, by each of them.
     told: BTreeMap<CpuId, CpuSet>,
-    /// Which index is the last level, by the indexes that a CPU has: CPUs of one kind have the same.
+    /// The index of the last level, by the set of indexes: CPUs of one type have the same.
     last: BTreeMap<Vec<u32>, Known<u32>>,
 }
 
@@ -41,7 +40,7 @@ impl Caches {
             Known::Value(index) => format!("{folder}/index{index}"),
             Known::Unknown(gap) => return Known::Unknown(gap.clone()),
         };
-        // The list is there since 2.6.30.
+        // The list exists since 2.6.30.
         let sharers = or_if_absent(cpu_list(root, &format!("{index}/shared_cpu_list")), || {
             cpu_mask(root, &format!("{index}/shared_cpu_map"))
         });
@@ -60,7 +59,7 @@ impl Caches {
     }
 }
 
-/// The index of the highest level that holds data.
+/// The index of the highest level data cache.
 fn last_level(root: &HostRoot, folder: &str, indexes: &[u32]) -> Known<u32> {
     let mut highest: Option<(u32, u32)> = None;
     for index in indexes {

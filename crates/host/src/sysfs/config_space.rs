@@ -1,18 +1,18 @@
-//! The configuration space of a PCI function, as `config` in its folder gives it: the PCI Express
-//! capability (PCI Local Bus Specification 3.0, 6.7; PCI Express Base Specification, 7.5.3) and access
-//! control services (the same, 7.7.8). Offsets and bits are those of `include/uapi/linux/pci_regs.h`.
+//! Decodes the PCI config space of a function, from the sysfs file `config`: the PCI Express capability (PCI Local
+//! Bus Specification 3.0, 6.7; PCI Express Base Specification, 7.5.3) and ACS (the same, 7.7.8). Offsets and bits are
+//! those of `include/uapi/linux/pci_regs.h`.
 
 use linerate_model::host::PcieControl;
 use linerate_model::units::{Bytes, TransferRate};
 
-/// The space of a conventional function, where the PCI Express capability stands. An ordinary user is
-/// shown its first 64 bytes.
+/// The config space of conventional PCI, which contains the PCI Express capability. Without root only its first 64
+/// bytes are readable.
 pub(crate) const CONVENTIONAL_BYTES: usize = 256;
-/// The space of a PCI Express function, with the extended capabilities.
+/// The config space of PCI Express, with the extended capabilities.
 pub(crate) const EXTENDED_BYTES: usize = 4096;
 
-/// The kernel's limits for the lengths of the lists (`PCI_FIND_CAP_TTL`, `pci_find_next_ext_capability`):
-/// they are singly linked by the device, which may link them in a circle.
+/// The kernel's limits for the capability lists (`PCI_FIND_CAP_TTL`, `pci_find_next_ext_capability`): they are linked
+/// lists in the device, which may contain a loop.
 const CAPABILITIES_MAX: usize = 48;
 const EXTENDED_CAPABILITIES_MAX: usize = (4096 - 256) / 8;
 
@@ -22,30 +22,30 @@ const EXTENDED_ACS: u16 = 0x0d;
 const EXPRESS_BYTES: usize = 0x14;
 const ACS_BYTES: usize = 8;
 
-/// What a function's configuration space says of its link and its way to use it.
+/// Link and device control from a function's config space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Express {
-    /// The link as it is; none where the function has no link, or it is not trained.
+    /// The current link; none if the function has no link, or it is not trained.
     pub(crate) speed: Option<TransferRate>,
     pub(crate) width: Option<u32>,
-    /// The link as it could be.
+    /// The maximum link.
     pub(crate) speed_max: Option<TransferRate>,
     pub(crate) width_max: Option<u32>,
     pub(crate) control: PcieControl,
 }
 
-/// Why a configuration space does not tell.
+/// Why a config space has no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotTold {
-    /// Fewer bytes than a conventional function has were shown.
+    /// Fewer bytes than conventional PCI config space were readable.
     Hidden,
-    /// There is no such capability: the function is not on PCI Express.
+    /// There is no such capability: not a PCI Express function.
     NotExpress,
     /// All ones: the device does not answer.
     Gone,
 }
 
-/// Decodes a configuration space, as much of it as was read.
+/// Decodes the readable part of a config space.
 pub(crate) fn parse_config(space: &[u8]) -> Result<Express, NotTold> {
     if word(space, 0) == Some(0xffff) {
         return Err(NotTold::Gone);
@@ -77,11 +77,11 @@ pub(crate) fn parse_config(space: &[u8]) -> Result<Express, NotTold> {
     })
 }
 
-/// What [`parse_config`] uses of a configuration space: the rest (a serial number, base addresses)
-/// tells whose machine it is, and no rule reads it. Nothing moves; the end that is not used is left out.
+/// The part of a config space that [`parse_config`] uses: the rest (a serial number, base addresses) identifies the
+/// machine, and no rule reads it. Offsets are preserved; the unused end is cut off.
 pub(crate) fn used_bytes(space: &[u8]) -> Vec<u8> {
     let mut kept = vec![0; space.len()];
-    // How much was shown is told too: 64 bytes, 256, or more.
+    // The readable size is data too: 64 bytes, 256, or more.
     let mut end = match space.len() {
         shown @ ..=256 => shown,
         _ => 256 + 4,
@@ -106,7 +106,7 @@ pub(crate) fn used_bytes(space: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Where each capability stands, and what it is.
+/// The capabilities with their offsets.
 fn capabilities(space: &[u8]) -> Vec<(usize, u8)> {
     let has_list = word(space, 0x06).is_some_and(|status| status & 1 << 4 != 0);
     let mut found = Vec::new();
@@ -130,7 +130,7 @@ fn capabilities(space: &[u8]) -> Vec<(usize, u8)> {
     found
 }
 
-/// The same of the extended ones, as far as they were read.
+/// The extended capabilities, as far as they were readable.
 fn extended_capabilities(space: &[u8]) -> Vec<(usize, u16)> {
     let mut found = Vec::new();
     let mut at = 0x100;
@@ -148,7 +148,7 @@ fn extended_capabilities(space: &[u8]) -> Vec<(usize, u16)> {
     found
 }
 
-/// Whether a bridge redirects peer-to-peer requests or completions to the root.
+/// Whether ACS of a bridge redirects peer-to-peer requests or completions to the root.
 fn acs_redirect(space: &[u8]) -> Option<bool> {
     let is_bridge = space.get(0x0e).is_some_and(|header| header & 0x7f == 1);
     let (at, _) = extended_capabilities(space)
@@ -158,7 +158,7 @@ fn acs_redirect(space: &[u8]) -> Option<bool> {
     Some(control & (1 << 2 | 1 << 3) != 0)
 }
 
-/// `LNKSTA_CLS` and `LNKCAP_SLS`; 0 and what no specification names yet are no speed.
+/// `LNKSTA_CLS` and `LNKCAP_SLS`; 0 and undefined values are no speed.
 fn speed(code: u32) -> Option<TransferRate> {
     let mt_per_s = match code {
         1 => 2_500,
@@ -197,8 +197,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A function with a PCI Express capability at 0x60 behind another one, on a link of 8 GT/s and 4
-    /// lanes that could be 16 GT/s and 16; and, for a bridge, ACS behind another extended one.
+    /// A function with a PCI Express capability at 0x60 after another one, on a link with 8 GT/s and 4 lanes and a
+    /// maximum of 16 GT/s and 16; and, for a bridge, ACS after another extended one.
     pub(crate) fn space(is_bridge: bool) -> Vec<u8> {
         let mut space = vec![0; if is_bridge { 4096 } else { 256 }];
         let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,8 +1,7 @@
 //! CPUs: `/sys/devices/system/cpu` (Documentation/ABI/stable/sysfs-devices-system-cpu,
 //! Documentation/admin-guide/cputopology.rst, Documentation/admin-guide/pm/cpufreq.rst).
 //!
-//! What several CPUs have in common is read of one of them: a list of the CPUs that share a thing says
-//! for which others the answer holds.
+//! Properties shared by several CPUs are read from one of them: a list of CPUs shows which others they apply to.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +20,10 @@ use crate::root::HostRoot;
 
 pub(crate) const FOLDER: &str = "sys/devices/system/cpu";
 
-/// Every CPU that the kernel has a folder for, and whether it is online.
+/// Every CPU with a directory in sysfs, and whether it is online.
 pub(crate) type Listed = Vec<(CpuId, Known<bool>)>;
 
-/// Lists the CPUs, offline ones too.
+/// Lists the CPUs, including offline ones.
 pub(crate) fn list_cpus(root: &HostRoot, gaps: &mut Vec<Gap>) -> Listed {
     let names = match root.list(FOLDER) {
         Known::Value(names) => names,
@@ -96,14 +95,14 @@ pub(crate) fn read_cpus(
         .collect()
 }
 
-/// Read of each CPU: some processors number two cores apart that are siblings (AMD's modules of two
+/// Read for each CPU: on some processors, SMT siblings differ in their core number (AMD's modules of two cores).
 /// cores).
 fn read_core(root: &HostRoot, id: CpuId) -> Known<u32> {
     let path = format!("{FOLDER}/cpu{id}/topology/core_id");
     number_or_minus_one(root, &path, "the firmware does not report cores")
 }
 
-/// Answers that are known already, by CPU.
+/// Known results, by CPU.
 #[derive(Debug)]
 struct Told<T>(BTreeMap<CpuId, T>);
 
@@ -114,8 +113,8 @@ impl<T> Default for Told<T> {
 }
 
 impl<T: Clone> Told<T> {
-    /// The answer for `cpu`: told before, or read now and then told of `others` too. A gap is told of
-    /// nobody else, because it names its own file.
+    /// The result for `cpu`: known before, or read now and then applied to `others` too. A gap applies only to its
+    /// own CPU, because it names its file.
     fn of(
         &mut self,
         cpu: CpuId,
@@ -194,11 +193,11 @@ impl Reader<'_> {
 
 /// The governors by CPU.
 enum Governors {
-    /// As the frequency policies tell.
+    /// From the cpufreq policies.
     Told(BTreeMap<CpuId, Known<String>>),
-    /// Nothing manages the frequency: the reason, which is the same for each CPU.
+    /// No cpufreq: the reason, which is the same for each CPU.
     None(Gap),
-    /// To be asked of each CPU, as kernels before 4.2 have it.
+    /// Read for each CPU, for kernels before 4.2.
     OfEach,
 }
 
@@ -235,7 +234,7 @@ fn governor_path(cpu: CpuId) -> String {
     format!("{FOLDER}/cpu{cpu}/cpufreq/scaling_governor")
 }
 
-/// The kernel takes the topology and the frequency of an offline CPU away.
+/// The kernel removes topology and cpufreq of an offline CPU.
 fn offline(id: CpuId, online: Known<bool>, node: Known<NodeId>) -> Cpu {
     fn gone<T>(path: String) -> Known<T> {
         Known::unknown(Cause::Absent, path, "the CPU is offline")
@@ -256,7 +255,7 @@ fn offline(id: CpuId, online: Known<bool>, node: Known<NodeId>) -> Cpu {
     }
 }
 
-/// `core_cpus_list` is the name since 5.3, `thread_siblings_list` since 2.6.30, masks are older still.
+/// `core_cpus_list` exists since 5.3, `thread_siblings_list` since 2.6.30, masks are older.
 fn read_siblings(root: &HostRoot, topology: &str) -> Known<CpuSet> {
     or_if_absent(
         cpu_list(root, &format!("{topology}/core_cpus_list")),

@@ -7,7 +7,7 @@ use linerate_model::known::Known;
 use crate::attributes::{last_name, number, understood};
 use crate::root::HostRoot;
 
-/// The power-saving states of a link that the kernel lets a user switch.
+/// The link power states that a user can toggle.
 const LINK_STATES: [&str; 7] = [
     "l0s_aspm",
     "l1_aspm",
@@ -34,8 +34,8 @@ pub(crate) fn read_function(root: &HostRoot, folder: &str) -> PciFunction {
     }
 }
 
-/// The link states that are enabled. The folder is there where the kernel controls them (since 5.5),
-/// and in it a file for each that both ends of the link have.
+/// The enabled link power states. The directory exists if the kernel controls ASPM (since 5.5), with a file for each
+/// state that both ends of the link support.
 fn read_link_states(root: &HostRoot, folder: &str) -> Known<Vec<String>> {
     let offered = match root.list(folder) {
         Known::Value(offered) => offered,

@@ -1,5 +1,4 @@
-//! The global identifiers of an RDMA port: `ports/P/gids` and `gid_attrs`
-//! (Documentation/ABI/stable/sysfs-class-infiniband).
+//! The GIDs of an RDMA port: `ports/P/gids` and `gid_attrs` (Documentation/ABI/stable/sysfs-class-infiniband).
 
 use std::net::Ipv6Addr;
 
@@ -10,7 +9,7 @@ use linerate_model::known::{Cause, Known};
 use crate::attributes::{numbered, parsed};
 use crate::root::HostRoot;
 
-/// Reads the GIDs that are set; a RoCE port has a table of a few hundred of which most are not.
+/// Reads the GIDs that are set; a RoCE port has a table of a few hundred, most of them unset.
 pub(crate) fn read_gids(root: &HostRoot, port: &str) -> Known<Vec<Gid>> {
     let folder = format!("{port}/gids");
     let names = match root.list(&folder) {
@@ -22,7 +21,7 @@ pub(crate) fn read_gids(root: &HostRoot, port: &str) -> Known<Vec<Gid>> {
         let gid = match root.read(&format!("{folder}/{index}")) {
             Known::Value(gid) if is_set(&gid) => gid,
             Known::Value(_) => continue,
-            // RoCE drivers answer with an error for what the table does not hold.
+            // RoCE drivers return an error for unset entries.
             Known::Unknown(gap) if gap.cause == Cause::Unreadable => continue,
             Known::Unknown(gap) => return Known::Unknown(gap),
         };
@@ -37,15 +36,14 @@ pub(crate) fn read_gids(root: &HostRoot, port: &str) -> Known<Vec<Gid>> {
     Known::Value(gids)
 }
 
-/// The port's folder of GIDs in which a file with a number for a name stands.
+/// The port's GID directory with a file named by index.
 pub(crate) fn folder_of(path: &str) -> Option<&str> {
     let (folder, index) = path.rsplit_once('/')?;
     let is_number = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && folder.ends_with("/gids")).then_some(folder)
 }
 
-/// Whether a GID names something: one that is not set has no interface id, and only InfiniBand's
-/// default prefix or nothing before it.
+/// Whether a GID is set: an unset one has a zero interface ID, and InfiniBand's default prefix or zero before it.
 pub(crate) fn is_set(gid: &str) -> bool {
     gid.parse::<Ipv6Addr>()
         .is_ok_and(|gid| gid.to_bits() & u128::from(u64::MAX) != 0)

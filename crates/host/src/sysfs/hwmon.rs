@@ -1,4 +1,4 @@
-//! The temperatures of a card (Documentation/hwmon/sysfs-interface.rst): thousandths of a degree.
+//! The temperatures of a NIC (Documentation/hwmon/sysfs-interface.rst): thousandths of a degree.
 
 use linerate_model::host::Temperature;
 use linerate_model::known::{Cause, Known};
@@ -6,10 +6,10 @@ use linerate_model::known::{Cause, Known};
 use crate::attributes::{number, numbered};
 use crate::root::{HostRoot, absolute};
 
-/// A card has a handful; a made-up folder may have any number.
+/// A NIC has a handful; an untrusted directory may have any number.
 const TEMPERATURES_MAX: usize = 64;
 
-/// Reads the temperatures that the device in `folder` tells.
+/// Reads the temperatures of the device in `folder`.
 pub(crate) fn read_temperatures(root: &HostRoot, folder: &str) -> Known<Vec<Temperature>> {
     let monitors = format!("{folder}/hwmon");
     let names = match root.list(&monitors) {
@@ -41,7 +41,7 @@ pub(crate) fn read_temperatures(root: &HostRoot, folder: &str) -> Known<Vec<Temp
     Known::Value(all)
 }
 
-/// The numbers of the sensors that have a value, in order.
+/// The numbers of the sensors with a value, in order.
 fn sensors(files: &[String]) -> Vec<u32> {
     let inputs: Vec<String> = files
         .iter()

@@ -9,7 +9,7 @@ use crate::attributes::{number, numbered};
 use crate::parallel;
 use crate::root::{HostRoot, absolute};
 
-/// Reads the states of the first of `cpus` (those online), and on which CPUs each is disabled.
+/// Reads the idle states of the first of `cpus` (the online ones), and the CPUs on which each is disabled.
 pub(crate) fn read_idle_states(root: &HostRoot, cpus: &[CpuId]) -> Known<Vec<IdleState>> {
     let Some(first) = cpus.first() else {
         let reason = "no CPU is known to be online";
@@ -40,12 +40,12 @@ pub(crate) fn read_idle_states(root: &HostRoot, cpus: &[CpuId]) -> Known<Vec<Idl
     Known::Value(read)
 }
 
-/// Whether each state is disabled on `cpu`; `None` where the CPU does not have it.
+/// Whether each state is disabled on `cpu`; `None` if the CPU does not have it.
 fn disabled_states(root: &HostRoot, cpu: CpuId, states: &[u32]) -> Vec<Option<Known<bool>>> {
     let read = |state: &u32| {
         let path = format!("{FOLDER}/cpu{cpu}/cpuidle/state{state}/disable");
         match number::<u64>(root, &path) {
-            // The small cores of a hybrid processor may have fewer states.
+            // The efficiency cores of a hybrid processor may have fewer states.
             Known::Unknown(gap) if gap.cause == Cause::Absent => None,
             answer => Some(answer.map(|disable| disable != 0)),
         }

@@ -1,6 +1,6 @@
-//! What an interface cannot have for what it is. That nobody offers it there is no gap in what is known:
-//! no driver of a veth could tell of a module. What a driver of the kind could offer stays a gap, and
-//! so does everything of an interface whose kind is not known.
+//! Data that does not apply to an interface's kind. A missing value is then not a gap: no driver of a veth can report
+//! a module. What a driver of the kind could provide stays a gap, and so does everything of an interface of unknown
+//! kind.
 
 use linerate_model::host::{Nic, NicKind, QueueKind};
 use linerate_model::known::{Cause, Known};
@@ -11,7 +11,7 @@ const NO_CARD: &str = "interfaces of this kind are not NICs";
 const OTHER_DIRECTION: &str = "only queues of the other direction have it";
 const NO_QUEUE: &str = "this qdisc does not queue packets";
 
-/// Marks it in `nic`, which has a device or none.
+/// Marks the values in `nic`, which has a device or none.
 pub(crate) fn mark(nic: &mut Nic, has_device: bool) {
     if !has_device {
         mark_device(nic);
@@ -79,7 +79,7 @@ fn mark_card_and_wire(nic: &mut Nic) {
         cannot_be(&mut state.extended_substate, NO_WIRE);
         cannot_be(&mut state.signal_quality, NO_WIRE);
     }
-    // The others pass on what the interfaces below them have.
+    // The others pass on the settings of their lower interfaces.
     if matches!(
         nic.kind,
         NicKind::Loopback | NicKind::Veth | NicKind::Tun | NicKind::Tunnel
@@ -94,7 +94,7 @@ fn mark_card_and_wire(nic: &mut Nic) {
     }
 }
 
-/// What was refused or not understood was there, and stays what it is.
+/// Values that were refused or malformed existed, and keep their gap.
 fn cannot_be<T>(fact: &mut Known<T>, why: &str) {
     if let Known::Unknown(gap) = fact
         && matches!(gap.cause, Cause::Absent | Cause::NotSaid | Cause::NotAsked)

@@ -1,7 +1,7 @@
-//! Which queue an interrupt serves, by the name that its driver gave it (`request_irq`). A name says
-//! the queue's number; the order of interrupts says nothing.
+//! Maps interrupts to queues by the name that the driver passed to `request_irq`. The name contains the queue's
+//! number; the order of interrupts is not reliable.
 //!
-//! Seen in the kernel's drivers: `eth0-TxRx-3` (igb, ixgbe, igc, bnxt), `i40e-eth0-TxRx-3`,
+//! Names used by drivers: `eth0-TxRx-3` (igb, ixgbe, igc, bnxt), `i40e-eth0-TxRx-3`,
 //! `ice-eth0-TxRx-3`, `iavf-eth0-TxRx-3`, `eth0-Tx-Rx-3` (ena), `eth0-rxtx-3` (vmxnet3, nfp),
 //! `eth0-rx-3` and `eth0-tx-3` (many), `eth0-fp-3` (bnx2x, qede), `eth0-q3` (be2net), `eth0-Rx3`
 //! (cxgb4), `mlx5_comp3@pci:0000:16:00.0`, `virtio2-input.3`, `virtio2-output.3`, `eth0-3` (bnx2,
@@ -9,18 +9,18 @@
 
 use linerate_model::host::QueueKind;
 
-/// What an interrupt's name says.
+/// A parsed interrupt name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueName<'a> {
-    /// Whose queue: an interface, a PCI address or a virtio device, with the driver's prefix.
+    /// The owner: an interface, a PCI address or a virtio device, with the driver's prefix.
     pub(crate) owner: &'a str,
-    /// Which direction.
+    /// The direction.
     pub(crate) serves: Serves,
     /// The queue's number.
     pub(crate) index: u32,
 }
 
-/// Which of a NIC's queues of one number an interrupt serves.
+/// The direction of the queues that an interrupt serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Serves {
     /// The receive queue.
@@ -29,13 +29,13 @@ pub(crate) enum Serves {
     Tx,
     /// Both.
     Both,
-    /// The name has a number and no direction; the driver decides.
+    /// The name has a number but no direction; the driver decides.
     Unsaid,
 }
 
 impl Serves {
-    /// Whether a queue of direction `kind` is meant. Without a direction in the name, only drivers are
-    /// believed that are known to number their vectors as their queues.
+    /// Whether it matches a queue of direction `kind`. Without a direction in the name, only drivers that number
+    /// their vectors like their queues are accepted.
     pub(crate) fn covers(self, kind: QueueKind, driver: Option<&str>) -> bool {
         match self {
             Self::Rx => kind == QueueKind::Rx,
@@ -43,7 +43,7 @@ impl Serves {
             Self::Both => true,
             Self::Unsaid => match driver {
                 Some("bnx2" | "sfc" | "sfc-siena" | "sfc-falcon" | "atlantic") => true,
-                // The vector of mlx4's transmit completions is named after the receive ring it shares.
+                // mlx4 names the vector of transmit completions after the receive ring that shares it.
                 Some("mlx4_core" | "mlx4_en") => kind == QueueKind::Rx,
                 _ => false,
             },
@@ -51,7 +51,7 @@ impl Serves {
     }
 }
 
-/// The endings before the number, in lower case, longest first.
+/// The suffixes before the number, in lower case, longest first.
 const ENDINGS: [(&str, Serves); 9] = [
     ("-tx-rx", Serves::Both),
     ("-rx-tx", Serves::Both),
@@ -64,7 +64,7 @@ const ENDINGS: [(&str, Serves); 9] = [
     ("", Serves::Unsaid),
 ];
 
-/// What the name of an interrupt says of a queue; `None` when it speaks of none.
+/// Parses an interrupt's name; `None` if it contains no queue.
 pub(crate) fn parse_queue_name(action: &str) -> Option<QueueName<'_>> {
     let (name, device) = match action.split_once("@pci:") {
         Some((name, device)) => (name, Some(device)),
@@ -78,7 +78,7 @@ pub(crate) fn parse_queue_name(action: &str) -> Option<QueueName<'_>> {
         });
     }
     if device.is_some() {
-        // Other completion vectors of a PCI function are not numbered as a NIC's queues are.
+        // Other completion vectors of a PCI function are not numbered like a NIC's queues.
         return None;
     }
     if let Some(found) = virtio(name) {
@@ -93,7 +93,7 @@ pub(crate) fn parse_queue_name(action: &str) -> Option<QueueName<'_>> {
         // `eth0` is an interface, not queue 0 of `eth`.
         return None;
     }
-    // Lower case keeps ASCII lengths; `get` guards the rest.
+    // Lower case preserves ASCII lengths; `get` guards against others.
     let owner = separated.get(..separated.len().checked_sub(ending.len())?)?;
     (!owner.is_empty()).then_some(QueueName {
         owner,
@@ -102,7 +102,7 @@ pub(crate) fn parse_queue_name(action: &str) -> Option<QueueName<'_>> {
     })
 }
 
-/// `virtio2-input.0`, and `virtio2-input` of a kernel before 3.8, which had one pair.
+/// `virtio2-input.0`, and `virtio2-input` on kernels before 3.8, with a single queue pair.
 fn virtio(name: &str) -> Option<QueueName<'_>> {
     let (owner, queue) = name.split_once('-')?;
     let number = owner.strip_prefix("virtio")?;

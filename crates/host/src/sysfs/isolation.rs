@@ -1,4 +1,4 @@
-//! CPUs kept for themselves (Documentation/admin-guide/cpu-isolation.rst, kernel-parameters.txt;
+//! CPU isolation (Documentation/admin-guide/cpu-isolation.rst, kernel-parameters.txt;
 //! Documentation/core-api/irq/irq-affinity.rst; Documentation/core-api/workqueue.rst).
 
 use linerate_model::host::{Cpu, Isolation};
@@ -9,7 +9,7 @@ use super::cpus::FOLDER;
 use crate::attributes::{cpu_mask, parsed};
 use crate::root::{HostRoot, absolute};
 
-/// Reads which CPUs are kept from what.
+/// Reads the isolation settings.
 pub(crate) fn read_isolation(root: &HostRoot, cpus: &[Cpu]) -> Isolation {
     Isolation {
         isolated: parsed(root, &format!("{FOLDER}/isolated"), parse_list),
@@ -20,8 +20,8 @@ pub(crate) fn read_isolation(root: &HostRoot, cpus: &[Cpu]) -> Isolation {
     }
 }
 
-/// The kernel's own list of offline CPUs also names those that are not there and may come one day. A CPU
-/// of which an old kernel does not say whether it is online cannot be switched off.
+/// The kernel's own list of offline CPUs includes possible CPUs that are not present. A CPU whose online state an old
+/// kernel does not show cannot be taken offline.
 fn offline(cpus: &[Cpu]) -> Known<CpuSet> {
     let is_any_known = cpus.iter().any(|cpu| cpu.online.value().is_some());
     let mut offline = Vec::new();
@@ -39,7 +39,7 @@ fn offline(cpus: &[Cpu]) -> Known<CpuSet> {
     Known::Value(offline.into_iter().collect())
 }
 
-/// A CPU list. Without `nohz_full=` there is no list, which some kernels print as `(null)`.
+/// A CPU list. Without `nohz_full=` it is empty, which some kernels print as `(null)`.
 pub(crate) fn parse_list(text: &str) -> Result<CpuSet, IdError> {
     match text.trim() {
         "(null)" => Ok(CpuSet::empty()),

@@ -1,4 +1,4 @@
-//! The kernel's clocks, protections and memory policy (Documentation/admin-guide/hw-vuln,
+//! Clocks, mitigations and memory policy (Documentation/admin-guide/hw-vuln,
 //! Documentation/admin-guide/mm/transhuge.rst, Documentation/ABI/testing/sysfs-devices-system-cpu).
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::root::{HostRoot, absolute};
 const CLOCK: &str = "sys/devices/system/clocksource/clocksource0";
 const DMI: &str = "sys/class/dmi/id";
 
-/// Reads it; `cpuinfo` is the beginning of `/proc/cpuinfo`.
+/// Reads them; `cpuinfo` is the first part of `/proc/cpuinfo`.
 pub(crate) fn read_kernel(root: &HostRoot, cpuinfo: &Known<String>) -> Kernel {
     let clocksources = root
         .read(&format!("{CLOCK}/available_clocksource"))
@@ -51,8 +51,8 @@ fn read_mitigations(root: &HostRoot) -> Known<BTreeMap<String, String>> {
     Known::Value(mitigations)
 }
 
-/// Xen says its name itself; the others are known by the machine's name in the firmware and by the clock
-/// they offer. Whether this is a guest at all, x86 says by a flag of the CPU.
+/// Xen reports its own name; others are identified by the DMI names and their clocksource. On x86 a CPU flag shows
+/// whether this is a guest at all.
 fn read_hypervisor(
     root: &HostRoot,
     cpuinfo: &Known<String>,
@@ -84,8 +84,8 @@ fn read_hypervisor(
     }
 }
 
-/// The hypervisor by the names of vendor and product in the firmware (DMI type 1), as
-/// systemd-detect-virt(1) knows them. Cloud machines called `metal` are no guests.
+/// The hypervisor from the DMI system vendor and product, as in systemd-detect-virt(1). Cloud instances called
+/// `metal` are not guests.
 pub(crate) fn parse_firmware(vendor: &str, product: &str) -> Option<&'static str> {
     const NAMES: [(&str, &str); 13] = [
         ("KVM", "KVM"),
@@ -112,7 +112,7 @@ pub(crate) fn parse_firmware(vendor: &str, product: &str) -> Option<&'static str
     of(product).or_else(|| of(vendor)).map(|(_, name)| *name)
 }
 
-/// A clock that only guests of one hypervisor are offered.
+/// A clocksource that only guests of one hypervisor have.
 fn parse_clocks(clocks: &[String]) -> Option<&'static str> {
     let name = |clock: &String| match clock.as_str() {
         "kvm-clock" => Some("KVM"),

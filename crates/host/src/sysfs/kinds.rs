@@ -1,7 +1,7 @@
-//! The kinds of core of a hybrid processor. x86 has a performance-monitoring device for each kind
-//! (`/sys/devices/cpu_core/cpus`, arch/x86/events/intel/core.c), Arm and RISC-V say each CPU's capacity
-//! (`cpuN/cpu_capacity`, Documentation/scheduler/sched-capacity.rst). A guest or a copy without either
-//! may still show cores of different base frequency.
+//! The core types of a hybrid processor. x86 has a PMU device for each type (`/sys/devices/cpu_core/cpus`,
+//! arch/x86/events/intel/core.c), Arm and RISC-V a capacity for each CPU (`cpuN/cpu_capacity`,
+//! Documentation/scheduler/sched-capacity.rst). A guest or a copy without either may still show cores with different
+//! base frequencies.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const LARGE: &str = "sys/devices/cpu_core/cpus";
 /// `cpu_lowpower` is the low-power island of newer Intel processors.
 const SMALL: [&str; 2] = ["sys/devices/cpu_atom/cpus", "sys/devices/cpu_lowpower/cpus"];
 
-/// The kind of each of `cpus`.
+/// The type of each of `cpus`.
 pub(crate) fn read_kinds(
     root: &HostRoot,
     cpus: &[CpuId],
@@ -57,7 +57,7 @@ fn of_devices(cpu: CpuId, large: &Known<CpuSet>, small: &[Known<CpuSet>]) -> Kno
     }
 }
 
-/// By capacity, where the architecture says it; `None` where it does not.
+/// By capacity, if the architecture has it; otherwise `None`.
 fn by_capacity(root: &HostRoot, cpus: &[CpuId]) -> Option<BTreeMap<CpuId, Known<CpuKind>>> {
     let read = |cpu: &CpuId| number::<u64>(root, &format!("{FOLDER}/cpu{cpu}/cpu_capacity"));
     let first = read(cpus.first()?);
@@ -91,7 +91,7 @@ fn range(sizes: &BTreeMap<CpuId, u64>) -> (Option<u64>, Option<u64>) {
     (sizes().min(), sizes().max())
 }
 
-/// The largest are the performance cores, when not all are alike.
+/// The largest are the performance cores, unless all are equal.
 fn by_size(own: Option<&u64>, (least, most): (Option<u64>, Option<u64>)) -> CpuKind {
     if least == most || own.is_none() {
         CpuKind::Uniform

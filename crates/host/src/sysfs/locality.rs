@@ -1,6 +1,6 @@
-//! On which NUMA node a PCI function sits, and who says so. `numa_node` is what the firmware's tables
-//! say (ACPI `_PXM`) and -1 where they are silent; then `local_cpulist`, which the kernel takes from
-//! the bus, and the bridges above may still tell (Documentation/ABI/testing/sysfs-bus-pci).
+//! The NUMA node of a PCI function, and its source. `numa_node` is from the firmware's tables (ACPI `_PXM`) and -1 if
+//! they have no entry; then `local_cpulist`, which the kernel derives from the bus, and the bridges above may show it
+//! (Documentation/ABI/testing/sysfs-bus-pci).
 
 use linerate_model::host::{Node, NodeReport, NodeSource};
 use linerate_model::ids::{CpuSet, NodeId, PciAddress};
@@ -17,11 +17,11 @@ pub(crate) struct Locality {
     pub(crate) node: Known<NodeId>,
     /// How it was found.
     pub(crate) source: Known<NodeSource>,
-    /// What each place says.
+    /// The node according to each source.
     pub(crate) report: Known<NodeReport>,
 }
 
-/// What one function says of its own place.
+/// A function's own locality files.
 #[derive(Debug, Clone)]
 pub(crate) struct Said {
     pub(crate) firmware: Known<NodeId>,
@@ -29,7 +29,7 @@ pub(crate) struct Said {
 }
 
 impl Locality {
-    /// The place of what is on no PCI function.
+    /// The locality of something that is not on a PCI function.
     pub(crate) fn unknown(gap: &Gap) -> Self {
         Self {
             node: Known::Unknown(gap.clone()),
@@ -39,7 +39,7 @@ impl Locality {
     }
 }
 
-/// What the function in `folder` says.
+/// The locality files of the function in `folder`.
 pub(crate) fn read_said(root: &HostRoot, folder: &str) -> Said {
     let path = format!("{folder}/numa_node");
     Said {
@@ -55,7 +55,7 @@ pub(crate) fn read_said(root: &HostRoot, folder: &str) -> Said {
     }
 }
 
-/// The place of the function in `folder`; `said` answers for it and for each bridge above.
+/// The locality of the function in `folder`; `said` reads it and each bridge above.
 pub(crate) fn locate(folder: &str, nodes: &[Node], mut said: impl FnMut(&str) -> Said) -> Locality {
     let own = said(folder);
     let bridges = functions_to_root(folder);
@@ -98,12 +98,12 @@ fn best(
 ) -> Option<(NodeId, NodeSource)> {
     match &own.firmware {
         Known::Value(node) => return Some((*node, NodeSource::Firmware)),
-        // A text that makes no sense is no silence.
+        // An invalid text is not the same as -1.
         Known::Unknown(gap) if !matches!(gap.cause, Cause::NotSaid | Cause::Absent) => return None,
         Known::Unknown(_) => {}
     }
     match nodes {
-        // A kernel without NUMA: there is nothing to be near to.
+        // A kernel without NUMA: every node is local.
         [] => return None,
         [only] => return Some((only.id, NodeSource::OnlyNode)),
         _ => {}
@@ -116,7 +116,7 @@ fn best(
 }
 
 impl Said {
-    /// The node whose CPUs are named as close, when they are those of one.
+    /// The node of the local CPUs, if they belong to one node.
     fn node_of_cpus(&self, nodes: &[Node]) -> Option<NodeId> {
         match touched(self.local_cpus.value()?, nodes).as_slice() {
             [only] => Some(*only),
@@ -133,7 +133,7 @@ fn touched(cpus: &CpuSet, nodes: &[Node]) -> Vec<NodeId> {
         .collect()
 }
 
-/// Why the node is not known: what each place says.
+/// Why the node is unknown: the result of each source.
 fn silence(folder: &str, own: &Said, nodes: &[Node]) -> Gap {
     let gap = match &own.firmware {
         Known::Unknown(gap) if gap.cause == Cause::NotSaid => gap,
@@ -180,7 +180,7 @@ mod tests {
         vec![node(0, "0-3"), node(1, "4-7")]
     }
 
-    /// What the device and the bridge above it say: a node, or `None` for -1, and CPUs.
+    /// The values of the device and of the bridge above it: a node, or `None` for -1, and CPUs.
     fn located(
         device: (Option<u32>, &str),
         bridge: (Option<u32>, &str),

@@ -1,5 +1,5 @@
-//! One module per place below `/sys` (Documentation/ABI/{stable,testing} in the kernel's source).
-//! `parse_*` takes text and knows no files; `read_*` takes a root.
+//! One module per directory below `/sys` (Documentation/ABI/{stable,testing} in the kernel's source). `parse_*` takes
+//! text and does no I/O; `read_*` takes a root.
 
 pub(crate) mod block;
 pub(crate) mod bond;

@@ -1,4 +1,4 @@
-//! What kind of interface one is, by what sysfs shows of it; the rest is rtnetlink's to say.
+//! The kind of an interface, as far as sysfs shows it; rtnetlink provides the rest.
 
 use linerate_model::host::NicKind;
 
@@ -8,7 +8,7 @@ const ARPHRD_LOOPBACK: u32 = 772;
 /// IPIP, IP6IP6, SIT, GRE and GRE over IPv6.
 const ARPHRD_TUNNELS: [u32; 5] = [768, 769, 776, 778, 823];
 
-/// What sysfs shows of an interface's kind.
+/// The sysfs data on an interface's kind.
 pub(crate) struct KindEvidence<'a> {
     pub(crate) hardware: Option<u32>,
     pub(crate) device_type: Option<String>,
@@ -18,7 +18,7 @@ pub(crate) struct KindEvidence<'a> {
 }
 
 impl KindEvidence<'_> {
-    /// The kind, where sysfs tells.
+    /// The kind, if sysfs shows it.
     pub(crate) fn kind(&self) -> Option<NicKind> {
         let has = |name: &str| self.names.iter().any(|own| own == name);
         match self.hardware {

@@ -1,5 +1,4 @@
-//! Network interfaces: `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net), with what
-//! netlink tells beside it.
+//! Network interfaces: `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net), combined with netlink data.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +24,10 @@ use crate::procfs::sockets::parse_status;
 use crate::root::{HostRoot, absolute};
 
 const FOLDER: &str = "sys/class/net";
-/// The line of `/proc/PID/status` that says where a thread may run (proc_pid_status(5)).
+/// The CPU affinity line of `/proc/PID/status` (proc_pid_status(5)).
 const ALLOWED: &str = "Cpus_allowed_list";
 
-/// A speed above 1 Pb/s is no speed.
+/// A speed above 1 Pb/s is invalid.
 const SPEED_MBIT_MAX: u64 = 1_000_000_000;
 
 /// Reads every interface of the namespace, by index.
@@ -69,13 +68,13 @@ pub(crate) fn read_nics(
     nics
 }
 
-/// The places that a NIC's facts come from.
+/// The sources of a NIC's data.
 struct Places {
     /// `sys/class/net/NIC`.
     class: String,
-    /// Everything in its folder, by name.
+    /// All names in its directory.
     names: Vec<String>,
-    /// The real folder of its device.
+    /// The real directory of its device.
     device: Option<String>,
     /// The PCI function at or above the device.
     function: Option<(String, PciAddress)>,
@@ -99,7 +98,7 @@ impl Places {
         }
     }
 
-    /// The folder of the PCI function, or why there is none.
+    /// The directory of the PCI function, or why there is none.
     fn function(&self) -> Result<&str, Gap> {
         match (&self.function, &self.device) {
             (Some((function, _)), _) => Ok(function),
@@ -120,7 +119,7 @@ impl Places {
         )
     }
 
-    /// A fact that only an interface on a PCI function has.
+    /// A value that only interfaces on a PCI function have.
     fn on_function<T>(&self, read: impl FnOnce(&str) -> Known<T>) -> Known<T> {
         self.function().map_or_else(Known::Unknown, read)
     }
@@ -133,7 +132,7 @@ impl Places {
         })
     }
 
-    /// A fact that only an interface with a device has.
+    /// A value that only interfaces with a device have.
     fn on_device<T>(&self, read: impl FnOnce(&str) -> Known<T>) -> Known<T> {
         match self.device.as_deref() {
             Some(device) => read(device),
@@ -199,19 +198,19 @@ fn read_nic(
         coalesce: netlink.coalesce(&name),
         qdisc: netlink.qdisc(&name),
         lower: linked(&places.names, "lower_"),
-        // The devices of RDMA are read after the interfaces; see `read::pair_rdma`.
+        // RDMA devices are read after the interfaces; see `read::pair_rdma`.
         rdma: Known::not_asked("/sys/class/infiniband"),
         driver,
         name,
     };
     name_unasked(&mut nic);
-    // A folder that could not be listed says nothing of a device.
+    // A directory that could not be listed shows nothing about a device.
     let is_listed = !places.names.is_empty();
     inapplicable::mark(&mut nic, places.device.is_some() || !is_listed);
     nic
 }
 
-/// The interrupt of each queue of an interface, read now: of what a map has only what tells it.
+/// The interrupt of each queue of an interface, reading only what is needed for it.
 pub(crate) fn irqs_of_queues(
     root: &HostRoot,
     netlink: &dyn NicRead,
@@ -230,7 +229,7 @@ pub(crate) fn irqs_of_queues(
     read_queue_irqs(root, nic, device.as_ref(), &irqs, &napis)
 }
 
-/// What is known of the device when the queues' interrupts are looked for.
+/// The device data for finding the queues' interrupts.
 fn device_of<'a>(
     root: &HostRoot,
     places: &'a Places,
@@ -246,12 +245,12 @@ fn device_of<'a>(
     })
 }
 
-/// What netlink left open of a card.
+/// Sets a NIC's values that netlink left unknown.
 fn fill_card(root: &HostRoot, places: &Places, driver: &Known<String>, card: Card) -> Card {
     Card {
         driver: or_known(card.driver, || driver.clone()),
         temperatures: or_known(card.temperatures, || {
-            // A virtio device stands below its function; the function has the monitor.
+            // A virtio device is below its function; the function has the hwmon device.
             let function = places.function.as_ref().map(|(folder, _)| folder.as_str());
             places.on_device(|device| read_temperatures(root, function.unwrap_or(device)))
         }),
@@ -259,7 +258,7 @@ fn fill_card(root: &HostRoot, places: &Places, driver: &Known<String>, card: Car
     }
 }
 
-/// What netlink left open of how packets are polled (Documentation/networking/napi.rst).
+/// Sets the NAPI values that netlink left unknown (Documentation/networking/napi.rst).
 fn fill_dispatch(root: &HostRoot, class: &str, dispatch: Dispatch) -> Dispatch {
     let file = |name: &str| format!("{class}/{name}");
     Dispatch {
@@ -280,8 +279,8 @@ fn fill_dispatch(root: &HostRoot, class: &str, dispatch: Dispatch) -> Dispatch {
     }
 }
 
-/// Netlink names the thread that polls; where it may run stands in `/proc/PID/status`, of which a capture
-/// keeps that line only.
+/// Netlink reports the NAPI thread; its CPU affinity is in `/proc/PID/status`, of which a capture stores only that
+/// line.
 fn with_thread_cpus(root: &HostRoot, napi: Napi) -> Napi {
     let Some(pid) = napi.thread.get() else {
         return napi;
@@ -330,8 +329,8 @@ fn read_kind(
     }
 }
 
-/// The speed in Mb/s. The kernel refuses (`EINVAL`), says -1 (before 2.6.38 as 65535, later sometimes
-/// as 4294967295), or says nothing when it does not know, as of a link that is down.
+/// The speed in Mb/s. If the kernel does not know it, for example while the link is down, it returns `EINVAL`, prints
+/// -1 (before 2.6.38 as 65535, later sometimes as 4294967295), or prints nothing.
 fn read_speed(root: &HostRoot, path: &str) -> Known<BitRate> {
     let not_said = |why: &str| Known::unknown(Cause::NotSaid, absolute(path), why);
     match root.read(path) {

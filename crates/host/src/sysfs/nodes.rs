@@ -43,7 +43,7 @@ pub fn read_nodes(root: &HostRoot, gaps: &mut Vec<Gap>) -> Vec<Node> {
         .collect()
 }
 
-/// Huge pages set aside on a node: `hugepages-2048kB/nr_hugepages` and `free_hugepages`.
+/// Huge pages reserved on a node: `hugepages-2048kB/nr_hugepages` and `free_hugepages`.
 fn read_huge_pages(root: &HostRoot, folder: &str) -> Known<Vec<HugePages>> {
     root.list(folder).map(|names| {
         let sizes = names.iter().filter_map(|name| {
@@ -67,7 +67,7 @@ pub(crate) fn parse_page_size(name: &str) -> Option<Bytes> {
     kib.parse::<u64>().ok()?.checked_mul(1024).map(Bytes::new)
 }
 
-/// The node of a CPU. A CPU that two nodes list (firmware does that) is on neither for certain.
+/// The node of a CPU; unknown if two nodes list it (a firmware bug).
 pub fn node_of(cpu: CpuId, nodes: &[Node]) -> Known<NodeId> {
     let path = format!("/{FOLDER}/node*/cpulist");
     let mut holders = nodes
@@ -107,7 +107,7 @@ pub(crate) fn parse_memory(text: &str, key: &str) -> Result<Bytes, &'static str>
         .ok_or("larger than any memory can be")
 }
 
-/// The part of a node's `meminfo` that is used here: the rest moves from one second to the next.
+/// The part of a node's `meminfo` that is used here: the rest changes every second.
 pub(crate) fn used_memory_lines(text: &str) -> String {
     let used = |key: &&str| text.lines().find(|line| line.contains(*key));
     let lines: Vec<&str> = [TOTAL, FREE].iter().filter_map(used).collect();

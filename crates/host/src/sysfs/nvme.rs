@@ -30,7 +30,7 @@ pub(crate) struct Nvme {
     subsystems: Known<Vec<Subsystem>>,
 }
 
-/// What is said of one block device.
+/// The NVMe data of one block device.
 pub(crate) struct Said {
     pub(crate) transport: Known<String>,
     pub(crate) io_policy: Known<String>,
@@ -80,7 +80,7 @@ fn read_controller(root: &HostRoot, name: &str) -> NvmePath {
 }
 
 impl Nvme {
-    /// The file of the policy by which the block device at the real folder `folder` chooses a path.
+    /// The file with the I/O policy of the block device at the real directory `folder`.
     pub(crate) fn policy_file(&self, folder: &str) -> Known<String> {
         match self.subsystem_of(folder) {
             Some(subsystem) => Known::Value(policy_file(&subsystem.name)),
@@ -104,7 +104,7 @@ impl Nvme {
         }
     }
 
-    /// What is said of the block device at the real folder `folder`.
+    /// The NVMe data of the block device at the real directory `folder`.
     pub(crate) fn of(&self, folder: &str) -> Said {
         if !is_nvme(folder) {
             return Said::gap(&Gap::new(
@@ -139,7 +139,7 @@ impl Nvme {
 }
 
 impl Said {
-    /// The node of every path, when it is one: a device of several paths lies on no function itself.
+    /// The node of every path, if it is the same: a multipath device is not below any function itself.
     pub(crate) fn node(&self) -> Option<NodeId> {
         let (first, others) = self.paths.value()?.split_first()?;
         let is_shared = others.iter().all(|path| path.numa_node == first.numa_node);
@@ -159,7 +159,7 @@ fn is_nvme(folder: &str) -> bool {
     last_name(folder).starts_with("nvme")
 }
 
-/// The transport of every path, when it is one.
+/// The transport of every path, if it is the same.
 fn shared(paths: &[NvmePath]) -> Known<String> {
     let Some((first, others)) = paths.split_first() else {
         return Known::default();

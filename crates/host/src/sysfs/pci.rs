@@ -1,13 +1,11 @@
-//! PCI functions: their node, their CPUs, their links up to the root
-//! (Documentation/ABI/testing/sysfs-bus-pci).
+//! PCI functions: node, local CPUs, and links up to the root port (Documentation/ABI/testing/sysfs-bus-pci).
 //!
-//! Cards share the bridges above them, so each function is asked once for a whole host
-//! (`Functions`): a read of a configuration space costs the device an answer for every four bytes.
+//! NICs share the bridges above them, so each function is read once per host (`Functions`): reading config space
+//! costs a device access for every four bytes.
 //!
-//! What a link lets pass is computed as the kernel's own `pcie_bandwidth_available` does
-//! (drivers/pci/pci.c): per-lane figures of `PCIE_SPEED2MBS_ENC`, every link between the device and the
-//! root, and of equally narrow ones the link nearest to the root, so that `limited_by` is the function
-//! that the kernel's own boot message names.
+//! Link bandwidth is computed like the kernel's `pcie_bandwidth_available` (drivers/pci/pci.c): per-lane figures of
+//! `PCIE_SPEED2MBS_ENC`, every link between the device and the root port, and of equally narrow ones the link nearest
+//! to the root, so that `limited_by` is the function in the kernel's own boot message.
 
 use std::collections::BTreeMap;
 
@@ -22,16 +20,16 @@ use super::locality::{Locality, Said, locate, read_said};
 use crate::attributes::{cpu_list, cpu_mask, followed, last_name, or_if_absent, understood};
 use crate::root::{HostRoot, absolute};
 
-/// The widest link that PCIe knows.
+/// The maximum PCIe width.
 pub(crate) const WIDTH_MAX: u32 = 32;
 
-/// What `width` lanes at `rate` let pass.
+/// The bandwidth of `width` lanes at `rate`.
 pub fn link_rate(rate: TransferRate, width: u32) -> Option<BitRate> {
     let bits = pcie_lane(rate)?.as_bit_per_s();
     Some(BitRate::from_bit_per_s(bits.checked_mul(u64::from(width))?))
 }
 
-/// `8.0 GT/s PCIe`, `8 GT/s`, `2.5 GT/s`; `None` when the kernel says that it does not know.
+/// `8.0 GT/s PCIe`, `8 GT/s`, `2.5 GT/s`; `None` if the kernel prints it as unknown.
 pub fn parse_speed(text: &str) -> Result<Option<TransferRate>, &'static str> {
     if text.starts_with("Unknown") {
         return Ok(None);
@@ -50,8 +48,8 @@ pub fn parse_speed(text: &str) -> Result<Option<TransferRate>, &'static str> {
     )))
 }
 
-/// The folder and the address of the nearest PCI function at or above a folder of `/sys/devices`: a
-/// virtio or InfiniBand device stands below its function.
+/// The directory and the address of the nearest PCI function at or above a directory of `/sys/devices`: a virtio or
+/// InfiniBand device is below its function.
 pub fn function_above(folder: &str) -> Option<(String, PciAddress)> {
     let mut folder = folder;
     loop {
@@ -62,8 +60,8 @@ pub fn function_above(folder: &str) -> Option<(String, PciAddress)> {
     }
 }
 
-/// The functions from a device's own up to the root of its bus, the device first. A bridge to another
-/// domain (Intel VMD) begins a new root.
+/// The functions from a device's own up to the root of its bus, the device first. A bridge to another domain (Intel
+/// VMD) starts a new root.
 pub(crate) fn functions_to_root(folder: &str) -> Vec<(String, PciAddress)> {
     let mut functions = Vec::new();
     let mut folder = folder;
@@ -77,7 +75,7 @@ pub(crate) fn functions_to_root(folder: &str) -> Vec<(String, PciAddress)> {
     functions
 }
 
-/// The node of a PCI function, the best known one (see `super::locality`).
+/// The best known node of a PCI function (see `super::locality`).
 pub fn read_node(root: &HostRoot, function: &str, nodes: &[Node]) -> Known<NodeId> {
     let own = read_said(root, function);
     if own.firmware.value().is_some() {
@@ -86,7 +84,7 @@ pub fn read_node(root: &HostRoot, function: &str, nodes: &[Node]) -> Known<NodeI
     locate(function, nodes, |folder| read_said(root, folder)).node
 }
 
-/// The PCI functions of one host, each of which is asked once.
+/// The PCI functions of one host, each of which is read once.
 #[derive(Debug)]
 pub(crate) struct Functions<'a> {
     root: &'a HostRoot,
@@ -105,7 +103,7 @@ impl<'a> Functions<'a> {
         }
     }
 
-    /// On which node the function in `folder` sits.
+    /// The node of the function in `folder`.
     pub(crate) fn locality(&mut self, folder: &str) -> Locality {
         let (root, said) = (self.root, &mut self.said);
         locate(folder, self.nodes, |folder| {
@@ -113,14 +111,14 @@ impl<'a> Functions<'a> {
         })
     }
 
-    /// The CPUs close to the function in `folder`.
+    /// The CPUs local to the function in `folder`.
     pub(crate) fn local_cpus(&mut self, folder: &str) -> Known<CpuSet> {
         let root = self.root;
         asked_once(&mut self.said, folder, || read_said(root, folder)).local_cpus
     }
 
-    /// Every link from the function in `folder` to the root. A virtual function's link is its physical
-    /// one's.
+    /// Every link from the function in `folder` to the root port. For a virtual function, those of its physical
+    /// function.
     pub(crate) fn link(&mut self, folder: &str) -> PcieLink {
         let own = match followed(self.root, folder, "physfn") {
             Known::Value(physical) => physical,
@@ -152,7 +150,7 @@ fn asked_once<T: Clone>(
     answer
 }
 
-/// The CPUs close to a PCI function.
+/// The CPUs local to a PCI function.
 pub fn read_local_cpus(root: &HostRoot, function: &str) -> Known<CpuSet> {
     or_if_absent(cpu_list(root, &format!("{function}/local_cpulist")), || {
         cpu_mask(root, &format!("{function}/local_cpus"))
@@ -189,8 +187,7 @@ fn read_hop(root: &HostRoot, folder: &str, address: PciAddress, is_bridge: bool)
     }
 }
 
-/// The PCI Express capability of the function in `folder`. Access control, far up in the space,
-/// matters of bridges only.
+/// The PCI Express capability of the function in `folder`. ACS, an extended capability, is read only for bridges.
 fn read_express(root: &HostRoot, folder: &str, is_bridge: bool) -> Known<Express> {
     let path = format!("{folder}/config");
     let bytes = if is_bridge {
@@ -214,7 +211,7 @@ fn read_express(root: &HostRoot, folder: &str, is_bridge: bool) -> Known<Express
     })
 }
 
-/// What a file says, or where the kernel has no such file (before 4.13), the configuration space.
+/// The value of a file, or of config space if the kernel has no such file (before 4.13).
 fn or_express<T>(
     file: Known<T>,
     express: &Known<Express>,
@@ -252,7 +249,7 @@ fn read_speed(root: &HostRoot, path: &str) -> Known<TransferRate> {
     })
 }
 
-/// 0 lanes (and 255, which a read of all ones gives) are no link.
+/// 0 lanes (and 255, from a read of all ones) are no link.
 fn read_width(root: &HostRoot, path: &str) -> Known<u32> {
     root.read(path).and_then(|text| {
         understood(path, &text, str::parse::<u32>).and_then(|width| match width {
@@ -269,7 +266,7 @@ fn not_said<T>(path: &str, why: &str) -> Known<T> {
     Known::unknown(Cause::NotSaid, absolute(path), why)
 }
 
-/// What the links together let pass.
+/// The bandwidth of all links together.
 pub fn narrowest(links: Vec<PcieHop>, function: &str) -> PcieLink {
     let absent = |what: &str| {
         let reason = format!("no PCI function has a {what} here");
@@ -286,7 +283,7 @@ pub fn narrowest(links: Vec<PcieHop>, function: &str) -> PcieLink {
             Err(unknown) => gap = gap.or(Some(unknown)),
         }
     }
-    // One unknown link on the way could be the narrowest.
+    // An unknown link could be the narrowest.
     let limit = match (limit, gap) {
         (Some(limit), None) => Known::Value(limit),
         (_, Some(gap)) => Known::Unknown(gap),

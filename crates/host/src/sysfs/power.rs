@@ -1,5 +1,5 @@
-//! How the CPUs' speed and sleep are managed (Documentation/admin-guide/pm/cpufreq.rst,
-//! intel_pstate.rst, amd-pstate.rst, cpuidle.rst; Documentation/admin-guide/cputopology.rst).
+//! Frequency and idle state management (Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst, amd-pstate.rst,
+//! cpuidle.rst; Documentation/admin-guide/cputopology.rst).
 
 use linerate_model::host::{FrequencyPolicy, Power};
 use linerate_model::ids::{CpuId, CpuSet};
@@ -13,7 +13,7 @@ use crate::root::{HostRoot, absolute};
 
 const LATENCY: &str = "dev/cpu_dma_latency";
 
-/// Reads everything but what `frequency` holds, which is read before the CPUs.
+/// Reads everything except `frequency`, which is read before the CPUs.
 pub(crate) fn read_power(
     root: &HostRoot,
     cpus: &[CpuId],
@@ -50,15 +50,14 @@ fn flag(root: &HostRoot, file: &str) -> Known<bool> {
     parsed(root, &format!("{FOLDER}/{file}"), super::cpus::parse_online)
 }
 
-/// A signed number of four bytes in the machine's own order (kernel/power/qos.c,
-/// `cpu_latency_qos_read`). A capture holds them as they were; where it is read, the order is the same
-/// on every machine but s390.
+/// A signed 32-bit number in host byte order (kernel/power/qos.c, `cpu_latency_qos_read`). A capture stores the bytes
+/// unchanged; every architecture but s390 has the same byte order.
 pub(crate) fn parse_latency(bytes: &[u8]) -> Option<u32> {
     let bytes: [u8; 4] = bytes.try_into().ok()?;
     u32::try_from(i32::from_ne_bytes(bytes)).ok()
 }
 
-/// Reads the groups of CPUs that change frequency together; `usable` are the CPUs online.
+/// Reads the cpufreq policies; `usable` are the online CPUs.
 pub(crate) fn read_frequency(root: &HostRoot, usable: &[CpuId]) -> Known<Vec<FrequencyPolicy>> {
     let folder = format!("{FOLDER}/cpufreq");
     let numbers = match root.list(&folder) {
@@ -68,7 +67,7 @@ pub(crate) fn read_frequency(root: &HostRoot, usable: &[CpuId]) -> Known<Vec<Fre
     let Some((first, others)) = numbers.split_first() else {
         return Known::unknown(Cause::Absent, absolute(&folder), "no cpufreq driver");
     };
-    // A policy bears the number of its first CPU: as many policies as CPUs have one CPU each.
+    // A policy has the number of its first CPU: as many policies as CPUs means one CPU each.
     let one_each = numbers.iter().copied().eq(usable.iter().map(|cpu| cpu.0));
     let read = |number: u32, like: Option<&FrequencyPolicy>| {
         let policy = read_policy(root, &format!("{folder}/policy{number}"), like, || {
@@ -84,8 +83,7 @@ pub(crate) fn read_frequency(root: &HostRoot, usable: &[CpuId]) -> Known<Vec<Fre
     Known::Value(std::iter::once(first).chain(others).collect())
 }
 
-/// Reads one policy. The driver is the same for all, and with it which files there are: what `like`
-/// does not have is not looked for again.
+/// Reads one policy. All have the same driver and so the same files: files missing in `like` are not read again.
 fn read_policy(
     root: &HostRoot,
     folder: &str,
@@ -122,7 +120,7 @@ fn unless_absent<T: Clone>(like: Option<&Known<T>>, read: impl FnOnce() -> Known
     }
 }
 
-/// `affected_cpus`: numbers with spaces between.
+/// `affected_cpus`: numbers separated by spaces.
 pub(crate) fn parse_cpus(text: &str) -> Result<CpuSet, String> {
     let number = |word: &str| match word.parse::<u32>() {
         Ok(cpu) if cpu <= CpuSet::CPU_MAX => Ok(CpuId(cpu)),

@@ -1,6 +1,6 @@
-//! The interrupt of each queue of a NIC, found by ids: netlink's polling contexts name queues and
-//! interrupt (Documentation/netlink/specs/netdev.yaml, since 6.8); else it is the function's own
-//! interrupts (`msi_irqs`) and among them the queue's number in the name that the driver gave.
+//! The interrupt of each queue of a NIC: from netlink's NAPI instances, which link queues and interrupts
+//! (Documentation/netlink/specs/netdev.yaml, since 6.8); otherwise from the function's interrupts (`msi_irqs`), by
+//! the queue number in the driver's interrupt name.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use super::irq_names::parse_queue_name;
 use crate::attributes::{last_name, numbered};
 use crate::root::{HostRoot, absolute};
 
-/// What is known of the device behind a NIC when its interrupts are looked for.
+/// The device data for finding a NIC's interrupts.
 #[derive(Debug)]
 pub(crate) struct Device<'a> {
-    /// The folder of the PCI function, when there is one.
+    /// The directory of the PCI function, if there is one.
     pub(crate) function: Option<&'a str>,
-    /// The last name of the device's own folder: `virtio2`, `0000:16:00.0`.
+    /// The last name of the device's own directory: `virtio2`, `0000:16:00.0`.
     pub(crate) name: &'a str,
     /// Its driver.
     pub(crate) driver: Option<&'a str>,
-    /// Whether the function has this NIC and no other.
+    /// Whether this is the function's only NIC.
     pub(crate) has_one_nic: bool,
 }
 
-/// The polling contexts of a NIC's queues.
+/// The NAPI instances of a NIC's queues.
 pub(crate) struct QueueNapis<'a> {
     of: BTreeMap<(QueueKind, u32), &'a Napi>,
     why_not: Gap,
@@ -50,7 +50,7 @@ impl<'a> QueueNapis<'a> {
         Self { of, why_not }
     }
 
-    /// The id of the context that serves a queue.
+    /// The ID of the NAPI instance that serves a queue.
     pub(crate) fn id(&self, kind: QueueKind, index: u32) -> Known<u32> {
         match self.of.get(&(kind, index)) {
             Some(napi) => Known::Value(napi.id),
@@ -58,14 +58,14 @@ impl<'a> QueueNapis<'a> {
         }
     }
 
-    /// The interrupt of a queue's context. Many drivers name none, and one says 0 for none.
+    /// The interrupt of a queue's NAPI instance. Many drivers report none, and one reports 0.
     pub(crate) fn irq(&self, kind: QueueKind, index: u32) -> Option<IrqNumber> {
         let irq = self.of.get(&(kind, index))?.irq.get()?;
         (irq.0 != 0).then_some(irq)
     }
 }
 
-/// Where a queue's interrupt is really delivered.
+/// The effective affinity of a queue's interrupt.
 pub(crate) fn cpus_of(irq: &Known<IrqNumber>, irqs: &[Irq]) -> Known<CpuSet> {
     let number = match irq {
         Known::Value(number) => *number,
@@ -84,7 +84,7 @@ pub(crate) fn cpus_of(irq: &Known<IrqNumber>, irqs: &[Irq]) -> Known<CpuSet> {
 /// The interrupts of a NIC's queues by their names.
 pub(crate) struct QueueIrqs {
     of: BTreeMap<(QueueKind, u32), Vec<IrqNumber>>,
-    /// Interrupts that are called as the interface is.
+    /// Interrupts with the interface's name.
     bare: Vec<IrqNumber>,
     looked_at: String,
     why_not: String,
@@ -133,8 +133,8 @@ impl QueueIrqs {
     }
 }
 
-/// Finds the interrupts of a NIC's queues by the names of the function's interrupts, or where the
-/// function lists none, of all.
+/// Finds the interrupts of a NIC's queues by the names of the function's interrupts, or of all interrupts if the
+/// function lists none.
 pub(crate) fn find_irqs(
     root: &HostRoot,
     nic: &NicName,
@@ -155,7 +155,7 @@ pub(crate) fn find_irqs(
         },
         why_not: String::new(),
     };
-    // Among the function's own interrupts a number is enough when no other NIC shares them.
+    // Among the function's own interrupts a number is sufficient if no other NIC shares them.
     let sole = own.is_some() && device.has_one_nic;
     let mut candidates = 0;
     let mut look = |irq: &Irq| {
@@ -176,7 +176,7 @@ pub(crate) fn find_irqs(
             .for_each(&mut look),
         None => irqs.iter().for_each(&mut look),
     }
-    // A device with one queue names its interrupt as itself; with more, that is the one for events.
+    // A device with one queue gives its interrupt its own name; with more queues, that is the event interrupt.
     if found.of.is_empty() && rx_queues == 1 && found.bare.len() == 1 {
         for kind in [QueueKind::Rx, QueueKind::Tx] {
             found.of.insert((kind, 0), found.bare.clone());
@@ -187,8 +187,8 @@ pub(crate) fn find_irqs(
     found
 }
 
-/// Whether the owner in an interrupt's name, with or without the driver's name before it, is this NIC,
-/// its device or its PCI function.
+/// Whether the owner in an interrupt's name, with or without the driver's name as a prefix, is this NIC, its device
+/// or its PCI function.
 fn is_owner(owner: &str, nic: &NicName, device: &Device<'_>) -> bool {
     let function = device.function.map(last_name);
     [Some(nic.as_str()), Some(device.name), function]

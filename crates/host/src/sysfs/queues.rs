@@ -1,8 +1,7 @@
-//! A NIC's queues and their steering: `/sys/class/net/NIC/queues`
+//! A NIC's queues with RPS, RFS and XPS: `/sys/class/net/NIC/queues`
 //! (Documentation/ABI/testing/sysfs-class-net-queues, Documentation/networking/scaling.rst).
 //!
-//! A host may have thousands of queues: of each only the files that are used are opened, and the
-//! folder of the queue is not listed.
+//! A host may have thousands of queues: only the required files are opened, and a queue's directory is not listed.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +33,7 @@ pub(crate) fn read_queues(
     }
 }
 
-/// The interrupt of each queue of a NIC, and nothing else of them.
+/// The interrupt of each queue of a NIC, and nothing else.
 pub(crate) fn read_queue_irqs(
     root: &HostRoot,
     nic: &NicName,
@@ -55,7 +54,7 @@ fn folder_of(nic: &NicName) -> String {
     format!("sys/class/net/{nic}/queues")
 }
 
-/// What the queues of one NIC share.
+/// The data shared by the queues of one NIC.
 struct Reader<'a> {
     root: &'a HostRoot,
     nic: &'a NicName,
@@ -131,7 +130,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The kernel refuses to show transmit steering of a NIC with a single transmit queue.
+    /// The kernel does not show XPS of a NIC with a single transmit queue.
     fn steering<T>(&self, answer: Known<T>) -> Known<T> {
         match answer {
             Known::Unknown(gap) if gap.cause == Cause::Absent && self.has_one_tx => Known::unknown(
@@ -144,7 +143,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a file of a queue says, where queues of its direction have it.
+/// A file of a queue, if queues of its direction have it.
 fn of_direction<T>(has: bool, path: &str, read: impl FnOnce(&str) -> Known<T>) -> Known<T> {
     if has {
         return read(path);
@@ -153,7 +152,7 @@ fn of_direction<T>(has: bool, path: &str, read: impl FnOnce(&str) -> Known<T>) -
     Known::unknown(Cause::Absent, absolute(path), reason)
 }
 
-/// A mask of receive queues, written as one of CPUs is.
+/// A mask of receive queues, in CPU mask format.
 pub(crate) fn parse_queue_mask(text: &str) -> Result<Vec<u32>, IdError> {
     CpuSet::from_mask(text).map(|queues| queues.iter().map(|queue| queue.0).collect())
 }

@@ -15,7 +15,7 @@ use crate::root::{HostRoot, absolute};
 const FOLDER: &str = "sys/class/infiniband";
 const NODES: &str = "sys/class/infiniband_verbs";
 
-/// Reads every RDMA device. Without the kernel's RDMA the folder is missing: that is none, not a gap.
+/// Reads every RDMA device. Without RDMA in the kernel the directory is missing: then there are none, not a gap.
 pub(crate) fn read_rdma(
     root: &HostRoot,
     rdma: &dyn RdmaRead,
@@ -37,7 +37,7 @@ pub(crate) fn read_rdma(
         .collect()
 }
 
-/// Asks a device for what has no file.
+/// Queries a device for data that is not in files.
 pub(crate) fn ask_device(
     root: &HostRoot,
     rdma: &dyn RdmaRead,
@@ -84,8 +84,8 @@ fn read_device(
     let class = format!("{FOLDER}/{name}");
     let real = followed(root, FOLDER, &name).value().cloned();
     let real = real.unwrap_or_else(|| class.clone());
-    // Below `/sys/devices` the function is on the way; where the class holds real folders, `device`
-    // leads to it.
+    // Below `/sys/devices` the function is a parent directory; if the class has real directories, `device` links to
+    // it.
     let function = function_above(&real).or_else(|| {
         let target = root.link(&format!("{real}/device"));
         function_above(&joined(&real, target.value()?))
@@ -136,7 +136,7 @@ fn read_device(
     }
 }
 
-/// The text of a file that says something.
+/// The text of a file, if not empty.
 fn filled(root: &HostRoot, path: &str) -> Known<String> {
     root.read(path).and_then(|text| match text.trim() {
         "" => Known::unknown(Cause::NotSaid, absolute(path), "the file is empty"),
@@ -195,7 +195,7 @@ fn is_layer(link_layer: &Known<String>, layer: &str) -> bool {
     link_layer.value().is_some_and(|own| own == layer)
 }
 
-/// The GID type that the connection manager takes (Documentation/ABI/testing/configfs-rdma_cm).
+/// The connection manager's default GID type (Documentation/ABI/testing/configfs-rdma_cm).
 fn read_default_gid_type(
     root: &HostRoot,
     device: &str,
@@ -225,7 +225,7 @@ fn read_manager(root: &HostRoot, path: &str, link_layer: &Known<String>) -> Know
     parsed(root, path, parse_lid)
 }
 
-/// The interface of a port: of its first GID (RoCE); else of the device (soft-RoCE's `parent`); else
+/// The interface of a port: that of its first GID (RoCE); otherwise the device's (soft-RoCE's `parent`); otherwise
 /// the only interface of the function with the port's number.
 fn read_netdev(
     root: &HostRoot,
@@ -258,8 +258,8 @@ fn read_netdev(
     }
 }
 
-/// The port of an interface, from 1: `dev_port` counts from 0 (since 3.15), `dev_id` did before. Both
-/// may be set by older drivers, then the larger is the one that is meant.
+/// The port of an interface, from 1: `dev_port` counts from 0 (since 3.15), before that `dev_id` did. Older drivers
+/// may set both; then the larger one is right.
 fn nic_port(root: &HostRoot, folder: &str) -> Option<u32> {
     let dev_port = parsed(root, &format!("{folder}/dev_port"), str::parse::<u32>);
     let dev_id = parsed(root, &format!("{folder}/dev_id"), |text| {
@@ -292,7 +292,7 @@ pub(crate) fn parse_lid(text: &str) -> Result<u32, std::num::ParseIntError> {
     }
 }
 
-/// What the text of a port's rate says.
+/// Parses a port's rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortRate {
     rate: BitRate,
@@ -300,8 +300,8 @@ pub(crate) struct PortRate {
     speed: Option<String>,
 }
 
-/// `40 Gb/sec (4X QDR)`, `2.5 Gb/sec (1X)`. The kernel names no speed where it is SDR
-/// (`rate_show` in drivers/infiniband/core/sysfs.c).
+/// `40 Gb/sec (4X QDR)`, `2.5 Gb/sec (1X)`. The kernel prints no speed name for SDR (`rate_show` in
+/// drivers/infiniband/core/sysfs.c).
 pub(crate) fn parse_port_rate(text: &str) -> Result<PortRate, &'static str> {
     let wrong = "expected a rate such as `40 Gb/sec (4X QDR)`";
     let (number, rest) = text.split_once("Gb/sec").ok_or(wrong)?;

@@ -1,5 +1,5 @@
-//! How interfaces stand on each other, as far as files tell: what netlink said stays, and what it left
-//! open is filled (Documentation/ABI/testing/sysfs-class-net; Documentation/networking/bridge.rst,
+//! Relations between interfaces from sysfs: netlink's values are kept, and unknown ones are set
+//! (Documentation/ABI/testing/sysfs-class-net; Documentation/networking/bridge.rst,
 //! Documentation/infiniband/ipoib.rst).
 
 use linerate_model::host::{Bond, BondPort, Bridge, Nic, NicKind, Stack, Team, Tun, Tunnel, Vlan};
@@ -11,10 +11,10 @@ use crate::attributes::{number, or_known, parsed};
 use crate::procfs::vlan::fill_vlan;
 use crate::root::{HostRoot, absolute};
 
-/// Whether every bridge of the namespace calls netfilter; there when its module is loaded.
+/// Whether all bridges of the namespace call netfilter; exists if the module is loaded.
 const HOST_CALLS_IPTABLES: &str = "proc/sys/net/bridge/bridge-nf-call-iptables";
 
-/// Fills what netlink left open of `nic`, whose folder is `class` and holds `names`.
+/// Sets the values of `nic` that netlink left unknown; its directory is `class`, with `names`.
 pub(crate) fn fill_stack(
     root: &HostRoot,
     nic: &NicName,
@@ -56,7 +56,7 @@ pub(crate) fn fill_stack(
                 active_port: None,
             }));
         }
-        // What these are has no file; that nobody said is not that they are nothing.
+        // There are no files for these; missing netlink data does not mean that they do not apply.
         NicKind::Tunnel => stack.tunnel = stack.tunnel.or_else(|| Some(no_tunnel(nic))),
         NicKind::Macvlan => {
             let mode = || Some(Known::not_asked(format!("rtnetlink: mode of {nic}")));
@@ -67,7 +67,7 @@ pub(crate) fn fill_stack(
     stack
 }
 
-/// The interfaces that a folder's links name.
+/// The interfaces that a directory's links refer to.
 pub(crate) fn linked(names: &[String], prefix: &str) -> Vec<NicName> {
     names
         .iter()
@@ -83,7 +83,7 @@ fn fill_bridge(root: &HostRoot, class: &str, known: Bridge) -> Bridge {
         vlan_filtering: or_known(known.vlan_filtering, || flag(&file("vlan_filtering"))),
         calls_iptables: match flag(HOST_CALLS_IPTABLES) {
             Known::Value(true) => Known::Value(true),
-            // Netlink knows of the bridge only, as its file does.
+            // Netlink reports only the bridge's own setting, as does its file.
             _ => or_known(known.calls_iptables, || flag(&file("nf_call_iptables"))),
         },
     }
@@ -97,14 +97,15 @@ const IFF_PERSIST: u32 = 0x0800;
 const IFF_NO_PI: u32 = 0x1000;
 const IFF_VNET_HDR: u32 = 0x4000;
 
-/// Fills what netlink left open of a TUN or TAP interface: its files say all but how many queues are open.
+/// Sets the values of a TUN or TAP interface that netlink left unknown: its files have all but the number of open
+/// queues.
 fn fill_tun(root: &HostRoot, class: &str, known: Tun) -> Tun {
     let path = format!("{class}/tun_flags");
     let flags = || parsed(root, &path, parse_tun_flags);
     let flag = |bit: u32| flags().map(|flags| flags & bit != 0);
     let who = |name: &str| {
         parsed(root, &format!("{class}/{name}"), |text| {
-            // -1 is nobody.
+            // -1 is not set.
             text.parse::<i64>().map(|id| u32::try_from(id).ok())
         })
     };
@@ -156,12 +157,12 @@ fn no_tunnel(nic: &NicName) -> Tunnel {
     }
 }
 
-/// 0 is off. `stp_state` is 1 for the kernel's own spanning tree and 2 for a daemon's.
+/// 0 is off. `stp_state` is 1 for the kernel's STP and 2 for a daemon's.
 pub(crate) fn parse_flag(text: &str) -> Result<bool, std::num::ParseIntError> {
     text.trim().parse::<u32>().map(|number| number != 0)
 }
 
-/// Ports of teams: sysfs names the interface above and no more.
+/// Ports of teams: sysfs has only the upper interface.
 pub(crate) fn fill_team_ports(nics: &mut [Nic]) {
     let teams: Vec<NicName> = nics
         .iter()

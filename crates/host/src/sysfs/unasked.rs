@@ -1,11 +1,11 @@
-//! The names of requests that nobody made. In an unpacked folder there is no netlink, and an archive of an
-//! older version lacks the newer groups: such a fact names the request that would have told it, so that
-//! whoever reads "not asked" knows what to supply.
+//! Names the requests that were not made. An unpacked directory has no netlink data, and an archive of an older
+//! version lacks newer groups: such a value names the request that would have provided it, so that the reader of "not
+//! asked" knows what is missing.
 
 use linerate_model::host::{Nic, Stack};
 use linerate_model::known::{Cause, Known};
 
-/// Gives every fact of netlink that nobody asked for the name of its request.
+/// Sets the request name of every netlink value that was not read.
 pub(crate) fn name_unasked(nic: &mut Nic) {
     let name = nic.name.clone();
     let path = |what: &str| format!("netlink: {what} of {name}");
@@ -47,7 +47,7 @@ pub(crate) fn name_unasked(nic: &mut Nic) {
     name_link(&mut nic.stack, || path("link"));
 }
 
-/// What `RTM_GETLINK` tells.
+/// The values from `RTM_GETLINK`.
 fn name_link(stack: &mut Stack, path: impl Fn() -> String) {
     place(&mut stack.mtu_max, &path);
     place(&mut stack.gso_max_bytes, &path);

@@ -16,8 +16,8 @@ const SOFTNET: &str = "proc/net/softnet_stat";
 const STAT: &str = "proc/stat";
 const CPUS: &str = "sys/devices/system/cpu";
 
-/// Idle states have three files each, and a CPU ten states: beyond this many CPUs only those are read
-/// that serve a NIC's queues.
+/// There are three files for each idle state, and about ten states per CPU: above this many CPUs only those that
+/// serve a NIC's queues are read.
 const IDLE_CPUS_MAX: usize = 32;
 
 pub(super) fn read(root: &HostRoot, host: &Host, reading: &mut Reading) {
@@ -27,8 +27,7 @@ pub(super) fn read(root: &HostRoot, host: &Host, reading: &mut Reading) {
     read_of(root, &host.online_cpus(), serves, reading);
 }
 
-/// Reads the counters of the CPUs `online`; where they are many, the idle states of those only that are
-/// `of_interest`.
+/// Reads the counters of the CPUs `online`; if there are many, the idle states of those in `of_interest` only.
 pub(super) fn read_of(
     root: &HostRoot,
     online: &CpuSet,
@@ -48,7 +47,7 @@ fn read_softnet(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
     };
     let in_order: Vec<CpuId> = online.iter().collect();
     for (at, line) in lines.iter().enumerate() {
-        // Kernels before 5.10 do not say the CPU; their lines are those of the online CPUs in order.
+        // Kernels before 5.10 do not print the CPU; their lines are those of the online CPUs in order.
         let by_order = (lines.len() == in_order.len()).then(|| in_order.get(at).copied());
         let Some(cpu) = line.cpu.get().or(by_order.flatten()) else {
             let why = "the kernel does not show which CPU a line belongs to";
@@ -59,7 +58,7 @@ fn read_softnet(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
     }
 }
 
-/// Notes that one group of counters is missing on every CPU.
+/// Records that one group of counters is missing on every CPU.
 fn miss_each(online: &CpuSet, group: &str, gap: &Gap, reading: &mut Reading) {
     for cpu in online.iter() {
         reading
@@ -84,7 +83,7 @@ fn take_softnet(cpu: CpuId, line: &SoftnetLine, reading: &mut Reading) {
     }
 }
 
-/// The kernel lets iowait run backwards, but not idle time and it together.
+/// iowait can go backwards, but its sum with idle cannot.
 fn read_times(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
     let text = root.read(STAT);
     let cpus = text
@@ -97,7 +96,7 @@ fn read_times(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
         Known::Value(cpus) => cpus,
         Known::Unknown(gap) => return miss_each(online, "time", &gap, reading),
     };
-    // USER_HZ of this machine; it is 100 wherever a captured host may come from.
+    // USER_HZ is 100 on every architecture that a captured host may come from.
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     for (cpu, ticks) in cpus {
         let times = [
@@ -116,7 +115,7 @@ fn read_times(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
 }
 
 fn read_throttling(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
-    // One CPU tells for all whether the processor counts it.
+    // One CPU shows for all whether the processor has the counter.
     let first = online
         .first()
         .map(|cpu| format!("{CPUS}/cpu{cpu}/thermal_throttle"));

@@ -1,6 +1,5 @@
-//! The counters of devices: PCIe's error reports (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats),
-//! RDMA ports (Documentation/ABI/stable/sysfs-class-infiniband), block devices
-//! (Documentation/block/stat.rst).
+//! The counters of devices: PCIe AER (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats), RDMA ports
+//! (Documentation/ABI/stable/sysfs-class-infiniband), block devices (Documentation/block/stat.rst).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +20,7 @@ const RDMA_COUNTERS_MAX: usize = 512;
 /// Disks of a large storage host.
 const BLOCK_MAX: usize = 256;
 
-/// The columns of `/sys/block/NAME/stat` by the kernel's names; the ninth is what is under way now.
+/// The columns of `/sys/block/NAME/stat` by the kernel's names; the ninth is the number in flight.
 const BLOCK: [Option<&str>; 17] = [
     Some("read_ios"),
     Some("read_merges"),
@@ -42,8 +41,8 @@ const BLOCK: [Option<&str>; 17] = [
     Some("flush_ticks"),
 ];
 
-/// The error reports of every NIC's and RDMA device's function and of the port at the other end of its
-/// link, which sees what goes wrong on the way up.
+/// The AER counters of every NIC's and RDMA device's function and of the port at the other end of its link, which
+/// detects errors in the upstream direction.
 pub(super) fn read_aer(root: &HostRoot, host: &Host, reading: &mut Reading) {
     let nics = host.nics.iter().filter_map(|nic| nic.pci_address.get());
     let rdma = host.rdma.iter().filter_map(|rdma| rdma.pci_address.get());
@@ -94,7 +93,7 @@ pub(super) fn read_rdma(root: &HostRoot, rdma: &dyn RdmaRead, host: &Host, readi
     }
 }
 
-/// The counters of one RDMA port. It counts data in words of four octets; here it is octets.
+/// The counters of one RDMA port. Its data counters are in units of four octets; here they are in octets.
 pub(super) fn read_rdma_port(
     root: &HostRoot,
     rdma: &dyn RdmaRead,
@@ -113,13 +112,13 @@ pub(super) fn read_rdma_port(
                 continue;
             }
         };
-        // `lifespan` is the age that a counter may have, a setting.
+        // `lifespan` is a setting, the maximum age of a cached counter.
         let counters = names.into_iter().filter(|name| name != "lifespan");
         for name in counters.take(RDMA_COUNTERS_MAX) {
             let path = format!("{folder}/{files}/{name}");
             let key = format!("{prefix}/{group}/{name}");
             match root.read(&path) {
-                // What the port does not count is `N/A (no PMA)`.
+                // Counters that the port does not have read `N/A (no PMA)`.
                 Known::Value(text) => {
                     if let Some(value) = parse_rdma_counter(&name, &text) {
                         reading.take(key, value, &path);
@@ -131,7 +130,7 @@ pub(super) fn read_rdma_port(
     }
 }
 
-/// The ports of the RDMA devices that carry what goes over one of `nics`, or whose name is in `named`.
+/// The ports of the RDMA devices used with one of `nics`, or whose name is in `named`.
 pub(super) fn rdma_ports(root: &HostRoot, nics: &[NicName], named: &[&str]) -> Vec<(String, u32)> {
     let devices = root.list(RDMA);
     let mut ports = Vec::new();
@@ -148,8 +147,8 @@ pub(super) fn rdma_ports(root: &HostRoot, nics: &[NicName], named: &[&str]) -> V
     ports
 }
 
-/// Whether the port is that of one of `nics`: by its first GID, its parent (software devices), or the
-/// interfaces of its function.
+/// Whether the port is that of one of `nics`: by its first GID, its parent (software devices), or the interfaces of
+/// its function.
 fn is_of(root: &HostRoot, device: &str, port: u32, nics: &[NicName]) -> bool {
     let has = |name: &str| nics.iter().any(|nic| nic.as_str() == name.trim());
     let files = [
@@ -165,8 +164,8 @@ fn is_of(root: &HostRoot, device: &str, port: u32, nics: &[NicName]) -> bool {
     of_function.any(|name| has(name))
 }
 
-/// Takes the counters that netlink told of a port without their folder, as in a network namespace that
-/// is not the device's own; else the folder's gap stays.
+/// Adds the netlink counters of a port without a counter directory, as in a network namespace that is not the
+/// device's own; otherwise the directory's gap is kept.
 fn take_told(
     prefix: &str,
     group: &str,
@@ -192,7 +191,7 @@ pub(crate) fn parse_rdma_counter(name: &str, text: &str) -> Option<u64> {
     }
 }
 
-/// The counters of every block device that is one, and not a part of memory or a file.
+/// The counters of every real block device, without RAM disks and loop devices.
 pub(super) fn read_block(root: &HostRoot, host: &Host, reading: &mut Reading) {
     let is_device = |name: &str| {
         let made = ["loop", "ram", "zram"];

@@ -1,4 +1,4 @@
-//! How often the interrupts of NIC queues came, CPU by CPU: `/sys/kernel/irq/N/per_cpu_count`
+//! Per-CPU counts of NIC queue interrupts: `/sys/kernel/irq/N/per_cpu_count`
 //! (Documentation/ABI/testing/sysfs-kernel-irq), or else `/proc/interrupts`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ const SYSFS: &str = "sys/kernel/irq";
 const TABLE: &str = "proc/interrupts";
 const POSSIBLE: &str = "sys/devices/system/cpu/possible";
 
-/// Queues of eight cards with 256 queues each.
+/// The queues of eight NICs with 256 queues each.
 const IRQS_MAX: usize = 2_048;
 
 pub(super) fn read(root: &HostRoot, host: &Host, reading: &mut Reading) {
@@ -30,7 +30,7 @@ pub(super) fn read(root: &HostRoot, host: &Host, reading: &mut Reading) {
     read_numbers(root, &irqs, reading);
 }
 
-/// Reads how often each of `irqs` came.
+/// Reads the counts of each of `irqs`.
 pub(super) fn read_numbers(root: &HostRoot, irqs: &BTreeSet<u32>, reading: &mut Reading) {
     let irqs: Vec<u32> = irqs.iter().copied().take(IRQS_MAX).collect();
     if irqs.is_empty() {
@@ -91,7 +91,7 @@ pub(crate) fn parse_counts(
     Ok(counts)
 }
 
-/// The lines of `irqs` in `/proc/interrupts`, whose head names the CPUs of the columns.
+/// The lines of `irqs` in `/proc/interrupts`, whose header has the CPUs of the columns.
 pub(crate) fn parse_table(text: &str, irqs: &BTreeSet<u32>) -> BTreeMap<u32, BTreeMap<u32, u64>> {
     let mut lines = text.lines();
     let head = lines.next().unwrap_or_default();

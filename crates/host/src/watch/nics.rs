@@ -1,6 +1,5 @@
 //! The counters of network interfaces: their files below `/sys/class/net`
-//! (Documentation/ABI/testing/sysfs-class-net-statistics, sysfs-class-net-queues), and what netlink
-//! tells.
+//! (Documentation/ABI/testing/sysfs-class-net-statistics, sysfs-class-net-queues), and netlink's counters.
 
 use linerate_model::host::{Host, Nic, QueueKind};
 use linerate_model::ids::NicName;
@@ -10,7 +9,7 @@ use super::Reading;
 use crate::nic_control::NicRead;
 use crate::root::HostRoot;
 
-/// A host of containers has thousands of virtual interfaces; those with a wire are read first.
+/// A host of containers has thousands of virtual interfaces; those with a physical link are read first.
 const NICS_MAX: usize = 64;
 
 pub(super) fn read(root: &HostRoot, netlink: &dyn NicRead, host: &Host, reading: &mut Reading) {
@@ -53,7 +52,7 @@ fn read_files(root: &HostRoot, nic: &NicName, sent: &[u32], reading: &mut Readin
                 reading.take_file(format!("{prefix}/stat/{name}"), root, &path);
             }
         }
-        // That an interface has no statistics is worth saying: every one has.
+        // Missing statistics are reported, since every interface has them.
         Known::Unknown(gap) => {
             reading.gaps.insert(format!("{prefix}/stat"), gap);
         }
@@ -77,7 +76,7 @@ fn read_netlink(netlink: &dyn NicRead, nic: &NicName, reading: &mut Reading) {
     let counts = netlink.counts(nic);
     for (key, counter) in counts.values {
         let key = format!("nic/{nic}/{key}");
-        // Both sources have counters of queues; they never name one alike.
+        // Both sources have queue counters, with different names.
         reading.counters.entry(key).or_insert(counter);
     }
     for (group, gap) in counts.gaps {

@@ -1,4 +1,4 @@
-//! Two moments of a host made by hand, and texts of every kind.
+//! Two readings of a hand-written host, and texts of every kind.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::root::tree::{Entry, Tree};
 const BRIDGE: &str = "sys/devices/pci0000:00/0000:00:03.0";
 const FUNCTION: &str = "sys/devices/pci0000:00/0000:00:03.0/0000:17:00.0";
 
-/// Says of every interface that nothing is offered, and what it counts.
+/// Reports everything as not supported for each interface, except its counters.
 struct Counts(NicCounts);
 
 fn absent<T>() -> Known<T> {
@@ -144,7 +144,7 @@ fn device_files(moved: u64) -> Vec<File> {
     ]
 }
 
-/// The host's files; `moved` says by how much its counters are ahead.
+/// The host's files; `moved` is the increase of its counters.
 fn tree(moved: u64) -> Tree {
     let mut tree = Tree::new(true);
     for files in [cpu_files(moved), proc_files(moved), device_files(moved)] {
@@ -239,7 +239,7 @@ fn every_group_of_counters_is_watched_by_its_key() {
 fn the_rdma_ports_of_a_trials_interface_are_found_and_those_that_it_names() {
     let mut tree = tree(0);
     for (path, text) in [
-        // A card's says it by its first GID, a software device by its parent.
+        // A NIC's port reports it by its first GID, a software device by its parent.
         ("mlx5_0/ports/1/gid_attrs/ndevs/0", "eth0\n"),
         ("rxe0/parent", "eth0\n"),
         ("rxe0/ports/1/hw_counters/sent_pkts", "5"),

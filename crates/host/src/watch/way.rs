@@ -1,6 +1,6 @@
-//! The counters of one way through a host: those of the interface that a trial's connections use, with the
-//! interfaces below it and their interrupts, and what the whole machine counts. Found without reading the
-//! host, so that it costs a trial little: a few milliseconds on an ordinary machine.
+//! The counters of one path through a host: those of the interface that a trial's connections use, with its lower
+//! interfaces and their interrupts, and the machine-wide counters. Found without reading the host, so that it costs a
+//! trial only a few milliseconds on an ordinary machine.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,26 +17,26 @@ use crate::root::{HostRoot, absolute};
 const CLASS: &str = "sys/class/net";
 const ONLINE: &str = "sys/devices/system/cpu/online";
 
-/// A host of containers has thousands of interfaces; the one with the data is asked for among so many.
+/// A host of containers has thousands of interfaces; this many are searched for the one with the address.
 const NICS_MAX: usize = 512;
-/// A VLAN on a bond on ports; deeper is no ordinary way.
+/// A VLAN on a bond on its ports; deeper hierarchies are unusual.
 const DEPTH_MAX: usize = 4;
 
-/// What the counters of one way are read of.
+/// The objects whose counters are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
-    /// The interface that carries the address, and the interfaces that it stands on.
+    /// The interface with the address, and its lower interfaces.
     nics: Known<Vec<NicName>>,
     irqs: BTreeSet<u32>,
-    /// The ports of RDMA devices, when the data goes over one.
+    /// The RDMA ports, if the data goes over one.
     rdma: Vec<(String, u32)>,
     online: CpuSet,
     busy: CpuSet,
 }
 
 impl Way {
-    /// The way of connections from or to this host's own `address`. `busy` are the CPUs that are known to
-    /// work for them: of a machine with many, the idle states of those are read.
+    /// The path of connections from or to this host's own `address`. `busy` are the CPUs known to work for them: on a
+    /// machine with many CPUs, only their idle states are read.
     pub fn find(root: &HostRoot, netlink: &dyn NicRead, address: IpAddr, busy: CpuSet) -> Self {
         let nics = carrier(root, netlink, address).map(|nic| with_lower(root, nic));
         let of_nics = nics.value().into_iter().flatten();
@@ -50,8 +50,7 @@ impl Way {
         }
     }
 
-    /// The same, when RDMA carries the data: with the ports of the devices on these interfaces, and of those
-    /// that are `named`.
+    /// The same for RDMA: with the ports of the devices on these interfaces, and of those that are `named`.
     #[must_use]
     pub fn with_rdma(mut self, root: &HostRoot, named: &[&str]) -> Self {
         let nics = self.nics.value().map_or(&[][..], Vec::as_slice);
@@ -59,7 +58,7 @@ impl Way {
         self
     }
 
-    /// The interface that carries the address, or why it was not found.
+    /// The interface with the address, or why it was not found.
     pub fn interface(&self) -> Known<NicName> {
         self.nics.clone().and_then(|nics| match nics.first() {
             Some(nic) => Known::Value(nic.clone()),
@@ -67,12 +66,12 @@ impl Way {
         })
     }
 
-    /// The CPUs that are online; empty when the kernel does not say.
+    /// The online CPUs; empty if the kernel does not report them.
     pub fn online(&self) -> &CpuSet {
         &self.online
     }
 
-    /// Its counters as they stand.
+    /// Its counters.
     pub fn read(&self, root: &HostRoot, netlink: &dyn NicRead) -> Reading {
         let mut reading = Reading {
             uptime_ns: parsed(root, "proc/uptime", parse_uptime),
@@ -100,7 +99,7 @@ impl Way {
     }
 }
 
-/// The interface that has `address`.
+/// The interface with `address`.
 fn carrier(root: &HostRoot, netlink: &dyn NicRead, address: IpAddr) -> Known<NicName> {
     let names = match root.list(CLASS) {
         Known::Value(names) => names,
@@ -130,7 +129,7 @@ fn carrier(root: &HostRoot, netlink: &dyn NicRead, address: IpAddr) -> Known<Nic
     Known::Unknown(gap)
 }
 
-/// `nic`, and below it what it stands on.
+/// `nic` with its lower interfaces.
 fn with_lower(root: &HostRoot, nic: NicName) -> Vec<NicName> {
     let mut all = vec![nic];
     let mut seen = 0;
@@ -156,8 +155,8 @@ fn transmit_queues(root: &HostRoot, nic: &NicName) -> Vec<u32> {
     numbered(names.value().map_or(&[][..], Vec::as_slice), "tx-")
 }
 
-/// The interrupts of an interface's device, or of the function that a virtio device stands on. Of a
-/// function with several interfaces those of all are read: which is whose is not asked here.
+/// The interrupts of an interface's device, or of the function that a virtio device is on. For a function with
+/// several interfaces those of all are read.
 fn irqs_of(root: &HostRoot, nic: &NicName) -> Vec<u32> {
     let class = followed(root, CLASS, nic.as_str());
     let Some(device) =
@@ -170,7 +169,7 @@ fn irqs_of(root: &HostRoot, nic: &NicName) -> Vec<u32> {
         if let Known::Value(names) = root.list(&format!("{folder}/msi_irqs")) {
             return numbered(&names, "");
         }
-        // 0 is what a function without a line has.
+        // A function without INTx shows 0.
         if let Some(irq) = number::<u32>(root, &format!("{folder}/irq"))
             .get()
             .filter(|irq| *irq > 0)
@@ -195,7 +194,7 @@ mod tests {
         let address = IpAddr::from([127, 0, 0, 1]);
         let way = Way::find(live.root(), &netlink, address, CpuSet::empty());
         if way.interface().value().is_none() {
-            // A namespace whose loopback is down has no such address.
+            // In a namespace whose loopback is down there is no such address.
             return;
         }
         let first = way.read(live.root(), &netlink);

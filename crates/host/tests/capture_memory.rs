@@ -1,5 +1,5 @@
-//! A small file of a stranger does not take much memory: captured hosts that are made of few bytes and stand
-//! for many, opened and read while every allocation of this process is counted.
+//! Small untrusted files do not use much memory: captured hosts that expand from few bytes, opened and read while
+//! every allocation of this process is counted.
 
 mod sys {
     pub(crate) mod counting;
@@ -17,10 +17,10 @@ use sys::counting::{alone, peak_of};
 use tar::{Builder, EntryType, Header};
 
 const MIB: usize = 1 << 20;
-/// What a captured host may take while it is opened: its files, twice where one is put together from pieces.
+/// The memory limit for opening a captured host: its files, twice if one is assembled from pieces.
 const OPEN_BYTES_MAX: usize = 512 * MIB;
 
-/// A packed tar file in the making.
+/// A builder of a compressed tar file.
 struct Packed(Builder<BzEncoder<Vec<u8>>>);
 
 impl Packed {
@@ -58,14 +58,14 @@ impl Packed {
     }
 }
 
-/// What opening a captured host of these bytes gives, and how much memory it takes.
+/// The result of opening a captured host with these bytes, and the memory used.
 fn opened(bytes: &[u8]) -> (Result<Captured, CaptureError>, usize) {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(bytes).expect("written");
     peak_of(|| Captured::open(file.path()))
 }
 
-/// The same of opening and reading it.
+/// The same for opening and reading it.
 fn read(bytes: &[u8]) -> (Result<Host, CaptureError>, usize) {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(bytes).expect("written");
@@ -79,7 +79,7 @@ fn refusal<T>(result: Result<T, CaptureError>) -> String {
     }
 }
 
-/// An archive of one `file` or other entry.
+/// An archive with one `file` or other entry.
 fn archive(entry: &str) -> Vec<u8> {
     format!("linerate capture 1\nby linerate 0\npseudonyms no\n{entry}end x\n").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! Real machines of the corpus, read whole; a skip says so where the corpus is not there.
+//! Reads the real machines of the corpus; skipped with a message if the corpus is missing.
 
 #![expect(
     clippy::disallowed_methods,
@@ -172,7 +172,7 @@ fn offline_cpus_odd_nodes_and_memory_of_graphics_cards_are_read_as_they_are() {
     assert!(self::host("2arm-2c").expect("the corpus").nodes.is_empty());
 }
 
-/// What one CPU says is taken for the others of its core, package or cache: each must say the same.
+/// Values of one CPU are used for the others of its core, package or cache: all must have the same.
 #[test]
 fn what_is_read_of_one_cpu_for_others_is_what_they_say_themselves() {
     let Some(folder) = corpus("hosts") else {
@@ -190,7 +190,7 @@ fn what_is_read_of_one_cpu_for_others_is_what_they_say_themselves() {
         {
             let own = |file: &str| {
                 let path = format!("sys/devices/system/cpu/cpu{}/{file}", cpu.id);
-                // Some kernels end a file with a zero byte, which belongs to no value.
+                // Some kernels end a file with a NUL, which is not part of the value.
                 let text = root.read(&path).value().cloned();
                 text.map(|text| text.trim_end_matches(['\0', '\n']).to_owned())
             };

@@ -1,5 +1,5 @@
-//! A whole host of which parts are broken in any way that a file can be: reading it gives gaps, never a
-//! panic and never a reader without end, and what was read can be judged in every profile.
+//! A whole host with files damaged in every possible way: reading it gives gaps, never a panic or an endless loop,
+//! and the result can be checked in every role.
 
 #![expect(
     clippy::disallowed_methods,
@@ -37,7 +37,7 @@ const PROFILES: [Profile; 7] = [
     Profile::Measurement,
 ];
 
-/// What is done to one file, link or folder.
+/// The damage to one file, link or directory.
 #[derive(Debug, Clone)]
 enum Damage {
     Bytes(Vec<u8>),
@@ -48,9 +48,9 @@ enum Damage {
     Folder,
     /// A link to itself.
     Circle,
-    /// A link to the folder above its own, so that a path can be followed for ever.
+    /// A link to its parent directory, so that a path can be followed forever.
     Above,
-    /// A pipe to which nobody writes.
+    /// A pipe without a writer.
     Pipe,
 }
 
@@ -95,7 +95,7 @@ impl Damage {
             fs::remove_file(path)
         };
         if removed.is_err() {
-            return; // What held it was broken before.
+            return; // Its directory was damaged before.
         }
         let name = path.file_name().unwrap_or_default();
         match self {

@@ -1,5 +1,5 @@
-//! Facts of the machine itself, each from the files that the kernel has for it: hosts made for the
-//! purpose, and what a capture of them tells and keeps to itself.
+//! Data of the machine itself, each from its kernel files: synthetic hosts, and what a capture of them contains and
+//! withholds.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,7 +23,7 @@ use linerate_model::known::{Cause, Known};
 use linerate_model::units::Bytes;
 use tempfile::TempDir;
 
-/// A host of these files; one whose text is bytes may be binary.
+/// A host with these files; binary contents are allowed.
 fn made(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for (path, text) in files {
@@ -76,7 +76,7 @@ fn cause<T>(known: &Known<T>) -> Option<Cause> {
 
 const CPU: &str = "sys/devices/system/cpu";
 
-/// Four CPUs: two threads of a large core, and two small ones that share a cache of the second level.
+/// Four CPUs: two SMT siblings of a performance core, and two efficiency cores that share an L2 cache.
 fn hybrid() -> TempDir {
     let folder = made(&[
         ("sys/devices/system/cpu/online", "0-3"),
@@ -210,7 +210,7 @@ fn an_interrupt_that_nobody_may_move_is_known_by_its_mode_beside_one_that_may() 
     assert_eq!(captured(&folder, false).1, host);
 }
 
-/// A disk of two paths over TCP, one of them lost, and one disk of a virtual machine.
+/// A disk with two paths over TCP, one of them lost, and one disk of a virtual machine.
 fn disks() -> TempDir {
     let folder = made(&[
         ("sys/class/nvme/nvme0/transport", "tcp"),
@@ -290,7 +290,7 @@ fn a_disk_of_several_paths_says_each_and_how_it_chooses() {
     assert_eq!(captured(&folder, false).1, host);
 }
 
-/// Programs, taps and files of settings on a host of somebody called Acme.
+/// Programs, taps and settings files on a host of an owner called Acme.
 fn private() -> TempDir {
     let folder = made(&[
         ("sys/x", ""),
@@ -306,7 +306,7 @@ fn private() -> TempDir {
         ("proc/41/comm", "acme-secret"),
         ("proc/42/comm", "amazon-ssm-agen"),
         ("proc/43/comm", "tuned"),
-        // Of another user under that name; one that has a user of its own; one of root.
+        // One of another user with that name; one with its own user; one of root.
         ("proc/44/comm", "irqbalance"),
         (
             "proc/44/status",

@@ -1,4 +1,4 @@
-//! This machine: reading it, capturing it, reading the capture; and hosts that are out to do harm.
+//! This machine: reading it, capturing it, reading the capture; and malicious hosts.
 
 #![expect(
     clippy::disallowed_methods,
@@ -86,7 +86,7 @@ fn pseudonyms_change_names_and_nothing_else() {
             port.gids = Known::not_asked("replaced");
         }
     }
-    // What somebody named on this machine has another name there.
+    // Names chosen by users of this machine are replaced.
     for software in [&mut read.software, &mut host.software] {
         if let Known::Value(lines) = &mut software.sysctl_lines {
             for line in lines {

@@ -1,5 +1,5 @@
-//! The made hosts that ship in `fixtures/hosts`: they are what their makers make, and are read as
-//! they were meant. `LINERATE_BLESS=1` writes them anew.
+//! The synthetic hosts in `fixtures/hosts` match their generators and read as expected. `LINERATE_BLESS=1`
+//! regenerates them.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,5 +1,5 @@
-//! Netlink against a real kernel: what linerate reads is what `ip`, `tc` and `ethtool` read, and what
-//! it sets they see.
+//! Netlink on a real kernel: linerate reads the same values as `ip`, `tc` and `ethtool`, and they see the values that
+//! it sets.
 
 #![expect(
     clippy::disallowed_methods,
@@ -194,7 +194,7 @@ fn without_the_right_to_change_reading_works_and_changing_is_denied() {
     });
 }
 
-/// The numbers behind `label` in a tool's text, in their order; what is not a number is none.
+/// The numbers after `label` in a tool's output, in order; anything else is none.
 fn numbers(text: &str, label: &str) -> Vec<Option<u32>> {
     let value = |line: &str| Some(line.trim().strip_prefix(label)?.trim().parse().ok());
     text.lines().filter_map(value).collect()

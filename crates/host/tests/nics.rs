@@ -1,5 +1,4 @@
-//! Interfaces, functions and RDMA devices of hosts that are made by hand as folders, where each fact
-//! has a place of its own to come from.
+//! Interfaces, functions and RDMA devices of synthetic hosts, where each value has its own source file.
 
 #![expect(
     clippy::disallowed_methods,
@@ -117,8 +116,8 @@ fn a_card_of_which_the_firmware_says_nothing_is_where_its_bridge_is() {
     );
 }
 
-/// A configuration space with a PCI Express capability: 8 GT/s and 4 lanes of 16 GT/s and 16, payload
-/// 256 of 512 bytes, reads of 512, relaxed ordering; access control of a bridge.
+/// PCI config space with a PCI Express capability: 8 GT/s and 4 lanes of 16 GT/s and 16, payload 256 of 512 bytes,
+/// read requests of 512, relaxed ordering; ACS of a bridge.
 fn space(is_bridge: bool) -> Vec<u8> {
     let mut space = vec![0; 4096];
     let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Queues of made hosts: their interrupts, polling contexts and steering, on one card and on many.
+//! Queues of synthetic hosts: their interrupts, NAPI instances, RPS and XPS, on one NIC and on many.
 
 #![expect(
     clippy::disallowed_methods,
@@ -38,7 +38,7 @@ fn mask(cpu: u32) -> String {
     text
 }
 
-/// Four cards of 64 queue pairs on as many ports of a machine of eight nodes.
+/// Four NICs of 64 queue pairs on as many ports of a machine with eight nodes.
 fn large() -> Made {
     let mut made = Made::default();
     made.file("sys/devices/system/cpu/online", format!("0-{}", CPUS - 1));

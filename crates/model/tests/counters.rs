@@ -1,5 +1,4 @@
-//! What counters are said to be may be any number: a host whose counters all grew by the most there is
-//! is judged without an overflow.
+//! Counters may have any value: a host whose counters all increased by the maximum is checked without an overflow.
 
 use linerate_model::build;
 use linerate_model::finding::{Profile, Scene};

@@ -1,5 +1,5 @@
-//! What people, files and far ends write is read without a panic, whatever it is, and a setting's name
-//! that was read can be written and read again.
+//! Text from people, files and peers is parsed without a panic, whatever it contains, and a parsed setting key can be
+//! printed and parsed again.
 
 use linerate_model::host::Host;
 use linerate_model::protocol::{Reply, Request};
@@ -8,7 +8,7 @@ use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Pieces of settings' names, and anything else.
+/// Pieces of setting keys, and arbitrary text.
 fn name() -> impl Strategy<Value = String> {
     let words = [
         "sysctl",

@@ -1,7 +1,6 @@
-//! Interrupts: `/proc/irq/N` (Documentation/core-api/irq/irq-affinity.rst) for where they go, and for
-//! what they serve `/sys/kernel/irq/N/actions` (Documentation/ABI/testing/sysfs-kernel-irq, since 4.9),
-//! or else `/proc/interrupts`, whose text grows with CPUs times interrupts and is therefore the second
-//! choice.
+//! Interrupts: `/proc/irq/N` (Documentation/core-api/irq/irq-affinity.rst) for their affinity, and
+//! `/sys/kernel/irq/N/actions` (Documentation/ABI/testing/sysfs-kernel-irq, since 4.9) for the names of their
+//! actions, or else `/proc/interrupts`, whose size grows with CPUs times interrupts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +22,7 @@ const MODES_SINCE: (u32, u32) = (6, 12);
 
 /// Reads every interrupt, by number.
 ///
-/// The kernel's `release` says whether it tells by a file's mode which interrupts nobody may move.
+/// The kernel's `release` decides whether a file's mode shows which interrupts users cannot move.
 pub(crate) fn read_irqs(root: &HostRoot, release: Option<&str>, gaps: &mut Vec<Gap>) -> Vec<Irq> {
     let listed = root.list(PROC);
     let names = Names::read(root);
@@ -49,18 +48,18 @@ pub(crate) fn read_irqs(root: &HostRoot, release: Option<&str>, gaps: &mut Vec<G
     irqs
 }
 
-/// Reads those of `numbers`; whether they may be moved is not asked.
+/// Reads those of `numbers`, without whether they can be moved.
 pub(crate) fn read_some(root: &HostRoot, numbers: &[u32]) -> Vec<Irq> {
     let names = Names::read(root);
     let read = |number: &u32| read_irq(root, *number, &names).0;
     numbers.iter().map(read).collect()
 }
 
-/// Where the names that drivers gave their interrupts stand.
+/// The source of the names that drivers gave their interrupts.
 struct Names {
-    /// Interrupts with a folder in sysfs, which has their names.
+    /// Interrupts with a directory in sysfs, which has their names.
     in_sysfs: BTreeSet<u32>,
-    /// All names, where sysfs has none.
+    /// All names, if sysfs has none.
     table: Known<BTreeMap<u32, Vec<String>>>,
 }
 
@@ -79,7 +78,7 @@ impl Names {
     }
 }
 
-/// Reads one interrupt, and the permission bits of the file that places it.
+/// Reads one interrupt, and the permission bits of its affinity file.
 fn read_irq(root: &HostRoot, number: u32, names: &Names) -> (Irq, Option<u32>) {
     let folder = format!("{PROC}/{number}");
     let path = format!("{folder}/smp_affinity_list");
@@ -103,9 +102,9 @@ fn read_irq(root: &HostRoot, number: u32, names: &Names) -> (Irq, Option<u32>) {
     (irq, mode)
 }
 
-/// Whether the permission bits say which interrupts may be moved: since Linux 6.12 (kernel/irq/proc.c,
-/// `register_irq_proc`), or earlier where that was taken over, which a difference between two interrupts
-/// shows. All read-only tells nothing: copies of a host lose their bits.
+/// Whether the permission bits show which interrupts can be moved: since Linux 6.12 (kernel/irq/proc.c,
+/// `register_irq_proc`), or earlier with a backport, which a difference between two interrupts shows. If all are
+/// read-only it is unknown: copies of a host lose their permission bits.
 fn modes_tell(modes: &[Option<u32>], release: Option<&str>) -> bool {
     let mut known = modes.iter().flatten();
     let writable = |mode: &u32| mode & 0o200 != 0;
@@ -132,7 +131,7 @@ pub(crate) fn parse_release(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Where the interrupt really goes (since 4.13); empty where the interrupt chip does not tell.
+/// The effective affinity (since 4.13); empty if the irqchip does not report it.
 fn read_effective(root: &HostRoot, folder: &str) -> Known<CpuSet> {
     let path = format!("{folder}/effective_affinity_list");
     cpu_list(root, &path).and_then(|cpus| {
@@ -167,7 +166,7 @@ fn read_actions(root: &HostRoot, number: u32, names: &Names) -> Known<Vec<String
     }
 }
 
-/// `/sys/kernel/irq/N/actions`: names with commas between.
+/// `/sys/kernel/irq/N/actions`: names separated by commas.
 pub(crate) fn split_actions(text: &str) -> Vec<String> {
     text.split(',')
         .map(str::trim)
@@ -176,9 +175,9 @@ pub(crate) fn split_actions(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The numbered lines of `/proc/interrupts`: a count for each CPU, the chip, the chip's own number and
-/// trigger (one word or two, by version), then the names with commas between. A line without a name
-/// belongs to an interrupt that nothing uses.
+/// The numbered lines of `/proc/interrupts`: a count for each CPU, the irqchip, its hwirq and trigger (one word or
+/// two, depending on the version), then the names separated by commas. A line without a name belongs to an unused
+/// interrupt.
 pub(crate) fn parse_interrupts(text: &str) -> BTreeMap<u32, Vec<String>> {
     let cpus = text
         .lines()

@@ -1,4 +1,4 @@
-//! One card on a made host, and reading such a host twice: as a folder and as its own capture.
+//! One NIC on a synthetic host, and reading such a host twice: from a directory and from its own capture.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use linerate_model::known::Known;
 use super::made::Made;
 use super::{FakeNics, nic};
 
-/// A netlink that knows kinds and polling contexts.
+/// A netlink reader with kinds and NAPI instances.
 #[derive(Default)]
 pub(crate) struct Told {
     pub(crate) others: FakeNics,
@@ -63,7 +63,7 @@ impl NicRead for Told {
 pub(crate) const BRIDGE: &str = "sys/devices/pci0000:80/0000:80:01.0";
 pub(crate) const CARD: &str = "sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0";
 
-/// An interface at `real`, with the texts of some of its files.
+/// An interface at `real`, with the contents of some of its files.
 pub(crate) fn interface(made: &mut Made, real: &str, files: &[(&str, &str)]) {
     let name = real.rsplit('/').next().expect("a name");
     made.link(
@@ -82,7 +82,7 @@ pub(crate) fn card(made: &mut Made, files: &[(&str, &str)]) {
     made.link(&format!("{real}/device"), "../../../0000:81:00.0");
 }
 
-/// The host as its folder is read, and as its capture is read again: both are the same.
+/// The host as read from its directory, and as read from its capture: both must be equal.
 pub(crate) fn read(made: &Made, nics: &dyn NicRead, binary: &[(String, Vec<u8>)]) -> Host {
     let folder = tempfile::tempdir().expect("a folder");
     made.write(folder.path());

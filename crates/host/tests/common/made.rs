@@ -1,4 +1,4 @@
-//! Hosts made by hand, as folders: small enough to read, whole enough for rules.
+//! Synthetic hosts, as directories: small enough to review, complete enough for rules.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use linerate_model::known::{Cause, Known};
 
 use super::{FakeNics, nic};
 
-/// A host that is being made.
+/// A builder of a host.
 #[derive(Default)]
 pub(crate) struct Made {
     files: BTreeMap<String, String>,
@@ -52,7 +52,7 @@ impl Made {
         set_folder_modes(folder);
     }
 
-    /// The host as an archive, by the same way as a live one.
+    /// The host as an archive, made like that of a live host.
     pub(crate) fn archive(&self) -> Archive {
         let folder = tempfile::tempdir().expect("a folder");
         self.write(folder.path());
@@ -65,7 +65,7 @@ impl Made {
     }
 }
 
-/// The mode of a folder must not depend on who makes it.
+/// The mode of a directory must not depend on the user's umask.
 fn set_folder_modes(folder: &Path) {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("its mode");
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -107,7 +107,7 @@ const SYSCTLS: [(&str, &str); 26] = [
 
 const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0";
 
-/// How each CPU's frequency is managed.
+/// The cpufreq settings of each CPU.
 const POLICY: [(&str, &str); 6] = [
     ("cpuinfo_max_freq", "3500000"),
     ("scaling_available_governors", "performance powersave"),
@@ -137,7 +137,7 @@ fn kernel(made: &mut Made, hostname: &str, boot_id: &str) {
         );
 }
 
-/// `sockets` packages of `cores` cores without hyper-threading, a node each.
+/// `sockets` packages of `cores` cores without SMT, one node each.
 fn cpus(made: &mut Made, sockets: u32, cores: u32, model: &str) {
     let last = sockets * cores - 1;
     made.file(
@@ -206,17 +206,17 @@ fn loopback(made: &mut Made) {
         .insert(nic("lo"), answers("127.0.0.1/8", 0, "noqueue"));
 }
 
-/// What differs between one made NIC and another.
+/// The differences between synthetic NICs.
 struct Port {
     name: &'static str,
     index: u32,
     speed: &'static str,
     mtu: &'static str,
-    /// The CPU that sends by each queue.
+    /// The XPS CPU of each queue.
     senders: Vec<u32>,
 }
 
-/// A NIC's own folder, with a queue in both directions for each of its senders.
+/// A NIC's own directory, with a queue pair for each of its senders.
 fn interface(made: &mut Made, real: &str, port: &Port) {
     let Port { name, index, .. } = port;
     let device_type = format!("INTERFACE={name}\nIFINDEX={index}");
@@ -320,9 +320,8 @@ fn function(made: &mut Made, folder: &str, speed: &str, width: &str) {
         .file(&format!("{folder}/max_link_width"), "16");
 }
 
-/// Two sockets of four cores; a 100 Gb/s card with four queues on node 1, behind a PCIe switch. Well
-/// set up, or with its interrupts on node 0 and the switch's own link trained at a quarter of its
-/// width and half its speed.
+/// Two sockets of four cores; a 100 Gb/s NIC with four queues on node 1, behind a PCIe switch. Well configured, or
+/// with its interrupts on node 0 and the switch's link trained at a quarter of its width and half its speed.
 pub(crate) fn two_socket(is_well: bool) -> Made {
     let mut made = Made::default();
     kernel(
@@ -352,7 +351,7 @@ pub(crate) fn two_socket(is_well: bool) -> Made {
             &format!("{card}/driver"),
             "../../../../../../bus/pci/drivers/mlx5_core",
         );
-    // Each queue is sent by from the CPU of its interrupt.
+    // Each queue's XPS CPU is the CPU of its interrupt.
     let first = if is_well { 4 } else { 0 };
     let port = Port {
         name: "eth2",
@@ -409,7 +408,7 @@ fn nvme(made: &mut Made) {
         .file(&format!("{real}/mq/1/nr_tags"), "1023");
 }
 
-/// A virtual machine with two CPUs and a virtio card of two queue pairs.
+/// A virtual machine with two CPUs and a virtio NIC with two queue pairs.
 pub(crate) fn virtual_machine() -> Made {
     let mut made = Made::default();
     kernel(&mut made, "made-vm", "7a3f5c1e-0000-4000-8000-000000000002");

@@ -1,4 +1,4 @@
-//! What the tests of captured hosts share: the corpus, a fake netlink, and hosts made by hand.
+//! Shared by the tests of captured hosts: the corpus, a fake netlink reader, and synthetic hosts.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -32,13 +32,13 @@ pub(crate) fn corpus(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Says on stderr that a test cannot run here.
+/// Prints on stderr that a test cannot run here.
 #[expect(clippy::print_stderr, reason = "a skip is said, never passed over")]
 pub(crate) fn skip(reason: &str) {
     eprintln!("SKIP: {reason}");
 }
 
-/// A netlink that answers what it was given, and of everything else that it is absent.
+/// A netlink reader that returns the given data, and reports everything else as absent.
 #[derive(Debug, Default)]
 pub(crate) struct FakeNics(pub(crate) BTreeMap<NicName, NicAnswers>);
 

@@ -1,4 +1,4 @@
-//! Features, channels, rings and coalescing, beside `ethtool(8)`.
+//! Features, channels, rings and coalescing, compared with `ethtool(8)`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,8 +32,8 @@ fn features_are_those_that_ethtool_prints() {
     });
 }
 
-/// `ethtool -k` by kernel name. Its own umbrella names (`tcp-segmentation-offload`) stand for several
-/// features, those with one feature are translated.
+/// `ethtool -k` by kernel name. Its own group names (`tcp-segmentation-offload`) stand for several features; groups
+/// with one feature are translated.
 fn ethtool_features(nic: &NicName) -> Option<BTreeMap<String, (bool, bool)>> {
     const ONE: [(&str, &str); 8] = [
         ("generic-segmentation-offload", "tx-generic-segmentation"),

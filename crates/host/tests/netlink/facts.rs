@@ -1,4 +1,4 @@
-//! What is only read of a port: a veth in a namespace, and what does not exist.
+//! Read-only data of a port: a veth in a namespace, and devices that do not exist.
 
 use linerate_host::nic_control::NicRead;
 use linerate_model::known::{Cause, Known};

@@ -1,8 +1,7 @@
-//! Two network namespaces of a test's own, joined by a veth pair, and the tools that are asked what
-//! linerate is asked.
+//! Two network namespaces of a test, joined by a veth pair, and the tools whose output is compared with linerate's.
 //!
-//! Needs the right to make a network namespace: as root, or else in a user namespace by running the
-//! test binary again under `unshare(1)`.
+//! Needs the privilege to create a network namespace: as root, or else in a user namespace by running the test binary
+//! again under `unshare(1)`.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,10 +12,10 @@ use linerate_host::netlink::Netlink;
 use linerate_model::ids::NicName;
 use serde_json::Value;
 
-/// Set in the test binary's second life, inside a user namespace.
+/// Set when the test binary runs again inside a user namespace.
 const INSIDE: &str = "LINERATE_TEST_IN_USER_NAMESPACE";
 
-/// The near end of a veth pair (`near0`), in the namespace of this thread; `far0` is in another.
+/// The local end of a veth pair (`near0`), in the namespace of this thread; `far0` is in another.
 pub(crate) struct Lab {
     pub(crate) netlink: Netlink,
     pub(crate) nic: NicName,
@@ -27,12 +26,12 @@ pub(crate) fn name(text: &str) -> NicName {
     text.parse().expect("a valid name")
 }
 
-/// Says that something was not tested, past the capture of a passing test's output.
+/// Prints that something was not tested, bypassing the capture of a passing test's output.
 pub(crate) fn skip(reason: &str) {
     writeln!(std::io::stderr(), "SKIP: {reason}").expect("stderr is open");
 }
 
-/// Runs `test` in a lab, in a thread of its own, since a namespace is a thread's.
+/// Runs `test` in a lab, in a new thread, since a namespace belongs to a thread.
 pub(crate) fn in_lab<Test: FnOnce(&Lab) + Send>(test: Test) {
     let made = std::thread::scope(|scope| {
         let thread = scope.spawn(|| match Lab::new() {
@@ -83,8 +82,7 @@ fn in_user_namespace(test_name: &str) {
     );
 }
 
-/// The name that the test harness knows a test by, from the type of the closure in it:
-/// `netlink::qdisc::a_test::{{closure}}`.
+/// The test's name in the test harness, from the type of the closure in it: `netlink::qdisc::a_test::{{closure}}`.
 fn name_of_test<Test>() -> String {
     let path = std::any::type_name::<Test>();
     let path = path.strip_suffix("::{{closure}}").unwrap_or(path);
@@ -110,7 +108,7 @@ impl Lab {
     }
 }
 
-/// What a tool prints, in this thread's namespace; `None`, with a skip, when it is not installed.
+/// A tool's output, in this thread's namespace; `None`, with a skip, if it is not installed.
 pub(crate) fn tool(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let program = words.next().expect("a command line has a first word");
@@ -126,14 +124,14 @@ pub(crate) fn tool(line: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).expect("tools print text"))
 }
 
-/// What a tool prints as JSON.
+/// A tool's output as JSON.
 pub(crate) fn json(line: &str) -> Option<Value> {
     let text = tool(line)?;
     Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("`{line}`: {error}: {text}")))
 }
 
 mod sys {
-    //! Moving this thread to a namespace of its own.
+    //! Moving this thread to a new namespace.
     #![allow(unsafe_code, reason = "unshare(2) has no safe form")]
 
     use rustix::thread::{UnshareFlags, unshare_unsafe};

@@ -1,4 +1,4 @@
-//! Root queueing disciplines, beside `tc(8)`: what is taken away comes back byte for byte.
+//! Root qdiscs, compared with `tc(8)`: a removed qdisc is restored byte for byte.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ use linerate_model::units::{BitRate, Bytes};
 
 use crate::lab::{in_lab, name, skip, tool};
 
-/// What `tc qdisc show` prints of the near end.
+/// The output of `tc qdisc show` at the local end.
 fn shown(nic: &NicName) -> Option<String> {
     tool(&format!("tc qdisc show dev {nic}"))
 }
@@ -161,7 +161,7 @@ fn a_root_with_classes_is_read_but_never_replaced() {
     });
 }
 
-/// A discipline that is asked for in the words of tc(8).
+/// A qdisc requested in tc(8) syntax.
 fn asked(words: &str) -> Qdisc {
     Qdisc::asked(&Discipline::parse(words).expect(words))
 }
@@ -190,7 +190,7 @@ fn a_discipline_asked_for_in_words_is_the_one_tc_makes_of_them() {
             let made = lab.netlink.qdisc(&lab.nic);
             let made = made.value().expect("a root").clone();
             assert!(Value::Qdisc(wanted).is_met_by(&Value::Qdisc(made.clone())));
-            // Again, and nothing changes; away, and back.
+            // Set again without a change; removed and restored.
             lab.netlink.set_qdisc(&lab.nic, &made).expect("it is so");
             lab.netlink.set_qdisc(&lab.nic, plain).expect("taken away");
             lab.netlink.set_qdisc(&lab.nic, &made).expect("put back");
@@ -221,7 +221,7 @@ fn a_discipline_asked_for_in_words_is_the_one_tc_makes_of_them() {
                 (ours, ours_class),
                 "{words}"
             );
-            // That of somebody else is put back, too.
+            // Another user's qdisc is restored, too.
             let theirs = lab.netlink.qdisc(&lab.nic);
             let theirs = theirs.value().expect("a root").clone();
             let other = asked("tbf rate 10mbit burst 64k limit 64k");
@@ -367,7 +367,7 @@ fn the_kernels_own_choice_of_qdisc_is_put_back_byte_for_byte() {
         lab.netlink.set_qdisc(&nic, own).expect("put back");
         assert_eq!(shown(), before);
         assert_eq!(lab.netlink.qdisc(&nic), read);
-        // A plain request for what the kernel chose anyway changes nothing.
+        // A plain request for the kernel's default changes nothing.
         lab.netlink
             .set_qdisc(&nic, &Qdisc::plain(&own.kind))
             .expect("nothing to do");

@@ -1,4 +1,4 @@
-//! What an interface stands among and what shapes it, beside what `ip(8)` and `tc(8)` make.
+//! Interface relations and shaping, compared with what `ip(8)` and `tc(8)` create.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use linerate_model::units::{BitRate, Bytes};
 
 use crate::lab::{in_lab, json, name, skip, tool};
 
-/// Runs a line of `ip` or `tc`; false, with a skip, when this kernel has not what it takes.
+/// Runs a line of `ip` or `tc`; false, with a skip, if this kernel lacks a feature.
 fn made(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let program = words.next().expect("a program");

@@ -1,4 +1,5 @@
-//! The wire from a host to itself: what one end sends to the other crosses it, and taking it up leaves what was.
+//! The wire from a host to itself: packets from one end to the other cross it, and removing it restores the original
+//! state.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -19,7 +20,7 @@ fn rules(lab: &Lab) -> Vec<Rule> {
     lab.netlink.rules().expect("the kernel has rules")
 }
 
-/// Sends a datagram and gives back where it came from.
+/// Sends a datagram and returns its source.
 fn sent_from(from: Ipv4Addr, to: Ipv4Addr) -> SocketAddr {
     let receiver = UdpSocket::bind((to, 0)).expect("an address of this host");
     let sender = UdpSocket::bind((from, 0)).expect("an address of this host");
@@ -30,14 +31,14 @@ fn sent_from(from: Ipv4Addr, to: Ipv4Addr) -> SocketAddr {
     peer
 }
 
-/// The packets that an interface has sent, of this thread's namespace.
+/// The packets sent by an interface, in this thread's namespace.
 fn packets(nic: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev").expect("a namespace has it");
     let line = text.lines().find_map(|line| line.trim().strip_prefix(nic));
     let numbers = line
         .and_then(|line| line.strip_prefix(':'))
         .expect("it is there");
-    // Eight numbers of what came in stand before the bytes and packets that went out.
+    // The eight receive fields come before the bytes and packets sent.
     let sent = numbers.split_whitespace().nth(9).expect("sixteen numbers");
     sent.parse().expect("a number")
 }
@@ -76,7 +77,7 @@ fn one_that_was_left_half_done_is_taken_up() {
     in_lab(|lab| {
         let before = rules(lab);
         wire().lay(&lab.netlink).expect("nothing is in the way");
-        // As after a death between adding the rule of own addresses and deleting the first.
+        // As after a crash between adding the second rule for local addresses and deleting the first.
         let own = Rule::own_addresses(0);
         lab.netlink.add_rule(&own).expect("a second one");
         lab.netlink

@@ -1,4 +1,4 @@
-//! An allocator that counts, for a test binary of its own.
+//! A counting allocator for its own test binary.
 #![allow(unsafe_code, reason = "an allocator is unsafe by its trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -35,12 +35,12 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Held for the length of a test, so that what is counted is its own.
+/// Held for the duration of a test, so that only its own allocations are counted.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     MEASURING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What `work` gives, and the most bytes that were allocated at once while it ran, beyond those before.
+/// The result of `work`, and the peak of allocated bytes while it ran, above the starting level.
 pub(crate) fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! `app-remote-numa`: a program with open sockets uses CPUs or memory of a remote NUMA node. Only a
-//! program that is confined is judged: one that floats is where the scheduler put it just now.
+//! `app-remote-numa`: a program with open sockets uses CPUs or memory of a remote NUMA node. Only programs with a CPU
+//! affinity are checked: others move with the scheduler.
 
 use std::collections::BTreeSet;
 
@@ -43,10 +43,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Of a program's pages, this many may lie on other nodes.
+/// The share of a program's pages that may be on other nodes.
 const REMOTE_PAGES: f64 = 0.2;
 
-/// A program with fewer pages is too small to speak of its memory (16 MiB of 4 KiB pages).
+/// A program with fewer pages is too small to report its memory (16 MiB of 4 KiB pages).
 const FEW_PAGES: u64 = 4096;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -65,7 +65,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         .collect();
     let nodes: BTreeSet<NodeId> = cards.iter().filter_map(|nic| nic.numa_node.get()).collect();
     let mut missing: Vec<Gap> = near.iter().filter_map(|cpus| needed(cpus.gap()?)).collect();
-    // Cards without a node, or on every node, leave no program that could be far from all of them.
+    // With NICs without a node, or on every node, no program can be remote from all of them.
     if missing.is_empty() && (local.is_empty() || local == scene.host.online_cpus()) {
         return Vec::new();
     }
@@ -110,8 +110,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     vec![found(rule, scene, said)]
 }
 
-/// The NICs that carry the host's data: with an address or something that stands on them, and no slower
-/// than half of the fastest (a port for management is not what a program is bound for).
+/// The NICs that carry the host's data: with an address or an upper interface, and at least half as fast as the
+/// fastest (programs are not pinned for a management port).
 fn carriers<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
     let mut cards = nics(scene);
     cards.retain(|nic| {
@@ -124,7 +124,7 @@ fn carriers<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
     cards
 }
 
-/// What shows that a confined program, or its memory, is away from the NICs.
+/// The evidence that a pinned program, or its memory, is remote from the NICs.
 fn far(
     scene: &Scene<'_>,
     owner: &SocketOwner,
@@ -168,7 +168,7 @@ fn far(
     (allowed.is_subset(local) && whole >= FEW_PAGES && part > REMOTE_PAGES).then_some(evidence)
 }
 
-/// That a program's CPUs are not known, when it moves data.
+/// A gap: a program that moves data has unknown CPU affinity.
 fn unsure(rule: &Rule, scene: &Scene<'_>, owners: &[SocketOwner]) -> Vec<Outcome> {
     let missing: Vec<Gap> = owners
         .iter()
@@ -182,7 +182,7 @@ fn unsure(rule: &Rule, scene: &Scene<'_>, owners: &[SocketOwner]) -> Vec<Outcome
     vec![undetermined(rule, scene, "host".to_owned(), missing)]
 }
 
-/// As much of a name as the kernel itself keeps.
+/// The length limit of the kernel's own process names.
 fn short(text: &str) -> String {
     text.chars().take(15).collect()
 }
@@ -221,7 +221,7 @@ pub(super) mod tests {
         ],
     };
 
-    /// A NIC on node 1 (CPUs 6-11), and one program with that many per cent of its pages on node 0.
+    /// A NIC on node 1 (CPUs 6-11), and one program with that percentage of its pages on node 0.
     fn server(allowed: &str, connections: u32, remote: u64) -> Host {
         let owner = SocketOwner {
             pid: 812,

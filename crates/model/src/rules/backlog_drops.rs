@@ -1,6 +1,5 @@
-//! `backlog-drops`: the per-CPU backlog queue overflows. It is used by receive packet steering, veth,
-//! loopback and generic XDP. Facts from Documentation/admin-guide/sysctl/net.rst (`netdev_max_backlog`)
-//! and `/proc/net/softnet_stat`.
+//! `backlog-drops`: the per-CPU backlog queue overflows. It is used by RPS, veth, loopback and generic XDP. Sources:
+//! Documentation/admin-guide/sysctl/net.rst (`netdev_max_backlog`) and `/proc/net/softnet_stat`.
 
 use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
@@ -32,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
 
 const BACKLOG: &str = "net.core.netdev_max_backlog";
 
-/// Longer than this a queue costs more in waiting than it saves in drops.
+/// A longer queue adds more latency than it saves drops.
 const LONGEST: u64 = 10_000;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -89,7 +88,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     vec![found(rule, scene, said)]
 }
 
-/// Twice the length, as far as that is reasonable.
+/// Twice the length, within a reasonable limit.
 fn lengthen(scene: &Scene<'_>, now: Option<&String>) -> Option<Remedy> {
     let now: u64 = now?.trim().parse().ok()?;
     let to = now.saturating_mul(2).clamp(2000, LONGEST);

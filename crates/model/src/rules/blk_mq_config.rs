@@ -58,7 +58,7 @@ fn is(device: &BlockDevice, transport: &str) -> bool {
     device.transport.value().is_some_and(|own| own == transport)
 }
 
-/// By its transport; a device whose transport nobody asked for, by its name.
+/// By its transport; if that was not read, by its name.
 fn is_nvme(device: &BlockDevice) -> bool {
     match device.transport.value() {
         Some(transport) => transport == "nvme",
@@ -76,7 +76,7 @@ fn key(device: &BlockDevice, knob: BlockKnob) -> SettingKey {
 
 fn scheduler(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
     let own = device.scheduler.value().filter(|own| *own != "none")?;
-    // With one hardware queue the kernel itself chooses mq-deadline; kyber is made for fast devices.
+    // With one hardware queue the kernel's default is mq-deadline; kyber is designed for fast devices.
     let several = device
         .hardware_queues
         .get()

@@ -1,6 +1,5 @@
-//! `busy-poll-incomplete`: busy polling is partially configured, or configured and never finds a packet.
-//! Facts from Documentation/admin-guide/sysctl/net.rst (`busy_read`, `busy_poll`) and
-//! Documentation/networking/napi.rst.
+//! `busy-poll-incomplete`: busy polling is partially configured, or configured with only empty polls. Sources:
+//! Documentation/admin-guide/sysctl/net.rst (`busy_read`, `busy_poll`) and Documentation/networking/napi.rst.
 
 use super::spreading::needed;
 use super::{ALWAYS, Draft, found, remedy, undetermined};
@@ -42,7 +41,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let (poll, read) = match (number(scene, POLL), number(scene, READ)) {
         (Known::Value(poll), Known::Value(read)) => (poll, read),
         (Known::Value(0), _) => return Vec::new(),
-        // A kernel without busy polling, or a namespace that has no such setting.
+        // A kernel without busy polling, or a namespace without this sysctl.
         (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => {
             return match needed(&gap) {
                 Some(gap) => vec![undetermined(rule, scene, "host".to_owned(), vec![gap])],

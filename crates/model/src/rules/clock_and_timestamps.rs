@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const SLOW: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
-/// What a kernel reads without leaving the processor, in the order of preference.
+/// Clocksources that are read without leaving the processor, in order of preference.
 const QUICK: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
 const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
 

@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Above this share of packets the allowance is the ceiling; below it, a burst met it.
+/// Above this share of packets the allowance is the limit; below it, only a burst exceeded it.
 const SHARE: Ratio = Ratio::new(0.001);
 
 const ALLOWANCES: [&str; 5] = [

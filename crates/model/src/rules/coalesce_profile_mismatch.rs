@@ -42,16 +42,16 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The longest delay that a host for latency should have, microseconds.
+/// The maximum delay for a low-latency host, microseconds.
 const LATENCY_USECS: u32 = 8;
 
-/// More interrupts of one queue in a second than this are many.
+/// Above this many interrupts per second, a queue's rate is high.
 const MANY_PER_S: f64 = 50_000.0;
 
-/// Below this rate a NIC without a delay costs little.
+/// Below this packet rate a NIC without a delay costs little.
 const FAST: BitRate = BitRate::from_mbit_per_s(10_000);
 
-/// A delay that leaves 20000 interrupts a second and queue.
+/// A delay that limits each queue to 20000 interrupts per second.
 const BULK_USECS: u64 = 50;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -66,7 +66,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let flooded = if latency { None } else { flood(scene, nic) };
     let coalesce = match nic.coalesce.ok() {
         Ok(coalesce) => coalesce,
-        // A device without a delay has none to set.
+        // A device without a coalescing delay has nothing to set.
         Err(gap) if flooded.is_none() => {
             let judged = latency || BULK.contains(&scene.profile);
             let gap = needed(gap).filter(|_| judged)?;
@@ -91,7 +91,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             format!("too many interrupts ({})", rate.value),
         )
     } else {
-        // A guest's NIC may have its interrupts held back by the host.
+        // A guest's interrupts may be delayed by the hypervisor.
         let guest = scene.host.kernel.hypervisor.value();
         let severity = match guest.map(String::as_str) {
             Some("none") => Severity::Warn,
@@ -130,8 +130,8 @@ fn too_long(usecs: Option<u32>, adaptive: Option<bool>) -> Option<(Severity, Str
     Some((Severity::Warn, why))
 }
 
-/// Without any delay each packet may interrupt. A paravirtual NIC has no timer and says 0; a slow NIC
-/// does not need one.
+/// Without a delay each packet may cause an interrupt. A paravirtual NIC has no timer and reports 0; a slow NIC does
+/// not need one.
 fn too_short(
     scene: &Scene<'_>,
     nic: &Nic,
@@ -147,7 +147,7 @@ fn too_short(
         .then(|| "rx-usecs is 0 and adaptive-rx off, so each packet may raise an interrupt; try adaptive-rx on".to_owned())
 }
 
-/// The queue that interrupted most often, when that was too often.
+/// The queue with the highest interrupt rate, if that is too high.
 fn flood(scene: &Scene<'_>, nic: &Nic) -> Option<Evidence> {
     let watch = scene.watch?;
     let seconds = watch.span_ns.as_secs_f64();
@@ -171,7 +171,7 @@ fn remedies(scene: &Scene<'_>, nic: &Nic, latency: bool, adaptive: Option<bool>)
     let adapt = set(NicKnob::CoalesceAdaptiveRx, Value::Switch(!latency));
     let delay = match (latency, adaptive) {
         (true, _) => set(NicKnob::CoalesceRxUsecs, Value::Integer(0)),
-        // Where the driver can adapt, it finds the delay by itself.
+        // With adaptive coalescing, the driver sets the delay itself.
         (false, Some(false)) => None,
         (false, _) => set(NicKnob::CoalesceRxUsecs, Value::Integer(BULK_USECS)),
     };

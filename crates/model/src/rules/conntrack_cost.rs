@@ -36,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
 const FULL: Ratio = Ratio::new(0.8);
 const CHAIN: u64 = 4;
 const MAX: &str = "net.netfilter.nf_conntrack_max";
-/// The profiles in which the look-up for each packet itself is worth a word.
+/// The roles in which the lookup per packet is itself worth reporting.
 const EACH_PACKET: &[Profile] = &[Profile::Forwarding, Profile::Latency, Profile::Measurement];
 
 fn file(name: &str) -> String {
@@ -117,7 +117,7 @@ fn chains(table: &Conntrack) -> Option<Notice> {
     ]))
 }
 
-/// What the table lost while it was watched. `insert_failed` alone is a race that clients repeat.
+/// The table's losses over the interval. `insert_failed` alone is a race that clients retry.
 fn lost(scene: &Scene<'_>) -> Option<Notice> {
     let watch = scene.watch?;
     let key = |name: &str| format!("conntrack/{name}");

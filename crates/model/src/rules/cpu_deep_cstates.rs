@@ -42,7 +42,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let Some(latency) = latency.filter(|latency| *latency > LATENCY_US) else {
             continue;
         };
-        // Without such files nothing can be switched off: it is enabled.
+        // Without these files the state cannot be disabled: it is enabled.
         let off = need(&state.disabled_on, &mut missing);
         if off.is_none_or(|off| off.is_empty() || !online.is_subset(off)) {
             deep.push((index, state, latency));

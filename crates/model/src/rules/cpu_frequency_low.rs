@@ -36,9 +36,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Any core feeds a link below this.
+/// Below this link speed, any core is fast enough.
 const CONCERNED: BitRate = super::facts::gbit(10);
-/// A limit below this part of what the hardware can is one that somebody has set.
+/// A limit below this share of the hardware maximum was set by a user.
 const HELD_PERCENT: u128 = 95;
 const HELD_PERCENT_BOOST: u128 = 50;
 const FOLDER: &str = "/sys/devices/system/cpu/cpufreq";
@@ -99,7 +99,7 @@ fn fact(policy: &FrequencyPolicy, file: &str, value: impl std::fmt::Display) -> 
     )
 }
 
-/// Whether the driver chooses the frequency itself, by the hardware's own feedback.
+/// Whether the driver chooses the frequency itself, with hardware feedback.
 fn active_mode(scene: &Scene<'_>, policy: &FrequencyPolicy) -> bool {
     match policy.driver.value().map(String::as_str) {
         Some("intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp") => true,
@@ -141,7 +141,7 @@ fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     ))
 }
 
-/// Each of these groups of CPUs told to be fast; they are tried together.
+/// The change to a fast setting for each of these policies; they are tested together.
 fn to_performance(
     scene: &Scene<'_>,
     policies: &[&FrequencyPolicy],
@@ -182,7 +182,7 @@ fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
         return None;
     }
     let first = policies.first()?;
-    // `no_turbo` is 1 also where the processor has none.
+    // `no_turbo` is 1 also if the processor has no turbo.
     let above_base = first
         .hardware_max_khz
         .get()
@@ -192,7 +192,7 @@ fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
         .driver
         .value()
         .is_some_and(|driver| driver.starts_with("intel_"));
-    // Where latency counts, an even frequency may be worth more than a high one.
+    // For low latency, a constant frequency may be better than a high one.
     let steady = matches!(scene.profile, Profile::Latency | Profile::Measurement);
     let path = if by_pstate {
         "/sys/devices/system/cpu/intel_pstate/no_turbo"
@@ -223,9 +223,9 @@ fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
         let most = policy.max_khz.get().zip(policy.hardware_max_khz.get());
         let base = policy.base_khz.get();
         most.is_some_and(|(allowed, hardware)| {
-            // Without turbo the base frequency is all there is; that is another finding.
+            // Without turbo the base frequency is the maximum; that is another finding.
             let by_turbo = turbo_off && base.is_some_and(|base| allowed >= base);
-            // Below boost, acpi-cpufreq names its highest P-state, some two thirds of what boost reaches.
+            // acpi-cpufreq reports the highest P-state below boost, about two thirds of the boost frequency.
             let share = match policy.driver.value().map(String::as_str) {
                 Some("acpi-cpufreq") => HELD_PERCENT_BOOST,
                 _ => HELD_PERCENT,

@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The vulnerability, what the kernel calls the costly answer to it, and what that is.
+/// The vulnerability, the kernel's name for its costly mitigation, and a description.
 const COSTLY: [(&str, &str, &str); 8] = [
     ("meltdown", "PTI", "page table isolation"),
     ("spectre_v2", "Mitigation: IBRS", "IBRS on kernel entry"),

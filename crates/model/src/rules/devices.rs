@@ -1,4 +1,4 @@
-//! What the rules about RDMA ports, bonds, block devices and the host's software have in common.
+//! Shared by the rules about RDMA ports, bonds, block devices and the host's software.
 
 use super::{Draft, found, undetermined};
 use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity};
@@ -6,16 +6,16 @@ use crate::host::{Nic, RdmaDevice, RdmaPort};
 use crate::known::{Gap, Known};
 use crate::watch::Watch;
 
-/// The profiles in which remote direct memory access carries what matters.
+/// The roles in which RDMA matters.
 pub(super) const RDMA: &[Profile] = &[Profile::Rdma, Profile::Storage];
 
-/// Why a fact is not known. What is absent does not apply here and is no gap.
+/// Why a value is not known. What is absent does not apply here and is not a gap.
 pub(super) fn unknown<T>(fact: &Known<T>) -> Option<Gap> {
     let gap = fact.gap()?;
     gap.leaves_a_question().then(|| gap.clone())
 }
 
-/// `severity` where the role is concerned, a note elsewhere.
+/// `severity` in the roles concerned, otherwise a note.
 pub(super) fn severity_for(
     scene: &Scene<'_>,
     concerned: &[Profile],
@@ -28,7 +28,7 @@ pub(super) fn severity_for(
     }
 }
 
-/// One thing that a rule noticed about a subject.
+/// One observation of a rule about a subject.
 pub(super) struct Notice {
     pub(super) severity: Severity,
     summary: String,
@@ -57,11 +57,11 @@ impl Notice {
     }
 }
 
-/// The longest summary, bytes.
+/// The maximum length of a summary, bytes.
 const LINE: usize = 200;
 
-/// What was noticed about one subject as one finding, the worst first; without any, what could not be
-/// judged; without that, nothing.
+/// All observations about one subject as one finding, the worst first; without any, the skipped checks; without
+/// those, nothing.
 pub(super) fn judged(
     rule: &Rule,
     scene: &Scene<'_>,
@@ -74,7 +74,7 @@ pub(super) fn judged(
         return (!missing.is_empty()).then(|| undetermined(rule, scene, subject, missing));
     };
     let severity = worst.severity;
-    // Names come from the host and may be of any length.
+    // Names come from the host and may have any length.
     let mut summary: String = worst.summary.clone();
     while summary.len() > LINE {
         summary.pop();
@@ -108,7 +108,7 @@ pub(super) fn judged(
     ))
 }
 
-/// Adds that the counters were not watched where the rule applies and found nothing without them.
+/// Adds that counters were not read, if the rule applies and found nothing without them.
 pub(super) fn or_unwatched(
     rule: &Rule,
     scene: &Scene<'_>,
@@ -125,7 +125,7 @@ pub(super) fn or_unwatched(
     outcomes
 }
 
-/// Those of `keys` that grew, with by how much.
+/// Those of `keys` that increased, with their increase.
 pub(super) fn grown<'a>(
     watch: &Watch,
     keys: impl IntoIterator<Item = &'a str>,
@@ -137,7 +137,7 @@ pub(super) fn grown<'a>(
         .collect()
 }
 
-/// A counter's growth as evidence.
+/// A counter's increase as evidence.
 pub(super) fn growth(watch: &Watch, what: &str, key: &str, by: u64) -> Evidence {
     let value = format!("grew by {by} in {:.1} s", watch.span_ns.as_secs_f64());
     Evidence::new(what, value, watch.path(key))
@@ -185,7 +185,7 @@ impl<'a> Port<'a> {
         layer.is_some_and(|layer| layer == "InfiniBand")
     }
 
-    /// Whether it speaks RoCE: Ethernet, and not iWARP (`RNIC`), which has neither GID types nor IB MTUs.
+    /// Whether it uses RoCE: Ethernet, and not iWARP (`RNIC`), which has neither GID types nor IB MTUs.
     pub(super) fn is_roce(&self) -> bool {
         let layer = self.port.link_layer.value();
         let kind = self.device.node_type.value();
@@ -204,7 +204,7 @@ impl<'a> Port<'a> {
     }
 }
 
-/// The ports to judge: those of the interface asked for, else all.
+/// The ports to check: those of the requested interface, otherwise all.
 pub(super) fn ports<'a>(scene: &Scene<'a>) -> Vec<Port<'a>> {
     scene
         .host

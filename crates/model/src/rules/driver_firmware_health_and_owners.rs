@@ -31,10 +31,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Whether a setting may be among what a program changes.
+/// Whether a program may change this setting.
 type Owns = fn(&SettingKey) -> bool;
 
-/// Programs that change what linerate would change, what that is, and which settings may be among it.
+/// Programs that change the same settings as linerate, a description, and the settings concerned.
 const OWNERS: &[(&str, &str, Owns)] = &[
     ("irqbalance", "moves interrupts", is_of_interrupts),
     (
@@ -88,7 +88,7 @@ fn is_of_an_interface(key: &SettingKey) -> bool {
     matches!(key, SettingKey::Nic(..)) && !is_of_interrupts(key)
 }
 
-/// The program among `owners` that may change `key` by itself, and what it does, in words.
+/// The program among `owners` that may change `key` by itself, with a description.
 pub fn owner_of(owners: &[Owner], key: &SettingKey) -> Option<String> {
     owners.iter().find_map(|owner| {
         let known = OWNERS.iter();
@@ -181,7 +181,7 @@ fn timeouts(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
     })
 }
 
-/// Sensors of boards without a limit say 0 or less.
+/// Sensors of boards without a limit report 0 or less.
 fn hot(nic: &Nic) -> Option<Notice> {
     let all = nic.card.temperatures.value()?;
     let (label, now, limit) = all.iter().find_map(|one| {
@@ -204,7 +204,7 @@ fn hot(nic: &Nic) -> Option<Notice> {
 
 fn firmware(nic: &Nic) -> Option<Notice> {
     let (part, stored) = nic.card.firmware_stored.value()?.first_key_value()?;
-    // Some drivers list what is stored even where it is what runs.
+    // Some drivers list the stored version even if it is the running one.
     let running = nic.card.firmware.value();
     if running.is_some_and(|own| own.split_whitespace().any(|word| word == stored)) {
         return None;
@@ -231,7 +231,7 @@ fn undoing(owners: &[Owner]) -> Option<Notice> {
         .iter()
         .filter_map(|owner| match of(owner) {
             Some((_, what, _)) => Some((owner, *what)),
-            // A network manager leaves alone what no connection names.
+            // A network manager does not touch interfaces without a connection profile.
             None => owner
                 .detail
                 .is_some()

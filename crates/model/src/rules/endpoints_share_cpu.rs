@@ -1,6 +1,6 @@
-//! `endpoints-share-cpu`: sender and receiver share one CPU while others are idle. What a thread was
-//! pinned to comes from the trial; where the scheduler chose, the CPU that both were last on counts only
-//! with the time they had (proc(5)).
+//! `endpoints-share-cpu`: sender and receiver share one CPU while others are idle. The CPUs of pinned threads come
+//! from the trial; for unpinned threads, the CPU that both last ran on counts only together with their CPU time
+//! (proc(5)).
 
 use std::collections::BTreeSet;
 
@@ -41,13 +41,13 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Unpinned threads that had this much of one CPU together, and no more than all of it, ...
+/// Unpinned threads that together had this share of one CPU, and at most all of it, ...
 const TOGETHER_LEAST: f64 = 0.8;
 const TOGETHER_MOST: f64 = 1.02;
-/// ... while no other CPU was busier than this, were really on that one.
+/// ... while no other CPU was busier than this, really ran on that one.
 const OTHERS_MOST: f64 = 0.2;
 
-/// The CPU that every thread of both ends of `sample` ran on, if there is one such.
+/// The CPU that every thread of both ends of `sample` ran on, if there is one.
 pub(crate) fn shared_cpu(sample: &Sample) -> Result<Option<CpuId>, Vec<Gap>> {
     if !sample.shared_kernel {
         return Ok(None);
@@ -70,7 +70,7 @@ pub(crate) fn shared_cpu(sample: &Sample) -> Result<Option<CpuId>, Vec<Gap>> {
     if flows().all(|flow| flow.pinned_to.is_some()) {
         return Ok(Some(cpu));
     }
-    // Two threads that roam may well end on the same CPU; that they shared it shows in their times.
+    // Two unpinned threads may end on the same CPU by chance; their CPU times show whether they shared it.
     let together: f64 = [&sample.local, &sample.remote]
         .into_iter()
         .flat_map(|side| {
@@ -99,7 +99,7 @@ pub(crate) fn shared_cpu(sample: &Sample) -> Result<Option<CpuId>, Vec<Gap>> {
 }
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    // One finding for the pair, where the placement is decided.
+    // One finding for the pair, at the end that decides the placement.
     let (End::Local, Some(other)) = (scene.end, scene.other) else {
         return Vec::new();
     };
@@ -170,8 +170,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     )]
 }
 
-/// The best other CPU that is online: of the same node (it shares the memory), and not of the same core
-/// (it would share the core's units).
+/// The best other online CPU: on the same node (it shares the memory), and not an SMT sibling (it would share the
+/// core).
 fn other_cpu(host: &Host, taken: CpuId) -> Option<CpuId> {
     let of = |id: CpuId| host.cpu(id);
     let node = of(taken).and_then(|cpu| cpu.node.get());

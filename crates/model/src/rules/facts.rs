@@ -1,4 +1,4 @@
-//! What many rules ask alike: facts that may be missing, and the answer that is made of them.
+//! Helpers of many rules: values that may be missing, and the outcomes made from them.
 
 use super::{Draft, found, undetermined};
 use crate::finding::{Evidence, Outcome, Rule, Scene};
@@ -6,8 +6,7 @@ use crate::host::{Host, Nic, PcieControl, PcieHop, PcieLink};
 use crate::known::{Cause, Gap, Known};
 use crate::units::BitRate;
 
-/// A fact that the judgement needs. One that the kernel does not offer here does not apply here; any other
-/// gap is noted in `missing`.
+/// A value that the check needs. If it is absent, the check does not apply; any other gap is added to `missing`.
 pub(super) fn need<'a, T>(fact: &'a Known<T>, missing: &mut Vec<Gap>) -> Option<&'a T> {
     if let Known::Unknown(gap) = fact
         && gap.leaves_a_question()
@@ -18,7 +17,7 @@ pub(super) fn need<'a, T>(fact: &'a Known<T>, missing: &mut Vec<Gap>) -> Option<
     fact.value()
 }
 
-/// The findings, and then what could not be judged.
+/// The findings, followed by the skipped checks.
 pub(super) fn answer(
     rule: &Rule,
     scene: &Scene<'_>,
@@ -36,7 +35,7 @@ pub(super) fn answer(
     outcomes
 }
 
-/// The same where one interface has one answer: a finding hides what else could not be judged of it.
+/// The same with one outcome per interface: a finding hides the skipped checks.
 pub(super) fn answer_one(
     rule: &Rule,
     scene: &Scene<'_>,
@@ -51,7 +50,7 @@ pub(super) fn answer_one(
     }
 }
 
-/// Whether the host is known to be a guest: the bus that a hypervisor shows it is made up.
+/// Whether the host is known to be a guest: its PCI bus is virtual.
 pub(super) fn is_guest(host: &Host) -> bool {
     host.kernel
         .hypervisor
@@ -82,8 +81,8 @@ pub(super) fn sysctl_evidence(name: &str, value: impl std::fmt::Display) -> Evid
     Evidence::new(name, value, crate::buffers::path(name))
 }
 
-/// The PCIe link of an interface with a port of its own. None where there is nothing to judge: the
-/// interface is not on PCI, or the kernel shows no link.
+/// The PCIe link of an interface with its own port. None if there is nothing to check: the interface is not on PCI,
+/// or the kernel shows no link.
 pub(super) fn pcie_link<'a>(nic: &'a Nic, missing: &mut Vec<Gap>) -> Option<&'a PcieLink> {
     nic.pci_address.value()?;
     if !nic.kind.has_wire() {
@@ -92,14 +91,14 @@ pub(super) fn pcie_link<'a>(nic: &'a Nic, missing: &mut Vec<Gap>) -> Option<&'a 
     need(&nic.pcie, missing)
 }
 
-/// Whether the NIC's link is the invention of the chipset that it sits in (Intel's X722 and the like): a
-/// single lane that could not carry the port even at its best.
+/// Whether the NIC's link is a placeholder of the chipset that it is integrated in (Intel's X722 and similar): a
+/// single lane that could not carry the port even at its maximum.
 pub(super) fn made_up(link: &PcieLink, port: BitRate) -> bool {
     let one_lane = link.links.first().and_then(|own| own.width_max.get()) == Some(1);
     one_lane && link.capable_bit_per_s.get().is_none_or(|most| most < port)
 }
 
-/// The device control of every function from the NIC to the root that could be read.
+/// The readable device control registers of every function from the NIC to the root port.
 pub(super) fn controls<'a>(
     link: &'a PcieLink,
     missing: &mut Vec<Gap>,
@@ -109,12 +108,12 @@ pub(super) fn controls<'a>(
         .collect()
 }
 
-/// Where the configuration space of a function is read.
+/// The PCI config space file of a function.
 pub(super) fn config(hop: &PcieHop) -> String {
     format!("{}/config", hop.path)
 }
 
-/// The rate of the port as evidence.
+/// The port speed as evidence.
 pub(super) fn rate_evidence(nic: &Nic, rate: BitRate) -> Evidence {
     Evidence::new(
         format!("link speed of {}", nic.name),

@@ -31,13 +31,13 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// From these speeds, in Gb/s, a link usually has, and by its standard needs, a correction.
+/// From these speeds, in Gb/s, links usually have FEC, and the standard requires it.
 const USUAL_FROM: u64 = 25;
 const NEEDED_FROM: u64 = 200;
 
-/// What could not be corrected.
+/// Uncorrectable blocks.
 const LOST: [&str; 2] = ["fec/uncorrectable", "driver/rx_pcs_symbol_err_phy"];
-/// Bits that were corrected; blocks are a lower bound of them.
+/// Corrected bits; blocks are a lower bound of them.
 const MENDED: [&str; 3] = [
     "fec/corrected-bits",
     "driver/rx_corrected_bits_phy",
@@ -77,7 +77,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let Some(fec) = offered(&nic.wire.fec)? else {
         return Ok(None);
     };
-    // 40 Gb/s has no correction of its own; without a link none is active.
+    // 40 Gb/s has no FEC of its own; without a link none is active.
     let has_none = fec.active.value().is_some_and(|mode| is_none(mode));
     let is_40 = runs_at(nic, 40)? && !runs_at(nic, 41)?;
     if !has_none || is_40 {
@@ -106,7 +106,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }))
 }
 
-/// What the counters say.
+/// The result of the counters.
 fn errors(nic: &Nic, watch: &Watch) -> Judged {
     let (lost, mended) = (growth(watch, nic, &LOST), growth(watch, nic, &MENDED));
     let Some(link) = nic.link_bit_per_s.get() else {
@@ -115,7 +115,7 @@ fn errors(nic: &Nic, watch: &Watch) -> Judged {
     let lanes = nic.wire.modes.value().and_then(|modes| modes.lanes.get());
     let limits = ber::limits(link, lanes);
     let rate = |count: u64| ber::error_rate(count, link, watch.span_ns);
-    // Before correction also what could not be corrected was wrong.
+    // Uncorrectable errors also count as errors before correction.
     let before = rate(mended.most().saturating_add(lost.most()));
     let after = rate(lost.most());
     let severity = match before {

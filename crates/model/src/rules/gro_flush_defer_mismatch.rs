@@ -31,10 +31,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The longest timeout where latency matters, nanoseconds.
+/// The maximum timeout for low latency, nanoseconds.
 const LONG_NS: u64 = 200_000;
 
-/// The timeout of the kernel's own example, nanoseconds.
+/// The timeout in the kernel documentation's example, nanoseconds.
 const USUAL_NS: u64 = 20_000;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const GRO: &str = "rx-gro";
-/// What sends GSO packets over a veth: with these there is nothing left to merge.
+/// Features for sending GSO packets over a veth: with these there is nothing left to merge.
 const CUTS_LATE: [&str; 2] = ["tx-tcp-segmentation", "tx-generic-segmentation"];
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -37,7 +37,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 
 fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let veth = nic.kind == NicKind::Veth;
-    // Only where packets enter the stack is there anything to merge; a port of a bridge forwards.
+    // Merging applies only where packets enter the stack; a bridge port forwards.
     let enters = nic.kind.has_wire() || veth && nic.stack.upper.is_empty();
     if !enters || !could_be_on(nic, GRO)? {
         return Ok(None);
@@ -79,8 +79,8 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }))
 }
 
-/// The veths that send to `nic` and cut packets before: those of the other end; where it is not known, the
-/// host's others. What `nic` itself cuts comes in at the other end.
+/// The veths that send to `nic` without GSO packets: those at the other end; if that is not known, the host's others.
+/// Packets segmented by `nic` itself arrive at the other end.
 fn cut_before_sent<'a>(scene: &Scene<'a>, own: &'a Nic) -> impl Iterator<Item = Evidence> + 'a {
     let sender = scene.other.unwrap_or(scene.host);
     let is_own = scene.other.is_none();

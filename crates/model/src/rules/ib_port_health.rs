@@ -34,7 +34,7 @@ pub(super) const RULE: Rule = Rule {
 const RATE_SHARE: f64 = 0.95;
 const PER_HOUR: f64 = 10.0;
 
-/// Each of these is a time without a link.
+/// Each increment is a link failure.
 const LINK: [&str; 2] = ["link_downed", "link_error_recovery"];
 /// Errors of the cable, and packets dropped.
 const ERRORS: [&str; 10] = [
@@ -94,7 +94,7 @@ fn state(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
         let what = "is in link error recovery: check cable and module";
         (Severity::Crit, format!("{name} {what}"))
     } else if port.is_infiniband() && scene.profile == Profile::Rdma {
-        // A port without a cable is nothing unusual.
+        // A port without a cable is normal.
         (Severity::Note, format!("{name} has no link"))
     } else {
         return None;
@@ -124,8 +124,7 @@ fn no_manager(port: Port<'_>) -> Option<Notice> {
     })
 }
 
-/// Cables carry four lanes or more; a part of a split HDR or NDR cable two. One is what is left of a bad
-/// one.
+/// Cables have four lanes or more; a port of a split HDR or NDR cable two. A width of one is a fault.
 fn width(port: Port<'_>) -> Option<Notice> {
     let width = port.port.width.get()?;
     (width == 1).then(|| {
@@ -137,7 +136,7 @@ fn width(port: Port<'_>) -> Option<Notice> {
     })
 }
 
-/// What the kernel states for one lane of each speed, Mb/s (drivers/infiniband/core/sysfs.c).
+/// The kernel's rate for one lane of each speed, Mb/s (drivers/infiniband/core/sysfs.c).
 fn lane_mbit(speed: &str) -> Option<u64> {
     Some(match speed {
         "SDR" => 2_500,
@@ -221,7 +220,7 @@ fn errors(watch: &Watch, port: Port<'_>) -> Option<Notice> {
         .filter(|(name, _)| often(name))
         .collect();
     let (name, by) = seen.iter().max_by_key(|(_, by)| *by)?;
-    // Management packets are dropped now and then on a healthy fabric, too.
+    // A few dropped management packets are normal on a healthy fabric.
     let harmless = seen.iter().all(|(name, _)| *name == "VL15_dropped");
     let severity = if harmless {
         Severity::Note

@@ -50,9 +50,9 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 }
 
 fn strict(scene: &Scene<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Draft {
-    // Elsewhere (Arm) strict is what the kernel does unless it is told otherwise.
+    // Elsewhere (Arm) strict is the kernel's default.
     let architecture = scene.host.identity.architecture.value();
-    // And a guest with an IOMMU has no choice.
+    // A guest with an IOMMU cannot change it.
     let x86 = architecture.is_some_and(|name| name == "x86_64");
     let chosen = x86 && !is_guest(scene.host);
     let path = format!("/sys/class/net/{}/device/iommu_group/type", nic.name);

@@ -79,7 +79,7 @@ fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
         .find(|port| port.nic(scene).is_some_and(|own| own.name == nic.name))?;
     let carries = port.port.mtu_active.get().map(Bytes::as_u64);
     let could = port.port.mtu_max.get().map(Bytes::as_u64);
-    // What the port carries now is for the interface to use; what it could, for the subnet manager to allow.
+    // The interface may use the port's active MTU; a larger one requires the subnet manager.
     let (most, now) = match (carries, could) {
         (Some(now), _) if mtu + HEADER < now => (now, true),
         (_, Some(most)) if mtu + HEADER < most => (most, false),

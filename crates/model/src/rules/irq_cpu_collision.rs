@@ -35,10 +35,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// A queue that carries more than this share of the packets is busy.
+/// A queue with more than this share of the packets is busy.
 const BUSY_QUEUE: f64 = 0.1;
 
-/// Fewer packets in a second than this are background: they do not tell which queues are busy.
+/// Below this packet rate the traffic is background: it does not show which queues are busy.
 const FEW_PER_S: f64 = 1000.0;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -60,8 +60,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         return unsure.then(|| undetermined(rule, scene, subject(nic), missing));
     }
     let homes = homes(scene.host, nic);
-    // Where every core has its queue, sharing cannot be helped; that all are on one CPU is a finding of
-    // its own.
+    // If every core has a queue, sharing is unavoidable; all queues on one CPU is a separate finding.
     let free = free_of(scene.host, &homes, &used(&all).iter().collect::<Vec<_>>());
     let on_one = all.len() > 1 && used(&all).len() == 1;
     if free.is_empty() || on_one {
@@ -78,7 +77,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .iter()
         .find(|(one, other, _)| busy(one) && busy(other));
     let same_cpu = pairs.iter().find(|(_, _, same)| *same);
-    // Counters that show idle queues show that the sharing costs nothing.
+    // If counters show idle queues, the sharing costs nothing.
     let idle = shares.is_some();
     let (severity, pair) = match (hot, same_cpu) {
         (Some(pair), _) => (Severity::Warn, pair),
@@ -123,7 +122,7 @@ fn cores_evidence(free: &CpuSet) -> Evidence {
     Evidence::new("local cores without a queue interrupt", free, path)
 }
 
-/// Those of `homes` whose core does not hold any of `taken`.
+/// Those of `homes` whose core contains none of `taken`.
 fn free_of(host: &Host, homes: &CpuSet, taken: &[CpuId]) -> CpuSet {
     let cores: CpuSet = taken
         .iter()
@@ -132,7 +131,7 @@ fn free_of(host: &Host, homes: &CpuSet, taken: &[CpuId]) -> CpuSet {
     homes.minus(&cores)
 }
 
-/// The pairs of interrupts on one core, by their place, and whether it is the same CPU.
+/// The pairs of interrupts on one core, by index, and whether it is the same CPU.
 fn collisions(host: &Host, all: &[Taken<'_>]) -> Vec<(usize, usize, bool)> {
     let core = |(at, taken): (usize, &Taken<'_>)| {
         let cpus = taken.cpus;
@@ -152,8 +151,7 @@ fn collisions(host: &Host, all: &[Taken<'_>]) -> Vec<(usize, usize, bool)> {
     pairs
 }
 
-/// The share of the packets that each queue carried while it was watched, by its own counter or by its
-/// interrupts; none where next to nothing was counted.
+/// Each queue's share of the packets, from its own counter or its interrupts; none if hardly anything was counted.
 fn traffic(scene: &Scene<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> {
     let watch = scene.watch?;
     let packets = |taken: &Taken<'_>| {
@@ -170,7 +168,7 @@ fn traffic(scene: &Scene<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> 
         .then(|| counts.iter().map(|count| share(*count, whole)).collect())
 }
 
-/// A queue's interrupt on the other half of a core on which a thread of the trial ran.
+/// A queue's interrupt on an SMT sibling of a trial thread's CPU.
 fn beside_a_worker(
     rule: &Rule,
     scene: &Scene<'_>,

@@ -43,7 +43,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let isolation = &scene.host.isolation;
     let kept = kept_apart(scene.host);
     if kept.is_empty() {
-        // A kernel without these lists sets no CPU apart.
+        // A kernel without these lists isolates no CPU.
         let missing: Vec<Gap> = [&isolation.isolated, &isolation.nohz_full]
             .into_iter()
             .filter_map(|cpus| needed(cpus.gap()?))
@@ -118,7 +118,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
     ))
 }
 
-/// Which CPUs were isolated, by the file that says so.
+/// The isolated CPUs, with the source file.
 fn apart<'a>(scene: &Scene<'a>) -> impl Iterator<Item = Evidence> + 'a {
     let isolation = &scene.host.isolation;
     [
@@ -132,7 +132,7 @@ fn apart<'a>(scene: &Scene<'a>) -> impl Iterator<Item = Evidence> + 'a {
     })
 }
 
-/// New interrupts may go to such CPUs: a risk, not yet a fault.
+/// New interrupts may go to isolated CPUs: a risk, not yet a fault.
 fn check_default(rule: &Rule, scene: &Scene<'_>, kept: &CpuSet) -> Option<Outcome> {
     let Known::Value(default) = &scene.host.isolation.default_irq_cpus else {
         return None;

@@ -1,7 +1,6 @@
-//! `irq-remote-numa`: interrupts of the NIC are handled on a remote NUMA node. Facts from
-//! Documentation/networking/scaling.rst and Documentation/core-api/irq/irq-affinity.rst;
-//! `effective_affinity_list` says where an interrupt really goes, `smp_affinity_list` only what was
-//! asked.
+//! `irq-remote-numa`: interrupts of the NIC are handled on a remote NUMA node. Sources:
+//! Documentation/networking/scaling.rst and Documentation/core-api/irq/irq-affinity.rst; `effective_affinity_list` is
+//! where an interrupt is delivered, `smp_affinity_list` only the configured affinity.
 
 use super::spreading::{
     Taken, all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus,
@@ -61,7 +60,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         }
     }
     let near = local_cpus(scene.host, nic);
-    // A device on a bus without nodes (USB, virtio-mmio) is close to no CPU in particular.
+    // A device on a bus without NUMA nodes (USB, virtio-mmio) has no local CPUs.
     if near.gap().is_some_and(|gap| !gap.leaves_a_question()) {
         return None;
     }
@@ -70,7 +69,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Known::Value(near) if missing.is_empty() => near,
         _ => return Some(undetermined(rule, scene, subject(nic), missing)),
     };
-    // A node of memory only has no CPU that could be preferred.
+    // A memory-only node has no CPU to prefer.
     if local.is_empty() {
         return None;
     }
@@ -95,7 +94,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         rule,
         scene,
         Draft {
-            // What the kernel spreads by itself over all CPUs is its design, and nobody can move it.
+            // Managed interrupts are spread by the kernel over all CPUs, and cannot be moved.
             severity: if managed == remote.len() {
                 Severity::Note
             } else {
@@ -115,7 +114,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
-/// The close CPUs, without those that were isolated where others are left.
+/// The local CPUs, without isolated ones if others remain.
 fn without_apart(scene: &Scene<'_>, local: &CpuSet) -> CpuSet {
     let homes = local.minus(&kept_apart(scene.host));
     if homes.is_empty() {
@@ -139,7 +138,7 @@ fn advice(managed: usize, remote: usize, homes: &CpuSet) -> String {
     }
 }
 
-/// Where the firmware does not say the node, the finding stands on how it was inferred.
+/// If the firmware does not set the node, the finding states how it was inferred.
 fn how_the_node_was_found(nic: &Nic) -> Option<Evidence> {
     let node = nic.numa_node.get()?;
     let how = match nic.numa_node_source.value()? {

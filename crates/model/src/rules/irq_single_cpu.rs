@@ -35,10 +35,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The share of a NIC's interrupts that make one CPU the only one.
+/// Above this share of a NIC's interrupts, one CPU handles all.
 const ON_ONE: f64 = 0.9;
 
-/// Above this share of softirq a CPU is near its end.
+/// Above this softirq share a CPU is close to saturation.
 const BUSY: f64 = 0.6;
 
 /// A queue with less than this share of the interrupts is not active.
@@ -61,7 +61,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         let missing = irq_gaps(&queues);
         return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
     }
-    // One interrupt for all queues is the NIC's design; there is nothing to spread.
+    // A NIC with one interrupt for all queues has nothing to spread.
     if all.len() < 2 {
         return None;
     }
@@ -101,7 +101,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
-/// The busy CPU that took nearly all interrupts of several queues while they were watched.
+/// The busy CPU that handled nearly all interrupts of several queues.
 fn busiest(watch: &Watch, all: &[Taken<'_>]) -> Option<(CpuId, Vec<Evidence>)> {
     let counts: Vec<BTreeMap<CpuId, u64>> = all
         .iter()

@@ -47,7 +47,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     outcomes
 }
 
-/// Interrupts that the kernel manages and that somebody would want elsewhere.
+/// Interrupts that are managed by the kernel and badly placed.
 fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
@@ -93,7 +93,7 @@ fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(rule, scene, said))
 }
 
-/// Whether a badly placed interrupt can be moved is not known.
+/// A gap: it is not known whether a badly placed interrupt can be moved.
 fn unsure_of_managed<'a>(
     rule: &Rule,
     scene: &Scene<'_>,
@@ -146,7 +146,7 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
         .collect();
     let (severity, summary) = match (moved.is_empty(), movable.is_empty()) {
         (false, _) => (
-            // Moving interrupts is what it is for; a host for latency or measuring wants them still.
+            // Moving interrupts is its purpose; low-latency and measurement hosts need fixed affinity.
             match scene.profile {
                 Profile::Latency | Profile::Measurement => Severity::Warn,
                 _ => Severity::Note,
@@ -178,7 +178,7 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
     Some(found(rule, scene, said))
 }
 
-/// Whether irqbalance was not told to leave every interrupt of the NIC alone.
+/// Whether irqbalance may move an interrupt of the NIC.
 fn may_move(nic: &Nic, irqbalance: &Owner) -> bool {
     let queues = all_in_use(nic);
     let all = taken(&queues);
@@ -190,11 +190,11 @@ fn may_move(nic: &Nic, irqbalance: &Owner) -> bool {
                     .any(|word| word == taken.irq.to_string())
         })
     };
-    // A NIC whose interrupts are not known may well be moved; one without any cannot.
+    // A NIC whose interrupts are unknown may be affected; one without any is not.
     (all.is_empty() && !irq_gaps(&queues).is_empty()) || all.iter().any(|taken| !banned(taken))
 }
 
-/// The interrupts that go to one CPU and were yet counted on several while they were watched.
+/// The interrupts with one CPU in their affinity that were counted on several.
 fn moved(scene: &Scene<'_>, cards: &[&Nic]) -> (Vec<String>, Vec<Evidence>) {
     let Some(watch) = scene.watch else {
         return (Vec::new(), Vec::new());

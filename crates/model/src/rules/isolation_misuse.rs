@@ -133,8 +133,8 @@ fn unbound(kept: &CpuSet, cpus: &CpuSet) -> Option<Draft> {
     })
 }
 
-/// The scheduler does not balance isolated CPUs: threads stay on the one they started on, unless the
-/// program pins each of them.
+/// The scheduler does not balance isolated CPUs: threads stay on the CPU where they started, unless the program pins
+/// each of them.
 fn unbalanced(isolated: &CpuSet, owner: &SocketOwner) -> Option<Draft> {
     let cpus: CpuSet = owner.cpus_allowed.value()?.trim().parse().ok()?;
     let threads = owner.threads.get()?;
@@ -161,7 +161,7 @@ fn unbalanced(isolated: &CpuSet, owner: &SocketOwner) -> Option<Draft> {
     })
 }
 
-/// Nobody runs there: no busy program may, no interrupt goes there.
+/// The CPUs are unused: no busy program may run there, and no interrupt is delivered there.
 fn unused(scene: &Scene<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> Option<Draft> {
     let busy: Option<Vec<(&SocketOwner, CpuSet)>> = owners
         .iter()

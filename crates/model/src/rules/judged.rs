@@ -1,5 +1,5 @@
-//! What the rules about rings, offloads and links share: asking an interface for a fact that not every
-//! interface has, and reading what its counters did.
+//! Shared by the rules about rings, offloads and links: reading a value that not every interface has, and reading its
+//! counters.
 
 use super::{Draft, each_nic, found, nics, subject, undetermined, watched};
 use crate::finding::{Evidence, Outcome, Rule, Scene};
@@ -8,10 +8,10 @@ use crate::known::{Cause, Gap, Known};
 use crate::units::BitRate;
 use crate::watch::Watch;
 
-/// What a rule says of one interface: wrong, well (or no concern of it), or the fact that is missing.
+/// The result of a rule for one interface: a fault, no fault (or not applicable), or the missing value.
 pub(super) type Judged = Result<Option<Draft>, Gap>;
 
-/// Asks `check` about each interface to judge.
+/// Calls `check` for each interface to check.
 pub(super) fn judge_each<'a>(
     rule: &Rule,
     scene: &Scene<'a>,
@@ -20,8 +20,8 @@ pub(super) fn judge_each<'a>(
     each_nic(rule, scene, |nic| outcome(rule, scene, nic, check(nic)))
 }
 
-/// Asks `check` about each interface that `concerns` the rule and what its counters did. Where nobody
-/// watched them, that is said once, and only when there is an interface to judge.
+/// Calls `check` for each interface that `concerns` the rule, with its counters. If counters were not read, that is
+/// reported once, and only if there is an interface to check.
 pub(super) fn judge_watched<'a>(
     rule: &Rule,
     scene: &Scene<'a>,
@@ -44,7 +44,7 @@ pub(super) fn judge_watched<'a>(
     })
 }
 
-/// What was judged of `nic` as an outcome.
+/// The result for `nic` as an outcome.
 pub(super) fn outcome(
     rule: &Rule,
     scene: &Scene<'_>,
@@ -57,7 +57,7 @@ pub(super) fn outcome(
     }
 }
 
-/// A fact that not every interface has: `None` where there is no such thing.
+/// A value that not every interface has: `None` if it is absent.
 pub(super) fn offered<T>(fact: &Known<T>) -> Result<Option<&T>, Gap> {
     match fact {
         Known::Value(value) => Ok(Some(value)),
@@ -66,8 +66,7 @@ pub(super) fn offered<T>(fact: &Known<T>) -> Result<Option<&T>, Gap> {
     }
 }
 
-/// Whether its link runs at `gbit` Gb/s or more. An interface that names no speed (virtio, a link that
-/// is down) does not.
+/// Whether its link runs at `gbit` Gb/s or more. False for an interface without a speed (virtio, link down).
 pub(super) fn runs_at(nic: &Nic, gbit: u64) -> Result<bool, Gap> {
     match &nic.link_bit_per_s {
         Known::Value(speed) => Ok(*speed >= BitRate::from_mbit_per_s(gbit * 1000)),
@@ -88,7 +87,7 @@ pub(super) fn could_be_on(nic: &Nic, name: &str) -> Result<bool, Gap> {
     Ok(feature(nic, name)?.is_some_and(|feature| !feature.active && feature.changeable))
 }
 
-/// The netlink request that answers for `what` of `nic`, as gaps name it.
+/// The netlink request for `what` of `nic`, as named in gaps.
 pub(super) fn ethtool(nic: &Nic, what: &str) -> String {
     format!("netlink/ethtool/{}/{what}", nic.name)
 }
@@ -103,12 +102,12 @@ pub(super) fn speed(nic: &Nic) -> Option<Evidence> {
     ))
 }
 
-/// So many characters of counters stand in a summary.
+/// The maximum length of counters in a summary, in characters.
 const WORDS_MAX: usize = 48;
 
-/// What some counters of an interface did while they were watched.
+/// The increase of some counters of an interface.
 pub(super) struct Growth {
-    /// Those that grew: the name below `nic/NAME/`, by how much, and that as evidence.
+    /// Those that increased: the name below `nic/NAME/`, the increase, and the evidence.
     pub(super) grew: Vec<(String, u64, Evidence)>,
     /// How many could be read.
     read: usize,
@@ -116,7 +115,7 @@ pub(super) struct Growth {
     gaps: Vec<Gap>,
 }
 
-/// What the counters `names` of `nic` did (keys of [`Watch`] below `nic/NAME/`).
+/// The increase of the counters `names` of `nic` (keys of [`Watch`] below `nic/NAME/`).
 pub(super) fn growth(watch: &Watch, nic: &Nic, names: &[&str]) -> Growth {
     let mut growth = Growth {
         grew: Vec::new(),
@@ -134,7 +133,7 @@ pub(super) fn growth(watch: &Watch, nic: &Nic, names: &[&str]) -> Growth {
 }
 
 impl Growth {
-    /// Adds the counters below `nic/NAME/FOLDER/` for whose names `wanted` holds.
+    /// Adds the counters below `nic/NAME/FOLDER/` with a name accepted by `wanted`.
     pub(super) fn and_below(
         mut self,
         watch: &Watch,
@@ -161,23 +160,23 @@ impl Growth {
         }
     }
 
-    /// By how much the counter `name` grew, 0 where it did not or is not there.
+    /// The increase of the counter `name`; 0 if it is unchanged or missing.
     pub(super) fn by(&self, name: &str) -> u64 {
         let own = self.grew.iter().find(|(own, ..)| own == name);
         own.map_or(0, |(_, by, _)| *by)
     }
 
-    /// The most that any of them grew: several often count the same events.
+    /// The largest increase: several counters often count the same events.
     pub(super) fn most(&self) -> u64 {
         self.grew.iter().map(|(_, by, _)| *by).max().unwrap_or(0)
     }
 
-    /// What grew, as evidence.
+    /// The increases, as evidence.
     pub(super) fn evidence(&self) -> Vec<Evidence> {
         self.grew.iter().map(|(.., seen)| seen.clone()).collect()
     }
 
-    /// What grew in words: the first, and others while they fit into a line.
+    /// The increases as text: the first, and more if they fit in a line.
     pub(super) fn words(&self) -> String {
         let mut words = String::new();
         let mut left = self.grew.len();
@@ -198,7 +197,7 @@ impl Growth {
         }
     }
 
-    /// Nothing grew; that is only known where something was read, or where nothing counts it here.
+    /// No increase; known only if something was read, or if there is no such counter here.
     pub(super) fn quiet(&self) -> Judged {
         let unread = self.gaps.iter().find(|gap| gap.leaves_a_question());
         match unread {
@@ -207,7 +206,7 @@ impl Growth {
         }
     }
 
-    /// The same for counters that every interface has: not to find them is not to know.
+    /// The same for counters that every interface has: if they are missing, the result is unknown.
     pub(super) fn quiet_if_read(&self) -> Judged {
         match self.gaps.first() {
             Some(gap) if self.read == 0 => Err(gap.clone()),
@@ -320,7 +319,7 @@ mod tests {
             .build()
     }
 
-    /// A captured folder: what only netlink says was never asked.
+    /// A captured directory: netlink data were not read.
     fn captured() -> Host {
         build::host()
             .nodes(2, 4)
@@ -335,7 +334,7 @@ mod tests {
             .build()
     }
 
-    /// Busy, and all that moves is what moves on a good day.
+    /// Busy, with only harmless counters increasing.
     fn busy(watch: WatchBuilder, nic: &Nic) -> WatchBuilder {
         let key = |name: &str| format!("nic/{}/{name}", nic.name);
         watch

@@ -42,7 +42,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let mode = word(&bond.mode);
         let lacp = mode == Some("802.3ad");
         let slaves = slaves(scene, nic);
-        // Modes of one sender at a time, or that take turns packet by packet, hash nothing.
+        // Active-backup and round-robin modes do not hash.
         if !(lacp || mode == Some("balance-xor")) {
             return judged(rule, scene, subject(nic), Vec::new(), missing);
         }
@@ -72,7 +72,7 @@ fn file(bond: &Nic, name: &str) -> String {
     format!("/sys/class/net/{}/bonding/{name}", bond.name)
 }
 
-/// The interfaces of the bond, those without a link left out.
+/// The interfaces of the bond that have a link.
 fn slaves<'a>(scene: &Scene<'a>, bond: &Nic) -> Vec<&'a Nic> {
     let down = |nic: &Nic| nic.operstate.value().is_some_and(|state| state == "down");
     let of_bond = |nic: &Nic| match &nic.stack.bond_port {
@@ -194,7 +194,7 @@ fn nodes(scene: &Scene<'_>, nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
     )
 }
 
-/// While watched, one slave was near its link's speed and another was not half as busy.
+/// One slave was close to its link's speed and another less than half as busy.
 fn uneven(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Option<Notice> {
     let watch = scene.watch?;
     let key = |slave: &Nic| format!("nic/{}/stat/tx_bytes", slave.name);
@@ -209,7 +209,7 @@ fn uneven(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Option<
     if !near || least.saturating_mul(2) >= *most {
         return None;
     }
-    // Where ports are hashed already, a few large flows do that too.
+    // With ports in the hash, a few large flows have the same effect.
     let by_port = word(&bond.hash_policy).is_some_and(|policy| policy.contains("3+4"));
     let (severity, what) = if by_port {
         (Severity::Note, "more flows would balance it")

@@ -33,7 +33,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             outcome(rule, scene, nic, check_nic(scene, nic))
         });
     }
-    // The other rules pass over what is down; this one is about it.
+    // The other rules skip interfaces that are down; this one is about them.
     let nics = scene.host.nics.iter();
     nics.filter_map(|nic| outcome(rule, scene, nic, check_nic(scene, nic)))
         .collect()
@@ -54,7 +54,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }
     let asked = scene.nic.is_some();
     let Some(why) = state.extended_state.value() else {
-        // A port that is switched off or whose driver tells no reason is judged only when asked for.
+        // A disabled port, or one whose driver gives no reason, is checked only if requested by name.
         return Ok(asked.then(|| no_reason(nic)));
     };
     let severity = if !unplugged(state, why) || asked {
@@ -94,21 +94,21 @@ fn no_reason(nic: &Nic) -> Draft {
     }
 }
 
-/// An empty port, as spare ports are: nobody is at the other end.
+/// A spare port without a cable.
 fn unplugged(state: &LinkState, why: &str) -> bool {
     let is = |text: &str, word: &str| text.to_ascii_lowercase().contains(word);
     let finer = state.extended_substate.value();
     is(why, "no cable") || finer.is_some_and(|finer| is(finer, "no partner"))
 }
 
-/// Whether a bond or team stands on it.
+/// Whether it is a port of a bond or team.
 fn counted_on(host: &Host, nic: &Nic) -> bool {
     use crate::host::NicKind::{Bond, Team};
     let bond = |own: &Nic| matches!(own.kind, Bond | Team) && own.lower.contains(&nic.name);
     nic.stack.bond_port.is_some() || host.nics.iter().any(bond)
 }
 
-/// What to do about each of the kernel's states.
+/// The remedy for each of the kernel's states.
 fn advice(why: &str) -> &'static str {
     const ADVICE: [(&str, &str); 10] = [
         (

@@ -39,13 +39,13 @@ fn check_nic(nic: &Nic) -> Judged {
     let Some(modes) = offered(&nic.wire.modes)? else {
         return Ok(None);
     };
-    // A port that lists no modes (virtio, many virtual functions) has none to fall short of.
+    // A port without listed modes (virtio, many virtual functions) has no capability to compare.
     let Some(own) = fastest(&modes.supported) else {
         return Ok(None);
     };
     let speed = modes.speed_bit_per_s.get().or(nic.link_bit_per_s.get());
     let Some(speed) = speed.filter(|speed| speed.as_bit_per_s() > 0) else {
-        // No link, no speed: that is the question of `link-ext-state`.
+        // No link, no speed: see `link-ext-state`.
         return Ok(None);
     };
     let half = modes.duplex.value().is_some_and(|duplex| duplex == "half");
@@ -114,7 +114,7 @@ fn evidence(nic: &Nic, modes: &LinkModes, speed: BitRate, best: BitRate) -> Vec<
 fn fastest(modes: &[String]) -> Option<BitRate> {
     let speed = |mode: &String| -> Option<u64> {
         let (number, _) = mode.split_once("base")?;
-        // No link is faster than 10 Tb/s by now; a longer number is no speed.
+        // No link is faster than 10 Tb/s yet; a longer number is not a speed.
         number.parse().ok().filter(|mbit| *mbit <= 10_000_000)
     };
     modes

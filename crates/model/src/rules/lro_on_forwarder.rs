@@ -45,7 +45,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }
     let mut passed_on = passes_frames_on(scene.host, nic);
     let forwards = forwards(scene.host);
-    // A host that is known not to pass anything on may merge as it likes.
+    // A host that is known not to forward may use LRO.
     match &forwards {
         Ok(why) => passed_on.extend(why.iter().cloned()),
         Err(_) if !passed_on.is_empty() => {}
@@ -82,7 +82,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }))
 }
 
-/// The bridges and macvlans that take frames of `nic` and pass them on.
+/// The bridges and macvlans that forward frames of `nic`.
 fn passes_frames_on(host: &Host, nic: &Nic) -> Vec<Evidence> {
     let stands_on = |upper: &&Nic| {
         matches!(upper.kind, NicKind::Bridge | NicKind::Macvlan)
@@ -95,7 +95,7 @@ fn passes_frames_on(host: &Host, nic: &Nic) -> Vec<Evidence> {
         .collect()
 }
 
-/// The sysctls that say the host routes.
+/// The sysctls that show whether the host routes.
 fn forwards(host: &Host) -> Result<Vec<Evidence>, Gap> {
     let mut on = Vec::new();
     for name in FORWARDING {
@@ -103,7 +103,7 @@ fn forwards(host: &Host) -> Result<Vec<Evidence>, Gap> {
             Known::Value(text) if text.trim() == "1" => {
                 on.push(Evidence::new(name, "1", crate::buffers::path(name)));
             }
-            // A kernel without IPv6 routes none of it; one that routes IPv4 need not be asked again.
+            // A kernel without IPv6 routes none of it; if IPv4 is routed, IPv6 does not matter.
             Known::Unknown(gap) if gap.leaves_a_question() && on.is_empty() => return Err(gap),
             Known::Value(_) | Known::Unknown(_) => {}
         }

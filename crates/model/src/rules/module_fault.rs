@@ -28,10 +28,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Slower links are often of copper without a module, and not worth a question that nobody answered.
+/// Slower links are often copper without a module, and a missing value is not worth reporting.
 const ASKED_FROM_GBIT: u64 = 10;
 
-/// What mlx5 counts of the module.
+/// mlx5 module counters.
 const EVENTS: [&str; 3] = [
     "driver/module_bus_stuck",
     "driver/module_high_temp",
@@ -92,14 +92,14 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }))
 }
 
-/// Whether a module that could not be read may be there at all.
+/// Whether a module that could not be read may exist.
 fn may_have_one(nic: &Nic) -> Result<bool, crate::known::Gap> {
     let port = nic.wire.modes.value().and_then(|modes| modes.port.value());
     let copper = port.is_some_and(|port| port == "Twisted Pair");
     Ok(!copper && runs_at(nic, ASKED_FROM_GBIT)?)
 }
 
-/// What a module complains of, with how bad it is.
+/// A module's alarm or warning, with its severity.
 fn complaints(module: &Module) -> Vec<(Severity, String)> {
     let mut said: Vec<(Severity, String)> = Vec::new();
     if let Some(state) = module.state.value().filter(|state| *state != "ModuleReady") {
@@ -123,7 +123,7 @@ fn complaints(module: &Module) -> Vec<(Severity, String)> {
     said
 }
 
-/// A module's own words may be long; the evidence has them whole.
+/// A module's text may be long; the evidence has all of it.
 fn short(text: &str) -> String {
     text.chars().take(110).collect()
 }

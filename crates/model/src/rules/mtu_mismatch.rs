@@ -33,14 +33,14 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What counts frames that arrived longer than this end takes.
+/// Counters of received frames above this end's MTU.
 const TOO_LONG: [&str; 3] = [
     "driver/rx_oversize_pkts_phy",
     "driver/rx_oversize_pkts_sw_drop",
     "mac/FrameTooLongErrors",
 ];
 
-/// One pair that does not fit.
+/// A pair of MTUs that does not match.
 struct Misfit {
     severity: Severity,
     words: String,
@@ -54,7 +54,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 
 fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let mut misfits = stacked(scene, nic)?;
-    // Who asks about one interface also wants to know what stands on it.
+    // With one interface selected, its upper interfaces matter too.
     if scene.nic.is_some() {
         for upper in scene
             .host
@@ -94,7 +94,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }))
 }
 
-/// What does not fit between `nic` and the interfaces that it stands on.
+/// The mismatches between `nic` and its lower interfaces.
 fn stacked(scene: &Scene<'_>, nic: &Nic) -> Result<Vec<Misfit>, Gap> {
     let named = |name: &crate::ids::NicName| scene.host.nic(name);
     let up = |own: &&Nic| own.operstate.value().is_none_or(|state| state != "down");
@@ -103,7 +103,7 @@ fn stacked(scene: &Scene<'_>, nic: &Nic) -> Result<Vec<Misfit>, Gap> {
         NicKind::Vlan | NicKind::Macvlan => above(scene, nic, &lower, 0),
         NicKind::Tunnel | NicKind::Other => {
             let tunnel = nic.stack.tunnel.as_ref();
-            // Its own link where it says one, else what it was seen to stand on.
+            // Its own link if it has one, otherwise its known lower interfaces.
             let link = tunnel.and_then(|tunnel| tunnel.link.value());
             let below = link.or(nic.lower.first()).and_then(named);
             match (overhead(nic), below) {
@@ -117,8 +117,8 @@ fn stacked(scene: &Scene<'_>, nic: &Nic) -> Result<Vec<Misfit>, Gap> {
     }
 }
 
-/// What a tunnel puts before each packet, bytes, as far as its kind is known. A [`NicKind::Tunnel`] that
-/// names none is a VXLAN or Geneve.
+/// The tunnel's overhead per packet, bytes, if its kind is known. A [`NicKind::Tunnel`] without a kind is a VXLAN or
+/// Geneve.
 fn overhead(nic: &Nic) -> Option<u32> {
     let tunnel = nic.stack.tunnel.as_ref();
     let kind = tunnel.and_then(|tunnel| tunnel.kind.value());
@@ -136,7 +136,7 @@ fn overhead(nic: &Nic) -> Option<u32> {
     Some(if over_ipv6 { over_ipv4 + 20 } else { over_ipv4 })
 }
 
-/// `nic` sends packets of its MTU and `more` bytes by `lower`.
+/// `nic` sends packets of its MTU plus `more` bytes through `lower`.
 fn above(scene: &Scene<'_>, nic: &Nic, lower: &[&Nic], more: u32) -> Result<Vec<Misfit>, Gap> {
     let mut misfits = Vec::new();
     for below in lower {
@@ -163,7 +163,7 @@ fn above(scene: &Scene<'_>, nic: &Nic, lower: &[&Nic], more: u32) -> Result<Vec<
     Ok(misfits)
 }
 
-/// The ports of a bond must all be like it; those of a bridge like each other and not below it.
+/// A bond's ports must have its MTU; a bridge's ports must be equal to each other and not below its MTU.
 fn ports(
     scene: &Scene<'_>,
     nic: &Nic,
@@ -224,12 +224,13 @@ fn ports(
         .collect())
 }
 
-/// An interface of the far end in the same subnet with another MTU.
+/// An interface of the peer in the same subnet with another MTU.
 fn far_end(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
     let own = nic.mtu.get()?;
     let other = scene.other?;
     let stays_inside = |host: &crate::host::Host, nic: &Nic| {
-        // A bridge of containers or guests has the same subnet on many hosts and leads to none of them.
+        // A bridge of containers or guests often has the same subnet on many hosts, without a connection between
+        // them.
         let leads_out = |name| host.nic(name).is_some_and(|port| port.kind.has_wire());
         nic.kind == NicKind::Bridge && !nic.lower.iter().any(leads_out)
     };
@@ -263,7 +264,7 @@ fn far_end(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
     })
 }
 
-/// Frames that arrived longer than this end takes, where the counters were watched.
+/// Received frames above this end's MTU, if the counters were read.
 fn too_long(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
     let watch = scene.watch.filter(|_| nic.kind.has_wire())?;
     let seen = growth(watch, nic, &TOO_LONG);

@@ -1,5 +1,5 @@
-//! `mtu-not-jumbo`: MTU 1500 on a fast link whose NIC supports 9000. The largest MTU from rtnetlink
-//! (`IFLA_MAX_MTU`). Whether the path takes it too, only both ends and a probe can say.
+//! `mtu-not-jumbo`: MTU 1500 on a fast link whose NIC supports 9000. The maximum MTU is from rtnetlink
+//! (`IFLA_MAX_MTU`). Whether the path supports it is known only from both ends and a probe.
 
 use super::judged::{Judged, judge_each, offered, runs_at, speed};
 use super::{Draft, remedy, subject};

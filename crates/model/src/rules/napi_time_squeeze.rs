@@ -33,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
 const PER_SECOND: f64 = 1.0;
 const BUSY: f64 = 0.5;
 
-/// The budget to try, packets; the kernel's own is 300.
+/// The budget to try, packets; the kernel's default is 300.
 const BUDGET: u64 = 600;
 
 const OF_CARD: [&str; 2] = ["stat/rx_missed_errors", "stat/rx_fifo_errors"];
@@ -103,7 +103,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     vec![found(rule, scene, said)]
 }
 
-/// The drops that may come from rings left full.
+/// The drops that may be caused by full rings.
 fn drops(scene: &Scene<'_>, watch: &Watch) -> Vec<Evidence> {
     let keys = scene.host.nics.iter().flat_map(|nic| {
         OF_CARD

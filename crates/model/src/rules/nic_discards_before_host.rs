@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Per cent of the last second in which the NIC waited to write to memory.
+/// Per cent of the last second in which the NIC stalled on writes to memory.
 const STALLED_NOTE: u64 = 5;
 const STALLED_CRIT: u64 = 30;
 
@@ -38,7 +38,7 @@ const DISCARDS: [&str; 3] = [
     "driver/outbound_pci_buffer_overflow",
     "driver/rx_dropped.nic",
 ];
-/// A count of seconds, and of buffers that were nearly full: they explain, they are no loss.
+/// Stall seconds and nearly-full events: explanatory, not loss.
 const SIGNS: [&str; 2] = [
     "driver/outbound_pci_stalled_wr_events",
     "driver/rx_buffer_passed_thres_phy",
@@ -59,7 +59,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     let discards = discards(watch, nic);
     let signs = growth(watch, nic, &SIGNS);
     let key = format!("nic/{}/driver/outbound_pci_stalled_wr", nic.name);
-    // Not a count but a share, renewed every second: the last reading is the newest.
+    // A percentage of the last second, not a counter: the last reading is the current one.
     let stalled = watch.counters.get(&key).map_or(0, |gauge| gauge.after);
     let long_stall = stalled > STALLED_CRIT || signs.by(SIGNS[0]) > 0;
     let mut evidence = discards.evidence();

@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    // On one node there is nothing to guess.
+    // With one node there is nothing to infer.
     if scene.host.nodes.len() < 2 {
         return Vec::new();
     }
@@ -57,7 +57,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     };
     let node = match &nic.numa_node {
         Known::Value(node) => *node,
-        // Not on a bus that knows nodes (USB, virtio-mmio).
+        // Not on a bus with NUMA nodes (USB, virtio-mmio).
         Known::Unknown(gap) if !gap.leaves_a_question() => return None,
         Known::Unknown(gap) if gap.cause == Cause::NotSaid => {
             let summary = format!(
@@ -99,7 +99,7 @@ fn minus_one(nic: &Nic) -> Evidence {
     Evidence::new("NUMA node of the NIC", "-1", device_file(nic, "numa_node"))
 }
 
-/// What the node was inferred from, when the firmware did not say it.
+/// How the node was inferred, if the firmware did not set it.
 fn inferred(nic: &Nic) -> Option<Evidence> {
     match nic.numa_node_source.value()? {
         NodeSource::Firmware | NodeSource::OnlyNode => None,
@@ -116,7 +116,7 @@ fn inferred(nic: &Nic) -> Option<Evidence> {
     }
 }
 
-/// The node that the bridge above names, when it is another than the firmware's.
+/// The node of the bridge above, if it differs from the firmware's.
 fn contradiction(nic: &Nic, report: &NodeReport) -> Option<(NodeId, Vec<Evidence>)> {
     let firmware = report.firmware.get()?;
     let (bridge, other) = report.bridge.get()?;

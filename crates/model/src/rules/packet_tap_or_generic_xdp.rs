@@ -34,8 +34,8 @@ pub(super) const RULE: Rule = Rule {
 /// `ETH_P_ALL` of linux/if_ether.h.
 const ALL: u32 = 3;
 
-/// Programs (and the handler of mapped rings, which libpcap uses) that take every packet. Others, such
-/// as a DHCP client, filter out all but a few and cost little.
+/// Programs (and the handler of mapped rings, which libpcap uses) that receive every packet. Others, such as a DHCP
+/// client, filter out all but a few and cost little.
 const CAPTURES: &[&str] = &[
     "tpacket_rcv",
     "tcpdump",
@@ -58,7 +58,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             .filter(|tap| tap.protocol == ALL)
     };
     let everywhere = tapped("all interfaces", all().filter(|tap| tap.nic.is_none()));
-    // Without the list, one gap of the host says it for all interfaces.
+    // Without the list, one gap for the host covers all interfaces.
     let missing = unknown(taps).into_iter().collect();
     let of_host = judged(
         rule,
@@ -147,7 +147,7 @@ fn generic_xdp(nic: &Nic) -> Option<Notice> {
     Some(notice.with([evidence]).with(features))
 }
 
-/// A port of a bridge or the parent of a macvlan must be promiscuous; else somebody looks.
+/// A bridge port or the parent of a macvlan is promiscuous by design; otherwise something is capturing.
 fn promiscuous(nic: &Nic) -> Option<Notice> {
     let users = nic.stack.promiscuity.get().filter(|users| *users > 0)?;
     let carries = !nic.stack.upper.is_empty() || nic.stack.bond_port.is_some();

@@ -32,11 +32,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The share of time in which the link may be stopped.
+/// The tolerated share of time in which the link is paused.
 const PAUSED: Ratio = Ratio::new(0.01);
-/// Fewer frames in a second are a burst that was held for a moment.
+/// Below this many frames per second it is only a short burst.
 const FRAMES_PER_SECOND: f64 = 10.0;
-/// The longest pause that one frame asks for: 65535 quanta of 512 bit times.
+/// The maximum pause of one frame: 65535 quanta of 512 bit times.
 const LONGEST_PAUSE_BITS: f64 = 65_535.0 * 512.0;
 
 const STORM_ERROR: &str = "driver/tx_pause_storm_error_events";
@@ -46,7 +46,7 @@ const STORM_WARNING: &str = "driver/tx_pause_storm_warning_events";
 struct Way {
     frames: &'static str,
     duration: &'static str,
-    /// Which priorities of mlx5 count it.
+    /// The mlx5 priority counters for it.
     prefix: &'static str,
     means: &'static str,
 }
@@ -114,8 +114,8 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     }))
 }
 
-/// The share of time that one direction was paused, where it is above the threshold: counted by the NIC
-/// in microseconds, else at most what its frames can ask for.
+/// The share of time that one direction was paused, if above the threshold: as counted by the NIC in microseconds,
+/// otherwise the maximum that its frames can request.
 fn share(nic: &Nic, watch: &Watch, way: &Way, seen: &Growth) -> Option<(f64, &'static str)> {
     let seconds = watch.span_ns.as_secs_f64();
     if seconds <= 0.0 {

@@ -35,7 +35,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         nic.rdma.value()?;
         let mut missing = Vec::new();
         let link = pcie_link(nic, &mut missing)?;
-        // Card and root port alone: every word to another device passes the root anyway.
+        // NIC and root port only: all peer-to-peer traffic passes the root anyway.
         if link.links.len() <= ROOT_ONLY {
             return None;
         }

@@ -1,6 +1,5 @@
 //! `pcie-aer`: PCIe errors on the NIC's links (AER). Documentation/PCI/pcieaer-howto.rst;
-//! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats. Either end of a link may be the one that
-//! counts.
+//! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats. Either end of a link may count an error.
 
 use super::facts::answer_one;
 use super::{ALWAYS, Draft, each_nic, nics, subject, watched};
@@ -37,7 +36,7 @@ const KINDS: [&str; 3] = ["aer_correctable", "aer_nonfatal", "aer_fatal"];
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let on_pci = |nic: &&Nic| nic.pci_address.value().is_some();
-    // Where nothing is on PCI nothing needs to be watched.
+    // Without PCI functions no counters are needed.
     if !nics(scene).iter().any(on_pci) {
         return each_nic(rule, scene, |_| None);
     }
@@ -69,7 +68,7 @@ fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Draft>, 
             match watch.grown(&format!("pci/{address}/{kind}")) {
                 Known::Value(0) => {}
                 Known::Value(by) => grew.push((*address, kind, by)),
-                // A function that reports no errors has no such counter.
+                // A function without AER has no such counter.
                 Known::Unknown(gap) if !gap.leaves_a_question() => {}
                 Known::Unknown(gap) if missing.contains(&gap) => {}
                 Known::Unknown(gap) => missing.push(gap),

@@ -39,7 +39,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 }
 
 fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Draft> {
-    // `clkpm` stops a clock and no link; `l1_1_pcipm` is for devices that are switched off.
+    // `clkpm` stops a clock, not the link; `l1_1_pcipm` is for devices in a low-power state.
     let states: Vec<&String> = enabled
         .iter()
         .filter(|state| state.ends_with("_aspm"))

@@ -32,10 +32,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Of what a link passes, packet headers and descriptors leave at most about this much for payload.
+/// The approximate maximum payload share of a link, after packet headers and descriptors.
 const USABLE: f64 = 0.9;
 
-/// A port that is up, and the links it stands on.
+/// A port that is up, and its links.
 struct Port<'a> {
     nic: &'a Nic,
     rate: BitRate,
@@ -59,7 +59,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let mut said = match port(nic, &mut missing) {
             None => None,
             Some(port) => too_narrow(&port).or_else(|| {
-                // Reported once, for the first port that is judged.
+                // Reported once, for the first port that is checked.
                 let mine =
                     |hop: &PcieHop| sharing(&ports, hop).any(|port| port.nic.name == nic.name);
                 let (first, hop) = told.iter().find(|(_, hop)| mine(hop))?;
@@ -67,7 +67,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
                     .then(|| shared(&ports, nic, hop))
             }),
         };
-        // The bridges that a hypervisor shows its guest hold nothing back.
+        // A guest's virtual bridges limit nothing.
         if let Some(said) = said.as_mut().filter(|_| is_guest(scene.host)) {
             said.severity = Severity::Note;
         }
@@ -82,8 +82,8 @@ fn ports(host: &Host) -> Vec<Port<'_>> {
         let Some(port) = port(nic, &mut Vec::new()).filter(|_| !down) else {
             continue;
         };
-        // Representors and child interfaces stand on the function of their port. Only mlx4 has two
-        // Ethernet ports on one function.
+        // Representors and child interfaces use the function of their port. Only mlx4 has two Ethernet ports on one
+        // function.
         let same = ports.iter().any(|other| {
             other.nic.pci_address == nic.pci_address
                 && nic.driver.value().is_none_or(|driver| driver != "mlx4_en")
@@ -107,7 +107,7 @@ fn port<'a>(nic: &'a Nic, missing: &mut Vec<Gap>) -> Option<Port<'a>> {
     }
     let link = pcie_link(nic, missing)?;
     let rate = *nic.link_bit_per_s.value()?;
-    // A link without a speed is no link (integrated, paravirtual).
+    // A link without a speed is not a real link (integrated, paravirtual).
     rate_of(link.links.first()?)?;
     if made_up(link, rate) {
         return None;
@@ -139,7 +139,7 @@ fn same_link(one: (usize, &PcieHop), other: (usize, &PcieHop)) -> bool {
     (one.0 == 0) == (other.0 == 0) && device(one) == device(other)
 }
 
-/// The ports that send through the link of `hop`.
+/// The ports that use the link of `hop`.
 fn sharing<'p, 'a>(ports: &'p [Port<'a>], hop: &'p PcieHop) -> impl Iterator<Item = &'p Port<'a>> {
     ports.iter().filter(move |port| {
         let mut links = port.link.links.iter().enumerate();
@@ -147,7 +147,7 @@ fn sharing<'p, 'a>(ports: &'p [Port<'a>], hop: &'p PcieHop) -> impl Iterator<Ite
     })
 }
 
-/// The narrowest link of `nic` that does not feed all ports that share it.
+/// The narrowest link of `nic` that is too slow for all ports that share it.
 fn too_narrow_for_all<'a>(ports: &[Port<'a>], nic: &Nic) -> Option<&'a PcieHop> {
     let own = ports.iter().find(|port| port.nic.name == nic.name)?;
     let short = own.link.links.iter().filter(|hop| {
@@ -163,7 +163,7 @@ fn sum(ports: &[&Port<'_>]) -> f64 {
 }
 
 fn too_narrow(port: &Port<'_>) -> Option<Draft> {
-    // A link that takes from what the NIC could do is the matter of `pcie-link-degraded`.
+    // A link below the NIC's own capability is reported by `pcie-link-degraded`.
     let (available, capable) = (
         port.link.available_bit_per_s.get(),
         port.link.capable_bit_per_s.get(),
@@ -204,7 +204,7 @@ fn shared(ports: &[Port<'_>], nic: &Nic, hop: &PcieHop) -> Draft {
     let mut evidence = evidence(hop, passes);
     evidence.extend(all.iter().map(|port| rate_evidence(port.nic, port.rate)));
     Draft {
-        // Two ports of one bond that stand in for each other are never used together.
+        // Two ports of an active-backup bond are never used together.
         severity: if in_turn(&all) {
             Severity::Note
         } else {

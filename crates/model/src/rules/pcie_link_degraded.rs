@@ -33,10 +33,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Packet headers and descriptors leave about this share of a link for payload: 256/(256 + 24) = 91 % at
-/// a Max_Payload_Size of 256 bytes, with a header of 12 to 16 and 8 to 12 bytes of framing.
+/// The approximate payload share of a link: 256/(256 + 24) = 91 % at a Max_Payload_Size of 256 bytes, with a header
+/// of 12 to 16 and 8 to 12 bytes of framing.
 const USABLE: f64 = 0.9;
-/// A port below this that is fed is no reason to open the machine.
+/// Below this port speed, a sufficient link is no reason to open the machine.
 const SLOW: BitRate = gbit(10);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -66,7 +66,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         }
         Ok((link, available, capable)) => {
             let mut said = said(nic, link, available, capable);
-            // The bridges that a hypervisor shows its guest hold nothing back.
+            // A guest's virtual bridges limit nothing.
             if guest {
                 said.severity = Severity::Note;
             }
@@ -79,8 +79,8 @@ fn not_there(gap: &Gap) -> bool {
     !gap.leaves_a_question() || gap.cause == known::Cause::NotSaid
 }
 
-/// Whether the kernel shows no link of the NIC itself ("Unknown", or no such files): it sits in the
-/// chipset, or in a hypervisor (virtio), or on conventional PCI.
+/// Whether the kernel shows no link of the NIC itself ("Unknown", or no files): it is integrated in the chipset,
+/// virtual (virtio), or on conventional PCI.
 fn no_link(nic: &Nic) -> bool {
     let own = match &nic.pcie {
         Known::Unknown(gap) => return not_there(gap),
@@ -108,9 +108,9 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Dra
         .map(|rate| available.as_f64() * USABLE >= rate.as_f64());
     let words = |rate: Option<TransferRate>, width: Option<u32>| link_words(rate, width);
     let cause = narrowest.and_then(|hop| cause(link, hop));
-    // What the slot never gave and the port does not need costs nothing; a link that was trained below
-    // what both its ends can is a fault even where it is still wide enough.
-    // Nor is a slow port worth the trouble; and radio NICs have no rate and change their link as they like.
+    // Bandwidth that the slot does not have and the port does not need costs nothing; a link trained below the
+    // capability of both its ends is a fault even if it is still wide enough.
+    // A slow port is not worth reporting either; and wireless NICs have no fixed rate and change their link at will.
     let slow = nic.link_bit_per_s.get().is_some_and(|rate| rate < SLOW);
     let class = nic.pci.value().and_then(|pci| pci.class.value());
     let radio = class.is_some_and(|class| class.starts_with("0x0280"));
@@ -185,7 +185,7 @@ fn evidence(
     evidence
 }
 
-/// A link has four files; the two that say how it runs now are named one by one.
+/// A link has four files; the two with its current state are named individually.
 fn files(hop: &PcieHop) -> impl Iterator<Item = Evidence> {
     let part = |what: &str, value: String, file: &str| {
         let what = format!("{what} of the narrowest link, {}", hop.address);
@@ -206,14 +206,14 @@ type Speed = (TransferRate, u32);
 
 /// Why the narrowest link is narrow.
 enum Cause {
-    /// It could do more (second) than it was trained to (first).
+    /// Trained to less (first) than its capability (second).
     Trained(Speed, Speed),
-    /// It does all it can, which is less than the NIC.
+    /// At its capability, which is below the NIC's.
     Slot,
 }
 
-/// None where an end of the link does not say what it could do: then nobody knows whether the slot is to
-/// blame. A link can do what both its ends can; from the NIC up, ends come in pairs.
+/// None if the capability of an end is unknown: then the slot may or may not be the cause. A link's capability is the
+/// minimum of both ends; from the NIC up, ends come in pairs.
 fn cause(link: &PcieLink, hop: &PcieHop) -> Option<Cause> {
     let index = link.links.iter().position(|own| own == hop)?;
     let now = hop.transfer_mt_per_s.get().zip(hop.width.get())?;

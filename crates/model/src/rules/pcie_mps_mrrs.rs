@@ -30,13 +30,13 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The payload that every function supports, and the one that is worth having.
+/// The payload that every function supports, and the recommended one.
 const PAYLOAD_SMALL: Bytes = Bytes::new(128);
 const PAYLOAD_WANTED: Bytes = Bytes::new(256);
 const READ_WANTED: Bytes = Bytes::new(512);
 /// A slower port has bandwidth to spare ...
 const CONCERNED: BitRate = gbit(10);
-/// ... and from here on headers cost what the port needs.
+/// ... and above this share headers use bandwidth that the port needs.
 const FAST: BitRate = gbit(100);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {

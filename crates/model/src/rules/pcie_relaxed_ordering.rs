@@ -51,7 +51,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let rate = rate.filter(|rate| *rate >= FAST)?;
         let mut missing = Vec::new();
         let link = pcie_link(nic, &mut missing);
-        // What the bridges above may set is not asked: they pass the NIC's bit on.
+        // The bridges above are not checked: they forward the NIC's bit.
         let own = link.and_then(|link| {
             let own = link.links.first()?;
             Some((own, *need(&own.control, &mut missing)?))
@@ -61,7 +61,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     })
 }
 
-/// Below the root ports of Haswell and Broadwell, which handle it badly, the kernel itself clears the bit.
+/// Below root ports of Haswell and Broadwell, which handle it badly, the kernel clears the bit.
 fn cleared_by_the_kernel(host: &Host) -> bool {
     host.identity.cpu_model.value().is_some_and(|model| {
         let mut words = model.split_whitespace();

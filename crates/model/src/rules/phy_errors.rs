@@ -39,8 +39,8 @@ const DAMAGED: [&str; 8] = [
     "driver/rx_symbol_err_phy",
     "driver/rx_in_range_len_errors_phy",
 ];
-/// Frames too short or too long for their kind: a cable does that, but so does a far end (an emulated
-/// one sends short frames without padding).
+/// Frames with an invalid length: caused by a cable, but also by a peer (an emulated one sends short frames without
+/// padding).
 const ODD: [&str; 1] = ["stat/rx_length_errors"];
 const FLAPS: [&str; 3] = [
     "stat/carrier_changes",
@@ -78,7 +78,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     }))
 }
 
-/// What is left to say of an interface with no damage: that frames of a wrong length arrive.
+/// The result for an interface without damaged frames: frames with an invalid length.
 fn odd_lengths(nic: &Nic, watch: &Watch, quiet: Judged) -> Judged {
     let odd = growth(watch, nic, &ODD);
     if odd.grew.is_empty() {

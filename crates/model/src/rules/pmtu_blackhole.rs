@@ -45,7 +45,7 @@ fn judge(scene: &Scene<'_>) -> Result<Option<Draft>, Gap> {
     if let Some(said) = discovery_off(scene)? {
         return Ok(Some(said));
     }
-    // 0 never probes; 2 always does, and what it counts is its everyday search.
+    // 0 never probes; 2 always does, so its counters increase in normal operation.
     if number(scene, PROBING)? != Some(1) {
         return Ok(None);
     }
@@ -89,7 +89,7 @@ fn seen(watch: &Watch, name: &str, by: u64) -> Evidence {
     Evidence::new(name, value, watch.path(&key(name)))
 }
 
-/// 1 sends without the do-not-fragment bit and believes no router that asks for less.
+/// 1 sends without the DF bit and ignores ICMP messages with a smaller MTU.
 fn discovery_off(scene: &Scene<'_>) -> Result<Option<Draft>, Gap> {
     if number(scene, NO_DISCOVERY)? != Some(1) {
         return Ok(None);
@@ -110,7 +110,7 @@ fn discovery_off(scene: &Scene<'_>) -> Result<Option<Draft>, Gap> {
     }))
 }
 
-/// A sysctl's number; `None` where this kernel has no such thing.
+/// A sysctl's number; `None` if this kernel does not have it.
 fn number(scene: &Scene<'_>, name: &str) -> Result<Option<u32>, Gap> {
     match scene.host.sysctl(name) {
         Known::Value(text) => Ok(text.trim().parse().ok()),

@@ -62,7 +62,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     judged(rule, scene, subject(nic), notices, missing)
 }
 
-/// The rate that the root qdisc keeps, by itself or by its classes.
+/// The rate limit of the root qdisc, its own or that of its classes.
 fn at_root(nic: &Nic) -> Result<Option<Shaper>, Gap> {
     let qdisc = nic.qdisc.ok().map_err(Clone::clone)?;
     if !qdisc.shapes() {
@@ -88,7 +88,7 @@ fn at_root(nic: &Nic) -> Result<Option<Shaper>, Gap> {
     }
 }
 
-/// What a shaper means here: nothing at or above the link's rate; not known beside a link of unknown speed.
+/// The effect of a shaper: none at or above the link speed; unknown if the link speed is unknown.
 fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, Gap> {
     let Shaper {
         what,
@@ -108,7 +108,7 @@ fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, 
     } else {
         Severity::Note
     };
-    // Without the link's speed only a trial at the shaper's ceiling says that the shaper is the lower.
+    // Without the link speed only a trial at the shaper's ceiling shows that the shaper is the limit.
     if let Some(Known::Unknown(gap)) = link
         && severity < Severity::Crit
     {
@@ -131,7 +131,7 @@ fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, 
     Ok(Some(Notice::new(severity, summary).with(evidence)))
 }
 
-/// How bad it is: a trial that came close to what the shaper lets pass was held by it.
+/// The severity: a trial close to the shaper's ceiling was limited by it.
 fn reached(scene: &Scene<'_>, nic: &Nic, rate: BitRate, evidence: &mut Vec<Evidence>) -> Severity {
     let measured = scene.sample.and_then(|sample| {
         let way = analysis::ways(sample)
@@ -165,8 +165,8 @@ fn reached(scene: &Scene<'_>, nic: &Nic, rate: BitRate, evidence: &mut Vec<Evide
     }
 }
 
-/// A shaper may be somebody's will: removing it is proposed only to its owner, and only where the kernel
-/// itself would have put `noqueue`, on interfaces that are pure software.
+/// A shaper may be intended: its removal is proposed only with `owns_shapers`, and only on software interfaces, where
+/// the kernel's default is `noqueue`.
 fn without_shaper(scene: &Scene<'_>, nic: &Nic) -> Option<crate::finding::Remedy> {
     if !scene.owns_shapers || nic.kind.has_wire() {
         return None;

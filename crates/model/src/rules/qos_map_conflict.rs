@@ -59,7 +59,7 @@ fn list<T: ToString>(values: &[T]) -> String {
     words.join(" ")
 }
 
-/// The classes that share what strict ones leave, with their shares.
+/// The ETS classes and their shares.
 fn ets_classes(dcb: &Dcb) -> Vec<(usize, u32)> {
     let (Some(share), Some(how)) = (dcb.class_bandwidth.value(), dcb.class_algorithm.value())
     else {
@@ -91,7 +91,7 @@ fn shares(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
 
 fn starved(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     let classes = ets_classes(dcb);
-    // All zeros is how a driver says that nobody set shares.
+    // All zeros means that no shares were set.
     let set = classes.iter().any(|(_, share)| *share > 0);
     let map = dcb.priority_class.value()?;
     let empty = |class: u32| {
@@ -165,7 +165,7 @@ fn owners(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     })
 }
 
-/// Lossless priorities told by VLAN tag alone, and VLANs that tag everything as priority 0.
+/// Lossless priorities that depend on the VLAN tag, and VLANs that tag everything with priority 0.
 fn untagged(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     let lossless = dcb.pfc_enabled.get().filter(|bits| bits & !1 != 0)?;
     let trust = dcb.trust.value()?;

@@ -36,16 +36,16 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What one core receives of one flow.
+/// The receive rate of one core for one flow.
 const OF_ONE_CORE: BitRate = BitRate::from_mbit_per_s(30_000);
 
-/// From this rate on one queue is few.
+/// From this rate on, one queue is too few.
 const FAST: BitRate = BitRate::from_mbit_per_s(10_000);
 
-/// Received while watched, above which a busy CPU is busy with this NIC.
+/// The received amount above which a busy CPU is attributed to this NIC.
 const MUCH: BitRate = BitRate::from_mbit_per_s(1_000);
 
-/// Above this share of softirq a CPU is near its end.
+/// Above this softirq share a CPU is close to saturation.
 const BUSY: f64 = 0.6;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -62,7 +62,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let channels = match &nic.channels {
         Known::Value(channels) => channels,
         Known::Unknown(gap) => {
-            // A driver without the question has the queues that it has.
+            // A driver without channel settings has a fixed number of queues.
             let gap = needed(gap)?;
             return Some(undetermined(rule, scene, subject(nic), vec![gap]));
         }
@@ -118,7 +118,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
-/// What the number of receive queues is set by, and its largest value.
+/// The setting for the number of receive queues, and its maximum.
 fn most(channels: &Channels) -> Option<(NicKnob, u32)> {
     let combined = channels.combined_max.get().filter(|most| *most > 0);
     let only_rx = channels.rx_max.get().filter(|most| *most > 0);
@@ -130,7 +130,7 @@ fn most(channels: &Channels) -> Option<(NicKnob, u32)> {
     }
 }
 
-/// As many as cores close to the NIC; drivers of themselves take no more than half of all cores.
+/// One for each local core; drivers' defaults use at most half of all cores.
 fn useful(scene: &Scene<'_>, nic: &Nic) -> u32 {
     let near = cores(scene.host, &homes(scene.host, nic));
     let all = cores(scene.host, &scene.host.online_cpus());
@@ -138,7 +138,7 @@ fn useful(scene: &Scene<'_>, nic: &Nic) -> u32 {
     u32::try_from(near.min(half)).unwrap_or(u32::MAX)
 }
 
-/// Much came in, and a CPU that takes the NIC's interrupts had little time left.
+/// High receive rate, with a CPU for the NIC's interrupts close to saturation.
 fn saturated(scene: &Scene<'_>, nic: &Nic) -> Option<Vec<Evidence>> {
     let watch = scene.watch?;
     let bytes = format!("nic/{}/stat/rx_bytes", nic.name);

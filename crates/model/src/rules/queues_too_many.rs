@@ -38,7 +38,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     }
     let all = taken(&queues);
     let homes = homes(scene.host, nic);
-    // However the interrupts are spread, each queue can have its CPU.
+    // With any affinity, each queue can have its own CPU.
     if queues.len() <= homes.len() {
         return None;
     }
@@ -51,7 +51,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             channel_count(channels, QueueKind::Rx).map(|count| count as usize)?,
             format!("netlink ethtool CHANNELS_GET {}", nic.name),
         ),
-        // sysfs may list queues that are not in use; what has an interrupt of its own is.
+        // sysfs may list unused queues; those with an interrupt are counted.
         Known::Unknown(gap) if needed(gap).is_none() => {
             (all.len(), format!("/sys/class/net/{}/queues", nic.name))
         }

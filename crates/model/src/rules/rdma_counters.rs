@@ -1,6 +1,6 @@
-//! The names of the `hw_counters` of mlx5, bnxt_re, irdma and rxe, by what they tell.
+//! The names of the `hw_counters` of mlx5, bnxt_re, irdma and rxe, by meaning.
 
-/// What went missing or came out of order.
+/// Lost or out-of-order packets.
 pub(crate) const LOSS: [&str; 13] = [
     "out_of_sequence",
     "packet_seq_err",
@@ -16,7 +16,7 @@ pub(crate) const LOSS: [&str; 13] = [
     "rcvd_seq_err",
     "retry_exceeded_err",
 ];
-/// The receiver had posted too little.
+/// Receiver not ready: too few posted receives.
 pub(crate) const RECEIVER: [&str; 6] = [
     "rnr_nak_retry_err",
     "out_of_buffer",
@@ -25,7 +25,7 @@ pub(crate) const RECEIVER: [&str; 6] = [
     "send_rnr_err",
     "retry_rnr_exceeded_err",
 ];
-/// What came in was not what was sent.
+/// Corrupted packets.
 pub(crate) const CORRUPT: [&str; 1] = ["rx_icrc_encapsulated"];
-/// Congestion was notified of, and the sender slowed down.
+/// Congestion notifications that slowed the sender down.
 pub(crate) const CONGESTION: [&str; 3] = ["rp_cnp_handled", "rx_cnp_pkts", "cnpHandled"];

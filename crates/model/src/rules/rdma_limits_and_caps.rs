@@ -33,8 +33,8 @@ pub(super) const RULE: Rule = Rule {
 /// Far above the kernel's defaults (64 KiB; 8 MiB since 5.16), far below what RDMA programs register.
 const LITTLE: Bytes = Bytes::mib(64);
 
-/// With this little, hardly a queue pair can be made. More is a note: the limit is that of the shell which
-/// asked, a service may have its own, and every distribution ships 8 MiB.
+/// Below this hardly any queue pair can be created. Above it is a note: the limit is that of the calling shell, a
+/// service may have another, and every distribution's default is 8 MiB.
 const NOTHING: Bytes = Bytes::mib(1);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -67,7 +67,7 @@ fn few_pages(scene: &Scene<'_>, limit: Bytes) -> Notice {
         "the locked-memory limit here is {limit}, too small for RDMA buffers: set LimitMEMLOCK=infinity for \
          the service"
     );
-    // Storage over RDMA is the kernel's own; only programs are held by this limit.
+    // RDMA storage is in the kernel; the limit applies to programs only.
     let severity = if limit <= NOTHING {
         severity_for(scene, &[Profile::Rdma], Severity::Warn)
     } else {

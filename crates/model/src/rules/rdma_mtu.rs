@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
 
 const WANTED: u64 = 4096;
 const FAST: BitRate = BitRate::from_mbit_per_s(100_000);
-/// Headers that the kernel takes off the interface's MTU: GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4.
+/// Headers that the kernel subtracts from the interface MTU: GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4.
 const HEADERS: u32 = 96;
 /// An MTU that holds 4096 bytes and the headers, and the common one for jumbo frames.
 const ENOUGH: u32 = 4200;
@@ -57,7 +57,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         .collect()
 }
 
-/// The MTU in use, asked of the device or worked out from the interface of a RoCE port.
+/// The active MTU, queried from the device or computed from the interface of a RoCE port.
 fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
     let path = format!("ibv_query_port {}: active_mtu", port.name());
     let gap = match &port.port.mtu_active {

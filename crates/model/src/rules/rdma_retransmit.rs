@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Of the packets, on a fabric that may drop.
+/// The share of packets, on a lossy fabric.
 const LOSSY: Ratio = Ratio::new(1e-5);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -123,7 +123,7 @@ fn loss(scene: &Scene<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
     Some(noticed(watch, port, severity, what, &lost))
 }
 
-/// `count` as a share of the packets that the port moved.
+/// `count` as a share of the port's packets.
 #[expect(clippy::cast_precision_loss, reason = "a share needs three digits")]
 fn share(watch: &Watch, port: Port<'_>, count: u64) -> Option<Ratio> {
     let moved = |name: &str| watch.grown(&port.key(name)).get();

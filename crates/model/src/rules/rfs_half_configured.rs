@@ -30,15 +30,15 @@ pub(super) const RULE: Rule = Rule {
 const ENTRIES: &str = "net.core.rps_sock_flow_entries";
 const ENTRIES_FILE: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 
-/// What the kernel's document suggests for a server of moderate load.
+/// The value suggested in the kernel documentation for a moderately loaded server.
 const SUGGESTED: u64 = 32768;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let unsure = |gap: Gap| vec![undetermined(rule, scene, "host".to_owned(), vec![gap])];
     let text = match scene.host.sysctl(ENTRIES) {
         Known::Value(text) => text,
-        // A kernel without steering has no table of queues either. A namespace does not show the sockets'
-        // table, which is the machine's: whether steering is whole cannot be told there.
+        // A kernel without RPS has no queue tables either. The socket flow table is machine-wide and not visible in
+        // other namespaces: there it is unknown whether RFS is complete.
         Known::Unknown(gap) if needed(&gap).is_none() => {
             return each_nic(rule, scene, |nic| {
                 let is_set = flows(nic).iter().any(|(_, entries)| *entries > 0);
@@ -85,7 +85,7 @@ fn flow_evidence(nic: &Nic, queue: &Queue, count: u64) -> Evidence {
     )
 }
 
-/// The queues have tables, the sockets have none.
+/// The queues have tables, the socket flow table is empty.
 fn without_entries(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let set: Vec<_> = flows(nic).into_iter().filter(|(_, n)| *n > 0).collect();
     if set.is_empty() {
@@ -112,7 +112,7 @@ fn without_entries(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome>
     Some(found(rule, scene, said))
 }
 
-/// The sockets have a table, no queue of the host has one.
+/// The socket flow table is set, but no queue of the host has a table.
 fn without_flows(rule: &Rule, scene: &Scene<'_>, entries: u64) -> Option<Outcome> {
     let others = |nic: &&Nic| nic.kind != NicKind::Loopback;
     let host: Vec<&Nic> = scene.host.nics.iter().filter(others).collect();

@@ -34,10 +34,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Above this the ring is long for the latency profile.
+/// Above this the ring is too long for low latency.
 const LONG: u32 = 1024;
 
-/// What counts packets that found no descriptor, by driver.
+/// Counters of packets dropped for lack of a descriptor, by driver.
 const DROPS: [&str; 6] = [
     "stat/rx_missed_errors",
     "stat/rx_fifo_errors",
@@ -61,7 +61,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
     if drops.grew.is_empty() && scene.profile != Profile::Latency {
         return drops.quiet_if_read();
     }
-    // What the NIC drops before it even asks for a descriptor, no ring can hold.
+    // Packets dropped before a descriptor is needed are not helped by a larger ring.
     if !discards(watch, nic).grew.is_empty() {
         return Ok(None);
     }

@@ -63,7 +63,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     or_unwatched(rule, scene, !all.is_empty(), said)
 }
 
-/// Without one counter of the device, nothing is known; a device that counts, but not these, has none.
+/// Without any counter of the device the result is unknown; a device with counters, but not these, does not support
+/// them.
 fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
     let prefix = port.key("hw/");
     if watch.below(&prefix).next().is_some() {

@@ -34,7 +34,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     all.filter(|port| port.is_roce() && port.is_active())
         .filter_map(|port| {
             let nic = port.nic(scene)?;
-            // Software RoCE and NICs without DCB have no priorities to disagree about.
+            // Software RoCE and NICs without DCB have no priorities to compare.
             let Known::Value(dcb) = &nic.shaping.dcb else {
                 let missing = Vec::from_iter(unknown(&nic.shaping.dcb));
                 return judged(rule, scene, port.subject(), Vec::new(), missing);
@@ -84,7 +84,7 @@ fn with_peer(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
         .peer_pfc_enabled
         .get()
         .filter(|peer| *peer != lossless)?;
-    // A peer without any may also be one that does not tell.
+    // A peer without any may also be one that does not report them.
     let severity = if peer == 0 || lossless == 0 {
         Severity::Warn
     } else {
@@ -122,7 +122,7 @@ fn of_host(host: &Host) -> Vec<(&Nic, u32)> {
 fn with_other_end(scene: &Scene<'_>, nic: &Nic, lossless: u32) -> Option<Notice> {
     let others = of_host(scene.other?);
     let (other, bits) = others.first().copied()?;
-    // One of several interfaces may be the one at the other end.
+    // One of several interfaces may be the one on the path.
     if others.iter().any(|(_, bits)| *bits == lossless) {
         return None;
     }
@@ -177,7 +177,7 @@ fn beside_pause(nic: &Nic, lossless: u32) -> Option<Notice> {
     })
 }
 
-/// Told by VLAN tag alone, a packet without a tag has priority 0.
+/// With priorities from the VLAN tag only, an untagged packet has priority 0.
 fn unreachable(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
     let trust = dcb.trust.value()?;
     let by_tag = !trust.iter().any(|word| word.eq_ignore_ascii_case("dscp"));
@@ -194,7 +194,7 @@ fn unreachable(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
     })
 }
 
-/// RoCE works without a lossless class, too, by ECN and retransmission: worth knowing only.
+/// RoCE also works without a lossless class, with ECN and retransmission: a note only.
 fn none(port: Port<'_>, nic: &Nic, lossless: u32) -> Option<Notice> {
     let paused = nic
         .wire

@@ -49,7 +49,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
 }
 
-/// Above this share of softirq the CPU of a lone queue needs help.
+/// Above this softirq share the CPU of a single queue needs help.
 const SATURATED: f64 = 0.8;
 
 fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
@@ -113,7 +113,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
-/// The mask that new queues get, when there is one.
+/// The default mask of new queues, if set.
 fn by_default(scene: &Scene<'_>) -> Option<Evidence> {
     let mask = scene.host.sysctl("net.core.rps_default_mask");
     let mask = mask.value()?;
@@ -125,7 +125,7 @@ fn by_default(scene: &Scene<'_>) -> Option<Evidence> {
         })
 }
 
-/// What is wrong with the steering, worst first.
+/// The RPS faults, worst first.
 fn fault(
     scene: &Scene<'_>,
     queues: usize,
@@ -160,13 +160,13 @@ fn fault(
     })
 }
 
-/// The online CPUs that packets are steered to.
+/// The online CPUs in the RPS mask.
 fn targets(scene: &Scene<'_>, steered: &[(&Queue, &CpuSet)]) -> CpuSet {
     let all: CpuSet = steered.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
     all.and(&scene.host.online_cpus())
 }
 
-/// Steering onto CPUs that should not have this work, worst first.
+/// RPS to unsuitable CPUs, worst first.
 fn misplaced(
     scene: &Scene<'_>,
     nic: &Nic,
@@ -219,7 +219,7 @@ fn misplaced(
     })
 }
 
-/// One queue, nothing steered, and its CPU has no time left: steering may help.
+/// One queue, no RPS, and its CPU is saturated: RPS may help.
 fn needed_and_off(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let watch = scene.watch?;
     let queues = in_use(nic, QueueKind::Rx);

@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The kinds of flow that have ports.
+/// The flow types with ports.
 const WITH_PORTS: [&str; 4] = ["tcp4", "tcp6", "udp4", "udp6"];
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -54,7 +54,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let narrow: Vec<(&str, &String)> = WITH_PORTS
         .iter()
         .filter_map(|kind| Some((*kind, fields.get(*kind)?)))
-        // A driver that names no field at all does not say what it hashes.
+        // A driver that reports no field at all does not show what it hashes.
         .filter(|(_, hashed)| !hashed.is_empty())
         .filter(|(_, hashed)| !(hashed.contains('f') && hashed.contains('n')))
         .collect();
@@ -109,7 +109,7 @@ fn widen(scene: &Scene<'_>, nic: &Nic, kind: &str) -> Option<Remedy> {
     remedy(scene, key, Value::Text("sdfn".to_owned()))
 }
 
-/// A tunnel over UDP that sends by `nic`; its flows differ in the outer source port only.
+/// A UDP tunnel over `nic`; its flows differ in the outer source port only.
 fn tunnel_on<'a>(host: &'a Host, nic: &Nic) -> Option<&'a Nic> {
     host.nics.iter().find(|upper| {
         upper.stack.tunnel.as_ref().is_some_and(|tunnel| {

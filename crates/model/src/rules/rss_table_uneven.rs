@@ -31,11 +31,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// How many times the entries of one queue another may have.
+/// The maximum ratio between the entries of two queues.
 const UNEVEN: f64 = 1.5;
 
-/// Some NICs hash to so many queues at most, however many they have (from memory, not verified): what
-/// they leave out then is no fault.
+/// Some NICs hash to at most this many queues, however many they have (from memory, not verified): then unused queues
+/// are no fault.
 const HARDWARE_LIMIT: usize = 16;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -50,12 +50,12 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let unsure = |gap| Some(undetermined(rule, scene, subject(nic), vec![needed(gap)?]));
     let table = match nic.dispatch.rss.ok().and_then(|rss| rss.table.ok()) {
         Ok(table) => table,
-        // A NIC without such a table has nothing to set.
+        // A NIC without an indirection table has nothing to set.
         Err(gap) => return unsure(gap),
     };
     let queues = match nic.channels.ok() {
         Ok(channels) => channel_count(channels, QueueKind::Rx).map_or(listed, |n| n as usize),
-        // sysfs may list more queues than are in use, so that some would seem to be left out.
+        // sysfs may list unused queues, which would appear to be skipped.
         Err(gap) if needed(gap).is_some() => return unsure(gap),
         Err(_) => listed,
     };

@@ -32,14 +32,13 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The share of slow allocations that is worth a note; fewer than so many in all say nothing.
+/// The share of slow allocations that is worth a note, and the minimum number of allocations.
 const SLOW_SHARE: Ratio = Ratio::new(0.01);
 const SLOW_FROM: u64 = 10_000;
-/// How much memory the kernel should keep free for those who cannot wait: 1 % (the ENA guide says 1-3 %).
+/// The share of memory to keep free for atomic allocations: 1 % (the ENA guide says 1-3 %).
 const FREE_PER_CENT: u64 = 1;
 
-/// Names of the drivers end in these words (`rx3_buff_alloc_err`, `queue_0_rx_page_alloc_fail`,
-/// `alloc_rx_buff_failed`).
+/// Suffixes of driver counter names (`rx3_buff_alloc_err`, `queue_0_rx_page_alloc_fail`, `alloc_rx_buff_failed`).
 const FAILED: [&str; 5] = [
     "buff_alloc_err",
     "page_alloc_fail",
@@ -94,7 +93,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
     }))
 }
 
-/// The slow way of the page pool, as a note: what it costs is to be measured.
+/// The page pool's slow path, as a note: measure its cost.
 fn slow(watch: &Watch, nic: &Nic) -> Option<Draft> {
     let pool: Growth = growth(
         watch,

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// From this speed on software merging becomes a cost worth saving, in Gb/s.
+/// From this speed on software GRO has a significant cost, in Gb/s.
 const FROM_GBIT: u64 = 100;
 const GRO_HW: &str = "rx-gro-hw";
 

@@ -1,5 +1,5 @@
-//! Where an interface's packets are held to a rate: in the classes of its root, below `mq`, on its
-//! queues, by its data centre bridging (tc-htb(8), tc-hfsc(8), Documentation/networking/scaling.rst, dcb(8)).
+//! Finds rate limits of an interface: in the classes of its root qdisc, below `mq`, on its queues, in DCB (tc-htb(8),
+//! tc-hfsc(8), Documentation/networking/scaling.rst, dcb(8)).
 
 use crate::finding::Evidence;
 use crate::host::{Nic, Qdisc, QdiscClass, QdiscNode, QueueKind};
@@ -8,23 +8,23 @@ use crate::units::BitRate;
 
 /// The part of a handle that names the qdisc.
 const MAJOR: u32 = 0xffff_0000;
-/// What the root of a tree hangs on.
+/// The parent of the root.
 const ROOT: u32 = u32::MAX;
-/// Deeper than any tree of classes; an end to chains that lead back to themselves.
+/// Deeper than any class hierarchy; stops at loops.
 const DEEPEST: usize = 16;
-/// How many places are named as evidence.
+/// The maximum number of evidence entries.
 const NAMED: usize = 8;
 
-/// A rate that holds an interface.
+/// A rate limit of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shaper {
-    /// What holds it, `class 1:10 of htb`.
+    /// Its place, `class 1:10 of htb`.
     pub(super) what: String,
-    /// To how much; the least where several do.
+    /// The rate; the minimum of several.
     pub(super) rate: BitRate,
-    /// Whether it is one of several side by side, each with its rate.
+    /// Whether it is one of several parallel limits.
     pub(super) each: bool,
-    /// Whether all that is sent passes it; else some flows or classes only.
+    /// Whether all traffic passes it; otherwise some flows or classes only.
     pub(super) of_all: bool,
     pub(super) evidence: Vec<Evidence>,
 }
@@ -33,7 +33,7 @@ fn name(handle: u32) -> String {
     format!("{:x}:{:x}", handle >> 16, handle & !MAJOR)
 }
 
-/// What one class lets pass at most. A class of `hfsc` without an upper limit may have all.
+/// The ceiling of one class. An `hfsc` class without an upper limit has none.
 fn own_ceiling(class: &QdiscClass) -> Option<BitRate> {
     match class.kind.as_str() {
         "htb" => class.ceil_bit_per_s.or(class.rate_bit_per_s),
@@ -41,7 +41,7 @@ fn own_ceiling(class: &QdiscClass) -> Option<BitRate> {
     }
 }
 
-/// The least of a class's own ceiling and those it stands on.
+/// The minimum of a class's ceiling and those of its parents.
 fn ceiling(class: &QdiscClass, all: &[QdiscClass]) -> Option<BitRate> {
     let above = |class: &&QdiscClass| all.iter().find(|other| other.handle == class.parent);
     std::iter::successors(Some(class), above)
@@ -50,18 +50,18 @@ fn ceiling(class: &QdiscClass, all: &[QdiscClass]) -> Option<BitRate> {
         .min()
 }
 
-/// Where packets go that no filter names.
+/// The default class, for packets that match no filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unnamed {
     /// To this class.
     To(u32),
-    /// Past all classes, unshaped.
+    /// Unshaped, bypassing all classes.
     Past,
-    /// The parameters do not say.
+    /// Unknown from the parameters.
     NotSaid,
 }
 
-/// Where the parameters of `htb` say that unnamed packets go.
+/// The default class in the parameters of `htb`.
 fn default_class(qdisc: &Qdisc) -> Unnamed {
     // TCA_HTB_INIT (2) with `struct tc_htb_glob`: version, rate2quantum, defcls.
     const VERSION: u32 = 3;
@@ -72,13 +72,13 @@ fn default_class(qdisc: &Qdisc) -> Unnamed {
     };
     let word = |at: usize| Some([byte(at)?, byte(at + 1)?, byte(at + 2)?, byte(at + 3)?]);
     let mut at = 0;
-    // Attributes of four bytes' head, padded to four; each is at least its head.
+    // Attributes with a header of four bytes, padded to four; each is at least as long as its header.
     while let (Some(low), Some(high)) = (byte(at), byte(at + 1)) {
         let is_init = matches!(
             (byte(at + 2), byte(at + 3)),
             (Some(2), Some(0)) | (Some(0), Some(2))
         );
-        // The bytes stand in the order of the machine that was read.
+        // The byte order is that of the captured machine.
         for read in [u32::from_le_bytes, u32::from_be_bytes] {
             if is_init && word(at + 4).map(read) == Some(VERSION) {
                 return match word(at + 12).map(read).map(|class| class & !MAJOR) {
@@ -94,8 +94,8 @@ fn default_class(qdisc: &Qdisc) -> Unnamed {
     Unnamed::NotSaid
 }
 
-/// What the classes of the qdisc `handle` let pass: its default class, or where that is not told, the
-/// widest of all, when none is unlimited.
+/// The ceiling of the classes of the qdisc `handle`: that of its default class, or if that is unknown, the highest of
+/// all, if none is unlimited.
 fn of_classes(kind: &str, handle: u32, unnamed: Unnamed, nic: &Nic) -> Option<Shaper> {
     let all = nic.shaping.classes.value()?;
     let own: Vec<&QdiscClass> = all
@@ -112,7 +112,7 @@ fn of_classes(kind: &str, handle: u32, unnamed: Unnamed, nic: &Nic) -> Option<Sh
     } else {
         let leaf = |class: &&&QdiscClass| !all.iter().any(|other| other.parent == class.handle);
         let leaves: Vec<&QdiscClass> = own.iter().filter(leaf).copied().collect();
-        // One leaf without a ceiling is a way around all others.
+        // A leaf without a ceiling bypasses all others.
         if leaves.iter().any(|class| ceiling(class, all).is_none()) {
             return None;
         }
@@ -134,13 +134,13 @@ fn of_classes(kind: &str, handle: u32, unnamed: Unnamed, nic: &Nic) -> Option<Sh
     })
 }
 
-/// What the classes of the root qdisc let pass; `None` where they hold nothing back or are not known.
+/// The ceiling of the root qdisc's classes; `None` if there is no limit or it is unknown.
 pub(super) fn of_root(nic: &Nic, qdisc: &Qdisc) -> Option<Shaper> {
     let unnamed = match qdisc.kind.as_str() {
         "htb" => default_class(qdisc),
         _ => Unnamed::NotSaid,
     };
-    // Made-up and old records name no handle; their only qdisc with classes is the root.
+    // Synthetic and old records have no handle; their only classful qdisc is the root.
     let handle = match (qdisc.handle, nic.shaping.classes.value()) {
         (0, Some(classes)) => classes.first()?.handle,
         (handle, _) => handle,
@@ -148,7 +148,7 @@ pub(super) fn of_root(nic: &Nic, qdisc: &Qdisc) -> Option<Shaper> {
     of_classes(&qdisc.kind, handle, unnamed, nic)
 }
 
-/// Whether the classes of the root are known and there are some.
+/// Whether the classes of the root are known and not empty.
 pub(super) fn has_classes(nic: &Nic) -> bool {
     nic.shaping
         .classes
@@ -156,7 +156,7 @@ pub(super) fn has_classes(nic: &Nic) -> bool {
         .is_some_and(|all| !all.is_empty())
 }
 
-/// The slowest of some places, with the first of them as evidence.
+/// The lowest of several limits, with the first ones as evidence.
 fn slowest(
     (one, several): (&str, &str),
     of_all: bool,
@@ -235,13 +235,13 @@ fn on_queues(nic: &Nic) -> Option<Shaper> {
     )
 }
 
-/// The most that a traffic class may send (IEEE 802.1Qaz, as its kernel extension).
+/// The rate limit of a traffic class (the kernel's extension of IEEE 802.1Qaz).
 fn on_traffic_classes(nic: &Nic) -> Option<Shaper> {
     let Known::Value(dcb) = &nic.shaping.dcb else {
         return None;
     };
     let all = dcb.class_max_bit_per_s.value()?;
-    // What nobody marks has priority 0.
+    // Unmarked traffic has priority 0.
     let usual = dcb
         .priority_class
         .value()
@@ -265,7 +265,7 @@ fn on_traffic_classes(nic: &Nic) -> Option<Shaper> {
     )
 }
 
-/// Every shaper of `nic` beside its root.
+/// Every shaper of `nic` other than its root qdisc.
 pub(super) fn beside_root(nic: &Nic) -> Vec<Shaper> {
     let all = [below_root(nic), on_queues(nic), on_traffic_classes(nic)];
     all.into_iter().flatten().collect()

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Counters that tell of one trouble.
+/// Counters with one cause.
 struct Trouble {
     severity: Severity,
     what: &'static str,
@@ -116,7 +116,7 @@ fn judge(
                 let value = format!("+{by} in {}", watch.span_ns);
                 evidence.push(Evidence::new(name, value, watch.path(key)));
             }
-            // Kernels differ in what they count.
+            // The set of counters depends on the kernel.
             Known::Unknown(gap) if !gap.leaves_a_question() => {}
             Known::Unknown(gap) if missing.contains(&gap) => {}
             Known::Unknown(gap) => missing.push(gap),
@@ -139,7 +139,7 @@ fn judge(
     })
 }
 
-/// The limit of every backlog, where it is below what the kernel ships with.
+/// The limit of every backlog, if it is below the kernel's default.
 fn backlog(scene: &Scene<'_>) -> Option<Remedy> {
     let now: u64 = scene.host.sysctl(SOMAXCONN).value()?.trim().parse().ok()?;
     let key = SettingKey::Sysctl(SOMAXCONN.to_owned());

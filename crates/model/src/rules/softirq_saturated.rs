@@ -91,7 +91,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     vec![found(rule, scene, said)]
 }
 
-/// The receive queues whose interrupts `cpu` takes.
+/// The receive queues with interrupts on `cpu`.
 fn queues_of(scene: &Scene<'_>, cpu: CpuId) -> Vec<String> {
     let of_nic = nics(scene).into_iter().flat_map(|nic| {
         taken(&in_use(nic, QueueKind::Rx))
@@ -103,7 +103,7 @@ fn queues_of(scene: &Scene<'_>, cpu: CpuId) -> Vec<String> {
     of_nic.collect()
 }
 
-/// How often its queues interrupted it.
+/// The interrupt rate of its queues.
 fn interrupts(scene: &Scene<'_>, watch: &Watch, cpu: CpuId) -> Vec<Evidence> {
     let all = nics(scene)
         .into_iter()

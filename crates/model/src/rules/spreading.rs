@@ -1,5 +1,5 @@
-//! What the rules of locality, interrupts and queues share: which queues are in use, where their
-//! interrupts go, which CPUs are free for them, how busy a CPU was.
+//! Shared by the rules about locality, interrupts and queues: queues in use, their interrupts, the free CPUs for
+//! them, and CPU load.
 
 use crate::units::real;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use crate::sample::{FlowRecord, SideSample};
 use crate::setting::{NicKnob, SettingKey, Value};
 use crate::watch::Watch;
 
-/// `rx-3`, as sysfs names the queue.
+/// `rx-3`, the queue's name in sysfs.
 pub(super) fn queue_name(queue: &Queue) -> String {
     let kind = match queue.kind {
         QueueKind::Rx => "rx",
@@ -32,8 +32,7 @@ pub(super) fn queue_file(nic: &Nic, queue: &Queue, file: &str) -> String {
     )
 }
 
-/// A file of the device behind an interface: of its PCI function where the device itself stands on one
-/// (virtio).
+/// A file of the device behind an interface: of its PCI function if the device itself is on one (virtio).
 pub(super) fn device_file(nic: &Nic, file: &str) -> String {
     let on_virtio = nic.driver.value().is_some_and(|name| name == "virtio_net");
     match nic.pci_address.get() {
@@ -42,7 +41,7 @@ pub(super) fn device_file(nic: &Nic, file: &str) -> String {
     }
 }
 
-/// How many queues of a direction the driver uses, where it says so.
+/// The number of queues of a direction that the driver uses, if reported.
 pub(super) fn channel_count(channels: &Channels, kind: QueueKind) -> Option<u32> {
     let own = match kind {
         QueueKind::Rx => &channels.rx,
@@ -77,7 +76,7 @@ pub(super) fn all_in_use(nic: &Nic) -> Vec<&Queue> {
     kinds.flat_map(|kind| in_use(nic, kind)).collect()
 }
 
-/// An interrupt of an interface with the queue it serves and the CPUs that take it.
+/// An interrupt of an interface with its queue and its CPUs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken<'a> {
     /// The interrupt.
@@ -89,14 +88,14 @@ pub(super) struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// The setting, and its value, by which `cpu` takes it.
+    /// The setting, and its value, that moves it to `cpu`.
     fn on_cpu(&self, nic: &Nic, cpu: CpuId) -> (SettingKey, Value) {
         let knob = NicKnob::IrqCpus(self.queue.kind, self.queue.index);
         let to = Value::Text(CpuSet::one(cpu).to_string());
         (SettingKey::Nic(nic.name.clone(), knob), to)
     }
 
-    /// Where it is delivered, as evidence.
+    /// Its effective affinity, as evidence.
     pub(super) fn evidence(&self) -> Evidence {
         Evidence::new(
             format!("CPUs of IRQ {} ({})", self.irq, queue_name(self.queue)),
@@ -106,7 +105,7 @@ impl Taken<'_> {
     }
 }
 
-/// The interrupts of `queues`, each once, that are known with their CPUs.
+/// The interrupts of `queues`, without duplicates, whose CPUs are known.
 pub(super) fn taken<'a>(queues: &[&'a Queue]) -> Vec<Taken<'a>> {
     let mut seen = BTreeSet::new();
     queues
@@ -122,26 +121,26 @@ pub(super) fn taken<'a>(queues: &[&'a Queue]) -> Vec<Taken<'a>> {
         .collect()
 }
 
-/// Why the interrupts of `queues` are not known; empty where the queues have none (a veth).
+/// Why the interrupts of `queues` are not known; empty if the queues have none (a veth).
 pub(super) fn irq_gaps(queues: &[&Queue]) -> Vec<Gap> {
     let gaps = queues.iter().filter_map(|queue| needed(queue.irq.gap()?));
     gaps.take(1).chain(cpu_gaps(queues)).collect()
 }
 
-/// Why it is not known where interrupts go that are there.
+/// Why the CPUs of existing interrupts are not known.
 pub(super) fn cpu_gaps(queues: &[&Queue]) -> Vec<Gap> {
     let there = queues.iter().filter(|queue| queue.irq.get().is_some());
     let gaps: BTreeSet<&Gap> = there.filter_map(|queue| queue.cpus.gap()).collect();
     gaps.into_iter().cloned().collect()
 }
 
-/// The gap of a fact that may exist; none for what this host or device does not have.
+/// The gap of a value that may exist; none for one that is absent.
 pub(super) fn needed(gap: &Gap) -> Option<Gap> {
     gap.leaves_a_question().then(|| gap.clone())
 }
 
-/// The online CPUs on the node of `nic`, with the file that names them; a NIC whose node was inferred
-/// has the CPUs of that node, as its own `local_cpulist` then names all of them.
+/// The online CPUs on the node of `nic`, with the source file; a NIC whose node was inferred has the CPUs of that
+/// node, since its own `local_cpulist` then lists all of them.
 pub(super) fn local_cpus(host: &Host, nic: &Nic) -> Known<(CpuSet, String)> {
     let online = host.online_cpus();
     if let [_] = host.nodes.as_slice() {
@@ -166,7 +165,7 @@ pub(super) fn local_cpus(host: &Host, nic: &Nic) -> Known<(CpuSet, String)> {
     }
 }
 
-/// The CPUs kept for themselves, as far as they are known.
+/// The isolated CPUs, as far as they are known.
 pub(super) fn kept_apart(host: &Host) -> CpuSet {
     [&host.isolation.isolated, &host.isolation.nohz_full]
         .into_iter()
@@ -175,7 +174,7 @@ pub(super) fn kept_apart(host: &Host) -> CpuSet {
         .collect()
 }
 
-/// The CPUs that an interrupt of `nic` may go to: online, close to it, and not kept for other work.
+/// The CPUs suitable for an interrupt of `nic`: online, local, and not isolated.
 pub(super) fn homes(host: &Host, nic: &Nic) -> CpuSet {
     let kept = kept_apart(host);
     let online = host.online_cpus();
@@ -189,26 +188,26 @@ pub(super) fn homes(host: &Host, nic: &Nic) -> CpuSet {
         .unwrap_or(near)
 }
 
-/// The CPUs of the same core as `cpu`, itself included.
+/// The SMT siblings of `cpu`, itself included.
 pub(super) fn siblings(host: &Host, cpu: CpuId) -> CpuSet {
     host.cpu(cpu)
         .and_then(|own| own.siblings.value().cloned())
         .unwrap_or_else(|| CpuSet::one(cpu))
 }
 
-/// How many physical cores `cpus` are.
+/// The number of physical cores of `cpus`.
 pub(super) fn cores(host: &Host, cpus: &CpuSet) -> usize {
     let cores: BTreeSet<CpuSet> = cpus.iter().map(|cpu| siblings(host, cpu)).collect();
     cores.len()
 }
 
-/// Whether the kernel places `irq` by itself, so that nobody else can.
+/// Whether `irq` is managed by the kernel and cannot be moved.
 pub(super) fn is_managed(host: &Host, irq: IrqNumber) -> bool {
     host.irq(irq)
         .is_some_and(|own| own.managed.get() == Some(true))
 }
 
-/// One of `homes` for each interrupt of `moved` that can be moved: those that are not `used` first, then
+/// One of `homes` for each movable interrupt of `moved`: unused ones first, then round-robin.
 /// round robin.
 pub(super) fn spread(
     scene: &Scene<'_>,
@@ -231,9 +230,9 @@ pub(super) fn spread(
         .collect()
 }
 
-/// The changes by which each interrupt of `nic` goes to a CPU of its own close to the NIC, one of each core
-/// before the cores' siblings; round robin when there are more interrupts. Those that the kernel places by
-/// itself stay. Unknown, with the reason, where the interface's interrupts are.
+/// The changes that move each interrupt of `nic` to its own local CPU, one per core before using SMT siblings;
+/// round-robin if there are more interrupts. Managed interrupts are left alone. A gap if the interface's interrupts
+/// are unknown.
 pub fn affinity(host: &Host, nic: &Nic) -> Known<Vec<Change>> {
     let queues = all_in_use(nic);
     let all = taken(&queues);
@@ -273,7 +272,7 @@ pub(super) fn used(all: &[Taken<'_>]) -> CpuSet {
     all.iter().flat_map(|taken| taken.cpus.iter()).collect()
 }
 
-/// The share of its time that `cpu` spent on interrupts, soft ones included, while it was watched.
+/// The share of its time that `cpu` spent in hard interrupts and softirqs.
 pub(super) fn softirq_share(watch: &Watch, cpu: CpuId) -> Known<f64> {
     let (mut whole, mut part) = (0u64, 0u64);
     for kind in ["user", "system", "irq", "softirq", "steal", "idle"] {
@@ -293,7 +292,7 @@ pub(super) fn softirq_share(watch: &Watch, cpu: CpuId) -> Known<f64> {
     Known::Value(share(part, whole))
 }
 
-/// Such a share as evidence.
+/// This share as evidence.
 pub(super) fn softirq_evidence(watch: &Watch, cpu: CpuId, share: f64) -> Evidence {
     Evidence::new(
         format!("time of CPU {cpu} in softirq and interrupts"),
@@ -302,7 +301,7 @@ pub(super) fn softirq_evidence(watch: &Watch, cpu: CpuId, share: f64) -> Evidenc
     )
 }
 
-/// How often each CPU took `irq` while it was watched.
+/// The count of `irq` on each CPU.
 pub(super) fn irq_counts(watch: &Watch, irq: IrqNumber) -> BTreeMap<CpuId, u64> {
     watch
         .below(&format!("irq/{irq}/cpu/"))
@@ -310,7 +309,7 @@ pub(super) fn irq_counts(watch: &Watch, irq: IrqNumber) -> BTreeMap<CpuId, u64> 
         .collect()
 }
 
-/// The CPUs of the trial's threads on this host: of both ends, where they share a kernel.
+/// The CPUs of the trial's threads on this host: of both ends, if they share a kernel.
 pub(super) fn workers(scene: &Scene<'_>) -> CpuSet {
     let Some(sample) = scene.sample else {
         return CpuSet::empty();
@@ -328,7 +327,7 @@ pub(super) fn workers(scene: &Scene<'_>) -> CpuSet {
         .collect()
 }
 
-/// `part` of `whole`; nothing of nothing is 0.
+/// `part` of `whole`; 0 if both are 0.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
@@ -342,7 +341,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// A set of CPUs in a summary, which is one line: every other CPU of a large machine fills several.
+/// A CPU set in a summary, which is one line: every other CPU of a large machine would fill several.
 pub(super) fn brief(cpus: &CpuSet) -> String {
     const ROOM: usize = 24;
     let text = cpus.to_string();

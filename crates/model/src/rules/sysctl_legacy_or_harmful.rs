@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const BACKLOG_COPIED: u64 = 250_000;
-/// The kernel measures the share of a buffer that is window since this release.
+/// Since this release, the kernel measures the window's share of a buffer.
 const NO_WIN_SCALE: (u32, u32) = (6, 6);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -50,7 +50,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     answer(rule, scene, "host", said, missing)
 }
 
-/// `net/ipv4/tcp_sack` and a leading `-` are other ways to write the name.
+/// `net/ipv4/tcp_sack` and a leading `-` are alternative forms.
 fn name(line: &SysctlLine) -> String {
     line.name.trim_start_matches('-').replace('/', ".")
 }
@@ -108,7 +108,7 @@ fn judge(host: &Host, line: &SysctlLine, winner: Option<&SysctlLine>, why: &str)
     } else {
         ""
     };
-    // Long paths stand in the evidence in full.
+    // The evidence has long paths in full.
     let file = line.file.rsplit('/').next().unwrap_or(&line.file);
     let file: String = file.chars().take(40).collect();
     Draft {

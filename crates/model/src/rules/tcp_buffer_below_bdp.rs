@@ -33,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What one buffer is found to need.
+/// The required size of one buffer.
 struct Need {
     buffer: Buffer,
     limits: Limits,
@@ -68,7 +68,7 @@ fn finding(rule: &Rule, scene: &Scene<'_>, needs: &[Need]) -> Outcome {
     let remedies = needs
         .iter()
         .filter_map(|need| {
-            // Only the maximum moves: memory for idle connections and the first window stay as they are.
+            // Only the maximum is changed: memory for idle connections and the initial window are kept.
             let raised = Limits {
                 max: need.max,
                 ..need.limits
@@ -129,10 +129,10 @@ fn need(scene: &Scene<'_>, buffer: Buffer, limits: Limits) -> Option<Need> {
     })
 }
 
-/// A sysctl maximum is a 31-bit number to the kernel; half of it is the most that makes sense.
+/// A sysctl maximum is a 31-bit number to the kernel; half of it is the reasonable limit.
 const MAX_ADVISED: u64 = 1 << 30;
 
-/// What a trial says the buffer should hold.
+/// The buffer size needed according to a trial.
 struct Demand {
     wanted: Bytes,
     evidence: Vec<Evidence>,
@@ -140,7 +140,7 @@ struct Demand {
 
 fn demand(scene: &Scene<'_>, buffer: Buffer) -> Option<Demand> {
     let sample = scene.sample?;
-    // A program that sets its own buffers has no use for these.
+    // A program that sets its own buffers does not use these.
     if sample.spec.socket_buffer_bytes.is_some() {
         return None;
     }
@@ -155,7 +155,7 @@ fn demand(scene: &Scene<'_>, buffer: Buffer) -> Option<Demand> {
     let way = analysis::ways(sample)
         .into_iter()
         .find(|way| way.from == from)?;
-    // The smallest time: the smoothed one holds the queues that the flow itself has filled.
+    // The minimum RTT: the smoothed one includes the flow's own queueing delay.
     let rtt = way.rtt_min()?;
     let rate = rate_of_one_flow(scene, &way)?;
     let bdp = bdp(rate, rtt);
@@ -190,7 +190,7 @@ fn limited_evidence(buffer: Buffer, share: Ratio) -> Evidence {
     )
 }
 
-/// What one flow made, or would have to make to fill the slower of both links, where they have a wire.
+/// The rate of one flow, or the rate needed to fill the slower link, if both have a physical link.
 fn rate_of_one_flow(scene: &Scene<'_>, way: &Way<'_>) -> Option<BitRate> {
     let sample = scene.sample?;
     let flows = u64::try_from(way.receiver.receivers().count())

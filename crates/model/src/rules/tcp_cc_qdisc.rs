@@ -1,5 +1,5 @@
-//! `tcp-cc-qdisc`: congestion control other than cubic, or bbr without fq. Contested advice: it is only
-//! ever a note that says "measure it". Facts from tcp_bbr.c ("BBR might depend on pacing ... fq") and
+//! `tcp-cc-qdisc`: congestion control other than cubic, or bbr without fq. Disputed advice: always a note that
+//! recommends measuring. Sources: tcp_bbr.c ("BBR might depend on pacing ... fq") and
 //! Documentation/networking/ip-sysctl.rst.
 
 use std::collections::BTreeSet;
@@ -37,8 +37,8 @@ pub(super) const RULE: Rule = Rule {
 
 const CONTROL: &str = "net.ipv4.tcp_congestion_control";
 const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
-/// In any network namespace but the first, only these may be made the default
-/// (`tcp_set_default_congestion_control` in net/ipv4/tcp_cong.c).
+/// Outside the initial network namespace, only these may be the default (`tcp_set_default_congestion_control` in
+/// net/ipv4/tcp_cong.c).
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 const FORBIDDEN: &str =
@@ -71,7 +71,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         },
         _ => "not the default, cubic",
     };
-    // A trial that names its own congestion control does not follow the sysctl.
+    // A trial with its own congestion control does not use the sysctl.
     let follows = scene
         .sample
         .is_none_or(|sample| sample.spec.congestion_control.is_none());
@@ -118,8 +118,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     )]
 }
 
-/// Where a namespace may not have it as its default, a socket still can: what the trial's sockets prove,
-/// an application can use. Without a trial there is no stream to change.
+/// If a namespace cannot have it as its default, a socket still can: what the trial's sockets show, an application
+/// can use. Without a trial there is no stream to change.
 fn in_the_stream(scene: &Scene<'_>, control: &str) -> Option<Remedy> {
     scene.sample?;
     let change = Change {
@@ -135,7 +135,7 @@ fn in_the_stream(scene: &Scene<'_>, control: &str) -> Option<Remedy> {
     })
 }
 
-/// The interfaces whose root qdisc does not pace, or the facts that are missing to say so.
+/// The interfaces whose root qdisc does not pace, or the missing values.
 fn paced_by(scene: &Scene<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
     let mut without_fq = Vec::new();
     let mut missing = Vec::new();
@@ -177,7 +177,7 @@ fn paced_by(scene: &Scene<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
     Ok(without_fq)
 }
 
-/// The kinds of the queueing disciplines below the root.
+/// The kinds of the qdiscs below the root.
 fn leaves(nic: &Nic) -> Result<Vec<&str>, &Gap> {
     let tree = nic.shaping.tree.ok()?;
     let below = tree.iter().filter(|node| node.parent != ROOT);

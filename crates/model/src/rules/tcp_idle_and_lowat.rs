@@ -33,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
 
 const IDLE: &str = "net.ipv4.tcp_slow_start_after_idle";
 const LOWAT: &str = "net.ipv4.tcp_notsent_lowat";
-/// What the kernel ships with: no bound. An older one prints -1.
+/// The kernel's default: unlimited. Older kernels print -1.
 const UNBOUNDED: u64 = 4_294_967_295;
 const LOWAT_WANTED: &str = "131072";
 

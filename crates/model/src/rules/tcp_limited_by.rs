@@ -59,7 +59,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     answer(rule, scene, "host", said, missing)
 }
 
-/// Where a thread has no time left, the other end's wait is only what that looks like from there.
+/// If a thread has no CPU time left, the other end's wait is only a symptom.
 fn cpu_is_left(figures: &Figures) -> bool {
     [figures.sender.on_cpu, figures.receiver.on_cpu]
         .into_iter()
@@ -90,7 +90,7 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
         many => format!("{many} flows were"),
     };
     Some(Draft {
-        // A flow may wait for a buffer that is as large as it should be: a fact, and no fault.
+        // A flow may be limited by a buffer that is large enough: that is no fault.
         severity: if explained {
             Severity::Warn
         } else {
@@ -112,7 +112,7 @@ fn loss(way: &Way<'_>, figures: &Figures) -> Option<Draft> {
     let rtt = way.rtt_min();
     let mut evidence: Vec<Evidence> = figures.evidence();
     evidence.extend(rtt.map(|rtt| Evidence::new("minimum RTT", rtt, "TCP_INFO tcpi_min_rtt")));
-    // Long paths lose packets that nobody at either end can keep.
+    // On long paths, packets are lost outside of either end's control.
     let near = rtt.is_some_and(|rtt| rtt <= NEAR_RTT);
     Some(Draft {
         severity: if near { Severity::Warn } else { Severity::Note },

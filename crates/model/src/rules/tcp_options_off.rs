@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Each option, and what a flow loses without it.
+/// Each option, and its effect on a flow if it is off.
 const OPTIONS: [(&str, &str); 5] = [
     (
         "net.ipv4.tcp_window_scaling",
@@ -65,7 +65,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         if name == DSACK {
             continue;
         }
-        // Every network namespace of every kernel has these: one that is not there was not captured.
+        // Every network namespace of every kernel has these: a missing one was not captured.
         let gap = scene.host.sysctl(name).gap().cloned();
         missing.extend(gap.filter(|gap| gap.cause == Cause::Absent));
         missing.extend(gaps);

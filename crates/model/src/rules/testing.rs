@@ -1,10 +1,10 @@
-//! What the tests of all rules ask with.
+//! Helpers for the tests of all rules.
 
 use super::*;
 use crate::build::{self, WatchBuilder};
 use crate::sample::Sample;
 
-/// What a rule is asked about: a whole scene that owns its parts.
+/// The input of a rule in tests: a whole scene that owns its parts.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     host: Host,
@@ -17,7 +17,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The local end of `host` alone, for bulk transfer, its counters not watched.
+    /// The local end of `host` alone, for bulk transfer, without counters.
     pub(crate) fn of(host: Host) -> Self {
         Self {
             host,
@@ -30,12 +30,12 @@ impl World {
         }
     }
 
-    /// What the host is used for.
+    /// The role of the host.
     pub(crate) fn profile(self, profile: Profile) -> Self {
         Self { profile, ..self }
     }
 
-    /// Its counters, watched for ten seconds: none moved, but for what `change` says.
+    /// Its counters over ten seconds: unchanged, except for `change`.
     pub(crate) fn watched(self, change: impl FnOnce(WatchBuilder) -> WatchBuilder) -> Self {
         let watch = Some(change(build::watch(&self.host)).build());
         Self { watch, ..self }
@@ -74,10 +74,10 @@ impl World {
     }
 }
 
-/// One case of a rule: what it shows, and the world that shows it.
+/// A test case of a rule: a name, and its input.
 pub(crate) type Case = (&'static str, fn() -> World);
 
-/// Where a rule fires, where it is silent, and where it cannot judge: at least one of each.
+/// Where a rule fires, where it does not, and where it is skipped: at least one of each.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cases {
     pub(crate) fires: &'static [Case],
@@ -108,7 +108,7 @@ pub(crate) fn with_trial<'a>(host: &'a Host, other: &'a Host, sample: &'a Sample
     }
 }
 
-/// The one finding of a rule.
+/// The only finding of a rule.
 pub(crate) fn finding(id: &str, scene: &Scene<'_>) -> Finding {
     let rule = find(id).expect("a rule of the list");
     match judge(rule, scene).as_slice() {
@@ -117,7 +117,7 @@ pub(crate) fn finding(id: &str, scene: &Scene<'_>) -> Finding {
     }
 }
 
-/// The gaps of a rule that could not judge.
+/// The gaps of a skipped rule.
 pub(crate) fn missing(id: &str, scene: &Scene<'_>) -> Vec<Gap> {
     let rule = find(id).expect("a rule of the list");
     match judge(rule, scene).as_slice() {
@@ -126,12 +126,12 @@ pub(crate) fn missing(id: &str, scene: &Scene<'_>) -> Vec<Gap> {
     }
 }
 
-/// Whether a rule has nothing to say.
+/// Whether a rule has no outcome.
 pub(crate) fn silent(id: &str, scene: &Scene<'_>) -> bool {
     judge(find(id).expect("a rule of the list"), scene).is_empty()
 }
 
-/// The remedies of a finding in words.
+/// The remedies of a finding as text.
 pub(crate) fn remedies(finding: &Finding) -> Vec<String> {
     finding
         .remedies

@@ -101,7 +101,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(rule, scene, said))
 }
 
-/// A context whose thread may run anywhere, or only away from its interrupt.
+/// A NAPI instance whose thread may run anywhere, or only on other CPUs than its interrupt.
 fn loose<'a>(host: &Host, napi: &'a Napi) -> Option<(&'a Napi, &'a CpuSet, Option<CpuSet>)> {
     let cpus = napi.thread_cpus.value()?;
     let irq = napi.irq.get().and_then(|number| {

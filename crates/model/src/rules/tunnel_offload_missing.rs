@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const SEGMENTATION: [&str; 2] = ["tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"];
-/// The NIC learns ports from the kernel when this is on.
+/// If this is on, the kernel offloads the ports to the NIC.
 const LEARNS: &str = "rx-udp_tunnel-port-offload";
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -90,7 +90,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }))
 }
 
-/// The tunnels that send by `nic`: by its name, or by the address they send from.
+/// The tunnels over `nic`: by its name, or by their local address.
 fn tunnels_on<'a>(host: &'a Host, nic: &Nic) -> Vec<&'a Nic> {
     let sends_by = |own: &&Nic| {
         own.stack.tunnel.as_ref().is_some_and(|tunnel| {
@@ -111,7 +111,7 @@ fn tunnels_on<'a>(host: &'a Host, nic: &Nic) -> Vec<&'a Nic> {
     host.nics.iter().filter(sends_by).collect()
 }
 
-/// The ports of `tunnels` that the NIC does not know, where it has a table and says what is in it.
+/// The ports of `tunnels` that the NIC does not have, if it has a table and reports it.
 fn unknown_ports(nic: &Nic, tunnels: &[&Nic]) -> Result<Vec<Evidence>, Gap> {
     if feature(nic, LEARNS)?.is_none() {
         return Ok(Vec::new());

@@ -32,9 +32,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The share of sent packets at which the queue had to be stopped that is worth a note.
+/// The share of sent packets with queue stops that is worth a note.
 const STOPPED_SHARE: Ratio = Ratio::new(0.01);
-/// Fewer stops than this say nothing.
+/// The minimum number of stops.
 const STOPPED_FROM: u64 = 100;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -53,7 +53,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         ],
         "/tx_timeout",
     );
-    // Without a queue's own counter there is one question left: was it allowed to look?
+    // Without per-queue counters one question is left: was permission missing?
     let probe = growth(watch, nic, &["queue/tx-0/tx_timeout"]);
     let stalls = of_queues(&[], "/stall_cnt");
     let stops = growth(watch, nic, &["qstat/tx-stop", "qstat/tx-wake"]);

@@ -35,8 +35,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// In the order in which they must be switched on: segmentation needs the checksum, and that
-/// scatter-gather.
+/// In the order in which they must be turned on: segmentation depends on the checksum, and that on scatter-gather.
 const FEATURES: [&str; 7] = [
     "tx-scatter-gather",
     "tx-checksum-ip-generic",
@@ -47,7 +46,7 @@ const FEATURES: [&str; 7] = [
     "tx-generic-segmentation",
 ];
 
-/// One CPU cuts and sums less than this by itself; the drivers of many cheap NICs start without.
+/// Below this rate one CPU segments and checksums without effort; the drivers of many cheap NICs start without.
 const SLOW: BitRate = BitRate::from_mbit_per_s(5_000);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -55,8 +54,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 }
 
 fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
-    // A bridge, bond, VLAN or tunnel gets its features from what it stands on, and a program decides
-    // those of its tun: what the kernel lists as changeable there cannot simply be switched on.
+    // A bridge, bond, VLAN or tunnel inherits its features from its lower interfaces, and a program sets those of its
+    // tun: features listed as changeable there cannot simply be turned on.
     if !nic.kind.has_wire() && nic.kind != NicKind::Veth {
         return None;
     }
@@ -119,8 +118,8 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
-/// The features that are off and could be on. The kernel forbids the checksum of all protocols beside
-/// those of one (`netdev_fix_features`), so only the former counts where there is a choice.
+/// The features that are off and could be on. The kernel forbids the generic checksum feature together with the
+/// per-protocol ones (`netdev_fix_features`), so only the generic one counts if both are available.
 fn off(features: &BTreeMap<String, Feature>) -> Vec<&'static str> {
     let could = |name: &str| {
         features

@@ -38,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// With so few CPUs a second queue pair wins little.
+/// With so few CPUs a second queue pair gains little.
 const FEW_CPUS: usize = 2;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -57,7 +57,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     })
 }
 
-/// How many queue pairs are used: as ethtool says, else as sysfs lists them.
+/// The number of queue pairs in use: from ethtool, otherwise from sysfs.
 fn in_use(nic: &Nic) -> Result<(u32, Evidence), Gap> {
     let channels = nic.channels.clone().and_then(|channels| channels.combined);
     if let Some(count) = channels.get() {

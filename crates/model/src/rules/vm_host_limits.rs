@@ -30,10 +30,10 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const STOLEN: Ratio = Ratio::new(0.01);
-/// A guest on a shared machine loses a little now and then, in the kernel's ticks of 10 ms; from here on it
-/// is short of CPU time.
+/// A guest on a shared machine has a little steal time occasionally, in the kernel's ticks of 10 ms; above this share
+/// it lacks CPU time.
 const STOLEN_MUCH: Ratio = Ratio::new(0.1);
-/// From here on the machine below has most likely more than one node.
+/// From this size on the physical machine most likely has more than one node.
 const MANY_CPUS: usize = 32;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -47,7 +47,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         )
     });
     let hypervisor = &scene.host.kernel.hypervisor;
-    // On bare metal nobody steals. A kernel that says nothing of a hypervisor may still run on one.
+    // Bare metal has no steal time. A kernel that reports no hypervisor may still run on one.
     let (guest, maybe) = match hypervisor {
         Known::Value(name) => (name != "none", name != "none"),
         Known::Unknown(_) => (false, unknown(hypervisor).is_some()),
@@ -61,7 +61,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     or_unwatched(rule, scene, guest || maybe, said)
 }
 
-/// Why stolen time is not known of any CPU, where somebody watched.
+/// Why steal time is not known for any CPU, if counters were read.
 fn uncounted(scene: &Scene<'_>) -> Option<Gap> {
     let watch = scene.watch?;
     let mut all = scene
@@ -126,7 +126,7 @@ fn flat(scene: &Scene<'_>) -> Option<Notice> {
     ]))
 }
 
-/// The virtual functions of a NIC that may send less than its link carries, or nothing.
+/// The virtual functions of a NIC with a rate limit below its link speed, or a disabled link.
 fn capped(nic: &Nic) -> Option<Notice> {
     let link = nic.link_bit_per_s.get();
     let cap = |vf: &VirtualFunction| {

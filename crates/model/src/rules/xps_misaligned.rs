@@ -57,7 +57,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     if queues.iter().any(by_receive_queue) {
         return None;
     }
-    // Whose interrupts are not known (wireless NICs, IPoIB), nobody can align.
+    // If the interrupts are unknown (wireless NICs, IPoIB), XPS cannot be aligned.
     if queues.iter().all(|queue| queue.cpus.value().is_none()) {
         let missing = irq_gaps(&queues);
         return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
@@ -192,7 +192,7 @@ pub(super) mod tests {
         ],
     };
 
-    /// Two queues whose interrupts go to CPUs 0 and 1, and the CPUs that send by each.
+    /// Two queues whose interrupts go to CPUs 0 and 1, and the XPS CPUs of each.
     fn server(xps: &[&str]) -> Host {
         build::host()
             .nic("eth2", |nic| {

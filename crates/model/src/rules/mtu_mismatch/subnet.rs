@@ -1,11 +1,11 @@
-//! Whether two interfaces stand in one subnet, as far as their addresses say.
+//! Whether two interfaces are in one subnet, by their addresses.
 
 use std::net::IpAddr;
 
 use crate::host::Nic;
 
-/// Whether two interfaces of two hosts have different addresses of one subnet. Addresses that exist on
-/// every host alike (link-local, loopback) say nothing.
+/// Whether two interfaces of two hosts have different addresses in one subnet. Addresses that every host has
+/// (link-local, loopback) do not count.
 pub(super) fn share_a_subnet(one: &Nic, other: &Nic) -> bool {
     let of = |nic: &Nic| -> Vec<(IpAddr, u32)> {
         let all = nic.addresses.value();
@@ -35,7 +35,7 @@ fn parse(text: &str) -> Option<(IpAddr, u32)> {
     (!everywhere).then_some((address, length))
 }
 
-/// The network's number with its family's width; a prefix of 0 or beyond the address is none.
+/// The network's number with its family's width; none for a prefix of 0 or longer than the address.
 fn network(address: IpAddr, length: u32) -> Option<(u32, u128)> {
     let (width, bits) = match address {
         IpAddr::V4(v4) => (32, u128::from(u32::from(v4))),

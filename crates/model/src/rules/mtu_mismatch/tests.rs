@@ -1,4 +1,4 @@
-//! Stacks of interfaces whose MTUs fit, and others.
+//! Interface hierarchies with matching and mismatching MTUs.
 
 use super::super::testing::{Cases, World, finding, remedies};
 use super::*;

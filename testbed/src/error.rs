@@ -1,18 +1,17 @@
-//! Why two hosts cannot be made here, and what would help. Facts: user_namespaces(7), clone(2) and
-//! unshare(2) for the errors; Ubuntu's `apparmor_restrict_unprivileged_userns`; Debian's
-//! `unprivileged_userns_clone`.
+//! Why two hosts cannot be created here, and the remedy. Sources: user_namespaces(7), clone(2) and unshare(2) for the
+//! errors; Ubuntu's `apparmor_restrict_unprivileged_userns`; Debian's `unprivileged_userns_clone`.
 
 use std::fs;
 use std::io;
 
-/// What stands in the way, for an exit code or a skip.
+/// The kind of obstacle, for an exit code or a skip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
     /// The kernel has no such namespaces.
     NotSupported,
-    /// An ordinary user may not make a user namespace here.
+    /// An ordinary user may not create a user namespace here.
     UserNamespacesForbidden,
-    /// A right is missing.
+    /// A privilege is missing.
     Permission,
     /// Something else failed.
     Failed,
@@ -24,26 +23,26 @@ pub enum StageError {
     /// The kernel has no such namespaces.
     #[error("cannot make {what}: this kernel is built without them")]
     NotSupported {
-        /// Which.
+        /// The kind of namespace.
         what: &'static str,
     },
-    /// An ordinary user may not make a user namespace.
+    /// An ordinary user may not create a user namespace.
     #[error("cannot make a user namespace: {hint}; or run as root")]
     UserNamespacesForbidden {
-        /// The sysctl that forbids it, where one can be named.
+        /// The sysctl that forbids it, if known.
         hint: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The process already has threads.
     #[error("cannot make a user namespace: this process has more than one thread")]
     Threads,
-    /// A step was refused or failed.
+    /// A step failed.
     #[error("cannot {doing}: {source}")]
     Step {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -54,7 +53,7 @@ impl StageError {
         move |source| Self::Step { doing, source }
     }
 
-    /// The error of the unshare(2) that begins a stage.
+    /// The error of the initial unshare(2).
     pub(crate) fn of_unshare(source: io::Error, user: bool) -> Self {
         let namespaces = if user {
             "user and mount namespaces"
@@ -74,7 +73,7 @@ impl StageError {
         }
     }
 
-    /// What stands in the way.
+    /// The kind of obstacle.
     pub fn obstacle(&self) -> Obstacle {
         match self {
             Self::NotSupported { .. } => Obstacle::NotSupported,
@@ -92,7 +91,7 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Which sysctl forbids user namespaces, by asking each that may.
+/// The sysctl that forbids user namespaces, if one does.
 fn forbidden_by(sysctl: impl Fn(&str) -> Option<String>) -> String {
     // The file, the value that forbids, and the command that allows.
     const SWITCHES: [(&str, &str, &str); 3] = [

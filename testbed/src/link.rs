@@ -1,4 +1,4 @@
-//! Joining two hosts by a virtual Ethernet pair, and by a VXLAN over it.
+//! Connects two hosts by a veth pair, and by a VXLAN over it.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -9,13 +9,13 @@ use linerate_model::ids::NicName;
 
 use crate::netns::Netns;
 
-/// One end of a pair: which host, the interface's name there, and its address with prefix length.
+/// One end of a pair: the host, its interface name there, and its address with prefix length.
 pub type LinkEnd<'a> = (&'a Netns, &'a NicName, &'a str);
 
-/// The number of the VXLAN: any will do between two hosts that nobody else sees.
+/// The VNI of the VXLAN: any will do between two isolated hosts.
 const VXLAN: u32 = 77;
 
-/// Joins two hosts by a virtual Ethernet pair, both ends up and with their addresses.
+/// Connects two hosts by a veth pair, both ends up and with their addresses.
 pub fn join(near: LinkEnd<'_>, far: LinkEnd<'_>) -> io::Result<()> {
     let finish = |netlink: &Netlink, nic: &NicName, address: &str| {
         netlink.add_address(nic, address)?;
@@ -29,21 +29,20 @@ pub fn join(near: LinkEnd<'_>, far: LinkEnd<'_>) -> io::Result<()> {
     far.0.inside(|| finish(&Netlink::open()?, far.1, far.2))?
 }
 
-/// One end of a VXLAN: which host, the interface that it goes over with its address, and the address with prefix length
-/// inside.
+/// One end of a VXLAN: the host, the underlying interface with its address, and the inner address with prefix length.
 #[derive(Debug, Clone, Copy)]
 pub struct TunnelEnd<'a> {
     /// The host.
     pub host: &'a Netns,
-    /// The interface that carries the tunnel.
+    /// The underlying interface.
     pub over: &'a NicName,
     /// Its address.
     pub outer: Ipv4Addr,
-    /// The address inside.
+    /// The inner address.
     pub inner: &'a str,
 }
 
-/// Joins two hosts by a VXLAN, the interface `name` on both, up and with its addresses.
+/// Connects two hosts by a VXLAN, the interface `name` on both, up and with its addresses.
 pub fn tunnel(name: &NicName, near: TunnelEnd<'_>, far: TunnelEnd<'_>) -> io::Result<()> {
     for (end, other) in [(near, far), (far, near)] {
         end.host.inside(|| {

@@ -1,5 +1,5 @@
-//! Network namespaces by name, as `ip netns` keeps them: files in `/run/netns` (ip-netns(8)). The peer
-//! `netns:NAME` and the testbed open them by the same function.
+//! Network namespaces by name, as `ip netns` stores them: files in `/run/netns` (ip-netns(8)). The peer `netns:NAME`
+//! and the testbed open them with the same function.
 
 use std::fs::File;
 use std::io;
@@ -9,23 +9,23 @@ use std::process::Command;
 
 use crate::sys;
 
-/// Where names are.
+/// The directory of named namespaces.
 pub(crate) const FOLDER: &str = "/run/netns";
 
-/// The type of the file system that namespaces' files are in (include/uapi/linux/magic.h); libc's constant
-/// has another width on each platform.
+/// The file system type of namespace files (include/uapi/linux/magic.h); libc's constant has a platform-dependent
+/// width.
 const NSFS_MAGIC: u32 = 0x6e73_6673;
 
 /// Why a namespace cannot be opened by its name.
 #[derive(Debug, thiserror::Error)]
 pub enum NetnsError {
-    /// It is no name.
+    /// The name is invalid.
     #[error("`{name}` is not a namespace's name: it is a file's name below /run/netns")]
     Name {
         /// The name.
         name: String,
     },
-    /// It is not there, or not readable.
+    /// It does not exist, or is not readable.
     #[error("cannot open the network namespace `{name}` ({path}): {source}", path = path.display())]
     Open {
         /// The name.
@@ -61,7 +61,7 @@ pub fn open(name: &str) -> Result<Netns, NetnsError> {
     };
     let file = File::open(&path).map_err(failed)?;
     let kind = rustix::fs::fstatfs(&file).map_err(|error| failed(error.into()))?;
-    // `ip netns add` that failed half way leaves a plain file under the name.
+    // A failed `ip netns add` leaves a plain file with the name.
     if u32::try_from(kind.f_type) != Ok(NSFS_MAGIC) {
         let what = io::Error::new(io::ErrorKind::InvalidData, "not a namespace's file");
         return Err(failed(what));
@@ -72,7 +72,7 @@ pub fn open(name: &str) -> Result<Netns, NetnsError> {
     })
 }
 
-/// A network namespace, held open: it exists at least as long as this does.
+/// An open network namespace: it exists at least as long as this does.
 #[derive(Debug)]
 pub struct Netns {
     name: String,
@@ -91,17 +91,17 @@ impl Netns {
         &self.name
     }
 
-    /// The child of `command` runs in this namespace: its sockets, `/proc/sys/net` and `/sys/class/net`
-    /// are this host's. It is tied to the calling thread (see [`crate::tie_to_parent`]).
+    /// The child of `command` will run in this namespace: its sockets, `/proc/sys/net` and `/sys/class/net` are this
+    /// host's. It is tied to the calling thread (see [`crate::tie_to_parent`]).
     pub fn enter_in_child(&self, command: &mut Command) -> io::Result<()> {
         sys::enter_netns(command, self.file.try_clone()?);
-        // Last, because the steps before it change what the process may do.
+        // Last, because the steps before it change the process's permissions.
         sys::tie(command);
         Ok(())
     }
 
-    /// Does `work` in this namespace, in a thread of its own; sockets that it opens stay there. Files
-    /// below `/sys` are still the caller's, use [`Netns::enter_in_child`] where they matter.
+    /// Calls `work` in this namespace, in a new thread; sockets that it opens stay there. Files below `/sys` are
+    /// still the caller's; use [`Netns::enter_in_child`] if they matter.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {

@@ -1,8 +1,8 @@
-//! A path that loses, delays and reorders: two TUN interfaces, and between them this process, which hands
-//! every packet on by itself. netem does the same in the kernel and is missing on many machines.
+//! A path with loss, delay and reordering: two TUN interfaces, and this process, which forwards every packet between
+//! them. netem does the same in the kernel but is missing on many machines.
 //!
-//! Each direction is a thread with a heap of packets ordered by the time at which they leave. Times are
-//! absolute, so that lateness does not add up. Facts: Documentation/networking/tuntap.rst.
+//! Each direction is a thread with a heap of packets ordered by departure time. Times are absolute, so that lateness
+//! does not accumulate. Source: Documentation/networking/tuntap.rst.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,54 +21,54 @@ use rustix::io::Errno;
 use crate::link::LinkEnd;
 use crate::sys;
 
-/// The largest packet, and the header that stands before it where large packets are passed.
+/// The maximum packet size, and the virtio_net header of large packets.
 const PACKET_MAX: usize = 65_536 + 64;
-/// What one direction holds at most; what comes beyond it is dropped and counted.
+/// The queue limit of one direction; packets beyond it are dropped and counted.
 const QUEUE_MAX: usize = 256 << 20;
-/// How many packets are read before those that are due are written.
+/// The maximum number of packets read before due packets are written.
 const BATCH: usize = 64;
 
-/// What a direction does to its packets.
+/// The impairments of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Impairment {
-    /// How long each is held.
+    /// The delay of each packet.
     pub delay: Duration,
-    /// The share that is dropped, 0 to 1, each packet by itself.
+    /// The drop probability, 0 to 1, independent for each packet.
     pub loss: f64,
-    /// The share that is held longer, by `reorder_by`, so that later ones overtake it.
+    /// The share that is delayed by `reorder_by` in addition, so that later packets overtake it.
     pub reorder: f64,
-    /// How much longer.
+    /// The additional delay.
     pub reorder_by: Duration,
 }
 
-/// How a relay is made.
+/// The options of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RelayOptions {
     /// From the first end to the second.
     pub there: Impairment,
     /// From the second to the first.
     pub back: Impairment,
-    /// Which packets are lost and reordered follows from it and from their number.
+    /// The seed of losses and reordering; they depend only on it and on packet numbers.
     pub seed: u64,
-    /// Packets of up to 64 KiB pass whole (segmentation offload), which is several times as fast. Loss
-    /// then takes 64 KiB at once, so it is for relays that only delay.
+    /// Forwards packets of up to 64 KiB as a whole (segmentation offload), which is several times as fast. A loss
+    /// then drops up to 64 KiB at once, so use it only for delay.
     pub large_packets: bool,
 }
 
-/// What one direction did since it was made.
+/// The counters of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Packets handed on.
+    /// Packets forwarded.
     pub packets: u64,
     /// Their bytes, IP headers included.
     pub bytes: u64,
-    /// Packets dropped by chance.
+    /// Packets dropped at random.
     pub lost: u64,
-    /// Packets held longer than the others.
+    /// Packets delayed for reordering.
     pub reordered: u64,
     /// Packets dropped because the queue was full, or refused by the interface.
     pub refused: u64,
-    /// By how much a packet left too late at most.
+    /// The maximum lateness of a packet.
     pub latest: Duration,
 }
 
@@ -100,8 +100,7 @@ impl Counters {
     }
 }
 
-/// Two hosts joined through this process. Dropped, it takes its interfaces away; they also end with the
-/// process, however that ends.
+/// Two hosts connected through this process. Dropping it removes its interfaces; they also end with the process.
 #[derive(Debug)]
 pub struct Relay {
     there: Arc<Counters>,
@@ -111,7 +110,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Joins two hosts by a relay, both ends up and with their addresses.
+    /// Connects two hosts by a relay, both ends up and with their addresses.
     pub fn join(near: LinkEnd<'_>, far: LinkEnd<'_>, options: RelayOptions) -> io::Result<Self> {
         let near = Arc::new(tun(near, options.large_packets)?);
         let far = Arc::new(tun(far, options.large_packets)?);
@@ -130,7 +129,7 @@ impl Relay {
             options.seed,
             there,
         )?;
-        // Another seed for the way back: the same packets' numbers are not to be lost on both ways.
+        // Another seed for the return direction, so that losses do not have the same packet numbers.
         let (seed, back) = (!options.seed, Arc::clone(&relay.back));
         relay.start("relay-back", [&far, &near], options.back, seed, back)?;
         Ok(relay)
@@ -160,12 +159,12 @@ impl Relay {
         Ok(())
     }
 
-    /// What was done to the packets from the first end to the second, until now.
+    /// The counters from the first end to the second.
     pub fn there(&self) -> Counts {
         self.there.read()
     }
 
-    /// The same of the way back.
+    /// The counters of the return direction.
     pub fn back(&self) -> Counts {
         self.back.read()
     }
@@ -176,7 +175,7 @@ impl Drop for Relay {
         // An eventfd of our own takes a 1.
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
         for thread in self.threads.drain(..) {
-            // A relay that panicked has said so.
+            // A relay that panicked has printed its message.
             let _ = thread.join();
         }
     }
@@ -192,12 +191,12 @@ fn tun((netns, nic, address): LinkEnd<'_>, large: bool) -> io::Result<OwnedFd> {
     })?
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): enough to choose packets by.
+/// SplitMix64 (Steele, Lea, Flood 2014): sufficient for choosing packets.
 #[derive(Debug)]
 struct Random(u64);
 
 impl Random {
-    /// True for the share `probability` of all calls.
+    /// True with the given probability.
     fn happens(&mut self, probability: f64) -> bool {
         if probability <= 0.0 {
             return false;
@@ -213,7 +212,7 @@ impl Random {
     }
 }
 
-/// A packet that waits: ordered by its time, then by its number.
+/// A queued packet: ordered by its time, then by its number.
 type Held = Reverse<(Instant, u64, Vec<u8>)>;
 
 struct Direction {
@@ -230,7 +229,7 @@ struct Direction {
 
 impl Direction {
     fn run(mut self) {
-        // The default of 50 µs would be added to every wait. Refused, waits are longer by that.
+        // The default of 50 us would be added to every wait. If this fails, waits are longer by that much.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut packet = vec![0; PACKET_MAX];
         loop {
@@ -252,7 +251,7 @@ impl Direction {
         }
     }
 
-    /// Waits until a packet comes or is due, unless more wait already; whether the relay shall end.
+    /// Waits until a packet arrives or is due, unless more are ready; returns whether the relay should end.
     fn is_stopped(&self, full: bool) -> bool {
         let now = Instant::now();
         let next = self.held.peek().map(|Reverse((due, _, _))| *due);
@@ -269,13 +268,13 @@ impl Direction {
             PollFd::from_borrowed_fd(self.from.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
         ];
-        // An interrupted or failed poll only means that we look once more.
+        // An interrupted or failed poll only means another iteration.
         let _ = poll(&mut fds, wait.as_ref());
         let gone = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         !fds[1].revents().is_empty() || fds[0].revents().intersects(gone)
     }
 
-    /// Decides what becomes of a packet that has come.
+    /// Drops, delays or queues a received packet.
     fn take(&mut self, packet: &[u8]) {
         let Impairment {
             delay,
@@ -330,7 +329,7 @@ impl Direction {
                 Counters::add(&self.counters.bytes, packet.len() as u64);
                 Counters::add(&self.counters.packets, 1);
             }
-            // The interface is down, or the packet is none.
+            // The interface is down, or the packet is invalid.
             Err(_) => Counters::add(&self.counters.refused, 1),
         }
     }

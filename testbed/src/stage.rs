@@ -1,5 +1,5 @@
-//! The stage: the process in which network namespaces can be made, as root or not, and in which all
-//! of it ends when it ends. Facts: user_namespaces(7), mount_namespaces(7), ip-netns(8).
+//! The stage: a process that can create network namespaces, as root or not, and with which all of them end. Sources:
+//! user_namespaces(7), mount_namespaces(7), ip-netns(8).
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -15,26 +15,26 @@ use crate::error::StageError;
 use crate::netns::{FOLDER, Netns, NetnsError};
 use crate::sys;
 
-/// The right to make network namespaces, held by a process that [`Stage::enter`]ed.
+/// The ability to create network namespaces, in a process that has called [`Stage::enter`].
 #[derive(Debug)]
 pub struct Stage(());
 
-/// The child of `command` is killed when this thread ends, however it ends.
+/// Kills the child of `command` when this thread ends, however it ends.
 ///
-/// Of this *thread*: start the child from one that lives as long as the child shall (the main one). The
-/// tie is not inherited by what the child starts itself.
+/// This *thread*: start the child from one that lives as long as the child should (the main one). The child's own
+/// children do not inherit this.
 pub fn tie_to_parent(command: &mut Command) {
     sys::tie(command);
 }
 
-/// The child of `command` does not hear Ctrl-C: a terminal sends it to every process of the job, and a
-/// far end must live to put back what it changed. It ends when its standard input does.
+/// Makes the child of `command` ignore Ctrl-C: a terminal sends it to every process of the job, and a remote end must
+/// stay alive to roll back its changes. It ends when its standard input does.
 pub fn shield_from_interrupts(command: &mut Command) {
     sys::ignore_interrupts(command);
 }
 
-/// The child of `command` runs on the CPUs that the process `pid` may run on now, so that a planted
-/// process and the one it is compared with have the same machine.
+/// Runs the child of `command` on the CPUs that the process `pid` may run on, so that an injected process and the one
+/// it is compared with have the same machine.
 pub fn pin_like(command: &mut Command, pid: u32) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -44,11 +44,11 @@ pub fn pin_like(command: &mut Command, pid: u32) -> io::Result<()> {
 }
 
 impl Stage {
-    /// Makes this process a stage. For an ordinary user it must have one thread still: call it first
-    /// thing in a child process made for it, started with [`tie_to_parent`].
+    /// Makes this process a stage. For an ordinary user it must have only one thread: call it first in a child
+    /// process created for it, started with [`tie_to_parent`].
     ///
-    /// After it the process is root in a user namespace of its own (unless it was root), `/run/netns`
-    /// is empty, and no mount that it makes is seen outside.
+    /// Afterwards the process is root in its own user namespace (unless it was root), `/run/netns` is empty, and its
+    /// mounts are not visible outside.
     pub fn enter() -> Result<Self, StageError> {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         let parent = parent_id();
@@ -71,8 +71,8 @@ impl Stage {
         Ok(Self(()))
     }
 
-    /// Makes a host: a network namespace of this name with its loopback up. It can be opened by name
-    /// with [`crate::netns::open`] in this process and its children.
+    /// Creates a host: a network namespace with this name and its loopback up. It can be opened by name with
+    /// [`crate::netns::open`] in this process and its children.
     pub fn add_host(&self, name: &str) -> Result<Netns, StageError> {
         let path = crate::netns::path(name).map_err(|error| match error {
             NetnsError::Open { source, .. } => StageError::step("name a namespace")(source),
@@ -84,7 +84,7 @@ impl Stage {
             "name a namespace {}",
             path.display()
         )))?;
-        // In a thread of its own, because a namespace is a thread's and ours must stay.
+        // In a new thread, because a namespace belongs to a thread and ours must stay.
         let made = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 sys::unshare_net().map_err(of_unshare_net)?;
@@ -92,7 +92,7 @@ impl Stage {
                 let target = c_path(&path);
                 sys::mount(c"/proc/thread-self/ns/net", &target, None, libc::MS_BIND)
                     .map_err(StageError::step(format!("mount {}", path.display())))?;
-                // Tried here, where the refusal can be explained: a child's hook cannot.
+                // Tried here, where the error can be reported: a hook in the child cannot.
                 sys::mount_own_sysfs().map_err(StageError::step(
                     "show a host its own /sys (a container that masks parts of /sys forbids it)",
                 ))
@@ -103,7 +103,7 @@ impl Stage {
                 .unwrap_or_else(|_| Err(StageError::step("make a host")(panicked())))
         });
         if let Err(error) = made {
-            // Best effort: an empty file in a folder that ends with the stage.
+            // Best effort: an empty file in a directory that ends with the stage.
             let _ = fs::remove_file(&path);
             return Err(error);
         }
@@ -123,8 +123,8 @@ fn of_unshare_net(source: io::Error) -> StageError {
     }
 }
 
-/// Puts an empty folder over `/run/netns`, so that nothing of the machine's own is touched. Where there
-/// is none, all of `/run` is covered, because making one would leave a folder behind.
+/// Mounts an empty directory over `/run/netns`, so that the machine's own is not touched. If it does not exist, all
+/// of `/run` is covered, because creating it would leave a directory behind.
 fn cover_names() -> Result<(), StageError> {
     let cover = |folder: &str| {
         let target = c_path(Path::new(folder));

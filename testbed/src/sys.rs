@@ -1,5 +1,5 @@
-//! The system calls of the testbed that need unsafe code. Facts: unshare(2), setns(2), mount(2),
-//! prctl(2), sched_setaffinity(2), signal-safety(7) for what a hook between fork and exec may do.
+//! The system calls of the testbed that need unsafe code. Sources: unshare(2), setns(2), mount(2), prctl(2),
+//! sched_setaffinity(2), signal-safety(7) for what a hook between fork and exec may do.
 
 use std::ffi::CStr;
 use std::io;
@@ -15,7 +15,7 @@ fn checked(answer: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Leaves the mount table, and the user namespace if `user`, for new ones.
+/// Enters a new mount namespace, and a new user namespace if `user`.
 pub(crate) fn unshare_stage(user: bool) -> io::Result<()> {
     let flags = if user {
         libc::CLONE_NEWUSER | libc::CLONE_NEWNS
@@ -69,9 +69,9 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })
 }
 
-/// Makes a TUN interface in this thread's network namespace; it lives as long as the descriptor, from
-/// which packets are read and to which they are written, one a call, without blocking. With `large` each
-/// has a virtio_net_hdr before it, and may be as large as the kernel's own (tuntap.rst).
+/// Creates a TUN interface in this thread's network namespace; it exists as long as the descriptor, which reads and
+/// writes one packet per call, without blocking. With `large`, each packet has a virtio_net_hdr and may be as large
+/// as the kernel's own (tuntap.rst).
 pub(crate) fn make_tun(name: &str, large: bool) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -106,12 +106,12 @@ fn die_with_parent(parent: u32) -> io::Result<()> {
     if u32::try_from(now).is_ok_and(|now| now == parent) {
         Ok(())
     } else {
-        // The parent died before the signal was asked for, so none will come.
+        // The parent died before the signal was requested, so none will be sent.
         Err(io::Error::from_raw_os_error(libc::ESRCH))
     }
 }
 
-/// Ties this process to its parent again: a change of credentials takes the signal back.
+/// Ties this process to its parent again: a change of credentials clears the signal.
 pub(crate) fn renew_tie(parent: u32) -> io::Result<()> {
     die_with_parent(parent)
 }
@@ -148,12 +148,12 @@ pub(crate) fn enter_netns(command: &mut Command, netns: OwnedFd) {
     unsafe { command.pre_exec(hook) };
 }
 
-/// Gives this thread a mount table of its own in which `/sys` shows its network namespace: a sysfs
-/// shows the namespace it was mounted in, whoever looks.
+/// Gives this thread its own mount namespace in which `/sys` shows its network namespace: a sysfs shows the namespace
+/// it was mounted in, not the reader's.
 pub(crate) fn mount_own_sysfs() -> io::Result<()> {
     // SAFETY: unshare reads no memory of ours; the calling thread alone leaves the shared table.
     checked(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
-    // What the stage mounts later is seen here; what is mounted here stays here.
+    // Later mounts of the stage are visible here; mounts made here stay here.
     mount(c"none", c"/", None, libc::MS_REC | libc::MS_SLAVE)?;
     mount(c"sysfs", c"/sys", Some(c"sysfs"), 0)
 }

@@ -1,5 +1,5 @@
-//! Two hosts on this kernel, as root and as an ordinary user: what each sees, and that nothing outlives
-//! a SIGKILL. This program is its own test, stage and child: the first argument says which.
+//! Two hosts on this kernel, as root and as an ordinary user: their isolation, and that nothing outlives a SIGKILL.
+//! This program is its own test, stage and child: the first argument selects the role.
 
 #![expect(
     clippy::print_stdout,
@@ -67,7 +67,7 @@ enum User {
     Nobody,
 }
 
-/// Root is tested as an ordinary user too, where that one can run this program.
+/// Root also runs the tests as an ordinary user, if that user can run this program.
 fn users() -> Vec<User> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIP: not root, so only this ordinary user is tested");
@@ -91,7 +91,7 @@ fn own(task: &str, user: User) -> Command {
     command
 }
 
-/// Enters the stage, or ends the process with a skip that the test passes on.
+/// Enters the stage, or exits with a skip that the test passes on.
 fn stage() -> Stage {
     match Stage::enter() {
         Ok(stage) => stage,
@@ -275,7 +275,7 @@ fn nothing_outlives_a_sigkill(user: User) {
     assert!(netns::open("near").is_err());
 }
 
-/// How many processes are in the namespace of this inode.
+/// The number of processes in the namespace with this inode.
 fn holders(inode: u64) -> usize {
     use std::os::unix::fs::MetadataExt;
     let processes = fs::read_dir("/proc").expect("proc is mounted");

@@ -1,5 +1,5 @@
-//! The relay: it holds each packet as long as it was asked to, drops as many as it says, and carries a
-//! stream whole. This program is its own test and stage: the first argument says which.
+//! The relay: its delay, its drop rate, and that it does not corrupt a stream. This program is its own test and
+//! stage: the first argument selects the role.
 
 #![expect(
     clippy::print_stdout,
@@ -17,7 +17,7 @@ use linerate_testbed::{Impairment, Netns, Obstacle, Relay, RelayOptions, Stage, 
 
 const NEAR: &str = "10.79.0.1";
 const FAR: &str = "10.79.0.2";
-/// Only against a test that hangs: nothing here is expected to come near it.
+/// A timeout for a hanging test: normal runs are far below it.
 const HANG_GUARD: Duration = Duration::from_secs(60);
 
 fn main() {
@@ -86,7 +86,7 @@ impl Hosts {
             let host = stage
                 .add_host(&format!("{end}{number}"))
                 .expect("a namespace");
-            // What IPv6 says of itself would be counted too. A kernel without it says nothing.
+            // IPv6's own packets would be counted too. A kernel without IPv6 sends none.
             let quiet = || fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             let _ = host.inside(quiet).expect("a thread in the namespace");
             host
@@ -123,7 +123,7 @@ impl Hosts {
     }
 }
 
-/// The smallest and the largest of some round trips.
+/// The minimum and maximum of several round trips.
 fn round_trips(hosts: &Hosts) -> (Duration, Duration) {
     let (near, far) = hosts.sockets();
     let mut byte = [0];
@@ -180,7 +180,7 @@ fn what_the_relay_drops_is_what_the_receiver_misses(hosts: &Hosts) {
     for number in 0..arrived.len() {
         let sent = u32::try_from(number).expect("small").to_be_bytes();
         near.send(&sent).expect("sent");
-        // One at a time, so that no queue but the relay drops any.
+        // One at a time, so that only the relay drops packets.
         let handled = || relay.there().packets + relay.there().lost;
         while handled() <= number as u64 {
             std::thread::yield_now();

@@ -29,7 +29,7 @@ pub(crate) fn jobs(root: &Path) -> Vec<Job<'_>> {
     ]
 }
 
-/// What a developer runs after each change: no test that waits, none that needs the machine.
+/// The checks to run after each change: no slow tests, none that need the machine.
 pub(crate) fn quick(root: &Path) -> Vec<Job<'_>> {
     vec![
         format(root, &["--check"]),
@@ -127,8 +127,8 @@ pub(crate) fn dependencies(root: &Path) -> Output {
     output
 }
 
-/// What cargo knows of everything that is built, without asking a registry. What only another target needs may not
-/// have been fetched yet: then it is fetched, once.
+/// The metadata of everything that is built, without network access. Dependencies of other targets may not have been
+/// fetched yet: then they are fetched, once.
 fn metadata(root: &Path, policy: &Policy) -> Result<serde_json::Value, String> {
     let ask = || {
         let mut ask = cargo();
@@ -156,7 +156,7 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs a command without standard input to its end.
+/// Runs a command to its end, without standard input.
 pub(crate) fn collect(command: &mut Command) -> Output {
     match command.stdin(Stdio::null()).output() {
         Ok(ended) => Output {

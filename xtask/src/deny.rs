@@ -1,19 +1,19 @@
-//! What linerate is built from, held against `deny.toml`: licences, banned crates and sources. It reads the keys of
-//! cargo-deny's file that it knows and refuses others, asks `cargo metadata` and nobody else, and so runs without a
-//! network, on every machine that can build linerate. cargo-deny itself, which does more (texts of licences, advisories),
-//! takes minutes to build and was skipped where it could not be had; it serves `make advisories`.
+//! Checks what linerate is built from against `deny.toml`: licenses, banned crates and sources. It reads the known
+//! keys of cargo-deny's file and rejects others, uses only `cargo metadata`, and so runs without a network, on every
+//! machine that can build linerate. cargo-deny itself, which checks more (license texts, advisories), takes minutes
+//! to build and was skipped where it was not available; it is used by `make advisories`.
 //!
-//! A licence is what the package says of itself in `Cargo.toml`, an SPDX expression (SPDX 2.3, annex D).
+//! A license is the SPDX expression in the package's `Cargo.toml` (SPDX 2.3, annex D).
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// The part of `deny.toml` that is held here.
+/// The part of `deny.toml` that is checked here.
 #[derive(Debug)]
 pub(crate) struct Policy {
     allowed: BTreeSet<String>,
-    /// Name, and the crates that may depend on it all the same.
+    /// Name, and the crates that may still depend on it.
     banned: Vec<(String, Vec<String>)>,
     registries: Vec<String>,
     /// The targets that linerate is built for.
@@ -32,7 +32,7 @@ impl Policy {
             .parse()
             .map_err(|error| format!("deny.toml: {error}"))?;
         let at = |section: &str, key: &str| table.get(section).and_then(|section| section.get(key));
-        // What is always refused here must not be allowed there.
+        // Settings that are always forbidden here must not be allowed there.
         for (section, key, wanted) in [
             ("bans", "wildcards", "deny"),
             ("sources", "unknown-registry", "deny"),
@@ -92,7 +92,7 @@ impl Policy {
         })
     }
 
-    /// Every breach of the policy by what `cargo metadata` prints, one to a line.
+    /// Every violation of the policy in the output of `cargo metadata`, one per line.
     pub(crate) fn breaches(&self, metadata: &Value) -> Vec<String> {
         let packages = metadata["packages"].as_array();
         let mut all = Vec::new();
@@ -108,7 +108,7 @@ impl Policy {
                 },
             }
             match package["source"].as_str() {
-                // Of this workspace: what lies elsewhere on this machine is no source.
+                // A path dependency outside of this workspace is not an allowed source.
                 None if is_within(metadata, package) => {}
                 None => breach("it comes from a path outside of the workspace".to_owned()),
                 Some(source) => {
@@ -133,7 +133,7 @@ impl Policy {
         all
     }
 
-    /// Banned crates in the graph, but for those that only the crates which may have them depend on.
+    /// Banned crates in the graph, except those with only permitted dependents.
     fn banned_in(&self, metadata: &Value) -> Vec<String> {
         let packages = || metadata["packages"].as_array().into_iter().flatten();
         let name_of = |id: &Value| {
@@ -179,7 +179,7 @@ fn is_within(metadata: &Value, package: &Value) -> bool {
     std::path::Path::new(text(package, "manifest_path")).starts_with(root)
 }
 
-/// Whether a licence expression can be kept to with allowed licences only.
+/// Whether a license expression can be satisfied with allowed licenses only.
 fn allows(allowed: &BTreeSet<String>, expression: &str) -> Result<bool, String> {
     // Before SPDX, Cargo wrote `MIT/Apache-2.0`.
     let spaced = expression

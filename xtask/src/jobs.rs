@@ -1,4 +1,4 @@
-//! Jobs side by side: what waits (a guest that one thread emulates, tests that sleep) leaves a CPU to the others.
+//! Parallel jobs: those that wait (an emulated single-threaded guest, tests that sleep) leave a CPU to the others.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::tally::{Output, Tally};
 
-/// How many jobs run at the same time. More would disturb the tests that measure.
+/// The number of parallel jobs. More would disturb the tests that measure time.
 const LANES: usize = 2;
 /// How many of the slowest jobs are listed at the end.
 const SLOWEST: usize = 10;
@@ -19,17 +19,17 @@ pub(crate) struct Job<'a> {
     run: Box<dyn FnOnce() -> Outcome + Send + 'a>,
 }
 
-/// What a job printed and what it counts.
+/// A job's output and its counts.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Shown when the job has ended.
+    /// Shown when the job has finished.
     pub(crate) output: Output,
     /// Added to the sum.
     pub(crate) tally: Tally,
 }
 
 impl<'a> Job<'a> {
-    /// A job that is announced by its title.
+    /// A job with a title.
     pub(crate) fn new(title: impl Into<String>, run: impl FnOnce() -> Outcome + Send + 'a) -> Self {
         Self {
             title: title.into(),
@@ -38,8 +38,8 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs all jobs, each as soon as one of the lanes is free, in the order given. What a job prints is shown when it
-/// ends, so that two never mix; in CI, whose readers see a part of a long log only, just the results of what passed.
+/// Runs all jobs in order, each as soon as a worker is free. A job's output is shown when it ends, so that outputs do
+/// not mix; in CI, whose readers see only a part of a long log, only the results of what passed.
 pub(crate) fn run(jobs: Vec<Job<'_>>) -> Tally {
     let is_brief = std::env::var_os("CI").is_some();
     let queue = Mutex::new(VecDeque::from(jobs));
@@ -73,7 +73,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The block that a job leaves in the log.
+/// The block of a job in the log.
 fn report(title: &str, took: Duration, output: &Output, is_brief: bool) -> String {
     let mut text = format!("\n== {title} ({:.1} s)\n", took.as_secs_f64());
     for line in output.stdout.lines().chain(output.stderr.lines()) {

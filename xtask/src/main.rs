@@ -1,6 +1,6 @@
-//! The chores of linerate's own house, for its developers only: `cargo xtask fmt|quick|check|test|test-vm|tidy`.
+//! Development tasks: `cargo xtask fmt|quick|check|test|test-vm|tidy`.
 //!
-//! `make` is the front door; it checks the toolchain first and then calls this program.
+//! Called by `make`, which checks the toolchain first.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -61,7 +61,7 @@ fn shown(output: &tally::Output) -> ExitCode {
     }
 }
 
-/// The folder that holds the workspace.
+/// The workspace directory.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -69,8 +69,8 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Repeats what failed and what was skipped, so that nobody has to scroll for it, and ends with the
-/// sum on a line of its own.
+/// Repeats what failed and what was skipped, so that it is not lost in the log, and ends with the total on a line of
+/// its own.
 fn closing_line(tally: &tally::Tally) -> ExitCode {
     println!();
     for skip in &tally.skips {

@@ -1,8 +1,8 @@
 //! Counts what passed, failed and was skipped, from what libtest prints (`test result: ok. 3 passed;
 //! ...`, and with `--show-output` a `---- NAME stdout ----` section for each test that printed).
 //!
-//! A test that prints `SKIP: reason` did not prove what its name says: libtest calls it passed, this
-//! counts it as skipped.
+//! A test that prints `SKIP: reason` did not verify what its name says: libtest counts it as passed, this counts it
+//! as skipped.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::fmt;
 /// What passed, what failed and what was skipped.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// How many passed and proved something.
+    /// The number of tests that passed and were not skipped.
     pub(crate) passed: usize,
     /// What failed, one line each.
     pub(crate) failures: Vec<String>,
@@ -18,26 +18,26 @@ pub(crate) struct Tally {
     pub(crate) skips: Vec<String>,
 }
 
-/// What one program printed and how it ended.
+/// The output and exit status of one program.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     /// Its standard output.
     pub(crate) stdout: String,
     /// Its standard error.
     pub(crate) stderr: String,
-    /// Whether it ended with success.
+    /// Whether it exited successfully.
     pub(crate) success: bool,
 }
 
 impl Tally {
-    /// Takes in another sum.
+    /// Adds another tally.
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failures.extend(other.failures);
         self.skips.extend(other.skips);
     }
 
-    /// One gate that is not a test program: it failed, or it said that it skipped, or it passed.
+    /// One check that is not a test program: it failed, was skipped, or passed.
     pub(crate) fn of_gate(name: &str, output: &Output) -> Self {
         let mut tally = Self::default();
         let lines = output.stdout.lines().chain(output.stderr.lines());
@@ -60,7 +60,7 @@ impl Tally {
         for line in output.stdout.lines() {
             reader.line(line);
         }
-        // What a test or a program it started wrote past libtest belongs to a test we cannot name.
+        // Output of a test or its child that bypassed libtest cannot be attributed to a test.
         for reason in output.stderr.lines().filter_map(skip_reason) {
             reader.skip_without_name(reason);
         }
@@ -167,8 +167,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The reason of a line that says a test was skipped; `test NAME ... ` may stand before it when the
-/// test wrote past libtest.
+/// The reason in a line that reports a skipped test; `test NAME ... ` may precede it if the test bypassed libtest.
 fn skip_reason(line: &str) -> Option<&str> {
     let line = line.rsplit_once(" ... ").map_or(line, |(_, rest)| rest);
     line.trim().strip_prefix("SKIP:").map(str::trim)

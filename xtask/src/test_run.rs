@@ -1,5 +1,5 @@
-//! Every test of the workspace, built by cargo first and run here, so that the same programs can be run a second
-//! time as another user, their skips counted, and what waits run beside what computes.
+//! All tests of the workspace, built by cargo first and run here, so that the same programs can run a second time as
+//! another user, skips are counted, and waiting tests run in parallel with others.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,8 +12,8 @@ use crate::jobs::{self, Job, Outcome};
 use crate::tally::{Output, Tally};
 use crate::user::{self, User};
 
-/// Packages, and programs of packages, whose tests see nothing but what they are given (fixtures, simulated hosts, a
-/// fake library of verbs): the user who runs them makes no difference.
+/// Packages, and programs of packages, whose tests depend only on their input (fixtures, simulated hosts, a fake
+/// verbs library): the user who runs them makes no difference.
 const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 8] = [
     ("linerate-model", None),
     ("linerate-stats", None),
@@ -45,16 +45,16 @@ impl Program {
     }
 }
 
-/// Runs the gates and all tests; when this is root, those whose outcome can depend on the user also as an ordinary one.
+/// Runs the checks and all tests; as root, those that can depend on the user also run as an ordinary one.
 pub(crate) fn run(root: &Path) -> Tally {
     let (mut tests, guests) = match build(root, &[]).and_then(|all| Ok((all, build_vm(root)?))) {
         Ok(built) => built,
         Err(failure) => return failure,
     };
-    // The slowest first, so that none begins when the others have ended.
+    // The slowest first, so that none starts when the others have ended.
     tests.sort_by_key(|program| program.package != "linerate");
     let mut failed = Tally::default();
-    // The guest computes on one CPU all the time: the other is for everything else.
+    // The guest uses one CPU all the time: the other is for everything else.
     let mut jobs: Vec<Job<'_>> = guests
         .into_iter()
         .map(|program| in_guest(root, program))
@@ -121,7 +121,7 @@ fn build(root: &Path, targets: &[&str]) -> Result<Vec<Program>, Tally> {
     }
 }
 
-/// Once: in the guest the tests are root's, whoever starts them.
+/// Once: in the guest the tests run as root, whoever starts them.
 fn in_guest(root: &Path, program: Program) -> Job<'_> {
     const TITLE: &str = "linerate/test vm";
     Job::new(TITLE, move || {
@@ -154,7 +154,7 @@ fn page(root: &Path) -> Option<Job<'_>> {
     })
 }
 
-/// All programs as one user, whose home goes with the last of them.
+/// All programs as one user, whose home is removed after the last of them.
 fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> Vec<Job<'static>> {
     let obstacle = (programs.first()).and_then(|first| user.obstacle(&first.file));
     if let Some(obstacle) = obstacle {

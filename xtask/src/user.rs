@@ -1,10 +1,9 @@
-//! An ordinary user for root's second round of the tests: an id without an entry in the user database
-//! and without any capability, with a home of its own.
+//! An ordinary user for root's second run of the tests: an ID without an entry in the user database and without
+//! capabilities, with its own home.
 //!
-//! A checkout below a closed folder (`/root` is mode 700) cannot be reached by it. Then the programs
-//! run in a mount namespace (unshare(1), setpriv(1), both util-linux) in which an empty folder hides
-//! the closed one and the checkout is bound to its old place: paths stay what they are, and no
-//! permission on disk changes.
+//! A checkout below a closed directory (`/root` has mode 700) is not reachable for it. Then the programs run in a
+//! mount namespace (unshare(1), setpriv(1), both util-linux) in which an empty directory hides the closed one and the
+//! checkout is bind-mounted at its old path: paths do not change, and neither do permissions on disk.
 
 use std::ffi::OsString;
 use std::fs;
@@ -30,18 +29,18 @@ exec setpriv --reuid="$id" --regid="$id" --clear-groups -- "$@""#;
 /// Who runs the test programs.
 #[derive(Debug)]
 pub(crate) struct User {
-    /// How the rounds are told apart in what is printed.
+    /// The label of the run in the output.
     pub(crate) name: &'static str,
     id: Option<u32>,
     tree: PathBuf,
-    /// The outermost folder on the way to the tree that others may not pass.
+    /// The outermost directory on the path to the tree that others cannot enter.
     closed: Option<PathBuf>,
     /// Home and temporary folder in one; removed at the end.
     home: PathBuf,
 }
 
 impl User {
-    /// The user who started this program, with a home that the tests may spoil.
+    /// The user who started this program, with a home that the tests may modify.
     pub(crate) fn own(tree: &Path) -> io::Result<Self> {
         let name = if is_root() {
             "root"
@@ -119,7 +118,7 @@ impl User {
             .collect()
     }
 
-    /// Why this user cannot run `program`, when it cannot.
+    /// Why this user cannot run `program`, if it cannot.
     pub(crate) fn obstacle(&self, program: &Path) -> Option<String> {
         let mut probe = self.command(program, &self.tree, &["--list"]);
         let output = match probe.stdin(Stdio::null()).output() {

@@ -1,6 +1,5 @@
-//! The schemas under `schema/` are held against the JSON Schema specification itself (draft 2020-12),
-//! and shown to refuse. Whether real output fits them is tested where the output is made, in
-//! `crates/linerate`.
+//! Validates the schemas under `schema/` against the JSON Schema specification itself (draft 2020-12), and checks
+//! that they reject invalid data. `crates/linerate` tests real output against them.
 
 use std::path::{Path, PathBuf};
 

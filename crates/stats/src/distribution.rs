@@ -1,7 +1,7 @@
-//! The distributions the other modules lean on: normal and Student's t.
+//! The distributions used by the other modules: normal and Student's t.
 //!
-//! Written by hand because the crate has no dependencies. Golden values in the tests were computed
-//! with mpmath at 30 digits.
+//! Implemented here because the crate has no dependencies. Golden values in the tests were computed with mpmath at 30
+//! digits.
 
 /// The probability that a standard normal number is at most `z`.
 ///
@@ -53,9 +53,9 @@ pub(crate) fn normal_density(z: f64) -> f64 {
 /// The value that a Student t variable with `freedom` degrees of freedom exceeds with probability
 /// `tail`, which is at most one half.
 ///
-/// Asked by the tail and not by 1 - `tail`, which rounding would make 1 for the smallest tails.
-/// The distribution function is inverted by bisection: it is monotone, so nothing can go wrong, and
-/// the interval is halved until the two ends are neighbours.
+/// Takes the tail and not 1 - `tail`, which would round to 1 for the smallest tails. The distribution function is
+/// inverted by bisection: it is monotone, so this always converges, and the interval is halved until its ends are
+/// adjacent numbers.
 pub(crate) fn student_critical(tail: f64, freedom: f64) -> f64 {
     assert!(
         tail > 0.0 && tail <= 0.5,
@@ -94,8 +94,8 @@ fn student_tail(t: f64, freedom: f64) -> f64 {
     0.5 * incomplete_beta(far, near, freedom / 2.0, 0.5)
 }
 
-/// The regularised incomplete beta function I_x(a, b), with `y` = 1 - `x` given apart because
-/// subtracting would lose it near 1.
+/// The regularized incomplete beta function I_x(a, b), with `y` = 1 - `x` as a separate argument because subtracting
+/// would lose precision near 1.
 ///
 /// Continued fraction of NIST DLMF 8.17.22, evaluated by Lentz's method; the symmetry 8.17.4 keeps
 /// it where it converges fast.
@@ -116,12 +116,12 @@ fn incomplete_beta(x: f64, y: f64, a: f64, b: f64) -> f64 {
 
 /// 1 + d1/(1 + d2/(1 + ...)) with the coefficients of NIST DLMF 8.17.23.
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
-    // Lentz's method stumbles over exact zeros; this stands in for them.
+    // Lentz's method fails on exact zeros; this replaces them.
     const TINY: f64 = 1e-300;
     let away_from_zero = |value: f64| if value.abs() < TINY { TINY } else { value };
     let (mut value, mut above, mut below) = (1.0_f64, 1.0_f64, 0.0_f64);
     let mut m = 0.0;
-    // Some 10 to 100 rounds suffice for every argument that the quantiles here ask for.
+    // Some 10 to 100 iterations suffice for every argument used by the quantiles here.
     for round in 1..2_000 {
         let coefficient = if round % 2 == 1 {
             -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))
@@ -227,7 +227,7 @@ mod tests {
         ] {
             near(normal_cdf(z), want);
         }
-        // Far out the relative error counts, and no value may leave 0..=1.
+        // Far out the relative error matters, and no value may leave 0..=1.
         assert!((normal_cdf(-8.0) / 6.220_960_574_271_784e-16 - 1.0).abs() < 1e-6);
         near(normal_cdf(-50.0), 0.0);
         near(normal_cdf(50.0), 1.0);

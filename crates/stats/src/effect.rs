@@ -1,30 +1,28 @@
-//! How much a change moved a rate, from interleaved pairs.
+//! The effect of a change on a rate, from interleaved pairs.
 //!
-//! Each pair is one block of an experiment: a rate before the change and one after it, taken close
-//! together and in random order, so that what drifts with the host is in both and drops out of their
-//! ratio. The effect is estimated on the logarithm of the ratio, where a halving and a doubling weigh
-//! the same and noise that multiplies becomes noise that adds: `relative` is the geometric mean of
-//! the ratios, less one.
+//! Each pair is one block of an experiment: a rate before the change and one after it, measured close together and in
+//! random order, so that drift of the host affects both and cancels in their ratio. The effect is estimated on the
+//! logarithm of the ratio, where a halving and a doubling have the same size and multiplicative noise becomes
+//! additive: `relative` is the geometric mean of the ratios, minus one.
 //!
-//! The interval is the hull of two, each at the full level, so a difference is claimed only when both
-//! claim it:
+//! The interval is the smallest one that contains two intervals, each at the full level, so a difference is claimed
+//! only if both claim it:
 //!
 //! - Student's t (Student, "The probable error of a mean", Biometrika 6(1), 1908): exact for normal
 //!   noise at any number of pairs, and cautious for any symmetric noise, outliers included. Equal
-//!   settings in random order always give symmetric log ratios. It claims too much when one
-//!   setting's noise leans to one side.
+//!   settings in random order always give symmetric log ratios. It has too many false
+//!   positives if one setting's noise is skewed.
 //! - A smoothed bootstrap-t (P. Hall, "The bootstrap and Edgeworth expansion", 1992, chapter 3;
 //!   A. M. Polansky, "Stabilizing bootstrap-t confidence intervals for small samples", Canadian
-//!   Journal of Statistics 28(3), 2000): it sees the lean. Without smoothing, a resample of five may
-//!   hold one value five times over, and its t statistic is infinite.
+//!   Journal of Statistics 28(3), 2000): it accounts for skew. Without smoothing, a resample of
+//!   five may consist of one value five times, and its t statistic is infinite.
 //!
-//! Chosen by simulation, not by taste; percentile and BCa intervals claimed a difference that was not
-//! there in 17 % of experiments of five pairs at 95 %. `tests/it/` holds the promises; the notes on
-//! the constants below say what they cost.
+//! Chosen by simulation; percentile and BCa intervals had 17 % false positives in experiments of five pairs at 95 %.
+//! `tests/it/` verifies the coverage; the comments on the constants below give the cost.
 //!
-//! What no method can see in a few pairs: an event that one setting brings about in one trial of
-//! ten, and ratios that resemble their neighbours' (at a correlation of about 0.4, five pairs miss the
-//! truth in 11 % of experiments and ten in 17 %). Against the second, randomise within blocks.
+//! What no method can detect in a few pairs: an event that one setting causes in one trial of ten, and autocorrelated
+//! ratios (at a correlation of about 0.4, five pairs miss the truth in 11 % of experiments and ten in 17 %). Against
+//! the second, randomize within blocks.
 
 use crate::distribution::student_critical;
 use crate::error::{StatsError, check_level, check_values};
@@ -32,51 +30,50 @@ use crate::power::noncentrality;
 use crate::summary::{count, deviation_of, mean_of, quantile_of_sorted, sorted};
 use crate::{Interval, Random, Seed};
 
-/// The fewest pairs that say anything about their own spread.
+/// The minimum number of pairs for an estimate of their spread.
 const FEWEST_PAIRS: usize = 3;
 
-/// Width of the noise put on each resampled value, as a share of the spread of the pairs.
+/// Width of the smoothing noise added to each resampled value, as a share of the spread of the pairs.
 ///
-/// Simulated at five pairs and 95 %: 0 (none) makes intervals 1.4 times as wide as Student's, 0.3
-/// 1.3 times, 0.7 1.1 times; with noise leaning to one side, Student's t misses the truth in 9 % to
-/// 12 % of experiments, 0.3 in 6 % to 8 %, 0.7 in 8 % to 10 %. 0.3 buys most of the help.
+/// Simulated at five pairs and 95 %: 0 (none) makes intervals 1.4 times as wide as Student's, 0.3 1.3 times, 0.7 1.1
+/// times; with skewed noise, Student's t misses the truth in 9 % to 12 % of experiments, 0.3 in 6 % to 8 %, 0.7 in 8
+/// % to 10 %. 0.3 has most of the benefit.
 const SMOOTHING: f64 = 0.3;
 
-/// Resamples at the usual levels, and how many must fall beyond each end at extreme ones.
+/// Resamples at the usual levels, and how many must be beyond each end at extreme ones.
 const FEWEST_RESAMPLES: f64 = 2_000.0;
 const RESAMPLES_PER_TAIL: f64 = 50.0;
 const MOST_RESAMPLES: f64 = 100_000.0;
 
-/// The probability with which `smallest_detectable` would have been seen.
+/// The power for `smallest_detectable`.
 const POWER: f64 = 0.8;
 
-/// Log ratios closer together than this differ by the rounding of logarithms only.
+/// Log ratios closer together than this differ only by rounding.
 const NO_SPREAD: f64 = 1e-12;
 
-/// What a change did to a rate, and how sure that is.
+/// The effect of a change on a rate, with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effect {
-    /// The relative change, after / before - 1: 0.1 for ten per cent more.
+    /// The relative change, after / before - 1: 0.1 for 10 % more.
     pub relative: f64,
-    /// The relative changes that the pairs do not speak against.
+    /// The confidence interval.
     pub interval: Interval,
     /// The number of pairs.
     pub pairs: usize,
-    /// The smallest true relative increase that such an experiment shows (its interval excludes 0)
-    /// with a probability of 80 %.
+    /// The minimum detectable effect: the smallest true relative increase that such an experiment detects (its
+    /// interval excludes 0) with a power of 80 %.
     ///
-    /// exp(c * s / sqrt(n)) - 1, where s is the standard deviation of the n log ratios, taken for
-    /// the true one, and c the noncentrality at which the noncentral t distribution exceeds the
-    /// half-width of the interval (in standard errors, on the log scale) with probability 0.8. The
-    /// spread of five pairs is itself uncertain: read one digit. A decrease is seen a little earlier
-    /// on this scale, at 1 - exp(-c * s / sqrt(n)).
+    /// exp(c * s / sqrt(n)) - 1, where s is the standard deviation of the n log ratios, used as the true one, and c
+    /// the noncentrality at which the noncentral t distribution exceeds the half-width of the interval (in standard
+    /// errors, on the log scale) with probability 0.8. The spread of five pairs is itself uncertain: only the first
+    /// digit is significant. A decrease is detected slightly earlier on this scale, at 1 - exp(-c * s / sqrt(n)).
     pub smallest_detectable: f64,
-    /// How the interval was made.
+    /// How the interval was computed.
     pub method: &'static str,
 }
 
 impl Effect {
-    /// A change of logarithms that nothing scatters about: its interval is a point.
+    /// A change of logarithms without any scatter: its interval is a point.
     fn without_spread(shift: f64, pairs: usize, level: f64, method: &'static str) -> Self {
         let relative = shift.exp_m1();
         Self {
@@ -93,22 +90,22 @@ impl Effect {
     }
 }
 
-/// A mean, and how sure it is.
+/// A mean with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
     /// The arithmetic mean.
     pub mean: f64,
-    /// The means that the values do not speak against.
+    /// The confidence interval.
     pub interval: Interval,
     /// The number of values.
     pub values: usize,
 }
 
-/// The arithmetic mean of values of any sign, such as the differences within pairs, with an interval that holds the
-/// true one in a share `level` of experiments: that of [`paired_relative`], without the logarithms. Exact for noise that
-/// adds; of pairs, what drifts by addition drops out of their differences.
+/// The arithmetic mean of values of any sign, such as the differences within pairs, with a confidence interval at
+/// `level`: that of [`paired_relative`], without the logarithms. Exact for additive noise; additive drift cancels in
+/// the differences of pairs.
 ///
-/// The same values give the same answer in any order. At least three finite ones.
+/// The result does not depend on the order of the values. Needs at least three finite ones.
 pub fn mean_with_interval(values: &[f64], level: f64, seed: Seed) -> Result<Mean, StatsError> {
     check_level(level)?;
     check_values(values, FEWEST_PAIRS)?;
@@ -134,14 +131,13 @@ pub fn mean_with_interval(values: &[f64], level: f64, seed: Seed) -> Result<Mean
     })
 }
 
-/// The relative change of a rate over interleaved pairs of (before, after), with an interval that
-/// holds the true change in a share `level` of experiments.
+/// The relative change of a rate over interleaved pairs of (before, after), with a confidence interval at `level`.
 ///
-/// The same pairs give the same answer in any order. `seed` moves the ends of the interval a little
-/// (the bootstrap has some thousand resamples) and nothing else. Swapping before and after turns
-/// every figure round on the log scale.
+/// The result does not depend on the order of the pairs. `seed` affects the ends of the interval slightly (the
+/// bootstrap has some thousand resamples) and nothing else. Swapping before and after mirrors every value on the log
+/// scale.
 ///
-/// At least three pairs of finite rates above zero.
+/// Needs at least three pairs of finite rates above zero.
 pub fn paired_relative(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Result<Effect, StatsError> {
     check_level(level)?;
     let ratios = log_ratios(pairs)?;
@@ -169,9 +165,9 @@ pub fn paired_relative(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Result<E
     })
 }
 
-/// The relative change from one set of values to another that was taken at another time, each value by itself:
-/// Welch's t on their logarithms (B. L. Welch, "The generalization of Student's problem when several different
-/// population variances are involved", Biometrika 34, 1947). What drifted between the two sets is in the change.
+/// The relative change from one set of values to another that was measured at another time, unpaired: Welch's t on
+/// their logarithms (B. L. Welch, "The generalization of Student's problem when several different population
+/// variances are involved", Biometrika 34, 1947). Drift between the two sets is part of the change.
 ///
 /// At least three finite values above zero on each side. `pairs` is the smaller number of the two.
 pub fn unpaired_relative(before: &[f64], after: &[f64], level: f64) -> Result<Effect, StatsError> {
@@ -203,7 +199,7 @@ pub fn unpaired_relative(before: &[f64], after: &[f64], level: f64) -> Result<Ef
     })
 }
 
-/// The logarithms of values above zero, at least as many as pairs are.
+/// The logarithms of values above zero; at least the minimum number of pairs.
 fn logs(values: &[f64]) -> Result<Vec<f64>, StatsError> {
     if values.len() < FEWEST_PAIRS {
         return Err(StatsError::TooFewValues {
@@ -221,8 +217,7 @@ fn logs(values: &[f64]) -> Result<Vec<f64>, StatsError> {
     values.iter().enumerate().map(log).collect()
 }
 
-/// The logarithms of after / before, sorted, so that nothing after this depends on the order of the
-/// pairs.
+/// The logarithms of after / before, sorted, so that the result does not depend on the order of the pairs.
 fn log_ratios(pairs: &[(f64, f64)]) -> Result<Vec<f64>, StatsError> {
     if pairs.len() < FEWEST_PAIRS {
         return Err(StatsError::TooFewPairs {
@@ -237,8 +232,8 @@ fn log_ratios(pairs: &[(f64, f64)]) -> Result<Vec<f64>, StatsError> {
             }
         }
     }
-    // A difference of logarithms, unlike the logarithm of a ratio, turns round exactly when before
-    // and after are swapped, and cannot overflow.
+    // A difference of logarithms, unlike the logarithm of a ratio, is mirrored exactly if before and after are
+    // swapped, and cannot overflow.
     let mut ratios: Vec<f64> = pairs
         .iter()
         .map(|(before, after)| after.ln() - before.ln())
@@ -247,8 +242,8 @@ fn log_ratios(pairs: &[(f64, f64)]) -> Result<Vec<f64>, StatsError> {
     Ok(ratios)
 }
 
-/// How far the interval of the mean of sorted values reaches below and above it, in standard errors: the hull of
-/// Student's t and the bootstrap-t.
+/// The extent of the interval below and above the mean of sorted values, in standard errors: the larger of Student's
+/// t and the bootstrap-t at each end.
 fn ends_in_errors(sorted: &[f64], level: f64, seed: Seed) -> (f64, f64) {
     let freedom = count(sorted.len() - 1);
     let student = student_critical((1.0 - level) / 2.0, freedom);
@@ -256,16 +251,15 @@ fn ends_in_errors(sorted: &[f64], level: f64, seed: Seed) -> (f64, f64) {
     (below.max(student), above.max(student))
 }
 
-/// How far the bootstrap-t interval reaches below and above the mean of sorted values, in standard
-/// errors.
+/// The extent of the bootstrap-t interval below and above the mean of sorted values, in standard errors.
 fn studentised_ends(sorted: &[f64], level: f64, seed: Seed) -> (f64, f64) {
-    // The values and their mirror image must draw the same resamples, or swapping before and after
-    // would change the answer; so of the two, the one that sorts first is used.
+    // The values and their mirror image must use the same resamples, or swapping before and after would change the
+    // result; so of the two, the one that sorts first is used.
     let mirrored: Vec<f64> = sorted.iter().rev().map(|value| -value).collect();
     let mirror = mirrored.as_slice() < sorted;
     let statistics = resampled_statistics(if mirror { &mirrored } else { sorted }, level, seed);
     let tail = (1.0 - level) / 2.0;
-    // The ends change sides: where resamples exceed their mean, the mean exceeds the truth.
+    // The ends are swapped: where resamples exceed their mean, the mean exceeds the truth.
     let below = quantile_of_sorted(&statistics, 1.0 - tail);
     let above = -quantile_of_sorted(&statistics, tail);
     if mirror {
@@ -275,7 +269,7 @@ fn studentised_ends(sorted: &[f64], level: f64, seed: Seed) -> (f64, f64) {
     }
 }
 
-/// The t statistics of smoothed resamples about the mean they were drawn round, sorted.
+/// The t statistics of smoothed resamples about the mean of the sample, sorted.
 fn resampled_statistics(values: &[f64], level: f64, seed: Seed) -> Vec<f64> {
     let (mean, spread) = (mean_of(values), deviation_of(values));
     // In units of the spread nothing over- or underflows, the unit of the data cannot matter, and
@@ -297,14 +291,14 @@ fn resampled_statistics(values: &[f64], level: f64, seed: Seed) -> Vec<f64> {
             let variance = (squares - sum * sum / n) / (n - 1.0);
             sum / (variance * n).sqrt()
         })
-        // The noise makes a resample without spread all but impossible; "all but" is not enough.
+        // The noise makes a resample without spread nearly impossible, but not completely.
         .filter(|statistic| statistic.is_finite())
         .collect();
     statistics.sort_unstable_by(f64::total_cmp);
     statistics
 }
 
-/// Enough resamples that the ends of an interval at `level` do not rest on a few of them.
+/// Enough resamples that the ends of an interval at `level` do not depend on a few of them.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

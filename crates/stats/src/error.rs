@@ -1,51 +1,51 @@
-//! Why numbers could not be answered with a number.
+//! Why a result cannot be computed.
 
 use std::fmt;
 
-/// Data or a question that no honest number answers.
+/// Invalid data or arguments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StatsError {
-    /// An effect was asked of too few pairs.
+    /// Too few pairs for an effect.
     TooFewPairs {
-        /// The pairs there were.
+        /// The number of pairs.
         have: usize,
-        /// The pairs it takes.
+        /// The minimum.
         need: usize,
     },
-    /// A screening design was asked for no factor, or for more than one design holds.
+    /// A screening design without factors, or with too many.
     FactorsOutOfRange {
-        /// The factors there were.
+        /// The number of factors.
         have: usize,
-        /// The most there may be.
+        /// The maximum.
         most: usize,
     },
-    /// A summary was asked of too few values.
+    /// Too few values for a summary.
     TooFewValues {
-        /// The values there were.
+        /// The number of values.
         have: usize,
-        /// The values it takes.
+        /// The minimum.
         need: usize,
     },
     /// A rate was zero, negative, infinite or not a number, so a pair has no ratio.
     RateNotPositive {
-        /// The position of the pair, counted from 0.
+        /// The index of the pair, from 0.
         pair: usize,
-        /// The rate as given.
+        /// The rate.
         rate: f64,
     },
     /// A value was infinite or not a number.
     NotFinite {
-        /// The position of the value, counted from 0.
+        /// The index of the value, from 0.
         index: usize,
     },
     /// A level was not strictly between 0 and 1.
     LevelOutOfRange {
-        /// The level as given.
+        /// The level.
         level: f64,
     },
     /// The probability of a quantile was not between 0 and 1.
     ProbabilityOutOfRange {
-        /// The probability as given.
+        /// The probability.
         probability: f64,
     },
 }
@@ -97,7 +97,7 @@ impl fmt::Display for StatsError {
 
 impl std::error::Error for StatsError {}
 
-/// Refuses a level that is not strictly between 0 and 1, NaN included.
+/// Rejects a level that is not strictly between 0 and 1, including NaN.
 pub(crate) fn check_level(level: f64) -> Result<(), StatsError> {
     if level > 0.0 && level < 1.0 {
         Ok(())
@@ -106,7 +106,7 @@ pub(crate) fn check_level(level: f64) -> Result<(), StatsError> {
     }
 }
 
-/// Refuses fewer than `need` values, and values that are infinite or not a number.
+/// Rejects fewer than `need` values, and values that are infinite or NaN.
 pub(crate) fn check_values(values: &[f64], need: usize) -> Result<(), StatsError> {
     if values.len() < need {
         return Err(StatsError::TooFewValues {

@@ -1,26 +1,25 @@
-//! An interval of values, and how often intervals made that way hold the truth.
+//! An interval of values with its confidence level.
 
-/// Every value that the data do not speak against, at a stated level.
+/// A confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// The lower end; it belongs to the interval.
+    /// The lower end, inclusive.
     pub low: f64,
-    /// The upper end; it belongs to the interval.
+    /// The upper end, inclusive.
     pub high: f64,
-    /// The share of such intervals, over many experiments, that hold the true value: 0.95 for 95 %.
+    /// The confidence level: the share of such intervals that contain the true value, 0.95 for 95 %.
     pub level: f64,
 }
 
 impl Interval {
-    /// Whether `value` lies in the interval, ends included.
+    /// Whether `value` is in the interval, ends included.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// Whether the data speak against `value`: it lies outside the interval.
+    /// Whether `value` is outside the interval.
     ///
-    /// `excludes(0.0)` on the interval of an effect is the claim "there is a difference". No interval
-    /// excludes NaN, which is no value.
+    /// `excludes(0.0)` on the interval of an effect means that the effect is significant. No interval excludes NaN.
     pub fn excludes(&self, value: f64) -> bool {
         value < self.low || self.high < value
     }

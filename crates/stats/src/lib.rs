@@ -1,16 +1,16 @@
-//! The numbers behind linerate's verdicts: numbers in, numbers out.
+//! The statistics of linerate: numbers in, numbers out.
 //!
-//! No I/O, no clock, no dependency; randomness only from a [`Seed`] in the arguments. Each method
-//! names its source where it is written, and each promise about how often an answer is right is held
-//! by a simulation in the tests. Units are the caller's: the functions here see plain `f64`.
+//! No I/O, no clock, no dependency; randomness only from a [`Seed`] in the arguments. Each method cites its source,
+//! and simulations in the tests verify the stated coverage and error rates. Units are the caller's: the functions
+//! here take plain `f64`.
 //!
-//! - [`effect`]: what a change did to a rate, from interleaved pairs, with an interval.
-//! - [`summary`]: centre, spread and quantiles of a handful of values.
+//! - [`effect`]: the effect of a change on a rate, from interleaved pairs, with an interval.
+//! - [`summary`]: center, spread and quantiles of a handful of values.
 //! - [`warmup`]: how much of the start of a series to drop.
-//! - [`power`]: what an experiment could see, and how many blocks it takes.
+//! - [`power`]: minimum detectable effects, and the number of blocks needed.
 //! - [`screening`]: which of many factors matter, from few trials.
-//! - [`surrogate`]: a guess at a surface over settings, and where to try next.
-//! - [`Random`]: random numbers that can be repeated, also for the order of an experiment.
+//! - [`surrogate`]: a Gaussian process over settings, and the next trial to run.
+//! - [`Random`]: reproducible random numbers, also for the order of an experiment.
 
 #![forbid(unsafe_code)]
 

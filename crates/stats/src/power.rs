@@ -1,4 +1,4 @@
-//! What an experiment of a given spread could have seen: the power of a t test, turned round.
+//! The minimum detectable effect of an experiment with a given spread: the power of a t test, inverted.
 //!
 //! If pairs scatter with standard deviation s about a true shift d, the statistic of n pairs follows
 //! the noncentral t distribution with n - 1 degrees of freedom and noncentrality d * sqrt(n) / s.
@@ -13,13 +13,13 @@ use crate::summary::count;
 /// Panels of Simpson's rule. Doubling them moves no result of the tests in its sixth digit.
 const PANELS: usize = 96;
 
-/// The most blocks that are thought of.
+/// The maximum number of blocks.
 const BLOCKS_MAX: usize = 10_000;
 
-/// The smallest relative rise that an experiment of so many blocks shows (its interval at `level` lies above zero)
-/// with probability `power`, where the log ratios of the blocks scatter by `spread`.
+/// The minimum detectable relative increase of an experiment with this many blocks (its interval at `level` is above
+/// zero) with power `power`, if the log ratios of the blocks have standard deviation `spread`.
 ///
-/// For planning: `spread` is taken for the true one. What an experiment could have seen is told by its own pairs
+/// For planning: `spread` is used as the true one. After an experiment, use the spread of its own pairs
 /// ([`crate::effect::Effect::smallest_detectable`]).
 pub fn detectable(spread: f64, blocks: usize, level: f64, power: f64) -> Result<f64, StatsError> {
     check_level(level)?;
@@ -39,7 +39,8 @@ pub fn detectable(spread: f64, blocks: usize, level: f64, power: f64) -> Result<
     Ok((needed * spread / count(blocks).sqrt()).exp_m1())
 }
 
-/// The fewest blocks, at least `fewest`, with which a rise of `relative` is seen; none where ten thousand would not do.
+/// The minimum number of blocks, at least `fewest`, to detect an increase of `relative`; none if ten thousand are not
+/// enough.
 pub fn blocks_for(
     relative: f64,
     spread: f64,
@@ -67,9 +68,8 @@ pub fn blocks_for(
     Ok(Some(high))
 }
 
-/// The smallest noncentrality at which T exceeds `critical` with probability `power`, where T is
-/// noncentral t with `freedom` degrees of freedom. Not |T|: to find a rise where there is a fall is
-/// no success.
+/// The smallest noncentrality at which T exceeds `critical` with probability `power`, where T is noncentral t with
+/// `freedom` degrees of freedom. Not |T|: finding an increase where there is a decrease is no success.
 pub(crate) fn noncentrality(critical: f64, freedom: f64, power: f64) -> f64 {
     let spread = SpreadDensity::new(freedom);
     let mut high = critical.max(1.0);
@@ -89,8 +89,8 @@ pub(crate) fn noncentrality(critical: f64, freedom: f64, power: f64) -> f64 {
     high
 }
 
-/// The density of (seen spread / true spread), sampled at the nodes of Simpson's rule and multiplied
-/// by its weights. It does not depend on the shift, so it is found once.
+/// The density of (observed spread / true spread), sampled at the nodes of Simpson's rule and multiplied by its
+/// weights. It does not depend on the shift, so it is computed once.
 struct SpreadDensity {
     nodes: Vec<(f64, f64)>,
 }

@@ -1,4 +1,4 @@
-//! A small generator of random numbers, so that a run can be repeated from its printed seed.
+//! A small random number generator, so that a run can be reproduced from its printed seed.
 //!
 //! xoshiro256++ 1.0, filled from the seed by SplitMix64, as its authors advise (D. Blackman, S. Vigna,
 //! "Scrambled linear pseudorandom number generators", ACM TOMS 47(4), 2021; reference code at
@@ -6,18 +6,18 @@
 //! must give the same order of trials in every later release: the sequence is part of our contract,
 //! and golden tests hold it. Not for secrets.
 
-/// What a run's random choices start from. Equal seeds give equal choices, on every machine.
+/// The seed of a run's random choices. Equal seeds give equal choices, on every machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seed(pub u64);
 
-/// A stream of random numbers that depends on its [`Seed`] alone.
+/// A stream of random numbers that depends only on its [`Seed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// The stream that belongs to `seed`.
+    /// The stream for `seed`.
     pub fn new(seed: Seed) -> Self {
         let mut filler = seed.0;
         // SplitMix64 never gives four zeros in a row, the one state xoshiro cannot leave.
@@ -42,16 +42,16 @@ impl Random {
 
     /// A whole number from 0 to `n` - 1, each equally likely.
     ///
-    /// The remainder of a division favours small numbers; this multiplies and rejects instead
-    /// (D. Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 2019).
+    /// The remainder of a division favors small numbers; this multiplies and rejects instead (D. Lemire, "Fast random
+    /// integer generation in an interval", ACM TOMACS 29(1), 2019).
     ///
-    /// There is no number below zero: `n` = 0 panics.
+    /// Panics if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         assert!(n > 0, "there is no number below 0 to choose");
         loop {
             let (high, low) = halves(u128::from(self.next_u64()) * u128::from(n));
-            // 2^64 mod n draws are too many. They are at most n - 1, so the division that counts
-            // them is seldom needed.
+            // 2^64 mod n values must be rejected. That is at most n - 1, so the division that computes it is seldom
+            // needed.
             if low >= n || low >= n.wrapping_neg() % n {
                 return high;
             }
@@ -67,8 +67,8 @@ impl Random {
         (self.next_u64() >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// Puts `items` into a random order, each order equally likely (Fisher and Yates; R. Durstenfeld,
-    /// "Algorithm 235: Random permutation", CACM 7(7), 1964).
+    /// Shuffles `items`, each order equally likely (Fisher and Yates; R. Durstenfeld, "Algorithm 235: Random
+    /// permutation", CACM 7(7), 1964).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let chosen = self.index(last + 1);
@@ -79,8 +79,8 @@ impl Random {
     /// A standard normal number (mean 0, variance 1), by the polar method (G. Marsaglia, T. A. Bray,
     /// "A convenient method for generating normal variables", SIAM Review 6(3), 1964).
     pub fn normal(&mut self) -> f64 {
-        // The method gives two numbers at a time. The second is dropped: keeping it would make the
-        // next call depend on more than the state of the generator.
+        // The method gives two numbers at a time. The second is dropped: keeping it would make the next call depend
+        // on additional state.
         loop {
             let x = 2.0 * self.unit() - 1.0;
             let y = 2.0 * self.unit() - 1.0;
@@ -91,7 +91,7 @@ impl Random {
         }
     }
 
-    /// A position in a sequence of `len` items.
+    /// A random index into `len` items.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         let len = u64::try_from(len).expect("no machine has memory for 2^64 items");
         usize::try_from(self.below(len)).expect("a number below a usize is a usize")
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn below_is_fair_where_a_remainder_would_not_be() {
-        // With n = 3 * 2^62, a remainder would give the lowest third half of all draws.
+        // With n = 3 * 2^62, a remainder would give the lowest third half of all values.
         let mut random = Random::new(Seed(2));
         let lowest = (0..30_000)
             .filter(|_| random.below(3 << 62) < 1 << 62)

@@ -1,20 +1,20 @@
-//! Which of many factors matter, from few trials: a design in which every factor is changed in half of the
-//! trials, and every two factors together in a quarter of them.
+//! Which of many factors matter, from few trials: a design in which every factor is changed in half of the trials,
+//! and every two factors together in a quarter of them.
 //!
 //! R. L. Plackett, J. P. Burman, "The design of optimum multifactorial experiments", Biometrika 33(4), 1946, in
 //! the construction of R. E. A. C. Paley, "On orthogonal matrices", Journal of Mathematics and Physics 12, 1933.
-//! Each effect is mixed with a part of every interaction of two others: it says which factor deserves more trials,
-//! not what it is worth.
+//! Each effect is confounded with a part of every interaction of two others: it shows which factor deserves more
+//! trials, not its exact effect.
 
 use crate::distribution::student_critical;
 use crate::error::{StatsError, check_level, check_values};
 use crate::summary::{count, quantile_of_sorted};
 
-/// The most factors of a design here: a screening of more would take longer than anyone waits.
+/// The maximum number of factors of a design: a screening of more would take too long.
 pub const FACTORS_MAX: usize = 126;
 
-/// The trials of a design for so many factors, each with a switch per factor: whether it is changed. The last trial
-/// changes nothing. The order is the design's own: shuffle it.
+/// The trials of a design for this many factors, each with a flag per factor: whether it is changed. The last trial
+/// changes nothing. This is the standard order: shuffle it.
 pub fn plackett_burman(factors: usize) -> Result<Vec<Vec<bool>>, StatsError> {
     if !(1..=FACTORS_MAX).contains(&factors) {
         return Err(StatsError::FactorsOutOfRange {
@@ -49,15 +49,15 @@ fn is_prime(number: usize) -> bool {
 pub struct Screened {
     /// For each factor the mean of the trials that changed it, less that of the others.
     pub effects: Vec<f64>,
-    /// How large an effect may look by chance at the level asked for.
+    /// The threshold for effects that may be due to chance at the requested level.
     pub margin: f64,
 }
 
-/// What `values`, one for each trial of `trials`, say of the factors.
+/// The effects from `values`, one for each trial of `trials`.
 ///
-/// Without repeats the noise is told by the effects themselves: most factors do nothing, and the middle of the
+/// Without repeats the noise is estimated from the effects themselves: most factors have none, and the middle of the
 /// effects is noise (R. V. Lenth, "Quick and easy analysis of unreplicated factorials", Technometrics 31(4), 1989).
-/// Where most factors do something it is told too large, and less is claimed.
+/// If most factors have an effect, the noise is overestimated, and fewer are reported.
 pub fn screened(trials: &[Vec<bool>], values: &[f64], level: f64) -> Result<Screened, StatsError> {
     check_level(level)?;
     check_values(values, trials.len().max(4))?;
@@ -107,7 +107,7 @@ mod tests {
             .iter()
             .map(|changed| if *changed { '+' } else { '-' })
             .collect();
-        // Plackett and Burman's first row for 12 trials, turned by one place.
+        // Plackett and Burman's first row for 12 trials, rotated by one position.
         assert_eq!(row, "++-+++---+-");
         assert_eq!(trials.len(), 12);
     }

@@ -1,4 +1,4 @@
-//! What a handful of values say together: centre, spread, quantiles, and how sure the centre is.
+//! Summary statistics of a handful of values: center, spread, quantiles, and a confidence interval of the median.
 
 use crate::Interval;
 use crate::distribution::ln_gamma;
@@ -16,16 +16,16 @@ pub fn standard_deviation(values: &[f64]) -> Result<f64, StatsError> {
     Ok(deviation_of(values))
 }
 
-/// The middle value; of an even number of values, the mean of the two in the middle.
+/// The median; for an even number of values, the mean of the two in the middle.
 pub fn median(values: &[f64]) -> Result<f64, StatsError> {
     quantile(values, 0.5)
 }
 
-/// The value that a share `probability` of the values lies below.
+/// The quantile for `probability`.
 ///
-/// Definition 7 of R. J. Hyndman and Y. Fan, "Sample quantiles in statistical packages", The American
-/// Statistician 50(4), 1996: linear between the order statistics, with the smallest value at 0 and
-/// the largest at 1. It is what R, NumPy and most tools give unless asked otherwise.
+/// Definition 7 of R. J. Hyndman and Y. Fan, "Sample quantiles in statistical packages", The American Statistician
+/// 50(4), 1996: linear between the order statistics, with the smallest value at 0 and the largest at 1. It is the
+/// default of R, NumPy and most tools.
 pub fn quantile(values: &[f64], probability: f64) -> Result<f64, StatsError> {
     check_values(values, 1)?;
     if !(0.0..=1.0).contains(&probability) {
@@ -34,22 +34,21 @@ pub fn quantile(values: &[f64], probability: f64) -> Result<f64, StatsError> {
     Ok(quantile_of_sorted(&sorted(values), probability))
 }
 
-/// The narrowest interval between two order statistics, equally far from both ends of the sorted
-/// values, that holds the median of the distribution they come from at least as often as `level`.
+/// The narrowest interval between two order statistics, equally far from both ends of the sorted values, that
+/// contains the median of their distribution with at least the confidence `level`.
 ///
-/// Assumes nothing of the distribution but that values are independent: the k-th smallest and k-th
-/// largest enclose the median unless fewer than k values fall on one side of it, which is a matter of
-/// tossing coins (W. R. Thompson, Annals of Mathematical Statistics 7(3), 1936; H. A. David and
-/// H. N. Nagaraja, "Order Statistics", 3rd ed., 2003, section 7.1).
+/// Assumes only that the values are independent: the k-th smallest and k-th largest enclose the median unless fewer
+/// than k values are on one side of it, which has a binomial probability (W. R. Thompson, Annals of Mathematical
+/// Statistics 7(3), 1936; H. A. David and H. N. Nagaraja, "Order Statistics", 3rd ed., 2003, section 7.1).
 ///
-/// The interval carries the level it reaches, which is at least the one asked for. Even the smallest
-/// and the largest of five values enclose the median only 93.75 % of the time, so five values have no
-/// interval at 95 %: the error then says how many values it takes (six).
+/// The interval has the level it reaches, which is at least the requested one. Even the smallest and the largest of
+/// five values enclose the median only 93.75 % of the time, so five values have no interval at 95 %: the error then
+/// contains the number of values needed (six).
 pub fn median_interval(values: &[f64], level: f64) -> Result<Interval, StatsError> {
     check_level(level)?;
     check_values(values, 0)?;
     let mut rank = None;
-    // Probability that at most `below` of n coins fall heads, added up from the smallest term.
+    // Probability that at most `below` of n coins show heads, added up from the smallest term.
     let mut tail = 0.0;
     for below in 0..values.len() / 2 {
         tail += coin_probability(values.len(), below);
@@ -74,8 +73,7 @@ pub fn median_interval(values: &[f64], level: f64) -> Result<Interval, StatsErro
     })
 }
 
-/// The number of values whose smallest and largest enclose the median at `level`: 1 - 2^(1-n) must
-/// reach it.
+/// The number of values whose smallest and largest enclose the median at `level`: 1 - 2^(1-n) must reach it.
 fn values_for_median(level: f64) -> usize {
     let mut need = 2;
     let mut outside = 0.5;
@@ -94,20 +92,20 @@ fn coin_probability(n: usize, heads: usize) -> f64 {
     (ways - n * std::f64::consts::LN_2).exp()
 }
 
-/// The mean of values already checked.
+/// The mean of validated values.
 pub(crate) fn mean_of(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / count(values.len())
 }
 
-/// The sample standard deviation of two or more values already checked, in two passes: the one-pass
-/// formula loses everything when the spread is small against the mean, as it is for rates.
+/// The sample standard deviation of two or more validated values, in two passes: the one-pass formula loses all
+/// precision if the spread is small relative to the mean, as it is for rates.
 pub(crate) fn deviation_of(values: &[f64]) -> f64 {
     let mean = mean_of(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (squares / count(values.len() - 1)).sqrt()
 }
 
-/// A sorted copy of values already checked to be finite.
+/// A sorted copy of values validated to be finite.
 pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -128,7 +126,7 @@ pub(crate) fn quantile_of_sorted(sorted: &[f64], probability: f64) -> f64 {
     sorted[below] * (1.0 - share) + sorted[above] * share
 }
 
-/// A number of things as a number to calculate with.
+/// A count as `f64`.
 #[expect(
     clippy::cast_precision_loss,
     reason = "no one holds 2^53 measurements in memory"

@@ -1,26 +1,26 @@
-//! A guess at a surface over settings from some noisy trials of it, and where to try next.
+//! A surrogate model of a response over settings, from some noisy trials, and the next trial to run.
 //!
-//! A Gaussian process over points that are levels of factors, levels without an order: two points are alike as far
-//! as they have levels in common (C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning",
-//! 2006, chapters 2 and 5; the Hamming kernel of F. Hutter, "Automated configuration of algorithms", 2009). How
-//! much each factor counts is chosen by the likelihood of what was seen. The next trial is where the expected
-//! improvement is largest (D. R. Jones, M. Schonlau, W. J. Welch, "Efficient global optimization of expensive
-//! black-box functions", Journal of Global Optimization 13, 1998).
+//! A Gaussian process over points that are levels of factors, where levels have no order: two points are similar if
+//! they have levels in common (C. E. Rasmussen, C. K. I. Williams, "Gaussian Processes for Machine Learning", 2006,
+//! chapters 2 and 5; the Hamming kernel of F. Hutter, "Automated configuration of algorithms", 2009). The weight of
+//! each factor is chosen by maximum likelihood. The next trial maximizes the expected improvement (D. R. Jones, M.
+//! Schonlau, W. J. Welch, "Efficient global optimization of expensive black-box functions", Journal of Global
+//! Optimization 13, 1998).
 
 use crate::Random;
 use crate::distribution::{normal_cdf, normal_density};
 use crate::error::{StatsError, check_values};
 use crate::summary::{count, deviation_of, mean_of};
 
-/// The fewest trials that a surface is guessed from.
+/// The minimum number of trials for a fit.
 const FEWEST_POINTS: usize = 4;
-/// How unlike a difference in one factor makes two points: what is tried for each of them.
+/// The candidate weights of a factor: how dissimilar two points are that differ in it.
 const WEIGHTS: [f64; 5] = [0.003, 0.03, 0.1, 0.4, 1.5];
-/// The noise of a trial, as a share of the variance of the surface: what is tried.
+/// The candidate noise levels of a trial, as a share of the variance of the surface.
 const NOISES: [f64; 4] = [0.003, 0.02, 0.1, 0.5];
-/// Rounds in which the weights are chosen one after the other.
+/// Rounds of coordinate-wise optimization of the weights.
 const ROUNDS: usize = 2;
-/// Random points among those where the search for the next trial begins.
+/// Random starting points for the search for the next trial.
 const STARTS: usize = 64;
 
 /// A point: the level of each factor, counted from 0.
@@ -30,11 +30,11 @@ pub type Point = Vec<usize>;
 #[derive(Debug, Clone)]
 pub struct Surrogate {
     points: Vec<Point>,
-    /// How much each factor counts.
+    /// The weight of each factor.
     weights: Vec<f64>,
     centre: f64,
     scale: f64,
-    /// Variance of the surface and of the noise, the values having variance 1.
+    /// Variance of the surface and of the noise, for values standardized to variance 1.
     variance: f64,
     noise: f64,
     /// The Cholesky factor of the correlation of the points, row by row.
@@ -43,17 +43,17 @@ pub struct Surrogate {
     pull: Vec<f64>,
 }
 
-/// What a surface is guessed to be at a point.
+/// The prediction at a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guess {
-    /// Its middle.
+    /// The mean.
     pub mean: f64,
     /// Its standard deviation, without the noise of a trial.
     pub deviation: f64,
 }
 
 impl Surrogate {
-    /// The surface that `values`, seen at `points`, speak for.
+    /// Fits a surface to `values` at `points`.
     pub fn fit(points: &[Point], values: &[f64]) -> Result<Self, StatsError> {
         check_values(values, FEWEST_POINTS.max(points.len()))?;
         let factors = points.iter().map(Vec::len).min().unwrap_or(0);
@@ -83,14 +83,13 @@ impl Surrogate {
         Self::with(points, values, weights, noise)
     }
 
-    /// The surface when more was seen, each factor counting as much as it does here: a small part of the work of a
-    /// fit.
+    /// The surface with more values and the same weights: much cheaper than a fit.
     pub fn again(&self, points: &[Point], values: &[f64]) -> Result<Self, StatsError> {
         check_values(values, FEWEST_POINTS.max(points.len()))?;
         Self::with(points, values, self.weights.clone(), self.noise)
     }
 
-    /// How many trials it was fitted to.
+    /// The number of trials it was fitted to.
     pub fn seen(&self) -> usize {
         self.points.len()
     }
@@ -116,7 +115,7 @@ impl Surrogate {
         })
     }
 
-    /// What the surface is at a point.
+    /// The prediction at a point.
     pub fn guess(&self, point: &[usize]) -> Guess {
         let alike: Vec<f64> = (self.points.iter())
             .map(|seen| correlation(seen, point, &self.weights))
@@ -135,7 +134,7 @@ impl Surrogate {
         self.scale * (self.variance * self.noise).sqrt()
     }
 
-    /// By how much a trial at `point` is expected to exceed `best`.
+    /// The expected improvement of a trial at `point` over `best`.
     pub fn expected_improvement(&self, point: &[usize], best: f64) -> f64 {
         let Guess { mean, deviation } = self.guess(point);
         let gain = mean - best;
@@ -146,13 +145,13 @@ impl Surrogate {
         gain * normal_cdf(z) + deviation * normal_density(z)
     }
 
-    /// The highest guess at any point that was tried.
+    /// The highest prediction at any point that was tried.
     fn best_seen(&self) -> f64 {
         let guesses = self.points.iter().map(|point| self.guess(point).mean);
         guesses.fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Where to try next, `levels` being how many levels each factor has.
+    /// The next point to try, for factors with `levels` levels.
     pub fn next(&self, levels: &[usize], random: &mut Random) -> Point {
         let best = self.best_seen();
         self.climb(levels, random, |point| {
@@ -160,12 +159,12 @@ impl Surrogate {
         })
     }
 
-    /// The point with the highest guess.
+    /// The point with the highest prediction.
     pub fn top(&self, levels: &[usize], random: &mut Random) -> Point {
         self.climb(levels, random, |point| self.guess(point).mean)
     }
 
-    /// `point` with every factor at level 0 whose level costs less than `tolerance` there, the cheapest first.
+    /// `point` with every factor set to level 0 if that costs less than `tolerance`, the cheapest first.
     pub fn simplest(&self, mut point: Point, tolerance: f64) -> Point {
         let top = self.guess(&point).mean;
         loop {
@@ -182,8 +181,7 @@ impl Surrogate {
         }
     }
 
-    /// The best point that climbing finds by changing one factor at a time, from the points that were tried and from
-    /// random ones.
+    /// The best point found by changing one factor at a time, from the points that were tried and from random ones.
     fn climb(
         &self,
         levels: &[usize],
@@ -226,7 +224,7 @@ impl Surrogate {
     }
 }
 
-/// The middle of the values, their spread, and the values with neither.
+/// The mean of the values, their spread, and the standardized values.
 fn standardised(values: &[f64]) -> (f64, f64, Vec<f64>) {
     let centre = mean_of(values);
     let spread = deviation_of(values);
@@ -235,7 +233,7 @@ fn standardised(values: &[f64]) -> (f64, f64, Vec<f64>) {
     (centre, scale, standard.collect())
 }
 
-/// Takes these weights and this noise if they are likelier than the best so far.
+/// Keeps these weights and this noise if their likelihood is the highest so far.
 fn better(
     best: &mut Option<(f64, Vec<f64>, f64)>,
     points: &[Point],
@@ -254,7 +252,7 @@ fn better(
     is_better
 }
 
-/// The equations of a surface with some weights and noise.
+/// The linear system of a surface with some weights and noise.
 struct Solved {
     factor: Vec<Vec<f64>>,
     pull: Vec<f64>,
@@ -262,7 +260,7 @@ struct Solved {
 }
 
 impl Solved {
-    /// `None` where rounding has made them unsolvable.
+    /// `None` if rounding has made it singular.
     fn of(points: &[Point], values: &[f64], weights: &[f64], noise: f64) -> Option<Self> {
         let rows = points.iter().enumerate().map(|(row, one)| {
             let row_of = points[..=row].iter().enumerate().map(|(column, other)| {
@@ -282,7 +280,7 @@ impl Solved {
         })
     }
 
-    /// The logarithm of the likelihood of the values, but for a constant.
+    /// The log-likelihood of the values, up to a constant.
     fn likelihood(&self) -> f64 {
         let halves = (self.factor.iter().enumerate()).map(|(row, values)| values[row].ln());
         -halves.sum::<f64>() - count(self.factor.len()) / 2.0 * self.variance.ln()
@@ -302,7 +300,7 @@ fn dot(one: &[f64], other: &[f64]) -> f64 {
     one.iter().zip(other).map(|(one, other)| one * other).sum()
 }
 
-/// The lower triangle whose product with its mirror image is the one given; `None` if there is none.
+/// The Cholesky factor of a matrix; `None` if there is none.
 fn cholesky(mut rows: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     for row in 0..rows.len() {
         let (above, below) = rows.split_at_mut(row);
@@ -347,7 +345,7 @@ mod tests {
     use crate::Seed;
     use crate::screening::plackett_burman;
 
-    /// Searches a surface with so many trials, a screening first; gives back the point it ends at.
+    /// Searches a surface with this many trials, a screening first; returns the final point.
     fn search(
         levels: &[usize],
         trials: usize,
@@ -401,7 +399,7 @@ mod tests {
     #[test]
     fn limits_that_stand_in_a_row_are_all_removed() {
         let levels = [2; 12];
-        // The lowest of four limits holds, each gone when its factor is changed; a fifth factor halves the rate.
+        // The lowest of four limits applies, each removed by changing its factor; a fifth factor halves the rate.
         let surface = |point: &[usize]| {
             let limits = [(0, 1.0), (3, 2.0), (4, 3.0), (7, 5.0)];
             let held = limits.iter().filter(|(factor, _)| point[*factor] == 0);

@@ -1,40 +1,38 @@
-//! How much of the start of a rate-over-time series is warm-up.
+//! Detects the warm-up at the start of a rate-over-time series.
 //!
 //! The rule is MSER (marginal standard error rule: K. P. White, "An effective truncation heuristic for
 //! bias reduction in simulation output", Simulation 69(6), 1997): cut where the standard error of the
-//! mean of what is kept is smallest. On its own MSER cuts a few values off any noisy series, because
-//! some cut always looks best; so the cut must also be significant: the mean of what is cut must
-//! differ from the mean of what is kept by a t statistic beyond the 5 % point, divided by the number
-//! of cuts looked at (Bonferroni). A steady series of independent normal values is therefore cut in
-//! at most 5 % of runs. Neighbours that resemble each other make it more: 7 % at a correlation of 0.3,
-//! 18 % at 0.6 for 20 values, which costs a little of the data and biases nothing.
+//! mean of the rest is smallest. By itself MSER cuts a few values off any noisy series, because some cut always looks
+//! best; so the cut must also be significant: the mean of the cut values must differ from the mean of the rest by a t
+//! statistic beyond the 5 % point, divided by the number of cuts tested (Bonferroni). A steady series of independent
+//! normal values is therefore cut in at most 5 % of runs. Autocorrelation increases that: 7 % at a correlation of
+//! 0.3, 18 % at 0.6 for 20 values, which costs a little of the data and causes no bias.
 //!
-//! What it cannot see: a warm-up no larger than the noise (which then does little harm), one that
-//! lasts longer than half the series (reported as not settled), and a change that is not at the start.
+//! What it cannot detect: a warm-up no larger than the noise (which then does little harm), one that lasts longer
+//! than half the series (reported as not settled), and a change that is not at the start.
 
 use crate::distribution::student_critical;
 use crate::summary::count;
 
-/// Series shorter than this cannot tell warm-up from noise: half of it must leave a spread to judge.
+/// The minimum length of a series: half of it must be enough to estimate a spread.
 const SHORTEST: usize = 10;
 
-/// How often a steady series may be cut.
+/// The false positive rate for a steady series.
 const FALSE_CUTS: f64 = 0.05;
 
-/// Where a series stops warming up, and how that was decided.
+/// The end of the warm-up, and how it was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Warmup {
-    /// The position of the first value to keep; everything before it is warm-up.
+    /// The index of the first value to keep; everything before it is warm-up.
     pub first_kept: usize,
-    /// Whether a steady part was found. Not so where the best cut is the last one allowed (the series
-    /// was probably still moving), and where the series is too short or holds no numbers.
+    /// Whether a steady part was found. False if the best cut is the last one allowed (the series was probably still
+    /// changing), and if the series is too short or contains NaN.
     pub settled: bool,
-    /// Why the cut is where it is, for people to read.
+    /// The reason for the cut, as text.
     pub reason: &'static str,
 }
 
-/// How many leading values of `series` are warm-up, by the rule at the head of this file. Never more
-/// than half of them.
+/// The number of leading values of `series` that are warm-up. Never more than half of them.
 pub fn cut(series: &[f64]) -> Warmup {
     let keep_all = |settled, reason| Warmup {
         first_kept: 0,
@@ -60,7 +58,7 @@ pub fn cut(series: &[f64]) -> Warmup {
     let last_cut = series.len() / 2;
     let tails = tails(series);
     let error = |start: usize| tails[start].squares / (tails[start].len * tails[start].len);
-    // `min_by` returns the first of equals: the shortest cut.
+    // `min_by` returns the first of equal ones: the shortest cut.
     let best = (0..=last_cut)
         .min_by(|&a, &b| error(a).total_cmp(&error(b)))
         .expect("a series has at least one place to start");
@@ -91,7 +89,7 @@ pub fn cut(series: &[f64]) -> Warmup {
     }
 }
 
-/// What is known of a series from some position to its end.
+/// The statistics of a series from some index to its end.
 #[derive(Clone, Copy)]
 struct Tail {
     len: f64,
@@ -100,8 +98,8 @@ struct Tail {
     squares: f64,
 }
 
-/// The tail from each position, gathered from the end in one pass (B. P. Welford, Technometrics 4(3),
-/// 1962), so that a long series costs no more than a walk along it.
+/// The tail from each index, computed from the end in one pass (B. P. Welford, Technometrics 4(3), 1962), so that a
+/// long series is handled in linear time.
 fn tails(series: &[f64]) -> Vec<Tail> {
     let mut tail = Tail {
         len: 0.0,
@@ -123,10 +121,10 @@ fn tails(series: &[f64]) -> Vec<Tail> {
     tails
 }
 
-/// Whether the values before `start` have another mean than those from it on.
+/// Whether the mean of the values before `start` differs from that of the rest.
 ///
-/// The spread is that of the kept values alone: within a ramp, the cut ones differ by rising and not
-/// by noise. For independent normal values the statistic is exactly Student's t.
+/// The spread is that of the kept values alone: within a ramp, the cut ones differ by trend and not by noise. For
+/// independent normal values the statistic is exactly Student's t.
 fn differs(series: &[f64], tails: &[Tail], start: usize) -> bool {
     let kept = tails[start];
     let cut = &series[..start];

@@ -1,5 +1,5 @@
-//! The house rules that neither the compiler nor clippy nor cargo-deny knows. Each rule is a function
-//! from the tree's files to problems, so that its own test can show it a tree that breaks it.
+//! Project rules that the compiler, clippy and cargo-deny do not check. Each rule is a function from the tree's files
+//! to problems, so that its own test can pass it a tree that violates it.
 
 mod modules;
 mod papers;
@@ -20,7 +20,7 @@ struct TreeFile {
     text: String,
 }
 
-/// Something that breaks a rule.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 struct Problem {
     path: String,
@@ -51,7 +51,7 @@ const RULES: [Rule; 18] = [
     papers::every_test_that_security_names_exists,
 ];
 
-/// Folders that hold nothing that is committed.
+/// Directories without committed files.
 const PASSED_OVER: [&str; 5] = [".git", ".test", "target", "node_modules", "dist-check"];
 /// One that does so at the root of the tree.
 const RUNS: &str = "runs";
@@ -134,7 +134,7 @@ impl TreeFile {
         extensions.iter().any(|wanted| extension == *wanted)
     }
 
-    /// Whether a program wrote it.
+    /// Whether it is generated.
     fn is_generated(&self) -> bool {
         self.path.contains("/dist/")
             || self.path.contains(".min.")

@@ -1,5 +1,5 @@
-//! Which top-level module of a crate names which: the graph must have no cycle, so that a crate can be read, and
-//! taken apart, from the bottom up. Code that only tests compile may look up.
+//! The dependency graph of a crate's top-level modules: it must have no cycle, so that a crate can be read, and
+//! split, from the bottom up. Test code is exempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -22,7 +22,7 @@ struct Mention<'a> {
     line: usize,
 }
 
-/// No top-level module names one that, directly or over others, names it.
+/// No top-level module depends on itself, directly or through others.
 pub(super) fn top_level_modules_form_no_cycle(files: &[TreeFile]) -> Vec<Problem> {
     let roots = crate_roots(files);
     roots.iter().flat_map(|root| cycles(root, files)).collect()
@@ -77,7 +77,7 @@ fn cycles(root: &str, files: &[TreeFile]) -> Vec<Problem> {
     report(&mentions)
 }
 
-/// The file is of the crate at `root`, and of none that has its own first file further down.
+/// Whether the file belongs to the crate at `root`, and not to a nested crate.
 fn belongs_to(root: &str, file: &TreeFile, files: &[TreeFile]) -> bool {
     let Some(rest) = file.path.strip_prefix(root) else {
         return false;

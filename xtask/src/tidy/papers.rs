@@ -1,5 +1,5 @@
-//! Rules about what goes with the code: documents, schemas, lists that must agree with each other.
-//! Words that a rule looks for are written in two halves, so that it does not find itself.
+//! Rules about files other than code: documents, schemas, lists that must be consistent. Search words are written in
+//! two halves, so that a rule does not match itself.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -251,7 +251,7 @@ pub(super) fn every_decision_is_listed(files: &[TreeFile]) -> Vec<Problem> {
         .collect()
 }
 
-/// A claim is as good as its test: one that SECURITY.md names and nobody has any more holds nothing.
+/// A claim needs its test: SECURITY.md must not refer to a test that no longer exists.
 pub(super) fn every_test_that_security_names_exists(files: &[TreeFile]) -> Vec<Problem> {
     let is_security = |file: &&TreeFile| file.path == "SECURITY.md";
     let Some(security) = files.iter().find(is_security) else {

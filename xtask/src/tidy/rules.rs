@@ -1,5 +1,4 @@
-//! Rules about the rules of `crates/model`: what each of their files must hold, and where its page is
-//! listed.
+//! Rules about the rules of `crates/model`: what each of their files must contain, and where its page is listed.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +14,8 @@ fn declaring(files: &[TreeFile]) -> impl Iterator<Item = &TreeFile> {
     })
 }
 
-/// The compiler demands the cases, and a test of the model runs them; that none of the three lists is
-/// empty is seen here without building anything.
+/// The compiler requires the cases, and a test of the model runs them; this checks without a build that none of the
+/// three lists is empty.
 pub(super) fn every_rule_has_its_three_kinds_of_case(files: &[TreeFile]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in declaring(files) {

@@ -1,9 +1,10 @@
-//! Rules about Rust source. They look at lines, not at syntax: a rule that needs more belongs into
-//! clippy. A comment `// tidy: REASON` excepts the line of code below it. Words that a rule looks for are written in two halves, so that it does not find itself.
+//! Rules about Rust source. They check lines, not syntax: a rule that needs more belongs in clippy. A comment `//
+//! tidy: REASON` exempts the line of code below it. Search words are written in two halves, so that a rule does not
+//! match itself.
 
 use super::{Problem, TreeFile};
 
-/// Above this a file is named, above the other it is refused (`docs/ARCHITECTURE.md`, sizes).
+/// Above the first size a file is listed, above the second it is rejected (`docs/ARCHITECTURE.md`, sizes).
 const LINES_NOTED: usize = 700;
 const LINES_MAX: usize = 1_000;
 

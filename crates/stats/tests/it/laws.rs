@@ -1,4 +1,4 @@
-//! What must hold for every input, not only for likely ones.
+//! Properties that hold for every input.
 
 use linerate_stats::effect::{Effect, paired_relative};
 use linerate_stats::summary::{median, median_interval, quantile};
@@ -9,10 +9,10 @@ fn effect(pairs: &[(f64, f64)]) -> Effect {
     paired_relative(pairs, 0.95, Seed(1)).expect("rates are positive")
 }
 
-/// Rates from a slow serial line to a very fast wire; the two of a pair differ up to tenfold.
+/// Rates from a slow serial line to a very fast link; the two of a pair differ up to tenfold.
 ///
-/// Not by nine orders of magnitude in some pairs only: then an end of the interval lies so near to -100 %
-/// that `ln_1p` of it has no digits left to compare.
+/// Not by nine orders of magnitude in some pairs only: then an end of the interval is so close to -100 % that `ln_1p`
+/// of it has no digits left to compare.
 fn rates() -> impl Strategy<Value = Vec<(f64, f64)>> {
     let pair = (1e3..1e12_f64, 0.1..10.0_f64).prop_map(|(rate, ratio)| (rate, rate * ratio));
     prop::collection::vec(pair, 3..12)
@@ -74,7 +74,7 @@ proptest! {
 
     #[test]
     fn the_bootstrap_seed_moves_the_interval_little(pairs in rates(), seed in any::<u64>()) {
-        // Of three or four pairs there are too few different resamples for a tail to be steady.
+        // With three or four pairs there are too few different resamples for a stable tail.
         prop_assume!(pairs.len() >= 5);
         let one = effect(&pairs);
         let other = paired_relative(&pairs, 0.95, Seed(seed)).expect("rates are positive");

@@ -1,5 +1,5 @@
-//! The promises of linerate-stats, held through its public face: laws for every input, and simulated
-//! experiments whose truth is known.
+//! The guarantees of linerate-stats, tested through its public API: properties for every input, and simulated
+//! experiments with a known truth.
 
 mod laws;
 mod noise;

@@ -1,20 +1,20 @@
-//! Noise as hosts make it, with a known truth behind it.
+//! Realistic noise with a known truth.
 
 use linerate_stats::Random;
 
-/// A shape of noise on single trials. Each gives a factor on the true rate; the factors of before and
-/// after come from the same shape, so the true log ratio of a pair is the true effect.
+/// A noise distribution of single trials. Each gives a factor on the true rate; before and after have the same
+/// distribution, so the true log ratio of a pair is the true effect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Noise {
     /// Normal, with this standard deviation.
     Normal(f64),
-    /// The exponential of a normal: leans to high rates.
+    /// Lognormal: skewed to high rates.
     Lognormal(f64),
-    /// Never above the clean rate, often a little and at times far below: a queue that fills.
+    /// Never above the clean rate, often a little and sometimes far below: a queue that fills.
     Dips(f64),
-    /// Normal, and with this probability a trial at half speed: a noisy neighbour.
+    /// Normal, and with this probability a trial at half speed: a noisy neighbor.
     HalfSpeed(f64),
-    /// One of two speeds 20 % apart: which core or queue the flow fell on.
+    /// One of two speeds 20 % apart: depends on the core or queue of the flow.
     TwoSpeeds,
 }
 
@@ -29,7 +29,7 @@ impl Noise {
 
     fn factor(self, random: &mut Random) -> f64 {
         match self {
-            // Half the clean rate is the worst a ten per cent noise is let do: rates are positive.
+            // Noise is limited to half the clean rate: rates are positive.
             Self::Normal(deviation) => (1.0 + deviation * random.normal()).max(0.5),
             Self::Lognormal(deviation) => (deviation * random.normal()).exp(),
             Self::Dips(depth) => (depth * (1.0 - random.unit()).ln()).exp(),
@@ -49,7 +49,7 @@ impl Noise {
     }
 
     /// One experiment: `count` pairs round 40 Gbit/s, the second of each truly higher by `effect`.
-    /// What the two trials of a pair share drifts from pair to pair, as hosts do.
+    /// The pair's common factor drifts from pair to pair, as on real hosts.
     pub(crate) fn pairs(self, count: usize, effect: f64, random: &mut Random) -> Vec<(f64, f64)> {
         let mut rate = 4e10;
         let mut pairs = Vec::with_capacity(count);
@@ -63,9 +63,9 @@ impl Noise {
     }
 }
 
-/// The largest number of misses in `experiments` that a true rate of `rate` explains: three and a
-/// half binomial standard deviations above it, which one check in four thousand exceeds by chance.
-/// Seeds are fixed, so a check that passes today passes tomorrow.
+/// The maximum number of misses in `experiments` that is consistent with a true miss rate of `rate`: three and a half
+/// binomial standard deviations above it, which one check in four thousand exceeds by chance. Seeds are fixed, so the
+/// result of a check is reproducible.
 #[expect(clippy::cast_precision_loss, reason = "some thousand experiments")]
 pub(crate) fn most_misses(experiments: usize, rate: f64) -> f64 {
     let experiments = experiments as f64;

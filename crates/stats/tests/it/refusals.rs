@@ -1,4 +1,4 @@
-//! What is refused, in which words, and the answers known exactly.
+//! Rejected inputs with their messages, and results that are known exactly.
 
 use linerate_stats::effect::{mean_with_interval, paired_relative};
 use linerate_stats::{Seed, StatsError};

@@ -1,4 +1,4 @@
-//! Experiments with a known truth: does the interval hold it as often as it says?
+//! Experiments with a known truth: tests the coverage of the intervals.
 
 use linerate_stats::effect::{Effect, mean_with_interval, paired_relative, unpaired_relative};
 use linerate_stats::{Random, Seed};
@@ -8,7 +8,7 @@ use crate::noise::{Noise, most_misses};
 const EXPERIMENTS: usize = 2_000;
 const LEVEL: f64 = 0.95;
 
-/// The effects that `experiments` independent experiments find.
+/// The effects from `experiments` independent experiments.
 fn effects(noise: Noise, pairs: usize, truth: f64, experiments: usize) -> Vec<Effect> {
     let mut random = Random::new(Seed(0x11_7e_4a_7e));
     (0..experiments)
@@ -97,8 +97,8 @@ fn the_smallest_detectable_effect_is_detected_in_about_four_of_five_experiments(
     for pairs in [3, 5, 10] {
         let noise = Noise::Lognormal(0.03);
         let found = effects(noise, pairs, 0.0, 1_000);
-        // Each experiment knows its own spread only. Variances have the right mean, so the root of
-        // the mean square is the figure that the true spread would have given.
+        // Each experiment knows only its own spread. Variances have the right mean, so the root of the mean square is
+        // the value for the true spread.
         let square = found
             .iter()
             .map(|e| e.smallest_detectable.ln_1p().powi(2))
@@ -115,8 +115,8 @@ fn the_smallest_detectable_effect_is_detected_in_about_four_of_five_experiments(
     }
 }
 
-/// What the head of `effect.rs` admits: one setting steady, the other with deep dips. Student's t
-/// alone misses in 8 % to 12 %.
+/// The limitation described in `effect.rs`: one setting steady, the other with deep dips. Student's t alone misses in
+/// 8 % to 12 %.
 #[test]
 fn noise_that_leans_to_one_side_costs_no_more_than_admitted() {
     let mut random = Random::new(Seed(77));
@@ -150,7 +150,7 @@ fn intervals_of_normal_noise_hold_the_truth_in_93_to_98_of_a_hundred_experiments
         let held = held.iter().filter(|effect| effect.interval.contains(0.03));
         let (held, of) = (held.count(), EXPERIMENTS);
         assert!(held * 100 >= of * 93, "{pairs} pairs: {held} of {of}");
-        // The hull of two intervals is a little wider than either.
+        // The smallest interval that contains both is slightly wider than either.
         assert!(held * 100 <= of * 98, "{pairs} pairs: {held} of {of}");
     }
 }
@@ -190,7 +190,7 @@ fn the_unpaired_interval_is_the_one_of_the_textbook() {
 fn differences_within_pairs_hold_the_truth_as_often_as_stated() {
     let mut random = Random::new(Seed(23));
     for pairs in [3, 5, 10] {
-        // Of two settings that are equal nothing is the truth, whatever the noise is like.
+        // With two equal settings the truth is no effect, whatever the noise.
         for noise in Noise::ALL {
             let mut missed = 0;
             for _ in 0..EXPERIMENTS {

@@ -41,7 +41,7 @@ impl Better {
 pub struct Trial {
     /// In the case's unit.
     pub value: f64,
-    /// Busy seconds of all CPUs, soft interrupts counted, for each gigabyte or million operations.
+    /// Busy seconds of all CPUs, softirqs counted, for each gigabyte or million operations.
     pub cost: Option<f64>,
 }
 

@@ -106,7 +106,7 @@ pub fn run_inside(host: &Netns, program: &str, words: &str) -> Result<String, St
     Err(format!("run {program} {words}: {said}"))
 }
 
-/// The only child of process `parent`: of a linerate that measures, its far end in the other namespace.
+/// The only child of process `parent`: of a linerate that measures, its remote end in the other namespace.
 pub fn child_of(parent: u32) -> Option<u32> {
     let entries = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
     let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -88,7 +88,7 @@ impl dyn Host + '_ {
         self.shell(&script)
     }
 
-    /// How many steps a transaction has until it is committed; it is taken back.
+    /// How many steps a transaction has until it is committed; it is rolled back.
     pub(crate) fn steps(&mut self, apply: &[&str]) -> Result<u32, Trouble> {
         let file = self.linerate().1.join("steps").display().to_string();
         self.must(apply, &[("LINERATE_COUNT_STEPS", &format!("maker:{file}"))])?;

@@ -82,9 +82,9 @@ enum Death {
     Both,
     /// Both, and what was not on stable storage is lost.
     Power,
-    /// The maker late, and the reverter while it takes back.
+    /// The maker late, and the reverter while it rolls back.
     ReverterAtWork,
-    /// Both late, and the recovery while it takes back.
+    /// Both late, and the recovery while it rolls back.
     Recovery,
     /// The undo of what is committed; `recover` completes it.
     Undo,
@@ -427,7 +427,7 @@ fn happen(host: &mut dyn Host, meanwhile: Meanwhile) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// One death, and what takes back afterwards; what was said last, and whether whoever was to die had lived.
+/// One death, and what rolls back afterwards; what was said last, and whether whoever was to die had lived.
 fn kill(
     host: &mut dyn Host,
     apply: &[&str],

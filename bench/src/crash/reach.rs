@@ -19,7 +19,7 @@ const PAYLOAD: [u8; 1_400] = [7; 1_400];
 const EVERY: Duration = Duration::from_millis(10);
 /// How much longer than the deadline is watched.
 const AFTER: Duration = Duration::from_secs(2);
-/// No larger frame comes in, and the far end is not told.
+/// No larger frame comes in, and the remote end is not told.
 const CUT: Kind = Kind {
     name: "MTU",
     key: "nic/near0/mtu",

@@ -152,7 +152,7 @@ impl Plant {
     /// Parameters of `kind`.
     pub(crate) fn draw(kind: Kind, random: &mut Random) -> Self {
         let coin = |random: &mut Random| random.below(2) == 0;
-        // Either is what people have; the plants that need one say so.
+        // Either is what people have; the plants that need one report it.
         let congestion_control = if coin(random) { "cubic" } else { "bbr" };
         let mut plant = Self {
             kind,

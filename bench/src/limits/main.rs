@@ -221,7 +221,7 @@ impl Bench<'_> {
         scene.measure(&self.linerate, plant, Duration::from_millis(self.args.time))
     }
 
-    /// Whether what was planted is what binds, and the figures that say so.
+    /// Whether what was planted is what binds, and the figures that report it.
     fn held(&mut self, plant: &Plant, measured: &Measured) -> Result<(bool, String), Trouble> {
         if plant.kind.fills_cpus() {
             let filled = filled_share(plant, &measured.sample);

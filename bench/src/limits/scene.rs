@@ -179,7 +179,7 @@ impl Scene {
         // Others on the machine wait for ours, not the other way round. Where CPUs are planted, or this
         // program has to run beside, the niceness that ours inherit must do.
         let near_first = match plant.kind {
-            // Its far end is started without.
+            // Its remote end is started without.
             Kind::BusyReceiver => Some("--reset-on-fork"),
             kind if kind.is_of_cpus() || plant.stalls.is_some() => None,
             _ => Some("--rr"),
@@ -295,7 +295,7 @@ fn stall(
             let _ = child.kill();
             return Err(Trouble(format!("measure within {OVERALL_MAX:?}")));
         }
-        // The far end may just have gone.
+        // The remote end may just have gone.
         let _ = kill_process(pid, Signal::STOP);
         pause(stop);
         let _ = kill_process(pid, Signal::CONT);
@@ -303,7 +303,7 @@ fn stall(
     }
 }
 
-/// Has the far end of the measurement `near` run before others; refused, its runs are disturbed.
+/// Has the remote end of the measurement `near` run before others; refused, its runs are disturbed.
 fn far_first(near: u32) {
     if let Some(far) = child_of(near) {
         let mut command = Command::new("chrt");

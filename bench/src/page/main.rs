@@ -137,7 +137,7 @@ fn measure(args: &Args, linerate: &Path, folder: &Path) -> Result<bool, Trouble>
     Ok(all_within)
 }
 
-/// Writes the run in a process of its own: the most memory that the kernel tells of a child begins with what its parent
+/// Writes the run in a process of its own: the most memory that the kernel reports of a child begins with what its parent
 /// held when it was started (exec_mmap in fs/exec.c), and who writes a run holds it.
 fn write(args: &Args, folder: &Path) -> Result<(), Trouble> {
     let own = std::env::current_exe();

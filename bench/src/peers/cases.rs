@@ -11,12 +11,12 @@ use crate::figures::{
     qperf_operations, qperf_pingpong, sockperf_operations, wrk_requests,
 };
 
-/// The far end's address.
+/// The remote end's address.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     /// Where the server side listens.
     pub(crate) address: String,
-    /// How linerate names the far end.
+    /// How linerate names the remote end.
     pub(crate) peer: String,
     /// Seconds of each trial.
     pub(crate) seconds: u32,
@@ -47,9 +47,9 @@ pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     /// The Debian package that has it, or where it comes from.
     pub(crate) from: &'static str,
-    /// Started at the far end first, and killed afterwards; waited for until it listens on the port.
+    /// Started at the remote end first, and killed afterwards; waited for until it listens on the port.
     pub(crate) server: Option<(Vec<String>, u16)>,
-    /// Started at the near end; what it prints holds the figure.
+    /// Started at the local end; what it prints holds the figure.
     pub(crate) client: Vec<String>,
     pub(crate) figure: fn(&str) -> Option<Figure>,
 }

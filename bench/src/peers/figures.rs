@@ -113,7 +113,7 @@ pub(crate) fn neper_operations(text: &str) -> Option<Figure> {
     })
 }
 
-/// The mean of the one size that was asked for, microseconds.
+/// The mean of the one size that was requested, microseconds.
 pub(crate) fn linerate_pingpong(text: &str) -> Option<Figure> {
     let document: Value = serde_json::from_str(text).ok()?;
     let size = &document["sizes"][0];

@@ -131,7 +131,7 @@ pub(crate) struct Fault {
     /// On a live shape: what has no setter, as commands with the namespace first.
     #[serde(default)]
     pub(crate) plant: Vec<String>,
-    /// And how it is taken back.
+    /// And how it is rolled back.
     #[serde(default)]
     pub(crate) undo: Vec<String>,
 }

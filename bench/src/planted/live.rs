@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `look` | the host and its counters, one line of JSON |
 //! | `set KEY VALUE` | `ok`, or why not |
-//! | `undo` | puts back what was set, last first: `ok`, or why not |
+//! | `undo` | restores what was set, last first: `ok`, or why not |
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -72,7 +72,7 @@ fn restart_as_stage() -> Result<bool, Trouble> {
     Ok(stage.status().map_err(trouble)?.success())
 }
 
-/// Whether the figures reach what was asked for.
+/// Whether the figures reach what was requested.
 fn bench(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = args.stage.then(Stage::enter);

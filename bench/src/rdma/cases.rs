@@ -192,7 +192,7 @@ pub(crate) fn all(linerate: &Path, scale: u32) -> Vec<Case> {
     cases
 }
 
-/// The kernel's soft interrupts are the device here, and of bulk they have a thread: who polls for it yields to it, as
+/// The kernel's softirqs are the device here, and of bulk they have a thread: who polls for it yields to it, as
 /// nobody polls on a card's own processor. Of round trips they come between two looks of who polls.
 fn nice(messages: Messages) -> &'static str {
     if messages.are_round_trips {
@@ -259,14 +259,14 @@ fn perftest(command: &str, messages: Messages, figure: Reading) -> Contestant {
 
 fn qperf_test(verb: &str) -> &'static str {
     match verb {
-        // The far end has nothing to poll for.
+        // The remote end has nothing to poll for.
         "write" => "rc_rdma_write_bw --loc_cq_poll 1",
         "read" => "rc_rdma_read_bw --loc_cq_poll 1",
         _ => "rc_bw --cq_poll 1",
     }
 }
 
-/// It finds the devices by the connection manager, and polls as the others do. Its far end waits for what is still
+/// It finds the devices by the connection manager, and polls as the others do. Its remote end waits for what is still
 /// under way at the end of the time.
 fn qperf(test: &str, messages: Messages, figure: Reading) -> Contestant {
     let Messages { bytes, seconds, .. } = messages;

@@ -1,6 +1,6 @@
 //! `bench/search`: does `tune search` find what trying everything finds? A grid of settings of two network namespaces is
 //! measured once, every point of it; then searches begin at random points of its worse half, on hosts of their own,
-//! and where each ends is held against the best point of the grid in interleaved pairs of measurements.
+//! and where each ends is compared with the best point of the grid in interleaved pairs of measurements.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -44,7 +44,7 @@ struct Args {
     /// Milliseconds of each trial of a search and each measurement of the grid
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(100..=10_000))]
     time: u64,
-    /// Pairs by which the end of a search is held against the grid's best
+    /// Pairs by which the end of a search is compared with the grid's best
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(3..=100))]
     pairs: u16,
     /// What the bad settings are drawn from [default: the time]
@@ -312,7 +312,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
 }
 
 impl Bench<'_> {
-    /// Measures every point; gives back the best one, and the worse half.
+    /// Measures every point; returns the best one, and the worse half.
     fn grid(
         &mut self,
         hosts: &Hosts,
@@ -344,7 +344,7 @@ impl Bench<'_> {
         Ok((best.1, worse.into_iter().map(|(_, point)| point).collect()))
     }
 
-    /// One search from `start`, held against `best`, whose settings are the grid's best.
+    /// One search from `start`, compared with `best`, whose settings are the grid's best.
     fn search(
         &mut self,
         stage: &Stage,

@@ -1,4 +1,4 @@
-//! `bench/truth`: is what linerate says true, and what does saying it cost? Each claim is held against
+//! `bench/truth`: is what linerate says true, and what does saying it cost? Each claim is compared with
 //! something that knows better: a shaper's rate, the counts of sockets and interfaces, a record of every
 //! operation, a stall that was planted, the same trial unrecorded. README.md in `bench/` says how to read it.
 
@@ -128,7 +128,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     Ok(lines.iter().all(|line| line.verdict != Verdict::No))
 }
 
-/// A part that cannot be run is a line that says so: no proof of anything.
+/// A part that cannot be run is a line that reports it: no proof of anything.
 fn run(part: Part, bench: &Bench) -> Vec<Line> {
     let mut lines = Vec::new();
     let outcome = match part {

@@ -1,4 +1,4 @@
-//! A stall of the far end that is planted (SIGSTOP, SIGCONT): the open loop must show everything that had to
+//! A stall of the remote end that is planted (SIGSTOP, SIGCONT): the open loop must show everything that had to
 //! wait for it, the closed loop shows one operation on each connection, however long it lasted.
 
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const STALL: Duration = Duration::from_millis(100);
 const LATE_SHARE: f64 = 0.5;
 /// Operations a second of the open loop.
 const RATE: u64 = 1_000;
-/// When the far end is stopped, after the trial is announced.
+/// When the remote end is stopped, after the trial is announced.
 const AFTER: Duration = Duration::from_millis(1_200);
 
 pub(crate) fn run(bench: &Bench, lines: &mut Vec<Line>) -> Result<(), Trouble> {
@@ -31,7 +31,7 @@ pub(crate) fn run(bench: &Bench, lines: &mut Vec<Line>) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// A trial whose far end stood still for a while.
+/// A trial whose remote end stood still for a while.
 struct Stalled {
     stood: Duration,
     measured: Measured,

@@ -1,4 +1,4 @@
-//! The far end: a thin loop round [`AgentTalk`] that turns its actions into calls on the host and on
+//! The remote end: a thin loop round [`AgentTalk`] that turns its actions into calls on the host and on
 //! the traffic engine. When the controller goes away, whatever is not committed is undone.
 
 use std::io::{Read, Write};

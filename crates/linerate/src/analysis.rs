@@ -40,7 +40,7 @@ const NOT_TO_BE_TRUSTED: [(Flag, &str); 3] = [
     (Flag::Steal, "steal"),
 ];
 
-/// Whether a trial is no measurement of what it was to measure: its flags say so, or it stalled.
+/// Whether a trial is no measurement of what it was to measure: its flags report it, or it stalled.
 pub fn is_doubtful(sample: &Sample) -> bool {
     stalled(sample)
         || NOT_TO_BE_TRUSTED
@@ -255,7 +255,7 @@ pub struct Sorted<'a> {
     pub explored: Vec<Explored<'a>>,
     /// Why the run stopped before its end.
     pub stopped: Option<&'a str>,
-    /// Whether it came to an end in which everything was put back or kept.
+    /// Whether it came to an end in which everything was restored or kept.
     pub ended: bool,
     /// Whether both hosts are as they were found.
     pub restored: bool,

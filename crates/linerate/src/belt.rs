@@ -31,7 +31,7 @@ pub(crate) struct Belt {
 }
 
 impl Belt {
-    /// Has the journals below `state` looked at shortly after `deadline`. Why nobody will is told in words that follow
+    /// Has the journals below `state` inspected shortly after `deadline`. Why nobody will is told in words that follow
     /// "no timer of systemd stands by:".
     pub(crate) fn fasten(state: &Path, deadline: Boottime) -> Result<Self, String> {
         if !Path::new(BOOTED).is_dir() {

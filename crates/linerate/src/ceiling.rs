@@ -176,7 +176,7 @@ fn ceiling_text(all: &PathCeilings, rate: Option<BitRate>, speed: Option<BitRate
             ));
         }
     }
-    // Reports often state the share of the gross rate: shown too, so that theirs can be held against it.
+    // Reports often state the share of the gross rate: shown too, so that theirs can be compared with it.
     if let Some((rate, speed)) = rate.zip(speed)
         && let Some(share) = ceiling::share(rate, speed)
     {
@@ -207,7 +207,7 @@ fn options_bytes(args: &CeilingArgs) -> u32 {
     args.tcp_options.unwrap_or(timestamps)
 }
 
-/// The bounds that the given figures make, whatever a host says.
+/// The bounds that the given figures make, whatever a host reports.
 fn bounds_of_figures(args: &CeilingArgs) -> Outcome<PathCeilings> {
     let mut bounds = Vec::new();
     if let Some(speed) = args.speed {

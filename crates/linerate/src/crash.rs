@@ -13,7 +13,7 @@ pub enum Role {
     Maker,
     /// It takes them back when the maker is gone.
     Reverter,
-    /// It takes back what both left.
+    /// It rolls back what both left.
     Recovery,
 }
 
@@ -148,7 +148,7 @@ mod planned {
                     cut_power();
                 }
                 if let Ok(command) = env::var("LINERATE_BEFORE_DEATH") {
-                    // What it did is looked at afterwards.
+                    // What it did is inspected afterwards.
                     let _ = Command::new("sh").args(["-c", &command]).status();
                 }
                 death.victims.iter().copied().for_each(kill);

@@ -19,7 +19,7 @@ use linerate_model::workload::TrialSpec;
 use crate::exit::{Code, Outcome, Stop};
 
 /// Two hosts with a way between them. Transactions of an end are a stack: [`Ends::apply`] opens one on
-/// top, [`Ends::undo`] takes back the newest, [`Ends::commit`] lets all of them stay.
+/// top, [`Ends::undo`] rolls back the newest, [`Ends::commit`] lets all of them stay.
 pub trait Ends: fmt::Debug {
     /// A host, as it was read last.
     fn host(&self, end: End) -> &Host;
@@ -134,7 +134,7 @@ fn refuses_cleanly(code: Code) -> bool {
     )
 }
 
-/// Takes back what the last [`apply_changes`] did. Both ends are tried, whatever the first one says.
+/// Rolls back what the last [`apply_changes`] did. Both ends are tried, whatever the first one says.
 pub fn undo_changes(ends: &mut dyn Ends, changes: &[EndChange]) -> Outcome<()> {
     let mut result = Ok(());
     for (end, _) in plans(changes)?.into_iter().rev() {
@@ -143,8 +143,8 @@ pub fn undo_changes(ends: &mut dyn Ends, changes: &[EndChange]) -> Outcome<()> {
     result
 }
 
-/// Lets every change that is applied stay, on both ends. The far end comes first: it is the one that may
-/// be gone, and then this end can still be put back.
+/// Lets every change that is applied stay, on both ends. The remote end comes first: it is the one that may
+/// be gone, and then this end can still be restored.
 pub fn keep_changes(ends: &mut dyn Ends) -> Outcome<()> {
     ends.commit(End::Remote)?;
     ends.commit(End::Local)
@@ -165,7 +165,7 @@ pub fn diagnose(ends: &dyn Ends, sample: Option<&Sample>, owns_shapers: bool) ->
             owns_shapers,
         });
         whole.findings.extend(diagnosis.findings);
-        // Nobody can watch the counters of a far end yet: that they were not is no news of this path.
+        // Nobody can watch the counters of a remote end yet: that they were not is no news of this path.
         let news = |unsure: &Undetermined| unsure.missing.iter().any(|gap| gap.path != UNWATCHED);
         let unsure = diagnosis.undetermined.into_iter().filter(news);
         whole.undetermined.extend(unsure);

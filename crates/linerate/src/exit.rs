@@ -29,9 +29,9 @@ pub enum Code {
     NotSupported = 22,
     /// A file or value that was given is wrong.
     BadInput = 23,
-    /// It failed, and everything was put back.
+    /// It failed, and everything was restored.
     FailedRestored = 30,
-    /// It failed, and not everything could be put back.
+    /// It failed, and not everything could be restored.
     RestoreIncomplete = 31,
     /// A time-out or deadline passed.
     TimeOut = 40,
@@ -39,7 +39,7 @@ pub enum Code {
     Resource = 41,
     /// A bug in linerate.
     Bug = 70,
-    /// Interrupted; everything was put back.
+    /// Interrupted; everything was restored.
     Interrupted = 130,
 }
 
@@ -84,7 +84,7 @@ pub struct Stop {
     pub told: bool,
 }
 
-/// What a command gives back.
+/// What a command returns.
 pub type Outcome<T> = Result<T, Stop>;
 
 impl Stop {
@@ -182,7 +182,7 @@ impl fmt::Display for Stop {
 
 impl Error for Stop {}
 
-/// What the far end is told, and what a person reads, of an error of the traffic engine.
+/// What the remote end is told, and what a person reads, of an error of the traffic engine.
 pub fn traffic_failure(error: &TrafficError) -> Failure {
     Failure {
         kind: error.kind(),

@@ -1,4 +1,4 @@
-//! What the fuzz targets (`fuzz/` at the root of the repository) hand any bytes to: what a far end, a
+//! What the fuzz targets (`fuzz/` at the root of the repository) hand any bytes to: what a remote end, a
 //! plan file, a stored run and a host as JSON may say, and what is then computed and printed of it.
 //! Only there with the feature `fuzz`.
 
@@ -32,7 +32,7 @@ use crate::{analysis, experiment, intent};
 
 pub use edits::facts;
 
-/// A host as JSON, as a far end or a stored run gives it: judged, bounded, and shown in every form.
+/// A host as JSON, as a remote end or a stored run gives it: judged, bounded, and shown in every form.
 pub fn host_json(bytes: &[u8]) {
     if let Ok(host) = serde_json::from_slice::<Host>(bytes) {
         judge(&host, None);
@@ -168,7 +168,7 @@ pub fn plan(bytes: &[u8]) {
 }
 
 /// The name of a setting and, after a line's end, a value of it; and the other small texts that people
-/// and far ends write: sizes, rates, times, CPUs, addresses.
+/// and remote end write: sizes, rates, times, CPUs, addresses.
 pub fn setting_key(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (name, value) = text.split_once('\n').unwrap_or((&text, ""));

@@ -27,7 +27,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Locks this namespace; what is done is taken back at `deadline`.
+    /// Locks this namespace; what is done is rolled back at `deadline`.
     pub fn take(state: &Path, deadline: Option<Boottime>) -> Result<Self, LockError> {
         let netns = Lock::take(Scope::Netns, state)?;
         netns.say(deadline)?;
@@ -142,7 +142,7 @@ impl Armed {
     }
 
     /// Waits for the reverter, which has nothing left to guard, and gives the locks back. One that does not end is left
-    /// alone with them: it may be putting back what could not be put back before.
+    /// alone with them: it may be putting back what could not be restored before.
     pub fn disarm(self) -> Result<Locks, Lingers> {
         let Self {
             guard,

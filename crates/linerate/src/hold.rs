@@ -27,7 +27,7 @@ const SIGNALLED: u8 = 128;
 /// How long a wait lasts that nothing but Ctrl-C ends, before it begins again.
 const A_WHILE: Duration = Duration::from_secs(3_600);
 
-/// Changes what was asked for, runs the command or waits, and takes everything back. Gives back the exit code.
+/// Changes what was requested, runs the command or waits, and takes everything back. Returns the exit code.
 pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
     recover_first(state, say)?;
     let mut station = Station::open(state)?;

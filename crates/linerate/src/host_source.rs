@@ -33,7 +33,7 @@ pub(crate) fn not_captured(error: &CaptureError) -> Stop {
     )
 }
 
-/// Whether the host has the interface that was asked for.
+/// Whether the host has the interface that was requested.
 pub(crate) fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
     match nic {
         Some(name) if host.nic(name).is_none() => {

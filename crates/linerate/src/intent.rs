@@ -42,11 +42,11 @@ pub(crate) struct Intent {
 pub(crate) struct Wanted {
     #[serde(flatten)]
     pub(crate) change: Change,
-    /// How it can be taken back.
+    /// How it can be rolled back.
     class: Class,
     /// The finding that it would mend.
     why: Option<Reason>,
-    /// What writing it may change too; that is put back along with it.
+    /// What writing it may change too; that is restored along with it.
     disturbs: Vec<SettingKey>,
     /// The program that may change it by itself, in words.
     owner: Option<String>,
@@ -67,7 +67,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// What a file asks for.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// What mends these.
+    /// What fixes these.
     Findings(Vec<Finding>),
     /// These values.
     Settings { local: Settings, peer: Settings },
@@ -81,7 +81,7 @@ struct Diagnosed {
 }
 
 impl Intent {
-    /// What is asked for on the command line.
+    /// What is requested on the command line.
     pub(crate) fn of(wanted: &WantedArgs, station: &Station) -> Outcome<Self> {
         match &wanted.from {
             Some(file) => Self::from_file(file, station),
@@ -255,7 +255,7 @@ fn remedies(findings: &[Finding], station: &Station) -> Vec<(Change, Option<Reas
         for wanted in proposal.changes {
             let Change { setting, to, .. } = wanted.change;
             let is_new = changes.iter().all(|(other, _)| other.setting != setting);
-            // What cannot be read could not be put back; what was changed since is as it is now.
+            // What cannot be read could not be restored; what was changed since is as it is now.
             let Known::Value(from) = station.read_setting(&setting) else {
                 continue;
             };

@@ -3,10 +3,10 @@
 //!
 //! Each end changes itself in a transaction of its own, with its own reverter and the same deadline, and takes it
 //! back when it hears no more of the other. That the path works with both is shown by a connection made after the
-//! changes, and by bytes in both directions. Then a note of the pair is put on stable storage, the far end commits,
+//! changes, and by bytes in both directions. Then a note of the pair is put on stable storage, the remote end commits,
 //! and this end does. What this end's journal says is the decision: where it is not committed, whatever the note
-//! names at the far end is taken back (presumed abort; B. Lampson, D. Lomet, "A new presumed commit optimization for
-//! two phase commit", VLDB 1993, section 2). A recovery does so after a crash, as soon as the far end can be reached.
+//! names at the remote end is rolled back (presumed abort; B. Lampson, D. Lomet, "A new presumed commit optimization for
+//! two phase commit", VLDB 1993, section 2). A recovery does so after a crash, as soon as the remote end can be reached.
 
 use std::ffi::OsStr;
 use std::io;
@@ -47,11 +47,11 @@ const LOOK: Nanoseconds = Nanoseconds::from_millis(300);
 /// Two transactions that belong together.
 #[derive(Debug, Serialize, Deserialize)]
 struct Pair {
-    /// How the far end is reached.
+    /// How the remote end is reached.
     peer: String,
     /// The transaction of this end.
     ours: String,
-    /// That of the far end.
+    /// That of the remote end.
     theirs: String,
     /// The process that decides, as long as it lives.
     maker: Owner,
@@ -122,7 +122,7 @@ impl Pair {
         names.iter().filter(is_note).map(read).collect()
     }
 
-    /// Takes back what is committed at the far end; that there is nothing is as good. `action` is what is asked of
+    /// Rolls back what is committed at the remote end; that there is nothing is as good. `action` is what is asked of
     /// `linerate tune`, for the message that says how to name the peer.
     fn take_back(&self, far: Far<'_>, action: &str) -> Outcome<()> {
         // What puts things back is not stopped half way: one that is asked later, at most.
@@ -204,7 +204,7 @@ pub(crate) fn apply(
         Err(stop) => return Err(undone(&mut path, stop)),
     };
     pass();
-    // From here on the far end may be committed: what this end's journal says is what counts.
+    // From here on the remote end may be committed: what this end's journal says is what counts.
     let decided = path.commit(End::Remote).and_then(|()| {
         pass();
         path.commit(End::Local)
@@ -221,7 +221,7 @@ pub(crate) fn apply(
         return path.peer.leave();
     };
     let undone = undone(&mut path, stop);
-    // The agent lets go of what it has; then another one can take back what it committed.
+    // The agent lets go of what it has; then another one can roll back what it committed.
     drop(path);
     let Some(pair) = pair else {
         return Err(undone);
@@ -292,7 +292,7 @@ fn pass() {
     }
 }
 
-/// Takes back what is not committed on both ends. A far end that does not hear it does so at its deadline, or when
+/// Rolls back what is not committed on both ends. A remote end that does not hear it does so at its deadline, or when
 /// this process ends.
 fn undone(path: &mut Path, mut stop: Stop) -> Stop {
     // This end first: it may be what cuts the way to the other one.
@@ -343,7 +343,7 @@ fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outc
     path.peer.leave()
 }
 
-/// Takes back what a killed linerate left at far ends, where this end is not changed. All are tried; the first failure
+/// Rolls back what a killed linerate left at remote end, where this end is not changed. All are tried; the first failure
 /// is told.
 pub(crate) fn recover(far: Far<'_>) -> Outcome<Vec<Entry>> {
     let mut entries = Vec::new();
@@ -380,8 +380,8 @@ fn recover_one(pair: &Pair, far: Far<'_>) -> Outcome<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Takes back the far half of transaction `id`, or of the newest that is applied, before this end's is: both, or where
-/// the far end does not answer neither.
+/// Rolls back the far half of transaction `id`, or of the newest that is applied, before this end's is: both, or where
+/// the remote end does not answer neither.
 pub(crate) fn undo_far_half(far: Far<'_>, id: Option<&str>) -> Outcome<Option<Entry>> {
     let state = far.state;
     let newest = || -> Outcome<Option<String>> {
@@ -462,7 +462,7 @@ pub(crate) fn other_halves(
     Ok(pairs.map(other).collect())
 }
 
-/// Forgets a pair whose halves are both taken back.
+/// Forgets a pair whose halves are both rolled back.
 pub(crate) fn forget(state: &FilePath, ours: &str) -> Outcome<()> {
     let mut pairs = Pair::all(state)?.into_iter();
     match pairs.find(|pair| pair.ours == ours) {

@@ -114,7 +114,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Gives back the exit code: one of [`Code`]'s, or that of a command that was run.
+/// Returns the exit code: one of [`Code`]'s, or that of a command that was run.
 fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
     let state = commands::state_folder(cli.state.as_deref())?;
     let picture = matches!(cli.format, cli::FormatArg::Dot | cli::FormatArg::Svg);

@@ -63,7 +63,7 @@ fn read(args: &MapArgs, say: &Say) -> Outcome<(Host, Option<Activity>)> {
     Ok((host, Some(activity(&shown, &watch))))
 }
 
-/// The host, with only the interface that was asked for.
+/// The host, with only the interface that was requested.
 fn one(args: &MapArgs, mut host: Host) -> Outcome<Host> {
     check_nic(&host, args.nic.as_ref())?;
     if let Some(name) = &args.nic {

@@ -31,17 +31,17 @@ pub(crate) use self::stderr::FarStderr;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 
-/// How long the far end may take to greet: a person may have to type a password.
+/// How long the remote end may take to greet: a person may have to type a password.
 const GREETING: Duration = Duration::from_secs(60);
-/// How long the far end may take over anything that is not a trial.
+/// How long the remote end may take over anything that is not a trial.
 const WORK: Duration = Duration::from_secs(30);
-/// How long the far end may take to put things back and end.
+/// How long the remote end may take to put things back and end.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(20);
-/// Replies that may wait to be heard. A far end answers one question at a time; one that floods is made
+/// Replies that may wait to be heard. A remote end answers one question at a time; one that floods is made
 /// to wait, and fills nobody's memory.
 const REPLIES_WAITING_MAX: usize = 1;
 
-/// A running agent at the far end.
+/// A running agent at the remote end.
 #[derive(Debug)]
 pub struct Peer {
     /// How it was named.
@@ -61,7 +61,7 @@ pub struct Peer {
     interrupt: Interrupt,
 }
 
-/// What came from the far end.
+/// What came from the remote end.
 #[derive(Debug)]
 enum Heard {
     Reply(Box<Reply>),
@@ -152,7 +152,7 @@ impl Peer {
     pub fn hear(&mut self, asked: &Request, limit: Duration) -> Outcome<Reply> {
         let deadline = Instant::now() + limit;
         loop {
-            // A short beat, so that Ctrl-C is heard while the far end works.
+            // A short beat, so that Ctrl-C is heard while the remote end works.
             let beat =
                 Duration::from_millis(100).min(deadline.saturating_duration_since(Instant::now()));
             match self.replies.recv_timeout(beat) {
@@ -182,13 +182,13 @@ impl Peer {
         }
     }
 
-    /// The stop for a failure at the far end: what went wrong there did not go wrong here.
+    /// The stop for a failure at the remote end: what went wrong there did not go wrong here.
     fn says(&self, mut failure: Failure) -> Stop {
         failure.message = format!("the peer {} reports: {}", self.address, failure.message);
         failure.into()
     }
 
-    /// Gives up the trial at the far end, whatever state it is in.
+    /// Gives up the trial at the remote end, whatever state it is in.
     pub fn abort_trial(&mut self) -> Outcome<()> {
         self.send(&Request::Abort)?;
         let deadline = Instant::now() + WORK;
@@ -205,7 +205,7 @@ impl Peer {
         }
     }
 
-    /// Asks and waits for the answer even while Ctrl-C is pending: what was begun at the far end must be
+    /// Asks and waits for the answer even while Ctrl-C is pending: what was begun at the remote end must be
     /// known to be done or not, and what is undone must be undone.
     pub fn see_through(&mut self, request: &Request) -> Outcome<Reply> {
         self.send(request)?;
@@ -223,7 +223,7 @@ impl Peer {
         }
     }
 
-    /// Says good-bye, and waits until the far end has put back what was not committed.
+    /// Says good-bye, and waits until the remote end has restored what was not committed.
     pub fn leave(mut self) -> Outcome<()> {
         let _ = self.send(&Request::Bye);
         self.end()
@@ -232,7 +232,7 @@ impl Peer {
     fn end(&mut self) -> Outcome<()> {
         self.input = None;
         let deadline = Instant::now() + FAREWELL;
-        // The reader ends when the far end closes its side: no polling needed until then.
+        // The reader ends when the remote end closes its side: no polling needed until then.
         let closed = loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.replies.recv_timeout(left) {
@@ -278,7 +278,7 @@ impl Peer {
         let _ = self.child.wait();
     }
 
-    /// The far end has gone away: says what it said last, and what to do.
+    /// The remote end has gone away: says what it said last, and what to do.
     fn gone(&mut self) -> Stop {
         self.input = None;
         let status = end_within(&mut self.child, FAREWELL);
@@ -324,7 +324,7 @@ impl Drop for Peer {
     }
 }
 
-/// The exit status of a program at the far end that has closed its output or was asked to end; `None` when it still
+/// The exit status of a program at the remote end that has closed its output or was asked to end; `None` when it still
 /// runs after `limit`. It may be putting things back.
 pub(crate) fn end_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -388,7 +388,7 @@ mod tests {
 
     use super::*;
 
-    /// What is heard of a far end that writes `output` while an answer of `bytes_max` is waited for.
+    /// What is heard of a remote end that writes `output` while an answer of `bytes_max` is waited for.
     fn heard(output: impl Read, bytes_max: usize) -> Vec<Heard> {
         let (tell, heard) = mpsc::sync_channel(16);
         listen(output, &tell, &AtomicUsize::new(bytes_max));

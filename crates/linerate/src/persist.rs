@@ -30,7 +30,7 @@ use crate::station::{Entry, Station, kept_stop, not_locked};
 
 /// How long a boot waits for interfaces and addresses that were there when the changes were kept.
 const BEFORE: Duration = Duration::from_secs(30);
-/// How far apart the machine is looked at: it must be well twice, as a card may lose its link a moment late.
+/// How far apart the machine is inspected: it must be well twice, as a card may lose its link a moment late.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many boots in a row may end before its changes are decided.
 const UNFINISHED_MAX: u32 = 2;
@@ -311,7 +311,7 @@ pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
     let mut station = Station::open(state)?;
     let end = make(&set.kept, &mut station, &interrupt, say);
     if !matches!(end, Ok(End::Made(_))) {
-        // What cannot be put back is told before what made it necessary.
+        // What cannot be restored is told before what made it necessary.
         station.undo_all().map_err(Stop::from)?;
     }
     match end {

@@ -1,5 +1,5 @@
 //! Where threads and memory are put, in words: `--place near`, `--memory bind:1`. A word is resolved against
-//! what one host says of itself, and becomes the CPUs and nodes of a [`Placement`].
+//! what one host reports of itself, and becomes the CPUs and nodes of a [`Placement`].
 //!
 //! A word that chooses never takes CPUs that are offline, isolated (`isolcpus=`: whoever isolated them has
 //! something else in mind) or outside what this process may use. A list, `cpu:2,4`, is taken as it is
@@ -29,7 +29,7 @@ pub enum Placed {
     Free,
 }
 
-/// One end: its host, the interface that the data uses, and what was asked for there.
+/// One end: its host, the interface that the data uses, and what was requested there.
 #[derive(Debug, Clone)]
 pub struct Site<'a> {
     /// The host.

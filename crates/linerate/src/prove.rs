@@ -50,7 +50,7 @@ pub struct Options {
     pub pairs: u32,
     /// The seed of every random choice.
     pub seed: u64,
-    /// Whether everything is put back at the end.
+    /// Whether everything is restored at the end.
     pub undo: bool,
     /// Whether removing a shaper may be tried.
     pub owns_shapers: bool,
@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The whole story. On an error everything is put back before it is reported.
+    /// The whole story. On an error everything is restored before it is reported.
     pub fn prove(mut self) -> Outcome<()> {
         let Err(stop) = self.story() else {
             return Ok(());
@@ -262,7 +262,7 @@ impl<'a> Session<'a> {
             .map_err(|error| Stop::new(Code::Usage, error.to_string()))
     }
 
-    /// Asks the rules and weighs what they propose. Gives back a trial of the state it leaves, when
+    /// Asks the rules and weighs what they propose. Returns a trial of the state it leaves, when
     /// another round may find more.
     fn round(&mut self, design: PairedDesign, newest: &Sample) -> Outcome<Option<Sample>> {
         let (mut package, mut again) = self.package(newest)?;
@@ -380,7 +380,7 @@ impl<'a> Session<'a> {
         seen.is_none_or(|tried| !tried.kept && tried.kept_then < self.kept)
     }
 
-    /// Records that a remedy's experiment begins; gives back its number.
+    /// Records that a remedy's experiment begins; returns its number.
     fn begin(&mut self, proposal: &Proposal, beside: Vec<String>) -> Outcome<usize> {
         let begun = |record: &&Record| matches!(record, Record::Remedy { .. });
         let remedy = self.log.records().iter().filter(begun).count();
@@ -589,12 +589,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Undoes what is open, and gives back the settings that moved by another hand than this session's.
+    /// Undoes what is open, and returns the settings that moved by another hand than this session's.
     fn undo_everything(&mut self) -> Outcome<Vec<(End, SettingKey)>> {
         self.stack.undo_everything(found(self.log.records()))
     }
 
-    /// Puts back or commits, and holds both hosts against what they were.
+    /// Restores or commits, and holds both hosts against what they were.
     fn finish(&mut self) -> Outcome<()> {
         let keeps = !self.options.undo && !self.stack.is_empty();
         let moved = if keeps {

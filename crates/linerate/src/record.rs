@@ -1,5 +1,5 @@
 //! One end of a trial, recorded: the traffic engine's own account, and beside it what the machine's counters,
-//! its CPUs over time and, where it was asked for, a profile say.
+//! its CPUs over time and, where it was requested, a profile say.
 //!
 //! The counters are read before the gate opens and after the last thread has ended, so that the trial is
 //! neither longer nor disturbed; what is read meanwhile (`/proc/stat`, frequencies) is read once a second or
@@ -43,7 +43,7 @@ const SERIES_MAX: u128 = 16_384;
 const BEAT_MIN: Duration = Duration::from_millis(50);
 const FREQUENCIES_MAX: usize = 64;
 
-/// Moves the bytes of one end and adds what the machine says of the time.
+/// Moves the bytes of one end and adds what the machine reports of the time.
 pub fn record_side(
     connected: Connected,
     spec: &TrialSpec,
@@ -57,7 +57,7 @@ pub fn record_side(
     recorded
 }
 
-/// Runs this end of a trial of `spec`, whatever moves its bytes, and adds what the machine says of the time.
+/// Runs this end of a trial of `spec`, whatever moves its bytes, and adds what the machine reports of the time.
 /// `address` is this end's own of the data connections: it tells the interface. `step` is how fine the
 /// picture of the CPUs is; by default a second, five of a long trial, and no finer than the intervals.
 pub fn record(

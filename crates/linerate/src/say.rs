@@ -315,7 +315,7 @@ impl Progress {
         self.say.result(&self.what, message);
     }
 
-    /// Shows lines below the bar, on a terminal only; `lines` is asked for at most so many as there is room for.
+    /// Shows lines below the bar, on a terminal only; `lines` is requested at most so many as there is room for.
     pub fn show(&self, lines: impl FnOnce(usize) -> Vec<String>) {
         let Ok(size) = rustix::termios::tcgetwinsize(io::stderr()) else {
             return;

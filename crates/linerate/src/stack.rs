@@ -1,4 +1,4 @@
-//! What a session has changed on the two ends and not let stay: a stack, taken back from the top, and held against
+//! What a session has changed on the two ends and not let stay: a stack, rolled back from the top, and compared with
 //! the hosts as they were found.
 
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl<'a> ChangeStack<'a> {
         Ok(())
     }
 
-    /// Takes back what was applied last.
+    /// Rolls back what was applied last.
     pub(crate) fn undo_newest(&mut self) -> Outcome<()> {
         let Some(changes) = self.open.pop() else {
             return Ok(());
@@ -113,7 +113,7 @@ impl<'a> ChangeStack<'a> {
         }
     }
 
-    /// Undoes what is open, the newest first, and looks whether it worked. Gives back the settings that moved by
+    /// Undoes what is open, the newest first, and looks whether it worked. Returns the settings that moved by
     /// another hand since the hosts were `found`; nothing is changed before they are.
     pub(crate) fn undo_everything(
         &mut self,
@@ -132,7 +132,7 @@ impl<'a> ChangeStack<'a> {
     }
 
     /// The settings that are not as they were found, but for those that are open. One that was changed here is an
-    /// error; others are somebody else's doing, and left as they are.
+    /// error; others are another process's doing, and left as they are.
     pub(crate) fn moved(&self, found: (&Host, &Host)) -> Outcome<Vec<(End, SettingKey)>> {
         let mut moved = Vec::new();
         for (end, before) in [(End::Local, found.0), (End::Remote, found.1)] {

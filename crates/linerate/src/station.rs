@@ -98,7 +98,7 @@ impl Station {
         self.disturbs_way_in = may;
     }
 
-    /// From now on, what is not committed at `deadline` is taken back, also if this process hangs.
+    /// From now on, what is not committed at `deadline` is rolled back, also if this process hangs.
     pub fn allow_until(&mut self, deadline: Boottime) {
         self.deadline = Some(deadline);
     }
@@ -342,7 +342,7 @@ impl Station {
         self.open.last().map(Transaction::id)
     }
 
-    /// Whether transaction `id` was applied in this boot, and not taken back.
+    /// Whether transaction `id` was applied in this boot, and not rolled back.
     pub fn is_applied(state: &Path, id: &str) -> Outcome<bool> {
         let is_it = |entry: &Entry| entry.id == id && entry.state == "applied";
         Ok(Self::status(state)?.iter().any(is_it))
@@ -386,14 +386,14 @@ impl Station {
         Ok(())
     }
 
-    /// Takes back what killed processes left half done.
+    /// Rolls back what killed processes left half done.
     pub fn recover(state: &Path) -> Outcome<Vec<Entry>> {
         // What a living process works on is left alone; a reverter that is at work is waited for.
         let _lock = Lock::take(Scope::Netns, state);
         with_surroundings(|around| apply::recover(state, around)).and_then(settle)
     }
 
-    /// Takes back a committed transaction: `id`, or the newest.
+    /// Rolls back a committed transaction: `id`, or the newest.
     pub fn undo_committed(state: &Path, id: Option<&str>) -> Outcome<Vec<Entry>> {
         let _lock =
             Lock::take(Scope::Netns, state).map_err(|error| Stop::from(not_locked(&error)))?;

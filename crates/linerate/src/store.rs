@@ -89,7 +89,7 @@ impl Header {
 
 /// Where a session records what happens: in life a [`Run`].
 pub trait Log: fmt::Debug {
-    /// Adds a record; once this gives back `Ok` it is kept.
+    /// Adds a record; once this returns `Ok` it is kept.
     fn add(&mut self, record: Record) -> Outcome<()>;
 
     /// What was recorded so far.
@@ -199,7 +199,7 @@ impl Run {
             // Somebody only asked whether it is written.
             std::thread::yield_now();
         }
-        // Who watches runs by their traces sees that this one goes on, before it says so. One that is not seen to is
+        // Who watches runs by their traces sees that this one goes on, before it reports it. One that is not seen to is
         // seen by its first record.
         let _ = file.set_modified(SystemTime::now());
         let mut lines = Records::of(folder, file.try_clone().map_err(failed)?);

@@ -26,9 +26,9 @@ use crate::station::Station;
 
 /// How long the data connections may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How much longer than its duration the far end may take over a trial.
+/// How much longer than its duration the remote end may take over a trial.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long the far end may take to notice that this end has failed, before it is told.
+/// How long the remote end may take to notice that this end has failed, before it is told.
 const NOTICES: Duration = Duration::from_secs(2);
 
 /// Both ends of a path, and the way between them.
@@ -36,7 +36,7 @@ const NOTICES: Duration = Duration::from_secs(2);
 pub struct Path {
     /// This end.
     pub station: Station,
-    /// The far end.
+    /// The remote end.
     pub peer: Peer,
     /// This host, as it was read last.
     pub local: Host,
@@ -83,7 +83,7 @@ impl Path {
         }
     }
 
-    /// Starts the far end, reads both hosts and finds the way between them.
+    /// Starts the remote end, reads both hosts and finds the way between them.
     pub fn open(
         station: Station,
         peer: Peer,
@@ -150,7 +150,7 @@ impl Path {
         }
     }
 
-    /// Has the far end change itself; an answer that does not fit the question is refused on the way.
+    /// Has the remote end change itself; an answer that does not fit the question is refused on the way.
     fn far(&mut self, request: &Request) -> Outcome<()> {
         self.peer.see_through(request).map(|_| ())
     }
@@ -179,7 +179,7 @@ impl Lane<'_> {
             // Its late answer would be taken for that of the next question, and while it thinks that
             // a trial is on it refuses to put anything back.
             Err(stop) if stop.code == Code::TimeOut => {
-                // If it does not hear this either, the undo that follows says so.
+                // If it does not hear this either, the undo that follows reports it.
                 let _ = self.peer.abort_trial();
                 Err(stop)
             }
@@ -215,8 +215,8 @@ impl Lane<'_> {
         };
         self.peer.send(&Request::Start)?;
         let local = record_side(connected, spec, &abort);
-        // A broken connection is what the other end's failure left here, so the far end knows more of it. Any
-        // other failure has its reason here; a far end that the data no longer reaches would wait for its own
+        // A broken connection is what the other end's failure left here, so the remote end knows more of it. Any
+        // other failure has its reason here; a remote end that the data no longer reaches would wait for its own
         // time limit.
         if let Err(failure) = &local
             && failure.kind != FailureKind::Broken
@@ -224,10 +224,10 @@ impl Lane<'_> {
             let mut stop = Stop::from(failure.clone());
             match self.peer.hear(&Request::Start, NOTICES) {
                 Err(far) if far.code == Code::TimeOut => {
-                    // If it does not hear this either, the undo that follows says so.
+                    // If it does not hear this either, the undo that follows reports it.
                     let _ = self.peer.abort_trial();
                 }
-                // Of iWARP a queue pair fails at once when the far end is gone.
+                // Of iWARP a queue pair fails at once when the remote end is gone.
                 Err(far) if far.code == Code::PeerUnreachable => return Err(far),
                 // Either of the two may be what the other one comes of.
                 Err(far)
@@ -284,7 +284,7 @@ impl Ends for Path {
 
     fn read_again(&mut self) -> Outcome<()> {
         self.local = self.station.read_host();
-        // Also after Ctrl-C: only a look tells whether everything was put back.
+        // Also after Ctrl-C: only a look tells whether everything was restored.
         self.remote = host_of(self.peer.see_through(&Request::ReadHost)?)?;
         Ok(())
     }

@@ -119,7 +119,7 @@ fn needs_verbs(option: &str) -> Stop {
     .hint("add `--transport verbs`")
 }
 
-/// The trial on the transport that was asked for, over verbs with `depth` work requests on each queue pair.
+/// The trial on the transport that was requested, over verbs with `depth` work requests on each queue pair.
 fn over(args: &TransportArgs, depth: u32, spec: TrialSpec) -> Outcome<TrialSpec> {
     match (args.transport, args.verbs.given()) {
         (TransportArg::Tcp, None) => Ok(spec),

@@ -192,7 +192,7 @@ struct Both {
     peer_changes: Vec<Change>,
 }
 
-/// Carries a plan out, sees to it that it is confirmed or taken back, and shows it.
+/// Carries a plan out, sees to it that it is confirmed or rolled back, and shows it.
 fn apply(
     action: &'static str,
     mut station: Station,
@@ -307,7 +307,7 @@ fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
     report("confirm", changed.collect(), say)
 }
 
-/// Takes back what is applied, or tells the process that waits for a decision to do so.
+/// Rolls back what is applied, or tells the process that waits for a decision to do so.
 fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
     let state = far.state;
     let waits = |id: &str| waiting(state, Some(id)).is_ok();

@@ -101,7 +101,7 @@ impl Live {
     }
 }
 
-/// Waits, or stops at once when the person says so: until the time is over or the interrupt's descriptor
+/// Waits, or stops at once when the person reports it: until the time is over or the interrupt's descriptor
 /// becomes readable.
 fn wait(time: Duration) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;

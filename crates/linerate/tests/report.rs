@@ -1,5 +1,5 @@
 //! The reports of a run, made from the sample under `fixtures/report`: what a reader must find in them,
-//! and that nothing a host says can steer a page or a terminal. How the page looks and behaves in a real
+//! and that nothing a host reports can steer a page or a terminal. How the page looks and behaves in a real
 //! browser is tested in `web/test`.
 
 use std::path::PathBuf;

@@ -86,7 +86,7 @@ fn measure(
             threads.push(thread);
         }
         drop(prepared);
-        // Ends when every thread has said so, or has failed and dropped its end of the channel.
+        // Ends when every thread has reported it, or has failed and dropped its end of the channel.
         while all_prepared.recv().is_ok() {}
         drop(closed);
         let mut sum = 0;

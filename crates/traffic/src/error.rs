@@ -107,7 +107,7 @@ pub enum TrafficError {
         /// When, since this end's start.
         after: Duration,
     },
-    /// The peer said what cannot be.
+    /// The peer reported what cannot be.
     #[error(
         "cannot {doing}: the peer's answer makes no sense; both ends must be the same version of linerate"
     )]
@@ -158,10 +158,10 @@ pub enum TrafficError {
         /// The flow.
         flow: u32,
     },
-    /// This kernel does not have what was asked for, or it cannot be had together.
+    /// This kernel does not have what was requested, or it cannot be had together.
     #[error("cannot {what}: {why}")]
     NotSupported {
-        /// What was asked for.
+        /// What was requested.
         what: String,
         /// Why it is not there.
         why: String,
@@ -169,7 +169,7 @@ pub enum TrafficError {
     /// This kernel has it, but not for this user.
     #[error("cannot {what}: {why}")]
     NotPermitted {
-        /// What was asked for.
+        /// What was requested.
         what: String,
         /// Who forbids it.
         why: String,
@@ -240,7 +240,7 @@ pub enum TrafficError {
         /// The workload.
         workload: &'static str,
     },
-    /// A far end that speaks iperf3's protocol said no, or did not keep to it.
+    /// A remote end that speaks iperf3's protocol said no, or did not keep to it.
     #[error("iperf3 at {address}: {source}")]
     Iperf3 {
         /// Its address.
@@ -324,12 +324,12 @@ pub enum TrafficError {
         /// Its name.
         name: String,
     },
-    /// The kernel gave a smaller socket buffer than was asked for.
+    /// The kernel gave a smaller socket buffer than was requested.
     #[error(
         "cannot have a socket buffer of {asked}: the kernel gave {given}; raise {sysctl} or ask for less"
     )]
     SocketBuffer {
-        /// What was asked for.
+        /// What was requested.
         asked: Bytes,
         /// What the kernel gave.
         given: Bytes,
@@ -375,7 +375,7 @@ impl TrafficError {
         }
     }
 
-    /// The error for `errno` while `doing`, with the cases that a user can mend told apart.
+    /// The error for `errno` while `doing`, with the cases that a user can fix distinguished.
     pub(crate) fn of_errno(doing: &'static str, errno: Errno) -> Self {
         match errno {
             Errno::MFILE | Errno::NFILE => Self::OutOfFiles { doing },

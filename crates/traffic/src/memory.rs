@@ -5,7 +5,7 @@
 //!   was touched, so that what is measured is where it was meant to be.
 //! * Latency is a chain of loads, each telling the next one's place, through a random cycle over all
 //!   cache lines of a buffer larger than caches are: no prefetcher guesses it and no two loads overlap.
-//!   Huge pages are asked for, so that it is the memory that is timed and not the page walk.
+//!   Huge pages are requested, so that it is the memory that is timed and not the page walk.
 //! * Bandwidth counts each byte of payload once, as STREAM's copy counts half: a copy reads and writes.
 
 use std::hint::black_box;

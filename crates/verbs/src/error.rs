@@ -58,7 +58,7 @@ pub enum VerbsError {
         /// The path of its file.
         node: String,
     },
-    /// The device lacks what was asked for.
+    /// The device lacks what was requested.
     #[error("cannot {doing} on {device}: {errno}; {hint}")]
     NotSupported {
         /// What was being done.
@@ -133,7 +133,7 @@ impl VerbsError {
         matches!(self, Self::Refused { errno, .. } if matches!(*errno, Errno::ACCESS | Errno::PERM))
     }
 
-    /// Whether there is no more of what was asked for.
+    /// Whether there is no more of what was requested.
     pub fn is_resource(&self) -> bool {
         matches!(self, Self::Refused { errno, .. } if matches!(*errno, Errno::NOMEM | Errno::AGAIN | Errno::MFILE))
     }

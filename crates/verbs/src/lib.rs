@@ -1,5 +1,5 @@
 //! RDMA verbs and the RDMA connection manager (rdma-core's libibverbs and librdmacm), loaded when they are
-//! first needed: the same program runs on hosts that lack them, and says so.
+//! first needed: the same program runs on hosts that lack them, and reports it.
 //!
 //! ```text
 //! Device --> ProtectionDomain --> Region (memory that devices may reach)

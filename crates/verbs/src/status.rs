@@ -14,15 +14,15 @@ pub enum Status {
     LocalOperation,
     /// The memory of this end is not registered for it.
     LocalProtection,
-    /// The far end does not allow it: a wrong key, an address out of its region, a right that was not given.
+    /// The remote end does not allow it: a wrong key, an address out of its region, a right that was not given.
     RemoteAccess,
-    /// The far end cannot do it.
+    /// The remote end cannot do it.
     RemoteOperation,
-    /// The far end says that the request makes no sense, such as a message too long.
+    /// The remote end says that the request makes no sense, such as a message too long.
     RemoteRequest,
-    /// The far end does not answer.
+    /// The remote end does not answer.
     NoAnswer,
-    /// The far end has no room for messages.
+    /// The remote end has no room for messages.
     ReceiverNotReady,
     /// Something else, by its number.
     Other(u32),

@@ -1,4 +1,4 @@
-//! What a host says that lacks the library, a function of it, a device, or the right to use one. A library is
+//! What a host reports that lacks the library, a function of it, a device, or the right to use one. A library is
 //! loaded once in a process, so each of these is a process of its own: this program again, with one test.
 
 #![expect(

@@ -57,7 +57,7 @@ impl Figures {
 /// The figures of a trial of diffusion.
 pub(crate) fn figures(sample: &Sample) -> Option<Figures> {
     let buffer = of(sample)?.bytes.as_u64();
-    // A far end may claim any number.
+    // A remote end may claim any number.
     let journeys = askers(sample)
         .flat_map(|(side, _)| side.senders().filter_map(|flow| flow.grid.as_ref()))
         .fold(0, |sum: u64, grid| sum.saturating_add(grid.repetitions));

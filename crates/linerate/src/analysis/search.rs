@@ -6,7 +6,7 @@ use linerate_stats::screening::screened;
 
 use super::{LEVEL, Sorted, rate_of};
 
-/// What was looked at; `None` of a run that searched nothing.
+/// What was inspected; `None` of a run that searched nothing.
 pub(super) fn document(sorted: &Sorted<'_>) -> Option<SearchDocument> {
     if sorted.factors.is_empty() {
         return None;

@@ -7,7 +7,7 @@
 //! `- conduct      makes the two hosts in namespaces that only it and its children see
 //!    |- plant     plants the faults, and measures that each one costs something
 //!    `- prove     the same command that a person would run; it is told nothing of the faults
-//!       `- agent  the far end
+//!       `- agent  the remote end
 //! ```
 
 mod fault;

@@ -159,7 +159,7 @@ fn clean_rate(path: &mut Path, healthy: &TrialSpec) -> Outcome<BitRate> {
         .ok_or_else(|| Stop::new(Code::Inconclusive, "the two hosts exchange no data"))
 }
 
-/// Whether the fault costs at least 10 % beyond doubt: pairs are added until the interval says so, or
+/// Whether the fault costs at least 10 % beyond doubt: pairs are added until the interval reports it, or
 /// until there is little hope that it will.
 fn costs_enough(
     path: &mut Path,

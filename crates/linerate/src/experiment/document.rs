@@ -39,7 +39,7 @@ pub struct LabDocument {
     pub peers: Vec<PeerDocument>,
     /// What is judged, the first one first.
     pub responses: Vec<ResponseDocument>,
-    /// What one level of a factor takes longer than the other; null where none is asked for.
+    /// What one level of a factor takes longer than the other; null where none is requested.
     pub difference: Option<DifferenceDocument>,
     /// What others measured, beside the same of this run.
     pub published: Vec<PublishedDocument>,
@@ -120,9 +120,9 @@ pub struct PublishedDocument {
     pub source: String,
     /// What it is, where no response says it.
     pub what: Option<String>,
-    /// The response that it is held against.
+    /// The response that it is compared with.
     pub response: Option<Response>,
-    /// Whether it is held against the difference.
+    /// Whether it is compared with the difference.
     pub difference: bool,
     /// What of the case no factor says.
     pub case: Option<String>,
@@ -170,7 +170,7 @@ pub struct ResponseDocument {
     pub kind_of_mean: &'static str,
     /// The table of means.
     pub cells: Vec<CellDocument>,
-    /// The effects that were asked for.
+    /// The effects that were requested.
     pub effects: Vec<EffectDocument>,
     /// How many effects cannot be told although the figure was measured, and why.
     pub left_out: Option<String>,
@@ -244,7 +244,7 @@ pub struct EffectDocument {
     pub effect: String,
     /// The levels.
     pub levels: Vec<String>,
-    /// Those that they are held against.
+    /// Those that they are compared with.
     pub against: Vec<String>,
     /// The relative change.
     pub relative: f64,

@@ -281,7 +281,7 @@ fn differences(end: End, then: &Host, now: &Host) -> Vec<String> {
     words
 }
 
-/// The effects that are asked for of each earlier run: it and the first level that was measured here, the later of the
+/// The effects that are requested of each earlier run: it and the first level that was measured here, the later of the
 /// two in the file against the other, alone and together with each other factor.
 pub(crate) fn effects(sorted: &Sorted<'_>, laid: &Laid) -> Vec<Asked> {
     let mut effects = Vec::new();

@@ -55,7 +55,7 @@ pub(crate) struct Asked {
     pub(crate) factors: Vec<usize>,
     /// Their levels.
     pub(crate) levels: Vec<usize>,
-    /// The levels that they are held against.
+    /// The levels that they are compared with.
     pub(crate) against: Vec<usize>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn without_factors(experiment: &Experiment) -> Cell {
     factors.map(|factor| factor.levels.len()).collect()
 }
 
-/// The effects that are asked for among the factors that are varied, by their places there.
+/// The effects that are requested among the factors that are varied, by their places there.
 fn asked(experiment: &Experiment, varied: &[usize]) -> Vec<Vec<usize>> {
     let place = |factor: &usize| varied.iter().position(|at| at == factor);
     let asked = experiment.asked().into_iter();
@@ -152,7 +152,7 @@ impl Laid {
         self.layout.confounding(name)
     }
 
-    /// Every effect that is asked for, at each of its levels.
+    /// Every effect that is requested, at each of its levels.
     fn effects(&self, experiment: &Experiment) -> Vec<Effect> {
         let asked = asked(experiment, &self.varied);
         let mut effects = Vec::new();

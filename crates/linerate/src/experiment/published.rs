@@ -155,7 +155,7 @@ impl PublishedDocument {
         words.join(", ")
     }
 
-    /// The word of what it is held against.
+    /// The word of what it is compared with.
     pub(crate) fn held_against(&self) -> Option<&'static str> {
         let response = self.response.map(Response::word);
         response.or(self.difference.then_some("difference"))

@@ -151,7 +151,7 @@ impl Resolver {
         }
     }
 
-    /// Whether the far end of a combination was out of reach from the start.
+    /// Whether the remote end of a combination was out of reach from the start.
     pub(crate) fn is_out_of_reach(&self, cell: &[usize]) -> bool {
         let peer = self.experiment.at(cell).peer.at;
         peer.is_some_and(|peer| matches!(self.others.get(&peer), Some(Err(_))))

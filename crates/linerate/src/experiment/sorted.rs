@@ -53,7 +53,7 @@ pub struct PeerRecord<'a> {
     pub host: &'a Host,
 }
 
-/// An earlier run that is a level, with its trials where they are asked for.
+/// An earlier run that is a level, with its trials where they are requested.
 #[derive(Debug)]
 pub(crate) struct EarlierRun<'a> {
     pub(crate) run: &'a Earlier,

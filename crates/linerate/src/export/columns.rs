@@ -173,7 +173,7 @@ const FIXED: [Fixed; 46] = [
     }),
 ];
 
-/// The far end of a trial.
+/// The remote end of a trial.
 fn far_end<'a>(run: &'a RunFacts, row: &'a Row) -> &'a EndFacts {
     row.other.as_ref().map_or(&run.remote, |other| &other.facts)
 }

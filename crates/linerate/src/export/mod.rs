@@ -69,7 +69,7 @@ pub fn run(args: &ExportArgs, say: &Say) -> Outcome<()> {
     Err(Stop::new(Code::BadInput, why))
 }
 
-/// What was asked for, else what the file's name says.
+/// What was requested, else what the file's name says.
 fn format_of(args: &ExportArgs, said: Format) -> TableFormat {
     let ending = args.out.as_ref().and_then(|out| out.extension());
     let by_name = match ending.and_then(|ending| ending.to_str()) {
@@ -115,7 +115,7 @@ struct Export<'a> {
 }
 
 impl Export<'_> {
-    /// Writes the rows of all runs that can be read, and gives back why the others cannot.
+    /// Writes the rows of all runs that can be read, and returns why the others cannot.
     fn write(&self, mut table: Box<dyn Table + '_>) -> io::Result<Vec<String>> {
         let mut unread = Vec::new();
         for folder in self.folders {

@@ -104,7 +104,7 @@ pub(super) struct Row {
     pub block: Option<u64>,
     /// The factors' names, each with its level's.
     pub levels: Vec<(String, String)>,
-    /// The far end, where it is another one than the run's.
+    /// The remote end, where it is another one than the run's.
     pub other: Option<Arc<OtherPeer>>,
     /// What was moved and what came of it; none where there is no trial.
     pub figures: Option<Figures>,

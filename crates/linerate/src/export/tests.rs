@@ -201,7 +201,7 @@ fn a_row_tells_what_was_tried_what_was_moved_and_what_came_of_it() {
         assert_eq!(before[name], value, "{name}");
     }
     assert!(before["cpu_local_s_per_gb"].as_f64() > Some(0.0));
-    // The one that was made again is there, and says so.
+    // The one that was made again is there, and reports it.
     assert_eq!(proof[1]["flags"], "steal not-settled");
     assert_eq!(proof[1]["doubtful"], true);
     let superseded: Vec<bool> = proof.iter().map(|row| row["superseded"] == true).collect();

@@ -21,9 +21,9 @@ use super::streams::{Arrivals, Span, Stream, sum_of};
 pub struct Iperf3Run<'a> {
     /// Both ends.
     pub sample: &'a Sample,
-    /// What was heard of an iperf3 server; nothing when the far end was our own.
+    /// What was heard of an iperf3 server; nothing when the remote end was our own.
     pub foreign: Option<&'a Foreign>,
-    /// Where the far end is, with the port that it listened on.
+    /// Where the remote end is, with the port that it listened on.
     pub peer: SocketAddr,
     /// When the trial began, in seconds since 1970.
     pub began_unix_s: u64,

@@ -34,7 +34,7 @@ const FREE_BEAT: Duration = Duration::from_millis(100);
 /// A measurement against an iperf3 server.
 #[derive(Debug)]
 pub struct ForeignMeasurement {
-    /// Both ends as one sample, flagged `foreign-peer`: of the far end only what iperf3 tells is known.
+    /// Both ends as one sample, flagged `foreign-peer`: of the remote end only what iperf3 tells is known.
     pub sample: Sample,
     /// What was heard of the server, and the connections.
     pub foreign: Foreign,
@@ -106,7 +106,7 @@ fn measured(
 ) -> Result<ForeignMeasurement, Unmeasured> {
     let began_unix_s = now_unix_s();
     let (mut heard, mut failed) = (None, None);
-    // Where there is no way to the server, connecting says so.
+    // Where there is no way to the server, connecting reports it.
     let source = source_towards(server.ip()).ok();
     let local = record(spec, source, None, || {
         match measure(spec, server, interrupt.abort()) {

@@ -1,4 +1,4 @@
-//! The part `start` of iperf3's document: what was asked for, and of whom.
+//! The part `start` of iperf3's document: what was requested, and of whom.
 
 use linerate_model::units::{BitRate, Bytes};
 use linerate_model::workload::{Direction, Workload};
@@ -92,7 +92,7 @@ fn mss(run: &Iperf3Run<'_>) -> Option<u64> {
         .map(Bytes::as_u64)
 }
 
-/// The rate of each flow that was asked for; 0 is without limit.
+/// The rate of each flow that was requested; 0 is without limit.
 fn target(run: &Iperf3Run<'_>) -> u64 {
     match &run.sample.spec.workload {
         Workload::Udp(udp) => udp.rate_bit_per_s.map_or(0, BitRate::as_bit_per_s),

@@ -16,7 +16,7 @@ pub(super) struct Stream<'a> {
     pub(super) socket: i64,
     readings: &'a [Reading],
     datagrams: &'a [DatagramReading],
-    /// Segments sent again, by the word of a far end that is iperf3.
+    /// Segments sent again, by the word of a remote end that is iperf3.
     told_retransmits: Option<u64>,
     foreign: bool,
 }
@@ -233,7 +233,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Datagrams out of their order, where the end that they arrived at says so.
+    /// Datagrams out of their order, where the end that they arrived at reports it.
     pub(super) fn out_of_order(self) -> Option<u64> {
         let received = self.receiver()?.datagrams.as_ref()?;
         // Where iperf3 receives, it does not tell; it prints 0 itself.

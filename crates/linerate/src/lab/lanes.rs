@@ -21,7 +21,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::trial::{Path, PathView, address_of_kind, open_path};
 
-/// The ways to one host. Each has an agent of its own at the far end.
+/// The ways to one host. Each has an agent of its own at the remote end.
 #[derive(Debug)]
 struct Way {
     first: Path,

@@ -1,7 +1,7 @@
 //! The loop of an experiment: leave out what cannot be had here, see how trials scatter, and run the combinations in
 //! randomised blocks.
 //!
-//! Each trial's settings are made by transactions before it and taken back after it, so that the hosts are as they
+//! Each trial's settings are made by transactions before it and rolled back after it, so that the hosts are as they
 //! were found whenever the loop stops. Everything is recorded first and judged from the record, and the order of a
 //! block follows from the seed and the block's number alone: a run that was killed goes on where its record ends.
 
@@ -84,7 +84,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The whole story. However it ends, every setting is put back before that is reported.
+    /// The whole story. However it ends, every setting is restored before that is reported.
     pub fn run(mut self) -> Outcome<()> {
         let found = self.find()?;
         let story = self.story(&found);
@@ -135,7 +135,7 @@ impl<'a> Session<'a> {
         Ok(found)
     }
 
-    /// Undoes what is open, and looks at every host whether it is as it was found. Gives back what others changed.
+    /// Undoes what is open, and looks at every host whether it is as it was found. Returns what others changed.
     fn put_back(&mut self, found: &[Found]) -> Outcome<Vec<(End, SettingKey)>> {
         // What is open is open where it was turned to last.
         let now = self.stack.peer().map(str::to_owned);
@@ -147,7 +147,7 @@ impl<'a> Session<'a> {
             let moved = turned.and_then(|()| self.stack.undo_everything(Some((local, remote))));
             all = match (all, moved) {
                 (Ok(mut all), Ok(moved)) => {
-                    // This host is looked at with each of the others.
+                    // This host is inspected with each of the others.
                     let news = moved.into_iter().filter(|setting| !all.contains(setting));
                     let news: Vec<_> = news.collect();
                     all.extend(news);
@@ -295,7 +295,7 @@ impl<'a> Session<'a> {
         self.stack.refused(stop)
     }
 
-    /// One trial of a combination, with its settings made before it and taken back after it.
+    /// One trial of a combination, with its settings made before it and rolled back after it.
     fn trial(&mut self, cell: &[usize], specs: &[TrialSpec]) -> Outcome<Vec<Sample>> {
         let wanted = self.resolver.settings(cell)?;
         let at = self.resolver.experiment.at(cell);
@@ -397,7 +397,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Whether every asked effect is known as exactly as was asked for.
+    /// Whether every asked effect is known as exactly as was requested.
     fn is_certain(&self, laid: &Laid) -> bool {
         let Some(until) = self.resolver.experiment.design.until else {
             return false;
@@ -449,7 +449,7 @@ impl<'a> Session<'a> {
             .collect()
     }
 
-    /// Runs and records a combination in a block; one that must not be trusted gets a second chance. Gives back the
+    /// Runs and records a combination in a block; one that must not be trusted gets a second chance. Returns the
     /// figure that decides, or why there is none.
     fn cell(
         &mut self,

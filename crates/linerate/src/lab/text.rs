@@ -279,7 +279,7 @@ fn published(lines: &mut Vec<String>, document: &LabDocument) {
     }
 }
 
-/// Of many published figures those that are held against the figure that decides, or against none, and the others.
+/// Of many published figures those that are compared with the figure that decides, or against none, and the others.
 fn as_many_as_fit<'d>(
     document: &LabDocument,
     told: Vec<&'d PublishedDocument>,
@@ -294,7 +294,7 @@ fn as_many_as_fit<'d>(
     (told, left)
 }
 
-/// What published figures are held against, each with how many are.
+/// What published figures are compared with, each with how many are.
 fn kinds(figures: &[&PublishedDocument]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for figure in figures {

@@ -40,7 +40,7 @@ pub(super) struct Measured<'a> {
     pub(super) judgement: Option<Judgement>,
     /// What the work of `diffusion` costs.
     pub(super) overhead: Option<Overhead>,
-    /// What a program of others at the far end told of itself.
+    /// What a program of others at the remote end told of itself.
     pub(super) foreign: Option<Value>,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Measured<'a> {
             // Of several sizes each has its own.
             .filter(|_| bulk && !sample.spec.workload.is_sweep())
             .map(|rate| name_limit(&sample, ends.local, ends.remote, &ceilings.ceilings, rate))
-            // Datagrams at a rate that was asked for, none lost: there is nothing to be determined.
+            // Datagrams at a rate that was requested, none lost: there is nothing to be determined.
             .filter(|limit| stream || limit.what != LimitKind::NotDetermined);
         let mut all = flags(&sample, ends.local, ends.remote, ceilings.lowest(), rate);
         if bulk && !sample.spec.workload.ends_by_itself() && !sample.spec.workload.is_sweep() {
@@ -106,7 +106,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// A trial whose far end is not ours: nothing is known of its host, so no bound of the path is either.
+    /// A trial whose remote end is not ours: nothing is known of its host, so no bound of the path is either.
     pub(super) fn foreign(mut sample: Sample, told: Value) -> Self {
         let rate = sample
             .spec
@@ -175,7 +175,7 @@ impl<'a> Measured<'a> {
                 (end, Some(sender), other.map(|(_, flow)| flow))
             })
             .collect();
-        // A far end of others tells nothing of its flows: ours may be the receiving one.
+        // A remote end of others tells nothing of its flows: ours may be the receiving one.
         let alone = of(Role::Receiver).filter(|(end, flow)| {
             !of(Role::Sender).any(|(other, sender)| other != *end && sender.flow == flow.flow)
         });
@@ -537,7 +537,7 @@ pub(super) fn whole_latency(
 pub(super) fn datagrams(measured: &Measured<'_>) -> Option<(Option<u64>, Datagrams)> {
     let mut sum: Option<(Option<u64>, Datagrams)> = None;
     if measured.sample.spec.verbs.is_some() {
-        // Those of verbs have no order that was looked at: `verbs::Datagrams`.
+        // Those of verbs have no order that was inspected: `verbs::Datagrams`.
         return None;
     }
     for (_, sender, receiver) in measured.flows() {

@@ -1,4 +1,4 @@
-//! For tests: what a measurement comes to, and other documents, held against the schema that people read them by.
+//! For tests: what a measurement comes to, and other documents, compared with the schema that people read them by.
 
 use serde_json::Value;
 

@@ -44,7 +44,7 @@ struct Way {
     receive: ReceiveMode,
 }
 
-/// What every other way is held against.
+/// What every other way is compared with.
 const PLAIN: Way = Way {
     send: SendMode::Write,
     receive: ReceiveMode::Read,
@@ -142,7 +142,7 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
     }
 }
 
-/// Whether every ratio that can have one has an interval as narrow as was asked for.
+/// Whether every ratio that can have one has an interval as narrow as was requested.
 fn are_certain(rungs: &[Rung], asked: f64) -> bool {
     rungs
         .iter()
@@ -284,7 +284,7 @@ fn rounds_in_words(rounds: u32) -> String {
     }
 }
 
-/// Whether only this way cannot be gone; when the peer is away, the next question says so.
+/// Whether only this way cannot be gone; when the peer is away, the next question reports it.
 fn is_refusal(stop: &Stop) -> bool {
     matches!(
         stop.code,

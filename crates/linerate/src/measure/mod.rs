@@ -219,7 +219,7 @@ fn way_of(path: &Path, spec: &TrialSpec) -> String {
     }
 }
 
-/// Prints what came of it; the exit code says whether it is as certain as was asked for.
+/// Prints what came of it; the exit code says whether it is as certain as was requested.
 fn show(
     measured: &Measured<'_>,
     repeats: Option<&repeat::Repeats>,

@@ -29,12 +29,12 @@ pub(super) struct Repeats {
     high: f64,
     /// Half the interval's width, relative to the median.
     reached: f64,
-    /// What was asked for; none where only so many trials were.
+    /// What was requested; none where only so many trials were.
     asked: Option<f64>,
 }
 
 impl Repeats {
-    /// Whether the interval is as narrow as was asked for.
+    /// Whether the interval is as narrow as was requested.
     pub(super) fn is_certain(&self) -> bool {
         self.asked.is_none_or(|asked| self.reached <= asked)
     }

@@ -15,7 +15,7 @@ pub enum PeerAddress {
     },
     /// `netns:NAME`, a network namespace of this machine.
     Netns(String),
-    /// `exec:COMMAND`, any command that starts `linerate agent --stdio` at the far end.
+    /// `exec:COMMAND`, any command that starts `linerate agent --stdio` at the remote end.
     Exec(String),
     /// This host, in this namespace.
     Local,

@@ -1,7 +1,7 @@
-//! Text of a far end without what a terminal might obey. Whatever text is in a reply may reach a terminal (an error, a
+//! Text of a remote end without what a terminal might obey. Whatever text is in a reply may reach a terminal (an error, a
 //! host's name, a sysctl), so it is cleaned at the one place that all of it comes in by, before it is parsed.
 
-/// The longest text of a far end that is taken as it is: the kernel's own end at a page, lists of CPUs
+/// The longest text of a remote end that is taken as it is: the kernel's own end at a page, lists of CPUs
 /// are a few times that.
 const TEXT_CHARS_MAX: usize = 32 << 10;
 
@@ -31,7 +31,7 @@ pub(super) fn printable_json(json: &[u8]) -> Vec<u8> {
     clean
 }
 
-/// Copies a text up to the quote that ends it, and gives back what is after that.
+/// Copies a text up to the quote that ends it, and returns what is after that.
 fn copy_text<'a>(mut rest: &'a [u8], clean: &mut Vec<u8>) -> &'a [u8] {
     let mut chars = 0;
     loop {

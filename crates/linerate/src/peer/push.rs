@@ -1,8 +1,8 @@
-//! `--push`: copies this program to the far end, unless a copy of the same build is there already.
+//! `--push`: copies this program to the remote end, unless a copy of the same build is there already.
 //!
-//! The far end's part is a shell script, `push.sh`. It takes nothing but a folder that nobody else can write to, and
+//! The remote end's part is a shell script, `push.sh`. It takes nothing but a folder that nobody else can write to, and
 //! the copy gets its name (version and the start of its SHA-256) only after the checksum of the whole file, as it is
-//! at the far end, is that of the program that runs here. The same check of an older copy decides whether anything
+//! at the remote end, is that of the program that runs here. The same check of an older copy decides whether anything
 //! is sent. Neither end trusts the copy's own word: it does not run before that.
 
 use std::fs::File;
@@ -19,14 +19,14 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::peer::PeerAddress;
 
-/// The cache folder in the far end's home.
+/// The cache folder in the remote end's home.
 const FOLDER: &str = ".cache/linerate";
 /// How often Ctrl-C is checked.
 const BEAT: Duration = Duration::from_millis(100);
-/// What the far end's shell may print in all, a greeting among it.
+/// What the remote end's shell may print in all, a greeting among it.
 const OUTPUT_BYTES_MAX: u64 = 64 << 10;
 
-/// Makes sure that the far end has this program, and gives back its path there, for the far end's shell.
+/// Makes sure that the remote end has this program, and returns its path there, for the remote end's shell.
 pub(super) fn push(destination: &str, port: Option<u16>, interrupt: &Interrupt) -> Outcome<String> {
     let (program, sum) = own_program()?;
     let name = format!("linerate-{}-{}", env!("CARGO_PKG_VERSION"), &sum[..16]);
@@ -150,10 +150,10 @@ impl<'a> FarScript<'a> {
         })
     }
 
-    /// Sends the program, by a thread of its own: the far end may answer before it has read it all.
+    /// Sends the program, by a thread of its own: the remote end may answer before it has read it all.
     fn send(&mut self, mut program: File) {
         if let Some(mut input) = self.child.stdin.take() {
-            // A far end that stops reading says why, or is asked for its checksum.
+            // A remote end that stops reading says why, or is requested its checksum.
             std::thread::spawn(move || std::io::copy(&mut program, &mut input));
         }
     }

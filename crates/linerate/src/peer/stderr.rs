@@ -1,4 +1,4 @@
-//! What a program at the far end writes to standard error. It explains why the program ended; its length is the far
+//! What a program at the remote end writes to standard error. It explains why the program ended; its length is the far
 //! end's choice, so only the beginning and the end are kept.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ const KEPT_BYTES: usize = 2 << 10;
 /// How long to wait for the rest after the program has ended: one that it has started may hold the pipe open.
 const REST: Duration = Duration::from_millis(500);
 
-/// The standard error of a program at the far end, read by a thread of its own.
+/// The standard error of a program at the remote end, read by a thread of its own.
 #[derive(Debug)]
 pub(crate) struct FarStderr {
     kept: Arc<Mutex<Kept>>,

@@ -317,7 +317,7 @@ fn a_captured_machine_of_two_sockets_is_placed_too() {
     reason = "the method alone is one of a single lifetime"
 )]
 fn what_is_near_a_trial_over_verbs_is_the_node_of_its_device() {
-    // The card is on node 1, and its RDMA device says node 0.
+    // The card is on node 1, and its RDMA device reports node 0.
     let host = two_nodes();
     let asked = Asked {
         rdma: Some(build::roce("mlx5_0", "eth0")),

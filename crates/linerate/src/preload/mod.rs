@@ -117,7 +117,7 @@ pub fn stream(
     }
 }
 
-/// Only what a mover does can be asked for.
+/// Only what a mover does can be requested.
 fn check(asked: &TrialSpec) -> Outcome<()> {
     let plain = TrialSpec {
         flows: asked.flows,

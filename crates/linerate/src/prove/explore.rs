@@ -1,6 +1,6 @@
 //! Which settings are worth weighing: `tune search` asks the path itself, not the rules.
 //!
-//! First every level of every factor is made and taken back once, alone: what this kernel or user cannot change is
+//! First every level of every factor is made and rolled back once, alone: what this kernel or user cannot change is
 //! left out. Then come the trials of a screening design, in which each factor is changed in half of them; then
 //! trials where a surface that is guessed from all of them (`linerate_stats::surrogate`) expects the most. What the
 //! surface says is best, with as little changed as that takes, is then weighed in pairs like any other remedies.
@@ -58,7 +58,7 @@ impl Budget {
         self.trials.saturating_sub(2 * REPEATS + self.looking())
     }
 
-    /// Pairs for each of so many remedies, at least as many as were asked for. A path that is badly set scatters much:
+    /// Pairs for each of so many remedies, at least as many as were requested. A path that is badly set scatters much:
     /// few pairs would not show what is worth many times the rate.
     pub(super) fn pairs_for(self, remedies: usize, asked: u32) -> u32 {
         let remedies = u32::try_from(remedies.max(1)).unwrap_or(u32::MAX);
@@ -110,7 +110,7 @@ impl Seen {
 }
 
 impl Session<'_> {
-    /// Looks for settings that make the path faster; gives back what is worth weighing.
+    /// Looks for settings that make the path faster; returns what is worth weighing.
     pub(super) fn explore(&mut self, budget: Budget, before: &[Sample]) -> Outcome<Vec<Proposal>> {
         let factors = self.factors()?;
         self.log.add(Record::Factors(factors.clone()))?;

@@ -70,7 +70,7 @@ fn a_record_holds_the_interface_its_counters_and_the_cpus_over_time() {
         // The last is read when the trial is over, a moment after its end.
         let most = 2 * side.elapsed_ns.as_u64();
         assert!(series.iter().all(|step| step.at_ns.as_u64() <= most));
-        // Where the kernel tells no frequency that is said, and never 0.
+        // Where the kernel reports no frequency that is said, and never 0.
         match &side.cpu.frequency {
             Known::Value(seen) => assert!(seen.iter().all(|cpu| cpu.lowest_khz > 0)),
             Known::Unknown(gap) => assert_ne!(gap.cause, Cause::NotAsked),

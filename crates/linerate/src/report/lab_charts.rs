@@ -1,6 +1,6 @@
 //! Of an experiment's page: what moved within trials, how long operations took, and what the CPUs did.
 //!
-//! Each picture stands for any number of trials: what cannot be drawn is thinned, and the lead says so.
+//! Each picture stands for any number of trials: what cannot be drawn is thinned, and the lead reports it.
 
 use std::collections::BTreeMap;
 
@@ -363,7 +363,7 @@ fn cpu_time(
     )
 }
 
-/// The combinations in their places with only those trials whose far end was the peer, or another host.
+/// The combinations in their places with only those trials whose remote end was the peer, or another host.
 fn with<'s>(all: &[Combination<'s>], peer: Option<&str>) -> Vec<Combination<'s>> {
     let of = |trials: &[&'s Trial]| {
         let trials = trials.iter().copied();

@@ -136,7 +136,7 @@ type Line = (String, Vec<Point>);
 type Picture = (String, Vec<Line>);
 
 /// The means over the sizes of a factor, by the levels of the others: the last of them make the lines of a picture, as
-/// many as can be told apart, those before them its name.
+/// many as can be distinguished, those before them its name.
 fn pictures(
     document: &LabDocument,
     told: &[Told<'_>],

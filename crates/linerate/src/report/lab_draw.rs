@@ -112,7 +112,7 @@ pub(super) const IN_BYTES: &str = "datum.value >= 1073741824 ? format(datum.valu
     datum.value >= 1048576 ? format(datum.value / 1048576, '~g') + ' MiB' : \
     datum.value >= 1024 ? format(datum.value / 1024, '~g') + ' KiB' : format(datum.value, '~g') + ' B'";
 
-/// Lines that can be told apart in one picture.
+/// Lines that can be distinguished in one picture.
 pub(super) const LINES_DRAWN: usize = 6;
 
 /// Their colours.

@@ -67,7 +67,7 @@ const COMPARED: [&str; 31] = [
 
 /// What of a compared branch is no setting.
 fn is_aside(key: &str) -> bool {
-    // Whether a feature can be switched is the driver's; the bytes of a discipline are told by its words.
+    // Whether a feature can be switched is the driver's; the bytes of a qdisc are told by its words.
     key.ends_with("/changeable") || matches!(key, "nic/qdisc/options" | "nic/qdisc/handle")
 }
 
@@ -189,7 +189,7 @@ fn then_and_now(seen: &Seen) -> String {
     seen.earlier.iter().filter_map(of_run).collect()
 }
 
-/// A table of settings that is shown when it is asked for; of far too many not all.
+/// A table of settings that is shown when it is requested; of far too many not all.
 fn unfolded(summary: &str, caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     let rest = rows.len().saturating_sub(ROWS_MAX);
     let rest = match rest {

@@ -302,7 +302,7 @@ fn means(
     )
 }
 
-/// The ceilings that the combinations are held against, each with its arithmetic once.
+/// The ceilings that the combinations are compared with, each with its arithmetic once.
 fn ceilings(response: &ResponseDocument) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut known: Vec<(String, Vec<String>)> = Vec::new();

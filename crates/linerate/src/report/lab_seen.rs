@@ -81,7 +81,7 @@ pub(super) enum Moved {
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) block: u32,
-    /// The other host that its far end was; none of the experiment's own peer.
+    /// The other host that its remote end was; none of the experiment's own peer.
     pub(super) peer: Option<String>,
     pub(super) moved: Moved,
     /// The end of each interval, seconds since the start, and the rate within it.

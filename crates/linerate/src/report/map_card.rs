@@ -209,7 +209,7 @@ fn draw_chain(nic: &Nic, pen: &mut Pen) {
 }
 
 /// Queues, their interrupts, their CPUs: three boxes and two arrows. CPUs of another node have a thick
-/// dashed border and say so.
+/// dashed border and report it.
 fn draw_flow(flow: &Flow, pen: &mut Pen) {
     let y = pen.y + 4;
     let cpus = if flow.remote {

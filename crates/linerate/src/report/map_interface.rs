@@ -88,7 +88,7 @@ pub(super) fn unasked_branch(host: &Host) -> Option<Branch> {
 
 fn head_text(nic: &Nic) -> String {
     let driver = match nic.driver.value().or(nic.card.driver.value()) {
-        // Of what software makes, the driver says the kind once more.
+        // Of what software makes, the driver reports the kind once more.
         Some(driver) if *driver == kind_word(nic) => String::new(),
         Some(driver) => format!(", driver {}", visible(driver)),
         None if nic.kind.has_wire() => format!(", driver {}", show(&nic.driver)),

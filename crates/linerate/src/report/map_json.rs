@@ -20,7 +20,7 @@ pub const MAP_SCHEMA: &str = "linerate.map/1";
 pub struct MapDocument<'a> {
     /// The host.
     pub host: &'a Host,
-    /// What was measured of its memory, when it was asked for.
+    /// What was measured of its memory, when it was requested.
     pub memory: Option<Value>,
     /// What happened while it was watched, when it was.
     pub watch: Option<Value>,
@@ -76,7 +76,7 @@ pub(super) fn null_gaps<T: Serialize + ?Sized>(value: &T) -> (Value, Vec<Value>)
     (nulled, listed(notes.into_inner().found))
 }
 
-/// A shaper whose rate was not read has none to print; of all other disciplines null says "none".
+/// A shaper whose rate was not read has none to print; of all other qdiscs null says "none".
 fn shapers_without_rate(host: &Host) -> impl Iterator<Item = Noted> + '_ {
     host.nics.iter().enumerate().filter_map(|(index, nic)| {
         let qdisc = nic.qdisc.value()?;

@@ -89,7 +89,7 @@ fn chain(nic: &Nic, whole: &Host) -> Option<Branch> {
         .then(|| Branch::leaf(format!("from top to bottom: {}", words.join(" > "))))
 }
 
-/// Level by level, each once: what a hostile host says may be a ring.
+/// Level by level, each once: what a hostile host reports may be a ring.
 fn steps<'a>(
     from: &'a NicName,
     whole: &'a Host,
@@ -434,7 +434,7 @@ fn timestamping(nic: &Nic) -> Option<Branch> {
     })
 }
 
-/// Every queueing discipline and class, where there is more than the root.
+/// Every queueing qdisc and class, where there is more than the root.
 fn shaping(nic: &Nic) -> Option<Branch> {
     let of = |handle: u32| format!("{:x}:{:x}", handle >> 16, handle & 0xffff);
     let node = |one: &QdiscNode| {

@@ -16,7 +16,7 @@ const ROW: u32 = 76;
 const PER_ROW: usize = 6;
 /// More interfaces than this are only counted: nobody reads a picture of a thousand.
 const DRAWN: usize = 60;
-/// What a hostile host says may be a ring.
+/// What a hostile host reports may be a ring.
 const LEVELS: usize = 8;
 
 /// The part of the picture, drawn from (0, 0).

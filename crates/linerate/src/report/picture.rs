@@ -31,7 +31,7 @@ const SCALE: [[u32; 3]; 5] = [
     [249, 142, 9],
     [252, 255, 200],
 ];
-/// How the lines are told apart without colour.
+/// How the lines are distinguished without colour.
 const DASHES: [&str; 3] = ["none", "7 4", "2 3"];
 
 /// As JSON: the means as rows, and the cells of the middle row.

@@ -138,7 +138,7 @@ impl Index {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            // A folder that is going away while it is looked at is no run.
+            // A folder that is going away while it is inspected is no run.
             if let (Some(name), Some(stamp)) = (entry.file_name().to_str(), stamp(&entry.path())) {
                 found.push((name.to_owned(), stamp));
             }

@@ -25,7 +25,7 @@ use crate::visible::visible;
 /// The name of the document's schema.
 pub const SCHEMA: &str = "linerate.runs/1";
 
-/// Which runs are asked for; what is `None` lets all pass.
+/// Which runs are requested; what is `None` lets all pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The name of a host at either end, or of one that is a level.
@@ -65,9 +65,9 @@ pub struct RunsDocument {
     schema: &'static str,
     /// The folder of the runs.
     pub folder: String,
-    /// The runs that were asked for, the newest first.
+    /// The runs that were requested, the newest first.
     pub runs: Vec<Listed>,
-    /// Those that cannot be read, whatever was asked for.
+    /// Those that cannot be read, whatever was requested.
     pub unreadable: Vec<Unreadable>,
 }
 

@@ -147,7 +147,7 @@ impl Summary {
                 self.state = State::Open;
                 self.stopped = None;
             }
-            // After a stop it only says what was put back.
+            // After a stop it only says what was restored.
             Record::Ended { .. } if self.stopped.is_none() => self.state = State::Ended,
             _ => {}
         }

@@ -1,5 +1,5 @@
 //! Which of many runs go on. Who writes a run holds a lock on its records, and to ask for each of thousands of runs at
-//! every look is thousands of files to open: one that nobody held is asked for again only when its records are others
+//! every look is thousands of files to open: one that nobody held is requested again only when its records are others
 //! than they were then. Who begins to write makes them so, also of a run that is gone on with.
 
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use std::path::Path;
 
 use crate::store::Trace;
 
-/// The runs that nobody wrote when they were asked for last, with what their records were then.
+/// The runs that nobody wrote when they were requested last, with what their records were then.
 #[derive(Debug, Default)]
 pub(super) struct Going {
     idle: BTreeMap<OsString, Trace>,
 }
 
 impl Going {
-    /// The names of the runs in `folder` that are being written, as `is_being_written` tells of each that is asked for.
+    /// The names of the runs in `folder` that are being written, as `is_being_written` tells of each that is requested.
     pub(super) fn names(
         &mut self,
         folder: &Path,
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::store::{self, Log, Record, Run, made_up};
 
-    /// The runs that go on, and those that were asked for.
+    /// The runs that go on, and those that were requested.
     fn look(going: &mut Going, folder: &Path) -> (Vec<String>, Vec<String>) {
         let asked = RefCell::new(Vec::new());
         let names = going.names(folder, |run| {
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(first, (one("d"), all));
         assert_eq!(look(&mut going, folder), (one("d"), one("d")));
 
-        // One that was killed is gone on with: it goes on before it says so.
+        // One that was killed is gone on with: it goes on before it reports it.
         drop(run);
         assert_eq!(look(&mut going, folder), (vec![], one("d")));
         assert_eq!(look(&mut going, folder), (vec![], vec![]));

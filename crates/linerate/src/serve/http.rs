@@ -158,7 +158,7 @@ fn work(listener: &TcpListener, pages: &dyn Pages, interrupt: &Interrupt) {
             PollFd::new(listener, PollFlags::IN),
             PollFd::new(interrupt.abort(), PollFlags::IN),
         ];
-        // A signal may cut the wait short: then it is looked at again.
+        // A signal may cut the wait short: then it is inspected again.
         let _ = poll(&mut ready, None);
         match listener.accept() {
             Ok((stream, peer)) => {
@@ -218,7 +218,7 @@ fn answer_to(pages: &dyn Pages, asked: &Asked<'_>) -> Answer {
     if !path.starts_with('/') {
         return Answer::words(Status::Bad, "not a proxy");
     }
-    // A run that cannot be shown must not take the others with it; what panicked has said so on stderr.
+    // A run that cannot be shown must not take the others with it; what panicked has reported it on stderr.
     catch_unwind(AssertUnwindSafe(|| pages.answer(path)))
         .unwrap_or_else(|_| Answer::words(Status::Failed, "this is a bug in linerate"))
 }

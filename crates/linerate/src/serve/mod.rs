@@ -1,7 +1,7 @@
 //! `linerate report --serve`: all stored runs, their pages, and how far a running one is, for a browser on this machine.
 //!
 //! A run tells a host's addresses and settings, and only its owner may read it in the file system. So it is served on
-//! loopback alone, and to nobody but that user: the kernel tells whose socket is at the other end. What `http` lets in
+//! loopback alone, and to nobody but that user: the kernel reports whose socket is at the other end. What `http` lets in
 //! is only to read.
 
 mod going;
@@ -161,7 +161,7 @@ fn no_such() -> Answer {
     Answer::words(Status::NotFound, "no such page; `/` lists all runs")
 }
 
-/// What of a run is asked for.
+/// What of a run is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// How far it is while it goes on, then its report.

@@ -127,7 +127,7 @@ pub enum Record {
     },
     /// An experiment that begins.
     Lab {
-        /// What was asked for.
+        /// What was requested.
         experiment: Box<Experiment>,
         /// Whether settings may be changed that disturb the way in.
         include_way_in: bool,
@@ -186,12 +186,12 @@ pub enum Record {
         rule: String,
         /// What it would change.
         changes: Vec<EndChange>,
-        /// The class of the change that is hardest to take back.
+        /// The class of the change that is hardest to roll back.
         class: Class,
     },
     /// A trial with every kept remedy.
     After(Box<Sample>),
-    /// What was put back at the end.
+    /// What was restored at the end.
     Ended {
         /// Whether both hosts are as they were found.
         restored: bool,

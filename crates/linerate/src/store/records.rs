@@ -87,7 +87,7 @@ impl RunLines {
     }
 }
 
-/// The records of a run, each read when it is asked for. A damaged line ends them.
+/// The records of a run, each read when it is requested. A damaged line ends them.
 #[derive(Debug)]
 pub struct Records {
     lines: RunLines,

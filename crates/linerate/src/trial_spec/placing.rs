@@ -89,7 +89,7 @@ fn refuse_remote(trial: &TrialArgs) -> Outcome<()> {
     Ok(())
 }
 
-/// Where this end's threads and buffers shall be when the far end is not ours.
+/// Where this end's threads and buffers shall be when the remote end is not ours.
 pub(crate) fn placement_alone(
     trial: &TrialArgs,
     spec: &TrialSpec,

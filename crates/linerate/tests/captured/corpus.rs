@@ -37,7 +37,7 @@ fn every_real_machine_maps_in_every_form() {
     }
 }
 
-/// What is said of machines that somebody looked at: rules and severities.
+/// What is said of machines that somebody inspected: rules and severities.
 type Said = &'static [(&'static str, &'static str)];
 
 const LOOKED_AT: [(&str, Said); 2] = [
@@ -53,7 +53,7 @@ const LOOKED_AT: [(&str, Said); 2] = [
     ),
 ];
 
-/// None of these machines is known to be ill: what one is told as an error or a cost must be looked at.
+/// None of these machines is known to be ill: what one is told as an error or a cost must be inspected.
 #[test]
 fn no_real_machine_gets_a_warning_that_nobody_looked_at() {
     for host in hosts() {

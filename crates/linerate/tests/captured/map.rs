@@ -39,7 +39,7 @@ const ANSWERS: [&str; 5] = [
 ];
 
 /// Every null stands for one gap, or for what cannot be, and every field of a gap for one null, but for those nulls that are
-/// answers: a discipline that does not shape has no rate.
+/// answers: a qdisc that does not shape has no rate.
 fn each_null_has_its_gap(map: &Value) {
     let fields: BTreeSet<String> = map["gaps"]
         .as_array()

@@ -43,7 +43,7 @@ fn header() -> Header {
     }
 }
 
-/// A run over the captured veth pair whose near end has a small send buffer.
+/// A run over the captured veth pair whose local end has a small send buffer.
 fn store(folder: &Path) {
     let near = host(WMEM.applied(archive("veth-pair-near")));
     let far = host(archive("veth-pair-far"));

@@ -1,4 +1,4 @@
-//! `linerate agent --stdio` alone: what it answers to nonsense, and that it puts back what it changed
+//! `linerate agent --stdio` alone: what it answers to nonsense, and that it restores what it changed
 //! whatever becomes of its controller.
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,5 @@
-//! `lab` between two real hosts: levels that are made and taken back around each trial, runs that are killed and go
-//! on, and two runs held against each other.
+//! `lab` between two real hosts: levels that are made and rolled back around each trial, runs that are killed and go
+//! on, and two runs compared with each other.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::job::Job;
 use crate::lab::{Lab, assert_same, text};
 use crate::watch::Watch;
 
-/// A rate that is kept exactly, and a setting of the near end.
+/// A rate that is kept exactly, and a setting of the local end.
 const PACED: &str = r#"
 title = "Pacing and segmentation"
 question = "Is what is asked for kept?"
@@ -410,7 +410,7 @@ fn another_host_is_a_level_whose_trials_go_there_and_whose_settings_are_its_own(
         .expect("effects");
     let host = effects.iter().find(|effect| effect["effect"] == "host");
     assert_eq!(host.expect("it was asked for")["interleaved"], true);
-    // The table of trials tells each one's own far end.
+    // The table of trials tells each one's own remote end.
     let rows = lab
         .run(&["export", "--to", "jsonl", text(&run)])
         .expect_code(0)

@@ -1,4 +1,4 @@
-//! iperf3 at the other end: the document that its readers get, held against the real one's, and the
+//! iperf3 at the other end: the document that its readers get, compared with the real one's, and the
 //! server's own word for what it did.
 
 use std::collections::BTreeMap;

@@ -197,7 +197,7 @@ impl Lab {
         text.trim().parse().expect("a number")
     }
 
-    /// Mounts a file system of `size` bytes in the lab's folder and gives back its place.
+    /// Mounts a file system of `size` bytes in the lab's folder and returns its place.
     #[track_caller]
     pub(crate) fn small_disk(&self, name: &str, size: &str) -> PathBuf {
         let place = self.path(name);

@@ -116,7 +116,7 @@ fn a_far_end_without_linerate_is_told_from_one_that_cannot_be_reached() {
     assert!(done.err.contains("No space left"), "{}", done.err);
 }
 
-/// Kills the agent of a running `prove` at the `moment`-th event; gives back how it ended.
+/// Kills the agent of a running `prove` at the `moment`-th event; returns how it ended.
 #[track_caller]
 fn agent_killed(lab: &Lab, run: &str, moment: usize) -> crate::job::Done {
     let out = lab.path(run);
@@ -173,7 +173,7 @@ fn a_peer_that_dies_while_it_is_changed_is_doubted_and_recovered() {
     lab.shell("near", "sysctl -qw net.ipv4.tcp_wmem='4096 16384 16384'");
     lab.shell("far", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'");
     let before = lab.dump();
-    // In the middle of the experiments; whether the far end is changed at that moment, the state of
+    // In the middle of the experiments; whether the remote end is changed at that moment, the state of
     // its journal tells.
     let done = agent_killed(&lab, "run", 60);
     let status = lab.run(&["tune", "status"]).expect_code(0).out;
@@ -218,7 +218,7 @@ fn a_data_port_that_cannot_be_reached_is_named() {
 #[test]
 fn a_firewall_that_drops_the_data_is_a_time_out_that_names_the_port() {
     let Some(lab) = Lab::new() else { return };
-    // The far end cannot answer: its way back is closed, so the handshake never ends.
+    // The remote end cannot answer: its way back is closed, so the handshake never ends.
     lab.shell("far", "ip route add blackhole 10.77.0.1/32");
     let done = lab.run(&["measure", "stream", "netns:far", "--time", "0.2"]);
     assert!(

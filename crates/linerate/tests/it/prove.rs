@@ -1,4 +1,4 @@
-//! `prove` against faults that `ethtool`, `tc` and `sysctl` planted: proposed, tried, kept or put back.
+//! `prove` against faults that `ethtool`, `tc` and `sysctl` planted: proposed, tried, kept or restored.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(crate) const NO_SEGMENTATION: &str = "ethtool -K near0 tso off gso off";
 /// A shaper far below anything else: its removal shows on the busiest machine.
 const SHAPER: &str = "tc qdisc add dev near0 root tbf rate 100mbit burst 64kb latency 20ms";
 
-/// Proves with few, short trials and gives back the document.
+/// Proves with few, short trials and returns the document.
 #[track_caller]
 fn prove(lab: &Lab, run: &str, more: &[&str]) -> (Value, Done) {
     let run = lab.path(run);

@@ -1,4 +1,4 @@
-//! `--push` to a far end on this machine: an `ssh` of our own runs what it is given with another home folder.
+//! `--push` to a remote end on this machine: an `ssh` of our own runs what it is given with another home folder.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 use crate::job::{Done, linerate, run};
 use crate::lab::text;
 
-/// A far end: its home, and a folder with programs that its shell finds first.
+/// A remote end: its home, and a folder with programs that its shell finds first.
 struct Far {
     folder: TempDir,
 }
 
 impl Far {
-    /// `on_the_way` is a filter for what goes to the far end, `cat` for none.
+    /// `on_the_way` is a filter for what goes to the remote end, `cat` for none.
     fn new(on_the_way: &str) -> Self {
         let far = Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
@@ -52,7 +52,7 @@ impl Far {
         set_mode(&file, 0o755);
     }
 
-    /// The command that measures with a copy at the far end.
+    /// The command that measures with a copy at the remote end.
     fn measure(&self) -> Command {
         let state = self.path("state");
         let mut command = linerate(&["--state", text(&state), "measure", "stream"]);

@@ -49,7 +49,7 @@ fn plant(lab: &Lab) -> String {
     lab.dump()
 }
 
-/// The run that a stopped `prove` left must be readable; without both hosts it may say so (12), and
+/// The run that a stopped `prove` left must be readable; without both hosts it may report it (12), and
 /// without a header it is no run yet (23).
 #[track_caller]
 fn assert_readable(lab: &Lab, out: &Path) {

@@ -1,11 +1,11 @@
-//! `measure stream`: what it says was moved, held against the interfaces' own counters.
+//! `measure stream`: what it says was moved, compared with the interfaces' own counters.
 
 use serde_json::{Value, json};
 
 use crate::fitting;
 use crate::lab::Lab;
 
-/// Measures and gives back the document, with what `near0` sent and received meanwhile.
+/// Measures and returns the document, with what `near0` sent and received meanwhile.
 #[track_caller]
 fn measured(lab: &Lab, arguments: &[&str]) -> (Value, u64, u64) {
     let before = (
@@ -140,7 +140,7 @@ fn threads_run_where_they_are_placed() {
             assert_eq!(flow["last_cpu"], cpu, "{end}");
         }
     }
-    // In the other direction the sender is the far end.
+    // In the other direction the sender is the remote end.
     let (document, ..) = measured(&lab, &["--place", "0:1", "--reverse"]);
     let asked = json!({"local": {"receiver_cpus": "1"}, "remote": {"sender_cpus": "0"}});
     assert_eq!(document["placement"], asked);

@@ -1,4 +1,4 @@
-//! `tune`: settings of a namespace planned, applied, taken back, each seen by sysctl and ethtool.
+//! `tune`: settings of a namespace planned, applied, rolled back, each seen by sysctl and ethtool.
 
 use serde_json::Value;
 
@@ -293,7 +293,7 @@ fn the_queues_of_a_card_are_served_in_turn_and_by_what_was_there_again() {
             lab.shell("near", "tc qdisc del dev many0 root");
         }
     }
-    // A discipline of somebody's below it would be lost.
+    // A qdisc of somebody's below it would be lost.
     lab.shell(
         "near",
         "tc qdisc add dev many0 root handle 9: mq; tc qdisc replace dev many0 parent 9:2 handle a: pfifo limit 9",

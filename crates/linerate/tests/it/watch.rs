@@ -1,4 +1,4 @@
-//! Moments of a running `prove`, as the kernel tells them: every file of the run and of the undo
+//! Moments of a running `prove`, as the kernel reports them: every file of the run and of the undo
 //! journals that is made, written or removed is an event (inotify(7)). A moment is the N-th of them.
 
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::job::HANGS;
 
-/// What is looked at.
+/// What is inspected.
 pub(crate) struct Watch {
     events: OwnedFd,
     journals: PathBuf,
@@ -35,7 +35,7 @@ impl Watch {
         add_watch(&self.events, folder, kinds()).expect("it is there");
     }
 
-    /// Waits for the `number`-th event from now; gives back how many came before `end` became
+    /// Waits for the `number`-th event from now; returns how many came before `end` became
     /// readable, at most `number`.
     pub(crate) fn wait(&self, number: usize, end: &OwnedFd) -> usize {
         let limit = Timespec::try_from(HANGS).expect("a few minutes");

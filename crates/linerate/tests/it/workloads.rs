@@ -1,12 +1,12 @@
 //! Every workload of `measure` but the stream, by the command line: the document fits its schema, both ends
-//! counted alike, and what was asked for is what was done.
+//! counted alike, and what was requested is what was done.
 
 use serde_json::Value;
 
 use crate::fitting;
 use crate::lab::Lab;
 
-/// Measures as the words say, and gives back the document.
+/// Measures as the words say, and returns the document.
 #[track_caller]
 fn measured(lab: &Lab, words: &str) -> Value {
     let words = format!("--format json measure {words}");

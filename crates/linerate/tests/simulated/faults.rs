@@ -9,7 +9,7 @@ use linerate_model::plan::End;
 use crate::world::{Cost, Fault, Memory, Planned, World, put};
 use crate::{header, options, prove};
 
-/// A remedy of this end that helps, one of both ends that helps, and one of the far end that does not.
+/// A remedy of this end that helps, one of both ends that helps, and one of the remote end that does not.
 fn world() -> World {
     let mut world = World::new(1, 25, |near, far| {
         put(near, "nic/near0/feature/tx-tcp-segmentation", "off");
@@ -111,7 +111,7 @@ fn check_records(left: &Left, what: &str) {
     }
 }
 
-/// Strikes at every chance there is, and gives back how many there were and the codes that came of it.
+/// Strikes at every chance there is, and returns how many there were and the codes that came of it.
 fn at_every_step(fault: Fault, undo: bool) -> Vec<Option<Code>> {
     let mut codes = Vec::new();
     while let Some(left) = struck(fault, codes.len(), undo) {
@@ -158,7 +158,7 @@ fn an_undo_that_fails_is_never_passed_over() {
 #[test]
 fn a_commit_that_fails_is_never_passed_over() {
     let codes = at_every_step(Fault::CommitFails, false);
-    // The far end's comes first, and then both can still be put back.
+    // The remote end's comes first, and then both can still be restored.
     assert_eq!(codes, [Some(Code::Resource), Some(Code::RestoreIncomplete)]);
     let left = struck(Fault::CommitFails, 1, false).expect("two commits");
     assert_eq!(left.world.truth[0], world().truth[0], "this end can be");

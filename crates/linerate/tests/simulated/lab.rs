@@ -42,7 +42,7 @@ pub(crate) fn experiment(json: &str) -> Experiment {
     experiment
 }
 
-/// Noise of 2 % between trials, and hosts that drift; `cost` is what the near end without segmentation keeps.
+/// Noise of 2 % between trials, and hosts that drift; `cost` is what the local end without segmentation keeps.
 pub(crate) fn world(seed: u64, cost: f64) -> World {
     let mut world = World::new(seed, 25, |_, _| {});
     world.costs = vec![Cost {

@@ -23,7 +23,7 @@ fn difference(document: &LabDocument) -> &DifferenceDocument {
 #[test]
 fn a_planted_overhead_lies_in_the_intervals_of_the_differences_as_often_as_stated() {
     let experiment = experiment(&with_difference(PLAIN));
-    // 25 Gb/s, of which the near end keeps four fifths without segmentation.
+    // 25 Gb/s, of which the local end keeps four fifths without segmentation.
     let truth = 8.0 / 20.0 - 8.0 / 25.0;
     let (mut held, mut all) = (0, 0);
     for seed in 0..100 {

@@ -1,4 +1,4 @@
-//! The session's loop between simulated hosts: held against known truth, and against every fault at
+//! The session's loop between simulated hosts: compared with known truth, and against every fault at
 //! every step. No network, no clock, no root; each session takes milliseconds.
 
 mod faults;

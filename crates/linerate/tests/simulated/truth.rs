@@ -189,7 +189,7 @@ fn without_undo_exactly_what_was_kept_stays() {
 }
 
 /// A small buffer bounds the rate far below what TSO costs: alone, neither TSO's remedy nor anything
-/// else would show before the buffer is mended.
+/// else would show before the buffer is fixed.
 #[test]
 fn a_fault_that_another_limit_hides_is_found_with_the_other_out_of_the_way() {
     for seed in 0..10 {

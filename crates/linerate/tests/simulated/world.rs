@@ -45,9 +45,9 @@ pub(crate) enum Fault {
     UndoFails,
     /// A commit fails before it did anything.
     CommitFails,
-    /// The far end is killed: it neither answers nor puts anything back.
+    /// The remote end is killed: it neither answers nor puts anything back.
     PeerKilled,
-    /// The far end is killed after it did what it was asked and before it said so.
+    /// The remote end is killed after it did what it was asked and before it reported it.
     AnswerLost,
     /// Ctrl-C, which only trials listen to.
     Interrupt,

@@ -192,7 +192,7 @@ impl Guest {
         self.shell(&format!("cat {LINERATE} >/dev/null"));
     }
 
-    /// What the guest's kernel said.
+    /// What the guest's kernel reported.
     #[expect(
         clippy::unused_self,
         reason = "there is a console while there is a guest"

@@ -71,7 +71,7 @@ pub(crate) fn an_interrupts_cpus_are_set_read_back_and_judged(guest: &Guest) {
     let found = finding(&findings, "irq-remote-numa", "nic/n0");
     assert_eq!(found["severity"], "warn");
     entry(&found["remedies"], "setting", "nic/n0/queue/rx-1/irq-cpus");
-    // Queues are held against the CPUs of their card's node, and against those that serve them.
+    // Queues are compared with the CPUs of their card's node, and against those that serve them.
     for (nic, cpus) in [("nic/n0", "CPUs 0,2-3"), ("nic/n1", "CPUs 0-1")] {
         let found = finding(&findings, "queues-too-many", nic);
         assert!(found["summary"].to_string().contains(cpus), "{found:#}");

@@ -1,4 +1,4 @@
-//! Stacks of interfaces and queueing disciplines of this kernel, and streams over paths that netem spoils.
+//! Stacks of interfaces and queueing qdiscs of this kernel, and streams over paths that netem spoils.
 
 use serde_json::json;
 
@@ -33,7 +33,7 @@ pub(crate) fn vlans_bonds_and_tunnels_are_in_the_map(guest: &Guest) {
     assert_eq!(vlan["stack"]["vlan"]["egress"], json!([[0, 1], [3, 3]]));
     assert_eq!(vlan["stack"]["vlan"]["ingress"], json!([[5, 2]]));
 
-    // What sent packets are tagged with is changed, and put back with the mappings that went; and by what a bond
+    // What sent packets are tagged with is changed, and restored with the mappings that went; and by what a bond
     // chooses their port.
     let findings = guest.findings_in("near");
     let found = finding(&findings, "lag-hash-imbalance", "nic/bond");

@@ -164,7 +164,7 @@ pub(crate) fn apply_and_undo(guest: &Guest, key: &str, value: &str, look: impl F
 pub(crate) fn disciplines_are_made_with_their_parameters_and_put_back(guest: &Guest) {
     let told = || guest.shell("tc -d qdisc show dev n0");
     guest.shell("ip link set n0 up");
-    // What is there, what is asked for, and how tc tells it.
+    // What is there, what is requested, and how tc tells it.
     for (there, words, shown) in [
         (
             "true",
@@ -442,7 +442,7 @@ pub(crate) fn what_the_kernel_refuses_changes_nothing(guest: &Guest) {
     guest.shell("ip link set n0 up");
     let before = guest.shell(ALL_TOLD);
     let linerate = Guest::command();
-    // Not offered by the driver, or not written yet: 22. Refused after another was changed: 30, taken back.
+    // Not offered by the driver, or not written yet: 22. Refused after another was changed: 30, rolled back.
     for (wanted, code) in [
         ("\"nic/n0/channels/rx\" = 2", 22),
         ("\"nic/n0/coalesce/adaptive-rx\" = true", 22),
@@ -494,7 +494,7 @@ pub(crate) fn a_clock_that_is_set_meanwhile_does_not_move_the_deadline(guest: &G
 pub(crate) fn a_power_cut_amid_changes_leaves_nothing_to_mend(guest: &Guest) {
     let before = guest.shell(TOLD);
     guest.shell(PLAN);
-    // Changes are made and taken back without end; the power goes at any moment after the first.
+    // Changes are made and rolled back without end; the power goes at any moment after the first.
     let linerate = Guest::command();
     guest.shell(&format!(
         "cat >/run/changes <<'END'

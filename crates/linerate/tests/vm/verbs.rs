@@ -16,16 +16,16 @@ const UNTIL_IT_FLOWS: &str = "counter=/sys/class/infiniband/rxa/ports/1/hw_count
         kill -0 $near 2>/run/none || { cat /run/err >&2; exit 1; }
     done";
 
-/// Waits for both ends: the far end of a wire learns up to a second later that it has a carrier again.
+/// Waits for both ends: the remote end of a wire learns up to a second later that it has a carrier again.
 const UNTIL_THE_PORTS_ARE_UP: &str = "for device in rxa rxb; do
         until grep -q ACTIVE /sys/class/infiniband/$device/ports/1/state; do :; done
     done";
 
 /// How long after a fault a command ends, in seconds, as docs/book/cards/rdma.md states it.
 mod at_most {
-    /// What an end finds itself or its device answers: then it hears the far end for 2 s.
+    /// What an end finds itself or its device answers: then it hears the remote end for 2 s.
     pub(super) const ANSWERED: f64 = 2.0;
-    /// The device gives up what nobody answers within 2 s, and the far end is heard for 2 s.
+    /// The device gives up what nobody answers within 2 s, and the remote end is heard for 2 s.
     pub(super) const UNANSWERED: f64 = 4.0;
     /// Before the start the ends wait 10 s for each other, and 2 s for the reason.
     pub(super) const BEFORE_THE_START: f64 = 12.0;
@@ -110,7 +110,7 @@ fn rows() -> Vec<String> {
         .iter()
         .map(|(verb, options)| format!("{verb} {options}"))
         .collect();
-    // Sleeping until a completion is told of, which a write's far end never is.
+    // Sleeping until a completion is told of, which a write's remote end never is.
     rows.extend([
         "rdma-write --sizes 5000B --wait blocking".to_owned(),
         "rdma-read --latency --sizes 5000B --wait blocking".to_owned(),
@@ -171,7 +171,7 @@ pub(crate) fn a_changed_byte_fails_every_verb_and_mode(guest: &Guest) {
     pair(guest);
     let library = linerate_verbs_spoil::library();
     // Of each end's requests the third is changed, in its middle. Of `transfer` and `diffusion` that is the
-    // answering end's write of what it puts back; of `pingpong` and `stream` a message.
+    // answering end's write of what it restores; of `pingpong` and `stream` a message.
     let more = [
         "transfer --transport verbs --bytes 5000B --repetitions 20",
         "diffusion --transport verbs --buffer 64KiB --repetitions 20",
@@ -449,7 +449,7 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
         said.contains("it is DOWN") || said.contains("no port of rxd"),
         "{said}"
     );
-    // A GID that the far end has no way back to.
+    // A GID that the remote end has no way back to.
     let (code, said) = refuse_in_time(
         guest,
         at_most::BEFORE_THE_START,
@@ -481,7 +481,7 @@ pub(crate) fn a_key_that_the_far_end_did_not_give_is_refused_by_its_device(guest
     }
 }
 
-/// A measurement, without its peer, that changes keys of the far end's memory.
+/// A measurement, without its peer, that changes keys of the remote end's memory.
 fn with_wrong_keys(verb: &str) -> String {
     format!(
         "LINERATE_SPOIL=key LINERATE_LIBIBVERBS='{}' {} measure {verb} --sizes 4096B --time 60",
@@ -490,7 +490,7 @@ fn with_wrong_keys(verb: &str) -> String {
     )
 }
 
-/// Fails unless the kernel tells of memory that a program has registered, as it does while data flows: where it tells
+/// Fails unless the kernel reports of memory that a program has registered, as it does while data flows: where it tells
 /// nothing, [`assert_nothing_is_held`] says nothing.
 const HOLDS: &str =
     "rdma resource show mr | grep -qv 'comm \\[' || { echo 'no region is told of' >&2; exit 1; }";

@@ -10,7 +10,7 @@ use super::{Stepper, blank_picture, checksum, fill, set_boundary, take_picture};
 /// A grid over its repetitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Film {
-    /// After each of the repetitions that were asked for.
+    /// After each of the repetitions that were requested.
     pub pictures: Vec<GridPicture>,
     /// Of the buffer after the last of them: what both ends of a pair say of theirs.
     pub checksum: Checksum,

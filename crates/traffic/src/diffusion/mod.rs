@@ -90,7 +90,7 @@ impl Stepper {
 }
 
 /// Multiplies every cell of a grid of `side` x `side` by `factor`, in place, with the widest vectors there are: the
-/// least that can be done with a step's traffic of memory, which a step is held against.
+/// least that can be done with a step's traffic of memory, which a step is compared with.
 pub fn scale(buffer: &mut [u8], side: usize, factor: f64) {
     if let Some(cells) = cells_of(buffer, side) {
         vectors::scale(cells, factor);

@@ -1,4 +1,4 @@
-//! A time step written down as the equation is: what the fast ones are held against, in tests and where every
+//! A time step written down as the equation is: what the fast ones are compared with, in tests and where every
 //! byte is to be compared.
 
 use linerate_model::workload::Diffusion;

@@ -1,4 +1,4 @@
-//! What two ends say to each other on one connection, told apart from how a thread waits for it: a
+//! What two ends say to each other on one connection, distinguished from how a thread waits for it: a
 //! workload is a [`Conversation`], and the [`super::driver`] carries any number of them out.
 
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Workloads of messages to and fro: `rr`, `pingpong`, `transfer`, `diffusion`. The sender asks, the receiver answers.
 //!
 //! What the two ends say is a [`conversation`]; how a thread waits is the [`driver`]'s. The asking end
-//! decides when it is over, and says so with the end of file; the answering end serves until then. The
+//! decides when it is over, and reports it with the end of file; the answering end serves until then. The
 //! bytes of a flow are those of both ways, so that both ends count the same.
 
 mod conversation;
@@ -102,7 +102,7 @@ fn converse<C: Talk>(
     }))
 }
 
-/// Ends a flow: the asking end says so, the answering one judges whether it was time.
+/// Ends a flow: the asking end reports it, the answering one judges whether it was time.
 fn end(
     seat: &Seat<'_>,
     one: &SeatFlow<'_>,

@@ -32,7 +32,7 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
         Role::Receiver => (response, request),
     };
     let area = |size: u64| size.saturating_mul(rr.depth.into()).min(CALL_MAX);
-    // A call takes more than was asked for, so that too much is seen as such.
+    // A call takes more than was requested, so that too much is seen as such.
     let memory = Bytes::new(area(out) + area(back).max(CALL_MIN));
     let sends = 0..usize::try_from(area(out)).unwrap_or(usize::MAX);
     let receives = sends.end..usize::try_from(memory.as_u64()).unwrap_or(usize::MAX);

@@ -18,7 +18,7 @@ pub fn http_request(bytes: &[u8]) {
                 "whole before its end"
             );
         }
-        // What is asked for is told of every request but one whose host is no text.
+        // What is requested is told of every request but one whose host is no text.
         if let Ok(asked) = request::read_request(rest) {
             let asked = asked.expect("it is whole");
             assert!(!asked.target.is_empty() && asked.head_only == one.head_only);

@@ -44,7 +44,7 @@ pub struct Foreign {
     pub cookie: String,
     /// The largest payload of a segment before data moved (`TCP_MAXSEG` of the control connection).
     pub mss: Option<Bytes>,
-    /// `SO_SNDBUF` of the first data connection, as the kernel says.
+    /// `SO_SNDBUF` of the first data connection, as the kernel reports.
     pub send_buffer: Option<Bytes>,
     /// Its `SO_RCVBUF`.
     pub receive_buffer: Option<Bytes>,
@@ -88,7 +88,7 @@ pub fn measure(
     outcome
 }
 
-/// What this end cannot do with a far end that is not ours.
+/// What this end cannot do with a remote end that is not ours.
 fn check(spec: &TrialSpec) -> Result<(), TalkError> {
     let modes = match &spec.workload {
         Workload::Stream(stream) => {
@@ -136,7 +136,7 @@ impl<'a> Test<'a> {
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| TrafficError::of_errno("make a cookie", errno))?;
         let cookie = Cookie::of_random(&random);
-        // A server that is busy says so and closes, read or not: its word is worth more than our failure.
+        // A server that is busy reports it and closes, read or not: its word is worth more than our failure.
         if let Err(error) = line.write(cookie.bytes(), "room in the connection") {
             line.read_byte("its word to send the parameters", ANSWER_MAX)
                 .map_err(|_| error)?;

@@ -63,7 +63,7 @@ impl Place {
         std::mem::take(&mut self.inbox().arrived)
     }
 
-    /// A stream has come; one that nobody waits for is given back.
+    /// A stream has come; one that nobody waits for is returned.
     pub(super) fn put(&self, socket: OwnedFd, udp: bool) -> Result<(), OwnedFd> {
         let mut inbox = self.inbox();
         if inbox.wanted == 0 || inbox.udp != udp {

@@ -1,5 +1,5 @@
 //! What the data threads of a test with iperf3 do. TCP's payload has no header, so the loops are those of
-//! `stream`, with a rate or an amount where one was asked for.
+//! `stream`, with a rate or an amount where one was requested.
 
 use std::os::fd::AsFd;
 use std::sync::Mutex;
@@ -31,7 +31,7 @@ pub(super) struct Orders {
     pub(super) truncate: bool,
     /// UDP: packet numbers have 64 bits.
     pub(super) wide: bool,
-    /// A sender ends when the far end's kernel has everything: what it then reads is the whole.
+    /// A sender ends when the remote end's kernel has everything: what it then reads is the whole.
     pub(super) settle: bool,
     /// The time at the beginning that does not count.
     pub(super) omit: Duration,
@@ -113,7 +113,7 @@ pub(super) fn tcp(seat: &mut Seat<'_>, orders: &Orders) -> Result<Option<Found>,
 /// How long a sender waits for the last acknowledgements.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 
-/// Waits until the far end's kernel has acknowledged everything, the end of file included. The kernel
+/// Waits until the remote end's kernel has acknowledged everything, the end of file included. The kernel
 /// wakes nobody for that: it is asked a thousand times a second.
 fn settle(board: &Board, one: SeatFlow<'_>) {
     let until = Instant::now() + SETTLE_MAX;
@@ -122,7 +122,7 @@ fn settle(board: &Board, one: SeatFlow<'_>) {
     }
 }
 
-/// Whether nothing is on the way or waits to be sent; also of a connection that the kernel says nothing of.
+/// Whether nothing is on the way or waits to be sent; also of a connection that the kernel reports nothing of.
 fn is_acknowledged(socket: impl AsFd) -> bool {
     /// In `struct tcp_info`: segments on the way.
     const UNACKED: usize = 24;

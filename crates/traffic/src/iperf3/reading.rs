@@ -1,4 +1,4 @@
-//! What the kernel says of a sending connection at a reading: the figures that iperf3 prints for each
+//! What the kernel reports of a sending connection at a reading: the figures that iperf3 prints for each
 //! interval. By offset, as in [`crate::tcp::info`].
 
 use std::os::fd::AsFd;

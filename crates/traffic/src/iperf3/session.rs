@@ -216,7 +216,7 @@ impl Session<'_> {
         let mut local = carry_out_with(spec, flows, &client, &work, abort)?;
         end_with_the_client(&mut local, client.duration());
         if !client.ended.into_inner() {
-            // Its streams have ended before it said so.
+            // Its streams have ended before it reported it.
             self.hear(ServerTalk::Running)?;
         }
         Ok(local)
@@ -304,7 +304,7 @@ fn flows_of(
     (0..).zip(streams).map(flow).collect()
 }
 
-/// A flow whose receiver was ended only by [`GRACE`] ended when the client had said so.
+/// A flow whose receiver was ended only by [`GRACE`] ended when the client had reported it.
 fn end_with_the_client(side: &mut SideSample, said: Option<Duration>) {
     let Some(said) = said else { return };
     let (said, late) = (Nanoseconds::from(said), Nanoseconds::from(said + GRACE));

@@ -89,7 +89,7 @@ pub fn bytes_at(flow: &FlowRecord, time: Nanoseconds) -> u64 {
 }
 
 impl Foreign {
-    /// Both ends as one sample of ours. Of the far end only what the server told is known: its bytes at its
+    /// Both ends as one sample of ours. Of the remote end only what the server told is known: its bytes at its
     /// end, its CPU time (of its whole process), its datagrams.
     pub fn sample(&self, spec: &TrialSpec) -> Sample {
         Sample {

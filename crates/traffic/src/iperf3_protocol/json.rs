@@ -87,7 +87,7 @@ impl<'a> Object<'a> {
             .ok_or_else(|| self.wrong(key, "there, and it must be"))
     }
 
-    /// Whether something was asked for.
+    /// Whether something was requested.
     pub(super) fn flag(&self, key: &str) -> Result<bool, TalkError> {
         match self.map.get(key) {
             None | Some(Value::Null) => Ok(false),

@@ -3,7 +3,7 @@
 //!
 //! The protocol has no version and no document. What stands here was seen of iperf3 3.12 to 3.21.
 //! TCP data connections and the control connection go to one port; a cookie says which belong together.
-//! UDP streams have no cookie: they are told apart by their address and by who may open some at that
+//! UDP streams have no cookie: they are distinguished by their address and by who may open some at that
 //! moment.
 
 mod json;

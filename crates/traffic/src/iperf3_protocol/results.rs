@@ -128,7 +128,7 @@ impl StreamResults {
             bytes: Bytes::new(keys.needed("bytes")?),
             retransmits: retransmits.and_then(|count| u64::try_from(count).ok()),
             jitter_s: seconds("jitter")?,
-            // A late datagram takes back a loss that was counted before the omitted time ended.
+            // A late datagram rolls back a loss that was counted before the omitted time ended.
             errors: u64::try_from(keys.whole("errors")?.unwrap_or(0)).unwrap_or(0),
             packets: u64::try_from(keys.whole("packets")?.unwrap_or(0)).unwrap_or(0),
             omitted,

@@ -84,7 +84,7 @@ impl Cookie {
         Self(bytes)
     }
 
-    /// The cookie that was presented. What is not visible characters and a NUL is none: somebody else's
+    /// The cookie that was presented. What is not visible characters and a NUL is none: another process's
     /// protocol.
     pub fn read(bytes: &[u8; COOKIE_BYTES]) -> Result<Self, TalkError> {
         let (text, end) = bytes.split_at(COOKIE_BYTES - 1);

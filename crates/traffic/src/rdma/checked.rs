@@ -394,7 +394,7 @@ impl Round<'_> {
     }
 }
 
-/// What the far end did on `lane` against what it had said.
+/// What the remote end did on `lane` against what it had said.
 fn unasked(lane: &Lane<'_>, what: &'static str) -> TrafficError {
     let flow = lane.one.flow.number;
     TrafficError::Unasked { flow, what }

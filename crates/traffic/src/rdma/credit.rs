@@ -1,6 +1,6 @@
 //! The receiver's room, as the sender knows it. InfiniBand and RoCE hold a message back until the receiver has room
 //! for it; of iWARP such a message ends the connection (RFC 5041, section 7.2), so there the receiver tells of room
-//! that it gives back by a message of a byte, which says nothing.
+//! that it returns by a message of a byte, which says nothing.
 
 use linerate_verbs::{Receive, Receives, Send, Sends, Work};
 use rustix::io::Errno;

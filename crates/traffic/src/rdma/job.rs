@@ -151,7 +151,7 @@ impl Job {
             .unwrap_or(1)
     }
 
-    /// Whether the far end's program has no part in it.
+    /// Whether the remote end's program has no part in it.
     pub(super) fn is_one_sided(&self) -> bool {
         match self.verb {
             Verb::Read | Verb::Atomic => true,
@@ -196,7 +196,7 @@ impl Job {
         }
     }
 
-    /// Room that the receiver gives back at a time: a part of all of it.
+    /// Room that the receiver returns at a time: a part of all of it.
     pub(super) fn given_back(&self) -> u32 {
         let all = self.receives().max(1);
         (1..=(all / 4).max(1))
@@ -275,7 +275,7 @@ impl Job {
         self.inline > 0 && size <= lane.pair.inline() as usize
     }
 
-    /// The request for a message in `local` whose place at the far end is `far`.
+    /// The request for a message in `local` whose place at the remote end is `far`.
     pub(super) fn request<'l>(
         &self,
         lane: &'l Lane<'_>,

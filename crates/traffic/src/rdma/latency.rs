@@ -1,7 +1,7 @@
 //! One message at a time.
 //!
 //! Writes and sends go to and fro, and half of a round trip is the latency, as perftest has it. The end that
-//! waits for a write looks at its last byte, which the far end changes with each message: no completion tells
+//! waits for a write looks at its last byte, which the remote end changes with each message: no completion tells
 //! of it. Reads and atomics are timed from the post to the completion.
 //!
 //! Datagrams may be lost, and nobody tells. Each has its number with it, which the answer repeats: the asking end
@@ -33,7 +33,7 @@ use crate::{TrafficError, content};
 
 /// Round trips of a size that do not count.
 const WARM_UP: u64 = 1;
-/// How often a byte is looked at in vain before anything else is: some 100 us, as looking around costs system
+/// How often a byte is inspected in vain before anything else is: some 100 us, as looking around costs system
 /// calls that a message could wait for.
 const LOOK_EVERY: u32 = 65_536;
 
@@ -42,7 +42,7 @@ const LOOK_EVERY: u32 = 65_536;
 enum Heard {
     /// The message came, or the request ended.
     Message,
-    /// The far end says something on the companion, or has ended it.
+    /// The remote end says something on the companion, or has ended it.
     Words,
     /// Nothing, and the time for it is over.
     Nothing,
@@ -65,7 +65,7 @@ struct Posted {
     under_way: u32,
     /// Since the last one that was signalled.
     unsignalled: u32,
-    /// Rooms of messages that nobody waited for, to be given back.
+    /// Rooms of messages that nobody waited for, to be returned.
     spent: u32,
     /// The last datagram that nobody waited for. The asking end has given up those before it.
     asked: Option<Asked>,
@@ -86,7 +86,7 @@ struct Made {
 }
 
 impl Table<'_, '_, '_> {
-    /// Whether the far end's program sends messages back; else its device answers.
+    /// Whether the remote end's program sends messages back; else its device answers.
     fn answers(&self) -> bool {
         matches!(self.job.verb, Verb::Write | Verb::Send)
     }
@@ -166,7 +166,7 @@ impl Table<'_, '_, '_> {
         if self.seat.role == Role::Sender {
             return look(self.seat, self.station, self.start);
         }
-        // The far end may say something at any time.
+        // The remote end may say something at any time.
         self.station.taker.check_device()?;
         if self.seat.board.has_failed() {
             return Err(TrafficError::Aborted);
@@ -233,7 +233,7 @@ impl Table<'_, '_, '_> {
         Ok(())
     }
 
-    /// Gives back the room of the message that came.
+    /// Returns the room of the message that came.
     #[inline]
     fn make_room(&mut self, line: &mut Line<'_, '_>) -> Result<(), TrafficError> {
         if self.job.verb != Verb::Send {
@@ -245,7 +245,7 @@ impl Table<'_, '_, '_> {
             .map_err(|refused| self.station.refused(refused))
     }
 
-    /// Gives back the rooms of messages that nobody waited for.
+    /// Returns the rooms of messages that nobody waited for.
     #[inline]
     fn give_back(&mut self, line: &mut Line<'_, '_>) -> Result<(), TrafficError> {
         while self.posted[line.index].spent > 0 {
@@ -496,7 +496,7 @@ pub(super) fn answer(
 }
 
 impl Table<'_, '_, '_> {
-    /// Sends every message back until the far end says something else: in turn on all lines, as they come.
+    /// Sends every message back until the remote end says something else: in turn on all lines, as they come.
     fn answer_size(
         &mut self,
         lines: &mut [Line<'_, '_>],
@@ -518,7 +518,7 @@ impl Table<'_, '_, '_> {
                 self.check(line)?;
                 self.prepare(line);
                 self.post(line)?;
-                // There is room for more than one: the far end need not wait for this.
+                // There is room for more than one: the remote end need not wait for this.
                 self.make_room(line)?;
                 moved.messages += 1;
                 moved.bytes += 2 * line.size as u64;
@@ -528,7 +528,7 @@ impl Table<'_, '_, '_> {
     }
 }
 
-/// What is read, or added to, at the far end.
+/// What is read, or added to, at the remote end.
 fn prepare_source(job: &Job, lane: &Lane<'_>) {
     let mut text = vec![0; job.slot()];
     if job.verb == Verb::Read {

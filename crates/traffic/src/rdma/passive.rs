@@ -1,4 +1,4 @@
-//! The far end of rates: takes messages, or sleeps while its device serves the sender's requests.
+//! The remote end of rates: takes messages, or sleeps while its device serves the sender's requests.
 
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ pub(super) struct Room<'l> {
     telling: Option<Telling<'l>>,
     /// Messages that were taken and whose room was not given back.
     taken: usize,
-    /// Where the next ones are given back.
+    /// Where the next ones are returned.
     at: usize,
     batch: usize,
     header: u64,
@@ -117,7 +117,7 @@ impl<'l> Room<'l> {
         self.receives.post(&lane.pair, 0, count)
     }
 
-    /// The room of the next message that is taken, of those that are given back one by one.
+    /// The room of the next message that is taken, of those that are returned one by one.
     pub(super) fn next_slot(&mut self) -> usize {
         let slot = self.at;
         self.at = (slot + 1) % self.receives.len();

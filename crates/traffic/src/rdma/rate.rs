@@ -38,7 +38,7 @@ pub(super) fn real(count: u64) -> f64 {
 /// One size on one lane.
 struct Going<'l, 'c> {
     sends: Sends<'l>,
-    /// Where no device waits for the far end's room.
+    /// Where no device waits for the remote end's room.
     credit: Option<&'c mut Credit<'l>>,
     counter: &'l Counter,
     lane: u64,
@@ -132,7 +132,7 @@ impl<'l, 'c> Going<'l, 'c> {
         Ok(self.posted - before)
     }
 
-    /// Whether the far end has room for so many messages.
+    /// Whether the remote end has room for so many messages.
     #[inline]
     fn may_go(&self, messages: u64) -> bool {
         (self.credit.as_ref()).is_none_or(|credit| credit.has(messages))
@@ -146,7 +146,7 @@ impl<'l, 'c> Going<'l, 'c> {
         }
     }
 
-    /// Whether it waits for nothing but room at the far end.
+    /// Whether it waits for nothing but room at the remote end.
     fn lacks_room(&self) -> bool {
         self.posted == self.done && (self.left > 0 || self.tail.is_some())
     }
@@ -331,7 +331,7 @@ pub(super) fn take(
     }
 }
 
-/// What a thread that waits looks at: the far end, the device.
+/// What a thread that waits looks at: the remote end, the device.
 pub(super) fn look(
     seat: &Seat<'_>,
     station: &Station<'_>,

@@ -67,12 +67,12 @@ impl Word {
     }
 }
 
-/// Says `word` to the far end of this thread.
+/// Says `word` to the remote end of this thread.
 pub(super) fn say(seat: &Seat<'_>, word: Word) -> Result<(), TrafficError> {
     tell(seat.flows[0].flow, &word.bytes())
 }
 
-/// What the far end says next.
+/// What the remote end says next.
 pub(super) fn hear(seat: &Seat<'_>, start: Start) -> Result<Word, TrafficError> {
     let flow = seat.flows[0].flow;
     match next_words::<BYTES>(flow, &seat.board.abort)? {
@@ -81,14 +81,14 @@ pub(super) fn hear(seat: &Seat<'_>, start: Start) -> Result<Word, TrafficError> 
     }
 }
 
-/// The far end said what does not belong here.
+/// The remote end said what does not belong here.
 pub(super) fn garbled(seat: &Seat<'_>) -> TrafficError {
     TrafficError::PeerGarbled {
         flow: seat.flows[0].flow.number,
     }
 }
 
-/// The far end ended its side before its time.
+/// The remote end ended its side before its time.
 pub(super) fn gone(seat: &Seat<'_>, start: Start) -> TrafficError {
     TrafficError::PeerClosed {
         flow: seat.flows[0].flow.number,

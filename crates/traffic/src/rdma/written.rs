@@ -1,4 +1,4 @@
-//! When what was written is at the far end. InfiniBand and RoCE have acknowledgements that say so; a write of iWARP has
+//! When what was written is at the remote end. InfiniBand and RoCE have acknowledgements that report it; a write of iWARP has
 //! ended for its device once TCP has taken it (RFC 5040, 5.5), and what is read behind it comes when it is there.
 
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::TrafficError;
 use crate::trial::{Seat, Start};
 use crate::verbs::{Lane, Station};
 
-/// Waits until all writes of these lanes, which have ended here, are at the far end: when that was, where it had to be
+/// Waits until all writes of these lanes, which have ended here, are at the remote end: when that was, where it had to be
 /// waited for.
 pub(super) fn await_written(
     seat: &Seat<'_>,

@@ -38,7 +38,7 @@ pub(super) trait Way {
     /// Hears what is on the socket's error queue.
     fn hear(&mut self, _lane: usize, _socket: &OwnedFd) {}
 
-    /// The lane has ended: how its payload crossed, as far as the kernel says.
+    /// The lane has ended: how its payload crossed, as far as the kernel reports.
     fn settle(&mut self, _lane: usize, _socket: &OwnedFd) -> Option<Copies> {
         None
     }

@@ -15,7 +15,7 @@ use crate::sys::uring::{Completion, Ring};
 use crate::trial::{Seat, Start};
 
 /// Sends under way on the only flow of a thread, so that the next one is with the kernel while the first
-/// one's completion is looked at; more of them wait for the same room in the socket, and gained nothing
+/// one's completion is inspected; more of them wait for the same room in the socket, and gained nothing
 /// when measured. Of several flows each has one.
 const DEPTH: u32 = 2;
 /// Entries that the kernel receives into, at least, before it must be given some back.
@@ -134,7 +134,7 @@ impl<'a> Carrier<'a> {
                 self.ring.send(socket, asked, token)
             };
             pushed.map_err(|errno| TrafficError::of_errno("submit to io_uring", errno))?;
-            // What is not sent after all is given back when that is known.
+            // What is not sent after all is returned when that is known.
             lane.left -= u64::from(asked);
             self.under_way[index] += 1;
         }
@@ -230,7 +230,7 @@ impl<'a> Carrier<'a> {
                         }
                         continue;
                     }
-                    // The entries were all taken at that moment; they are given back by now.
+                    // The entries were all taken at that moment; they are returned by now.
                     Err(Errno::NOBUFS | Errno::INTR | Errno::AGAIN) => {
                         self.ring.receive(count(index), one.token).map_err(submit)?;
                         continue;
@@ -274,7 +274,7 @@ fn equip(ring: &mut Ring, sends: bool, zerocopy: bool, flows: u32) -> Result<(),
         })?;
     }
     if !sends {
-        // Twice as many as flows, so that none finds the ring empty while some are looked at.
+        // Twice as many as flows, so that none finds the ring empty while some are inspected.
         let entries = (flows * 2).next_power_of_two().clamp(ENTRIES_MIN, 1 << 15);
         let entries = u16::try_from(entries).unwrap_or(1 << 15);
         ring.provide_buffer(entries).map_err(|errno| {
@@ -292,7 +292,7 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A lane and what was asked for, as the number of an operation.
+/// A lane and what was requested, as the number of an operation.
 fn token(index: usize, asked: u32) -> u64 {
     u64::from(count(index)) << 32 | u64::from(asked)
 }

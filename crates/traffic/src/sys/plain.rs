@@ -117,7 +117,7 @@ impl Plain {
 
     /// The next connection.
     pub(crate) fn accept(&self) -> io::Result<Self> {
-        // SAFETY: no address is asked for.
+        // SAFETY: no address is requested.
         let result = unsafe {
             libc::accept(
                 self.0.as_raw_fd(),

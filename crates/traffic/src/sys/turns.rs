@@ -19,12 +19,12 @@ impl Turns {
         Self { length, is_ours }
     }
 
-    /// Before a request that may write there is posted, or the far end is asked to use it.
+    /// Before a request that may write there is posted, or the remote end is asked to use it.
     pub(crate) fn lend(&mut self) {
         self.is_ours = false;
     }
 
-    /// When all requests of this end have completed, and the far end has said that it is done.
+    /// When all requests of this end have completed, and the remote end has said that it is done.
     pub(crate) fn take_back(&mut self) {
         self.is_ours = true;
     }
@@ -33,7 +33,7 @@ impl Turns {
     pub(crate) fn view<'r>(&self, region: &'r mut Region<Mapping>) -> &'r mut [u8] {
         assert!(self.is_ours, "devices may write to a buffer that is lent");
         // SAFETY: it is not lent, so requests of this end have completed, and of a region no slice is made while the view
-        // borrows it. The far end has ended its turn. One that writes all the same changes numbers that are compared and
+        // borrows it. The remote end has ended its turn. One that writes all the same changes numbers that are compared and
         // computed with, and that no index, length or branch over memory is made of.
         unsafe { region.view(0..self.length) }
     }

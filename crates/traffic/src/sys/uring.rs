@@ -146,7 +146,7 @@ impl Ring {
     }
 
     /// Whether the kernel has zero-copy sends that say whether they copied after all (Linux 6.2): asked by
-    /// one to no socket, whose flags are looked at first.
+    /// one to no socket, whose flags are inspected first.
     pub(crate) fn has_zerocopy_send(&mut self) -> Result<bool, Errno> {
         let nowhere = opcode::SendZc::new(Fd(-1), std::ptr::null(), 0)
             .zc_flags(REPORT_USAGE)
@@ -284,7 +284,7 @@ impl Ring {
         self.push(&entry)
     }
 
-    /// Submits what was asked for and fills `completions` with what is done; waits for one, at most
+    /// Submits what was requested and fills `completions` with what is done; waits for one, at most
     /// `limit`. When it spins, or is interrupted, it may come back with nothing.
     pub(crate) fn wait(
         &mut self,

@@ -25,7 +25,7 @@ impl Line {
     pub(crate) const ZERO: Self = Self([0.0; LINE]);
 }
 
-/// How far ahead the rows below are asked for, in cells: half a page, as the processor's own prefetching begins anew
+/// How far ahead the rows below are requested, in cells: half a page, as the processor's own prefetching begins anew
 /// on each page.
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 256;
@@ -195,7 +195,7 @@ mod x86 {
                 // ask for no alignment, a cell is eight bytes of a double as x86 has them, and what is only
                 // prefetched may be anywhere.
                 unsafe {
-                    // The cells on the edge are computed of neighbours that they have not, and put back.
+                    // The cells on the edge are computed of neighbours that they have not, and restored.
                     let edge = |row: usize| (own.add(row * side), own.add((row + 1) * side - 1));
                     let kept: [(f64, f64); ROWS] = std::array::from_fn(|row| {
                         let (first, last) = edge(row);

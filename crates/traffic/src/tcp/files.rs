@@ -47,7 +47,7 @@ pub(crate) fn make_room(spec: &TrialSpec) -> Result<(), TrafficError> {
     }
 }
 
-/// Raises the soft limit to the hard one, and gives back how many clients' connections a server may hold.
+/// Raises the soft limit to the hard one, and returns how many clients' connections a server may hold.
 pub(crate) fn room_for_clients() -> Result<usize, TrafficError> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

@@ -1,5 +1,5 @@
 //! The kernel's account of a connection: `struct tcp_info` of include/uapi/linux/tcp.h, read by
-//! offset. The structure only ever grows, and the kernel says how much of it it knows: a field beyond
+//! offset. The structure only ever grows, and the kernel reports how much of it it knows: a field beyond
 //! that length is not known, never 0.
 
 use std::os::fd::AsFd;

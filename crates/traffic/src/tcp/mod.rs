@@ -76,7 +76,7 @@ impl Connected {
         &self.flows
     }
 
-    /// This end's address of the data connections, when the kernel tells it.
+    /// This end's address of the data connections, when the kernel reports it.
     pub fn local_address(&self) -> Option<IpAddr> {
         let first = self.flows.first()?;
         let address = rustix::net::getsockname(&first.socket).ok()?;
@@ -84,7 +84,7 @@ impl Connected {
         Some(address.ip().to_canonical())
     }
 
-    /// Waits, at most 2 s, until the far end has every byte of a stream, and records what the kernel had
+    /// Waits, at most 2 s, until the remote end has every byte of a stream, and records what the kernel had
     /// sent by then: what programs, sockets and interfaces count agrees only after that.
     pub fn settle(&self, side: &mut SideSample, abort: &Abort) {
         if self.spec.verbs.is_none() && matches!(self.spec.workload, Workload::Stream(_)) {

@@ -1,7 +1,7 @@
 //! Connections chosen by the CPUs that the kernel receives them on (`SO_INCOMING_CPU`, socket(7)).
 //!
 //! Which queue, and so which CPU, a connection's packets arrive on is decided by the card's hash of its
-//! ports, or by receive packet steering: it cannot be asked for, but it can be drawn again. The ends open
+//! ports, or by receive packet steering: it cannot be requested, but it can be drawn again. The ends open
 //! more connections than the trial needs, tell each other what they arrived on, and keep those that share
 //! as few CPUs as possible:
 //!

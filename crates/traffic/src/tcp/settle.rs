@@ -11,7 +11,7 @@ use super::{Flow, info};
 use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 
-/// How long a far end may take to say that it has everything. What a path carries slower than its buffers
+/// How long a remote end may take to say that it has everything. What a path carries slower than its buffers
 /// empty in this time is left without the note.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// Events taken from the kernel at a time.
@@ -19,11 +19,11 @@ const EVENTS: usize = 256;
 /// The event of the trial that was given up, not of a connection.
 const ABORT: u64 = u64::MAX;
 
-/// Tells the senders at the far end that everything came, waits until the receivers there tell the same, and
-/// notes what had been sent by then. A far end that does not tell leaves its flows without the note.
+/// Tells the senders at the remote end that everything came, waits until the receivers there tell the same, and
+/// notes what had been sent by then. A remote end that does not tell leaves its flows without the note.
 pub(super) fn settle(flows: &[Flow], side: &mut SideSample, abort: &Abort) {
     for flow in flows.iter().filter(|flow| flow.role == Role::Receiver) {
-        // Its end of file has come. It fails when the connection is gone, and then the far end knows.
+        // Its end of file has come. It fails when the connection is gone, and then the remote end knows.
         let _ = shutdown(&flow.socket, Shutdown::Write);
     }
     let senders = flows.iter().filter(|flow| flow.role == Role::Sender);
@@ -43,7 +43,7 @@ pub(super) fn settle(flows: &[Flow], side: &mut SideSample, abort: &Abort) {
     });
 }
 
-/// Calls `ended` for each of `senders` whose far end has ended its direction, too.
+/// Calls `ended` for each of `senders` whose remote end has ended its direction, too.
 fn await_ends(
     senders: &[&Flow],
     abort: &Abort,

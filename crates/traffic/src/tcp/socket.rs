@@ -65,7 +65,7 @@ pub(crate) fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficE
         ),
     ];
     for (kernel_size, sysctl) in given {
-        // The kernel doubles what is asked for its own bookkeeping, and cuts it to the sysctl without
+        // The kernel doubles what is requested its own bookkeeping, and cuts it to the sysctl without
         // a word: a trial with other buffers than it says would be a lie.
         let given = Bytes::new(kernel_size.map_err(failed)? as u64 / 2);
         if given < asked {

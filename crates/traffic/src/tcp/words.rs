@@ -71,7 +71,7 @@ pub(crate) fn tell(flow: &Flow, words: &[u8]) -> Result<(), TrafficError> {
     }
 }
 
-/// Waits for the words of the far end of `flow`, until `deadline`.
+/// Waits for the words of the remote end of `flow`, until `deadline`.
 pub(crate) fn await_words<const N: usize>(
     flow: &Flow,
     deadline: Instant,
@@ -100,7 +100,7 @@ pub(crate) fn await_words<const N: usize>(
     }
 }
 
-/// Waits for the next words of the far end of `flow`, as long as the trial has not been ended; `None` when it
+/// Waits for the next words of the remote end of `flow`, as long as the trial has not been ended; `None` when it
 /// ended its side instead.
 pub(crate) fn next_words<const N: usize>(
     flow: &Flow,

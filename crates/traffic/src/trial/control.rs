@@ -151,7 +151,7 @@ impl<'a> Control<'a> {
         let reading = || cpu_time_of_this_thread().saturating_sub(begun);
         let mut next_beat = self.interval;
         let mut over = false;
-        // When sending was ended, whether the far end knows, and whether receiving was ended, too.
+        // When sending was ended, whether the remote end knows, and whether receiving was ended, too.
         let mut stopped: Option<Duration> = None;
         let mut told = false;
         let mut ended = false;
@@ -204,8 +204,8 @@ impl<'a> Control<'a> {
         self.watched
     }
 
-    /// Sleeps until a thread ends, the trial is given up, the far end says something, or `time` has passed;
-    /// whether sending shall end now. Once the trial is being torn down the abort and a far end that left
+    /// Sleeps until a thread ends, the trial is given up, the remote end says something, or `time` has passed;
+    /// whether sending shall end now. Once the trial is being torn down the abort and a remote end that left
     /// stay readable and would keep us awake.
     fn sleep(&self, time: Duration, torn_down: bool) -> bool {
         let interest = if torn_down {
@@ -231,7 +231,7 @@ impl<'a> Control<'a> {
         speaks && self.ask(self.far.hear())
     }
 
-    /// What the far end wants; a failure of it is the trial's.
+    /// What the remote end wants; a failure of it is the trial's.
     fn ask(&self, outcome: Result<bool, TrafficError>) -> bool {
         outcome.unwrap_or_else(|error| {
             self.board.fail(error);
@@ -265,7 +265,7 @@ impl<'a> Control<'a> {
     }
 
     /// Ends the threads that begin operations. A stream's sender may be in a `send` that blocks: the
-    /// kernel gives back what it had taken of that buffer, sends everything it took, and then the end of
+    /// kernel returns what it had taken of that buffer, sends everything it took, and then the end of
     /// file. The others come back from what they wait for, and look.
     fn end_sending(&self) {
         self.board.stop();

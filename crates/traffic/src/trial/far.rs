@@ -1,4 +1,4 @@
-//! The far end of a trial, as the control thread knows it: how the two agree on the start, and what is
+//! The remote end of a trial, as the control thread knows it: how the two agree on the start, and what is
 //! said between them while data moves.
 
 use std::os::fd::BorrowedFd;
@@ -8,7 +8,7 @@ use super::board::{Board, Counter, Start};
 use crate::tcp::Flow;
 use crate::{Abort, TrafficError};
 
-/// A far end. One of our own kind needs only a start: the ends of its connections tell the rest.
+/// A remote end. One of our own kind needs only a start: the ends of its connections tell the rest.
 pub(crate) trait FarEnd: Sync {
     /// Agrees on the start and opens the gate.
     fn start(&self, flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficError>;

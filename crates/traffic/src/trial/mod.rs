@@ -80,7 +80,7 @@ pub(crate) fn carry_out(
     carry_out_plans(spec, flows, &plans, &start::Ours, work, abort)
 }
 
-/// The same with a far end that is not ours: `far` agrees with it on the start and the end.
+/// The same with a remote end that is not ours: `far` agrees with it on the start and the end.
 pub(crate) fn carry_out_with(
     spec: &TrialSpec,
     flows: &[Flow],
@@ -204,7 +204,7 @@ fn watch<'scope, 'env: 'scope>(
         match started {
             Ok(start) => control.run(start.at, threads),
             Err(error) => {
-                // The gate may be open already: a far end that goes away right then must not leave data
+                // The gate may be open already: a remote end that goes away right then must not leave data
                 // threads running that nobody watches.
                 board.fail(error);
                 board.stop();

@@ -76,7 +76,7 @@ pub(crate) struct FlowEnd {
 }
 
 impl FlowEnd {
-    /// The end of a TCP flow that moved `bytes`: what the kernel says of it now.
+    /// The end of a TCP flow that moved `bytes`: what the kernel reports of it now.
     pub(crate) fn of_tcp(flow: &Flow, bytes: u64, ended: Instant, start: Start) -> Self {
         Self {
             at: ended.duration_since(start.at),

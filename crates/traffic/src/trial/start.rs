@@ -19,7 +19,7 @@ use crate::{Abort, TrafficError};
 /// How long the ends wait for each other's start.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// A far end of our own kind.
+/// A remote end of our own kind.
 #[derive(Debug)]
 pub(super) struct Ours;
 

@@ -119,7 +119,7 @@ fn candidate(name: &str, choice: &DeviceChoice) -> Result<Candidate, VerbsError>
 fn by_gid(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> Option<Place> {
     let mut all = candidates.iter().enumerate();
     all.find_map(|(candidate, one)| {
-        // Of several ports with the address, one that has the index which is asked for.
+        // Of several ports with the address, one that has the index which is requested.
         let has_index = |port| {
             let mut own = one.gids.iter().filter(|entry| entry.port == port);
             (choice.gid_index).is_none_or(|index| own.any(|entry| entry.index == index))

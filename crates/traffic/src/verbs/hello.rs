@@ -21,7 +21,7 @@ pub(super) struct Hello {
     pub(super) key: u32,
     pub(super) gid: Gid,
     pub(super) lid: u16,
-    /// The MTU of its port, or the smaller one that was asked for.
+    /// The MTU of its port, or the smaller one that was requested.
     pub(super) mtu: u32,
     /// Its memory.
     pub(super) memory: Remote,
@@ -99,7 +99,7 @@ impl Hello {
         tell(one.flow, &self.bytes())
     }
 
-    /// Waits for the far end's.
+    /// Waits for the remote end's.
     pub(super) fn await_from(
         one: &SeatFlow<'_>,
         deadline: Instant,

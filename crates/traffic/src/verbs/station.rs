@@ -39,7 +39,7 @@ pub(crate) struct Needs {
     pub(crate) receives: u32,
     /// The largest message that travels in its request; the device may give less.
     pub(crate) inline: u32,
-    /// What the far end does with the memory.
+    /// What the remote end does with the memory.
     pub(crate) access: Access,
 }
 
@@ -55,7 +55,7 @@ impl Needs {
 #[derive(Debug)]
 pub(crate) struct Station<'a> {
     pub(crate) taker: Taker<'a>,
-    /// The far end can be asked for it.
+    /// The remote end can be requested it.
     pub(crate) message_max: usize,
     pub(crate) has_atomics: bool,
     /// Whether a message that finds no room ends the connection.
@@ -69,7 +69,7 @@ pub(crate) struct Lane<'a> {
     pub(crate) one: SeatFlow<'a>,
     pub(crate) pair: QueuePair,
     pub(crate) region: Region<Mapping>,
-    /// The far end's memory ...
+    /// The remote end's memory ...
     pub(crate) far: Remote,
     /// ... and its length.
     pub(crate) far_bytes: u64,
@@ -126,7 +126,7 @@ pub(super) struct Way {
 }
 
 impl<'a> Station<'a> {
-    /// Chooses the device, makes and connects a queue pair for each flow of `seat`. The far end must do the
+    /// Chooses the device, makes and connects a queue pair for each flow of `seat`. The remote end must do the
     /// same meanwhile.
     pub(crate) fn open(
         seat: &Seat<'a>,
@@ -295,7 +295,7 @@ fn fresh<'a>(
             inline: needs.inline,
         },
     )?;
-    // The device may give less than what an end chooses by itself, but not than what was asked for.
+    // The device may give less than what an end chooses by itself, but not than what was requested.
     if verbs.inline_bytes.is_some() && pair.inline() < needs.inline {
         return Err(TrafficError::not_supported(
             format!(

@@ -26,7 +26,7 @@ pub(crate) struct Taker<'a> {
     /// The device's port that carries the data, from 1.
     port: u8,
     board: &'a Board,
-    /// The connection that says when the far end is gone.
+    /// The connection that says when the remote end is gone.
     companion: BorrowedFd<'a>,
     spins: bool,
     taken: Box<[Completion]>,
@@ -95,7 +95,7 @@ impl<'a> Taker<'a> {
     }
 
     /// Takes what there is; waits for it in this thread's way, at most until `due`, and not when something
-    /// else wants to be looked at.
+    /// else wants to be inspected.
     #[inline]
     pub(crate) fn take(&mut self, due: Option<Instant>) -> Result<Took, TrafficError> {
         let count = self.poll()?;

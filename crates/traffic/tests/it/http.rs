@@ -1,4 +1,4 @@
-//! Trials of `http` between two ends: what both record, held against each other.
+//! Trials of `http` between two ends: what both record, compared with each other.
 
 use linerate_model::sample::{Operations, Role, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};

@@ -16,7 +16,7 @@ use crate::scene::{abort, connect_from, read_byte, spec};
 
 const COOKIE: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz2345672345\0";
 
-/// A client that has presented its cookie and been asked for its parameters.
+/// A client that has presented its cookie and been requested its parameters.
 fn greeted(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.write_all(COOKIE).expect("open");

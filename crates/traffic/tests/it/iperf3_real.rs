@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::iperf3::{loopback, next, udp, with_server};
 use crate::scene::{abort, spec};
 
-/// Whether iperf3 is here; says so when it is not.
+/// Whether iperf3 is here; reports it when it is not.
 pub(crate) fn iperf3_is_here() -> bool {
     let here = Command::new("iperf3").arg("--version").output().is_ok();
     if !here {
@@ -210,7 +210,7 @@ fn a_busy_real_server_is_an_error_that_says_so() {
     assert!(refused.to_string().contains("busy"), "{refused}");
 }
 
-/// Runs a real client against `server` and gives back what `-J` printed.
+/// Runs a real client against `server` and returns what `-J` printed.
 pub(crate) fn real_client(server: SocketAddr, arguments: &[&str]) -> Value {
     let (host, port) = (server.ip().to_string(), server.port().to_string());
     let done = Command::new("iperf3")

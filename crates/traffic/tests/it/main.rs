@@ -1,5 +1,5 @@
 //! The traffic crate seen from outside: real connections over the loopback, real strangers, peers that
-//! misbehave, and the simulated path held against its own truth.
+//! misbehave, and the simulated path compared with its own truth.
 
 #![expect(
     clippy::print_stderr,

@@ -1,4 +1,4 @@
-//! The simulated path held against its own truth: other tests lean on it, so it must not lie.
+//! The simulated path compared with its own truth: other tests lean on it, so it must not lie.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Trials that go well: what both ends record, held against each other and against what was sent.
+//! Trials that go well: what both ends record, compared with each other and against what was sent.
 
 use std::io::Write;
 use std::thread;

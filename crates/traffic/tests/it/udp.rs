@@ -1,4 +1,4 @@
-//! Datagrams between two ends of ours: what both record, held against each other.
+//! Datagrams between two ends of ours: what both record, compared with each other.
 
 use std::net::Ipv6Addr;
 

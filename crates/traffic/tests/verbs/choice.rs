@@ -242,7 +242,7 @@ fn several_queue_pairs_of_iwarp_are_told_apart_in_both_directions() {
 fn a_message_of_iwarp_is_sent_when_there_is_room_for_it() {
     let name = "a_message_of_iwarp_is_sent_when_there_is_room_for_it";
     alone(name, "iwarp,devices=2", |_| {
-        // Of a depth of 7 room is given back by twos, and the last messages are no whole batch.
+        // Of a depth of 7 room is returned by twos, and the last messages are no whole batch.
         for (depth, flows) in [(1, 1), (7, 3), (128, 2)] {
             let stream = Workload::Stream(Stream {
                 bytes: Some(Bytes::new(3_000_001)),

@@ -8,11 +8,11 @@
 //! ```no_run
 //! use linerate_verbs_fake::{Fake, Fault};
 //!
-//! let fake = Fake::install(); // before anything of RDMA is asked for; as often as wanted
+//! let fake = Fake::install(); // before anything of RDMA is requested; as often as wanted
 //! let device = fake.device(); // one of this test's own
 //! device.set(Fault::CorruptEvery, 3);
 //! // ... `linerate_verbs::Device::open(device.name())` ...
-//! assert_eq!(device.alive(), []); // everything was given back
+//! assert_eq!(device.alive(), []); // everything was returned
 //! ```
 //!
 //! Another program is told by its environment: `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` are [`library`],
@@ -240,7 +240,7 @@ impl FakeDevice {
             .collect()
     }
 
-    /// How many messages its queue pairs sent, read or changed at their far end.
+    /// How many messages its queue pairs sent, read or changed at their remote end.
     pub fn messages(&self) -> u64 {
         self.fake.messages(self.number)
     }

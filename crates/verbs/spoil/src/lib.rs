@@ -1,6 +1,6 @@
 //! A library in front of libibverbs, for tests: everything goes to the real one, over real devices, but a byte of
 //! each third message is changed. What is sent or written is changed before it goes, what is read or fetched when
-//! it has come. A data check that does not notice is none. With `LINERATE_SPOIL=key` it is the key of the far end's
+//! it has come. A data check that does not notice is none. With `LINERATE_SPOIL=key` it is the key of the remote end's
 //! memory that is changed.
 //!
 //! A test has this crate among its `[dev-dependencies]`, and starts the program with `LINERATE_LIBIBVERBS` set to

@@ -69,7 +69,7 @@ impl fmt::Debug for Listener {
 /// How long the kernel looks for addresses and routes.
 const RESOLVE: Duration = Duration::from_secs(2);
 
-/// How many ports that somebody has are passed over where none was asked for. The manager chooses one that nobody
+/// How many ports that somebody has are passed over where none was requested. The manager chooses one that nobody
 /// has of it; that TCP has it, which iWARP shares it with, is seen only when it is used (`siw_create_listen` and
 /// `siw_connect` bind a socket of TCP to it).
 const PASSED_OVER_MAX: usize = 100;
@@ -346,7 +346,7 @@ impl Calling {
         Ok(told.event == RDMA_CM_EVENT_CONNECT_RESPONSE)
     }
 
-    /// Tells the far end that the queue pair is ready, when [`Calling::call`] wants it.
+    /// Tells the remote end that the queue pair is ready, when [`Calling::call`] wants it.
     pub fn establish(self, wanted: bool) -> Result<Connection, VerbsError> {
         if wanted {
             // SAFETY: the identifier is alive.

@@ -63,7 +63,7 @@ impl List {
 
     fn devices(&self) -> impl Iterator<Item = (*mut ibv_device, String)> {
         (0..self.count).map(|index| {
-            // SAFETY: the list has `count` entries, each of which lives until the list is given back; the name
+            // SAFETY: the list has `count` entries, each of which lives until the list is returned; the name
             // is an array that ends with a null byte.
             let (device, name) = unsafe {
                 let device = *self.first.add(index);
@@ -76,7 +76,7 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: it came from `ibv_get_device_list` and is given back once; opened devices stay.
+        // SAFETY: it came from `ibv_get_device_list` and is returned once; opened devices stay.
         unsafe { (self.library.ibv_free_device_list)(self.first) };
     }
 }

@@ -21,7 +21,7 @@ use super::queue::RETRIES;
 use super::{last_errno, outcome};
 use crate::VerbsError;
 
-/// How long is waited for the far end, and what ends the waiting early.
+/// How long is waited for the remote end, and what ends the waiting early.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience<'a> {
     /// Until when.
@@ -46,7 +46,7 @@ pub enum Step {
 pub struct Attributes {
     pub(super) values: ibv_qp_attr,
     pub(super) mask: i32,
-    /// What the far end may do with this end's memory.
+    /// What the remote end may do with this end's memory.
     pub access: Access,
     /// The path MTU, where it shall be smaller than what the manager found.
     pub mtu: Option<u32>,
@@ -183,7 +183,7 @@ impl Channel {
     fn next(&self, doing: &'static str, patience: Patience<'_>) -> Result<Told, VerbsError> {
         loop {
             let mut event: *mut rdma_cm_event = std::ptr::null_mut();
-            // SAFETY: the library writes the event, which is given back below.
+            // SAFETY: the library writes the event, which is returned below.
             let taken = unsafe { (self.library.rdma_get_cm_event)(self.raw, &raw mut event) };
             match outcome(taken) {
                 Ok(()) => return Ok(self.read(event)),

@@ -38,11 +38,11 @@ pub unsafe trait Memory {
     reason = "each is a flag of ibv_reg_mr(3), in any combination"
 )]
 pub struct Access {
-    /// The far end may write it.
+    /// The remote end may write it.
     pub remote_write: bool,
-    /// The far end may read it.
+    /// The remote end may read it.
     pub remote_read: bool,
-    /// The far end may change 8 bytes of it at a time.
+    /// The remote end may change 8 bytes of it at a time.
     pub remote_atomic: bool,
     /// Its pages are not pinned: the device asks for them.
     pub on_demand: bool,
@@ -53,7 +53,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// What the far end may do, as the bits that a queue pair takes.
+    /// What the remote end may do, as the bits that a queue pair takes.
     pub(super) fn remote_bits(self) -> u32 {
         [
             (self.remote_write, IBV_ACCESS_REMOTE_WRITE),
@@ -77,7 +77,7 @@ impl Access {
     }
 }
 
-/// Memory, registered with a device. What the far end writes there changes it at any time, so no safe function gives a
+/// Memory, registered with a device. What the remote end writes there changes it at any time, so no safe function gives a
 /// reference to it: bytes are copied in and out.
 ///
 /// ```compile_fail
@@ -99,7 +99,7 @@ impl<M: Memory> fmt::Debug for Region<M> {
     }
 }
 
-/// Why memory was not registered: what was asked for beyond registering it may be what the device lacks.
+/// Why memory was not registered: what was requested beyond registering it may be what the device lacks.
 fn refusal(device: &Device, access: Access, errno: Errno) -> VerbsError {
     let lacks = |doing, hint| VerbsError::NotSupported {
         doing,
@@ -108,7 +108,7 @@ fn refusal(device: &Device, access: Access, errno: Errno) -> VerbsError {
         hint,
     };
     let is_unknown = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS);
-    // The kernel says that it is invalid where the device has none of it.
+    // The kernel reports that it is invalid where the device has none of it.
     if access.on_demand && (is_unknown || errno == Errno::INVAL) {
         return lacks(
             "register memory that is not pinned",
@@ -192,7 +192,7 @@ impl<M: Memory> Region<M> {
         }
     }
 
-    /// Where the far end finds its byte `at`.
+    /// Where the remote end finds its byte `at`.
     pub fn remote(&self, at: usize) -> Remote {
         self.check(&(at..at));
         // SAFETY: the registration lives as long as `self`.
@@ -208,7 +208,7 @@ impl<M: Memory> Region<M> {
     /// # Safety
     ///
     /// As long as the view lives, no request of this end that writes there (a receive, a read, an atomic) is under way,
-    /// and no far end that may write to the region does.
+    /// and no remote end that may write to the region does.
     pub unsafe fn view(&mut self, range: Range<usize>) -> &mut [u8] {
         self.check(&range);
         // SAFETY: within the memory, which is ours alone by the contract of `Memory`; `self` is borrowed, so no slice of
@@ -239,7 +239,7 @@ impl<M: Memory> Region<M> {
         }
     }
 
-    /// Its byte `at`, as it is now: for one who waits for the far end to write it.
+    /// Its byte `at`, as it is now: for one who waits for the remote end to write it.
     #[inline]
     pub fn look(&self, at: usize) -> u8 {
         assert!(at < self.memory.length(), "a byte within the region");
@@ -259,8 +259,8 @@ impl<M: Memory> Region<M> {
 impl<M: Memory> Drop for Region<M> {
     fn drop(&mut self) {
         let library = self.domain.device().library();
-        // SAFETY: it was registered by `new` and is given back once, before the memory is dropped. Of a device
-        // that is gone the library says that it was given back.
+        // SAFETY: it was registered by `new` and is returned once, before the memory is dropped. Of a device
+        // that is gone the library reports that it was returned.
         let ended = outcome(unsafe { (library.ibv_dereg_mr)(self.registration) });
         if ended.is_ok() {
             // SAFETY: it is dropped here only. Memory that a device may still write is never freed.

@@ -353,11 +353,11 @@ pub struct Path {
     pub gid_index: Option<u32>,
     /// The path MTU in bytes.
     pub mtu: u32,
-    /// The far end's GID.
+    /// The remote end's GID.
     pub gid: Gid,
-    /// The far end's address within an InfiniBand subnet.
+    /// The remote end's address within an InfiniBand subnet.
     pub lid: u16,
-    /// The number of the far end's queue pair.
+    /// The number of the remote end's queue pair.
     pub queue_pair: u32,
     /// The number of the first packet that comes.
     pub receive_packet_number: u32,
@@ -371,16 +371,16 @@ pub struct Path {
     pub ack_timeout: Option<u8>,
     /// Reads and atomics that this end has under way.
     pub reads_asked: u8,
-    /// Reads and atomics of the far end that this end answers at a time.
+    /// Reads and atomics of the remote end that this end answers at a time.
     pub reads_answered: u8,
 }
 
 /// Repetitions before a request fails: after half a second, or some more, as devices time. Not 7, the most,
 /// which soft-RoCE takes for "without end".
 pub(super) const RETRIES: u8 = 6;
-/// Repetitions while the far end has no room for a message: without end, it is the flow control.
+/// Repetitions while the remote end has no room for a message: without end, it is the flow control.
 const RECEIVER_NOT_READY_RETRIES: u8 = 7;
-/// How long the far end waits before it tries again when we had no room: 10 us (the shortest).
+/// How long the remote end waits before it tries again when we had no room: 10 us (the shortest).
 const RECEIVER_NOT_READY_TIMER: u8 = 1;
 /// Hops that a packet may take.
 const HOPS: u8 = 64;

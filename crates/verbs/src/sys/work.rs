@@ -14,7 +14,7 @@ use super::memory::Slice;
 use super::outcome;
 use super::queue::{AddressHandle, QueuePair};
 
-/// A place in the far end's memory.
+/// A place in the remote end's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// Its address there.
@@ -37,9 +37,9 @@ impl Remote {
 /// What a request does with its slice.
 #[derive(Debug, Clone, Copy)]
 pub enum Work<'r> {
-    /// Writes it to the far end's memory.
+    /// Writes it to the remote end's memory.
     Write(Remote),
-    /// Fills it from the far end's memory.
+    /// Fills it from the remote end's memory.
     Read(Remote),
     /// Sends it as a message.
     Send,
@@ -47,7 +47,7 @@ pub enum Work<'r> {
     SendNumber(u32),
     /// Sends it as a datagram.
     SendTo(To<'r>),
-    /// Adds to 8 bytes of the far end's memory; the slice gets what was there.
+    /// Adds to 8 bytes of the remote end's memory; the slice gets what was there.
     FetchAdd(Remote, u64),
 }
 

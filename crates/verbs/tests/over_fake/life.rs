@@ -1,4 +1,4 @@
-//! Everything is given back, once, in whatever order a program drops it.
+//! Everything is returned, once, in whatever order a program drops it.
 
 use std::any::Any;
 
@@ -128,6 +128,6 @@ fn memory_is_given_back_while_the_far_end_writes_it() {
     assert_eq!(end.status(), Err(Status::RemoteAccess));
     drop(sends);
     drop((near, far.queue_pair, far.queue, far.domain, device));
-    // The far end's event of the refused access went with its queue pair.
+    // The remote end's event of the refused access went with its queue pair.
     assert_eq!(fake.alive(), []);
 }

@@ -1,5 +1,5 @@
 //! Every type of this crate, over the library that stands in for libibverbs: that bytes go where they shall,
-//! that what goes wrong is said, that everything is given back. Each test has devices of its own.
+//! that what goes wrong is said, that everything is returned. Each test has devices of its own.
 
 mod ends;
 mod faults;

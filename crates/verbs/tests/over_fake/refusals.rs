@@ -1,4 +1,4 @@
-//! What a device or its far end refuses: each is said as what it is.
+//! What a device or its remote end refuses: each is said as what it is.
 
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ fn a_wrong_key_an_address_outside_and_a_missing_right_are_refused_by_the_far_end
             .expect("a post");
         let work = make(&far);
         assert_eq!(failure(&near, 0..8, work), Status::RemoteAccess, "{what}");
-        // The far end's queue pair is ended by it too.
+        // The remote end's queue pair is ended by it too.
         assert_eq!(far.end(), (9, Err(Status::Flushed)), "{what}");
         assert_eq!(far.region.look(0), 0, "{what}");
     };

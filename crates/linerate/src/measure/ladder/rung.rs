@@ -48,7 +48,7 @@ pub(super) struct Cpu {
     remote_machine: Option<f64>,
 }
 
-/// What the kernel told of copies.
+/// What the kernel reported of copies.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Crossing {
     zerocopy_sends: u64,

@@ -1,4 +1,4 @@
-//! Documents and texts of made samples, held against the schema that people read them by.
+//! Documents and texts of made samples, compared with the schema that people read them by.
 
 use linerate_model::build;
 use linerate_model::host::Host;

@@ -207,7 +207,7 @@ impl<'a> Lines<'a> {
         let (came, number) = (completion.id() & CAME != 0, completion.id() & !CAME);
         let number = usize::try_from(number).unwrap_or(0);
         if let Err(status) = completion.status() {
-            // What is left over when the far end has gone after its last word.
+            // What is left over when the remote end has gone after its last word.
             if self.sent[number].is_over {
                 return Ok(());
             }
@@ -240,7 +240,7 @@ impl<'a> Lines<'a> {
             .map_err(|error| (number, error.into()))
     }
 
-    /// Looks whether a far end has ended.
+    /// Looks whether a remote end has ended.
     fn listen<C: Conversation>(&self, conversations: &mut [C]) -> Result<(), Failed> {
         let device = self.station.taker.check_device();
         device.map_err(|error| (0, error.into()))?;

@@ -2,7 +2,7 @@
 //!
 //! What is sent first and what comes have places of their own, and the content of every round trip is another:
 //! what is left at a place of the round trip before never passes for what should have come. What came is copied
-//! away before anything leaves, for over verbs the next message lands on it as soon as the far end has the answer;
+//! away before anything leaves, for over verbs the next message lands on it as soon as the remote end has the answer;
 //! it is compared at the asking end before the next round trip begins, and at the answering end once its answer
 //! has left.
 

@@ -182,7 +182,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// The next word, which must be of this kind: its numbers. `None` when the far end has ended instead,
+    /// The next word, which must be of this kind: its numbers. `None` when the remote end has ended instead,
     /// which only `may_end` allows.
     fn hear(&mut self, kind: u8, may_end: bool) -> Result<Option<(u64, u32, u64)>, Fault> {
         let room = loop {

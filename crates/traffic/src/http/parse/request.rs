@@ -20,7 +20,7 @@ pub(crate) struct Request {
 pub(crate) enum After {
     /// It stays, as HTTP/1.1 has it.
     Stay,
-    /// It stays because an HTTP/1.0 client asked for it, and the answer must say so.
+    /// It stays because an HTTP/1.0 client asked for it, and the answer must report it.
     StayAsAsked,
     /// It is closed.
     Close,

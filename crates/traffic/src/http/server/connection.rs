@@ -193,9 +193,9 @@ impl Connection {
         sent
     }
 
-    /// The last answer is out: says so, and waits for the client to close.
+    /// The last answer is out: reports it, and waits for the client to close.
     fn take_leave(&mut self, now_s: u32) -> Next {
-        // It fails when the client is gone, and then the next reading says so.
+        // It fails when the client is gone, and then the next reading reports it.
         let _ = shutdown(&self.socket, Shutdown::Write);
         self.kept = Vec::new();
         self.doing = Doing::Lingering { left: LINGER_BYTES };

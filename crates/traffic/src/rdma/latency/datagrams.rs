@@ -39,8 +39,8 @@ pub(super) fn add_lost(posted: &[Posted], flows: &mut [Moved]) -> Result<(), Tra
 }
 
 impl Table<'_, '_, '_> {
-    /// Compares what came, where that is asked for; `false` of a datagram over which another one was written
-    /// than those `known` whose rooms are to be given back: all rooms are the same memory.
+    /// Compares what came, where that is requested; `false` of a datagram over which another one was written
+    /// than those `known` whose rooms are to be returned: all rooms are the same memory.
     #[inline]
     pub(super) fn is_right(
         &mut self,
@@ -54,7 +54,7 @@ impl Table<'_, '_, '_> {
         }
     }
 
-    /// Whether more messages than those `known` came on `lane` and wait for their rooms to be given back.
+    /// Whether more messages than those `known` came on `lane` and wait for their rooms to be returned.
     fn is_overtaken(&mut self, lane: usize, known: u32) -> Result<bool, TrafficError> {
         let until = Instant::now() + OVERTAKEN_MAX;
         while self.posted[lane].spent <= known {
@@ -67,7 +67,7 @@ impl Table<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Answers what datagrams come, whichever they are, until the far end says something else. That one was lost
+    /// Answers what datagrams come, whichever they are, until the remote end says something else. That one was lost
     /// is the asking end's to notice.
     pub(super) fn answer_datagrams(
         &mut self,

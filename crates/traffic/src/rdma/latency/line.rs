@@ -50,7 +50,7 @@ impl<'l, 'a> Line<'l, 'a> {
         size: usize,
         number: u64,
     ) -> Self {
-        // What arrives is written to the far end's second half.
+        // What arrives is written to the remote end's second half.
         let far = match job.verb {
             Verb::Write => lane.far.at((IN * job.slot()) as u64),
             _ => lane.far,

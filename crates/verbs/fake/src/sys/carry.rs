@@ -1,5 +1,5 @@
 //! Carries out what was posted, in a thread of its own: message after message of a queue pair, until there is
-//! none or the far end makes it wait.
+//! none or the remote end makes it wait.
 
 use std::ffi::{c_int, c_uint};
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ use super::queue_pair::{Job, Task};
 use super::world::{NEWS, World, world};
 use crate::{Fault, Link, MTU};
 
-/// How long a far end is tried that is there and not ready, as devices repeat.
+/// How long a remote end is tried that is there and not ready, as devices repeat.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Messages of one queue pair before the others have their turn.
 const TURN: usize = 32;
 
 /// Why a request did not succeed now.
 enum Stop {
-    /// The far end may become ready.
+    /// The remote end may become ready.
     Wait,
     Failed(c_int),
 }
@@ -209,7 +209,7 @@ impl World {
         self.queue_pairs[&number].domain
     }
 
-    /// Whether a queue pair lets the far end do that at all.
+    /// Whether a queue pair lets the remote end do that at all.
     fn permits(&self, number: u32, access: c_uint) -> Result<(), Stop> {
         if self.queue_pairs[&number].set.qp_access_flags & access == 0 {
             return Err(Stop::Failed(WC_REM_INV_REQ_ERR));

@@ -68,7 +68,7 @@ impl<T> Teller<T> {
         assert_eq!(read, 8, "as many as were told");
     }
 
-    /// Takes back what nobody took yet.
+    /// Rolls back what nobody took yet.
     pub(super) fn forget(&self, is_it: impl Fn(&T) -> bool) {
         let mut told = lock(&self.told);
         let before = told.len();
@@ -123,7 +123,7 @@ pub(super) struct QueueObject {
 
 /// A completion queue.
 pub(super) struct Queue {
-    /// How many are there, to be looked at without a lock.
+    /// How many are there, to be inspected without a lock.
     waiting: AtomicUsize,
     pub(super) unacknowledged: AtomicUsize,
     inner: Mutex<Inner>,

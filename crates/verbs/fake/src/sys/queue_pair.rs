@@ -56,7 +56,7 @@ pub(super) struct Job {
     pub(super) inline: Option<Vec<u8>>,
     pub(super) signaled: bool,
     pub(super) slot: u64,
-    /// Until when it is tried to reach a far end that does not answer, once it was tried.
+    /// Until when it is tried to reach a remote end that does not answer, once it was tried.
     pub(super) until: Option<Instant>,
 }
 
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// Gives back everything that a queue pair in the state of error has under way.
+    /// Returns everything that a queue pair in the state of error has under way.
     pub(super) fn flush(&mut self, number: u32) {
         let own = self.queue_pairs.get_mut(&number).expect("it is alive");
         let (jobs, rooms) = (

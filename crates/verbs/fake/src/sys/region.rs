@@ -8,7 +8,7 @@ use linerate_verbs::sys::abi::{IBV_ACCESS_LOCAL_WRITE, ibv_sge};
 use super::number::{WC_LOC_LEN_ERR, WC_LOC_PROT_ERR, WC_REM_ACCESS_ERR};
 use super::world::World;
 
-/// A registration. It is looked up under the lock of the world whenever it is used: after it was given back
+/// A registration. It is looked up under the lock of the world whenever it is used: after it was returned
 /// its memory is not touched.
 pub(super) struct Region {
     pub(super) device: usize,
@@ -101,7 +101,7 @@ impl World {
         Ok(())
     }
 
-    /// Reads the far end's memory.
+    /// Reads the remote end's memory.
     pub(super) fn fetch(
         &self,
         domain: usize,
@@ -118,7 +118,7 @@ impl World {
         Ok(())
     }
 
-    /// Writes the far end's memory.
+    /// Writes the remote end's memory.
     pub(super) fn store(
         &self,
         domain: usize,
@@ -133,7 +133,7 @@ impl World {
         Ok(())
     }
 
-    /// Adds to a number in the far end's memory; what was there.
+    /// Adds to a number in the remote end's memory; what was there.
     pub(super) fn add(
         &self,
         domain: usize,

@@ -88,7 +88,7 @@ pub(super) struct World {
     last: u32,
     /// Queue pairs with something to do.
     pub(super) ready: VecDeque<u32>,
-    /// Queue pairs that wait for the far end, until something changes or the time comes.
+    /// Queue pairs that wait for the remote end, until something changes or the time comes.
     pub(super) stalled: BTreeSet<u32>,
     /// Completions that come later, by their time and order.
     pub(super) late: BTreeMap<(Instant, u64), (usize, ibv_wc, Slot)>,
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// Whoever waited for the far end looks again.
+    /// Whoever waited for the remote end looks again.
     pub(super) fn wake(&mut self) {
         if !self.stalled.is_empty() {
             self.ready.extend(std::mem::take(&mut self.stalled));

@@ -111,7 +111,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     }
 }
 
-/// What of each third message is changed: the bit of a byte, or the key of the far end's memory.
+/// What of each third message is changed: the bit of a byte, or the key of the remote end's memory.
 fn spoils_key() -> bool {
     static KEY: OnceLock<bool> = OnceLock::new();
     *KEY.get_or_init(|| std::env::var_os("LINERATE_SPOIL").is_some_and(|what| what == "key"))
@@ -170,7 +170,7 @@ unsafe fn spoil_message(pair: *const ibv_qp, request: &ibv_send_wr) {
     }
 }
 
-/// Changes the key of the far end's memory in `request`, if it has one.
+/// Changes the key of the remote end's memory in `request`, if it has one.
 unsafe fn spoil_key(request: &mut ibv_send_wr) {
     // SAFETY: the part of the union that the verb has.
     unsafe {

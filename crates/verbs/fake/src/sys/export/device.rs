@@ -208,7 +208,7 @@ unsafe extern "C" fn ibv_get_async_event(
     let mut world = world();
     let device = device_of(&world, context);
     world.born(device, Kind::Event);
-    // The acknowledgement names no context: it is told apart by its device.
+    // The acknowledgement names no context: it is distinguished by its device.
     world.unacknowledged.push((told, device));
     // SAFETY: the caller's structure.
     unsafe { into.write(event_of(told)) };

@@ -95,7 +95,7 @@ unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel
     let users = own.filter(|own| own.channel == channel.addr()).count();
     assert_eq!(users, 0, "identifiers use this channel");
     manager.channels -= 1;
-    // SAFETY: it came from `rdma_create_event_channel` and is given back once.
+    // SAFETY: it came from `rdma_create_event_channel` and is returned once.
     drop(unsafe { Box::from_raw(object(channel)) });
 }
 
@@ -478,7 +478,7 @@ unsafe extern "C" fn rdma_get_cm_event(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    // SAFETY: it came from `rdma_get_cm_event` and is given back once.
+    // SAFETY: it came from `rdma_get_cm_event` and is returned once.
     let event = unsafe { Box::from_raw(event.cast::<EventObject>()) };
     manager().identifier(event.owner).unacknowledged -= 1;
     0

@@ -31,7 +31,7 @@ pub(super) struct Told {
     event: c_int,
     status: c_int,
     private: Vec<u8>,
-    /// Reads and atomics that the far end has under way, and answers.
+    /// Reads and atomics that the remote end has under way, and answers.
     reads: (u8, u8),
     queue_pair: u32,
 }

@@ -46,7 +46,7 @@ fn value(domain: Domain) -> &'static str {
         Domain::Applications => "applications",
         Domain::HashKey => "bytes",
         Domain::LinkSpeed => "modes",
-        Domain::Qdisc => "discipline",
+        Domain::Qdisc => "qdisc",
     }
 }
 

@@ -35,14 +35,14 @@ pub enum TrafficError {
     /// Another program listens there.
     #[error(
         "cannot listen on {address}: the port is in use; end the program that holds it (`ss -ltnp`) \
-         or leave the port to linerate"
+         or let linerate choose the port"
     )]
     PortInUse {
         /// The address.
         address: SocketAddr,
     },
     /// The peer's kernel answered that nobody listens.
-    #[error("cannot connect to {address}: connection refused; nobody listens there")]
+    #[error("cannot connect to {address}: connection refused; nothing is listening there")]
     Refused {
         /// The address.
         address: SocketAddr,
@@ -109,7 +109,7 @@ pub enum TrafficError {
     },
     /// The peer reported what cannot be.
     #[error(
-        "cannot {doing}: the peer's answer makes no sense; both ends must be the same version of linerate"
+        "cannot {doing}: unexpected answer from the peer; both ends must run the same version of linerate"
     )]
     Misunderstood {
         /// What was being done.
@@ -117,8 +117,8 @@ pub enum TrafficError {
     },
     /// Data was still outstanding long after the end.
     #[error(
-        "flow {flow} had not ended {grace:.1?} after the end of the trial: the peer vanished, or the \
-         path needs longer than that to drain the socket buffers (ask for smaller ones)"
+        "flow {flow} was still open {grace:.1?} after the end of the trial: the peer vanished, or the \
+         path needs longer than that to drain the socket buffers (use smaller ones)"
     )]
     Overdue {
         /// The flow.
@@ -127,9 +127,7 @@ pub enum TrafficError {
         grace: Duration,
     },
     /// The peer moved another amount than the trial's.
-    #[error(
-        "flow {flow} received {given} and the trial says {expected}: the peer runs another trial"
-    )]
+    #[error("flow {flow} received {given}, expected {expected}: the peer runs a different trial")]
     Amount {
         /// The flow.
         flow: u32,
@@ -151,8 +149,8 @@ pub enum TrafficError {
     },
     /// The other end does not keep to what two linerates say to each other.
     #[error(
-        "the peer's words on the connection of flow {flow} are not linerate's: another program, or \
-         another version of linerate, is at the other end"
+        "unexpected data from the peer on the connection of flow {flow}: the remote end is another \
+         program or another version of linerate"
     )]
     PeerGarbled {
         /// The flow.
@@ -178,7 +176,7 @@ pub enum TrafficError {
     #[error(
         "cannot open these data connections: {needed} file descriptors are needed and the limit is \
          {limit}; raise it (`ulimit -n {needed}` in the shell that starts linerate, LimitNOFILE= of a \
-         service) or ask for fewer flows"
+         service) or use fewer flows"
     )]
     FileLimit {
         /// How many this process needs.
@@ -188,8 +186,8 @@ pub enum TrafficError {
     },
     /// The peer broke the rules of the workload.
     #[error(
-        "the peer sent {what} on flow {flow}: it is not linerate, or of another version, or something \
-         on the way changed the bytes"
+        "the peer sent {what} on flow {flow}: it is not linerate, it is another version, or the data was \
+         corrupted in transit"
     )]
     Unasked {
         /// The flow.
@@ -199,8 +197,8 @@ pub enum TrafficError {
     },
     /// A byte that was compared is not the one that was sent.
     #[error(
-        "byte {at} of repetition {repetition} of flow {flow} arrived as {found:#04x} and was sent as \
-         {expected:#04x}: memory, a device or something on the way changes data"
+        "byte {at} of repetition {repetition} of flow {flow} arrived as {found:#04x} but was sent as \
+         {expected:#04x}: data was corrupted in memory, by a device or in transit"
     )]
     WrongByte {
         /// The flow.
@@ -215,7 +213,7 @@ pub enum TrafficError {
         found: u8,
     },
     /// What is to be loaded is not a server's address.
-    #[error("cannot load `{given}`: {why}; expected such as `http://10.0.0.1:8080/path`")]
+    #[error("cannot load `{given}`: {why}; expected a URL such as `http://10.0.0.1:8080/path`")]
     Target {
         /// The text as it was given.
         given: String,
@@ -232,7 +230,7 @@ pub enum TrafficError {
     },
     /// The workload cannot wait like this.
     #[error(
-        "cannot wait by `{waiting}` in `{workload}`: ask for `blocking`, `epoll`, `spin` or `busy-poll`"
+        "cannot wait by `{waiting}` in `{workload}`: use `blocking`, `epoll`, `spin` or `busy-poll`"
     )]
     Waiting {
         /// How it was to wait.
@@ -272,7 +270,7 @@ pub enum TrafficError {
         errno: Errno,
     },
     /// Something happened to a device in the midst of a trial.
-    #[error("the RDMA device {device} reported in the midst of the trial: {what}")]
+    #[error("the RDMA device {device} reported an event during the trial: {what}")]
     DeviceEvent {
         /// The device of this end.
         device: String,
@@ -281,8 +279,8 @@ pub enum TrafficError {
     },
     /// Datagrams went, and not one of them was answered.
     #[error(
-        "none of {sent} datagrams was answered, each within {waited:.1?}: the path does not carry them (a \
-         firewall on UDP port 4791, a wrong GID or VLAN), it loses them, or it takes longer than that"
+        "none of {sent} datagrams was answered within {waited:.1?}: the path drops them (a firewall on \
+         UDP port 4791, a wrong GID or VLAN) or takes longer than that"
     )]
     NoneAnswered {
         /// How many went.
@@ -291,7 +289,7 @@ pub enum TrafficError {
         waited: Duration,
     },
     /// The workload does not exist yet.
-    #[error("this workload is not built yet")]
+    #[error("this workload is not implemented yet")]
     NotBuilt,
     /// The trial was given up from outside.
     #[error("the trial was aborted")]
@@ -326,7 +324,7 @@ pub enum TrafficError {
     },
     /// The kernel gave a smaller socket buffer than was requested.
     #[error(
-        "cannot have a socket buffer of {asked}: the kernel gave {given}; raise {sysctl} or ask for less"
+        "cannot set a socket buffer of {asked}: the kernel granted {given}; raise {sysctl} or use a smaller one"
     )]
     SocketBuffer {
         /// What was requested.
@@ -337,21 +335,19 @@ pub enum TrafficError {
         sysctl: &'static str,
     },
     /// No file descriptor was left.
-    #[error("cannot {doing}: no file descriptor is left; raise the limit (`ulimit -n`)")]
+    #[error("cannot {doing}: out of file descriptors; raise the limit (`ulimit -n`)")]
     OutOfFiles {
         /// What was being done.
         doing: &'static str,
     },
     /// No memory was left.
-    #[error("cannot {doing}: no memory is left; ask for fewer flows or smaller buffers")]
+    #[error("cannot {doing}: out of memory; use fewer flows or smaller buffers")]
     OutOfMemory {
         /// What was being done.
         doing: &'static str,
     },
     /// No thread could be started.
-    #[error(
-        "cannot start a data thread: {source}; the limit of processes may be reached (`ulimit -u`)"
-    )]
+    #[error("cannot start a data thread: {source}; the process limit may be reached (`ulimit -u`)")]
     OutOfThreads {
         /// The kernel's reason.
         source: io::Error,
@@ -397,7 +393,7 @@ impl TrafficError {
             | Errno::NODEV
             | Errno::NOTTY => Self::NotSupported {
                 what: what.to_owned(),
-                why: format!("this kernel does not have it ({errno})"),
+                why: format!("this kernel does not support it ({errno})"),
             },
             Errno::PERM | Errno::ACCESS => Self::NotPermitted {
                 what: what.to_owned(),

@@ -94,7 +94,7 @@ impl Door {
                     some => bytes += some as u64,
                 }
             }
-            send_all(socket, &bytes.to_be_bytes()).map_err(while_doing("tell the count"))?;
+            send_all(socket, &bytes.to_be_bytes()).map_err(while_doing("send the byte count"))?;
             Ok(bytes)
         })
     }
@@ -105,7 +105,7 @@ pub fn send(to: SocketAddr, order: &Order) -> io::Result<Carried> {
     let mut sockets = Vec::new();
     for _ in 0..order.flows {
         let socket = Plain::connect(to).map_err(while_doing("connect to the peer"))?;
-        send_all(&socket, &order.token.0).map_err(while_doing("show the token"))?;
+        send_all(&socket, &order.token.0).map_err(while_doing("send the token"))?;
         sockets.push(socket);
     }
     each(&sockets, order, |socket, buffer, began| {
@@ -116,7 +116,7 @@ pub fn send(to: SocketAddr, order: &Order) -> io::Result<Carried> {
         }
         socket.end_sending().map_err(while_doing("end"))?;
         let mut count = [0; 8];
-        receive_all(socket, &mut count).map_err(while_doing("hear the count"))?;
+        receive_all(socket, &mut count).map_err(while_doing("receive the byte count"))?;
         match u64::from_be_bytes(count) {
             told if told == bytes => Ok(bytes),
             told => Err(io::Error::other(format!(

@@ -117,7 +117,7 @@ impl VerbsError {
             Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH => {
                 "; the remote address (GID) is not reachable from this port"
             }
-            Errno::NODEV | Errno::IO => "; the device is gone, or was reset",
+            Errno::NODEV | Errno::IO => "; the device was removed or reset",
             _ => "",
         };
         Self::Refused {

@@ -123,7 +123,7 @@ fn measured(
     interrupt.check().map_err(Unmeasured::Other)?;
     let local = local.map_err(|failure| Unmeasured::Other(failure.into()))?;
     let Some(foreign) = heard else {
-        let what = "a record of a test that nothing was heard of";
+        let what = "a record of a test without results from the server";
         return Err(Unmeasured::Other(Stop::new(Code::Bug, what)));
     };
     let foreign = Foreign { local, ..foreign };

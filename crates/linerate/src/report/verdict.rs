@@ -282,7 +282,7 @@ fn planted(prove: &ProveDocument) -> String {
     table(
         "Injected and found: a separate process injected the faults without disclosing them to \
          linerate",
-        &["Rule", "Planted", "Found", "Verdict"],
+        &["Rule", "Injected", "Found", "Verdict"],
         &rows,
     )
 }

@@ -605,7 +605,7 @@ pub(crate) fn a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_li
     // Which end notices, and of what, is the device's affair.
     let says = [
         "retry count exceeded",
-        "reported in the midst",
+        "reported an event",
         "its interface is down",
     ];
     assert!(

@@ -63,7 +63,7 @@ fn part(memory: &mut [u8], missing: u64) -> &mut [u8] {
 
 /// The end of a flow, whose every request had a connection of its own.
 fn companion_end(bytes: u64, ended: Instant, start: Start) -> FlowEnd {
-    let reason = "each request has a connection of its own, which is gone";
+    let reason = "each request has its own connection, which is closed";
     FlowEnd::of_companion(bytes, ended, start, reason)
 }
 
@@ -72,7 +72,7 @@ fn companion_ended(companion: BorrowedFd<'_>) -> Result<bool, Fault> {
     let mut heard = [0u8; 1];
     match recv(companion, &mut heard, RecvFlags::DONTWAIT) {
         Ok((0, _)) => Ok(true),
-        Ok(_) => Err(Fault::Unasked("something on a companion connection")),
+        Ok(_) => Err(Fault::Unasked("data on a companion connection")),
         Err(Errno::AGAIN | Errno::INTR) => Ok(false),
         Err(errno) => Err(Fault::of(errno)),
     }

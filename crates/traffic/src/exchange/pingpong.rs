@@ -299,7 +299,7 @@ impl Conversation for Player<'_> {
     #[inline]
     fn received(&mut self, count: usize, ledger: &mut Ledger) -> Result<(), Fault> {
         if self.state != State::Playing {
-            return Err(Fault::Unasked("more than the messages of every size"));
+            return Err(Fault::Unasked("more messages than the trial has"));
         }
         self.missing -= count;
         self.bytes += count as u64;

@@ -147,7 +147,7 @@ impl Conversation for Asker<'_> {
 
     #[inline]
     fn received(&mut self, count: usize, operations: &mut Operations) -> Result<(), Fault> {
-        const TOO_MUCH: Fault = Fault::Unasked("more than the responses that were asked for");
+        const TOO_MUCH: Fault = Fault::Unasked("more than the requested responses");
         self.bytes += count as u64;
         let whole = whole(&mut self.partial, count, self.response);
         if whole > 0 && !self.pace.complete(whole, operations) {

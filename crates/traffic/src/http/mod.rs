@@ -82,6 +82,6 @@ fn check_waiting(waiting: Waiting) -> Result<(), TrafficError> {
 
 /// The record of a companion: the bytes of the thread's connections, and nothing of its own.
 fn companion_end(bytes: u64, ended: Instant, start: Start) -> FlowEnd {
-    let reason = "a flow of http is all connections of a thread, each with an account of its own";
+    let reason = "an http flow is all connections of a thread, each with its own TCP counters";
     FlowEnd::of_companion(bytes, ended, start, reason)
 }

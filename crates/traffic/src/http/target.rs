@@ -52,8 +52,8 @@ pub(super) fn split(url: &str) -> Result<Parts<'_>, &'static str> {
     };
     if scheme.eq_ignore_ascii_case("https") {
         return Err(
-            "linerate speaks HTTP without TLS: load the server's plain port, or what stands behind \
-             its TLS",
+            "linerate speaks HTTP without TLS: load the server's plain port, or the backend \
+             behind its TLS proxy",
         );
     }
     if !scheme.eq_ignore_ascii_case("http") {
@@ -93,7 +93,7 @@ fn split_port(host: &str) -> Result<(&str, u16), &'static str> {
     } else {
         match host.split_once(':') {
             Some((_, port)) if port.contains(':') => {
-                return Err("an IPv6 address stands in brackets: `http://[::1]:8080/`");
+                return Err("an IPv6 address needs brackets: `http://[::1]:8080/`");
             }
             Some((name, port)) => (name, Some(port)),
             None => (host, None),

@@ -99,16 +99,16 @@ fn check(spec: &TrialSpec) -> Result<(), TalkError> {
     };
     let not = |what| Err(TalkError::NotSupported { what });
     if matches!(&spec.workload, Workload::Stream(stream) if stream.data_check) {
-        return not("a comparison of every byte");
+        return not("a check of every byte");
     }
     if !modes {
-        return not("a way to send or receive other than write, read and trunc");
+        return not("a send or receive mode other than write, read and trunc");
     }
     if spec.waiting != Waiting::Blocking {
-        return not("a way to wait other than blocking");
+        return not("a waiting mode other than blocking");
     }
     if spec.threads.is_some_and(|threads| threads < spec.flows) {
-        return not("several flows on one thread");
+        return not("more than one flow per thread");
     }
     if spec.placement.by_receive_cpu {
         return not("placement by receive CPU");
@@ -138,7 +138,7 @@ impl<'a> Test<'a> {
         let cookie = Cookie::of_random(&random);
         // A server that is busy reports it and closes, read or not: its word is worth more than our failure.
         if let Err(error) = line.write(cookie.bytes(), "room in the connection") {
-            line.read_byte("its word to send the parameters", ANSWER_MAX)
+            line.read_byte("its request for the parameters", ANSWER_MAX)
                 .map_err(|_| error)?;
         }
         Ok(Self {

@@ -103,7 +103,7 @@ impl Foreign {
 
     /// What the server told of its end, as a record of ours.
     pub fn remote(&self, spec: &TrialSpec) -> SideSample {
-        let untold = |what: &str| format!("an iperf3 server does not tell {what}");
+        let untold = |what: &str| format!("an iperf3 server does not report {what}");
         let path = "results of the iperf3 server";
         let elapsed = self.local.elapsed_ns;
         let share = |percent: f64| {

@@ -12,8 +12,8 @@ use super::wire::State;
 pub enum TalkError {
     /// The server runs another test.
     #[error(
-        "it refused the test: it is busy with another one or only just done with one, or wants a user \
-         name; an iperf3 server does one test at a time"
+        "it refused the test: it is running or just finished another test, or it requires \
+         authentication; an iperf3 server runs one test at a time"
     )]
     Busy,
     /// The server reported a failure of its own.
@@ -28,13 +28,13 @@ pub enum TalkError {
     #[error("it was interrupted")]
     Terminated,
     /// The other end closed the control connection.
-    #[error("it closed the control connection while we waited for {awaited}")]
+    #[error("it closed the control connection while waiting for {awaited}")]
     Closed {
         /// What was to come.
         awaited: &'static str,
     },
     /// The other end said nothing.
-    #[error("nothing came for {waited:.1?} while we waited for {awaited}")]
+    #[error("nothing arrived for {waited:.1?} while waiting for {awaited}")]
     Silent {
         /// What was to come.
         awaited: &'static str,
@@ -42,19 +42,19 @@ pub enum TalkError {
         waited: Duration,
     },
     /// No data came any more, though the test went on.
-    #[error("no byte was moved for {waited:.1?}: the other end vanished")]
+    #[error("no data was transferred for {waited:.1?}: the other end vanished")]
     Idle {
         /// How long.
         waited: Duration,
     },
     /// A byte that is no state.
-    #[error("it sent {byte:#04x}, which is no state of a test")]
+    #[error("it sent {byte:#04x}, which is not a test state")]
     NotAState {
         /// The byte.
         byte: u8,
     },
     /// A state out of turn.
-    #[error("it sent {state:?} while we waited for {awaited}")]
+    #[error("it sent {state:?} while we expected {awaited}")]
     OutOfTurn {
         /// What came.
         state: State,
@@ -65,7 +65,7 @@ pub enum TalkError {
     #[error("it does not speak iperf3's protocol")]
     NotACookie,
     /// JSON longer than is taken.
-    #[error("it announced {length} bytes of JSON, and {limit} are taken")]
+    #[error("it announced {length} bytes of JSON, above the limit of {limit}")]
     TooLong {
         /// What was announced.
         length: usize,
@@ -91,7 +91,7 @@ pub enum TalkError {
         allowed: &'static str,
     },
     /// Something that we do not do with iperf3.
-    #[error("{what} cannot be had with iperf3 at the other end")]
+    #[error("{what} is not supported with iperf3 at the other end")]
     NotSupported {
         /// What.
         what: &'static str,
@@ -184,12 +184,12 @@ impl ClientTalk {
     /// What is to come, in words.
     pub fn awaited(self) -> &'static str {
         match self.0 {
-            ClientStage::Greeted => "its word to send the parameters",
-            ClientStage::Described => "its word to open the streams",
+            ClientStage::Greeted => "its request for the parameters",
+            ClientStage::Described => "its request to open the streams",
             ClientStage::Opened | ClientStage::Ready => "the start",
             ClientStage::Running => "the end of the test",
-            ClientStage::Ended => "its word to send the results",
-            ClientStage::Exchanged => "its word that all is done",
+            ClientStage::Ended => "its request for the results",
+            ClientStage::Exchanged => "its confirmation of the end",
             ClientStage::Done => "nothing more",
         }
     }
@@ -257,7 +257,7 @@ impl ServerTalk {
         match self {
             Self::Preparing => "its streams",
             Self::Running => "the end of the test",
-            Self::Showing => "its word that all is done",
+            Self::Showing => "its confirmation of the end",
         }
     }
 

@@ -375,7 +375,10 @@ impl Round<'_> {
                 let asked = job.length(number, self.size, message);
                 let length = asked.filter(|length| completion.bytes() as usize == header + length);
                 let Some(length) = length else {
-                    return Err(unasked(lane, "a message of another length than was said"));
+                    return Err(unasked(
+                        lane,
+                        "a message whose length is not the announced one",
+                    ));
                 };
                 compare(job, lane, (slot, header), length, message)?;
                 (room.give_back(lane, slot)).map_err(|refused| station.refused(refused))?;
@@ -387,7 +390,7 @@ impl Round<'_> {
         let mut counts = lanes.iter().zip(came.iter().zip(&expected));
         match counts.find(|(_, (came, all))| came < all) {
             Some((lane, _)) if !job.is_datagrams() => {
-                Err(unasked(lane, "fewer messages than it said"))
+                Err(unasked(lane, "fewer messages than announced"))
             }
             _ => Ok(()),
         }

@@ -296,10 +296,10 @@ impl Job {
 
     pub(super) fn doing(&self) -> &'static str {
         match self.verb {
-            Verb::Write => "write the far end's memory",
-            Verb::Read => "read the far end's memory",
+            Verb::Write => "write to remote memory",
+            Verb::Read => "read remote memory",
             Verb::Send => "send a message",
-            Verb::Atomic => "add to the far end's memory",
+            Verb::Atomic => "add to remote memory",
         }
     }
 

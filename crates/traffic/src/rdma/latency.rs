@@ -278,7 +278,7 @@ fn speaks(seat: &Seat<'_>) -> Result<bool, TrafficError> {
     match recv(&seat.flows[0].flow.socket, &mut heard, flags) {
         Ok(_) => Ok(true),
         Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-        Err(errno) => Err(TrafficError::of_errno("hear the far end", errno)),
+        Err(errno) => Err(TrafficError::of_errno("receive from the peer", errno)),
     }
 }
 

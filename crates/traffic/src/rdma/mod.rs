@@ -112,7 +112,7 @@ fn found(
     let ended = Instant::now();
     let mut flows = Vec::with_capacity(lanes.len());
     for (index, (lane, moved)) in lanes.iter().zip(told.flows).enumerate() {
-        let reason = "the payload goes over verbs";
+        let reason = "the payload is sent over verbs";
         let mut record = lane.record();
         record.depth = job.depth_told();
         record.moderation = job.moderation_told();

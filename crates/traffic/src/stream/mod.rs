@@ -103,7 +103,9 @@ fn through_ring(role: Role, stream: &Stream, waiting: Waiting) -> Result<bool, T
         })
     };
     if waits_by_ring && !by_ring && !plain {
-        return refused("only plain sends and reads have an io_uring form; wait in another way");
+        return refused(
+            "only plain sends and reads have an io_uring form; use another waiting mode",
+        );
     }
     if by_ring && waiting == Waiting::Epoll {
         return refused(

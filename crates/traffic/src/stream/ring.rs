@@ -251,7 +251,7 @@ fn equip(ring: &mut Ring, sends: bool, zerocopy: bool, flows: u32) -> Result<(),
     let failed = |errno| TrafficError::refused("make an io_uring ready", errno);
     let lacking = if zerocopy {
         let there = ring.has_zerocopy_send().map_err(failed)?;
-        (!there).then_some(("send by `uring-zerocopy` and be told of copies", "6.2"))
+        (!there).then_some(("send by `uring-zerocopy` with reports of copies", "6.2"))
     } else {
         let there = sends || ring.has_multishot_receive();
         (!there).then_some(("receive by `uring`", "6.0"))
@@ -259,7 +259,7 @@ fn equip(ring: &mut Ring, sends: bool, zerocopy: bool, flows: u32) -> Result<(),
     if let Some((what, since)) = lacking {
         return Err(TrafficError::NotSupported {
             what: what.to_owned(),
-            why: format!("this kernel's io_uring does not have it; it came with Linux {since}"),
+            why: format!("this kernel's io_uring does not support it; it came with Linux {since}"),
         });
     }
     if zerocopy {
@@ -321,7 +321,7 @@ fn no_ring(waiting: Waiting, errno: Errno) -> TrafficError {
         },
         Errno::INVAL if matches!(waiting, Waiting::BusyPoll(_)) => TrafficError::NotSupported {
             what: format!("wait by `{waiting}` in io_uring"),
-            why: "this kernel does not have it; it came with Linux 6.9".to_owned(),
+            why: "this kernel does not support it; it came with Linux 6.9".to_owned(),
         },
         errno => TrafficError::refused("use io_uring", errno),
     }

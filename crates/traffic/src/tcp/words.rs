@@ -47,8 +47,8 @@ pub(crate) fn random() -> Result<u64, TrafficError> {
     let mut bytes = [0; 8];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(8) => Ok(u64::from_ne_bytes(bytes)),
-        Ok(_) => Err(TrafficError::of_errno("draw a random number", Errno::IO)),
-        Err(errno) => Err(TrafficError::of_errno("draw a random number", errno)),
+        Ok(_) => Err(TrafficError::of_errno("read a random number", Errno::IO)),
+        Err(errno) => Err(TrafficError::of_errno("read a random number", errno)),
     }
 }
 

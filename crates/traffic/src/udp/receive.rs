@@ -56,7 +56,7 @@ pub(super) fn run(
         Waiting::Blocking if receiver.flows.len() == 1 => {
             let socket = &receiver.flows[0].link.socket;
             sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(LOOK))
-                .map_err(|errno| TrafficError::of_errno("limit how long a recv waits", errno))?;
+                .map_err(|errno| TrafficError::of_errno("set the receive timeout", errno))?;
             receiver.receive_from_one(buffer, true)?;
         }
         Waiting::Spin if receiver.flows.len() == 1 => receiver.receive_from_one(buffer, false)?,

@@ -59,10 +59,10 @@ pub(super) fn without(option: &'static str, errno: Errno) -> TrafficError {
     match errno {
         Errno::NOPROTOOPT => TrafficError::not_supported(
             format!("use the batch `gso` ({option})"),
-            "this kernel does not have it: UDP_SEGMENT came with Linux 4.18, UDP_GRO with 5.0; choose \
+            "this kernel does not support it: UDP_SEGMENT came with Linux 4.18, UDP_GRO with 5.0; use \
              the batch mmsg or single",
         ),
-        _ => TrafficError::of_errno("have the kernel cut or join datagrams", errno),
+        _ => TrafficError::of_errno("enable UDP GSO or GRO", errno),
     }
 }
 
@@ -78,7 +78,7 @@ fn fits(link: &Link, datagram: usize) -> bool {
 
 /// Has the kernel take datagrams as they are and IP fragment them on the way.
 fn whole(links: &[Link], layout: Layout) -> Result<Layout, TrafficError> {
-    let failed = |errno| TrafficError::of_errno("let IP fragment datagrams", errno);
+    let failed = |errno| TrafficError::of_errno("allow IP fragmentation of datagrams", errno);
     for link in links {
         if layout.batch == DatagramBatch::Gso {
             // A kernel without the option cuts nothing in the first place.
@@ -166,9 +166,7 @@ impl<'a> Sender<'a> {
             poller.add(&one.flow.socket, companion_token(index), EventFlags::IN)?;
             if blocks {
                 sockopt::set_socket_timeout(&link.socket, sockopt::Timeout::Send, Some(LOOK))
-                    .map_err(|errno| {
-                        TrafficError::of_errno("limit how long a send waits", errno)
-                    })?;
+                    .map_err(|errno| TrafficError::of_errno("set the send timeout", errno))?;
             }
             // Of a bidirectional trial the second half of the numbers goes back.
             let number = one.flow.number % seat.spec.flows.max(1);

@@ -208,8 +208,8 @@ fn nowhere(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> 
     TrafficError::not_supported(
         format!("reach the peer by RDMA from {address}"),
         format!(
-            "no port of {} has {wanted} (`rdma link` and /sys/class/infiniband/*/ports/*/gids say what there \
-             is); choose an address of its interface, a device, or a GID index",
+            "no port of {} has {wanted} (`rdma link` and /sys/class/infiniband/*/ports/*/gids list them); \
+             choose an address of its interface, a device, or a GID index",
             names.join(", ")
         ),
     )
@@ -226,7 +226,7 @@ fn usable(chosen: Chosen) -> Result<Chosen, TrafficError> {
             chosen.device.name()
         ),
         format!(
-            "it is {}; bring its interface up, or look at the cable and the subnet manager",
+            "it is {}; bring its interface up, or check the cable and the subnet manager",
             state_name(chosen.port.state)
         ),
     ))

@@ -180,7 +180,7 @@ fn goes_over(chosen: &Chosen, what: &str) -> TrafficError {
             chosen.port_number,
             chosen.device.name()
         ),
-        format!("its way goes over {what}; choose that one, or an address of the one chosen"),
+        format!("its route uses {what}; choose that one, or an address of the chosen one"),
     )
 }
 

@@ -252,7 +252,7 @@ fn check_iwarp(chosen: &Chosen, verbs: &Verbs) -> Result<(), TrafficError> {
     Err(TrafficError::not_supported(
         wanted,
         format!(
-            "{} is an iWARP device, which goes over TCP and has none; leave the option out",
+            "{} is an iWARP device, which runs over TCP and has none; omit the option",
             chosen.device.name()
         ),
     ))

@@ -553,7 +553,7 @@ fn a_device_that_fails_in_mid_run_ends_the_trial_with_its_reason() {
             };
             let errors = wrong(&spec, fault, 1_000).join("; ");
             let says = [
-                "reported in the midst",
+                "reported an event",
                 "retry count exceeded",
                 "cannot post",
                 "gone",

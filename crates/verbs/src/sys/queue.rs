@@ -264,7 +264,7 @@ impl CompletionQueue {
             doing: "poll a completion queue",
             device: self.0.device.name().to_owned(),
             errno: Errno::IO,
-            hint: "; more ended than it has room for, or the device is gone".to_owned(),
+            hint: "; it overflowed, or the device was removed".to_owned(),
         })
     }
 

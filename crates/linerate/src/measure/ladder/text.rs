@@ -148,7 +148,7 @@ mod tests {
                     .map(move |way| trial(round, *way, 1_234.567 * (1.0 + f64::from(round))))
             })
             .collect();
-        let reason = "cannot send by `splice`: this kernel does not have it ".repeat(4);
+        let reason = "cannot send by `splice`: this kernel does not support it ".repeat(4);
         let rungs: Vec<Rung> = ways
             .into_iter()
             .map(|way| Rung::new(way, &trials, Some(reason.clone()), Seed(1)))

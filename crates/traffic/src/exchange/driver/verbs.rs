@@ -119,7 +119,7 @@ impl<'a> Lines<'a> {
             // One queue serves all lines of a thread.
             self.station.taker.note(&mut record);
         }
-        let reason = "the payload goes over verbs";
+        let reason = "the payload is sent over verbs";
         FlowEnd {
             tcp: Known::unknown(Cause::Absent, "TCP_INFO", reason),
             verbs: Some(record),
@@ -229,7 +229,7 @@ impl<'a> Lines<'a> {
         while left > 0 {
             let part = left.min(one.to_receive().len());
             if part == 0 {
-                let unasked = Fault::Unasked("more than was asked for");
+                let unasked = Fault::Unasked("more than was requested");
                 return Err((number, unasked));
             }
             one.received(part, ledger)
@@ -252,7 +252,7 @@ impl<'a> Lines<'a> {
             let companion = self.lanes[index].one.flow.socket.as_fd();
             let outcome = match recv(companion, &mut heard, RecvFlags::DONTWAIT) {
                 Ok((0, _)) => one.peer_ended(),
-                Ok(_) => Err(Fault::Unasked("words on a companion connection")),
+                Ok(_) => Err(Fault::Unasked("data on a companion connection")),
                 Err(Errno::AGAIN | Errno::INTR) => Ok(()),
                 Err(errno) => Err(Fault::of(errno)),
             };

@@ -101,7 +101,7 @@ fn open_desk<'a>(
     listen(&listener, BACKLOG).map_err(failed)?;
     let port = address_of(getsockname(&listener))?.port();
     let told = send(companion, &port.to_be_bytes(), SendFlags::NOSIGNAL);
-    told.map_err(|errno| TrafficError::of_errno("tell the port", errno))?;
+    told.map_err(|errno| TrafficError::of_errno("send the port number", errno))?;
     Ok(Desk {
         companion,
         counter,

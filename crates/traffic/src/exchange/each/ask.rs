@@ -120,7 +120,7 @@ fn hear_port(companion: BorrowedFd<'_>, flow: u32) -> Result<u16, TrafficError> 
             }
             Ok((count, _)) => filled += count,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) => return Err(TrafficError::of_errno("hear the port", errno)),
+            Err(errno) => return Err(TrafficError::of_errno("receive the port number", errno)),
         }
     }
     Ok(u16::from_be_bytes(port))

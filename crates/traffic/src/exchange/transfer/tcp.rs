@@ -273,7 +273,7 @@ impl Answering for TcpAnswering<'_> {
     fn await_done(&mut self) -> Result<(), Fault> {
         self.0.receive(0..1)?;
         if self.0.driver.memory()[0] != DONE {
-            return Err(Fault::Unasked("something else than `done`"));
+            return Err(Fault::Unasked("something other than `done`"));
         }
         Ok(())
     }

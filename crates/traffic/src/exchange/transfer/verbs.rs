@@ -123,7 +123,7 @@ impl Travel for Pair<'_> {
         if self.number == 0 {
             self.table.borrow().station.taker.note(&mut record);
         }
-        let reason = "the payload goes over verbs";
+        let reason = "the payload is sent over verbs";
         FlowEnd {
             tcp: Known::unknown(Cause::Absent, "TCP_INFO", reason),
             verbs: Some(record),
@@ -201,7 +201,7 @@ impl Pair<'_> {
         self.lane.region.read(self.word_at(room).start, &mut word);
         self.make_room(room)?;
         if word[0] != kind || &word[1..4] != b"LNT" {
-            return Err(Fault::Unasked("a word out of its turn"));
+            return Err(Fault::Unasked("an out-of-order message"));
         }
         let number = crate::tcp::words::number;
         let key = u32::from_be_bytes([word[12], word[13], word[14], word[15]]);
@@ -271,7 +271,7 @@ impl Table<'_> {
                 let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
                 match recv(lane.one.flow.socket.as_fd(), &mut heard, flags) {
                     Ok((0, _)) => Err(Fault::Closed),
-                    Ok(_) => Err(Fault::Unasked("words on a companion connection")),
+                    Ok(_) => Err(Fault::Unasked("data on a companion connection")),
                     Err(Errno::AGAIN | Errno::INTR) => Ok(()),
                     Err(errno) => Err(Fault::of(errno)),
                 }

@@ -51,8 +51,8 @@ impl fmt::Display for Status {
             Self::Flushed => f.write_str("flushed after an earlier failure"),
             Self::LocalLength => f.write_str("a message was longer than its buffer"),
             Self::LocalOperation => f.write_str(
-                "this end's device could not carry it out: its interface is down, there is no way to the far \
-                 end, or no memory is left",
+                "local operation error: the interface is down, there is no route to the remote end, or the \
+                 device is out of memory",
             ),
             Self::LocalProtection => f.write_str("the local memory is not registered for this \
                 access"),

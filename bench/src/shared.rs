@@ -74,7 +74,7 @@ pub fn linerate_file(given: Option<&Path>) -> Result<PathBuf, String> {
     // It may be started in another folder.
     fs::canonicalize(&path).map_err(|error| {
         format!(
-            "use {}: {error}; the scripts in bench/ build it, `--linerate` names another",
+            "use {}: {error}; the scripts in bench/ build it; `--linerate` selects another",
             path.display()
         )
     })
@@ -83,7 +83,7 @@ pub fn linerate_file(given: Option<&Path>) -> Result<PathBuf, String> {
 /// The load average of the last minute.
 pub fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().unwrap_or("not known").to_owned()
+    text.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
 /// Runs a program in a host and gives what it printed.

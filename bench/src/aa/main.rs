@@ -25,26 +25,26 @@ const STATED: f64 = 0.05;
 /// In the folder that the stage covers with a tmpfs of its own: it vanishes with the stage.
 const STATE: &str = "/run/netns/.aa";
 
-/// Counts the differences that experiments show where there are none
+/// A/A test: counts the significant differences between identical settings
 #[derive(Debug, Parser)]
 #[command(name = "bench/aa")]
 struct Args {
-    /// Comparisons, at least
+    /// Minimum number of comparisons
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     comparisons: u32,
-    /// Blocks of each experiment
+    /// Blocks per experiment
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1_000))]
     repeats: u32,
-    /// Milliseconds of each trial
+    /// Duration of each trial, in milliseconds
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(50..=10_000))]
     time: u64,
-    /// What the orders are drawn from [default: the time]
+    /// Seed of the random orders [default: the time]
     #[arg(long)]
     seed: Option<u64>,
-    /// The linerate that is asked [default: the one beside this program]
+    /// The linerate to run [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
-    /// Be the process that holds the namespaces
+    /// Internal: the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
 }
@@ -107,7 +107,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
         let document = run(&linerate, &near, &file, seed.wrapping_add(number))?;
         count.add(&document)?;
         eprintln!(
-            "{:>4}: {} of {} effects shown",
+            "{:>4}: {} of {} effects significant",
             number + 1,
             count.shown,
             count.effects
@@ -188,9 +188,9 @@ impl Count {
                 STATED * 100.0
             );
         };
-        line("effects shown", self.shown, self.effects);
+        line("significant effects", self.shown, self.effects);
         line(
-            "experiments with an effect shown among all",
+            "experiments with a significant effect",
             self.wrong,
             self.experiments,
         );

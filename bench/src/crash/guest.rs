@@ -51,7 +51,7 @@ impl Guest {
             .spawn()
             .map_err(failed)?;
         let out = holder.stdout.take();
-        let said = out.ok_or_else(|| Trouble("hear the guest".to_owned()))?;
+        let said = out.ok_or_else(|| Trouble("read from the guest".to_owned()))?;
         let mut guest = Self {
             holder,
             said: BufReader::new(said),
@@ -87,7 +87,7 @@ impl Guest {
             .map(|stdin| writeln!(stdin, "power-cut"));
         match told {
             Some(Ok(())) => self.is_up(),
-            _ => Err(Trouble("tell the guest's holder".to_owned())),
+            _ => Err(Trouble("write to the guest's holder".to_owned())),
         }
     }
 
@@ -133,7 +133,7 @@ impl Host for Guest {
         // `cat` ends with the last who could write to it: the reverter, mostly.
         let waiting = format!("( {script}\n) 2>&1 | cat; exit ${{PIPESTATUS[0]}}");
         match self.run(&waiting)? {
-            (OFF, said) => Err(Trouble(format!("hear the guest: {said}"))),
+            (OFF, said) => Err(Trouble(format!("read from the guest: {said}"))),
             (code, said) => Ok(Ended {
                 done: code == 0,
                 // As a shell has it (128 and the signal's number).

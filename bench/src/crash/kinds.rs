@@ -82,14 +82,18 @@ pub(crate) const CARD: &[Kind] = &[
     ),
     kind("VLAN egress map", "nic/vlan5/vlan/egress", "\"3:5 6:6\""),
     kind("RSS fields", "nic/n2/rss/fields/tcp4", "\"sd\""),
-    kind("delay of a queue", "nic/fake0/queue/rx-1/rx-usecs", "20"),
+    kind(
+        "coalescing of a queue",
+        "nic/fake0/queue/rx-1/rx-usecs",
+        "20",
+    ),
     kind(
         "DCB",
         "nic/fake0/dcb/app",
         "\"ethtype-prio 0x8915:3 dscp-prio 26:3\"",
     ),
     kind("governor", "cpu/policy2/governor", "\"powersave\""),
-    kind("CPU out of use", "cpu/cpu1/online", "false"),
+    kind("CPU offline", "cpu/cpu1/online", "false"),
     kind("block device", "block/vda/nomerges", "2"),
 ];
 

@@ -35,29 +35,29 @@ const STEPS_MAX: u32 = 2_000;
 /// The deadline of the transactions that cut the host off.
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// Kills a transaction at every step, and looks what is left
+/// Kills a transaction at every step and checks the settings that remain
 #[derive(Debug, Parser)]
 #[command(name = "bench/crash")]
 struct Args {
-    /// Only settings that have this in their name
+    /// Only settings whose name contains this
     #[arg(long, default_value = "")]
     only: String,
-    /// A linerate that leaves something out: the score must be bad
+    /// Run a mutant of linerate that omits a step; the score must get worse
     #[arg(long, value_enum)]
     mutant: Option<Mutant>,
-    /// The linerate that is killed, a debug build [default: the one beside this program]
+    /// The linerate to kill, a debug build [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
-    /// Kill in the virtual machine, which has a card's settings, all of them at once, in place of namespaces
+    /// Run in the virtual machine (a NIC's settings, all at once) instead of namespaces
     #[arg(long)]
     guest: bool,
-    /// Cut the power of the virtual machine so often, in place of killing processes
+    /// Cut the virtual machine's power this many times instead of killing processes
     #[arg(long, value_name = "COUNT")]
     power_cuts: Option<u32>,
-    /// Only while others work on the interface, and by a wrong clock
+    /// Only the cases with concurrent changes to the interface or a wrong clock
     #[arg(long)]
     meanwhile: bool,
-    /// Be the process that holds the namespaces
+    /// Internal: the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
 }
@@ -143,7 +143,7 @@ fn cut_power(args: &Args, count: u32) -> Result<bool, Trouble> {
         begun.elapsed().as_secs()
     );
     if score.mixed > 0 {
-        println!("A mix was left: nothing else was tried.");
+        println!("A mixed state was left: stopped.");
     }
     Ok(score.mixed == 0)
 }
@@ -223,7 +223,7 @@ fn changing(host: &mut dyn Host, only: &str) -> Result<Vec<Kind>, Trouble> {
         if planned.done && planned.said != "no changes" {
             kinds.push(*kind);
         } else {
-            eprintln!("left out: {}: {}", kind.name, planned.said);
+            eprintln!("skipped: {}: {}", kind.name, planned.said);
         }
     }
     if kinds.is_empty() {
@@ -309,7 +309,7 @@ fn kill_by_a_wrong_clock(
         let now = host.look()?;
         if now != first {
             println!(
-                "A mix was left by the earlier transaction:\n{}",
+                "A mixed state was left by the earlier transaction:\n{}",
                 difference(&first, &now)
             );
             return Ok(false);
@@ -350,7 +350,7 @@ fn kill_in<'a>(
         );
         whole.add(score);
         if whole.mixed > 0 {
-            println!("\nA mix was left: the host is not trusted any more, and nothing else tried.");
+            println!("\nA mixed state was left: the host cannot be trusted, stopped.");
             return Ok(false);
         }
     }
@@ -384,7 +384,7 @@ fn try_all(host: &mut dyn Host, row: &Row<'_>, mutant: &str) -> Result<Score, Tr
     let new = host.look()?;
     host.must(&["tune", "undo"], &[])?;
     if host.look()? != old || new == old {
-        return Err(Trouble(format!("change and take back {kinds:?}")));
+        return Err(Trouble(format!("change and roll back {kinds:?}")));
     }
     let mut score = Score::default();
     for step in 1..=STEPS_MAX {
@@ -398,7 +398,7 @@ fn try_all(host: &mut dyn Host, row: &Row<'_>, mutant: &str) -> Result<Score, Tr
             host.run(&["tune", "undo"], &[])?;
             if host.look()? != old {
                 score.mixed += 1;
-                eprintln!("{death:?}, step {step}: new, and not taken back");
+                eprintln!("{death:?}, step {step}: new, and not rolled back");
             }
         } else {
             score.mixed += 1;

@@ -32,8 +32,8 @@ enum Phase {
 const PHASES: [(Phase, &str); 4] = [
     (Phase::Apply, "apply and commit"),
     (Phase::Persist, "persist"),
-    (Phase::Boot, "a boot's changes"),
-    (Phase::Undo, "undo of what is kept"),
+    (Phase::Boot, "changes at boot"),
+    (Phase::Undo, "undo of persistent settings"),
 ];
 
 impl Phase {
@@ -197,33 +197,36 @@ fn try_one(
     let recover = format!("{} tune recover >&2", victim.linerate);
     let (code, said) = victim.guest.run(&recover)?;
     if code != 0 {
-        return mix("it cannot be recovered", &(said, String::new()));
+        return mix("recovery failed", &(said, String::new()));
     }
     let now = victim.look()?;
     if now.1 != without.1 {
-        return mix("a boot does not begin with the old settings", &now);
+        return mix("the old settings are not in effect after boot", &now);
     }
     let is_kept = now.0 == with.0;
     if !is_kept && now.0 != without.0 {
-        return mix("what is kept is neither old nor new", &now);
+        return mix("the persistent settings are neither old nor new", &now);
     }
     if is_done && is_kept != phase.ends_kept() {
-        return mix("what was said to be done is lost", &now);
+        return mix("a change that was reported as done is lost", &now);
     }
     if is_kept {
         let (code, said) = victim.guest.run(&format!("{DISK}/etc/linerate/boot >&2"))?;
         if code != 0 {
-            return mix("the boot's changes fail", &(said, String::new()));
+            return mix("the changes at boot failed", &(said, String::new()));
         }
         let now = victim.look()?;
         if now != *with {
-            return mix("the boot's changes are not what is kept", &now);
+            return mix(
+                "the changes at boot differ from the persistent settings",
+                &now,
+            );
         }
     }
     victim.clean()?;
     let cleaned = victim.look()?;
     if cleaned != *without {
-        return mix("it cannot be taken away", &cleaned);
+        return mix("cleanup failed", &cleaned);
     }
     Ok(Some(match phase {
         Phase::Undo => !is_kept,

@@ -50,14 +50,14 @@ pub(crate) struct Gap {
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.fate {
-            Fate::Waits => "nobody confirms",
+            Fate::Waits => "no confirmation",
             Fate::Killed => "the process that made it is killed",
             Fate::Hangs => "the process that made it is stopped",
             Fate::Alone => "its reverter is killed",
         };
         write!(
             f,
-            "a change that cuts the host off, and {what}: unreachable for {:.2} s of at most {} s",
+            "change that disconnects the host, {what}: unreachable for {:.2} s of at most {} s",
             self.longest.as_secs_f64(),
             self.deadline.as_secs()
         )
@@ -87,14 +87,14 @@ fn longest(host: &mut Namespace, fate: Fate, deadline: Duration) -> Result<Durat
         .near
         .inside(|| UdpSocket::bind((NEAR, port)))
         .and_then(|bound| bound)
-        .map_err(trouble("open a socket on the near host"))?;
+        .map_err(trouble("open a socket on the local host"))?;
     let far = host
         .far
         .inside(|| UdpSocket::bind("0.0.0.0:0"))
         .and_then(|bound| bound)
-        .map_err(trouble("open a socket on the far host"))?;
+        .map_err(trouble("open a socket on the remote host"))?;
     near.set_read_timeout(Some(EVERY))
-        .map_err(trouble("set a time limit"))?;
+        .map_err(trouble("set a timeout"))?;
     let file = (host as &mut dyn Host).plan(&[CUT])?;
     let limit = deadline.as_secs().to_string();
     let arguments = ["tune", "apply", "--from", &file, "--deadline", &limit];
@@ -105,7 +105,7 @@ fn longest(host: &mut Namespace, fate: Fate, deadline: Duration) -> Result<Durat
         .stderr(Stdio::null());
     host.near
         .enter_in_child(&mut command)
-        .map_err(trouble("enter the near host"))?;
+        .map_err(trouble("enter the local host"))?;
     let mut maker = command.spawn().map_err(trouble("start linerate"))?;
     let begun = Instant::now();
     let (mut last, mut longest, mut is_struck) = (begun, Duration::ZERO, false);
@@ -119,7 +119,7 @@ fn longest(host: &mut Namespace, fate: Fate, deadline: Duration) -> Result<Durat
                 last = Instant::now();
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            Err(error) => return Err(Trouble(format!("hear the far host: {error}"))),
+            Err(error) => return Err(Trouble(format!("read from the remote host: {error}"))),
         }
         // It is cut off: now it happens.
         if !is_struck && last.elapsed() > 10 * EVERY {

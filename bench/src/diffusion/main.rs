@@ -36,23 +36,23 @@ const LEAST: Duration = Duration::from_millis(20);
 /// The size of a cache line.
 const ALIGNED: usize = 64;
 
-/// Times steps of the heat equation beside the memory's bandwidth
+/// Times steps of the heat equation and compares them with the memory bandwidth
 #[derive(Debug, Parser)]
 #[command(name = "bench/diffusion")]
 struct Args {
-    /// Rounds; each has every contestant once
+    /// Rounds; each runs every contestant once
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=1_000))]
     rounds: u16,
-    /// 3 rounds: a look, not a result
+    /// Quick run of 3 rounds; not a valid result
     #[arg(long)]
     quick: bool,
-    /// The buffers of the grids
+    /// Buffers of the grids
     #[arg(long, value_delimiter = ',', value_name = "SIZE", default_values = ["256KiB", "1MiB", "4MiB", "64MiB", "1GiB"])]
     buffers: Vec<Bytes>,
-    /// What orders and values are drawn from [default: the time]
+    /// Seed of orders and values [default: the time]
     #[arg(long)]
     seed: Option<u64>,
-    /// Write the table into this file, too
+    /// Also write the table to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -97,7 +97,7 @@ fn bench(args: &Args) -> Result<bool, Trouble> {
          memory to memory by memcpy, 128 MiB, by the wall clock: {:.2} GB/s copied\n\n",
         processor(),
         load(),
-        cache.map_or_else(|| "not known".to_owned(), |size| size.to_string()),
+        cache.map_or_else(|| "unknown".to_owned(), |size| size.to_string()),
         copies.as_f64() / 8e9,
     );
     let mut rows: Vec<Row> = Vec::new();
@@ -237,7 +237,7 @@ fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
     let name = line.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()));
-    name.unwrap_or_else(|| "a processor that does not tell its name".to_owned())
+    name.unwrap_or_else(|| "unknown processor".to_owned())
 }
 
 #[cfg(test)]

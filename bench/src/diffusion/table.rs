@@ -96,7 +96,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
         );
     }
     text.push_str(
-        "\nThe bound is scaling in place or memcpy of as many cells, whichever is faster by its median. Times are CPU time.\n",
+        "\nThe bound is in-place scaling or memcpy of the same number of cells, whichever has the faster median. Times are CPU time.\n",
     );
     text
 }

@@ -41,32 +41,32 @@ const WAITED_MAX: f64 = 0.15;
 /// How often a disturbed run is made again.
 const ATTEMPTS: usize = 3;
 
-/// Plants each limit with random parameters, and counts how often linerate names it
+/// Injects each bottleneck with random parameters and counts how often linerate names it
 #[derive(Debug, Parser)]
 #[command(name = "bench/limits")]
 struct Args {
-    /// Runs of each kind
+    /// Runs per kind
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     runs: u16,
-    /// Only these kinds, such as `loss,tbf` [default: all]
+    /// Only these kinds, for example `loss,tbf` [default: all]
     #[arg(long, value_delimiter = ',', value_parser = kind_of)]
     kinds: Vec<Kind>,
-    /// What the parameters are drawn from [default: the time]
+    /// Seed of the parameters [default: the time]
     #[arg(long)]
     seed: Option<u64>,
-    /// Milliseconds of each measurement
+    /// Duration of each measurement, in milliseconds
     #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u64).range(500..=60_000))]
     time: u64,
-    /// Keep the document of every run in this folder
+    /// Keep the JSON document of every run in this folder
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
-    /// The linerate that is asked [default: the one beside this program]
+    /// The linerate to run [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
-    /// Be the process that holds the namespaces
+    /// Internal: the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
-    /// Be a program that computes on this CPU
+    /// Internal: a program that computes on this CPU
     #[arg(long, hide = true)]
     spin_on: Option<u32>,
 }
@@ -76,7 +76,7 @@ fn kind_of(text: &str) -> Result<Kind, String> {
     kinds.find(|kind| kind.name() == text).ok_or_else(|| {
         let all = Kind::LIVE.into_iter().chain(Kind::SIMULATED);
         let names: Vec<&str> = all.map(Kind::name).collect();
-        format!("no such kind; there are {}", names.join(", "))
+        format!("no such kind; choose from {}", names.join(", "))
     })
 }
 
@@ -138,7 +138,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
             bench.table.add(*kind, verdict);
         }
     }
-    let title = "planted in network namespaces; columns are what was named:";
+    let title = "injected in network namespaces; columns: the reported bottleneck";
     let mut reached = true;
     if !live.is_empty() {
         println!("{}", bench.table.text(title, &live));
@@ -147,7 +147,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     if !made.is_empty() {
         println!(
             "{}",
-            bench.table.text("made hosts and made samples only:", &made)
+            bench.table.text("simulated hosts and samples only:", &made)
         );
         reached &= bench.table.tally(&made).reaches_the_aims();
     }
@@ -225,7 +225,7 @@ impl Bench<'_> {
     fn held(&mut self, plant: &Plant, measured: &Measured) -> Result<(bool, String), Trouble> {
         if plant.kind.fills_cpus() {
             let filled = filled_share(plant, &measured.sample);
-            let why = format!("our threads fill {:.0} % of the CPUs", filled * 100.0);
+            let why = format!("our threads use {:.0} % of the CPUs", filled * 100.0);
             return Ok((filled >= FILLED_SHARE, why));
         }
         let without = self.unplanted(&plant.unplanted())?;

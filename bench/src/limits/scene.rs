@@ -222,12 +222,12 @@ impl Scene {
             child
                 .stderr
                 .take()
-                .ok_or_else(|| Trouble("hear linerate".to_owned()))?,
+                .ok_or_else(|| Trouble("read linerate's output".to_owned()))?,
         );
         let mut first = String::new();
         // It says what it does before it measures.
         said.read_line(&mut first)
-            .map_err(trouble("hear linerate"))?;
+            .map_err(trouble("read linerate's output"))?;
         if plant.kind == Kind::BusySender && self.realtime {
             far_first(child.id());
         }
@@ -285,7 +285,7 @@ fn stall(
     let near = child.id();
     let pid = if sender { Some(near) } else { child_of(near) };
     let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-    let pid = pid.ok_or_else(|| Trouble("find the far end's process".to_owned()))?;
+    let pid = pid.ok_or_else(|| Trouble("find the remote end's process".to_owned()))?;
     let start = Instant::now();
     loop {
         if let Some(ended) = child.try_wait().map_err(trouble("wait for linerate"))? {

@@ -109,7 +109,7 @@ impl Table {
         for (letter, name) in &letters {
             let _ = writeln!(text, "  {letter} = {name}");
         }
-        let _ = write!(text, "{:<18}", "planted");
+        let _ = write!(text, "{:<18}", "injected");
         for (letter, _) in &letters {
             let _ = write!(text, "{letter:>4}");
         }

@@ -22,20 +22,20 @@ use linerate_stats::summary::median;
 use crate::made::Size;
 use crate::run::{BenchError, Process, interleaved};
 
-/// Times whole processes of `linerate map` beside lstopo, and on made hosts of growing size
+/// Compares the run time of `linerate map` with lstopo, also on synthetic hosts of growing size
 #[derive(Debug, Parser)]
 #[command(name = "bench/map")]
 struct Args {
-    /// Runs of each program
+    /// Runs per program
     #[arg(long, default_value_t = 31, value_parser = clap::value_parser!(u16).range(3..=10_000))]
     runs: u16,
-    /// A look, not a result: 7 runs, small made hosts
+    /// Quick run (7 runs, small hosts only); not a valid result
     #[arg(long)]
     quick: bool,
-    /// Also made hosts of two and four times the size: does it stay a line?
+    /// Also synthetic hosts of 2x and 4x the size, to check that the time grows linearly
     #[arg(long, conflicts_with = "quick")]
     large: bool,
-    /// Where the made hosts are written (about 500 MB for a moment, 2 GB with --large) [default: the
+    /// Write the synthetic hosts here (about 500 MB while it runs, 2 GB with --large) [default: the
     /// temporary folder]
     #[arg(long)]
     folder: Option<PathBuf>,
@@ -84,7 +84,9 @@ fn here(linerate: &Path, runs: u16) -> Result<(), BenchError> {
             &["--of", "console"],
         )),
         None => {
-            println!("lstopo-no-graphics is not here (package hwloc-nox): no peer to compare with");
+            println!(
+                "lstopo-no-graphics is not installed (package hwloc-nox): nothing to compare with"
+            );
         }
     }
     let taken = interleaved(&all, runs)?;
@@ -104,7 +106,7 @@ fn here(linerate: &Path, runs: u16) -> Result<(), BenchError> {
     }
     let (map, doctor) = (median_ms(&taken[0]), median_ms(&taken[2]));
     println!(
-        "doctor --watch 0 takes {:+.1} % beside map",
+        "doctor --watch 0 takes {:+.1} % compared with map",
         (doctor / map - 1.0) * 100.0
     );
     Ok(())
@@ -119,7 +121,7 @@ fn curve(linerate: &Path, runs: u16, args: &Args) -> Result<(), BenchError> {
     };
     println!(
         "{:<46} {:>8} {:>8} {:>9} {:>9} {:>11}",
-        "made host", "json ms", "text ms", "doctor ms", "peak MiB", "us per CPU"
+        "synthetic host", "json ms", "text ms", "doctor ms", "peak MiB", "us per CPU"
     );
     for part in parts {
         let size = Size::sixteenths(*part);

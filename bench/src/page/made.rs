@@ -117,8 +117,8 @@ fn experiment(traffic: Traffic, blocks: u32) -> Result<Experiment, Trouble> {
         Traffic::Requests => ("rr", ["operations", "p99"], "response"),
     };
     serde_json::from_value(json!({
-        "title": "what a large experiment takes",
-        "question": "Is its page made, and does it open, fast and small?",
+        "title": "the cost of a large experiment",
+        "question": "Is its page small, and fast to write and to open?",
         "workload": workload,
         "response": responses,
         "factors": [

@@ -27,29 +27,29 @@ const MIB_TO_MAKE: f64 = 300.0;
 const MEGABYTES: f64 = 10.0;
 const SECONDS_TO_OPEN: f64 = 3.0;
 
-/// Makes a run of many trials, and measures the making and the opening of its page
+/// Synthesizes a run with many trials and measures how long its report takes to write and open
 #[derive(Debug, Parser)]
 #[command(name = "bench/page")]
 struct Args {
-    /// Trials, at least
+    /// Minimum number of trials
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(150..=200_000))]
     trials: u32,
-    /// Trials of requests, each of which is timed, in place of streams
+    /// Request/response trials with a latency histogram each, instead of streams
     #[arg(long)]
     requests: bool,
-    /// CPUs of each of its two hosts: their counters make most of a record
+    /// CPUs per host (their counters are most of a record)
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=256))]
     cpus: u32,
-    /// How often the page is made and opened
+    /// Number of times the page is written and opened
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     times: u16,
-    /// Where the run is written, and stays [default: a temporary folder]
+    /// Write the run to this folder and keep it [default: a temporary folder]
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// The linerate that is asked [default: the one beside this program]
+    /// The linerate to run [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
-    /// Be the process that writes the run
+    /// Internal: the process that writes the run
     #[arg(long, hide = true)]
     write: bool,
 }
@@ -98,7 +98,7 @@ fn measure(args: &Args, linerate: &Path, folder: &Path) -> Result<bool, Trouble>
         begun.elapsed().as_secs_f64(),
         load()
     );
-    println!("{:<34} {:>9} {:>9}  within", "", "median", "at most");
+    println!("{:<34} {:>9} {:>9}  met", "", "median", "limit");
     let mut all_within = true;
     let mut tell = |what: &str, found: f64, most: f64, unit: &str| {
         let within = found <= most;
@@ -118,21 +118,26 @@ fn measure(args: &Args, linerate: &Path, folder: &Path) -> Result<bool, Trouble>
     }
     let page = folder.join("report.html");
     tell(
-        "`linerate report` made the page in",
+        "`linerate report`: time",
         middle(&seconds),
         SECONDS_TO_MAKE,
         "s",
     );
-    tell("and held at most", middle(&peaks), MIB_TO_MAKE, "MiB");
-    tell("the page has", size(&page)?, MEGABYTES, "MB");
+    tell(
+        "`linerate report`: peak memory",
+        middle(&peaks),
+        MIB_TO_MAKE,
+        "MiB",
+    );
+    tell("page size", size(&page)?, MEGABYTES, "MB");
     match open(&page, args.times)? {
         Ok(seconds) => tell(
-            "Chromium showed it, charts drawn, in",
+            "Chromium: time to render all charts",
             seconds,
             SECONDS_TO_OPEN,
             "s",
         ),
-        Err(why) => println!("SKIP: the page was not opened: {why}"),
+        Err(why) => println!("SKIP: cannot open the page: {why}"),
     }
     Ok(all_within)
 }

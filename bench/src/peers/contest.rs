@@ -129,7 +129,7 @@ impl Scene {
             let _ = server.wait();
         }
         if !ended {
-            return Err(Problem(format!("{} did not come to its end", one.name)));
+            return Err(Problem(format!("{} did not finish", one.name)));
         }
         let figure = (one.figure)(&printed)
             .filter(|figure| figure.value > 0.0)

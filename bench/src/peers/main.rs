@@ -33,7 +33,7 @@ use crate::contest::{Problem, Scene};
 /// The fewest rounds that have an interval.
 const ROUNDS_MIN: usize = 3;
 
-/// linerate beside its peers: same namespaces, same work, one table of ratios
+/// Compares linerate with its peers: same namespaces, same work, one table of ratios
 #[derive(Debug, Parser)]
 #[command(name = "bench/peers")]
 #[expect(
@@ -41,34 +41,34 @@ const ROUNDS_MIN: usize = 3;
     reason = "each is a switch of the command line"
 )]
 struct Args {
-    /// Rounds; in each, every program does every case once. Fewer than 9 decide nothing
+    /// Rounds; each runs every case once with every program. Fewer than 9 are inconclusive
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(3..=1000))]
     rounds: u16,
-    /// 3 rounds: a look, not a result
+    /// Quick run of 3 rounds; not a valid result
     #[arg(long)]
     quick: bool,
-    /// Only cases that have this in their name
+    /// Only cases whose name contains this
     #[arg(long, default_value = "")]
     only: String,
-    /// Seconds of each trial
+    /// Duration of each trial, in seconds
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     time: u32,
     /// Over one host's loopback instead of two hosts joined by veth
     #[arg(long)]
     loopback: bool,
-    /// What the order is drawn from [default: the time]
+    /// Seed of the random order [default: the time]
     #[arg(long)]
     seed: Option<u64>,
-    /// Write the table into this file, too
+    /// Also write the table to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
-    /// The linerate to measure [default: the one beside this program]
+    /// The linerate to measure [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
-    /// Be the process that holds the namespaces
+    /// Internal: the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
 }
@@ -196,7 +196,7 @@ fn present(mut case: Case) -> Option<Case> {
     case.contestants.retain(|one| match missing(one) {
         Some(program) => {
             eprintln!(
-                "SKIP: {}: {} ({program} is not here: {})",
+                "SKIP: {}: {} ({program} is not installed: {})",
                 case.name, one.name, one.from
             );
             false

@@ -183,7 +183,7 @@ impl Inside {
         let mut child = command.spawn().map_err(trouble)?;
         let asks = child.stdin.take();
         let answers = child.stdout.take();
-        let answers = answers.ok_or_else(|| Trouble("hear the child".to_owned()))?;
+        let answers = answers.ok_or_else(|| Trouble("read from the child".to_owned()))?;
         Ok(Self {
             child,
             asks,
@@ -192,7 +192,7 @@ impl Inside {
     }
 
     fn line(&mut self, ask: &str) -> Result<String, Trouble> {
-        let trouble = |error: std::io::Error| Trouble(format!("talk to a child: {error}"));
+        let trouble = |error: std::io::Error| Trouble(format!("write to a child: {error}"));
         if let Some(asks) = &mut self.asks {
             writeln!(asks, "{ask}").map_err(trouble)?;
         }

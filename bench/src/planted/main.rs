@@ -24,29 +24,29 @@ use crate::data::{Fault, Plants};
 use crate::score::{Score, ask};
 use crate::shapes::{Seen, Shape, look, still};
 
-/// Plants known faults on captured and live hosts, and prints recall and precision of each rule
+/// Injects known faults into captured and live hosts and prints recall and precision of each rule
 #[derive(Debug, Parser)]
 #[command(name = "bench/planted")]
 struct Args {
-    /// End with 1 when fewer of the faults are found
+    /// Exit with 1 if recall is below this
     #[arg(long, default_value_t = 0.95)]
     min_recall: f64,
-    /// End with 1 when less of what is warned of is right
+    /// Exit with 1 if precision is below this
     #[arg(long, default_value_t = 0.95)]
     min_precision: f64,
-    /// Only faults and shapes with this in the name of their rule or shape
+    /// Only faults whose rule or shape contains this
     #[arg(long, default_value = "")]
     only: String,
-    /// No network namespaces
+    /// Skip the faults in network namespaces
     #[arg(long)]
     no_live: bool,
     /// The folder with the faults [default: bench/planted.d]
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
-    /// Be the process that holds the namespaces
+    /// Internal: the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
-    /// Be the process in a namespace
+    /// Internal: the process in a namespace
     #[arg(long, hide = true)]
     inside: bool,
 }
@@ -120,7 +120,7 @@ fn on_captures(
             say.push(format!("SKIP: {}: no shape {}", fault.what, fault.shape));
             continue;
         };
-        let named = |Trouble(why)| Trouble(format!("plant `{}`: {why}", fault.what));
+        let named = |Trouble(why)| Trouble(format!("inject `{}`: {why}", fault.what));
         let other = match &fault.other {
             None => None,
             Some(name) => match shapes.get(name) {

@@ -88,7 +88,7 @@ impl Score {
         } else {
             let said = what_was_said(fault, &new, after);
             self.complaints.push(format!(
-                "MISSED {} on {} ({} of {}): {}. It said: {said}",
+                "MISSED {} on {} ({} of {}): {}. Reported: {said}",
                 fault.rule, fault.shape, fault.severity, fault.subject, fault.what
             ));
         }
@@ -101,7 +101,7 @@ impl Score {
             } else {
                 tally.wrong += 1;
                 self.complaints.push(format!(
-                    "FALSE on {}, where only this is wrong: {}. It said: {}",
+                    "FALSE on {}, where only this is wrong: {}. Reported: {}",
                     fault.shape,
                     fault.what,
                     line(finding)
@@ -143,7 +143,7 @@ impl Score {
         let mut all = Tally::default();
         let mut text = format!(
             "{:<36} {:>7} {:>6} {:>7} {:>6} {:>6} {:>10}\n",
-            "rule", "planted", "found", "recall", "right", "wrong", "precision"
+            "rule", "faults", "found", "recall", "right", "wrong", "precision"
         );
         for (rule, tally) in &self.rules {
             text += &row(rule, tally);
@@ -184,10 +184,10 @@ fn what_was_said(fault: &Fault, new: &[&Finding], after: &Diagnosis) -> String {
     let said: Vec<String> = new
         .iter()
         .map(|finding| line(finding))
-        .chain(unsure.map(|gap| format!("it could not judge: {gap}")))
+        .chain(unsure.map(|gap| format!("check skipped: {gap}")))
         .collect();
     if said.is_empty() {
-        "nothing new".to_owned()
+        "no new finding".to_owned()
     } else {
         said.join("; ")
     }

@@ -126,7 +126,9 @@ pub(crate) fn look(archive: &Archive, edits: &Edits, seconds: u64) -> Result<See
             watch: Some(after.since(&before, span)),
             host,
         }),
-        Known::Unknown(gap) => Err(Trouble(format!("tell the time between two moments: {gap}"))),
+        Known::Unknown(gap) => Err(Trouble(format!(
+            "read the time between two captures: {gap}"
+        ))),
     }
 }
 
@@ -181,7 +183,9 @@ fn with_answers(
     changes: &BTreeMap<String, Value>,
 ) -> Result<Archive, Trouble> {
     let wrong = |what: String| Trouble(format!("edit the answers about {nic}: {what}"));
-    let name: NicName = nic.parse().map_err(|_| wrong("it is no name".to_owned()))?;
+    let name: NicName = nic
+        .parse()
+        .map_err(|_| wrong("not a valid name".to_owned()))?;
     archive
         .with_edited_nic(&name, changes)
         .map_err(|error| wrong(error.to_string()))

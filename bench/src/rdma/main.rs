@@ -40,33 +40,33 @@ const LISTENS: Duration = Duration::from_secs(20);
 /// How often it is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// RDMA by linerate beside perftest and qperf: same devices, same work, one table of ratios
+/// Compares RDMA in linerate with perftest and qperf: same devices, same work, one table of ratios
 #[derive(Debug, Parser)]
 #[command(name = "bench/rdma")]
 struct Args {
-    /// Rounds; in each, every program does every case once. Fewer than 9 decide nothing
+    /// Rounds; each runs every case once with every program. Fewer than 9 are inconclusive
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(3..=1000))]
     rounds: u16,
-    /// 3 rounds: a look, not a result
+    /// Quick run of 3 rounds; not a valid result
     #[arg(long)]
     quick: bool,
-    /// Only cases that have this in their name
+    /// Only cases whose name contains this
     #[arg(long, default_value = "")]
     only: String,
-    /// So many times the messages in each trial
+    /// Multiply the number of messages per trial by this
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     scale: u32,
     /// Trials of each program in a round, of which the fastest counts: by the host's time, who shares its cores can
     /// only slow one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
     fastest_of: u8,
-    /// What the order is drawn from [default: the time]
+    /// Seed of the random order [default: the time]
     #[arg(long)]
     seed: Option<u64>,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
-    /// The linerate to measure [default: the one beside this program]
+    /// The linerate to measure [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
 }
@@ -108,7 +108,7 @@ fn testbed(linerate: &PathBuf, words: &[&str]) -> Result<(), Trouble> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Trouble(format!("set soft-RoCE up: {said}")))
+    Err(Trouble(format!("set up soft-RoCE: {said}")))
 }
 
 fn conduct(args: &Args) -> Result<(), Trouble> {
@@ -283,7 +283,7 @@ fn measured(one: &Contestant, limit: Duration) -> Result<Trial, String> {
     let _ = client.wait();
     let [printed, said] = [printed, said].map(|reading| reading.join().unwrap_or_default());
     if !is_ended {
-        return Err(format!("{} did not come to its end", one.name));
+        return Err(format!("{} did not finish", one.name));
     }
     let value = (one.figure)(&printed, one.bytes)
         // perftest that cannot tell how fast its clock is prints infinity.

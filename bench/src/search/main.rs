@@ -31,29 +31,29 @@ const FINALISTS: usize = 4;
 /// In the folder that the stage covers with a tmpfs of its own: it vanishes with the stage.
 const STATE: &str = "/run/netns/.search";
 
-/// Searches settings from random bad ones, and holds what is found against the best of an exhaustive grid
+/// Searches settings from random bad starts and compares the result with the best of an exhaustive grid
 #[derive(Debug, Parser)]
 #[command(name = "bench/search")]
 struct Args {
-    /// Searches
+    /// Number of searches
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     searches: u16,
-    /// What each may take, in seconds
+    /// Time limit of each search, in seconds
     #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u64).range(30..=3_600))]
     budget: u64,
-    /// Milliseconds of each trial of a search and each measurement of the grid
+    /// Duration of each trial and grid measurement, in milliseconds
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(100..=10_000))]
     time: u64,
-    /// Pairs by which the end of a search is compared with the grid's best
+    /// Pairs of measurements that compare a search's result with the grid's best
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(3..=100))]
     pairs: u16,
-    /// What the bad settings are drawn from [default: the time]
+    /// Seed of the bad settings [default: the time]
     #[arg(long)]
     seed: Option<u64>,
-    /// The linerate that is asked [default: the one beside this program]
+    /// The linerate to run [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
-    /// Be the process that holds the namespaces
+    /// Internal: the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
 }
@@ -264,7 +264,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     let seed = args.seed.unwrap_or_default();
     let points = every_point();
     eprintln!(
-        "{} points of a grid, then {} searches of {} s; about {} minutes; seed {seed}; load {}; Ctrl-C stops it",
+        "grid of {} points, then {} searches of {} s; about {} minutes; seed {seed}; load {}; Ctrl-C stops it",
         points.len(),
         args.searches,
         args.budget,
@@ -303,7 +303,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     let reached = ended.iter().filter(|one| one.ratio.2 >= AIM).count();
     let middle = median(&ratios).unwrap_or(f64::NAN);
     println!(
-        "{reached} of {} searches are not shown to miss {:.0} % of the grid's best; the median reaches {:.0} %",
+        "{reached} of {} searches are not significantly below {:.0} % of the grid's best; the median reaches {:.0} %",
         ended.len(),
         AIM * 100.0,
         middle * 100.0,

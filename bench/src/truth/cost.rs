@@ -95,7 +95,7 @@ fn own_time(workload: &str, near: &[f64], far: &[f64], pairs: u16) -> Line {
     let holds = complete && near_share <= SHARE_MAX && far_share <= SHARE_MAX;
     Line::new(
         format!("CPU time of recording, {workload} of {SECONDS} s"),
-        format!("of a thread's time, near {near_words}, far {far_words}, median of {pairs}"),
+        format!("of a thread's time, local {near_words}, remote {far_words}, median of {pairs}"),
         format!("{:.0} %", SHARE_MAX * 100.0),
         Verdict::of(holds),
     )
@@ -114,7 +114,7 @@ fn difference(workload: &str, pairs: &[(f64, f64)], seed: u64) -> Result<Line, T
         Verdict::Undecided
     };
     Ok(Line::new(
-        format!("what recording changes, {workload} of {SECONDS} s"),
+        format!("effect of recording, {workload} of {SECONDS} s"),
         format!(
             "{:+.2} %, 95 % interval {:+.2} to {:+.2} %, {} pairs; the smallest detectable difference is {:.2} %",
             effect.relative * 100.0,
@@ -124,7 +124,7 @@ fn difference(workload: &str, pairs: &[(f64, f64)], seed: u64) -> Result<Line, T
             effect.smallest_detectable * 100.0
         ),
         format!(
-            "the interval contains 0, and {:.0} % would have been seen; no, where all of it is beyond {:.0} %",
+            "the interval contains 0 and the MDE is below {:.0} %; fails if all of it is beyond {:.0} %",
             DETECTABLE_MAX * 100.0,
             TOLERANCE * 100.0
         ),

@@ -130,10 +130,10 @@ fn programs(name: &str, sample: &Sample, udp: bool) -> Line {
     };
     let apart = sum(&pairs, |from, to| from.total().as_u64().abs_diff(got(to)));
     let expected = usize::try_from(sample.spec.flows).unwrap_or(usize::MAX);
-    let lost = if udp { ", with what was lost" } else { "" };
+    let lost = if udp { ", including losses" } else { "" };
     Line::new(
         format!("bytes of both programs, {name}"),
-        format!("{sent} B sent and received{lost}: {apart} B apart"),
+        format!("{sent} B sent and received{lost}: differ by {apart} B"),
         "exactly",
         Verdict::of(apart == 0 && sent > 0 && pairs.len() >= expected),
     )
@@ -164,10 +164,10 @@ fn sockets(name: &str, sample: &Sample) -> Result<Line, Trouble> {
     Ok(Line::new(
         format!("bytes of the sockets, {name}"),
         format!(
-            "sent once and received {apart} B apart, {} to {} B more than the program's ({again} B sent again)",
+            "sent once and received differ by {apart} B, {} to {} B more than the program's ({again} B retransmitted)",
             signs.0, signs.1
         ),
-        format!("1 B for the end; {SIGNS_MAX} B of greeting and signs on each connection"),
+        format!("1 B for the end; {SIGNS_MAX} B of handshake per connection"),
         Verdict::of(holds),
     ))
 }
@@ -203,9 +203,9 @@ fn interfaces(name: &str, sample: &Sample, udp: bool, headers: u64) -> Result<Li
     Ok(Line::new(
         format!("bytes of the interfaces, {name}"),
         format!(
-            "less headers, sent {out_off} B and received {came_off} B apart from the programs'"
+            "less headers, sent differs by {out_off} B and received by {came_off} B from the programs'"
         ),
-        format!("{bound} B: sent again, signs, and what hosts say to find each other"),
+        format!("{bound} B: retransmissions, handshakes, and ARP or neighbor discovery"),
         verdict,
     ))
 }

@@ -30,29 +30,29 @@ use linerate_testbed::Stage;
 use crate::line::{Line, Verdict};
 use crate::scene::Bench;
 
-/// Holds what linerate says against what knows better, and measures what measuring costs
+/// Validates linerate's figures against independent references and measures its overhead
 #[derive(Debug, Parser)]
 #[command(name = "bench/truth")]
 struct Args {
     /// Only these parts [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Pairs of trials with and without recording
+    /// Pairs of trials, with and without recording
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=1000))]
     pairs: u16,
-    /// What orders and delays are drawn from [default: the time]
+    /// Seed of orders and delays [default: the time]
     #[arg(long)]
     seed: Option<u64>,
-    /// Write the table into this file, too
+    /// Also write the table to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
-    /// The linerate that is asked [default: the one beside this program]
+    /// The linerate to run [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
-    /// Be the process that holds the namespaces
+    /// Internal: the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
 }

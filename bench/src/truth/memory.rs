@@ -41,7 +41,7 @@ struct Peak {
 fn many(hosts: &Hosts<'_>) -> Result<Line, Trouble> {
     let one = peak(hosts, 1)?;
     let what = format!("{FLOWS} flows on one thread pair");
-    let limit = "works; 16 KiB a flow of our own";
+    let limit = "works; 16 KiB of our own memory per flow";
     let most = match peak(hosts, FLOWS) {
         Ok(most) => most,
         Err(Trouble(why)) => {
@@ -87,7 +87,7 @@ fn peak(hosts: &Hosts<'_>, flows: u64) -> Result<Peak, Trouble> {
         hosts.peer()
     ))?;
     let (near, far) = running.processes();
-    let far = far.ok_or_else(|| Trouble("find the far end's process".to_owned()))?;
+    let far = far.ok_or_else(|| Trouble("find the remote end's process".to_owned()))?;
     let mut peak = Peak::default();
     // Each end lives on for a good-bye after its most memory: no peak is missed between two looks.
     let measured = running.finish_beside(|| {
@@ -142,7 +142,7 @@ impl Agent {
             .ok_or_else(|| Trouble("read the agent's memory".to_owned()))?;
         Ok(Line::new(
             format!("memory of `{what}`, waiting"),
-            format!("{:.1} MiB, at most {:.1} MiB so far", mib(now), mib(most)),
+            format!("{:.1} MiB, peak {:.1} MiB", mib(now), mib(most)),
             format!("{:.0} MiB", mib(IDLE_MAX_KIB)),
             Verdict::of(now < IDLE_MAX_KIB),
         ))
@@ -168,7 +168,7 @@ fn waits_for_a_controller(bench: &Bench) -> Result<Line, Trouble> {
     line.push('\n');
     let trouble = |error: std::io::Error| Trouble(format!("greet the agent: {error}"));
     let (Some(input), Some(output)) = (agent.0.stdin.as_mut(), agent.0.stdout.as_mut()) else {
-        return Err(Trouble("talk to the agent".to_owned()));
+        return Err(Trouble("exchange data with the agent".to_owned()));
     };
     input.write_all(line.as_bytes()).map_err(trouble)?;
     let mut answer = String::new();

@@ -80,16 +80,13 @@ fn histogram(hosts: &Hosts<'_>) -> Result<Line, Trouble> {
             .mean_ns()
             .is_some_and(|said| (said - real(mean)).abs() <= 1.0);
     Ok(Line::new(
-        format!("histogram beside a list of {OPERATIONS} round trips"),
+        format!("histogram vs list of {OPERATIONS} round trips"),
         format!(
-            "p1 to p99.99 at most {:.3} % apart; count, least, mean and most {}",
+            "p1 to p99.99 differ by at most {:.3} %; count, minimum, mean and maximum {}",
             worst * 100.0,
             if exact { "equal" } else { "DIFFER" }
         ),
-        format!(
-            "{:.3} %, half a bucket; the rest exactly",
-            PRECISION * 100.0
-        ),
+        format!("{:.3} %, half a bucket; the rest exact", PRECISION * 100.0),
         Verdict::of(exact && worst <= PRECISION),
     ))
 }
@@ -237,7 +234,7 @@ fn compare(address: SocketAddr, served: &[Served], said: &Latency) -> Result<Lin
     ));
     let counts = said.count.abs_diff(service.len() as u64);
     Ok(Line::new(
-        "http percentiles beside the server's record of every request",
+        "http percentiles vs the server's record of every request",
         format!(
             "{} ms; {} and {} operations",
             words.join(", "),

@@ -167,10 +167,10 @@ impl Hosts<'_> {
             .spawn()
             .map_err(|error| Trouble(format!("start linerate: {error}")))?;
         let said = child.stderr.take().map(BufReader::new);
-        let mut said = said.ok_or_else(|| Trouble("hear linerate".to_owned()))?;
+        let mut said = said.ok_or_else(|| Trouble("read linerate's output".to_owned()))?;
         let mut first = String::new();
         said.read_line(&mut first)
-            .map_err(|error| Trouble(format!("hear linerate: {error}")))?;
+            .map_err(|error| Trouble(format!("read linerate's output: {error}")))?;
         Ok(Running {
             child,
             said,

@@ -124,7 +124,7 @@ fn judge(kind: &str, rate: f64, shaper: f64, measured: &Measured) -> Result<Line
     Ok(Line::new(
         format!("rate through {kind} at {:.0} Gb/s", rate / 1e9),
         format!(
-            "{:.4} Gb/s, {:+.2} % of {:.4} (payload {payload:.0} of {:.0}, {:.3} % sent again, {:.2} s of \
+            "{:.4} Gb/s, {:+.2} % of {:.4} (payload {payload:.0} of {:.0}, {:.3} % retransmitted, {:.2} s of \
              warm-up cut); the shaper's own counter {:+.2} % of its rate",
             said / 1e9,
             off * 100.0,
@@ -135,7 +135,7 @@ fn judge(kind: &str, rate: f64, shaper: f64, measured: &Measured) -> Result<Line
             shaper_off * 100.0,
         ),
         format!(
-            "0.5 %; the bucket's first filling is at most {:.2} % of it all",
+            "0.5 %; the initial bucket is at most {:.2} % of all bytes",
             f64::from(BUCKET_MS) / f64::from(SECONDS * 10)
         ),
         verdict,

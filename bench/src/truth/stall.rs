@@ -41,10 +41,10 @@ fn stalled(hosts: &Hosts<'_>, words: &str) -> Result<Stalled, Trouble> {
     let running = hosts.start(words)?;
     let (_, far) = running.processes();
     let far = far.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-    let far = far.ok_or_else(|| Trouble("find the far end's process".to_owned()))?;
+    let far = far.ok_or_else(|| Trouble("find the remote end's process".to_owned()))?;
     pause(AFTER);
     let send = |signal| {
-        kill_process(far, signal).map_err(|error| Trouble(format!("stop the far end: {error}")))
+        kill_process(far, signal).map_err(|error| Trouble(format!("stop the remote end: {error}")))
     };
     send(Signal::STOP)?;
     let begun = Instant::now();
@@ -90,7 +90,7 @@ fn open_line(workload: &str, trial: &Stalled) -> Result<Line, Trouble> {
     };
     Ok(Line::new(
         format!(
-            "{workload}, open loop, far end stopped for {:.0} ms",
+            "{workload}, open loop, remote end stopped for {:.0} ms",
             stood * 1e3
         ),
         format!(
@@ -123,7 +123,7 @@ fn closed_line(workload: &str, flows: u64, trial: &Stalled) -> Result<Line, Trou
     };
     Ok(Line::new(
         format!(
-            "{workload}, closed loop, far end stopped for {:.0} ms",
+            "{workload}, closed loop, remote end stopped for {:.0} ms",
             trial.stood.as_secs_f64() * 1e3
         ),
         format!(

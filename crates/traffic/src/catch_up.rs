@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// How long after the end of the trial requests are still made, and answers awaited, that were due before
-/// it. A rate that the path does not carry leaves more behind than can be made up for: what is left then is
+/// How long after the end of the trial requests that were due before it are still sent, and their answers
+/// awaited. If the path does not carry the rate, more is left than fits into this time; it is
 /// counted as unanswered.
 pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 

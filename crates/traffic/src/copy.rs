@@ -33,7 +33,7 @@ const MEMORY_BUFFER: Bytes = Bytes::mib(128);
 /// Fits with its copy into the second cache level of any server core.
 const CACHED_BUFFER: Bytes = Bytes::kib(128);
 
-/// A median of fewer says little.
+/// A median of fewer repetitions is not meaningful.
 const REPEATS_MIN: usize = 5;
 
 /// What one core (`cpu`, or where the scheduler puts us) copies from memory to memory. The timed part
@@ -63,8 +63,8 @@ fn measure(
     buffer: Bytes,
     budget: Duration,
 ) -> Result<BitRate, TrafficError> {
-    // Threads of their own, so that the caller's affinity stays what it is. They copy while nobody
-    // holds the gate: not before all of them are prepared.
+    // Separate threads, so that the caller's affinity does not change. They start to copy when the gate
+    // is released, which is after all of them are prepared.
     let gate = RwLock::new(());
     let (prepared, all_prepared) = mpsc::channel();
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What can go wrong while bytes are moved: what was being done, on what, why, and what to do.
+//! Errors of the traffic engine: the operation, its object, the cause, and what to do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use linerate_model::workload::{SpecError, Waiting};
 use linerate_verbs::{Status, VerbsError};
 use rustix::io::Errno;
 
-/// Why a trial could not be made ready, or did not come to its end.
+/// Why a trial could not be prepared or did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
-    /// The specification is out of its limits.
+    /// The specification is outside its limits.
     #[error("cannot carry out this trial: {0}")]
     Spec(#[from] SpecError),
-    /// The address to listen on is not one.
+    /// The address to listen on is not valid.
     #[error(
         "cannot listen on `{given}`: expected an IP address, with a port if it must be a certain \
          one, such as `10.0.0.1` or `[::1]:5201`"
@@ -32,7 +32,7 @@ pub enum TrafficError {
         /// The address.
         address: SocketAddr,
     },
-    /// Another program listens there.
+    /// Another program listens on this port.
     #[error(
         "cannot listen on {address}: the port is in use; end the program that holds it (`ss -ltnp`) \
          or let linerate choose the port"
@@ -41,7 +41,7 @@ pub enum TrafficError {
         /// The address.
         address: SocketAddr,
     },
-    /// The peer's kernel answered that nobody listens.
+    /// The peer's kernel reported that nothing is listening.
     #[error("cannot connect to {address}: connection refused; nothing is listening there")]
     Refused {
         /// The address.
@@ -58,7 +58,7 @@ pub enum TrafficError {
         /// How long was waited.
         waited: Duration,
     },
-    /// No route, or the network says no.
+    /// No route, or the network rejected the connection.
     #[error("cannot connect to {address}: {source}")]
     Unreachable {
         /// The address.
@@ -126,12 +126,12 @@ pub enum TrafficError {
         /// How long was waited after the end.
         grace: Duration,
     },
-    /// The peer moved another amount than the trial's.
+    /// The peer transferred a different amount than the trial requires.
     #[error("flow {flow} received {given}, expected {expected}: the peer runs a different trial")]
     Amount {
         /// The flow.
         flow: u32,
-        /// What the trial says.
+        /// The expected amount.
         expected: Bytes,
         /// What arrived.
         given: Bytes,
@@ -147,7 +147,7 @@ pub enum TrafficError {
         /// When, since this end's start.
         after: Duration,
     },
-    /// The other end does not keep to what two linerates say to each other.
+    /// The remote end violates linerate's protocol.
     #[error(
         "unexpected data from the peer on the connection of flow {flow}: the remote end is another \
          program or another version of linerate"
@@ -164,7 +164,7 @@ pub enum TrafficError {
         /// Why it is not there.
         why: String,
     },
-    /// This kernel has it, but not for this user.
+    /// This kernel supports it, but does not permit it for this user.
     #[error("cannot {what}: {why}")]
     NotPermitted {
         /// What was requested.
@@ -172,7 +172,7 @@ pub enum TrafficError {
         /// Who forbids it.
         why: String,
     },
-    /// More connections than there may be file descriptors.
+    /// The limit of file descriptors is below the number of connections.
     #[error(
         "cannot open these data connections: {needed} file descriptors are needed and the limit is \
          {limit}; raise it (`ulimit -n {needed}` in the shell that starts linerate, LimitNOFILE= of a \
@@ -181,10 +181,10 @@ pub enum TrafficError {
     FileLimit {
         /// How many this process needs.
         needed: u64,
-        /// How many it may have, at most.
+        /// The limit.
         limit: u64,
     },
-    /// The peer broke the rules of the workload.
+    /// The peer violated the workload's protocol.
     #[error(
         "the peer sent {what} on flow {flow}: it is not linerate, it is another version, or the data was \
          corrupted in transit"
@@ -195,7 +195,7 @@ pub enum TrafficError {
         /// What came.
         what: &'static str,
     },
-    /// A byte that was compared is not the one that was sent.
+    /// A received byte differs from the one sent.
     #[error(
         "byte {at} of repetition {repetition} of flow {flow} arrived as {found:#04x} but was sent as \
          {expected:#04x}: data was corrupted in memory, by a device or in transit"
@@ -212,7 +212,7 @@ pub enum TrafficError {
         /// What arrived.
         found: u8,
     },
-    /// What is to be loaded is not a server's address.
+    /// The address of the server to load is invalid.
     #[error("cannot load `{given}`: {why}; expected a URL such as `http://10.0.0.1:8080/path`")]
     Target {
         /// The text as it was given.
@@ -220,7 +220,7 @@ pub enum TrafficError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The name of what is to be loaded has no address.
+    /// The name of the server to load cannot be resolved.
     #[error("cannot find the address of `{host}`: {source}")]
     Lookup {
         /// The name.
@@ -228,7 +228,7 @@ pub enum TrafficError {
         /// The resolver's reason.
         source: io::Error,
     },
-    /// The workload cannot wait like this.
+    /// The workload does not support this waiting mode.
     #[error(
         "cannot wait by `{waiting}` in `{workload}`: use `blocking`, `epoll`, `spin` or `busy-poll`"
     )]
@@ -238,7 +238,7 @@ pub enum TrafficError {
         /// The workload.
         workload: &'static str,
     },
-    /// A remote end that speaks iperf3's protocol said no, or did not keep to it.
+    /// A remote end that speaks iperf3's protocol refused, or violated the protocol.
     #[error("iperf3 at {address}: {source}")]
     Iperf3 {
         /// Its address.
@@ -246,7 +246,7 @@ pub enum TrafficError {
         /// What was wrong.
         source: crate::iperf3_protocol::TalkError,
     },
-    /// RDMA cannot be had, or said no.
+    /// RDMA is not available, or was refused.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
     /// A work request failed.
@@ -261,7 +261,7 @@ pub enum TrafficError {
         /// How it ended.
         status: Status,
     },
-    /// A work request was not taken.
+    /// A work request could not be posted.
     #[error("cannot post a work request on {device}: {errno}")]
     Post {
         /// The device of this end.
@@ -269,7 +269,7 @@ pub enum TrafficError {
         /// The reason.
         errno: Errno,
     },
-    /// Something happened to a device in the midst of a trial.
+    /// A device reported an event during a trial.
     #[error("the RDMA device {device} reported an event during the trial: {what}")]
     DeviceEvent {
         /// The device of this end.
@@ -277,7 +277,7 @@ pub enum TrafficError {
         /// The library's words.
         what: String,
     },
-    /// Datagrams went, and not one of them was answered.
+    /// Not one of the datagrams was answered.
     #[error(
         "none of {sent} datagrams was answered within {waited:.1?}: the path drops them (a firewall on \
          UDP port 4791, a wrong GID or VLAN) or takes longer than that"
@@ -288,10 +288,10 @@ pub enum TrafficError {
         /// How long the answer to each was waited for.
         waited: Duration,
     },
-    /// The workload does not exist yet.
+    /// The workload is not implemented yet.
     #[error("this workload is not implemented yet")]
     NotBuilt,
-    /// The trial was given up from outside.
+    /// The trial was aborted from outside.
     #[error("the trial was aborted")]
     Aborted,
     /// The thread cannot run there.
@@ -334,13 +334,13 @@ pub enum TrafficError {
         /// The sysctl that limits it.
         sysctl: &'static str,
     },
-    /// No file descriptor was left.
+    /// Out of file descriptors.
     #[error("cannot {doing}: out of file descriptors; raise the limit (`ulimit -n`)")]
     OutOfFiles {
         /// What was being done.
         doing: &'static str,
     },
-    /// No memory was left.
+    /// Out of memory.
     #[error("cannot {doing}: out of memory; use fewer flows or smaller buffers")]
     OutOfMemory {
         /// What was being done.

@@ -2,16 +2,16 @@
 //!
 //! * [`tcp`]: the connections of a trial, and the trial on them.
 //! * [`http`]: a server and a client of HTTP/1.1.
-//! * [`iperf3`]: the other end may be iperf3, as a server or as clients; [`iperf3_protocol`]: what is said then.
-//! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
-//! * [`diffusion`]: a step of the heat equation, the work between two journeys of a grid.
-//! * [`mover`]: a stream by the plainest calls, for libraries that take those over.
-//! * [`memory`]: what each node's CPUs make of each node's memory.
-//! * [`simulated`]: a path whose true rate is known, for proving what reads the samples.
+//! * [`iperf3`]: an iperf3 peer, as a server or as clients; [`iperf3_protocol`]: its protocol.
+//! * [`copy`]: the memory copy rate of one core, the ceiling of a path that has no wire.
+//! * [`diffusion`]: a step of the heat equation, the computation between two transfers of a grid.
+//! * [`mover`]: a stream by the plainest calls, for libraries that intercept those.
+//! * [`memory`]: the memory bandwidth from each node's CPUs to each node's memory.
+//! * [`simulated`]: a path whose true rate is known, to validate what reads the samples.
 //!
-//! Nothing here knows how a host is read or changed: where threads run arrives as data in the
-//! specification, and counters of the machine are the caller's. Between start and stop a data thread
-//! only calls the kernel to move or to wait, and stores one counter: it allocates, locks and logs nothing.
+//! Nothing here reads or changes the host: where threads run is data in the
+//! specification, and the machine's counters are up to the caller. Between start and stop a data thread
+//! only calls the kernel to transfer or to wait, and stores one counter: it does not allocate, lock or log.
 
 mod abort;
 mod buffer;

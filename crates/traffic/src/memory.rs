@@ -27,7 +27,7 @@ const BANDWIDTH_BUFFER: Bytes = Bytes::mib(256);
 /// Each core works on at least so much.
 const BANDWIDTH_BUFFER_MIN: Bytes = Bytes::mib(16);
 const LINE_BYTES: usize = 64;
-/// Loads between two looks at the clock.
+/// Loads between two reads of the clock.
 const LOADS: u32 = 1 << 16;
 const PASSES_MIN: usize = 3;
 

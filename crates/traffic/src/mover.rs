@@ -1,9 +1,9 @@
-//! A stream by the plainest calls there are: blocking sockets of the C library, a thread for each flow. For a
-//! library that takes those calls over (rsocket(7)): it shows what such a library makes of an unmodified program,
+//! A stream by the plainest calls there are: blocking sockets of the C library, one thread per flow. For a
+//! library that intercepts those calls (rsocket(7)): it shows what such a library achieves for an unmodified program,
 //! and without it the same program's TCP.
 //!
-//! Who connects shows the trial's token first. The receiver counts what arrives from the first moment that all are
-//! there to the last one's end, and tells each sender its count, which must be what that sent.
+//! The connecting end sends the trial's token first. The receiver counts what arrives from the time when all are
+//! connected to the end of the last, and sends each sender its count, which must match what that sent.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys::Plain;
 
-/// What both ends are told.
+/// What both ends are given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
@@ -35,7 +35,7 @@ pub struct Order {
 pub struct Carried {
     /// Payload.
     pub bytes: u64,
-    /// From the first moment that all connections were there to the end of the last.
+    /// From the time when all connections were established to the end of the last.
     pub seconds: f64,
     /// CPU seconds of this process meanwhile, user and system.
     pub cpu_s: f64,
@@ -100,7 +100,7 @@ impl Door {
     }
 }
 
-/// Sends to `to` for as long as the order says.
+/// Sends to `to` for the duration of the order.
 pub fn send(to: SocketAddr, order: &Order) -> io::Result<Carried> {
     let mut sockets = Vec::new();
     for _ in 0..order.flows {
@@ -126,7 +126,7 @@ pub fn send(to: SocketAddr, order: &Order) -> io::Result<Carried> {
     })
 }
 
-/// Runs `work` on every connection in a thread of its own, and adds up.
+/// Runs `work` on every connection in a separate thread, and adds up.
 fn each(
     sockets: &[Plain],
     order: &Order,
@@ -203,7 +203,7 @@ mod tests {
             let order = order(flows);
             let (received, sent) = std::thread::scope(|scope| {
                 let receiver = scope.spawn(|| door.receive(&order));
-                // Somebody else's connection is not counted among ours.
+                // Another program's connection is not counted as one of ours.
                 let stranger = Plain::connect(to).expect("it listens");
                 send_all(&stranger, &[8; 16]).expect("it is read");
                 let sent = send(to, &order);

@@ -24,8 +24,8 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    /// An empty one that waits as `waiting` says. Where the kernel has no busy polling of epoll instances
-    /// (before Linux 6.9) the sockets' own options stay in force.
+    /// An empty one that waits as `waiting` requests. If the kernel has no busy polling of epoll instances
+    /// (before Linux 6.9) the sockets' own options stay in effect.
     pub(crate) fn new(waiting: Waiting) -> Result<Self, TrafficError> {
         let failed = |errno| TrafficError::of_errno("make an epoll instance", errno);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;

@@ -12,7 +12,7 @@ use super::{Stepper, blank_picture, checksum, fill, set_boundary, take_picture};
 pub struct Film {
     /// After each of the repetitions that were requested.
     pub pictures: Vec<GridPicture>,
-    /// Of the buffer after the last of them: what both ends of a pair say of theirs.
+    /// Checksum of the buffer after the last image; both ends of a pair report theirs.
     pub checksum: Checksum,
 }
 

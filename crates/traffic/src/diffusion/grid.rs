@@ -1,4 +1,4 @@
-//! The grid in a buffer: how it begins, its boundary, what tells two of them apart, and pictures of it.
+//! The grid in a buffer: initial values, boundary, checksum, and images of it.
 
 use linerate_model::sample::{Checksum, GridPicture};
 use linerate_model::workload::Diffusion;

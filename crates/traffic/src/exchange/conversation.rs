@@ -1,5 +1,5 @@
-//! What two ends say to each other on one connection, distinguished from how a thread waits for it: a
-//! workload is a [`Conversation`], and the [`super::driver`] carries any number of them out.
+//! The protocol of two ends on one connection, independent of how a thread waits for it: a
+//! workload is a [`Conversation`], and the [`super::driver`] runs any number of them.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -64,9 +64,9 @@ pub(super) trait Conversation {
     /// Where the next bytes may be put; empty when none are expected.
     fn to_receive(&self) -> Range<usize>;
 
-    /// Looks at what came, and makes ready what goes: before a driver asks what shall be sent, and again when it
-    /// has sent what it could. Over verbs `memory` is the line's whole region, whose second half is where messages
-    /// come to.
+    /// Handles what arrived and prepares what is to be sent: called before a driver asks what to send, and again
+    /// when it has sent what it could. Over verbs `memory` is the line's whole region, whose second half receives
+    /// the messages.
     #[inline]
     fn attend<M: Memory + ?Sized>(&mut self, _memory: &mut M) -> Result<(), Fault> {
         Ok(())
@@ -107,7 +107,7 @@ pub(super) enum Fault {
     Closed,
     /// The kernel's answer.
     Kernel(&'static str, Errno),
-    /// The other end sent what was not asked for.
+    /// The other end sent something that was not requested.
     Unasked(&'static str),
     /// This end cannot wait, or fails by itself.
     Own(TrafficError),

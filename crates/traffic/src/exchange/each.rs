@@ -29,7 +29,7 @@ use linerate_model::units::Bytes;
 
 /// Bytes of the port on the companion.
 const PORT_BYTES: usize = 2;
-/// The most bytes of one call.
+/// Maximum bytes per call.
 const CALL_MAX: u64 = 256 * 1024;
 /// The token of the sign to stop.
 const STOP: u64 = u64::MAX;
@@ -61,13 +61,13 @@ fn part(memory: &mut [u8], missing: u64) -> &mut [u8] {
     &mut memory[..length]
 }
 
-/// The end of a flow, whose every request had a connection of its own.
+/// The end of a flow that used a separate connection for each request.
 fn companion_end(bytes: u64, ended: Instant, start: Start) -> FlowEnd {
     let reason = "each request has its own connection, which is closed";
     FlowEnd::of_companion(bytes, ended, start, reason)
 }
 
-/// Whether a companion has ended; anything else that it says is not expected.
+/// Whether a companion has ended; any data on it is unexpected.
 fn companion_ended(companion: BorrowedFd<'_>) -> Result<bool, Fault> {
     let mut heard = [0u8; 1];
     match recv(companion, &mut heard, RecvFlags::DONTWAIT) {

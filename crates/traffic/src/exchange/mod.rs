@@ -1,8 +1,8 @@
-//! Workloads of messages to and fro: `rr`, `pingpong`, `transfer`, `diffusion`. The sender asks, the receiver answers.
+//! Request/response workloads: `rr`, `pingpong`, `transfer`, `diffusion`. The sender requests, the receiver answers.
 //!
-//! What the two ends say is a [`conversation`]; how a thread waits is the [`driver`]'s. The asking end
-//! decides when it is over, and reports it with the end of file; the answering end serves until then. The
-//! bytes of a flow are those of both ways, so that both ends count the same.
+//! A [`conversation`] is the protocol; the [`driver`] decides how a thread waits. The requesting end
+//! decides when it is over, and signals it by end of file; the answering end serves until then. The
+//! bytes of a flow are those of both directions, so that both ends count the same.
 
 mod conversation;
 mod driver;
@@ -141,7 +141,7 @@ fn await_far_ends(seat: &Seat<'_>) {
             PollFd::new(&one.flow.socket, PollFlags::IN),
             PollFd::new(&seat.board.abort, PollFlags::IN),
         ];
-        // Whoever does not end in time has a reason that its own end tells.
+        // An end that does not stop in time reports the reason itself.
         let left = timespec(until.saturating_duration_since(Instant::now()));
         let _ = poll(&mut fds, Some(&left));
     }

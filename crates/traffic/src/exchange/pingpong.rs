@@ -95,11 +95,11 @@ pub(super) fn work(
     converse(seat, driver, players, ledger)
 }
 
-/// Where in the thread's memory messages are.
+/// Where messages are in the thread's memory.
 ///
-/// A message goes back from where it came to: a connection never sends and receives at once, and less memory stays
-/// better in the caches. What other connections write there does not matter, unless it is compared: then each
-/// connection has two places of its own, and the answering end sends the very bytes that came.
+/// A message is sent back from where it was received: a connection never sends and receives at once, and less memory
+/// fits better into the caches. What other connections write there does not matter, except in a data check: then each
+/// connection has its own two places, and the answering end returns the very bytes that arrived.
 #[derive(Debug, Clone, Copy)]
 struct Places {
     largest: usize,

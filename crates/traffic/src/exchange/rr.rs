@@ -17,10 +17,10 @@ use super::{Talk, converse, flow_places, prepare_timer};
 use crate::TrafficError;
 use crate::trial::{Counter, Found, Seat, Start};
 
-/// The most bytes of one call.
+/// Maximum bytes per call.
 const CALL_MAX: u64 = 256 * 1024;
 
-/// The least room of a call that receives.
+/// Minimum buffer of a receiving call.
 const CALL_MIN: u64 = 4 * 1024;
 
 /// What runs on each data thread.

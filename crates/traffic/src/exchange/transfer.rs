@@ -41,7 +41,7 @@ struct Journey {
     bytes: Bytes,
     /// How often it goes there and back; `None` is as often as the time allows.
     repetitions: Option<u64>,
-    /// It comes back to where it was, and not to a place of its own.
+    /// It returns to where it came from, not to a separate place.
     over: bool,
 }
 
@@ -68,7 +68,7 @@ trait Asking: Travel {
     /// former.
     fn both(&mut self) -> (&mut [u8], &[u8]);
 
-    /// Says that the outgoing buffer is ready, and what the other end needs to fetch it.
+    /// Announces that the outgoing buffer is ready, and what the other end needs to fetch it.
     fn announce(&mut self) -> Result<(), Fault>;
 
     /// Waits until the other end has it; the time that it spent comparing.
@@ -77,7 +77,7 @@ trait Asking: Travel {
     /// Waits until the buffer is back.
     fn take_back(&mut self) -> Result<(), Fault>;
 
-    /// Says that it is.
+    /// Confirms it.
     fn done(&mut self) -> Result<(), Fault>;
 }
 
@@ -92,17 +92,17 @@ trait Answering: Travel {
     /// What was fetched.
     fn fetched(&mut self) -> &mut [u8];
 
-    /// Says that it is there, and how much time went into comparing.
+    /// Confirms arrival, with the time spent comparing.
     fn go(&mut self, comparing: Duration) -> Result<(), Fault>;
 
     /// Puts it back.
     fn put_back(&mut self) -> Result<(), Fault>;
 
-    /// Waits until the other end says that it has it.
+    /// Waits until the other end confirms that it has it.
     fn await_done(&mut self) -> Result<(), Fault>;
 }
 
-/// What is done with the buffers of a thread's pairs, of which it is told the index.
+/// What is done with the buffers of a thread's pairs, each identified by its index.
 trait Compute {
     /// Before the trial starts, at the asking end.
     fn begin(&mut self, _index: usize, _one: SeatFlow<'_>, _buffer: &mut [u8]) {}
@@ -110,7 +110,7 @@ trait Compute {
     /// Before each cycle, at the asking end: makes the outgoing buffer ready.
     fn prepare(&mut self, index: usize, one: SeatFlow<'_>, buffer: &mut [u8], repetition: u64);
 
-    /// After each cycle, at the asking end: looks at what came back.
+    /// Called after each cycle at the requesting end: checks what came back.
     fn judge(
         &mut self,
         index: usize,
@@ -128,7 +128,7 @@ trait Compute {
         repetition: u64,
     ) -> Result<Duration, TrafficError>;
 
-    /// When all is over: what there is to say of the buffer that this end had last.
+    /// Called at the end: what there is to report about the last buffer of this end.
     fn leave(&mut self, _index: usize, _buffer: &mut [u8]) -> Option<GridRecord> {
         None
     }

@@ -1,5 +1,5 @@
-//! What the fuzz targets (`fuzz/` at the root of the repository) hand any bytes to: what a client, and a
-//! server, may say. Only there with the feature `fuzz`.
+//! Entry points of the fuzz targets (`fuzz/` at the root of the repository): arbitrary bytes as a client or a
+//! server may send them. Only with the feature `fuzz`.
 
 use super::parse::request;
 use super::parse::response::Reader;
@@ -18,7 +18,7 @@ pub fn http_request(bytes: &[u8]) {
                 "whole before its end"
             );
         }
-        // What is requested is told of every request but one whose host is no text.
+        // Every request has a target, except one whose host is not text.
         if let Ok(asked) = request::read_request(rest) {
             let asked = asked.expect("it is whole");
             assert!(!asked.target.is_empty() && asked.head_only == one.head_only);

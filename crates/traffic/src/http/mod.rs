@@ -1,9 +1,9 @@
-//! HTTP/1.1 under load: a server that anybody may load, and a client that loads any server.
+//! HTTP/1.1 under load: a server that any client may load, and a client that loads any server.
 //!
-//! * [`Server`] by itself, for wrk, curl and others; or as the receiving end of a trial.
+//! * [`Server`] on its own, for wrk, curl and others; or as the receiving end of a trial.
 //! * [`load`] against any server that speaks HTTP/1.1; or as the sending end of a trial.
 //!
-//! A trial of two ends has one companion connection for each thread: the server's thread tells its port on
+//! A trial of two ends has one companion connection per thread: the server's thread sends its port on
 //! it, and the client's thread closes it when the time is over.
 
 mod alarm;
@@ -80,7 +80,7 @@ fn check_waiting(waiting: Waiting) -> Result<(), TrafficError> {
     }
 }
 
-/// The record of a companion: the bytes of the thread's connections, and nothing of its own.
+/// The record of a companion: only the bytes of the thread's connections.
 fn companion_end(bytes: u64, ended: Instant, start: Start) -> FlowEnd {
     let reason = "an http flow is all connections of a thread, each with its own TCP counters";
     FlowEnd::of_companion(bytes, ended, start, reason)

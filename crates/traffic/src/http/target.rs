@@ -1,4 +1,4 @@
-//! What a person writes to say which server is to be loaded.
+//! The URL or address of the server to load.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -9,7 +9,7 @@ use crate::TrafficError;
 pub struct Target {
     /// Where it listens.
     pub address: SocketAddr,
-    /// What the requests' `Host` says: the name as it was given, with the port if one was.
+    /// The requests' `Host`: the name as it was given, with the port if there was one.
     pub host: String,
 }
 
@@ -35,7 +35,7 @@ impl Target {
     }
 }
 
-/// What a URL says, before any name is looked up.
+/// The parts of a URL, before name resolution.
 pub(super) struct Parts<'a> {
     /// The name and the port as they were given.
     pub(super) host: &'a str,

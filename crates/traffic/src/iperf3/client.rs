@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Foreign {
     /// What this end recorded.
     pub local: SideSample,
-    /// What the server told of its end.
+    /// The server's results.
     pub server: ServerResults,
     /// Both ends of each connection, in flow order.
     pub connections: Vec<Connection>,
@@ -264,7 +264,7 @@ impl<'a> Test<'a> {
         })
     }
 
-    /// Tells the server of this end and hears of the other.
+    /// Sends the server this end's results and reads those of the other.
     fn exchange(&mut self, local: &SideSample) -> Result<Results, TrafficError> {
         let ours = results_of(local, &[], Duration::ZERO);
         self.line.write_json(&ours.write())?;
@@ -340,7 +340,7 @@ struct Server<'a> {
     udp: bool,
     /// What shall arrive here, all flows together.
     amount: Option<u64>,
-    /// It has said that its data has ended.
+    /// The server has reported the end of its data.
     heard: AtomicBool,
     orders: &'a Orders,
     noted: Mutex<Noted>,
@@ -449,7 +449,7 @@ impl FarEnd for Server<'_> {
 
     fn stopped(&self) {
         let word = self.talk().end();
-        // Where it cannot be said, the wait for the answer tells why.
+        // If it cannot be sent, waiting for the answer returns the cause.
         let _ = self.line.say(word);
     }
 

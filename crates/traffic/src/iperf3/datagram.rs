@@ -1,5 +1,5 @@
 //! UDP with iperf3: each datagram begins with its sender's time and its number, counted from 1, big endian.
-//! The number has 64 bits when the client asked for it.
+//! The number has 64 bits if the client requested it.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::iperf3_protocol::Omitted;
 use crate::tcp::info;
 use crate::trial::{FlowEnd, Found, Seat, SeatFlow, Start};
 
-/// What a datagram says of itself.
+/// The header of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// When it was sent, by its sender's clock.
@@ -64,7 +64,7 @@ impl Header {
     }
 }
 
-/// How far back a number is told to be late or to be there twice.
+/// How far back a number can be recognized as late or duplicate.
 const WINDOW: u64 = 4_096;
 
 /// What a receiver makes of the numbers and times of its datagrams.
@@ -155,7 +155,7 @@ impl Account {
         self.seen[word] & bit != 0
     }
 
-    /// Says how far it is.
+    /// Reports the progress.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -200,7 +200,7 @@ impl Account {
 pub(super) fn udp(seat: &mut Seat<'_>, orders: &Orders) -> Result<Option<Found>, TrafficError> {
     let size = match seat.role {
         Role::Sender => seat.spec.buffer_bytes,
-        // The other end may send longer ones than it says.
+        // The other end may send longer datagrams than announced.
         Role::Receiver => Bytes::kib(64),
     };
     let mut buffer = Buffer::new(size, seat.memory())?;
@@ -268,7 +268,7 @@ fn send_datagrams(
                 bytes += count as u64;
                 one.counter.set_bytes(bytes);
             }
-            // Nobody reads there yet, or any more; the control connection tells which.
+            // Nothing reads there yet, or any more; the control connection shows which.
             Err(Errno::INTR | Errno::CONNREFUSED | Errno::NOBUFS | Errno::AGAIN) => {}
             Err(errno) => return Err(TrafficError::of_errno("send a datagram", errno)),
         }

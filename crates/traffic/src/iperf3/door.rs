@@ -1,7 +1,7 @@
-//! The port of the server: takes connections, reads the cookie of each, and tells whose they are.
+//! The server's port: accepts connections, reads the cookie of each, and assigns them to tests.
 //!
-//! Strangers may connect, and thousands of them: each has some seconds for its cookie, only so many are held,
-//! and when one more comes the oldest goes of those whose source holds the most.
+//! Anyone may connect, thousands of times: each connection has some seconds for its cookie, their number is limited,
+//! and beyond the limit the oldest connection of the source with the most of them is closed.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -163,7 +163,7 @@ impl Door {
                 continue;
             };
             let own = SocketAddr::new(place.own.ip(), self.address.port());
-            // One that could not be made is one that the client waits for in vain, and tells.
+            // If one cannot be created, the client waits without success and reports it.
             let Ok(stream) = udp_stream(own, client, &mut salutes) else {
                 continue;
             };
@@ -175,7 +175,7 @@ impl Door {
     }
 }
 
-/// Closes the oldest connection of those whose source has the most; false when there is none.
+/// Closes the oldest connection of the source that has the most; false if there is none.
 fn send_away_one(strangers: &mut VecDeque<Stranger>) -> bool {
     let mut held: HashMap<Option<Source>, usize> = HashMap::new();
     for one in strangers.iter() {
@@ -216,7 +216,7 @@ fn udp_stream(
     Ok(stream)
 }
 
-/// What a stranger has come to.
+/// The state of a connection that has not sent its cookie.
 enum Progress {
     Waiting,
     Presented(Cookie),
@@ -264,7 +264,7 @@ fn show_in(desk: &Desk, socket: OwnedFd, cookie: Cookie, new_test: &mut impl FnM
     }
 }
 
-/// Says no, and closes.
+/// Refuses and closes.
 pub(super) fn refuse(socket: &OwnedFd) {
     // It fails when the other end is gone.
     let _ = send(socket, &[State::AccessDenied.byte()], SendFlags::NOSIGNAL);

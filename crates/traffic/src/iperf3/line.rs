@@ -40,7 +40,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// A data connection, while it has only to say whose it is.
+    /// A data connection that has not sent its cookie yet.
     pub(super) fn of_stream(socket: OwnedFd, address: SocketAddr, abort: &'a Abort) -> Self {
         Self {
             socket,
@@ -192,12 +192,12 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Says where the test stands.
+    /// Sends the state of the test.
     pub(super) fn say(&self, state: State) -> Result<(), TrafficError> {
         self.write(&[state.byte()], "room in the connection")
     }
 
-    /// Says that this end failed, as a server does.
+    /// Reports the failure of this end, as a server does.
     pub(super) fn say_failed(&self, number: i32) -> Result<(), TrafficError> {
         let mut bytes = [State::ServerError.byte(); 9];
         bytes[1..5].copy_from_slice(&number.to_be_bytes());
@@ -210,7 +210,7 @@ impl<'a> Line<'a> {
         self.write(&Frame::write(json), "room in the connection")
     }
 
-    /// What a server said after [`State::ServerError`].
+    /// The server's error after [`State::ServerError`].
     pub(super) fn read_failure(&self) -> TrafficError {
         let mut numbers = [0; 8];
         match self.read(&mut numbers, "the number of its failure", ANSWER_MAX) {
@@ -219,8 +219,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Says nothing more, and reads what may still come until the other end closes, a second at most: an
-    /// unread byte would make a reset of the close, and the other end might lose what we said last.
+    /// Sends nothing more, and reads what still arrives until the other end closes, for at most a second: with
+    /// unread bytes the close would become a reset, and the other end might lose what we sent last.
     pub(super) fn leave(&self) {
         // It fails when the connection is gone.
         let _ = shutdown(&self.socket, Shutdown::Write);

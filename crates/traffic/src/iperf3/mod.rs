@@ -26,5 +26,5 @@ pub use server::Iperf3Server;
 pub use session::Finished;
 pub use sides::bytes_at;
 
-/// The port of an iperf3 server when none is said.
+/// The default port of an iperf3 server.
 pub const PORT: u16 = 5201;

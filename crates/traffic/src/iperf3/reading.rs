@@ -13,7 +13,7 @@ use crate::tcp::info::word;
 pub struct Reading {
     /// Since the start.
     pub at_ns: Nanoseconds,
-    /// Segments sent again until then.
+    /// Segments retransmitted until then.
     pub retransmits: u64,
     /// The congestion window.
     pub cwnd_bytes: Bytes,
@@ -42,7 +42,7 @@ pub struct DatagramReading {
     pub jitter_ns: Nanoseconds,
 }
 
-/// Asks the kernel; nothing when it does not tell.
+/// Asks the kernel; none if it does not report it.
 pub(super) fn read(socket: impl AsFd, at_ns: Nanoseconds) -> Option<Reading> {
     let mut raw = [0; TCP_INFO_BYTES_MAX];
     let length = tcp_info(socket, &mut raw).ok()?;

@@ -1,4 +1,4 @@
-//! A server of iperf3's clients: many tests at once, each on threads of its own.
+//! A server for iperf3 clients: many concurrent tests, each on its own threads.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -39,8 +39,8 @@ impl Iperf3Server {
         self.door.address
     }
 
-    /// Serves clients until `abort`, which gives up the tests under way too, and tells their clients.
-    /// `on_done` hears of each test when it is over, one at a time.
+    /// Serves clients until `abort`, which also aborts the running tests and notifies their clients.
+    /// `on_done` is called for each test when it is over, one at a time.
     pub fn serve(
         &self,
         abort: &Abort,

@@ -39,7 +39,7 @@ const PARAMETERS_TIME_MAX: Duration = Duration::from_secs(5);
 /// stay open: iperf3 closes them when all is over.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How long a test may go on after the time that its client said.
+/// How long a test may continue beyond the time that its client requested.
 const OVERTIME_MAX: Duration = Duration::from_secs(60);
 
 /// What was done for a client.
@@ -47,13 +47,13 @@ const OVERTIME_MAX: Duration = Duration::from_secs(60);
 pub struct Finished {
     /// The client.
     pub client: SocketAddr,
-    /// What it asked for; nothing when it did not come to that.
+    /// The client's parameters; none if they did not arrive.
     pub parameters: Option<Parameters>,
     /// What this end recorded; nothing when no data moved to the end.
     pub local: Option<SideSample>,
-    /// What this end told the client.
+    /// The results that this end sent.
     pub told: Option<Results>,
-    /// What the client told of its end.
+    /// The client's results.
     pub heard: Option<Results>,
     /// Whether the test came to its end, or why not.
     pub outcome: Result<(), TrafficError>,
@@ -84,7 +84,7 @@ pub(super) fn serve(caller: Caller, place: &Arc<Place>, desk: &Desk, abort: &Abo
     finished
 }
 
-/// Tells the client why its test ends; it may be gone.
+/// Sends the client the reason why its test ends; it may have disconnected.
 fn tell(line: &Line<'_>, error: &TrafficError) {
     let _ = match error {
         TrafficError::Aborted => line.say(State::ServerTerminate),
@@ -93,7 +93,7 @@ fn tell(line: &Line<'_>, error: &TrafficError) {
             ..
         } => line.say(State::AccessDenied),
         TrafficError::Iperf3 { source, .. } => line.say_failed(source.number()),
-        // What the client asked for cannot be had on this host, a congestion control or a CPU.
+        // The client requested something that is not available on this host: a congestion control or a CPU.
         _ => line.say_failed(TalkError::NOT_HERE),
     };
 }
@@ -170,7 +170,7 @@ impl Session<'_> {
         Ok(self.place.take())
     }
 
-    /// Sleeps until the desk has news. The client says nothing meanwhile, unless it leaves.
+    /// Sleeps until there is news. The client sends nothing meanwhile, unless it leaves.
     fn wait_for_news(&self, until: Instant) -> Result<(), TrafficError> {
         let waited = [
             (self.place.news.as_fd(), PollFlags::IN),
@@ -223,7 +223,7 @@ impl Session<'_> {
     }
 }
 
-/// What the engine is told of a client's test.
+/// The trial specification of a client's test.
 fn spec_of(asked: &Parameters) -> TrialSpec {
     let time = asked
         .time_s
@@ -258,7 +258,7 @@ fn spec_of(asked: &Parameters) -> TrialSpec {
     }
 }
 
-/// The client's streams, in the order in which it opened them, with what it asked for set on them.
+/// The client's streams, in the order in which it opened them, with the requested options set.
 fn flows_of(
     asked: &Parameters,
     spec: &TrialSpec,
@@ -351,7 +351,7 @@ impl FarEnd for Client<'_> {
         let at = Instant::now();
         let start = Start { at, asked: at };
         self.times().0 = Some(at);
-        // The receivers wait before the senders are told.
+        // The receivers are ready before the senders start.
         board.open_gate(start);
         self.line.say(State::TestRunning)?;
         Ok(start)

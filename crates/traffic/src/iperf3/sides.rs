@@ -1,4 +1,4 @@
-//! Our own record of an end in iperf3's terms, and what the other end told in ours.
+//! Our own record of an end in iperf3's terms, and the other end's results in ours.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use linerate_model::workload::{TrialSpec, Workload};
 use super::client::Foreign;
 use crate::iperf3_protocol::{Omitted, Results, StreamResults, stream_id};
 
-/// What this end tells of itself. `omitted` are the datagrams that do not count, by flow, of the time
+/// This end's results. `omitted` are the datagrams that do not count, by flow, of the time
 /// `omit` at the beginning.
 pub(super) fn results_of(side: &SideSample, omitted: &[(u32, Omitted)], omit: Duration) -> Results {
     let percent = |time: Nanoseconds| {
@@ -45,8 +45,8 @@ fn stream_of(flow: &FlowRecord, omitted: Option<Omitted>, omit: Duration) -> Str
     let sends = flow.role == Role::Sender;
     let datagrams = flow.datagrams.as_ref();
     let lost = datagrams.map_or(0, |datagrams| datagrams.lost);
-    // At a receiver those that were lost were sent, and those that came twice were sent once.
-    // What was lost is told by the client's numbers, which may be any.
+    // A receiver counts lost datagrams as sent, and duplicates as sent once.
+    // The losses are computed from the client's numbers, which may be arbitrary.
     let packets = datagrams.map_or(0, |datagrams| {
         let all = datagrams.count.saturating_add(lost);
         all.saturating_sub(datagrams.duplicated)
@@ -89,7 +89,7 @@ pub fn bytes_at(flow: &FlowRecord, time: Nanoseconds) -> u64 {
 }
 
 impl Foreign {
-    /// Both ends as one sample of ours. Of the remote end only what the server told is known: its bytes at its
+    /// Both ends as one sample of ours. Of the remote end only the server's results are known: its bytes at its
     /// end, its CPU time (of its whole process), its datagrams.
     pub fn sample(&self, spec: &TrialSpec) -> Sample {
         Sample {
@@ -101,7 +101,7 @@ impl Foreign {
         }
     }
 
-    /// What the server told of its end, as a record of ours.
+    /// The server's results, as a record of ours.
     pub fn remote(&self, spec: &TrialSpec) -> SideSample {
         let untold = |what: &str| format!("an iperf3 server does not report {what}");
         let path = "results of the iperf3 server";

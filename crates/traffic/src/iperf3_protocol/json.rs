@@ -1,11 +1,11 @@
-//! Reading JSON of strangers: numbers may be written as integers or not (`1e+15`), flags as `true` or 1, and
-//! what is not known is passed over.
+//! Reading untrusted JSON: numbers may be written as integers or not (`1e+15`), flags as `true` or 1, and
+//! unknown keys are ignored.
 
 use serde_json::{Map, Value};
 
 use super::TalkError;
 
-/// An object of a stranger's.
+/// An object from an untrusted peer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Object<'a> {
     what: &'static str,

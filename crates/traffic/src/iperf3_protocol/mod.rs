@@ -1,10 +1,10 @@
-//! iperf3's protocol without its connections: what goes over the control connection, as data (`wire`, `json`,
-//! `parameters`, `results`), and in which order (`talk`, state machines).
+//! iperf3's protocol without its connections: the messages of the control connection, as data (`wire`, `json`,
+//! `parameters`, `results`), and their order (`talk`, state machines).
 //!
-//! The protocol has no version and no document. What stands here was seen of iperf3 3.12 to 3.21.
-//! TCP data connections and the control connection go to one port; a cookie says which belong together.
-//! UDP streams have no cookie: they are distinguished by their address and by who may open some at that
-//! moment.
+//! The protocol has no version and no specification. What is here was observed with iperf3 3.12 to 3.21.
+//! TCP data connections and the control connection use one port; a cookie shows which belong together.
+//! UDP streams have no cookie: they are distinguished by their address and by which client may open some at that
+//! time.
 
 mod json;
 mod parameters;
@@ -17,7 +17,7 @@ pub use results::{Omitted, Results, ServerResults, StreamResults, stream_id};
 pub use talk::{ClientStep, ClientTalk, ServerTalk, TalkError};
 pub use wire::{COOKIE_BYTES, Cookie, Frame, State};
 
-/// The most streams of a test in one direction.
+/// Maximum number of streams of a test in one direction.
 pub const STREAMS_MAX: u32 = 128;
 
 /// What a client opens a UDP stream with.

@@ -52,7 +52,7 @@ pub struct Parameters {
     pub counters_64bit: bool,
     /// The receiver has the kernel throw the payload away.
     pub skip_rx_copy: bool,
-    /// The client's version, as it says.
+    /// The client's version, as it reports it.
     pub client_version: Option<String>,
 }
 

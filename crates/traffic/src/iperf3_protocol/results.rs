@@ -1,4 +1,4 @@
-//! What the two ends of an iperf3 test tell each other when it is over.
+//! The results that the two ends of an iperf3 test exchange when it is over.
 
 use linerate_model::units::Bytes;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::TalkError;
 use super::json::{Object, parse};
 
-/// What one end of an iperf3 test tells of itself.
+/// The results of one end of an iperf3 test.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Results {
     /// CPU time of its process while the test ran, in percent of one CPU.
@@ -23,7 +23,7 @@ pub struct Results {
     pub streams: Vec<StreamResults>,
 }
 
-/// What a server tells.
+/// A server's results.
 pub type ServerResults = Results;
 
 /// One stream at one end.
@@ -33,7 +33,7 @@ pub struct StreamResults {
     pub id: u32,
     /// What was sent or received, without what was omitted.
     pub bytes: Bytes,
-    /// Segments sent again; `None` when this end does not know.
+    /// Segments retransmitted; `None` when this end does not know.
     pub retransmits: Option<u64>,
     /// The smoothed difference of transit times, in seconds, at a UDP receiver.
     pub jitter_s: f64,
@@ -41,7 +41,7 @@ pub struct StreamResults {
     pub errors: u64,
     /// Datagrams, lost ones included.
     pub packets: u64,
-    /// Of `errors` and `packets`, those at the beginning that do not count; `None` when it is not told.
+    /// Of `errors` and `packets`, those at the beginning that do not count; `None` if not reported.
     pub omitted: Option<Omitted>,
     /// When the counting began, in seconds.
     pub start_s: f64,
@@ -66,7 +66,7 @@ pub fn stream_id(number: u32) -> u32 {
 }
 
 impl Results {
-    /// Reads what the other end told.
+    /// Parses the other end's results.
     pub fn read(json: &[u8]) -> Result<Self, TalkError> {
         let value = parse(WHAT, json)?;
         let keys = Object::of(WHAT, &value)?;
@@ -88,7 +88,7 @@ impl Results {
         })
     }
 
-    /// As it is told.
+    /// The JSON to send.
     pub fn write(&self) -> String {
         let mut keys = Map::new();
         let mut put = |key: &str, value: Value| keys.insert(key.to_owned(), value);

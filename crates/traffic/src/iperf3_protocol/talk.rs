@@ -1,5 +1,5 @@
-//! The order in which the two ends of an iperf3 test speak, without their connections: what each may say
-//! when, and what is to be done then.
+//! The state machines of the two ends of an iperf3 test, without their connections: which messages are valid
+//! when, and which action follows.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub enum TalkError {
          authentication; an iperf3 server runs one test at a time"
     )]
     Busy,
-    /// The server reported a failure of its own.
+    /// The server reported a failure.
     #[error("it failed: its error number is {error}, errno {errno}")]
     Failed {
         /// iperf3's number.
@@ -33,7 +33,7 @@ pub enum TalkError {
         /// What was to come.
         awaited: &'static str,
     },
-    /// The other end said nothing.
+    /// The other end sent nothing.
     #[error("nothing arrived for {waited:.1?} while waiting for {awaited}")]
     Silent {
         /// What was to come.
@@ -69,7 +69,7 @@ pub enum TalkError {
     TooLong {
         /// What was announced.
         length: usize,
-        /// The most.
+        /// The limit.
         limit: usize,
     },
     /// JSON that cannot be read.
@@ -121,7 +121,7 @@ impl TalkError {
     /// "Unable to receive parameters from client".
     pub(super) const NO_PARAMETERS: i32 = 114;
 
-    /// The number of iperf3's that a client is told, which it prints in words (seen by sending each to a
+    /// The error number of iperf3 that is sent to a client, which prints it in words (observed by sending each to a
     /// real one).
     pub(crate) fn number(&self) -> i32 {
         match self {
@@ -152,7 +152,7 @@ pub enum ClientStep {
     Run,
     /// Send the results, and read the server's.
     ExchangeResults,
-    /// Say that all is done.
+    /// Report that the test is done.
     Finish,
     /// Read the two numbers of the server's failure ([`ClientTalk::failure`]).
     ReadFailure,
@@ -221,7 +221,7 @@ impl ClientTalk {
         Ok(step)
     }
 
-    /// The data has ended at this end; what the server is told.
+    /// The data has ended at this end; returns the state to send to the server.
     pub fn end(&mut self) -> State {
         self.0 = ClientStage::Ended;
         State::TestEnd
@@ -240,7 +240,7 @@ impl ClientTalk {
     }
 }
 
-/// What a client may say, by where the test stands at the server.
+/// The valid messages of a client, by the state of the test at the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerTalk {
     /// Parameters, streams and results are under way: no word is due.

@@ -1,11 +1,11 @@
-//! The small things that go over iperf3's control connection: one byte that says where the test stands, the
-//! cookie that ties connections to a test, and JSON behind its length.
+//! The messages on iperf3's control connection: one byte for the state of the test, the
+//! cookie that ties connections to a test, and JSON with a length prefix.
 
 use std::fmt;
 
 use super::TalkError;
 
-/// Where a test stands. The server says all but three of them.
+/// The state of a test. All but three are sent by the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i8)]
 pub enum State {
@@ -124,7 +124,7 @@ pub struct Frame {
     body: Vec<u8>,
 }
 
-/// The most that is read at once.
+/// Maximum that is read at once.
 const PIECE: usize = 64 << 10;
 
 impl Frame {

@@ -1,5 +1,5 @@
-//! Rounds of messages, each in memory of its own, every byte compared where it arrived. Only what goes between
-//! the first post and the last completion of a round is timed.
+//! Rounds of messages, each in its own memory, every byte compared on arrival. Only the time between
+//! the first post and the last completion of a round counts.
 
 use std::time::{Duration, Instant};
 
@@ -87,7 +87,7 @@ pub(super) fn send(
         agree(seat, start, Word::Turn { index }, Word::Ready)?;
         let until = start.at + whole * (index + 1) / sizes;
         let most = job.most_messages(size);
-        // Messages of the lane with the most of them, and those of all lanes.
+        // Messages of the lane with the most of them, and of all lanes.
         let (mut took, mut messages, mut all) = (Duration::ZERO, 0u64, 0u64);
         while !seat.board.is_stopped() && Instant::now() < until {
             let left = most - messages;
@@ -367,7 +367,7 @@ impl Round<'_> {
                 if completion.opcode() != Opcode::Received {
                     continue;
                 }
-                // Rooms are filled in their order; datagrams, of which some are lost, tell which they are.
+                // Receive buffers are filled in order; datagrams, which may be lost, carry their number.
                 let order = completion.number().map_or(came[number] as u64, u64::from);
                 came[number] += 1;
                 let slot = room.next_slot();
@@ -397,7 +397,7 @@ impl Round<'_> {
     }
 }
 
-/// What the remote end did on `lane` against what it had said.
+/// What the remote end sent on `lane` differs from its announcement.
 fn unasked(lane: &Lane<'_>, what: &'static str) -> TrafficError {
     let flow = lane.one.flow.number;
     TrafficError::Unasked { flow, what }

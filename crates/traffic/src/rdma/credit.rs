@@ -1,6 +1,6 @@
-//! The receiver's room, as the sender knows it. InfiniBand and RoCE hold a message back until the receiver has room
-//! for it; of iWARP such a message ends the connection (RFC 5041, section 7.2), so there the receiver tells of room
-//! that it returns by a message of a byte, which says nothing.
+//! The receiver's credits, as the sender knows them. InfiniBand and RoCE delay a message until the receiver has posted
+//! a receive; with iWARP such a message ends the connection (RFC 5041, section 7.2), so there the receiver returns
+//! credits by messages of one byte, whose content is ignored.
 
 use linerate_verbs::{Receive, Receives, Send, Sends, Work};
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ type Refused = (usize, Errno);
 
 /// What the sender of a lane knows.
 pub(super) struct Credit<'l> {
-    /// Room for the messages that tell of room, of which no more can be under way.
+    /// Posted receives for the credit messages, no more of which can be in flight.
     receives: Receives<'l>,
     at: usize,
     /// Messages that may still go.
@@ -59,7 +59,7 @@ impl<'l> Credit<'l> {
     }
 }
 
-/// How the receiver of a lane tells of room.
+/// How the receiver of a lane returns credits.
 pub(super) struct Telling<'l>(Sends<'l>);
 
 impl<'l> Telling<'l> {

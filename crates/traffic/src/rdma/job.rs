@@ -9,12 +9,12 @@ use linerate_verbs::{Access, Remote, Slice, Work};
 use crate::TrafficError;
 use crate::verbs::{Lane, Needs, ROUTE_HEADER, Station, verbs_of};
 
-/// Messages of this size and below go in their requests unless the trial says otherwise: what perftest has.
+/// Messages up to this size are sent inline unless the trial specifies otherwise: perftest's default.
 const INLINE: u32 = 220;
 /// One request in so many is signalled at most.
 const MODERATION_MAX: u32 = 64;
-/// Bytes that one call posts at most, unless the trial says otherwise. What a call costs is felt beside short
-/// messages only; and a device in software works in it, so a long list keeps its thread from the completions.
+/// Maximum bytes that one call posts, unless the trial specifies otherwise. The cost of a call matters for short
+/// messages only; and a software device does its work in the call, so a long list delays the completions.
 const BATCH_BYTES: usize = 32 << 10;
 /// Memory for the messages of a checked round on all lanes of a direction together, at most.
 const CHECKED_BYTES: usize = 64 << 20;
@@ -216,7 +216,7 @@ impl Job {
             sends: if self.latency {
                 latency_depth()
             } else {
-                // What tells of room has its own.
+                // Credit messages have their own.
                 self.depth.max(self.receives() / self.given_back())
             },
             receives: self.receives(),
@@ -230,7 +230,7 @@ impl Job {
         }
     }
 
-    /// What these queue pairs cannot do is said before the start.
+    /// What these queue pairs do not support is reported before the start.
     pub(super) fn check(
         &self,
         station: &Station<'_>,
@@ -306,7 +306,7 @@ impl Job {
     pub(super) fn depth_told(&self) -> u32 {
         match (self.latency, self.data_check) {
             (true, _) => 1,
-            // A round is posted at once, and each of its messages has memory of its own.
+            // A round is posted at once, and each of its messages has its own memory.
             (false, true) => u32::try_from(self.slots()).unwrap_or(u32::MAX),
             (false, false) => self.depth,
         }

@@ -1,12 +1,12 @@
 //! One message at a time.
 //!
-//! Writes and sends go to and fro, and half of a round trip is the latency, as perftest has it. The end that
-//! waits for a write looks at its last byte, which the remote end changes with each message: no completion tells
-//! of it. Reads and atomics are timed from the post to the completion.
+//! Writes and sends alternate between the ends, and half of a round trip is the latency, as in perftest. The end that
+//! waits for a write polls its last byte, which the remote end changes with each message: there is no completion
+//! for it. Reads and atomics are timed from the post to the completion.
 //!
-//! Datagrams may be lost, and nobody tells. Each has its number with it, which the answer repeats: the asking end
-//! waits [`ANSWER_MAX`] for it and goes on to the next one, and an answer that comes later is not taken for
-//! another. The answering end answers what comes, whichever it is.
+//! Datagrams may be lost without notice. Each carries its number, which the answer repeats: the requesting end
+//! waits [`ANSWER_MAX`] for it and continues with the next one, and a late answer is not mistaken for
+//! another. The answering end answers any datagram that arrives.
 
 mod datagrams;
 mod line;
@@ -33,8 +33,8 @@ use crate::{TrafficError, content};
 
 /// Round trips of a size that do not count.
 const WARM_UP: u64 = 1;
-/// How often a byte is inspected in vain before anything else is: some 100 us, as looking around costs system
-/// calls that a message could wait for.
+/// Empty polls of a byte before anything else is checked: some 100 us, because those checks cost system
+/// calls that would delay a message.
 const LOOK_EVERY: u32 = 65_536;
 
 /// What ended a wait.
@@ -42,7 +42,7 @@ const LOOK_EVERY: u32 = 65_536;
 enum Heard {
     /// The message came, or the request ended.
     Message,
-    /// The remote end says something on the companion, or has ended it.
+    /// The remote end sent something on the companion, or has ended it.
     Words,
     /// Nothing, and the time for it is over.
     Nothing,
@@ -161,12 +161,12 @@ impl Table<'_, '_, '_> {
         });
     }
 
-    /// What a thread that waits looks at beside its completions.
+    /// What a waiting thread checks besides its completions.
     fn look_around(&self) -> Result<(), TrafficError> {
         if self.seat.role == Role::Sender {
             return look(self.seat, self.station, self.start);
         }
-        // The remote end may say something at any time.
+        // The remote end may send a message at any time.
         self.station.taker.check_device()?;
         if self.seat.board.has_failed() {
             return Err(TrafficError::Aborted);
@@ -174,8 +174,8 @@ impl Table<'_, '_, '_> {
         Ok(())
     }
 
-    /// Waits for the message of `line`, at most until `due`. The answering end is told of words that come
-    /// instead.
+    /// Waits for the message of `line`, at most until `due`. The answering end is notified of control messages that
+    /// arrive instead.
     #[inline]
     fn wait(
         &mut self,
@@ -496,7 +496,7 @@ pub(super) fn answer(
 }
 
 impl Table<'_, '_, '_> {
-    /// Sends every message back until the remote end says something else: in turn on all lines, as they come.
+    /// Returns every message until the remote end sends a control message: in turn on all lines, as they come.
     fn answer_size(
         &mut self,
         lines: &mut [Line<'_, '_>],

@@ -1,4 +1,4 @@
-//! The remote end of rates: takes messages, or sleeps while its device serves the sender's requests.
+//! The remote end of rates: receives messages, or sleeps while its device serves the sender's requests.
 
 use std::time::{Duration, Instant};
 
@@ -79,9 +79,9 @@ fn sleep(seat: &mut Seat<'_>, lanes: &[Lane<'_>]) -> Result<Option<Told>, Traffi
 /// Room for messages on one lane.
 pub(super) struct Room<'l> {
     receives: Receives<'l>,
-    /// Where the sender must be told of room.
+    /// How credits are returned to the sender.
     telling: Option<Telling<'l>>,
-    /// Messages that were taken and whose room was not given back.
+    /// Messages that were received and whose credit was not returned yet.
     taken: usize,
     /// Where the next ones are returned.
     at: usize,
@@ -149,8 +149,8 @@ impl<'l> Room<'l> {
     }
 }
 
-/// THE hot loop of a receiver: takes messages until the sender has said how many there were, and they are
-/// here.
+/// THE hot loop of a receiver: receives messages until the sender has reported how many there were, and all
+/// have arrived.
 fn take_turn(
     seat: &Seat<'_>,
     station: &mut Station<'_>,

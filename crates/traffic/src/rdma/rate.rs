@@ -1,8 +1,8 @@
-//! As many messages under way as the depth allows.
+//! Keeps as many messages in flight as the depth allows.
 //!
 //! Requests are linked once for each size and posted in batches by one call; only the last of a batch is
-//! signalled, and its completion says that all of them have ended. With a quarter of the depth at most in a
-//! batch three quarters are under way whenever the thread comes to post.
+//! signaled, and its completion stands for all of them. With at most a quarter of the depth in a
+//! batch, three quarters are in flight whenever the thread posts.
 
 use std::time::{Duration, Instant};
 
@@ -172,7 +172,7 @@ impl<'l, 'c> Going<'l, 'c> {
     }
 }
 
-/// A completion tells its lane and how many messages ended with it.
+/// A completion carries its lane and how many messages ended with it.
 fn identify(lane: u64, messages: u32) -> u64 {
     lane << 32 | u64::from(messages)
 }
@@ -292,7 +292,7 @@ fn alone(
     Ok(shortest)
 }
 
-/// Takes what has ended, and what was told of room; how many messages have ended.
+/// Takes completions and returned credits; returns how many messages have ended.
 fn next(
     seat: &Seat<'_>,
     station: &mut Station<'_>,
@@ -331,7 +331,7 @@ pub(super) fn take(
     }
 }
 
-/// What a thread that waits looks at: the remote end, the device.
+/// What a waiting thread checks: the remote end, the device.
 pub(super) fn look(
     seat: &Seat<'_>,
     station: &Station<'_>,

@@ -6,7 +6,7 @@ use crate::trial::{Seat, Start};
 
 pub(super) const BYTES: usize = 16;
 
-/// What an end says.
+/// A control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
     /// Messages that do not count are next, each when the one before has ended.
@@ -67,12 +67,12 @@ impl Word {
     }
 }
 
-/// Says `word` to the remote end of this thread.
+/// Sends `word` to the remote end of this thread.
 pub(super) fn say(seat: &Seat<'_>, word: Word) -> Result<(), TrafficError> {
     tell(seat.flows[0].flow, &word.bytes())
 }
 
-/// What the remote end says next.
+/// The next control message of the remote end.
 pub(super) fn hear(seat: &Seat<'_>, start: Start) -> Result<Word, TrafficError> {
     let flow = seat.flows[0].flow;
     match next_words::<BYTES>(flow, &seat.board.abort)? {
@@ -81,7 +81,7 @@ pub(super) fn hear(seat: &Seat<'_>, start: Start) -> Result<Word, TrafficError> 
     }
 }
 
-/// The remote end said what does not belong here.
+/// The remote end sent an unexpected control message.
 pub(super) fn garbled(seat: &Seat<'_>) -> TrafficError {
     TrafficError::PeerGarbled {
         flow: seat.flows[0].flow.number,
@@ -96,7 +96,7 @@ pub(super) fn gone(seat: &Seat<'_>, start: Start) -> TrafficError {
     }
 }
 
-/// Says `word` and waits for `answer`.
+/// Sends `word` and waits for `answer`.
 pub(super) fn agree(
     seat: &Seat<'_>,
     start: Start,
@@ -110,7 +110,7 @@ pub(super) fn agree(
     Err(garbled(seat))
 }
 
-/// Says that there is nothing more.
+/// Signals that there is nothing more.
 pub(super) fn end(seat: &Seat<'_>) -> Result<(), TrafficError> {
     say(seat, Word::End)
 }

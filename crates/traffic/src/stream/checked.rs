@@ -1,5 +1,5 @@
-//! send(2) and recv(2) of a stream whose every byte is compared where it arrives. What a flow sends tells its
-//! place in the flow, so that bytes that are changed, lost, doubled or another flow's are found.
+//! send(2) and recv(2) of a stream with every byte compared on arrival. The content encodes the
+//! position in the flow, so that corrupted, lost or duplicate bytes, or those of another flow, are detected.
 
 use std::os::fd::OwnedFd;
 
@@ -66,7 +66,7 @@ impl Way for Write {
     }
 }
 
-/// recv(2), and a look at every byte.
+/// recv(2), and a check of every byte.
 pub(super) struct Read {
     /// Of each lane.
     places: Vec<Place>,

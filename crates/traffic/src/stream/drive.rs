@@ -25,17 +25,17 @@ pub(super) trait Way {
     fn step(&mut self, lane: usize, socket: &OwnedFd, most: u64) -> Result<usize, Errno>;
 
     /// Whether a call that moved `moved` bytes of at most `most` would have moved more, had the socket been
-    /// ready for it: the next call would only say `AGAIN`.
+    /// ready for it: the next call would only return `AGAIN`.
     fn is_short(&self, _moved: usize, _most: u64) -> bool {
         false
     }
 
-    /// What the error of its last step stands for, when it is not the socket's own.
+    /// The error behind its last step, if it is not the socket's own.
     fn fault(&mut self) -> Option<TrafficError> {
         None
     }
 
-    /// Hears what is on the socket's error queue.
+    /// Reads the socket's error queue.
     fn hear(&mut self, _lane: usize, _socket: &OwnedFd) {}
 
     /// The lane has ended: how its payload crossed, as far as the kernel reports.
@@ -89,7 +89,7 @@ pub(super) fn carry<'a, W: Way>(
     Ok(Some(lanes))
 }
 
-/// Ends a flow; what its way found wrong itself is said, and not the error that it ended the flow by.
+/// Ends a flow; an error that its method found itself takes precedence over the socket's.
 fn finish<W: Way>(
     seat: &Seat<'_>,
     start: Start,
@@ -112,7 +112,7 @@ fn one<W: Way>(seat: &Seat<'_>, lane: &mut Lane<'_>, way: &mut W) -> Option<Errn
         match way.step(0, &lane.one.flow.socket, lane.left) {
             Ok(0) if !W::SENDS => return None,
             Ok(count) => moved::<W>(lane, count),
-            // Only a socket that spins says AGAIN.
+            // Only a spinning socket returns AGAIN.
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Some(errno),
         }

@@ -47,7 +47,7 @@ impl<'a> Lane<'a> {
         self.end.is_none()
     }
 
-    /// Records the end of the flow, tells the other end, and says whether it ended as it should.
+    /// Records the end of the flow, notifies the other end, and returns whether it ended as it should.
     pub(super) fn finish(
         &mut self,
         seat: &Seat<'_>,

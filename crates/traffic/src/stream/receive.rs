@@ -13,9 +13,9 @@ use crate::buffer::Buffer;
 use crate::sys::zerocopy::{self, ReceiveWindow};
 use crate::trial::Seat;
 
-/// recv(2): the kernel copies, or throws away. Each call takes what is there: waiting for a full buffer
+/// recv(2): the kernel copies or discards. Each call takes what is there: waiting for a full buffer
 /// (`MSG_WAITALL`, `SO_RCVLOWAT`) and huge pages for it gained neither rate nor CPU time when measured over
-/// loopback, and a low-water mark would grow the receive buffer that the trial says it left alone.
+/// loopback, and a low-water mark would grow the receive buffer that the trial is to leave alone.
 pub(super) struct Read {
     buffer: Buffer,
     flags: RecvFlags,

@@ -141,7 +141,7 @@ impl<'a> Carrier<'a> {
         Ok(())
     }
 
-    /// Counts what a completion says; the lane, and its error.
+    /// Counts a completion; returns the lane, and its error.
     fn take_sent(&mut self, one: Completion) -> (usize, Option<Errno>) {
         let (index, asked) = of_token(one.token);
         let copies = &mut self.copies[index];
@@ -230,7 +230,7 @@ impl<'a> Carrier<'a> {
                         }
                         continue;
                     }
-                    // The entries were all taken at that moment; they are returned by now.
+                    // All entries were in use at that time; they are free by now.
                     Err(Errno::NOBUFS | Errno::INTR | Errno::AGAIN) => {
                         self.ring.receive(count(index), one.token).map_err(submit)?;
                         continue;
@@ -246,7 +246,7 @@ impl<'a> Carrier<'a> {
     }
 }
 
-/// Gives the ring what its way of moving payload needs, or says what this kernel lacks.
+/// Sets up the ring for its method, or reports what this kernel lacks.
 fn equip(ring: &mut Ring, sends: bool, zerocopy: bool, flows: u32) -> Result<(), TrafficError> {
     let failed = |errno| TrafficError::refused("make an io_uring ready", errno);
     let lacking = if zerocopy {

@@ -68,7 +68,7 @@ pub(super) struct Zerocopy<'a> {
     buffer: Buffer,
     board: &'a Board,
     lanes: Vec<Outstanding>,
-    /// Until when the ends of all lanes wait for what the kernel has still to say.
+    /// Until when the ends of all lanes wait for the kernel's notifications.
     settled: Option<Instant>,
 }
 
@@ -80,10 +80,10 @@ struct Outstanding {
     copied: u64,
 }
 
-/// Sends between two looks at the error queue: the kernel joins notifications that stand side by side, so
-/// one look takes many.
+/// Sends between two reads of the error queue: the kernel merges adjacent notifications, so
+/// one read takes many.
 const HEAR_EVERY: u64 = 32;
-/// How long the end of a trial waits for what the kernel has still to say.
+/// How long the end of a trial waits for the kernel's notifications.
 const HEAR_MAX: Duration = Duration::from_millis(100);
 
 impl<'a> Zerocopy<'a> {
@@ -101,7 +101,7 @@ impl<'a> Zerocopy<'a> {
         })
     }
 
-    /// Takes everything off the error queue; how many sends were heard of.
+    /// Drains the error queue; returns how many sends were reported.
     fn drain(&mut self, lane: usize, socket: &OwnedFd) -> u64 {
         let lane = &mut self.lanes[lane];
         let before = lane.heard;
@@ -175,7 +175,7 @@ impl Way for Zerocopy<'_> {
             }
             self.wait(socket, left);
             if self.drain(lane, socket) == 0 {
-                // The connection hung up with nothing to say: poll would come back at once.
+                // The connection hung up and has no notifications: poll would return at once.
                 break;
             }
         }

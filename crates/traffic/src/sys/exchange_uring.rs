@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::Mapping;
 use super::uring::await_kernel_thread;
 
-/// The lowest bit of an entry's user data tells a send from a receive.
+/// The lowest bit of an entry's user data distinguishes a send from a receive.
 const SEND: u64 = 1;
 /// How long the kernel's thread of an `SQPOLL` ring stays awake without work.
 const SQPOLL_IDLE_MS: u32 = 1_000;

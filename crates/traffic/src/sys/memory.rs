@@ -12,7 +12,7 @@ use super::last_errno;
 /// Nodes that a node mask can name here: what the largest kernel is built for.
 const NODES_MAX: u32 = 1024;
 const WORD_BITS: u32 = u64::BITS;
-/// The default huge page of x86-64, and of arm64 with pages of 4 KiB: where the kernel does not tell its own.
+/// The default huge page of x86-64, and of arm64 with pages of 4 KiB: used if the kernel does not report its own.
 const HUGE_PAGE: usize = 2 << 20;
 const NODE_WORDS: usize = (NODES_MAX / WORD_BITS) as usize;
 
@@ -246,7 +246,7 @@ mod tests {
     fn huge_pages_have_the_size_that_the_kernel_tells() {
         let facts = std::fs::read_to_string("/proc/meminfo").expect("facts");
         let line = (facts.lines()).find_map(|line| line.strip_prefix("Hugepagesize:"));
-        // A kernel without any is told of none.
+        // A kernel without huge pages reports none.
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
         let told = kib.map_or(HUGE_PAGE, |kib: usize| kib * 1_024);
         assert_eq!(default_huge_page(), told);

@@ -1,5 +1,5 @@
-//! Many datagrams in one system call: sendmmsg(2) and recvmmsg(2), with the segment size that `UDP_GRO`
-//! tells (udp(7)).
+//! Many datagrams in one system call: sendmmsg(2) and recvmmsg(2), with the segment size from
+//! `UDP_GRO` (udp(7)).
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::last_errno;
 
-/// The most messages of one call: the kernel's own limit is `UIO_MAXIOV`, 1024.
+/// Maximum messages per call: the kernel's own limit is `UIO_MAXIOV`, 1024.
 pub(crate) const MESSAGES_MAX: usize = 64;
 
 /// Room for the one control message that is expected, `UDP_GRO` with its number.
@@ -85,7 +85,7 @@ impl Messages {
     }
 
     /// Receives messages into places of `stride` bytes of `into`, as many as are there and have a place,
-    /// and returns their number. `waits` for the first one, as long as the socket's time-out says.
+    /// and returns their number. `waits` for the first one, up to the socket's timeout.
     pub(crate) fn receive(
         &mut self,
         socket: impl AsFd,

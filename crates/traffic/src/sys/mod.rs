@@ -188,7 +188,7 @@ pub(crate) fn set_epoll_busy_poll(epoll: impl AsFd, micros: u32) -> Result<(), E
         prefer_busy_poll: 1,
         pad: 0,
     };
-    // SAFETY: the kernel only reads the structure, which has the layout of its own; the descriptor is
+    // SAFETY: the kernel only reads the structure, whose layout is the kernel's; the descriptor is
     // borrowed for the whole call.
     let result = unsafe {
         libc::ioctl(

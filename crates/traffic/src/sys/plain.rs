@@ -161,7 +161,7 @@ impl Plain {
         amount(|| unsafe { libc::recv(number, bytes.as_mut_ptr().cast(), bytes.len(), 0) })
     }
 
-    /// Says that nothing more is sent.
+    /// Shuts down the sending direction.
     pub(crate) fn end_sending(&self) -> io::Result<()> {
         // SAFETY: two numbers.
         done(unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_WR) }).map(drop)

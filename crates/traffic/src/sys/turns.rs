@@ -24,7 +24,7 @@ impl Turns {
         self.is_ours = false;
     }
 
-    /// When all requests of this end have completed, and the remote end has said that it is done.
+    /// When all requests of this end have completed, and the remote end has reported that it is done.
     pub(crate) fn take_back(&mut self) {
         self.is_ours = true;
     }

@@ -48,13 +48,13 @@ pub(crate) struct Completion {
 pub(crate) struct Ring {
     queues: IoUring,
     spins: bool,
-    /// Operations that have not said their last word.
+    /// Operations that have not completed.
     under_way: usize,
     buffer: Option<Mapping>,
     provided: Option<Provided>,
 }
 
-/// `struct io_uring_buf` (include/uapi/linux/io_uring.h). The tail of the ring lies in the reserved part of the first.
+/// `struct io_uring_buf` (include/uapi/linux/io_uring.h). The tail of the ring is in the reserved part of the first.
 /// No reference to one is made: the kernel reads them, and the tail, at any time.
 #[repr(C)]
 struct ProvidedEntry {
@@ -103,7 +103,7 @@ impl Ring {
         };
         let made = match waiting {
             Waiting::UringSqpoll => basic().setup_sqpoll(POLL_IDLE_MS).build(entries),
-            // One that spins looks at the completion queue itself: nothing may wait for it to call.
+            // A spinning thread polls the completion queue itself: the kernel must not wait for it to call.
             Waiting::Spin => basic().build(entries),
             _ => basic()
                 .setup_single_issuer()
@@ -145,7 +145,7 @@ impl Ring {
             && probe.is_supported(opcode::SendZc::CODE)
     }
 
-    /// Whether the kernel has zero-copy sends that say whether they copied after all (Linux 6.2): asked by
+    /// Whether the kernel has zero-copy sends that report whether they copied after all (Linux 6.2): probed with
     /// one to no socket, whose flags are inspected first.
     pub(crate) fn has_zerocopy_send(&mut self) -> Result<bool, Errno> {
         let nowhere = opcode::SendZc::new(Fd(-1), std::ptr::null(), 0)
@@ -210,7 +210,7 @@ impl Ring {
         let entries: *mut ProvidedEntry = provided.entries.start().cast();
         provided.tail = provided.tail.wrapping_add(1);
         // SAFETY: `place` is below the count that the entries were made for; the kernel does not read an
-        // entry before the tail says that it is there, and of the buffer only the address is taken. The tail lies in the
+        // entry before the tail includes it, and of the buffer only the address is taken. The tail is in the
         // first entry, at an even address, and is read by the kernel and written by us alone.
         unsafe {
             let entry = entries.add(place);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     /// Has every io_uring_setup(2) of the calling thread fail with `errno`, as a kernel without io_uring or
-    /// a sandbox does (seccomp(2)). For good: it must be a thread of its own.
+    /// a sandbox does (seccomp(2)). It is permanent: use a separate thread.
     fn forbid_io_uring(errno: Errno) {
         let answer = libc::SECCOMP_RET_ERRNO | errno.raw_os_error().cast_unsigned();
         let call = u32::try_from(libc::SYS_io_uring_setup).expect("a small number");

@@ -12,7 +12,7 @@ const ORIGIN_ZEROCOPY: u8 = 5;
 /// `SO_EE_CODE_ZEROCOPY_COPIED`.
 const CODE_COPIED: u8 = 1;
 
-/// What one notification of the error queue says of sends that asked for no copy.
+/// One notification of the error queue about zero-copy sends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SendsHeard {
     /// How many are done with: the kernel joins those that stand side by side.
@@ -71,7 +71,7 @@ pub(crate) fn next_notification(socket: impl AsFd) -> Result<SendsHeard, Errno> 
     if header.is_null() {
         return Ok(SendsHeard::default());
     }
-    // SAFETY: the kernel writes whole control messages: the header lies within the control.
+    // SAFETY: the kernel writes whole control messages: the header is within the control.
     let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
     if !matches!(
         (level, kind),

@@ -1,9 +1,9 @@
-//! The listening end: accepts the connections of one trial and nobody else's.
+//! The listening end: accepts the connections of one trial and no others.
 //!
-//! Strangers may connect (a port scanner, a health check, another trial): each connection has
-//! [`TOKEN_MILLIS_MAX`] to present its greeting, all that have not yet are waited for together, so one
-//! that stays silent holds up nobody, and it counts for nothing when it is closed. What a connection costs
-//! does not depend on how many there are (epoll), or ten thousand would keep each other past that time.
+//! Others may connect (a port scanner, a health check, another trial): each connection has
+//! [`TOKEN_MILLIS_MAX`] to present its greeting; all pending ones are waited for together, so a
+//! silent one delays no other, and it is not counted when it is closed. The cost of a connection
+//! does not depend on their number (epoll), or ten thousand would delay each other past that time.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -261,7 +261,7 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// Keeps `socket` as flow `flow` and tells the other end, when it is one that is still missing.
+    /// Keeps `socket` as flow `flow` and notifies the other end, if that flow is still missing.
     fn take(&mut self, flow: u32, socket: OwnedFd) {
         let Some(place @ None) = self.greeted.get_mut(flow as usize) else {
             return;

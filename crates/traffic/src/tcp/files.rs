@@ -13,7 +13,7 @@ use crate::abort::new_event;
 
 /// What a thread opens at most beside its connections: an epoll instance or a ring, and the ends of a pipe.
 const PER_THREAD: u64 = 3;
-/// Strangers' connections, events, and what the rest of the program opens meanwhile.
+/// Descriptors for unrelated connections, events, and what the rest of the program opens meanwhile.
 const SPARE: u64 = 128;
 
 /// Sees to it that the connections of `spec` can be opened.

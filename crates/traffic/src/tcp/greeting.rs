@@ -1,19 +1,19 @@
-//! What a data connection says before its payload. The layout is linerate's own, all numbers big
-//! endian: magic (4), version (4), token (16), flow (4). Read from strangers, so nothing is trusted.
+//! The greeting of a data connection, before its payload. The layout is linerate's own, all numbers big
+//! endian: magic (4), version (4), token (16), flow (4). Read from untrusted peers, so nothing is trusted.
 
 use linerate_model::protocol::Token;
 
 /// The length of a greeting.
 pub(crate) const GREETING_BYTES: usize = 28;
 
-/// What the listening end answers to a good greeting. A bad one is closed without a word, so that a
-/// stranger learns nothing.
+/// The listening end's answer to a valid greeting. On an invalid one it closes without an answer, so that a
+/// port scanner learns nothing.
 pub(crate) const ACCEPTED: u8 = 0x06;
 
-/// What both ends of every connection say when all their threads are ready.
+/// Sent by both ends of every connection when all their threads are ready.
 pub(crate) const READY: u8 = 0x52;
 
-/// What a receiving end says when it reads from now on.
+/// Sent by a receiving end that reads from now on.
 pub(crate) const GO: u8 = 0x47;
 
 const MAGIC: [u8; 4] = *b"LNRT";
@@ -32,7 +32,7 @@ pub(crate) fn write(token: Token, flow: u32) -> [u8; GREETING_BYTES] {
 /// The flow that `bytes` greets for, when they carry our token and version.
 pub(crate) fn read(bytes: &[u8; GREETING_BYTES], token: Token) -> Option<u32> {
     let expected = write(token, 0);
-    // Every byte is compared, so that the time taken says nothing about how much was right.
+    // Every byte is compared, so that the time taken does not reveal how much was correct.
     let difference = expected[..24]
         .iter()
         .zip(&bytes[..24])

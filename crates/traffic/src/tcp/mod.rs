@@ -1,26 +1,26 @@
-//! The connections of a trial: every one presents the trial's token before anything else, and only then
-//! is it handed to the workload.
+//! The connections of a trial: each presents the trial's token first, and only then
+//! is it passed to the workload.
 //!
-//! One end listens (the agent), the other connects (the controller); who sends is the specification's
-//! direction. On each connection, in this order:
+//! One end listens (the agent), the other connects (the controller); the direction in the specification
+//! determines which one sends. On each connection, in this order:
 //!
 //! ```text
 //! connecting end                      listening end
 //!   greeting (token, flow)      -->                       within a second, or it is closed
 //!                               <--   ACCEPTED
-//! (what a workload has to tell its other end, such as a port)
+//! (data of the workload for its other end, such as a port)
 //! READY                         <->   READY                when every thread of an end is ready
 //! receiving end: GO             -->   sending end          when the receiver's clock runs
 //! sending end: payload          -->   receiving end        for the duration, then end of file
 //! ```
 //!
-//! READY and GO make the start exact without a clock in common: the receiver does not wait idly for a
+//! READY and GO make the start exact without a common clock: the receiver does not wait for a
 //! sender that is still preparing, no payload is sent before its receiver reads, and an end of file
 //! before the duration is over can only mean that the sender was stopped. (Of a bidirectional trial
 //! both ends start half a round trip after their GO, so payload may be there before an end starts.)
 //!
-//! Workloads whose data does not go over these connections (`udp`, `http`, a connection for each request)
-//! have them all the same, as *companions*: to prove the token, to tell ports, to start and to end.
+//! Workloads whose data does not use these connections (`udp`, `http`, a connection per request)
+//! have them too, as *companions*: to prove the token, exchange ports, start and stop.
 
 mod accept;
 mod connect;

@@ -1,8 +1,8 @@
 //! Connections chosen by the CPUs that the kernel receives them on (`SO_INCOMING_CPU`, socket(7)).
 //!
-//! Which queue, and so which CPU, a connection's packets arrive on is decided by the card's hash of its
-//! ports, or by receive packet steering: it cannot be requested, but it can be drawn again. The ends open
-//! more connections than the trial needs, tell each other what they arrived on, and keep those that share
+//! Which queue, and so which CPU, a connection's packets arrive on is decided by the NIC's hash of its
+//! ports, or by RPS: it cannot be requested, but it can be retried. The ends open
+//! more connections than the trial needs, exchange the receive CPUs, and keep those that share
 //! as few CPUs as possible:
 //!
 //! ```text
@@ -14,10 +14,10 @@
 //! ```
 //!
 //! Each data thread then runs on the CPU that its (first) connection is received on. Where a device has
-//! one queue and nothing steers, every connection arrives on that queue's CPU: there is nothing to choose,
-//! and all threads share it; receive packet steering (`rps_cpus`) or more queues change that. Over loopback
+//! one queue and nothing steers, every connection arrives on that queue's CPU: there is no choice,
+//! and all threads share it; RPS (`rps_cpus`) or more queues change that. Over loopback
 //! and veth without steering the receive CPU is the one that the *sender* was on when it sent, here the
-//! one that opened the connections: the choice then says where threads run, not what packets will do.
+//! one that opened the connections: the choice then determines where threads run, not where packets arrive.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -42,7 +42,7 @@ const OFFER: u8 = 0x4F;
 const KEEP: u8 = 0x4B;
 /// A candidate that was not chosen.
 const DROP: u8 = 0x44;
-/// What stands for a CPU that the kernel does not tell.
+/// Stands for a CPU that the kernel does not report.
 const NOWHERE: u32 = u32::MAX;
 
 /// A word and a number, big endian.

@@ -11,16 +11,16 @@ use super::{Flow, info};
 use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 
-/// How long a remote end may take to say that it has everything. What a path carries slower than its buffers
-/// empty in this time is left without the note.
+/// How long a remote end may take to confirm that it has everything. If the path needs longer than this to drain
+/// its buffers, the note is omitted.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 256;
 /// The event of the trial that was given up, not of a connection.
 const ABORT: u64 = u64::MAX;
 
-/// Tells the senders at the remote end that everything came, waits until the receivers there tell the same, and
-/// notes what had been sent by then. A remote end that does not tell leaves its flows without the note.
+/// Confirms to the remote senders that everything arrived, waits until the remote receivers confirm the same, and
+/// notes what had been sent by then. If a remote end does not confirm, its flows have no note.
 pub(super) fn settle(flows: &[Flow], side: &mut SideSample, abort: &Abort) {
     for flow in flows.iter().filter(|flow| flow.role == Role::Receiver) {
         // Its end of file has come. It fails when the connection is gone, and then the remote end knows.
@@ -53,7 +53,7 @@ fn await_ends(
     let poller = Poller::new(Waiting::Blocking)?;
     poller.add(abort, ABORT, EventFlags::IN)?;
     for (flow, number) in senders.iter().zip(0..) {
-        // By edges: what zero-copy sends have still to tell would keep us awake.
+        // Edge-triggered: pending notifications of zero-copy sends would keep us awake.
         poller.add(&flow.socket, number, EventFlags::RDHUP | EventFlags::ET)?;
     }
     let mut events: Vec<Event> = Vec::with_capacity(EVENTS);

@@ -65,8 +65,8 @@ pub(crate) fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficE
         ),
     ];
     for (kernel_size, sysctl) in given {
-        // The kernel doubles what is requested its own bookkeeping, and cuts it to the sysctl without
-        // a word: a trial with other buffers than it says would be a lie.
+        // The kernel doubles the requested size for its own bookkeeping, and silently limits it to the sysctl:
+        // the record of a trial with other buffers than specified would be wrong.
         let given = Bytes::new(kernel_size.map_err(failed)? as u64 / 2);
         if given < asked {
             return Err(TrafficError::SocketBuffer {
@@ -106,7 +106,7 @@ pub(crate) enum Woken {
 }
 
 /// Waits until one of `waited` is ready, `until` has come, or `abort` is triggered. `ready` holds
-/// afterwards, in the same order, whether each has something to say. For few: each call looks at all.
+/// afterwards, in the same order, whether each is ready. For few sockets: each call checks all.
 #[allow(
     dead_code,
     reason = "for the few sockets of other workloads' companions"

@@ -1,6 +1,6 @@
-//! What the two ends of a flow tell each other over its connection where payload goes another way: a
-//! *companion*. All numbers are big endian. The words come from a peer that has proved the token; they are
-//! checked all the same.
+//! Control messages between the two ends of a flow over its connection when the payload uses another path: a
+//! *companion*. All numbers are big endian. The peer has proved the token; its messages are
+//! validated all the same.
 
 use std::net::{SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};
@@ -59,7 +59,7 @@ pub(crate) fn number(bytes: &[u8]) -> u64 {
         .fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
-/// Tells it on the companion of `flow`.
+/// Sends it on the companion of `flow`.
 pub(crate) fn tell(flow: &Flow, words: &[u8]) -> Result<(), TrafficError> {
     // So few bytes fit into an empty send buffer; a connection that does not take them is gone.
     match send(&flow.socket, words, SendFlags::NOSIGNAL) {
@@ -123,7 +123,7 @@ pub(crate) fn next_words<const N: usize>(
     }
 }
 
-/// What has been heard of a word of `N` bytes.
+/// The received part of a message of `N` bytes.
 #[derive(Debug)]
 pub(crate) struct Heard<const N: usize> {
     bytes: [u8; N],
@@ -162,7 +162,7 @@ impl<const N: usize> Heard<N> {
     }
 }
 
-/// What an end finds on a companion on which the other one has nothing to say.
+/// Checks that a companion on which no data is expected is silent.
 pub(crate) fn check_silence(flow: &Flow, after: Duration) -> Result<(), TrafficError> {
     let mut heard = [0];
     match recv(&flow.socket, &mut heard, RecvFlags::DONTWAIT) {

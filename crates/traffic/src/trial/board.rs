@@ -35,14 +35,14 @@ impl Default for Counter {
 }
 
 impl Counter {
-    /// Says how many bytes there are by now, and where the thread runs. Only the flow's own thread may.
+    /// Publishes the current number of bytes, and where the thread runs. Only the flow's own thread may.
     #[inline]
     pub(crate) fn set_bytes(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.note_cpu();
     }
 
-    /// Says how many operations there are by now, and where the thread runs. Only the flow's own thread
+    /// Publishes the current number of operations, and where the thread runs. Only the flow's own thread
     /// may.
     #[inline]
     pub(crate) fn set_operations(&self, operations: u64) {
@@ -50,7 +50,7 @@ impl Counter {
         self.note_cpu();
     }
 
-    /// Says both at once, for what counts both in every turn. Only the flow's own thread may.
+    /// Publishes both at once, for workloads that count both in every turn. Only the flow's own thread may.
     #[inline]
     pub(crate) fn set_both(&self, bytes: u64, operations: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
@@ -120,11 +120,11 @@ struct Gate {
 pub(crate) struct Start {
     /// The zero of this end's times.
     pub(crate) at: Instant,
-    /// When the peer's senders were told that they may begin.
+    /// When the peer's senders were allowed to start.
     pub(crate) asked: Instant,
 }
 
-/// What the threads at the gate are told.
+/// What the threads at the gate receive.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Verdict {
     /// Move bytes.

@@ -1,8 +1,8 @@
-//! The control thread: reads every flow's counter at a steady beat, and ends the trial: at its time,
-//! when it is given up, when a flow fails, or when the peer vanished.
+//! The control thread: reads every flow's counter at a fixed interval, and ends the trial: on time,
+//! when it is aborted, when a flow fails, or when the peer vanished.
 //!
-//! It sleeps in ppoll(2) between beats. It ends the data threads' blocking calls by shutting their
-//! sockets down (shutdown(2) wakes them), so that they need neither a timeout nor a clock of their own.
+//! It sleeps in ppoll(2) between readings. It ends the data threads' blocking calls by shutting their
+//! sockets down (shutdown(2) wakes them), so that they need neither a timeout nor their own clock.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -204,8 +204,8 @@ impl<'a> Control<'a> {
         self.watched
     }
 
-    /// Sleeps until a thread ends, the trial is given up, the remote end says something, or `time` has passed;
-    /// whether sending shall end now. Once the trial is being torn down the abort and a remote end that left
+    /// Sleeps until a thread ends, the trial is aborted, the remote end sends something, or `time` has passed;
+    /// returns whether sending shall end now. During teardown the abort and a remote end that left
     /// stay readable and would keep us awake.
     fn sleep(&self, time: Duration, torn_down: bool) -> bool {
         let interest = if torn_down {
@@ -346,7 +346,7 @@ impl Readings {
     }
 }
 
-/// The first beat after `now`; beats that were slept through are left out, never made up for.
+/// The first reading after `now`; readings that were missed are skipped.
 fn beat_after(now: Duration, interval: Duration) -> Duration {
     let interval_ns = interval.as_nanos().max(1);
     let beat = (now.as_nanos() / interval_ns + 1).saturating_mul(interval_ns);

@@ -1,5 +1,5 @@
-//! The remote end of a trial, as the control thread knows it: how the two agree on the start, and what is
-//! said between them while data moves.
+//! The remote end of a trial, as the control thread knows it: how the two agree on the start, and the
+//! messages between them while data is transferred.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use super::board::{Board, Counter, Start};
 use crate::tcp::Flow;
 use crate::{Abort, TrafficError};
 
-/// A remote end. One of our own kind needs only a start: the ends of its connections tell the rest.
+/// A remote end. A linerate peer needs only a start: the ends of its connections signal the rest.
 pub(crate) trait FarEnd: Sync {
     /// Agrees on the start and opens the gate.
     fn start(&self, flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficError>;
 
-    /// What becomes readable when it says something while data moves.
+    /// Becomes readable when it sends something while data is transferred.
     fn voice(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Takes what it said, without waiting; whether sending shall end now.
+    /// Takes what it sent, without waiting; returns whether sending shall end now.
     fn hear(&self) -> Result<bool, TrafficError> {
         Ok(false)
     }

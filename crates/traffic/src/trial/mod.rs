@@ -186,7 +186,7 @@ fn carry_out_plans(
     Ok(record::record(flows, plans, watched, left))
 }
 
-/// Starts the trial and watches over it until its `threads` have ended, in a thread of its own: it keeps
+/// Starts the trial and monitors it until its `threads` have ended, in a separate thread that is kept
 /// off the data threads' CPUs.
 fn watch<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,

@@ -11,7 +11,7 @@ const TASKS: &str = "/proc/self/task";
 /// A kernel's tick is counted in so many a second, whatever its own (`USER_HZ`).
 const TICKS_PER_S: u64 = 100;
 
-/// One such thread, as it was at one moment.
+/// One such thread, at one point in time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Poller {
     task: u32,
@@ -76,7 +76,7 @@ fn read(task: u32) -> Option<Poller> {
     let exact = schedstat.and_then(|text| {
         let mut numbers = text.split_whitespace().map(str::parse);
         let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-        // A kernel that keeps no such account says 0 of every task.
+        // A kernel without this accounting reports 0 for every task.
         (ran > 0).then_some((Nanoseconds::new(ran), Nanoseconds::new(waited)))
     });
     Some(Poller {

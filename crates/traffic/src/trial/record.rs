@@ -153,7 +153,7 @@ fn add_operations(sum: &mut Operations, found: Operations) {
                 one.repetitions += size.repetitions;
                 one.elapsed_ns = one.elapsed_ns.max(size.elapsed_ns);
                 one.one_way.add(&size.one_way);
-                // Those of two threads were not reached at the same moment.
+                // The peaks of two threads did not coincide.
                 one.peak_bit_per_s = None;
                 let alone = one.alone_ns.into_iter().chain(size.alone_ns);
                 one.alone_ns = alone.min();

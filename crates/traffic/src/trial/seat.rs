@@ -23,8 +23,8 @@ pub(crate) struct SeatFlow<'a> {
     pub(crate) counter: &'a Counter,
 }
 
-/// A data thread's place in the trial. A workload's function makes everything ready (buffers, further
-/// sockets), calls [`Seat::ready`], and moves data until it is told to stop.
+/// A data thread's part of the trial. A workload's function prepares everything (buffers, further
+/// sockets), calls [`Seat::ready`], and transfers data until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Seat<'a> {
     /// Its number at this end.
@@ -94,8 +94,8 @@ impl FlowEnd {
 }
 
 impl FlowEnd {
-    /// The end of a flow whose bytes went over other connections than its own, and why the kernel's account
-    /// of that one says nothing of them.
+    /// The end of a flow whose bytes used other connections than its own, and why the kernel's counters
+    /// of its own connection do not describe them.
     pub(crate) fn of_companion(
         bytes: u64,
         ended: Instant,
@@ -165,7 +165,7 @@ impl<'a> Seat<'a> {
         }
     }
 
-    /// Says that this thread is ready and waits for the start; `None` when there will be no trial.
+    /// Signals that this thread is ready and waits for the start; `None` when there will be no trial.
     pub(crate) fn ready(&mut self) -> Result<Option<Start>, TrafficError> {
         // Looked for before the start: there are as many tasks as all threads and their rings have.
         let polling = if self.spec.waiting == Waiting::UringSqpoll {
@@ -195,7 +195,7 @@ impl<'a> Seat<'a> {
     }
 }
 
-/// Also when it unwinds: a thread that nobody hears of again would be waited for without end.
+/// Also when it unwinds: a thread that never reports would be waited for forever.
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         self.arrive();

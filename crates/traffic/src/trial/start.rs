@@ -80,7 +80,7 @@ const EVENTS: usize = 256;
 /// The event of the trial that was given up, not of a connection.
 const ABORT: u64 = u64::MAX;
 
-/// Waits until the peer has said `word` on each of `silent`.
+/// Waits until the peer has sent `word` on each of `silent`.
 fn await_word(
     word: u8,
     silent: &[&Flow],
@@ -108,7 +108,7 @@ fn await_word(
             let mut heard = [0u8; 1];
             match recv(&flow.socket, &mut heard, RecvFlags::DONTWAIT) {
                 Ok((1, _)) if heard == [word] => {
-                    // What it says next is not for here.
+                    // Further messages are not read here.
                     poller.remove(&flow.socket)?;
                     heard_of += 1;
                 }

@@ -24,8 +24,8 @@ pub(super) struct Account {
     timing: Timing,
 }
 
-/// What the times tell. Datagrams of one batch have one send time, so the first of each that arrives is
-/// taken.
+/// Statistics of the send times. Datagrams of one batch have one send time, so the first of each that arrives is
+/// used.
 #[derive(Debug)]
 struct Timing {
     last_sent_ns: Option<u64>,
@@ -81,7 +81,7 @@ impl Account {
         }
     }
 
-    /// Takes away what the bits of `from..to` said of older numbers.
+    /// Clears the bits of `from..to`, which were those of older numbers.
     #[inline]
     fn forget(&mut self, from: u64, to: u64) {
         if to - from >= WINDOW {
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// The account of `sequences`, each in a batch of its own that took no time.
+    /// The account of `sequences`, each in its own batch that took no time.
     fn account(sequences: &[u64], sent: u64) -> Datagrams {
         let mut account = Account::new(false);
         for (now_ns, &sequence) in (0u64..).zip(sequences) {

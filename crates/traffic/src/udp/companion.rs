@@ -1,6 +1,6 @@
-//! What the two ends of a flow tell each other over its companion connection, and the UDP sockets that
-//! they make of it. All numbers are big endian. The words come from a peer that has proved the token;
-//! they are checked all the same.
+//! Control messages between the two ends of a flow over its companion connection, and the UDP sockets that
+//! they set up. All numbers are big endian. The peer has proved the token; its messages
+//! are validated all the same.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -40,7 +40,7 @@ pub(super) struct Link {
     pub(super) one_clock: bool,
 }
 
-/// What an end tells of itself.
+/// The hello of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Hello {
     port: u16,
@@ -49,7 +49,7 @@ struct Hello {
     clock: u64,
 }
 
-/// What a sender tells when it has stopped.
+/// The report of a sender that has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) datagrams: u64,
@@ -61,7 +61,7 @@ pub(super) fn open(seat: &Seat<'_>) -> Result<Vec<Link>, TrafficError> {
     check_waiting(seat.spec.waiting)?;
     let clock = clock_identity();
     let mut own = Vec::with_capacity(seat.flows.len());
-    // First all tell, then all listen: the ends may serve the flows in another order.
+    // First all send, then all receive: the ends may serve the flows in another order.
     for one in &seat.flows {
         let local = with_port(local_of(&one.flow.socket)?, 0);
         let socket = bound(seat.spec, local)?;
@@ -120,7 +120,7 @@ fn bound(spec: &TrialSpec, local: SocketAddr) -> Result<OwnedFd, TrafficError> {
     Ok(socket)
 }
 
-/// What tells one monotonic clock from another: the boot, and the time namespace, which may move it
+/// Identifies a monotonic clock: the boot, and the time namespace, which may shift it
 /// (`time_namespaces(7)`). Only a digest leaves the host. 0 where either cannot be read.
 #[expect(
     clippy::disallowed_methods,
@@ -180,7 +180,7 @@ impl Report {
         })
     }
 
-    /// Tells it on the companion of `flow`.
+    /// Sends it on the companion of `flow`.
     pub(super) fn tell(self, flow: &Flow) -> Result<(), TrafficError> {
         tell(flow, &self.bytes())
     }

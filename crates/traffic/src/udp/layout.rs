@@ -7,7 +7,7 @@ use crate::sys::MESSAGES_MAX;
 /// The kernel cuts one message into at most so many (`UDP_MAX_SEGMENTS`, include/linux/udp.h; 128 since
 /// Linux 6.9).
 const SEGMENTS_MAX: usize = 64;
-/// The payload of the largest IPv4 datagram, which is also the most that is cut.
+/// The payload of the largest IPv4 datagram, which is also the maximum for GSO.
 const MESSAGE_MAX: usize = 65_507;
 /// What the kernel joins at most (`UDP_GRO`).
 const JOINED_MAX: usize = 65_536;

@@ -1,6 +1,6 @@
-//! The `udp` workload: datagrams one way, and an account of what became of them.
+//! The `udp` workload: datagrams in one direction, with an account of losses, duplicates and reordering.
 //!
-//! Each flow has a TCP connection beside it, its *companion*, that has presented the trial's token:
+//! Each flow has a TCP connection, its *companion*, that has presented the trial's token:
 //!
 //! ```text
 //! both ends: bind a UDP socket to the companion's local address
@@ -10,8 +10,8 @@
 //! REPORT (datagrams, bytes)                      --> receiver   which then waits for what is still out
 //! ```
 //!
-//! A connected UDP socket takes datagrams of its peer alone, and what a stranger sent before it was
-//! connected, or sends with a forged address, does not carry the secret that only the two ends know.
+//! A connected UDP socket accepts datagrams of its peer only; a datagram that another host sent before it was
+//! connected, or with a forged address, lacks the secret that only the two ends know.
 
 mod account;
 mod companion;

@@ -1,5 +1,5 @@
-//! The receiving end: reads what arrives, keeps the account, and waits for what is still on the way when
-//! the sender has said how much that is.
+//! The receiving end: reads what arrives, keeps the account, and waits for what is still in flight when
+//! the sender has reported how much it sent.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 const DELAY_FLOWS_MAX: u32 = 256;
 /// Batches of one socket before the others have their turn.
 const BATCHES_IN_TURN: u32 = 16;
-/// Turns without a datagram before a thread that spins looks at the companion.
+/// Turns without a datagram before a spinning thread checks the companion.
 const IDLE_TURNS: u32 = 1024;
 
 /// How this end receives.
@@ -42,7 +42,7 @@ pub(super) fn layout(udp: &Udp, links: &[Link]) -> Result<Layout, TrafficError> 
     Ok(Layout::receiving(udp.batch, datagram_bytes(udp)))
 }
 
-/// Receives on all flows of `seat` until every sender has told its end and nothing more comes.
+/// Receives on all flows of `seat` until every sender has reported its end and nothing more arrives.
 pub(super) fn run(
     seat: &Seat<'_>,
     links: Vec<Link>,
@@ -71,7 +71,7 @@ struct Incoming<'a> {
     link: Link,
     account: Account,
     reporter: Reporter,
-    /// What the sender told, and when.
+    /// The sender's report, and when it arrived.
     report: Option<(Report, u64)>,
     /// When a datagram came last.
     last_ns: u64,
@@ -109,8 +109,8 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// THE hot loop of one flow: for each batch one system call, one look at the clock and one store.
-    /// `waits` in the kernel, as long as the socket's time-out says, or asks again and again.
+    /// THE hot loop of one flow: per batch one system call, one read of the clock and one store.
+    /// `waits` in the kernel, up to the socket's timeout, or polls.
     fn receive_from_one(&mut self, buffer: &mut [u8], waits: bool) -> Result<(), TrafficError> {
         let mut idle = 0;
         loop {
@@ -144,7 +144,7 @@ impl<'a> Receiver<'a> {
         let mut left = self.flows.len();
         let mut draining: Vec<usize> = Vec::new();
         while left > 0 {
-            // Once a sender has told its end, what it waits for may never come.
+            // Once a sender has reported its end, the awaited datagrams may never arrive.
             let limit = (!draining.is_empty()).then_some(LOOK);
             poller.wait(&mut events, limit)?;
             for event in &events {
@@ -216,7 +216,7 @@ impl<'a> Receiver<'a> {
         Ok(true)
     }
 
-    /// Listens to the companion of flow `index`; whether its sender has told its end.
+    /// Reads the companion of flow `index`; returns whether its sender has reported its end.
     fn listen(&mut self, index: usize) -> Result<bool, TrafficError> {
         let flow = &mut self.flows[index];
         if flow.report.is_some() {
@@ -239,7 +239,7 @@ impl<'a> Receiver<'a> {
         Ok(true)
     }
 
-    /// Whether nothing more is to come on flow `index`, whose sender has told its end.
+    /// Whether nothing more is expected on flow `index`, whose sender has reported its end.
     fn has_ended(&mut self, index: usize) -> bool {
         let flow = &mut self.flows[index];
         let Some((report, told_ns)) = flow.report else {
@@ -295,7 +295,7 @@ enum Batch {
 }
 
 impl Incoming<'_> {
-    /// Counts the datagrams of `message`, which begins at `place`; those of strangers it leaves out.
+    /// Counts the datagrams of `message`, which begins at `place`; those of other senders are ignored.
     #[inline]
     fn take(&mut self, place: &[u8], message: Message, layout: Layout, now: u64) {
         let length = message.length.min(place.len());

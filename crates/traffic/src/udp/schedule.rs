@@ -39,7 +39,7 @@ impl Schedule {
         u64::try_from(whole).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// When datagram `sequence` is due, since the start: the first moment at which [`Schedule::due`]
+    /// When datagram `sequence` is due, since the start: the first time at which [`Schedule::due`]
     /// counts it.
     pub(super) fn time_of(&self, sequence: u64) -> Nanoseconds {
         let since = (u128::from(sequence) * self.bits * NANOSECONDS).div_ceil(self.bit_per_s);

@@ -1,4 +1,4 @@
-//! The sending end: batches of datagrams, as fast as the kernel takes them or when their schedule says.
+//! The sending end: batches of datagrams, as fast as the kernel accepts them or on schedule.
 
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
@@ -30,10 +30,10 @@ const LAST_WORD: Duration = Duration::from_millis(200);
 /// The headers below the payload of a datagram.
 const IPV4_HEADERS: usize = 20 + 8;
 const IPV6_HEADERS: usize = 40 + 8;
-/// Calls of one message after one that took fewer than it was given. sendmmsg(2) forgets the error of any
-/// message but the first; the one that follows another then tells it.
+/// Calls of one message each after one that took fewer than it was given. sendmmsg(2) drops the error of any
+/// message but the first; the following call then returns it.
 const CAREFUL_CALLS: u32 = 2;
-/// The token of what says that the trial stops; the others are two for each flow.
+/// The token of the stop event; the others are two for each flow.
 const STOPPING: u64 = u64::MAX;
 
 /// How this end sends: as asked, but datagrams that do not fit the path's MTU are not cut by
@@ -98,7 +98,7 @@ fn whole(links: &[Link], layout: Layout) -> Result<Layout, TrafficError> {
     })
 }
 
-/// Sends on all flows of `seat` until it is told to stop, and tells their receivers how much it was.
+/// Sends on all flows of `seat` until it is stopped, and reports the amount to their receivers.
 pub(super) fn run(
     seat: &Seat<'_>,
     udp: &Udp,
@@ -123,7 +123,7 @@ struct Outgoing<'a> {
     sent: u64,
     /// So many of the next calls send one message.
     careful: u32,
-    /// The socket's buffer was full, and the poller will say when it is not.
+    /// The socket's buffer was full, and the poller reports when it is not.
     is_full: bool,
 }
 
@@ -196,7 +196,7 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// THE hot loop: for each batch one look at the clock, one system call and one store.
+    /// THE hot loop: per batch one read of the clock, one system call and one store.
     fn send_until_stopped(&mut self, buffer: &mut [u8]) -> Result<(), TrafficError> {
         let begun = monotonic_ns();
         let look = u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
@@ -324,7 +324,7 @@ impl<'a> Sender<'a> {
             Errno::CONNREFUSED => {
                 let flow = self.flows[index].one.flow;
                 let mut last_word = [PollFd::new(&flow.socket, PollFlags::IN)];
-                // A failed or interrupted poll only means that we look at once.
+                // A failed or interrupted poll only means that we check at once.
                 let _ = poll(&mut last_word, Some(&timespec(LAST_WORD)));
                 let after = self.start.at.elapsed();
                 check_silence(flow, after)?;
@@ -357,7 +357,7 @@ impl<'a> Sender<'a> {
         for event in &events {
             let token = event.data.u64();
             if token == STOPPING || self.seat.board.is_stopped() {
-                // What the companions say from now on may be our own doing.
+                // Errors of the companions from now on may be of our own making.
                 return Ok(());
             }
             let index = usize::try_from(token / 2).unwrap_or(usize::MAX);

@@ -51,7 +51,7 @@ pub(super) fn choose(choice: &DeviceChoice, address: IpAddr) -> Result<Chosen, T
     // The address may be that of a device that is not given to us: then none is guessed.
     if place.is_none() && denied.is_none() {
         let mut places = without_address(&candidates, choice)?;
-        // Nor one of several, when nobody says which.
+        // Nor one of several, if none was selected.
         denied = silent.filter(|_| places.len() > 1);
         if denied.is_none() && !places.is_empty() {
             place = Some(places.swap_remove(0));

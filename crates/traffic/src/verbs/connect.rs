@@ -1,4 +1,4 @@
-//! How the two ends of queue pairs find each other: by what they tell over the companions, or by the
+//! How the two ends of queue pairs find each other: by messages over the companions, or by the
 //! connection manager.
 
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ pub(super) fn connect(
     let own = (fresh.iter())
         .map(|one| hello(verbs, chosen, one, listener.as_ref()))
         .collect::<Result<Vec<_>, _>>()?;
-    // First all tell, then all listen: so little fits into the connections' buffers.
+    // First all send, then all receive: so little fits into the connections' buffers.
     for (one, hello) in fresh.iter().zip(&own) {
         hello.tell(&one.one)?;
     }
@@ -165,7 +165,7 @@ fn is_chosen(chosen: &Chosen, found: Option<String>) -> Result<(), TrafficError>
     }
 }
 
-/// And a port's, where the manager says which.
+/// And a port's, where the manager reports which.
 fn is_chosen_port(chosen: &Chosen, first: &Attributes) -> Result<(), TrafficError> {
     match first.port() {
         port if port == chosen.port_number || port == 0 => Ok(()),

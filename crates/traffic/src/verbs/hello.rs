@@ -1,4 +1,4 @@
-//! What an end tells of its queue pair, over the flow's companion.
+//! The description of a queue pair that an end sends over the flow's companion.
 
 use std::time::Instant;
 
@@ -94,7 +94,7 @@ impl Hello {
         (magic == MAGIC && valid).then_some(hello)
     }
 
-    /// Tells it on the companion of `one`.
+    /// Sends it on the companion of `one`.
     pub(super) fn tell(self, one: &SeatFlow<'_>) -> Result<(), TrafficError> {
         tell(one.flow, &self.bytes())
     }
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Where the MTU stands.
+    /// Where the MTU is.
     const MTU: std::ops::Range<usize> = 34..38;
 
     proptest! {

@@ -20,12 +20,12 @@ use linerate_model::workload::{TrialSpec, Verbs, Waiting};
 
 use crate::TrafficError;
 
-/// What the trial says of verbs.
+/// The verbs options of the trial.
 pub(crate) fn verbs_of(spec: &TrialSpec) -> Result<&Verbs, TrafficError> {
     spec.verbs.as_ref().ok_or(TrafficError::NotBuilt)
 }
 
-/// Whether a thread asks the completion queue again and again instead of sleeping until it is told.
+/// Whether a thread polls the completion queue instead of sleeping until an event.
 pub(crate) fn spins(spec: &TrialSpec) -> Result<bool, TrafficError> {
     match spec.waiting {
         Waiting::Blocking | Waiting::Epoll => Ok(false),

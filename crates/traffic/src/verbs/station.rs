@@ -55,7 +55,7 @@ impl Needs {
 #[derive(Debug)]
 pub(crate) struct Station<'a> {
     pub(crate) taker: Taker<'a>,
-    /// The remote end can be requested it.
+    /// The remote end can be asked to do it.
     pub(crate) message_max: usize,
     pub(crate) has_atomics: bool,
     /// Whether a message that finds no room ends the connection.
@@ -184,7 +184,7 @@ impl<'a> Station<'a> {
     }
 }
 
-/// What the device cannot have for the `flows` of a thread is said before anything is made.
+/// What the device cannot provide for the `flows` of a thread is reported before anything is created.
 fn check_needs(
     chosen: &Chosen,
     verbs: &Verbs,

@@ -1,4 +1,4 @@
-//! Takes completions: by asking again and again, or by sleeping until the device tells of one.
+//! Takes completions: by polling, or by sleeping until the device raises an event.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -14,8 +14,8 @@ use crate::waiting::timespec;
 
 /// Completions taken at a time.
 const TAKEN: usize = 64;
-/// How often a thread that spins asks in vain before it looks at anything else: some 300 us, as looking
-/// around costs system calls that a message could wait for.
+/// Empty polls of a spinning thread before it checks anything else: some 300 us, because those checks
+/// cost system calls that would delay a message.
 const LOOK_EVERY: u64 = 16_384;
 
 /// A thread's completion queue, its way of waiting, and what that took.
@@ -26,7 +26,7 @@ pub(crate) struct Taker<'a> {
     /// The device's port that carries the data, from 1.
     port: u8,
     board: &'a Board,
-    /// The connection that says when the remote end is gone.
+    /// The connection that ends when the remote end is gone.
     companion: BorrowedFd<'a>,
     spins: bool,
     taken: Box<[Completion]>,
@@ -37,14 +37,14 @@ pub(crate) struct Taker<'a> {
     idle: u64,
 }
 
-/// What a look at the completion queue found.
+/// The result of a poll of the completion queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Took {
     /// So many completions.
     Some(usize),
-    /// Nothing, and nothing else to look at.
+    /// Nothing, and nothing else to check.
     Nothing,
-    /// Nothing, and it is time to look at the companion, the clock and the sign to stop.
+    /// Nothing, and it is time to check the companion, the clock and the stop flag.
     Look,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Taker<'a> {
             return Ok(Took::Look);
         }
         self.queue.arm()?;
-        // What came before it was armed is not told.
+        // Completions from before it was armed raise no event.
         let count = self.poll()?;
         if count > 0 {
             return Ok(Took::Some(count));

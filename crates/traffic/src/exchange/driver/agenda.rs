@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Agenda {
     entries: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Each conversation stands in it once at the most.
+    /// Each conversation is listed at most once.
     entered: Vec<bool>,
 }
 

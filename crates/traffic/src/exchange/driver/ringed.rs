@@ -1,4 +1,4 @@
-//! Connections and one io_uring: on each a send and a receive are under way at the most.
+//! Connections and one io_uring: each has at most one send and one receive in flight.
 
 use std::os::fd::BorrowedFd;
 
@@ -122,7 +122,7 @@ impl<'a> Ringed<'a> {
                 state.over = true;
                 self.live -= 1;
                 if state.receive {
-                    // Nothing more will come, and the kernel must let go of the memory.
+                    // Nothing more will arrive, and the kernel must release the memory.
                     let _ = shutdown(socket, Shutdown::Read);
                 }
                 return Ok(());

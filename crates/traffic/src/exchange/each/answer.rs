@@ -20,8 +20,8 @@ use crate::tcp::socket;
 use crate::trial::{Counter, Found, Seat};
 use crate::waiting::{Event, Poller, prepare_socket};
 
-/// Connections held at a time by one thread beyond one for each flow. Strangers of the peer's address may
-/// be among them; one more is closed at once.
+/// Connections per thread beyond one for each flow. Other connections from the peer's address may
+/// be among them; any beyond this limit are closed at once.
 const GUESTS_MAX: usize = 1_024;
 /// Connections that may wait to be accepted on a listener.
 const BACKLOG: i32 = 128;
@@ -87,7 +87,7 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
     }))
 }
 
-/// Listens beside a companion, and tells its other end where.
+/// Listens next to a companion connection, and sends its other end the port.
 fn open_desk<'a>(
     seat: &Seat<'a>,
     companion: BorrowedFd<'a>,
@@ -215,8 +215,8 @@ impl House<'_> {
 }
 
 impl Guest {
-    /// Goes on as far as it goes without waiting; whether the connection stays. What happens to one of
-    /// them, a stranger's perhaps, is no fault of the trial: the asking end knows what it misses.
+    /// Proceeds as far as possible without waiting; returns whether the connection is kept. A failure of
+    /// one, which may be another program's, does not fail the trial: the requesting end counts missing answers.
     fn advance(&mut self, memory: &mut [u8]) -> bool {
         while self.missing > 0 {
             let into = part(memory, self.missing);

@@ -1,10 +1,10 @@
-//! Messages whose every byte is compared.
+//! Messages with a check of every byte.
 //!
-//! What is sent first and what comes have places of their own, and the content of every round trip is another:
-//! what is left at a place of the round trip before never passes for what should have come. What came is copied
-//! away before anything leaves, for over verbs the next message lands on it as soon as the remote end has the answer;
-//! it is compared at the asking end before the next round trip begins, and at the answering end once its answer
-//! has left.
+//! Sent and received messages have separate places, and every round trip has different content: stale data of an
+//! earlier round trip never passes for the expected one. Received data is copied away before anything is sent,
+//! because over verbs the next message overwrites it as soon as the remote end has the answer;
+//! it is compared at the requesting end before the next round trip begins, and at the answering end after its answer
+//! has been sent.
 
 use crate::content;
 use crate::exchange::conversation::{Fault, Memory};

@@ -19,7 +19,7 @@ const WORD: usize = 8;
 const HEAD: usize = 64;
 /// The place of the word.
 const WORD_AT: Range<usize> = HEAD - WORD..HEAD;
-/// What says that a cycle is over.
+/// Marks the end of a cycle.
 const DONE: u8 = 0x44;
 
 /// One end's connection.

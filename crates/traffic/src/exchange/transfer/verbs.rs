@@ -159,7 +159,7 @@ impl Pair<'_> {
             .map_err(|errno| Fault::Own(self.table.borrow().station.refused((0, errno))))
     }
 
-    /// Says a word and waits until it is said: its place is used again.
+    /// Sends a message and waits until it is sent, because its buffer is reused.
     fn say(&mut self, kind: u8, first: u64, key: u32, last: u64) -> Result<(), Fault> {
         let place = self.word_at(ROOMS as usize);
         let mut word = [0; WORD];

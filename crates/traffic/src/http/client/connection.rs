@@ -37,7 +37,7 @@ pub(super) struct Connection {
     pub(super) intended_ns: u64,
     /// When it did.
     pub(super) sent_ns: u64,
-    /// Ticks since the server was heard or asked last.
+    /// Ticks since the last request or response.
     pub(super) silent_ticks: u32,
     /// In open loop, the number of its next request.
     pub(super) next: u64,
@@ -79,7 +79,7 @@ impl Connection {
         Ok(self.socket.insert(socket))
     }
 
-    /// Whether the connection stands; an error when it could not be made.
+    /// Whether the connection is established; an error if it failed.
     pub(super) fn is_open(&self) -> Result<bool, Errno> {
         let Some(socket) = &self.socket else {
             return Ok(false);
@@ -116,6 +116,6 @@ impl Connection {
 pub(super) enum OpenError {
     /// This end cannot.
     Own(TrafficError),
-    /// The network, or the other end, says no.
+    /// An error of the network or the other end.
     Network(Errno),
 }

@@ -393,7 +393,7 @@ impl<'a> Loader<'a> {
         self.bytes += count as u64;
         let one = &mut self.connections[place];
         one.silent_ticks = 0;
-        // An answer to nothing, or one that is longer than it says, is out of step for good.
+        // An answer without a request, or one longer than announced: the connection is permanently out of step.
         let response = if matches!(one.state, State::Asking { .. }) {
             one.reader.push(&self.buffer.bytes()[..count])
         } else {

@@ -1,5 +1,5 @@
-//! The client: each thread has an epoll instance and connections of its own. An operation takes one send(2)
-//! and one recv(2), and the clock is read once for it.
+//! The client: each thread has its own epoll instance and connections. An operation takes one send(2)
+//! and one recv(2), and one read of the clock.
 
 mod connection;
 mod loader;
@@ -23,7 +23,7 @@ use std::os::fd::AsFd;
 /// The name that a trial's own server is asked by; its length makes the request the sources' 44 bytes.
 const OWN_NAME: &str = "linerate.localhost";
 
-/// How long the server's thread may take to tell its port.
+/// How long the server's thread may take to send its port.
 const PORT_MAX: Duration = Duration::from_secs(10);
 
 /// What runs on a thread of a client whose server is the other end of the trial.

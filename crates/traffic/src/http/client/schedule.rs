@@ -4,7 +4,7 @@
 use crate::catch_up::due_before;
 
 /// The intended times of one thread's requests. Request *k* belongs to connection *k* modulo their number,
-/// so each connection has a steady beat of its own (as in wrk2).
+/// so each connection sends at its own constant interval (as in wrk2).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Schedule {
     /// Of this thread.

@@ -1,6 +1,6 @@
-//! Reading HTTP/1.1 (RFC 9112): requests strictly, as a server must that anybody may talk to; responses with
-//! the tolerance that a client needs. Both work on whatever part of the bytes has come, and never look at
-//! more than a head's limit.
+//! Reading HTTP/1.1 (RFC 9112): requests strictly, as a public server must; responses with
+//! the tolerance that a client needs. Both work on partial input, and never read
+//! more than the size limit of a head.
 
 pub(crate) mod request;
 pub(crate) mod response;

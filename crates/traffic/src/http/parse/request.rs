@@ -1,8 +1,8 @@
-//! Requests: GET and HEAD without a body. Everything else is refused with the status that says why.
+//! Requests: GET and HEAD without a body. Everything else is refused with the matching status.
 
 use super::{Line, Lines, field, has_word, is_token, length};
 
-/// The most that a request's line and fields may have.
+/// Maximum size of a request line and its fields.
 pub const HEAD_MAX: usize = 8 * 1024;
 
 /// A whole request.
@@ -20,7 +20,7 @@ pub(crate) struct Request {
 pub(crate) enum After {
     /// It stays, as HTTP/1.1 has it.
     Stay,
-    /// It stays because an HTTP/1.0 client asked for it, and the answer must report it.
+    /// The connection is kept because an HTTP/1.0 client requested it, and the answer must confirm it.
     StayAsAsked,
     /// It is closed.
     Close,
@@ -48,7 +48,7 @@ pub enum Refusal {
 pub struct Asked<'a> {
     /// The request's target, as it was sent: a path, or a whole URL as a proxy would get it.
     pub target: &'a str,
-    /// Whom it was sent to, as it was sent; none of an HTTP/1.0 client that does not say.
+    /// The `Host` field as sent; none if an HTTP/1.0 client sent none.
     pub host: Option<&'a str>,
     /// HEAD: the answer has no body.
     pub head_only: bool,
@@ -96,7 +96,7 @@ fn parse_any_size(data: &[u8]) -> Result<Option<Request>, Refusal> {
             Line::Whole([]) => {}
             Line::Whole(line) => break line,
             Line::Partial(b"" | b"\r") => return Ok(None),
-            // Garbage is told at once, not when a line's end happens to come.
+            // Garbage is rejected at once, not only when a line end arrives.
             Line::Partial(begun) if begun.iter().all(|&byte| is_text(byte) || byte == b'\r') => {
                 return Ok(None);
             }

@@ -3,7 +3,7 @@
 
 use super::{Line, Lines, field, has_word, length};
 
-/// The most that a response's status line and fields may have.
+/// Maximum size of a status line and its fields.
 const HEAD_MAX: usize = 16 * 1024;
 
 /// What a connection's bytes are read by.
@@ -209,7 +209,7 @@ fn parse_head(data: &[u8]) -> Result<Option<Head>, BadResponse> {
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 coded = true;
-                // Only the last coding says how the body ends (RFC 9112, 6.3).
+                // Only the last coding determines how the body ends (RFC 9112, 6.3).
                 let last = value.rsplit(|&byte| byte == b',').next().unwrap_or(value);
                 chunked = has_word(last, b"chunked");
             }
@@ -263,7 +263,7 @@ fn status_line(line: &[u8]) -> Result<(u16, bool), BadResponse> {
     }
     let value = |digit: &u8| u16::from(digit - b'0');
     let status = value(a) * 100 + value(b) * 10 + value(c);
-    // 101 would be another protocol from here on, which nobody asked for.
+    // 101 would switch to another protocol, which was not requested.
     if status < 100 || status == 101 {
         return Err(BadResponse);
     }

@@ -12,7 +12,7 @@ use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::http::parse::request::{After, Refusal, Request};
 
-/// The most of a body that is kept in memory: a longer one is this, again and again.
+/// Maximum part of a body that is kept in memory: a longer body repeats it.
 const CHUNK_BYTES: u64 = 256 * 1024;
 /// Answers up to this size are kept several times in a row, for requests that come in one piece.
 const SEVERAL_BYTES: usize = 16 * 1024;
@@ -118,7 +118,7 @@ pub(super) struct Answers {
     heads: Heads,
     body: u64,
     chunk: Buffer,
-    /// The usual answer, as often as `most` says; empty when it is large.
+    /// The usual answer, repeated up to `most` times; empty when it is large.
     several: Vec<u8>,
     /// How many usual answers go out with one call.
     pub(super) most: u64,

@@ -214,7 +214,7 @@ impl Connection {
         }
     }
 
-    /// Looks at the clock: whether the client has had its time.
+    /// Checks whether the client has exceeded its time limit.
     pub(super) fn tick(&mut self, shared: &mut Shared) -> Next {
         let silent = shared.now_s.saturating_sub(self.since_s);
         match self.doing {

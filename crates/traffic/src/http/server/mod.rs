@@ -1,9 +1,9 @@
-//! The server: each thread has a listening socket, an epoll instance and connections of its own, so that no
-//! two threads ever meet. A request takes one recv(2) and one send(2).
+//! The server: each thread has its own listening socket, epoll instance and connections, so that
+//! threads share nothing. A request takes one recv(2) and one send(2).
 //!
-//! It answers GET and HEAD of any path with a body of the size asked for, keeps connections, and takes
-//! pipelined requests. What is no such request is refused with the status that says why (400, 405, 408, 413,
-//! 431, 505), and the connection ends. Answers have no `Date`: they are made once, before the first request.
+//! It answers GET and HEAD of any path with a body of the requested size, keeps connections, and accepts
+//! pipelined requests. Anything else is refused with the matching status (400, 405, 408, 413,
+//! 431, 505), and the connection is closed. Answers have no `Date`: they are built once, before the first request.
 
 mod answers;
 mod connection;
@@ -181,8 +181,8 @@ impl Served {
     }
 }
 
-/// What runs on a thread of a trial's server: a port of its own for the client's thread at the other end of
-/// its companion, so that the connections are shared out among the threads exactly and not by a hash.
+/// Runs on a thread of a trial's server: it has its own port for the client's thread at the other end of
+/// its companion, so that the connections are distributed evenly among the threads and not by a hash.
 pub(super) fn work(seat: &mut Seat<'_>, http: &Http) -> Result<Option<Found>, TrafficError> {
     let companion = seat.flows[0];
     let socket = &companion.flow.socket;

@@ -22,8 +22,8 @@ pub(super) struct Asked {
     pub(super) bytes: u32,
 }
 
-/// Adds what was sent and not answered to what was sent. Where nothing at all was answered there is nothing to be
-/// told of.
+/// Adds the unanswered datagrams to those sent. If nothing at all was answered there is nothing to
+/// report.
 pub(super) fn add_lost(posted: &[Posted], flows: &mut [Moved]) -> Result<(), TrafficError> {
     let lost: u64 = posted.iter().map(|one| one.lost).sum();
     if lost > 0 && flows.iter().all(|moved| moved.messages == 0) {
@@ -67,8 +67,8 @@ impl Table<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Answers what datagrams come, whichever they are, until the remote end says something else. That one was lost
-    /// is the asking end's to notice.
+    /// Answers any datagrams that arrive until the remote end sends a control message. A lost one
+    /// is noticed by the requesting end.
     pub(super) fn answer_datagrams(
         &mut self,
         lines: &mut [Line<'_, '_>],

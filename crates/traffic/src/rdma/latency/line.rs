@@ -23,7 +23,7 @@ pub(super) struct Line<'l, 'a> {
     pub(super) lane: &'l Lane<'a>,
     pub(super) sends: Sends<'l>,
     pub(super) receives: Receives<'l>,
-    /// Where the next received message's room lies in the list.
+    /// Offset of the next receive buffer in the list.
     pub(super) at: usize,
     pub(super) size: usize,
     pub(super) header: usize,

@@ -45,7 +45,7 @@ enum Event {
 struct Trial {
     abort: Abort,
     start: Sender<()>,
-    /// The outcome, when it came before anybody asked for it.
+    /// The outcome, if it arrived before it was requested.
     early: Option<Result<Box<SideSample>, Failure>>,
     started: bool,
 }

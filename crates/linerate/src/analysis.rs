@@ -1,4 +1,4 @@
-//! What the records of a run say. Everything here can be computed again from a stored run.
+//! Derives results from the records of a run. Everything here can be recomputed from a stored run.
 
 pub(crate) mod diffusion;
 mod experiment;
@@ -70,7 +70,7 @@ pub fn first_kept(sample: &Sample) -> usize {
     warm_up(sample).first_kept
 }
 
-/// The flag of a trial whose rate was still moving, or of which too little is known to say.
+/// The flag of a trial whose rate had not settled, or for which too little data exists to decide.
 pub fn settling_flag(sample: &Sample) -> Option<Flag> {
     (!warm_up(sample).settled).then_some(Flag::NotSettled)
 }
@@ -103,7 +103,7 @@ pub fn rate_document(samples: &[&Sample]) -> Rate {
     }
 }
 
-/// A line that tells a person what some trials gave.
+/// A line of text with the rates of some trials.
 pub fn rates_in_words(rates: &[f64]) -> String {
     let Ok(middle) = median(rates) else {
         return "no rate".to_owned();
@@ -121,7 +121,7 @@ pub fn rates_in_words(rates: &[f64]) -> String {
     }
 }
 
-/// A remedy's name for a line: its rule, or where somebody gave it its setting, and the end that it changes.
+/// A remedy's name in text: its rule, or its setting if the user specified it, and the end that it changes.
 pub fn remedy_in_words(rule: &str, changes: &[EndChange]) -> String {
     let name = name_of(rule, changes);
     let of_host = |change: &&EndChange| change.change.setting.spec().scope != Scope::Trial;
@@ -147,14 +147,14 @@ pub fn price_in_words(worse: &[GuardDocument]) -> Option<String> {
 /// An effect with its interval.
 fn figures_in_words(effect: &EffectDocument) -> String {
     let figure = effect_figure(effect);
-    // One unit for all three figures: it need not be said of each.
+    // One unit for all three figures: it is not repeated.
     let bare = |value: f64| figure(value).trim_end_matches(" %").to_owned();
     let (low, high) = (bare(effect.low), bare(effect.high));
     format!("{} [{low}, {high}]", figure(effect.relative))
 }
 
-/// A line that tells a person what an experiment said, `price` being what got worse more than it may; what was
-/// changed stands in the verdict.
+/// A line of text with the result of an experiment; `price` is what got worse by more than allowed; the
+/// changes themselves are in the verdict.
 pub fn effect_in_words(effect: Option<&EffectDocument>, price: Option<&str>) -> String {
     let Some(effect) = effect else {
         return "no effect measured, rolled back".to_owned();
@@ -243,7 +243,7 @@ pub struct Sorted<'a> {
     pub before: Vec<&'a Sample>,
     /// Trials with every kept remedy.
     pub after: Vec<&'a Sample>,
-    /// What the rules said, first to last.
+    /// The diagnoses of the rules, first to last.
     pub diagnoses: Vec<&'a Diagnosis>,
     /// Each remedy: rule, changes, what was decided.
     pub remedies: Vec<SortedRemedy<'a>>,
@@ -259,7 +259,7 @@ pub struct Sorted<'a> {
     pub ended: bool,
     /// Whether both hosts are as they were found.
     pub restored: bool,
-    /// What the demo planted.
+    /// The injected faults of the demo.
     pub planted: Vec<String>,
 }
 
@@ -521,7 +521,7 @@ fn limit_document(limit: Option<Limit>) -> LimitDocument {
     )
 }
 
-/// Every try with what must be said of it beside its effect, then what was held back.
+/// Every tried remedy with the notes on its effect, then those that were not tried.
 fn remedy_results(header: &Header, sorted: &Sorted<'_>) -> Vec<RemedyResult> {
     let mut results: Vec<RemedyResult> = Vec::new();
     for remedy in &sorted.remedies {
@@ -592,7 +592,7 @@ fn untried(rule: &str, changes: &[EndChange]) -> RemedyResult {
     }
 }
 
-/// The rules whose remedy's interval lies above zero, and the rule of the named limit.
+/// The rules whose remedy's interval is above zero, and the rule of the reported bottleneck.
 fn found(remedies: &[RemedyResult], limit: Option<&Limit>) -> Vec<String> {
     let is_faster = |remedy: &&RemedyResult| remedy.effect.as_ref().is_some_and(|e| e.low > 0.0);
     let helped = |remedy: &&RemedyResult| remedy.rule != GIVEN && is_faster(remedy);

@@ -1,9 +1,9 @@
-//! A belt beside the reverter: where systemd is the first process, a transient timer of it runs `linerate tune recover`
-//! shortly after the deadline, should maker and reverter be killed at once ([decision 21](../../../docs/decisions/0021-a-timer-of-systemd-beside-the-reverter.md)).
+//! A fallback timer for the reverter: where systemd is PID 1, a transient timer runs `linerate tune recover`
+//! shortly after the deadline, in case maker and reverter are killed at once ([decision 21](../../../docs/decisions/0021-a-timer-of-systemd-beside-the-reverter.md)).
 //!
-//! It adds no way of its own to take changes back. The recovery is the one that every linerate begins with: it leaves
-//! alone what a living process works on or has committed, waits for a reverter that is at work, and finds nothing where
-//! that one did its work. So a timer that is still there when nothing is left to do is no harm.
+//! It does not roll back anything itself. The recovery is the one that every linerate starts with: it leaves
+//! alone what a living process works on or has committed, waits for a reverter that is at work, and does nothing if
+//! that one did its work. So a timer that fires when nothing is left to do is harmless.
 
 use std::fs;
 use std::io::Read;
@@ -31,8 +31,8 @@ pub(crate) struct Belt {
 }
 
 impl Belt {
-    /// Has the journals below `state` inspected shortly after `deadline`. Why nobody will is told in words that follow
-    /// "no timer of systemd stands by:".
+    /// Schedules a recovery of the journals below `state` shortly after `deadline`. The error is the reason that follows
+    /// "no systemd timer:".
     pub(crate) fn fasten(state: &Path, deadline: Boottime) -> Result<Self, String> {
         if !Path::new(BOOTED).is_dir() {
             return Err("systemd is not running".to_owned());

@@ -1,5 +1,5 @@
-//! The commands that are one step long: map, doctor, explain, ceiling, prove, capture, report,
-//! completions. What they say is data; how it is shown is `report`'s work.
+//! The commands that take one step: map, doctor, explain, ceiling, prove, capture, report,
+//! completions. They produce data; `report` formats it.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -32,8 +32,8 @@ use crate::trial::{Path, copy_bandwidth, open_path};
 use crate::trial_spec::{self, placement};
 use crate::words::seconds_in_words;
 
-/// Where runs and journals are kept. Root takes no folder from the environment, which may be that of the user who became
-/// root, and none that another user may replace: what lies there is done as root.
+/// Where runs and journals are kept. Root ignores the environment, which may be that of the user who became
+/// root, and refuses a folder that another user may replace: its contents are acted on as root.
 pub fn state_folder(given: Option<&FilePath>) -> Outcome<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
     let Some(folder) = given else {
@@ -133,7 +133,7 @@ fn words_of(time: Duration) -> String {
     seconds_in_words(Nanoseconds::new(nanoseconds))
 }
 
-/// Weighs the remedies that `source` names for a path, and shows the run.
+/// Tests the remedies that `source` names for a path, and shows the run.
 fn weigh(
     what: &str,
     args: &WeighArgs,
@@ -243,7 +243,7 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
         say.json(&document)
     } else {
-        // For a person the last word on each remedy; every try stands in the record and on the page.
+        // A person sees the final result of each remedy; every trial is in the record and on the page.
         document.remedies.retain(|remedy| !remedy.tried_again);
         let text = report::render_text(&document, say.width(), say.colour());
         if say.colour() {

@@ -1,5 +1,5 @@
-//! Who may say that changes stay: somebody who came in after the last of them. The process that made the
-//! changes listens on a socket beside its journal, and asks the kernel who is at the other end.
+//! Who may confirm changes: a user who connected after the last of them. The process that made the
+//! changes listens on a socket next to its journal, and asks the kernel which process is at the other end.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,17 +31,17 @@ const BEAT: Duration = Duration::from_millis(100);
 /// What becomes of changes that were made.
 #[derive(Debug)]
 pub enum Decision {
-    /// They stay; somebody may wait to hear that they do.
+    /// They are kept; the asker may wait for the result.
     Confirmed(Option<Asker>),
-    /// Somebody wants them undone, and waits to hear that they are.
+    /// A user wants them rolled back, and waits for the result.
     Refused(Asker),
-    /// Nobody said anything in time.
+    /// No decision arrived in time.
     Late,
     /// This process is to end.
     Interrupted,
 }
 
-/// Somebody who decided, and waits for what comes of it.
+/// A process that decided, and waits for the result.
 #[derive(Debug)]
 pub struct Asker(UnixStream);
 
@@ -187,7 +187,7 @@ fn hear(stream: &UnixStream) -> Option<Wish> {
 }
 
 impl Asker {
-    /// Tells what came of it. Somebody who has gone away has said what he wanted all the same.
+    /// Sends the result. A process that has disconnected has made its decision all the same.
     pub fn hears(mut self, result: &Outcome<()>) {
         let reply = match result {
             Ok(()) => DONE.to_owned(),
@@ -197,7 +197,7 @@ impl Asker {
     }
 }
 
-/// Tells the process that keeps the transaction in `folder` open what is wanted.
+/// Sends the decision to the process that keeps the transaction in `folder` open.
 pub fn tell(folder: &Path, wish: Wish) -> Outcome<()> {
     let gone = || {
         Stop::new(Code::BadInput, "no process is waiting for its confirmation")

@@ -40,15 +40,16 @@ mod planned {
 
     use super::{Arc, Faults, Role};
 
-    /// What goes wrong in this process, whose reverter has the number `reverter`.
+    /// The faults injected into this process, whose reverter has the number `reverter`.
     ///
     /// `LINERATE_CRASH=maker:7:both` kills maker and reverter at the maker's seventh step; the roles are
     /// `maker`, `reverter` and `recovery`, the victims `self`, `reverter`, `both` and `power`, which is that of the
-    /// project's virtual machine; several deaths have commas between them. `LINERATE_MARK_SYNCED` has it told how much of a journal is on stable storage.
-    /// `LINERATE_BEFORE_DEATH=COMMAND` has the victims die after that command of sh, which is what somebody else does
+    /// project's virtual machine; several deaths are separated by commas. `LINERATE_MARK_SYNCED` records how much of a
+    /// journal is on stable storage.
+    /// `LINERATE_BEFORE_DEATH=COMMAND` has the victims die after that command of sh, which simulates another process
     /// at that step.
-    /// `LINERATE_COUNT_STEPS=maker:FILE` has the number of the maker's steps so far in a file.
-    /// `LINERATE_MUTANT=skip-sync` leaves out what puts records on stable storage, `skip-undo` what the
+    /// `LINERATE_COUNT_STEPS=maker:FILE` writes the number of the maker's steps so far to a file.
+    /// `LINERATE_MUTANT=skip-sync` omits syncing records to stable storage, `skip-undo` what the
     /// reverter writes.
     pub fn faults(role: Role, reverter: Option<u32>) -> Option<Arc<dyn Faults>> {
         let crash = env::var("LINERATE_CRASH").ok();
@@ -129,9 +130,9 @@ mod planned {
         death: Option<Death>,
         skips_sync: bool,
         skips_writes: bool,
-        /// Whether to tell how much of a journal a power cut would leave, in the file `synced` beside it.
+        /// Whether to record how much of a journal a power cut would leave, in the file `synced` next to it.
         marks: bool,
-        /// Where to tell the number of steps.
+        /// Where to write the number of steps.
         count_in: Option<PathBuf>,
     }
 

@@ -122,7 +122,7 @@ pub fn apply_changes(ends: &mut dyn Ends, changes: &[EndChange]) -> Result<(), R
     Ok(())
 }
 
-/// Whether a code of a refused plan says that the end is as it was.
+/// Whether the code of a refused plan means that the end is unchanged.
 fn refuses_cleanly(code: Code) -> bool {
     matches!(
         code,
@@ -134,7 +134,7 @@ fn refuses_cleanly(code: Code) -> bool {
     )
 }
 
-/// Rolls back what the last [`apply_changes`] did. Both ends are tried, whatever the first one says.
+/// Rolls back what the last [`apply_changes`] did. Both ends are tried, whatever the first one returns.
 pub fn undo_changes(ends: &mut dyn Ends, changes: &[EndChange]) -> Outcome<()> {
     let mut result = Ok(());
     for (end, _) in plans(changes)?.into_iter().rev() {
@@ -143,14 +143,14 @@ pub fn undo_changes(ends: &mut dyn Ends, changes: &[EndChange]) -> Outcome<()> {
     result
 }
 
-/// Lets every change that is applied stay, on both ends. The remote end comes first: it is the one that may
+/// Keeps every applied change, on both ends. The remote end comes first: it is the one that may
 /// be gone, and then this end can still be restored.
 pub fn keep_changes(ends: &mut dyn Ends) -> Outcome<()> {
     ends.commit(End::Remote)?;
     ends.commit(End::Local)
 }
 
-/// What the rules say of both ends.
+/// The findings of the rules for both ends.
 pub fn diagnose(ends: &dyn Ends, sample: Option<&Sample>, owns_shapers: bool) -> Diagnosis {
     let mut whole = Diagnosis::default();
     for (end, other) in [(End::Local, End::Remote), (End::Remote, End::Local)] {

@@ -106,7 +106,7 @@ impl Stop {
         self
     }
 
-    /// Says nothing more: the process that met it has told the person.
+    /// Prints nothing more: the process that failed has printed its error.
     #[must_use]
     pub fn already_told(mut self) -> Self {
         self.told = true;
@@ -182,7 +182,7 @@ impl fmt::Display for Stop {
 
 impl Error for Stop {}
 
-/// What the remote end is told, and what a person reads, of an error of the traffic engine.
+/// An error of the traffic engine, as sent to the remote end and shown to a person.
 pub fn traffic_failure(error: &TrafficError) -> Failure {
     Failure {
         kind: error.kind(),

@@ -1,6 +1,6 @@
-//! What the fuzz targets (`fuzz/` at the root of the repository) hand any bytes to: what a remote end, a
-//! plan file, a stored run and a host as JSON may say, and what is then computed and printed of it.
-//! Only there with the feature `fuzz`.
+//! Entry points of the fuzz targets (`fuzz/` at the root of the repository): arbitrary bytes as a remote end, a
+//! plan file, a stored run or a host as JSON, and everything that is then computed and printed.
+//! Only with the feature `fuzz`.
 
 mod edits;
 
@@ -40,7 +40,7 @@ pub fn host_json(bytes: &[u8]) {
     }
 }
 
-/// Shows a host, and what the rules say of it, in every form.
+/// Shows a host and its findings in every form.
 fn show(host: &Host, watch: Option<&Watch>, sample: Option<&Sample>) {
     let _ = report::map_json(host);
     let _ = report::map_text(host);
@@ -73,7 +73,7 @@ fn show_diagnosis(diagnosis: &Diagnosis, watch: Option<&Watch>) {
     let _ = doctor_junit(&visit);
 }
 
-/// What comes over the control channel, in pieces of a size that the first byte says: the agent's side
+/// Bytes of the control channel, in pieces of a size that the first byte gives: the agent's side
 /// takes its lines as requests, the controller's as replies.
 pub fn protocol(bytes: &[u8]) {
     let Some((size, stream)) = bytes.split_first() else {
@@ -104,8 +104,8 @@ pub fn protocol(bytes: &[u8]) {
     }
 }
 
-/// What an iperf3 client or server says, in pieces of a size that the first byte says: a cookie, JSON behind
-/// its length as parameters and as results, states in any order, and datagrams. What is understood is
+/// Bytes of an iperf3 client or server, in pieces of a size that the first byte gives: a cookie, JSON with a length
+/// prefix as parameters and as results, states in any order, and datagrams. What is understood is
 /// written and read again.
 pub fn iperf3(bytes: &[u8]) {
     let Some((size, stream)) = bytes.split_first() else {

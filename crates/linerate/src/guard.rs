@@ -141,8 +141,8 @@ impl Armed {
         self.process.id()
     }
 
-    /// Waits for the reverter, which has nothing left to guard, and gives the locks back. One that does not end is left
-    /// alone with them: it may be putting back what could not be restored before.
+    /// Waits for the reverter, which has nothing left to guard, and returns the locks. One that does not exit keeps
+    /// them: it may still be restoring what could not be restored before.
     pub fn disarm(self) -> Result<Locks, Lingers> {
         let Self {
             guard,

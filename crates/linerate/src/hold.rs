@@ -1,5 +1,5 @@
-//! `linerate tune hold`: settings for as long as something runs, a measurement by any program, say. They are never
-//! committed: whatever ends this process, the reverter takes them back, and the kernel what a descriptor holds.
+//! `linerate tune hold`: settings for as long as a command runs, such as a measurement by any program. They are never
+//! committed: however this process ends, the reverter rolls them back, and the kernel what a descriptor holds.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -27,7 +27,7 @@ const SIGNALLED: u8 = 128;
 /// How long a wait lasts that nothing but Ctrl-C ends, before it begins again.
 const A_WHILE: Duration = Duration::from_secs(3_600);
 
-/// Changes what was requested, runs the command or waits, and takes everything back. Returns the exit code.
+/// Applies the requested changes, runs the command or waits, and rolls everything back. Returns the exit code.
 pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
     recover_first(state, say)?;
     let mut station = Station::open(state)?;
@@ -86,7 +86,7 @@ fn until_it_ends(command: &[String], interrupt: &Interrupt, say: &Say) -> Outcom
         return Ok(Code::Done.number());
     };
     interrupt.check()?;
-    // Before there is somebody to hand them on to: none is missed.
+    // Before there is a child to forward them to: none is missed.
     let signals = Signals::new([SIGTERM, SIGHUP]);
     let signals = signals.map_err(|error| Stop::io("listen for signals", error))?;
     let child = Command::new(program).args(arguments).spawn();

@@ -1,5 +1,5 @@
-//! What somebody wants changed: where the plan comes from (a file, a diagnosis, this host's own), and what there is
-//! to know of each change before it is made.
+//! The requested changes: where the plan comes from (a file, a diagnosis, this host's own), and what there is
+//! to know about each change before it is made.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(crate) struct Wanted {
     pub(crate) change: Change,
     /// How it can be rolled back.
     class: Class,
-    /// The finding that it would mend.
+    /// The finding that it would fix.
     why: Option<Reason>,
     /// What writing it may change too; that is restored along with it.
     disturbs: Vec<SettingKey>,
@@ -67,7 +67,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// What a file asks for.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// What fixes these.
+    /// The finding that this fixes.
     Findings(Vec<Finding>),
     /// These values.
     Settings { local: Settings, peer: Settings },
@@ -89,7 +89,7 @@ impl Intent {
         }
     }
 
-    /// Each interrupt of the interface on a CPU of its own, close to it.
+    /// Each interrupt of the interface on its own CPU, close to the interface.
     pub(crate) fn affinity(station: &Station, name: &NicName) -> Outcome<Self> {
         let host = station.read_host();
         let Some(nic) = host.nic(name) else {
@@ -285,8 +285,8 @@ fn to_be_steady(host: &Host, station: &Station) -> Vec<Change> {
     changes.collect()
 }
 
-/// When a setting has its turn in a plan, before its place in the catalogue: irqbalance is told what it leaves alone while
-/// it listens, moves no interrupt that is placed then, and interrupts can be placed on CPUs that are there.
+/// The order of settings in a plan, before their place in the catalog: irqbalance gets its banned interrupts while
+/// it listens, so that it moves none that is placed then, and interrupts can be placed on CPUs that are online.
 fn turn(setting: &SettingKey) -> u8 {
     match setting {
         SettingKey::Machine(MachineKnob::IrqbalanceBans) => 0,

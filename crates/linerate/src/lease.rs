@@ -1,10 +1,10 @@
-//! Changes of two hosts that belong together: an MTU, the lengths of super-packets, an error correction. Both hosts
-//! get them or neither.
+//! Changes of two hosts that belong together: an MTU, BIG TCP sizes, a FEC mode. Both hosts
+//! change or neither does.
 //!
-//! Each end changes itself in a transaction of its own, with its own reverter and the same deadline, and takes it
-//! back when it hears no more of the other. That the path works with both is shown by a connection made after the
-//! changes, and by bytes in both directions. Then a note of the pair is put on stable storage, the remote end commits,
-//! and this end does. What this end's journal says is the decision: where it is not committed, whatever the note
+//! Each end changes itself in its own transaction, with its own reverter and the same deadline, and rolls it
+//! back when it loses contact with the other. A connection made after the changes, with bytes in both directions,
+//! shows that the path works with them. Then a note of the pair is put on stable storage, the remote end commits,
+//! and this end does. This end's journal is authoritative: if it is not committed, whatever the note
 //! names at the remote end is rolled back (presumed abort; B. Lampson, D. Lomet, "A new presumed commit optimization for
 //! two phase commit", VLDB 1993, section 2). A recovery does so after a crash, as soon as the remote end can be reached.
 
@@ -122,8 +122,8 @@ impl Pair {
         names.iter().filter(is_note).map(read).collect()
     }
 
-    /// Rolls back what is committed at the remote end; that there is nothing is as good. `action` is what is asked of
-    /// `linerate tune`, for the message that says how to name the peer.
+    /// Rolls back what is committed at the remote end; it is no error if there is nothing. `action` is what is requested
+    /// from `linerate tune`, for the message that explains how to name the peer.
     fn take_back(&self, far: Far<'_>, action: &str) -> Outcome<()> {
         // What puts things back is not stopped half way: one that is asked later, at most.
         let interrupt = Interrupt::listen()?;
@@ -204,7 +204,7 @@ pub(crate) fn apply(
         Err(stop) => return Err(undone(&mut path, stop)),
     };
     pass();
-    // From here on the remote end may be committed: what this end's journal says is what counts.
+    // From here on the remote end may be committed: this end's journal is authoritative.
     let decided = path.commit(End::Remote).and_then(|()| {
         pass();
         path.commit(End::Local)
@@ -221,7 +221,7 @@ pub(crate) fn apply(
         return path.peer.leave();
     };
     let undone = undone(&mut path, stop);
-    // The agent lets go of what it has; then another one can roll back what it committed.
+    // The agent releases what it has; then another one can roll back what it committed.
     drop(path);
     let Some(pair) = pair else {
         return Err(undone);
@@ -292,7 +292,7 @@ fn pass() {
     }
 }
 
-/// Rolls back what is not committed on both ends. A remote end that does not hear it does so at its deadline, or when
+/// Rolls back what is not committed on both ends. A remote end that is not reached does so at its deadline, or when
 /// this process ends.
 fn undone(path: &mut Path, mut stop: Stop) -> Stop {
     // This end first: it may be what cuts the way to the other one.
@@ -343,8 +343,8 @@ fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outc
     path.peer.leave()
 }
 
-/// Rolls back what a killed linerate left at remote end, where this end is not changed. All are tried; the first failure
-/// is told.
+/// Rolls back what a killed linerate left at remote ends, where this end is not changed. All are tried; the first failure
+/// is reported.
 pub(crate) fn recover(far: Far<'_>) -> Outcome<Vec<Entry>> {
     let mut entries = Vec::new();
     let mut result = Ok(());
@@ -420,7 +420,7 @@ pub(crate) fn undo_far_half(far: Far<'_>, id: Option<&str>) -> Outcome<Option<En
     }))
 }
 
-/// Says of transactions of this end which ones of a peer they belong to.
+/// Adds to transactions of this end the peer that they belong to.
 pub(crate) fn tell(state: &FilePath, entries: &mut [Entry]) -> Outcome<()> {
     for pair in Pair::all(state)? {
         for entry in entries.iter_mut().filter(|entry| entry.id == pair.ours) {
@@ -431,8 +431,8 @@ pub(crate) fn tell(state: &FilePath, entries: &mut [Entry]) -> Outcome<()> {
     Ok(())
 }
 
-/// The far halves of what is kept now, or no longer (`is_removed`). Each host boots by itself and keeps its own half: at
-/// a boot of one the other may be away, and what a host keeps is asked of it where it can say no.
+/// The peer's halves of what is persistent now, or no longer (`is_removed`). Each host boots on its own and keeps its own
+/// half: at a boot of one the other may be down, and each host must be able to refuse.
 pub(crate) fn other_halves(
     state: &FilePath,
     entries: &[Entry],

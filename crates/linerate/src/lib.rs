@@ -1,8 +1,8 @@
-//! The program for people: command line, session, agent, peer, store, analysis and report.
+//! The user-facing program: command line, session, agent, peer, store, analysis and report.
 //!
-//! Data goes one way: `cli` says what is asked; `prove` (the session) runs trials between two
-//! [`ends`], in life a [`trial::Path`] from a [`station::Station`] here to an agent there; the `store` keeps
-//! the raw records; `analysis` judges them; `report` shows what came of it.
+//! Data flows one way: `cli` parses the request; `prove` (the session) runs trials between two
+//! [`ends`], in practice a [`trial::Path`] from a [`station::Station`] here to an agent there; the `store` keeps
+//! the raw records; `analysis` evaluates them; `report` shows the result.
 
 #![forbid(unsafe_code)]
 

@@ -112,7 +112,7 @@ fn fact_json(key: &str, fact: &Fact) -> Value {
     })
 }
 
-/// What differs between two hosts, or two moments of one.
+/// The differences between two hosts, or between two captures of one.
 fn diff(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
     no_picture(format)?;
     let read = |place: Option<&std::path::PathBuf>| {

@@ -1,4 +1,4 @@
-//! Moments as they are written and typed, always in UTC.
+//! Timestamps as they are written and typed, always in UTC.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ pub(crate) fn now_unix_s() -> u64 {
         .map_or(0, |time| time.as_secs())
 }
 
-/// A moment as people write it: `2026-11-21 04:02:11 UTC`. Civil date from days by the algorithm of
+/// A timestamp as people write it: `2026-11-21 04:02:11 UTC`. Civil date from days by the algorithm of
 /// Howard Hinnant (chrono-Compatible Low-Level Date Algorithms, `civil_from_days`).
 pub(crate) fn utc(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
@@ -30,13 +30,13 @@ pub(crate) fn utc(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// A moment in the form of RFC 3339, `2026-11-21T04:02:11Z`.
+/// A timestamp in the form of RFC 3339, `2026-11-21T04:02:11Z`.
 pub(crate) fn rfc3339(unix_s: u64) -> String {
     let text = utc(unix_s);
     text.trim_end_matches(" UTC").replacen(' ', "T", 1) + "Z"
 }
 
-/// Reads a moment: a day, `2026-11-21`, or a time of it, `2026-11-21T04:02[:11][Z]`; in seconds since 1970.
+/// Parses a timestamp: a day, `2026-11-21`, or a time, `2026-11-21T04:02[:11][Z]`; in seconds since 1970.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("invalid time `{text}`: expected `2026-11-21` or `2026-11-21T04:02Z` (UTC)");

@@ -37,8 +37,8 @@ const GREETING: Duration = Duration::from_secs(60);
 const WORK: Duration = Duration::from_secs(30);
 /// How long the remote end may take to put things back and end.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(20);
-/// Replies that may wait to be heard. A remote end answers one question at a time; one that floods is made
-/// to wait, and fills nobody's memory.
+/// Replies that may be queued. A remote end answers one request at a time; one that floods is
+/// throttled, and fills no memory.
 const REPLIES_WAITING_MAX: usize = 1;
 
 /// A running agent at the remote end.
@@ -152,7 +152,7 @@ impl Peer {
     pub fn hear(&mut self, asked: &Request, limit: Duration) -> Outcome<Reply> {
         let deadline = Instant::now() + limit;
         loop {
-            // A short beat, so that Ctrl-C is heard while the remote end works.
+            // A short interval, so that Ctrl-C is handled while the remote end works.
             let beat =
                 Duration::from_millis(100).min(deadline.saturating_duration_since(Instant::now()));
             match self.replies.recv_timeout(beat) {
@@ -223,7 +223,7 @@ impl Peer {
         }
     }
 
-    /// Says good-bye, and waits until the remote end has restored what was not committed.
+    /// Sends the goodbye, and waits until the remote end has restored what was not committed.
     pub fn leave(mut self) -> Outcome<()> {
         let _ = self.send(&Request::Bye);
         self.end()
@@ -278,7 +278,7 @@ impl Peer {
         let _ = self.child.wait();
     }
 
-    /// The remote end has gone away: says what it said last, and what to do.
+    /// The remote end has disconnected: returns what it printed last, and what to do.
     fn gone(&mut self) -> Stop {
         self.input = None;
         let status = end_within(&mut self.child, FAREWELL);
@@ -388,7 +388,7 @@ mod tests {
 
     use super::*;
 
-    /// What is heard of a remote end that writes `output` while an answer of `bytes_max` is waited for.
+    /// The replies of a remote end that writes `output` while an answer of `bytes_max` is awaited.
     fn heard(output: impl Read, bytes_max: usize) -> Vec<Heard> {
         let (tell, heard) = mpsc::sync_channel(16);
         listen(output, &tell, &AtomicUsize::new(bytes_max));

@@ -30,7 +30,7 @@ use crate::station::{Entry, Station, kept_stop, not_locked};
 
 /// How long a boot waits for interfaces and addresses that were there when the changes were kept.
 const BEFORE: Duration = Duration::from_secs(30);
-/// How far apart the machine is inspected: it must be well twice, as a card may lose its link a moment late.
+/// Interval between two checks of the machine: it must be fine twice, as a NIC may lose its link a little late.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many boots in a row may end before its changes are decided.
 const UNFINISHED_MAX: u32 = 2;
@@ -178,7 +178,7 @@ fn remove(id: Option<&str>, state: &Path) -> Outcome<Vec<Entry>> {
     Ok(gone.into_iter().map(entry).collect())
 }
 
-/// Whether an interface has a carrier, or is of a kind that does not tell (RFC 2863, as `operstate` prints it).
+/// Whether an interface has a carrier, or is of a kind that does not report it (RFC 2863, as `operstate` prints it).
 fn is_up(root: &HostRoot, nic: &NicName) -> bool {
     let state = root.read(&format!("sys/class/net/{nic}/operstate"));
     matches!(
@@ -239,7 +239,7 @@ enum End {
     Worse(String),
 }
 
-/// A try of a kept set at this boot, as the disk tells of it.
+/// An attempt to apply a persistent set at this boot, as recorded on disk.
 struct Attempt<'a> {
     state: &'a Path,
     set: String,
@@ -282,7 +282,7 @@ impl<'a> Attempt<'a> {
         apply::note_try(self.state, &tried, &beside()).map_err(|error| kept_stop(&error))
     }
 
-    /// It is not tried again; what to say of that.
+    /// It is not tried again; returns the message.
     fn end_badly(&self, why: String) -> Outcome<Stop> {
         let stop = not_again(&why);
         self.note(Verdict::Bad { why })?;
@@ -311,7 +311,7 @@ pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
     let mut station = Station::open(state)?;
     let end = make(&set.kept, &mut station, &interrupt, say);
     if !matches!(end, Ok(End::Made(_))) {
-        // What cannot be restored is told before what made it necessary.
+        // What cannot be restored is reported before the cause.
         station.undo_all().map_err(Stop::from)?;
     }
     match end {
@@ -434,7 +434,7 @@ mod tests {
             assert_eq!(refused.code, Code::BadInput);
             Some(refused)
         };
-        // Those who may replace what lies in the temporary folder are left out here.
+        // Users who may replace what is in the temporary folder are ignored here.
         let trust = Trust::of_this_process().expect("/");
         assert!(refused(&trust).is_none());
         let of_program = [&bin, &program];

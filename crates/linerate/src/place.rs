@@ -183,7 +183,7 @@ impl Site<'_> {
             .map_or(usable.clone(), |allowed| usable.and(allowed))
     }
 
-    /// What of `cpus` may be used; an error that says why nothing is left.
+    /// The usable part of `cpus`; an error that explains why nothing is left.
     fn usable_of(&self, cpus: &CpuSet) -> Outcome<CpuSet> {
         let usable = cpus.and(&self.usable());
         if !usable.is_empty() {
@@ -232,7 +232,7 @@ impl Site<'_> {
         Ok(cpus.clone())
     }
 
-    /// The interfaces with a device that the data's interface stands on, or is.
+    /// The interfaces with a device below the data's interface, or that one.
     fn devices(&self) -> Vec<&Nic> {
         let mut names = BTreeSet::from([self.nic]);
         let mut open = vec![self.nic];
@@ -246,7 +246,7 @@ impl Site<'_> {
         devices
     }
 
-    /// What the buffers of a trial over verbs are bound to when nothing is said: the device reads and writes
+    /// What the buffers of a trial over verbs are bound to by default: the device reads and writes
     /// them, not a CPU. On a machine of one node, or where the device's is not known, that is nothing.
     pub fn memory_of_device(&self) -> MemoryPolicy {
         let has_memory = |node: &NodeId| {

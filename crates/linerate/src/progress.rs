@@ -65,7 +65,7 @@ pub(crate) struct Progress {
     pub(crate) experiment: Option<Experiment>,
     /// Levels that cannot be had: factor, level.
     left: Vec<(usize, usize)>,
-    /// The factors that have more than one level left: the others tell no trial apart.
+    /// The factors that have more than one level left: the others distinguish no trial.
     varied: Vec<usize>,
     /// The figure that decides, of each block and combination that was made; none where it has none.
     made: BTreeMap<(u32, Vec<usize>), Option<f64>>,
@@ -78,7 +78,7 @@ pub(crate) struct Progress {
 pub(crate) struct Tried {
     /// The rule that proposed it.
     pub(crate) rule: String,
-    /// Whether it is kept; none while it is weighed.
+    /// Whether it is kept; none while it is tested.
     pub(crate) kept: Option<bool>,
 }
 
@@ -109,9 +109,9 @@ pub(crate) struct Means {
 pub(crate) struct Mean {
     /// The names of the levels of the factors that are varied.
     pub(crate) levels: Vec<String>,
-    /// Trials that tell the figure.
+    /// Trials that have the figure.
     pub(crate) trials: usize,
-    /// Their mean, the least and the most.
+    /// Their mean, minimum and maximum.
     pub(crate) figures: Option<[f64; 3]>,
 }
 
@@ -141,7 +141,7 @@ impl Progress {
         }
     }
 
-    /// Blocks and combinations that are made, and the fewest and the most that are planned; only of an experiment is
+    /// Blocks and combinations that are done, and the planned minimum and maximum; only for an experiment is
     /// that known before its end.
     pub(crate) fn planned(&self) -> Option<(u64, u64, u64)> {
         let experiment = self.experiment.as_ref()?;

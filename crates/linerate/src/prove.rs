@@ -1,12 +1,12 @@
-//! The one loop of linerate: measure, judge, weigh each remedy by an experiment, keep what helps, undo
+//! The main loop of linerate: measure, analyze, test each remedy in an experiment, keep what helps, undo
 //! the rest.
 //!
-//! Limits stand in a row: while a shaper holds the rate, no larger buffer shows. So the remedies of a
-//! round are weighed together: the pairs of each compare *all of them* with *all but this one*. What a
-//! remedy is worth is then seen with every other limit out of the way, which is also how a fault that
-//! is found was once made.
-//! Everything it does is recorded first and judged from the record. It sees the machine
-//! through [`Ends`] and the disk through [`Log`] only, so that it is proved against simulated ones.
+//! Bottlenecks hide each other: while a shaper limits the rate, no larger buffer helps. So the remedies of a
+//! round are tested together: the pairs of each compare *all of them* with *all but this one*. The
+//! effect of a remedy is then measured with every other bottleneck removed, which is also how a fault that
+//! is found was once introduced.
+//! Everything it does is recorded first and evaluated from the record. It accesses the machine
+//! through [`Ends`] and the disk through [`Log`] only, so that it can be tested against simulated ones.
 
 mod explore;
 
@@ -67,7 +67,7 @@ pub struct Options {
 pub enum Source {
     /// The rules propose them, as long as one that is kept may uncover another.
     Rules,
-    /// Somebody gave them.
+    /// The user specified them.
     Given(Vec<Proposal>),
     /// They are looked for.
     Search(Budget),
@@ -135,7 +135,7 @@ pub struct Session<'a> {
     held_back: Vec<Proposal>,
 }
 
-/// A remedy that was weighed, and how many were kept when its round was over.
+/// A remedy that was tested, and how many were kept when its round was over.
 #[derive(Debug)]
 struct Tried {
     changes: Vec<EndChange>,
@@ -143,14 +143,14 @@ struct Tried {
     kept: bool,
 }
 
-/// What an experiment says of a remedy.
+/// The result of an experiment for a remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weight {
-    /// Its interval lies above zero.
+    /// Its interval is above zero.
     Helps,
     /// Its interval holds zero.
     Nothing,
-    /// Its interval lies below zero, a guard is worse, nothing moved with it, or it could not be made.
+    /// Its interval is below zero, a guard is worse, nothing moved with it, or it could not be made.
     Harms,
 }
 
@@ -240,7 +240,7 @@ impl<'a> Session<'a> {
         let mut newest = middle_of(&before)?;
         let mut rounds = ROUNDS_MAX;
         if let Source::Search(budget) = self.options.source {
-            // What was looked for in a given time is weighed once.
+            // What was searched for in a given time is tested once.
             rounds = 1;
             let found = self.explore(budget, &before)?;
             self.options.pairs = budget.pairs_for(found.len(), self.options.pairs);
@@ -262,7 +262,7 @@ impl<'a> Session<'a> {
             .map_err(|error| Stop::new(Code::Usage, error.to_string()))
     }
 
-    /// Asks the rules and weighs what they propose. Returns a trial of the state it leaves, when
+    /// Runs the rules and tests their remedies. Returns a trial of the resulting state if
     /// another round may find more.
     fn round(&mut self, design: PairedDesign, newest: &Sample) -> Outcome<Option<Sample>> {
         let (mut package, mut again) = self.package(newest)?;
@@ -309,9 +309,9 @@ impl<'a> Session<'a> {
         Ok(Some(sample))
     }
 
-    /// The remedies that can be weighed together, and whether one must wait for the next round because
+    /// The remedies that can be tested together, and whether one must wait for the next round because
     /// it changes the same setting as another. Each is made and undone once, alone: what this kernel or
-    /// user cannot change is told, and is no reason to stop.
+    /// user cannot change is reported, and is no reason to stop.
     fn package(&mut self, newest: &Sample) -> Outcome<(Vec<Proposal>, bool)> {
         let mut package: Vec<Proposal> = Vec::new();
         let mut deferred = false;
@@ -340,7 +340,7 @@ impl<'a> Session<'a> {
         let of_the_trial =
             |change: &EndChange| matches!(change.change.setting, SettingKey::Trial(_));
         let made = if proposal.changes.iter().any(of_the_trial) {
-            // Only a trial can tell whether its sockets and threads may have what they ask for.
+            // Only a trial can show whether its sockets and threads may have what they request.
             self.with_changes(&proposal.changes).map(drop)
         } else {
             self.apply(&proposal.changes)
@@ -393,7 +393,7 @@ impl<'a> Session<'a> {
         Ok(remedy)
     }
 
-    /// Weighs one remedy of a package.
+    /// Tests one remedy of a package.
     fn weigh(
         &mut self,
         design: PairedDesign,
@@ -421,7 +421,7 @@ impl<'a> Session<'a> {
         Ok(weight)
     }
 
-    /// What the pairs of a remedy say of it, and what it costs more than it may; with a line for a person.
+    /// The result of a remedy's pairs, and what it costs more than it may; with a line of text.
     fn judge(&self, remedy: usize) -> (Weight, Option<String>, String) {
         let experiment = experiment_of(self.log.records(), remedy);
         let effect = experiment.effect(self.options.seed);

@@ -1,5 +1,5 @@
-//! One end of a trial, recorded: the traffic engine's own account, and beside it what the machine's counters,
-//! its CPUs over time and, where it was requested, a profile say.
+//! One end of a trial, recorded: the traffic engine's own account, the machine's counters,
+//! its CPUs over time and, if requested, a profile.
 //!
 //! The counters are read before the gate opens and after the last thread has ended, so that the trial is
 //! neither longer nor disturbed; what is read meanwhile (`/proc/stat`, frequencies) is read once a second or
@@ -37,7 +37,7 @@ const COUNTERS_MAX: usize = 256;
 const LONG: Duration = Duration::from_secs(120);
 const LONG_STEP: Duration = Duration::from_secs(5);
 const SHORT_STEP: Duration = Duration::from_secs(1);
-/// The most that the series of the CPUs holds, steps times CPUs: about 2 MiB of a record.
+/// Maximum size of the CPU series, steps times CPUs: about 2 MiB of a record.
 const SERIES_MAX: u128 = 16_384;
 /// Frequencies are read at least this far apart, of at most so many CPUs.
 const BEAT_MIN: Duration = Duration::from_millis(50);
@@ -57,9 +57,9 @@ pub fn record_side(
     recorded
 }
 
-/// Runs this end of a trial of `spec`, whatever moves its bytes, and adds what the machine reports of the time.
-/// `address` is this end's own of the data connections: it tells the interface. `step` is how fine the
-/// picture of the CPUs is; by default a second, five of a long trial, and no finer than the intervals.
+/// Runs this end of a trial of `spec`, whatever moves its bytes, and adds the machine's readings of that time.
+/// `address` is this end's own of the data connections: it determines the interface. `step` is the resolution of the
+/// CPU series; by default a second, five of a long trial, and no finer than the intervals.
 pub fn record(
     spec: &TrialSpec,
     address: Option<IpAddr>,
@@ -124,7 +124,7 @@ fn record_settled(
     Ok(side)
 }
 
-/// Moves the bytes, and says of everything else that it was not to be read.
+/// Moves the bytes, and marks everything else as not requested.
 fn unrecorded(
     run: impl FnOnce() -> Result<SideSample, TrafficError>,
     settle: impl FnOnce(&mut SideSample),
@@ -182,7 +182,7 @@ struct Machine<'a> {
     online: CpuSet,
 }
 
-/// The machine's counters at one moment.
+/// The machine's counters at one point in time.
 struct Moment {
     cpus: Known<CpuCounters>,
     counters: Known<Reading>,
@@ -250,12 +250,12 @@ fn times_between(before: &Moment, after: &Moment) -> Known<Vec<CpuTimes>> {
     }
 }
 
-/// The thread that looks at the CPUs while the trial runs.
+/// The thread that samples the CPUs while the trial runs.
 struct Beside<'a> {
     root: &'a HostRoot,
     step: Duration,
     duration: Duration,
-    /// The CPUs of the data threads, as far as they are told where to run.
+    /// The CPUs of the data threads, as far as they are placed.
     data: CpuSet,
     online: CpuSet,
 }
@@ -365,7 +365,7 @@ impl Seen {
                 cpus: cpus.clone(),
             }
         });
-        // A step that was over before the start says nothing of the trial.
+        // A step that was over before the start is not part of the trial.
         steps
             .filter(|step| step.at_ns > Nanoseconds::new(0))
             .collect()
@@ -386,7 +386,7 @@ impl Frequencies {
             &beside.data
         };
         let cpus: Vec<CpuId> = cpus.iter().take(FREQUENCIES_MAX).collect();
-        // One CPU tells for all whether there is such a file.
+        // One CPU shows for all whether there is such a file.
         let seen = match cpus.first().map(|cpu| read_frequency(beside.root, *cpu)) {
             Some(Known::Value(_)) => Known::Value(Vec::new()),
             Some(Known::Unknown(gap)) => Known::Unknown(gap),

@@ -8,7 +8,7 @@ use crate::peer::PeerAddress;
 use crate::say::Say;
 use crate::station::Station;
 
-/// Rolls back what a killed linerate left half done: nothing is built on that.
+/// Rolls back what a killed linerate left incomplete: nothing builds on a partial state.
 pub(crate) fn recover_first(state: &FilePath, say: &Say) -> Outcome<()> {
     recover_first_with(None, state, say)
 }
@@ -23,7 +23,7 @@ pub(crate) fn recover_first_with(
     let far = || lease::recover(Far { state, given });
     let recovered = recovered.and_then(|own| Ok([own, far()?].concat()));
     let recovered = match recovered {
-        // It may be of another namespace, and is told at each start until it is fixed.
+        // It may be of another namespace, and is reported at each start until it is fixed.
         Err(stop) if stop.code == Code::RestoreIncomplete => {
             say.note(&stop.to_string());
             return Ok(());

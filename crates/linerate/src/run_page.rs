@@ -1,4 +1,4 @@
-//! A stored run, judged from its records: what it says, and its page.
+//! A stored run, analyzed from its records: its document, and its page.
 
 use std::path::Path as FilePath;
 
@@ -8,7 +8,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::store::{self, StoredRun};
 use crate::{analysis, experiment, lab, report};
 
-/// What a run of `prove` says.
+/// The document of a run of `prove`.
 pub(crate) fn document_of(stored: &StoredRun) -> ProveDocument {
     let mut document = analysis::document(&stored.header, &stored.records);
     document.run = Some(stored.folder.display().to_string());

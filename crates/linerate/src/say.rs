@@ -47,7 +47,7 @@ impl Say {
         put(&visible_lines(text))
     }
 
-    /// The same with linerate's own colours, where [`Say::colour`] allows them.
+    /// The same with linerate's own colors, where [`Say::colour`] allows them.
     pub fn coloured(&self, text: &str) -> Outcome<()> {
         put(&visible_styled(text))
     }
@@ -110,19 +110,19 @@ impl Say {
         }
     }
 
-    /// Says something to the person, on stderr.
+    /// Prints a message to the user, on stderr.
     pub fn note(&self, text: &str) {
         if !self.quiet {
             talk(text);
         }
     }
 
-    /// Says what came of a step: its label, and the rest beside it or, on a narrow terminal, below it.
+    /// Prints the result of a step: its label, and the rest next to it or, on a narrow terminal, below it.
     pub fn result(&self, label: &str, text: &str) {
         self.note(&labelled(label, text, talk_width()));
     }
 
-    /// Says why the command stopped.
+    /// Prints why the command stopped.
     pub fn stop(&self, stop: &Stop) {
         if !stop.told {
             talk(&format!("error: {stop}"));
@@ -173,14 +173,14 @@ impl Say {
     }
 }
 
-/// Says on stderr what somebody has to know, also where talk is left out.
+/// Prints a warning on stderr, also with `--quiet`.
 pub fn warn(text: &str) {
     talk(&format!("warning: {text}"));
 }
 
-/// Shows what clap has to say: help and versions, which belong to stdout, or what is wrong with the command line.
+/// Prints clap's output: help and versions, which belong to stdout, or what is wrong with the command line.
 pub fn usage(error: &clap::Error) {
-    // It echoes what was typed, or what a shell found in a folder of somebody else. Without its colours, clap leaves out
+    // It echoes what was typed, or what a shell found in another user's folder. Without its colors, clap omits
     // what looks like one.
     let is_harmless = |word: OsString| {
         let word = word.to_string_lossy();
@@ -193,7 +193,7 @@ pub fn usage(error: &clap::Error) {
     }
 }
 
-/// Lets panics be told as all else is.
+/// Prints panics like other errors.
 pub fn panics() {
     std::panic::set_hook(Box::new(|info| {
         let thread = std::thread::current();
@@ -210,7 +210,7 @@ pub fn panics() {
 fn talk(text: &str) {
     let text = visible_lines(text);
     let text = talk_width().map_or_else(|| text.to_string(), |width| in_lines(&text, width));
-    // Talk that nobody can hear is no reason to stop the work.
+    // A failure to print messages is no reason to stop the work.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -300,7 +300,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// One step is done; `message` says what it gave.
+    /// One step is done; `message` is its result.
     pub fn step(&self, message: &str) {
         self.bar.set_message(visible(message));
         self.bar.inc(1);
@@ -343,7 +343,7 @@ impl Progress {
         below.set_message(lines.join("\n"));
     }
 
-    /// Says what is going on, without a step being done.
+    /// Shows what is running, without completing a step.
     pub fn tell(&self, message: &str) {
         self.bar.set_message(visible(message));
     }

@@ -1,11 +1,11 @@
-//! The page of all settings, made from the catalogue: what `linerate explain settings` prints and
-//! `docs/reference/settings.md` holds, so that neither can tell of a setting that is not there.
+//! The page of all settings, generated from the catalog: `linerate explain settings` prints it and
+//! `docs/reference/settings.md` contains it, so that neither can list a setting that does not exist.
 
 use std::fmt::Write;
 
 use linerate_model::setting::{Access, CATALOGUE, Domain, Keeping, Scope};
 
-/// What stands before the table.
+/// The text before the table.
 const PREFACE: &str = include_str!("settings_page.md");
 
 /// The page in Markdown.

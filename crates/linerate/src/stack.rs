@@ -99,8 +99,8 @@ impl<'a> ChangeStack<'a> {
         })
     }
 
-    /// Passes a stop through, unless it says that a change is not possible here and the hosts are as they were: then
-    /// why.
+    /// Passes a stop through, unless it means that a change is not possible here and the hosts are unchanged: then
+    /// returns the reason.
     pub(crate) fn refused(&self, stop: Stop) -> Outcome<String> {
         let impossible = matches!(
             stop.code,
@@ -125,7 +125,7 @@ impl<'a> ChangeStack<'a> {
         }
         match self.ends.read_again() {
             Ok(()) => found.map_or(Ok(Vec::new()), |found| self.moved(found)),
-            // Without a look, the books must do: they say whether an undo failed, or an answer got lost.
+            // If the hosts cannot be read, the records must do: they show whether an undo failed, or an answer was lost.
             Err(_) if self.doubts.is_empty() => Ok(Vec::new()),
             Err(_) => Err(restore_incomplete(&self.doubts.join("; "))),
         }
@@ -171,7 +171,7 @@ pub(crate) fn settings_of(changes: &[EndChange]) -> impl Iterator<Item = (End, S
     changes.iter().map(pair)
 }
 
-/// What is said of settings that somebody else changed meanwhile.
+/// The message about settings that other programs changed meanwhile.
 pub(crate) fn moved_in_words(moved: &[(End, SettingKey)]) -> impl Iterator<Item = String> {
     let words = |(end, setting): &(End, SettingKey)| {
         format!("  {end} {setting} differs from the baseline: another program changed it")

@@ -38,7 +38,7 @@ pub(crate) fn wait_for(mut command: Command, step: &str, interrupt: &Interrupt) 
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let forward = crate::interrupt::Forward::to(pid)?;
     if let (true, Some(pid)) = (interrupt.asked(), pid) {
-        // It came before there was somebody to pass it on.
+        // It arrived before there was a process to forward it to.
         let _ = kill_process(pid, Signal::INT);
     }
     let status = child

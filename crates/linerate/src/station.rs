@@ -1,5 +1,5 @@
-//! One end's own machine: what the agent and the session both do with the host they run on. Reading,
-//! changing under a journal, putting back.
+//! One end's own machine: what both the agent and the session do with the host they run on: reading,
+//! changing under a journal, rolling back.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,9 +43,9 @@ pub struct Station {
     /// Beside it, where there is a deadline; or why not.
     belt: Option<Result<Belt, String>>,
     deadline: Option<Boottime>,
-    /// What putting back the changes takes that are to come, as far as they are known.
+    /// The rights that rolling back future changes requires, as far as they are known.
     expected: Rights,
-    /// Whether the interfaces that the operator comes in by may be disturbed for a moment.
+    /// Whether the management path may be disrupted briefly.
     disturbs_way_in: bool,
 }
 
@@ -172,7 +172,7 @@ impl Station {
         apply::disturbed_by(self.live.root(), &self.netlink, key)
     }
 
-    /// Applies a plan as a transaction of its own, on top of those that are open.
+    /// Applies a plan as a separate transaction, on top of those that are open.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), Failure> {
         self.apply_as(plan, None)
     }
@@ -359,7 +359,7 @@ impl Station {
         }
     }
 
-    /// Undoes every open transaction, the newest first; all are tried, the first failure is told.
+    /// Undoes every open transaction, the newest first; all are tried, the first failure is returned.
     pub fn undo_all(&mut self) -> Result<(), Failure> {
         let mut result = Ok(());
         while !self.open.is_empty() {
@@ -368,7 +368,7 @@ impl Station {
         result
     }
 
-    /// What of the open transactions somebody else has changed since, in words.
+    /// Settings of the open transactions that another program has changed since, in words.
     pub fn moved(&self) -> Vec<String> {
         let moved = self.open.iter().flat_map(Transaction::moved);
         moved.map(|moved| moved.to_string()).collect()
@@ -386,7 +386,7 @@ impl Station {
         Ok(())
     }
 
-    /// Rolls back what killed processes left half done.
+    /// Rolls back what killed processes left incomplete.
     pub fn recover(state: &Path) -> Outcome<Vec<Entry>> {
         // What a living process works on is left alone; a reverter that is at work is waited for.
         let _lock = Lock::take(Scope::Netns, state);
@@ -543,7 +543,7 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     if incomplete.is_empty() && busy.is_empty() {
         return Ok(entries);
     }
-    // What says more of the host's state wins.
+    // The more informative state of the host wins.
     let code = match incomplete[..] {
         [] => Code::Resource,
         _ => Code::RestoreIncomplete,

@@ -9,8 +9,8 @@
 //! A record whose checksum is wrong never existed: that is what a crash in the middle of a write
 //! leaves, and only the last line can be one. Format version 1.
 //!
-//! Who writes a run holds a lock on its records (flock(2)), which goes away with the process: so anybody can tell a run
-//! that goes on from one that was killed.
+//! The writer of a run holds a lock on its records (flock(2)), which goes away with the process: so anyone can
+//! distinguish a running run from one that was killed.
 
 mod facts;
 mod kind;
@@ -123,7 +123,7 @@ impl Run {
     /// Makes the folder and writes the header; nothing is measured before this worked.
     pub fn create(folder: &Path, header: &Header) -> Outcome<Self> {
         let failed = |error| cannot_write(folder, error);
-        // A run tells a host's addresses and settings: it is its owner's to pass on.
+        // A run contains a host's addresses and settings: only its owner may share it.
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -196,7 +196,7 @@ impl Run {
                 );
                 return Err(Stop::new(Code::Resource, why));
             }
-            // Somebody only asked whether it is written.
+            // Another process only asked whether it is written.
             std::thread::yield_now();
         }
         // Who watches runs by their traces sees that this one goes on, before it reports it. One that is not seen to is
@@ -244,8 +244,8 @@ impl Log for Run {
     }
 }
 
-/// Says that this process writes a run, to everybody who asks [`is_being_written`]. Those who ask hold it for a moment;
-/// on a file system without locks nobody can tell.
+/// Marks this process as the writer of a run, for everyone who calls [`is_being_written`]. Those hold it briefly;
+/// on a file system without locks it cannot be determined.
 fn hold(records: &File) {
     let _ = records.lock();
 }
@@ -258,8 +258,8 @@ pub fn is_being_written(folder: &Path) -> bool {
     matches!(records.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// What the records of a run are without a look into them: of one that was written meanwhile, or that somebody began to
-/// write, it is another.
+/// Identifies the state of a run's records without reading them: it changes when the run was written, or when a
+/// process began to write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trace {
     file: (u64, u64),
@@ -334,8 +334,8 @@ pub fn read(folder: &Path) -> Outcome<StoredRun> {
     read_keeping(folder, |_| {})
 }
 
-/// Reads a run to carry out what it says: which settings to change, and which peers to reach. That is believed of the
-/// effective user's own files alone, as the descriptors that are read tell. Copies of others' are.
+/// Reads a run in order to act on it: which settings to change, and which peers to reach. This trusts only the
+/// effective user's own files, checked on the open descriptors, and no copies that belong to others.
 pub fn read_own(folder: &Path) -> Outcome<StoredRun> {
     let open = |name: &str| regular_file::open_own(&folder.join(name));
     let header = open(HEADER).map_err(|error| not_own(folder, HEADER, &error))?;

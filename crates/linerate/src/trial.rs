@@ -28,7 +28,7 @@ use crate::station::Station;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How much longer than its duration the remote end may take over a trial.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long the remote end may take to notice that this end has failed, before it is told.
+/// How long the remote end may take to notice that this end has failed, before it is notified.
 const NOTICES: Duration = Duration::from_secs(2);
 
 /// Both ends of a path, and the way between them.
@@ -56,7 +56,7 @@ pub struct Path {
     pub interrupt: Interrupt,
 }
 
-/// What of a path says how its trials can be laid out: both hosts, and the interfaces that the data goes by.
+/// What determines how the trials of a path can be laid out: both hosts, and the interfaces of the data.
 #[derive(Debug, Clone, Copy)]
 pub struct PathView<'a> {
     /// This host.
@@ -179,7 +179,7 @@ impl Lane<'_> {
             // Its late answer would be taken for that of the next question, and while it thinks that
             // a trial is on it refuses to put anything back.
             Err(stop) if stop.code == Code::TimeOut => {
-                // If it does not hear this either, the undo that follows reports it.
+                // If this is lost too, the undo that follows reports it.
                 let _ = self.peer.abort_trial();
                 Err(stop)
             }
@@ -224,7 +224,7 @@ impl Lane<'_> {
             let mut stop = Stop::from(failure.clone());
             match self.peer.hear(&Request::Start, NOTICES) {
                 Err(far) if far.code == Code::TimeOut => {
-                    // If it does not hear this either, the undo that follows reports it.
+                    // If this is lost too, the undo that follows reports it.
                     let _ = self.peer.abort_trial();
                 }
                 // Of iWARP a queue pair fails at once when the remote end is gone.
@@ -284,7 +284,7 @@ impl Ends for Path {
 
     fn read_again(&mut self) -> Outcome<()> {
         self.local = self.station.read_host();
-        // Also after Ctrl-C: only a look tells whether everything was restored.
+        // Also after Ctrl-C: only reading the host shows whether everything was restored.
         self.remote = host_of(self.peer.see_through(&Request::ReadHost)?)?;
         Ok(())
     }

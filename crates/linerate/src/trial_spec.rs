@@ -20,21 +20,21 @@ use crate::trial::PathView;
 pub use placing::placement;
 pub(crate) use placing::placement_alone;
 
-/// How long a measurement lasts when nothing is said.
+/// The default duration of a measurement.
 pub(crate) const TIME: Nanoseconds = Nanoseconds::from_millis(10_000);
 /// Workloads of a fixed amount end by themselves; this is for those that do not come to their end.
 const TIME_OF_AN_AMOUNT: Nanoseconds = Nanoseconds::from_millis(600_000);
 /// What a datagram of linerate's has at least: its own header.
 const DATAGRAM_MIN: u64 = 24;
 
-/// Whether both ends could carry it out; what a person asked for wrongly is a usage error.
+/// Whether both ends could run it; an invalid request is a usage error.
 fn checked(spec: TrialSpec) -> Outcome<TrialSpec> {
     spec.check()
         .map_err(|error| Stop::new(Code::Usage, error.to_string()))?;
     Ok(spec)
 }
 
-/// What is common to all workloads; trials last `time` when the arguments do not say.
+/// The common part of all workloads; trials last `time` by default.
 fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec {
     let duration_ns = args.time.unwrap_or(time);
     let direction = match (args.reverse, args.bidir) {
@@ -72,8 +72,8 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
     }
 }
 
-/// The stream that the arguments ask for; trials last `time` when they do not say. Where its threads run
-/// is worked out when the path is known.
+/// The stream that the arguments request; trials last `time` by default. The CPUs of its threads
+/// are determined when the path is known.
 pub fn stream(args: &StreamArgs, bytes: Option<Bytes>, time: Nanoseconds) -> Outcome<TrialSpec> {
     let workload = Workload::Stream(Stream {
         send: args.send.into(),

@@ -296,7 +296,7 @@ fn decide(
     Ok(control.wait(applied, until, interrupt))
 }
 
-/// Tells the process that waits for it that the changes stay.
+/// Confirms the changes to the process that waits for it.
 fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
     let id = waiting(state, id)?;
     confirm::tell(&folder_of(state, &id), Wish::Confirm)?;
@@ -307,7 +307,7 @@ fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
     report("confirm", changed.collect(), say)
 }
 
-/// Rolls back what is applied, or tells the process that waits for a decision to do so.
+/// Rolls back what is applied, or has the process that waits for a decision do so.
 fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
     let state = far.state;
     let waits = |id: &str| waiting(state, Some(id)).is_ok();

@@ -1,4 +1,4 @@
-//! A host with its counters watched: the live one for some seconds, or a captured one at two moments.
+//! A host with its counters watched: the live one for some seconds, or two captures of one.
 
 use std::path::Path;
 use std::thread;
@@ -86,8 +86,8 @@ impl Live {
         })
     }
 
-    /// Reads the counters of `host` twice, `time` apart, unless the person stops it; `hint` follows what
-    /// is said about that.
+    /// Reads the counters of `host` twice, `time` apart, unless the user stops it; `hint` follows the
+    /// message about that.
     pub fn watch(&self, host: &Host, time: Duration, hint: &str, say: &Say) -> Outcome<Watch> {
         let seconds = time.as_secs_f64();
         say.note(&format!("watching the counters for {seconds} s{hint}"));

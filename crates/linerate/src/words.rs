@@ -48,7 +48,7 @@ pub(crate) fn effect_figure(effect: &EffectDocument) -> fn(f64) -> String {
     }
 }
 
-/// The smallest effect that the pairs would have shown.
+/// The minimum detectable effect of the pairs.
 pub(crate) fn detectable(effect: &EffectDocument) -> String {
     effect_figure(effect)(effect.smallest_detectable)
         .trim_start_matches('+')
@@ -59,7 +59,7 @@ pub(crate) fn detectable(effect: &EffectDocument) -> String {
 pub(crate) fn seconds_in_words(time: Nanoseconds) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 180.0 {
-        // To the millisecond, and no digit that says nothing: 0.8 s, 11.2 s, 3 s.
+        // To the millisecond, without trailing zeros: 0.8 s, 11.2 s, 3 s.
         format!("{} s", (seconds * 1e3).round() / 1e3)
     } else {
         format!("{:.0} minutes", seconds / 60.0)

@@ -107,7 +107,7 @@ pub enum TrafficError {
         /// When, since this end's start.
         after: Duration,
     },
-    /// The peer reported what cannot be.
+    /// The peer sent an invalid answer.
     #[error(
         "cannot {doing}: unexpected answer from the peer; both ends must run the same version of linerate"
     )]
@@ -156,10 +156,10 @@ pub enum TrafficError {
         /// The flow.
         flow: u32,
     },
-    /// This kernel does not have what was requested, or it cannot be had together.
+    /// This kernel does not support the request, or not this combination.
     #[error("cannot {what}: {why}")]
     NotSupported {
-        /// What was requested.
+        /// The request.
         what: String,
         /// Why it is not there.
         why: String,
@@ -167,7 +167,7 @@ pub enum TrafficError {
     /// This kernel supports it, but does not permit it for this user.
     #[error("cannot {what}: {why}")]
     NotPermitted {
-        /// What was requested.
+        /// The request.
         what: String,
         /// Who forbids it.
         why: String,
@@ -322,12 +322,12 @@ pub enum TrafficError {
         /// Its name.
         name: String,
     },
-    /// The kernel gave a smaller socket buffer than was requested.
+    /// The kernel granted a smaller socket buffer than requested.
     #[error(
         "cannot set a socket buffer of {asked}: the kernel granted {given}; raise {sysctl} or use a smaller one"
     )]
     SocketBuffer {
-        /// What was requested.
+        /// The requested size.
         asked: Bytes,
         /// What the kernel gave.
         given: Bytes,
@@ -371,7 +371,7 @@ impl TrafficError {
         }
     }
 
-    /// The error for `errno` while `doing`, with the cases that a user can fix distinguished.
+    /// The error for `errno` while `doing`; cases that a user can fix have their own variants.
     pub(crate) fn of_errno(doing: &'static str, errno: Errno) -> Self {
         match errno {
             Errno::MFILE | Errno::NFILE => Self::OutOfFiles { doing },

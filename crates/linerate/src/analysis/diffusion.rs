@@ -47,7 +47,7 @@ impl Figures {
         BitRate::from_f64(real(self.bytes) * 8.0 / self.real_s).filter(|_| self.real_s > 0.0)
     }
 
-    /// Whether every pair's ends hold the same grid; none where an end does not tell.
+    /// Whether every pair's ends hold the same grid; none if an end does not report it.
     pub(crate) fn is_same(&self) -> Option<bool> {
         let (local, remote) = (&self.local.checksums, &self.remote.checksums);
         (!local.is_empty() && local.len() == remote.len()).then_some(local == remote)

@@ -1,5 +1,5 @@
-//! The trials of one remedy's experiment, and what they say: its effect on the rate, and on what must not get
-//! worse for it.
+//! The trials of one remedy's experiment, and their result: its effect on the rate, and on the guards, which must not
+//! get worse.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,8 @@ impl<'a> Experiment<'a> {
     }
 
     /// The rates of the whole pairs, (without, with), in the order they were made. A pair whose trial
-    /// without the remedy stalled has no ratio, and to leave it out speaks against the remedy; one that
-    /// stalled with it stays, and then no effect can be told.
+    /// without the remedy stalled has no ratio, and omitting it is to the remedy's disadvantage; one that
+    /// stalled with it is kept, and then no effect can be computed.
     pub fn rates(&self) -> Vec<(f64, f64)> {
         let rate = |sample: Option<&Sample>| rate_of(sample?).map(BitRate::as_f64);
         let pairs = self.pairs.values();
@@ -50,12 +50,12 @@ impl<'a> Experiment<'a> {
             .collect()
     }
 
-    /// The effect of the remedy, as far as the pairs tell.
+    /// The effect of the remedy, as far as the pairs show it.
     pub fn effect(&self, seed: u64) -> Option<EffectDocument> {
         effect_of_pairs(&self.rates(), seed)
     }
 
-    /// What the remedy did to all that must not get worse, as far as the pairs tell.
+    /// The effect of the remedy on all guards, as far as the pairs show it.
     pub fn guards(&self, seed: u64) -> Vec<GuardDocument> {
         let of = |guard: Guard| {
             let figure = |sample: Option<&Sample>| guard::figure(guard, sample?);
@@ -73,7 +73,7 @@ impl<'a> Experiment<'a> {
         Guard::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// What must be said of trials that were made twice, and of those that are no better for it.
+    /// A note on trials that were repeated, and on those that did not improve by that.
     pub(super) fn note(&self) -> Option<String> {
         if self.set_aside.is_empty() {
             return None;

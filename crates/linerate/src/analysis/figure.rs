@@ -20,7 +20,7 @@ pub(crate) fn own_response(sample: &Sample) -> Response {
     }
 }
 
-/// A figure of a trial; none where it does not tell it, or nothing came of it.
+/// A figure of a trial; none if it was not recorded or is empty.
 pub(crate) fn figure(response: Response, sample: &Sample) -> Option<f64> {
     let figure = match response {
         Response::Rate => rate(sample)?.as_f64(),
@@ -43,8 +43,8 @@ pub(crate) fn figure(response: Response, sample: &Sample) -> Option<f64> {
     (figure.is_finite() && is_one).then_some(figure)
 }
 
-/// CPU seconds of one kind for each GB. Known where the end's CPU time is: of an end that told of none, 0 of a kind is no
-/// figure; of one that told of some, it is.
+/// CPU seconds of one kind per GB. Known if the end's CPU time is: for an end that reports none, 0 of a kind is not a
+/// figure; for one that reports some, it is.
 fn part(cost: &SideCost, seconds: fn(&SideCost) -> f64) -> Option<f64> {
     let whole = cost.user_s + cost.system_s;
     (whole > 0.0).then(|| cost.s_per_gb.map(|all| all * (seconds(cost) / whole)))?
@@ -68,15 +68,15 @@ pub(crate) fn mean(response: Response, values: &[f64]) -> Option<f64> {
     summary::mean(&logs).ok().map(f64::exp)
 }
 
-/// Whether an end tells anything of the CPU time of its threads: of one that does not, 0 is no figure.
+/// Whether an end reports CPU time of its threads: if not, 0 is not a figure.
 pub(crate) fn tells_cpu(side: &SideSample) -> bool {
     let cpu = &side.cpu;
     let used = cpu.threads_user_ns.as_u64() > 0 || cpu.threads_system_ns.as_u64() > 0;
     used || !side.threads.is_empty()
 }
 
-/// CPU microseconds of an end's threads, user and system, for each operation that was completed, whichever end asked.
-/// Of the whole trial: threads do not tell what of their time was warming up.
+/// CPU microseconds of an end's threads, user and system, per completed operation, whichever end requested it.
+/// For the whole trial: threads do not report which part of their time was the warm-up.
 pub(crate) fn us_per_op(sample: &Sample, side: &SideSample) -> Option<f64> {
     let completed = askers(sample).map(|(_, operations)| operations.completed);
     let completed = real(completed.fold(0, u64::saturating_add));
@@ -184,7 +184,7 @@ mod tests {
         near(Response::CpuOpLocal, 8.0);
         near(Response::CpuOpPeer, 4.0);
         near(Response::CpuOp, 12.0);
-        // An end that tells of no thread has no cost of 0, and neither has the sum of both.
+        // An end that reports no thread has no cost of 0, and neither has the sum of both.
         used(0, 0, &mut sample.remote);
         sample.remote.threads.clear();
         assert_eq!(figure(Response::CpuOpPeer, &sample), None);
@@ -207,7 +207,7 @@ mod tests {
         // Verbs that ask again and again need no kernel: that is a figure.
         assert_eq!(figure(Response::SystemPeer, &sample), Some(0.0));
         assert!((told(Response::UserPeer) - told(Response::CpuPeer)).abs() < 1e-12);
-        // An end that tells of no CPU time has no part of it, as it has no whole.
+        // An end that reports no CPU time has no part of it either.
         used(0, 0, &mut sample.remote);
         for response in [Response::CpuPeer, Response::UserPeer, Response::SystemPeer] {
             assert_eq!(figure(response, &sample), None, "{response:?}");

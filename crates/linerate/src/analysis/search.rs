@@ -1,4 +1,4 @@
-//! What the screening of a search says of each factor.
+//! The screening results of a search, by factor.
 
 use linerate_model::prove::{FactorDocument, SearchDocument};
 use linerate_model::units::BitRate;

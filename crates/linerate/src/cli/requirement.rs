@@ -9,7 +9,7 @@ use linerate_model::units::{BitRate, Nanoseconds};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requirement {
     pub(crate) response: Response,
-    /// Whether it is the least that may be, or the most.
+    /// Whether it is a minimum or a maximum.
     pub(crate) is_least: bool,
     /// In the figure's own unit: bit/s, 1/s, s/GB, us/op, s.
     pub(crate) bound: f64,

@@ -1,12 +1,12 @@
-//! `linerate demo`: two hosts in namespaces, three planted faults, the whole story.
+//! `linerate demo`: two hosts in namespaces, three injected faults, and a complete `prove`.
 //!
 //! Four processes, each tied to the one before it, so that nothing survives a `kill -9` of the first:
 //!
 //! ```text
-//! demo            what the person started: waits, and passes Ctrl-C on
-//! `- conduct      makes the two hosts in namespaces that only it and its children see
-//!    |- plant     plants the faults, and measures that each one costs something
-//!    `- prove     the same command that a person would run; it is told nothing of the faults
+//! demo            the process that the user started: waits, and forwards Ctrl-C
+//! `- conduct      creates the two hosts in namespaces that only it and its children see
+//!    |- plant     injects the faults, and measures that each one has a cost
+//!    `- prove     the same command that a user would run; the faults are not disclosed to it
 //!       `- agent  the remote end
 //! ```
 
@@ -151,7 +151,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     ]);
     prove.args(["--time", TRIAL_SECONDS, "--pairs", &args.pairs.to_string()]);
     prove.args(["--seed", &seed.to_string(), "--out"]).arg(&out);
-    // What it prints is made again below, with the planted faults in it.
+    // Its output is generated again below, with the injected faults in it.
     prove.stdout(Stdio::null());
     enter(&near, &mut prove)?;
     wait_for(prove, "prove", &interrupt)?;
@@ -176,7 +176,7 @@ fn myself(state: &Path, say: &Say) -> Outcome<Command> {
     Ok(command)
 }
 
-/// The file in the step's folder that tells what was planted.
+/// The file in the step's folder that lists the injected faults.
 fn planted_file(folder: &Path) -> PathBuf {
     folder.join("planted.json")
 }

@@ -1,5 +1,5 @@
-//! The planter: a process of its own, so that the prover cannot know what it did. It makes both hosts
-//! healthy, tries faults in random order, and plants the first three that cost at least 10 %.
+//! The fault injector: a separate process, so that the prover cannot know what it did. It makes both hosts
+//! healthy, tries faults in random order, and injects the first three that cost at least 10 %.
 
 use std::fs;
 use std::path::Path as FilePath;
@@ -26,11 +26,11 @@ use crate::station::Station;
 use crate::store;
 use crate::trial::Path;
 
-/// How many faults are planted.
+/// How many faults are injected.
 const FAULTS: usize = 3;
 /// What a fault must cost at least: twice what is announced, so that the prover's few pairs can see it.
 const COST_MIN: f64 = 0.20;
-/// The fewest pairs of trials that show what it costs, and the most that are tried.
+/// The minimum number of pairs of trials that show a fault's cost, and the maximum that is tried.
 const PAIRS_MIN: usize = 4;
 const PAIRS_MAX: usize = 12;
 
@@ -43,7 +43,7 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
     make_healthy(&mut path)?;
     let healthy = spec(&path);
     let clean = clean_rate(&mut path, &healthy)?;
-    // Another stream than the prover's: the same seed must not tell it the order of the faults.
+    // Another stream than the prover's: the same seed must not reveal the order of the faults.
     let mut random = Random::new(Seed(args.seed.unwrap_or_default() ^ 0x706c_616e_7400));
     let mut faults = candidates(&path, clean)?;
     random.shuffle(&mut faults);
@@ -54,7 +54,7 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
         if planted.len() == FAULTS {
             break;
         }
-        // A number tells no name: the order is random.
+        // A number reveals no name: the order is random.
         bar.tell(&format!("trying candidate {number} of {candidates}"));
         if costs_enough(&mut path, &healthy, &fault, &mut random)? {
             planted.push(fault);
@@ -92,7 +92,7 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
     path.peer.leave()
 }
 
-/// What was planted.
+/// The injected faults.
 pub(super) fn read(folder: &FilePath) -> Outcome<Vec<String>> {
     let text = fs::read(planted_file(folder)).map_err(|e| {
         Stop::io(

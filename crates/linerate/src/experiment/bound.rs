@@ -250,7 +250,7 @@ mod tests {
         assert!((third - 37.14).abs() < 0.01, "{third}");
         let [far, third] = of_two_hosts(Some("10.79.0.3"));
         assert!((far - third).abs() < 1e-9, "{far} {third}");
-        // A run of before does not tell the address.
+        // An earlier run does not contain the address.
         let [far, third] = of_two_hosts(None);
         assert!((far - third).abs() < 1e-9, "{far} {third}");
     }

@@ -74,7 +74,7 @@ pub(crate) fn read(name: &str) -> Outcome<Definition> {
     Ok(Definition { name, experiment })
 }
 
-/// Makes the folders of earlier runs whole: a file names them as seen from where it lies itself.
+/// Resolves the folders of earlier runs: a file names them relative to its own folder.
 fn find_runs(experiment: &mut Experiment, file: &Path) {
     let Some(beside) = file.parent() else { return };
     let levels = experiment
@@ -107,7 +107,7 @@ pub(crate) fn parse(text: &str) -> Result<Experiment, (usize, String)> {
     Ok(experiment)
 }
 
-/// Where a name stands in a text: as a key or a table, else where it first does.
+/// Where a name occurs in a text: as a key or a table, else its first occurrence.
 fn place_of(text: &str, name: &str) -> usize {
     let mut begin = 0;
     for line in text.split_inclusive('\n') {

@@ -11,7 +11,7 @@ use super::sorted::PeerRecord;
 
 /// The name of the document's schema.
 pub const SCHEMA: &str = "linerate.lab/1";
-/// What an experiment says.
+/// The result of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LabDocument {
     pub(crate) schema: &'static str,
@@ -118,21 +118,21 @@ impl PeerDocument {
 pub struct PublishedDocument {
     /// Who measured, with what and on what.
     pub source: String,
-    /// What it is, where no response says it.
+    /// What it is, if no response defines it.
     pub what: Option<String>,
     /// The response that it is compared with.
     pub response: Option<Response>,
     /// Whether it is compared with the difference.
     pub difference: bool,
-    /// What of the case no factor says.
+    /// The part of the case that no factor defines.
     pub case: Option<String>,
     /// The levels that it names.
     pub at: BTreeMap<String, String>,
     /// As it was published.
     pub figure: String,
-    /// The least of it, in the response's unit.
+    /// Its minimum, in the response's unit.
     pub low: f64,
-    /// The most of it.
+    /// Its maximum.
     pub high: f64,
     /// The unit of both.
     pub unit: &'static str,
@@ -149,15 +149,15 @@ pub struct YoursDocument {
     pub levels: Vec<String>,
     /// The mean of its trials, or of the differences within blocks.
     pub mean: f64,
-    /// Trials that tell it.
+    /// Trials that have it.
     pub trials: usize,
-    /// It over the most that was published.
+    /// Its ratio to the published maximum.
     pub ratio_low: f64,
-    /// It over the least that was published.
+    /// Its ratio to the published minimum.
     pub ratio_high: f64,
 }
 
-/// All that is said of one figure.
+/// All results for one figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResponseDocument {
     /// Its word.
@@ -172,7 +172,7 @@ pub struct ResponseDocument {
     pub cells: Vec<CellDocument>,
     /// The effects that were requested.
     pub effects: Vec<EffectDocument>,
-    /// How many effects cannot be told although the figure was measured, and why.
+    /// How many effects cannot be computed although the figure was measured, and why.
     pub left_out: Option<String>,
     /// What drifted over the blocks, relative change for each block; null with fewer than three.
     pub drift: Option<DriftDocument>,
@@ -185,7 +185,7 @@ pub struct ResponseDocument {
 pub struct CellDocument {
     /// The names of its levels.
     pub levels: Vec<String>,
-    /// Trials that tell the figure.
+    /// Trials that have the figure.
     pub trials: usize,
     /// Their mean; null where there is none.
     pub mean: Option<f64>,
@@ -254,9 +254,9 @@ pub struct EffectDocument {
     pub high: f64,
     /// The level of the interval.
     pub level: f64,
-    /// Blocks that tell it.
+    /// Blocks that have it.
     pub blocks: usize,
-    /// The smallest relative rise that would have been seen four times in five.
+    /// The minimum detectable effect: the smallest relative rise that is detected four times in five.
     pub smallest_detectable: f64,
     /// Whether the interval excludes zero.
     pub shown: bool,
@@ -267,7 +267,7 @@ pub struct EffectDocument {
 }
 
 impl CellDocument {
-    /// The share of the ceiling in words; a mean above it says that the ceiling is wrong.
+    /// The share of the ceiling in words; a mean above it means that the ceiling is wrong.
     pub fn share_in_words(&self) -> Option<String> {
         let share = self.ceiling.as_ref()?.share?;
         Some(if share > 1.0 {
@@ -295,7 +295,7 @@ impl LabDocument {
 }
 
 impl EffectDocument {
-    /// What may be said of it, where more of the figure is better or not.
+    /// The verdict in words, depending on whether more of the figure is better.
     pub fn verdict(&self, more_is_better: bool) -> &'static str {
         let is_better = (self.relative > 0.0) == more_is_better;
         match (self.shown, self.shown_among_all, self.interleaved) {

@@ -168,7 +168,7 @@ impl<'a> Fit<'a> {
         Some(cell)
     }
 
-    /// Whether the same stands behind a combination in both.
+    /// Whether a combination means the same in both.
     fn check(&self, new: &[usize], old: &[usize]) -> Result<(), String> {
         debug_assert_eq!(new.len(), self.new.factors.len());
         debug_assert!(new[self.factor] >= self.new.factors[self.factor].levels.len());

@@ -1,5 +1,5 @@
-//! What the record of an experiment says: means, effects with their intervals, what disturbed it, and how small an
-//! effect it could have seen. Pure: a stored run is judged again by the same functions.
+//! Analyzes the record of an experiment: means, effects with their intervals, disturbances, and the minimum
+//! detectable effect. Pure: a stored run is analyzed again by the same functions.
 
 use std::collections::BTreeMap;
 
@@ -26,10 +26,11 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::store::{Header, Record};
 use crate::words::count;
 
-/// A trial this many times farther from what its combination and block make expect than the middle trial is told.
+/// A trial is an outlier if it deviates this many times more than the median trial from what its combination and block
+/// predict.
 /// (B. Iglewicz, D. C. Hoaglin, "How to detect and handle outliers", 1993: 3.5 scaled deviations.)
 const OUTLYING: f64 = 3.5;
-/// With fewer blocks no effect can be told, whatever was measured.
+/// With fewer blocks no effect can be computed, whatever was measured.
 pub(crate) const BLOCKS_OF_EFFECTS: usize = 3;
 /// With fewer blocks what is usual is itself a guess.
 const BLOCKS_OF_OUTLIERS: usize = 5;
@@ -439,8 +440,8 @@ fn effects(
     (told, left_out)
 }
 
-/// Why effects on a figure cannot be told although it was measured: of 0 there is no relative change, and without the
-/// trials that have it the others would be no fair choice.
+/// Why effects on a figure cannot be computed although it was measured: there is no relative change of 0, and omitting
+/// the trials without it would bias the rest.
 fn without_ratios(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Option<String> {
     let earlier = sorted.earlier_cells();
     let cells = laid.cells.iter().chain(&earlier);
@@ -547,7 +548,7 @@ fn outliers(
             value.map(|value| value - of_blocks.get(&trial.block).unwrap_or(&0.0))
         })
         .collect();
-    // In a small design many trials are the middle one of their combination or block: those say nothing of the scatter.
+    // In a small design many trials are the median of their combination or block: those carry no information on scatter.
     let sizes = rest.iter().flatten().map(|value| value.abs());
     let sizes: Vec<f64> = sizes.filter(|size| *size > 0.0).collect();
     let usual = median(&sizes).unwrap_or(0.0) * DEVIATION_OF_MEDIAN;

@@ -1,8 +1,8 @@
 //! Designed experiments, without running them.
 //!
-//! `definition` reads the file of an experiment, `resolve` makes of a combination of levels the trials and settings
-//! it stands for, `judge` makes of the record what is printed as JSON. `earlier` the runs that are levels, `published`
-//! what others measured, `difference` what one level takes longer than another.
+//! `definition` reads the file of an experiment, `resolve` turns a combination of levels into trials and settings,
+//! `judge` turns the record into the JSON document. `earlier` has the runs that are levels, `published`
+//! other people's measurements, `difference` the extra time of one level over another.
 
 mod bound;
 pub(crate) mod definition;

@@ -7,7 +7,7 @@ use super::judge::{Laid, without_factors};
 use super::sorted::Sorted;
 use crate::analysis::figure::{in_words, mean, s_per_gb_in_words};
 
-/// What must be said of the ratio to a published figure.
+/// The note on the ratio to a published figure.
 pub(crate) const OTHER_HARDWARE: &str = "The published figures come from other hardware and other \
     programs: a ratio shows the distance between figures, not which one is good.";
 
@@ -145,7 +145,7 @@ fn yours(levels: Vec<String>, mean: f64, trials: usize, published: Amount) -> Yo
 }
 
 impl PublishedDocument {
-    /// What it is of: levels, and what no factor says.
+    /// What it describes: levels, and the part that no factor defines.
     pub(crate) fn of_in_words(&self) -> String {
         let levels = self
             .at

@@ -1,7 +1,7 @@
-//! From a combination of levels to what it stands for: trials, laid out by both hosts' maps, and settings.
+//! Resolves a combination of levels into trials, placed according to both hosts' maps, and settings.
 //!
-//! Options of a workload are those of `linerate measure`, read by the same parser, so that a level is written as a
-//! person would type it and means the same.
+//! Options of a workload are those of `linerate measure`, read by the same parser, so that a level is written as
+//! on the command line and means the same.
 
 use std::collections::BTreeMap;
 
@@ -254,8 +254,8 @@ impl Resolver {
         of.is_some_and(|factor| factor.runs().any(|(run, _)| run == level))
     }
 
-    /// Every setting that some combination changes, with its values, for a person. What cannot be had is said when it
-    /// is tried.
+    /// Every setting that some combination changes, with its values, as text. Unavailable ones are reported when they
+    /// are tried.
     pub fn changed_in_words(&self) -> Vec<String> {
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         let base = LevelTable {
@@ -378,7 +378,7 @@ fn action(workload: &str, options: &Words) -> Outcome<MeasureAction> {
     Ok(read.action)
 }
 
-/// The settings that a key of a file stands for on a host: `@` is the interface of the path, `rx-*` and `tx-*` all of
+/// The settings on a host that a key of a file matches: `@` is the interface of the path, `rx-*` and `tx-*` all of
 /// its queues, `cpu*` and `policy*` all CPUs and all groups of them that change frequency together.
 fn keys(text: &str, host: &Host, nic: &NicName) -> Outcome<Vec<SettingKey>> {
     let text = text

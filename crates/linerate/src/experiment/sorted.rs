@@ -47,7 +47,7 @@ pub struct PeerRecord<'a> {
     pub local_nic: &'a NicName,
     /// The interface that carries its address.
     pub remote_nic: &'a NicName,
-    /// That address, where the run tells it.
+    /// That address, if the run contains it.
     pub address: Option<IpAddr>,
     /// The host.
     pub host: &'a Host,

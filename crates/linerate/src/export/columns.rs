@@ -1,4 +1,4 @@
-//! The columns of the table, and what stands in each: one list for all formats.
+//! The columns of the table and their contents: one list for all formats.
 
 use super::rows::{Figures, Row, RunFacts};
 use crate::moment::rfc3339;
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Switch,
 }
 
-/// What stands in a row's place of a column.
+/// The value of a row in a column.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cell {
     /// Not known, or not a thing of this row.

@@ -1,4 +1,4 @@
-//! What a run's records say of each of its trials.
+//! The rows of a run's trials, from its records.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -82,7 +82,7 @@ pub(super) struct OtherPeer {
 /// A trial, or one that could not be had.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
-    /// The record that it stands in.
+    /// The kind of record that it is in.
     pub kind: TrialKind,
     /// Its place among those of its kind in its run, from 0, in the order in which they were made.
     pub order: u64,
@@ -125,7 +125,7 @@ pub(super) struct Figures {
     pub duration_s: f64,
     /// A stream's size of each send and receive, a datagram of `udp`; none of other workloads.
     pub buffer_bytes: Option<u64>,
-    /// What was moved, without the warm-up, as the measurement itself tells it.
+    /// The measured rate without the warm-up, as the measurement reports it.
     pub rate_bit_per_s: Option<f64>,
     /// Operations a second.
     pub operations_per_s: Option<f64>,
@@ -207,7 +207,7 @@ fn buffer(spec: &TrialSpec) -> Option<u64> {
     }
 }
 
-/// A run's rows: a few hundred bytes for each trial, whatever the trial's record weighs.
+/// A run's rows: a few hundred bytes per trial, whatever the size of the trial's record.
 #[derive(Debug)]
 pub(super) struct RunRows {
     /// What they have in common.
@@ -233,7 +233,7 @@ pub(super) fn rows_of(folder: &Path) -> Outcome<RunRows> {
     })
 }
 
-/// The names of a run's factors; as many as can be read, for what is wrong with a run is said when its rows are read.
+/// The names of a run's factors, as many as can be read: errors of a run are reported when its rows are read.
 pub(super) fn factors_of(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     let Ok(mut lines) = RunLines::open(folder) else {

@@ -1,4 +1,4 @@
-//! Made-up runs through all three formats.
+//! Synthetic runs in all three formats.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ fn every_kind(place: &TempDir) -> Vec<PathBuf> {
     ]
 }
 
-/// Takes a CSV apart, as RFC 4180 says: `None` is a cell with nothing in it, not even quotes.
+/// Parses CSV as in RFC 4180: `None` is a cell with nothing in it, not even quotes.
 fn read_csv(text: &str) -> Vec<Vec<Option<String>>> {
     let mut rows = vec![vec![]];
     let mut rest = text.chars().peekable();

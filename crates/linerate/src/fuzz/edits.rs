@@ -1,6 +1,6 @@
-//! Hosts that no kernel has: a made-up one, its counters and a trial, in which single facts are changed
-//! to whatever its type holds. Bytes changed by chance hardly ever give a host in JSON; these always do,
-//! so this looks at the arithmetic behind.
+//! Impossible hosts: a synthetic one, its counters and a trial, in which single facts are changed
+//! to any value of their type. Random bytes hardly ever form a host in JSON; these always do,
+//! so this tests the arithmetic behind the parser.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::show;
 
-/// What the rules look at: as it was made, and as JSON to be changed.
+/// The input of the rules: as it was built, and as JSON to be changed.
 struct Made<T> {
     json: Value,
     /// How many places there are in it.
@@ -71,8 +71,8 @@ static WATCH: LazyLock<Made<Watch>> =
 
 static SAMPLE: LazyLock<Made<Sample>> = LazyLock::new(|| Made::new(build::sample().build()));
 
-/// Changes facts, three bytes for each (two say where, the first bits of them in what; one to what),
-/// then judges and shows what came of it.
+/// Changes facts, three bytes each (two select the fact, by the first bits; one the value),
+/// then checks and shows the result.
 pub fn facts(bytes: &[u8]) {
     let edits = bytes.chunks_exact(3).take(12);
     let edits: Vec<(usize, u8)> = edits

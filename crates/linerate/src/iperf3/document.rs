@@ -1,7 +1,7 @@
 //! iperf3's JSON document (`iperf3 -J`), from a sample of ours: for tools that read it.
 //!
-//! Keys and types are those of iperf3 3.12, with those that later versions added. What iperf3 has a number
-//! for and a sample of ours does not tell is null: the connection's figures and the losses in each interval
+//! Keys and types are those of iperf3 3.12, with those that later versions added. What iperf3 reports
+//! and a sample of ours does not contain is null: the connection's figures and the losses in each interval
 //! of a trial between two ends of our own. Where the sender is an iperf3 server its windows and round trips
 //! are 0, as iperf3 itself prints them.
 
@@ -21,7 +21,7 @@ use super::streams::{Arrivals, Span, Stream, sum_of};
 pub struct Iperf3Run<'a> {
     /// Both ends.
     pub sample: &'a Sample,
-    /// What was heard of an iperf3 server; nothing when the remote end was our own.
+    /// Data from an iperf3 server; none if the remote end was linerate.
     pub foreign: Option<&'a Foreign>,
     /// Where the remote end is, with the port that it listened on.
     pub peer: SocketAddr,
@@ -246,7 +246,7 @@ fn put_sums(end: &mut Map<String, Value>, streams: &[Stream<'_>], suffix: &str) 
     }
 }
 
-/// CPU time in percent of one CPU: of our data threads; of an iperf3 server's process, as it tells.
+/// CPU time in percent of one CPU: of our data threads; of an iperf3 server's process, as it reports it.
 fn cpu(run: &Iperf3Run<'_>) -> Value {
     let percent = |side: &SideSample, time: Nanoseconds| {
         let elapsed = side.elapsed_ns.as_secs_f64();

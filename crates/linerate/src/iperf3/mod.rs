@@ -34,9 +34,9 @@ const FREE_BEAT: Duration = Duration::from_millis(100);
 /// A measurement against an iperf3 server.
 #[derive(Debug)]
 pub struct ForeignMeasurement {
-    /// Both ends as one sample, flagged `foreign-peer`: of the remote end only what iperf3 tells is known.
+    /// Both ends as one sample, flagged `foreign-peer`: of the remote end only what iperf3 reports is known.
     pub sample: Sample,
-    /// What was heard of the server, and the connections.
+    /// Data from the server, and the connections.
     pub foreign: Foreign,
     /// When it began, in seconds since 1970.
     pub began_unix_s: u64,

@@ -159,7 +159,7 @@ fn system_info() -> String {
         .join(" ")
 }
 
-/// A moment as iperf3 writes it: `Sat, 21 Nov 2026 22:31:18 GMT`.
+/// A timestamp as iperf3 writes it: `Sat, 21 Nov 2026 22:31:18 GMT`.
 fn http_date(unix_s: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = [

@@ -16,7 +16,7 @@ pub(super) struct Stream<'a> {
     pub(super) socket: i64,
     readings: &'a [Reading],
     datagrams: &'a [DatagramReading],
-    /// Segments sent again, by the word of a remote end that is iperf3.
+    /// Segments retransmitted, as a remote iperf3 reports them.
     told_retransmits: Option<u64>,
     foreign: bool,
 }
@@ -165,7 +165,7 @@ impl<'a> Stream<'a> {
         self.datagrams.get(until.checked_sub(1)?).copied()
     }
 
-    /// Segments sent again in `span`; at the end of all the kernel's last word counts.
+    /// Segments retransmitted in `span`; at the end of all the kernel's final value counts.
     pub(super) fn retransmits_in(self, span: Span) -> Option<u64> {
         let until = |time: Nanoseconds| match self.tcp() {
             Some(tcp) if time >= self.end() => Some(u64::from(tcp.retransmits)),
@@ -236,7 +236,7 @@ impl<'a> Stream<'a> {
     /// Datagrams out of their order, where the end that they arrived at reports it.
     pub(super) fn out_of_order(self) -> Option<u64> {
         let received = self.receiver()?.datagrams.as_ref()?;
-        // Where iperf3 receives, it does not tell; it prints 0 itself.
+        // An iperf3 receiver does not report it; it prints 0 itself.
         Some(received.reordered)
     }
 
@@ -253,7 +253,7 @@ impl<'a> Stream<'a> {
         put("reorder", reading.map(|one| u64::from(one.reordering)));
     }
 
-    /// Segments sent again in the whole test, by the sender's word.
+    /// Segments retransmitted in the whole test, as the sender reports them.
     pub(super) fn retransmits(self) -> Option<u64> {
         let tcp = self.sender().and_then(|sender| sender.tcp.value());
         tcp.map(|tcp| u64::from(tcp.retransmits))
@@ -261,7 +261,7 @@ impl<'a> Stream<'a> {
     }
 
     /// `retransmits` and what iperf3 prints of a sender at the end. Of one that is iperf3 itself only the
-    /// first is told: the others are 0, as it prints them.
+    /// first is reported: the others are 0, as it prints them.
     pub(super) fn put_end_tcp(self, into: &mut Map<String, Value>) {
         let figures = self.end_figures();
         let mut put = |key: &str, value: Option<u64>| into.insert(key.to_owned(), json!(value));
@@ -314,7 +314,7 @@ fn readings_of<T>(all: &[Vec<T>], index: usize) -> &[T] {
     all.get(index).map_or(&[], Vec::as_slice)
 }
 
-/// The sum, as far as all are known. A foreign end may say any number.
+/// The sum, as far as all are known. A foreign end may report any number.
 pub(super) fn sum_of(counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let mut counts = counts;
     counts.try_fold(0_u64, |all, one| Some(all.saturating_add(one?)))

@@ -1,4 +1,4 @@
-//! The table that stands under the progress of a running experiment: what each combination has told so far.
+//! The table below the progress of a running experiment: the results of each combination so far.
 
 use linerate_model::lab::{Cell, Experiment, Response};
 
@@ -7,9 +7,9 @@ use crate::analysis::figure::{in_words, mean};
 use crate::experiment::judge::Laid;
 use crate::experiment::judge::Sorted;
 
-/// What each combination has told of the figure that decides.
+/// The results of each combination for the deciding figure.
 pub(super) struct Board {
-    /// The names of the factors that tell combinations apart.
+    /// The names of the factors that distinguish combinations.
     heads: Vec<String>,
     rows: Vec<Row>,
     /// Trials so far.
@@ -22,7 +22,7 @@ struct Row {
     levels: Vec<String>,
     response: Option<Response>,
     values: Vec<f64>,
-    /// When its last trial was told, counted in trials.
+    /// When its last trial was reported, counted in trials.
     last: usize,
 }
 

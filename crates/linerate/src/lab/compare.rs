@@ -14,7 +14,7 @@ use crate::experiment::judge::{self, Sorted};
 use crate::say::{Format, Say};
 use crate::store;
 
-/// What two runs say of each other.
+/// The comparison of two runs.
 #[derive(Debug, Serialize)]
 struct CompareDocument {
     schema: &'static str,
@@ -44,7 +44,7 @@ struct Compared {
     verdict: Verdict,
 }
 
-/// What may be said of a change.
+/// The verdict on a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
@@ -77,7 +77,7 @@ impl Verdict {
     }
 }
 
-/// Carries out `compare`. Exit code 11 when something got worse, 12 when it cannot tell.
+/// Runs `compare`. Exit code 11 on a regression, 12 if inconclusive.
 pub(crate) fn run(before: &FilePath, after: &FilePath, margin: f64, say: &Say) -> Outcome<()> {
     let stored = [store::read(before)?, store::read(after)?];
     for run in &stored {

@@ -21,12 +21,12 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::trial::{Path, PathView, address_of_kind, open_path};
 
-/// The ways to one host. Each has an agent of its own at the remote end.
+/// The paths to one host. Each has its own agent at the remote end.
 #[derive(Debug)]
 struct Way {
     first: Path,
     beside: Vec<Path>,
-    /// Where data goes when nothing else is said.
+    /// Where data goes by default.
     home: IpAddr,
 }
 
@@ -213,7 +213,7 @@ impl Ends for Lanes {
                 Ok(outcome) => outcome,
                 Err(panic) => std::panic::resume_unwind(panic),
             });
-            // Each has come to its end before the first failure is told.
+            // All have ended before the first failure is reported.
             let ended: Vec<Outcome<Sample>> = ended.collect();
             ended.into_iter().collect()
         })

@@ -1,8 +1,8 @@
 //! `linerate lab`: designed experiments.
 //!
-//! `session` runs an experiment in randomised blocks, `text` writes what a person reads, `board` the table while it runs.
-//! `lanes` are the paths to the peer and to other hosts that are levels. `compare` holds two runs against each other.
-//! What an experiment is, and what its record says, is in [`crate::experiment`].
+//! `session` runs an experiment in randomized blocks, `text` formats it as text, `board` is the table while it runs.
+//! `lanes` are the paths to the peer and to other hosts that are levels. `compare` compares two runs.
+//! The definition of an experiment, and the analysis of its record, are in [`crate::experiment`].
 
 mod board;
 pub(crate) mod compare;
@@ -337,7 +337,7 @@ fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<Option<PeerArg
     }))
 }
 
-/// Runs this command again between two hosts of its own.
+/// Runs this command again between its own two hosts.
 fn between_own_hosts(interrupt: &Interrupt, say: &Say) -> Outcome<()> {
     say.note("no peer given: using two temporary network namespaces on this host");
     let mut command = again("stage")?;
@@ -395,7 +395,7 @@ fn tunnel(near: &Netns, far: &Netns) -> io::Result<()> {
         outer: [10, 77, 0, 2].into(),
         inner: "10.78.0.2/24",
     };
-    // Behind the interfaces that it goes over, so that they are what is taken when nothing is said.
+    // Created after the interfaces that it uses, so that those are the default.
     linerate_testbed::tunnel(&name("vxlan0")?, near, far)
 }
 
@@ -483,9 +483,9 @@ fn has_own_hosts(stored: &StoredRun) -> bool {
     stored.records.iter().any(is_own)
 }
 
-/// Whether a stored run is one of an experiment, which its first record says.
+/// Whether a stored run is an experiment, according to its first record.
 pub(crate) fn is_lab(folder: &FilePath) -> Outcome<bool> {
-    // Of a run that this linerate cannot read, that is what to say.
+    // If this linerate cannot read the run, that is the error.
     store::read_header(folder)?;
     let first = Records::open(folder)?.next().transpose()?;
     Ok(matches!(first, Some(Record::Lab { .. })))
@@ -520,7 +520,7 @@ pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, Seen)> {
     Ok((stored, seen))
 }
 
-/// Judges a run of an experiment from its records, prints what they say, and writes its page.
+/// Analyzes a run of an experiment from its records, prints the result, and writes its page.
 pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()> {
     let (stored, seen) = read_run(folder)?;
     if stored.torn {

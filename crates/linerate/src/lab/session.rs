@@ -135,7 +135,7 @@ impl<'a> Session<'a> {
         Ok(found)
     }
 
-    /// Undoes what is open, and looks at every host whether it is as it was found. Returns what others changed.
+    /// Undoes what is open, and checks that every host equals its baseline. Returns what others changed.
     fn put_back(&mut self, found: &[Found]) -> Outcome<Vec<(End, SettingKey)>> {
         // What is open is open where it was turned to last.
         let now = self.stack.peer().map(str::to_owned);
@@ -259,7 +259,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Whether a combination can be had; the inner stop says why not.
+    /// Whether a combination is available; the inner stop is the reason.
     fn probe(&mut self, cell: &[usize]) -> Outcome<Result<(), Stop>> {
         let specs = match self.resolver.trials(cell) {
             Ok(specs) => specs,
@@ -287,7 +287,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Passes a stop through, unless it says that a combination cannot be had here and the hosts are as they were.
+    /// Passes a stop through, unless it means that a combination is not available here and the hosts are unchanged.
     fn not_to_be_had(&self, stop: Stop) -> Outcome<String> {
         if stop.code == Code::Resource && !self.stack.is_in_doubt() {
             return Ok(stop.message);

@@ -113,7 +113,7 @@ fn figures(lines: &mut Vec<String>, document: &LabDocument) {
     }
 }
 
-/// The factors that tell combinations apart: not those that are the same in all of them.
+/// The factors that distinguish combinations: not those that are the same in all of them.
 fn differing<'d>(
     document: &LabDocument,
     combinations: &(impl Iterator<Item = &'d Vec<String>> + Clone),

@@ -26,7 +26,7 @@ pub(super) use overhead::Overhead;
 
 /// Carries it out.
 pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outcome<()> {
-    // What contradicts itself is said before anybody is called.
+    // Contradicting options are reported before the peer is contacted.
     let mut spec = trial_spec::diffusion(args)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt)?;

@@ -36,11 +36,11 @@ pub(super) struct Measured<'a> {
     pub(super) rate: Option<BitRate>,
     pub(super) ceilings: PathCeilings,
     pub(super) limit: Option<Limit>,
-    /// What the sizes of a ping-pong say together.
+    /// The combined result for the sizes of a ping-pong.
     pub(super) judgement: Option<Judgement>,
     /// What the work of `diffusion` costs.
     pub(super) overhead: Option<Overhead>,
-    /// What a program of others at the remote end told of itself.
+    /// What a foreign program at the remote end reported about itself.
     pub(super) foreign: Option<Value>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Measured<'a> {
                 (end, Some(sender), other.map(|(_, flow)| flow))
             })
             .collect();
-        // A remote end of others tells nothing of its flows: ours may be the receiving one.
+        // A foreign remote end reports nothing about its flows: ours may be the receiving one.
         let alone = of(Role::Receiver).filter(|(end, flow)| {
             !of(Role::Sender).any(|(other, sender)| other != *end && sender.flow == flow.flow)
         });
@@ -188,7 +188,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// The rate of whole trials, by what the receivers counted: a program of others tells one sum for each.
+/// The rate of whole trials, as the receivers counted: a foreign program reports one sum for each.
 pub(super) fn whole_rate(sample: &Sample) -> Option<BitRate> {
     let sides = [&sample.local, &sample.remote];
     let rates: Vec<BitRate> = sides
@@ -200,7 +200,7 @@ pub(super) fn whole_rate(sample: &Sample) -> Option<BitRate> {
     (!rates.is_empty()).then(|| BitRate::from_bit_per_s(sum.fold(0, u64::saturating_add)))
 }
 
-/// What the sizes of a ping-pong say, over the link that the path leaves by.
+/// The combined result for the sizes of a ping-pong, over the link that the path uses.
 fn judgement(ends: &PathView<'_>, sample: &Sample) -> Option<Judgement> {
     if !matches!(sample.spec.workload, Workload::Pingpong(_)) {
         return None;
@@ -592,7 +592,7 @@ pub(super) fn latency_value(histogram: &Histogram) -> Value {
     })
 }
 
-/// What one end spent. An end that is not ours cannot tell.
+/// The cost of one end. A foreign end cannot report it.
 fn cost(measured: &Measured<'_>, end: End) -> Value {
     let sample = &measured.sample;
     let (cost, side) = match end {

@@ -30,7 +30,7 @@ use crate::trial_spec::{self, placement};
 use crate::words::seconds_in_words;
 use rung::{RatioToPlain, Rung, Trial};
 
-/// How long each trial lasts when nothing is said: there are many of them.
+/// The default duration of each trial: there are many of them.
 const TIME: Nanoseconds = Nanoseconds::from_millis(2_000);
 /// With fewer rounds a ratio has no interval.
 const ROUNDS_MIN: u32 = 3;
@@ -51,7 +51,7 @@ const PLAIN: Way = Way {
 };
 
 impl Way {
-    /// The plain way, each other way in, each other way out.
+    /// The plain mode, each other send mode, each other receive mode.
     fn all() -> Vec<Self> {
         let sends = SendArg::value_variants().iter().map(|&send| Self {
             send: send.into(),
@@ -119,7 +119,7 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
     let ended = ladder.climb(&mut path, enough, say);
     let rungs = ladder.rungs();
     if ladder.trials.is_empty() {
-        // No figure: then what stopped the plain way says more than an empty table.
+        // No figure: then the error of the plain mode is more useful than an empty table.
         ended?;
         let plain = ladder.refused.iter().position(|(way, _)| *way == PLAIN);
         return Err(ladder.refused.swap_remove(plain.unwrap_or(0)).1);
@@ -154,7 +154,7 @@ fn are_certain(rungs: &[Rung], asked: f64) -> bool {
 }
 
 impl Ladder {
-    /// Says what will happen and for how long.
+    /// Announces what will happen and how long it takes.
     fn announce(&self, path: &Path, peer: &PeerAddress, enough: Enough, say: &Say) {
         let ways = Way::all().len();
         let each = self.spec.duration_ns;

@@ -1,7 +1,7 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
-//! [`crate::trial_spec`] says what the command line asks for, `repeat` how often, `document` makes of the record what is
-//! printed as JSON, `text` what a person reads. `ladder` is many measurements side by side.
+//! [`crate::trial_spec`] parses the request, `repeat` decides how often, `document` turns the record into
+//! JSON, `text` into text. `ladder` compares many measurements.
 
 pub(crate) mod diffusion;
 mod document;
@@ -44,7 +44,7 @@ const IPERF3_PORT: u16 = 5201;
 /// The width of iperf3's intervals.
 const IPERF3_INTERVAL: Nanoseconds = Nanoseconds::from_millis(1_000);
 
-/// How a measurement is told.
+/// How a measurement is shown.
 #[derive(Debug, Clone, Copy)]
 struct Telling<'a> {
     say: &'a Say,
@@ -130,7 +130,7 @@ fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outco
 
 /// The verbs themselves.
 fn rdma(args: &MeasureRdma, verb: Verb, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
-    // What contradicts itself is said before anybody is called.
+    // Contradicting options are reported before the peer is contacted.
     trial_spec::rdma(args, verb, None)?;
     let ask = |path: PathView<'_>| rdma_over(args, verb, path);
     over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
@@ -219,7 +219,7 @@ fn way_of(path: &Path, spec: &TrialSpec) -> String {
     }
 }
 
-/// Prints what came of it; the exit code says whether it is as certain as was requested.
+/// Prints the result; the exit code reports whether it is as certain as requested.
 fn show(
     measured: &Measured<'_>,
     repeats: Option<&repeat::Repeats>,

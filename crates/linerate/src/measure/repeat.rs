@@ -1,4 +1,4 @@
-//! Trials repeated until what they say is certain enough.
+//! Trials repeated until their confidence interval is narrow enough.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `--require`: a measurement as a test that passes, fails, or cannot tell.
+//! `--require`: a measurement as a test that passes, fails, or is inconclusive.
 
 use linerate_model::lab::Response;
 use linerate_model::sample::Sample;
@@ -10,7 +10,7 @@ use crate::analysis::figure::{figure, in_words};
 use crate::cli::Requirement;
 use crate::exit::{Code, Outcome, Stop};
 
-/// What the trials say of a requirement.
+/// The result of the trials for a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
@@ -34,7 +34,7 @@ pub(super) struct Judged {
     response: Response,
 }
 
-/// All requirements of a measurement, and what its trials told so far.
+/// All requirements of a measurement, and the results of its trials so far.
 #[derive(Debug)]
 pub(super) struct Requirements<'a> {
     asked: &'a [Requirement],
@@ -56,7 +56,7 @@ impl<'a> Requirements<'a> {
         }
     }
 
-    /// What all trials say.
+    /// The results over all trials.
     pub(super) fn judge(&self) -> Vec<Judged> {
         let each = self.asked.iter().zip(&self.figures);
         each.map(|(requirement, figures)| judge(requirement, figures))
@@ -121,7 +121,7 @@ impl Judged {
     }
 }
 
-/// The exit code of all of them: 11 when one is broken, 12 when one cannot be told.
+/// The exit code for all of them: 11 if one is violated, 12 if one is inconclusive.
 pub(super) fn outcome(judged: &[Judged]) -> Outcome<()> {
     let stop = |verdict, code, what: &str| {
         let names: Vec<&str> = (judged.iter())

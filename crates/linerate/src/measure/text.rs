@@ -15,7 +15,7 @@ use super::repeat::Repeats;
 use super::{diffusion, verbs};
 use crate::analysis::operations::{askers, ops_per_s, real};
 
-/// More flows than these are told by their smallest, middle and largest.
+/// With more flows than these, only the slowest, median and fastest are shown.
 const FLOWS_SHOWN: usize = 16;
 /// A picture of steps has at most so many characters.
 const STEPS_SHOWN: usize = 60;
@@ -346,7 +346,7 @@ fn sizes(lines: &mut Vec<String>, measured: &Measured<'_>) {
     }
 }
 
-/// What the sizes say together.
+/// The combined result for the sizes.
 fn fit(lines: &mut Vec<String>, judgement: &Judgement) {
     let line = &judgement.line;
     lines.push(format!(
@@ -385,7 +385,7 @@ fn fit(lines: &mut Vec<String>, judgement: &Judgement) {
     }
 }
 
-/// Rates over time as bars, at most so many; each is the mean of those it stands for.
+/// Rates over time as bars, at most `most`; each is the mean of those it represents.
 fn bars(rates: &[f64], most: f64) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let bar = |rate: f64| {

@@ -1,5 +1,5 @@
-//! What a measurement over RDMA verbs tells beside what all tell: its sizes, its queue pairs and what their
-//! ports counted.
+//! What a measurement over RDMA verbs reports in addition: its sizes, its queue pairs and the
+//! counters of their ports.
 
 pub(super) mod text;
 
@@ -122,7 +122,7 @@ fn size_value(size: &Size, rdma: &Rdma) -> Value {
         "bytes": size.bytes,
         "repetitions": size.repetitions,
         "latency_ns": timed.then(|| latency_value(&size.latency)),
-        // One message at a time says how long it takes, and no rate.
+        // One message at a time yields a latency, and no rate.
         "rate_bit_per_s": size.rate().filter(|_| !rdma.latency),
         "peak_bit_per_s": size.peak.map(BitRate::as_f64),
         "messages_per_s": size.per_s,
@@ -147,7 +147,7 @@ fn verbs_value(sample: &Sample, verbs: &Verbs) -> Value {
     })
 }
 
-/// Null of an end that tells of no queue pair.
+/// Null if an end reports no queue pair.
 fn end_value(side: &SideSample) -> Value {
     let Some(one) = records(side).next() else {
         return Value::Null;
@@ -175,7 +175,7 @@ fn end_value(side: &SideSample) -> Value {
     })
 }
 
-/// What the queue pairs of an end say.
+/// The records of an end's queue pairs.
 pub(super) fn records(side: &SideSample) -> impl Iterator<Item = &VerbsRecord> {
     side.flows.iter().filter_map(|flow| flow.verbs.as_ref())
 }

@@ -5,7 +5,7 @@
 /// are a few times that.
 const TEXT_CHARS_MAX: usize = 32 << 10;
 
-/// What stands for a character that a terminal might obey.
+/// Replaces a character that a terminal might obey.
 const REPLACEMENT: &str = "\u{fffd}";
 
 /// Whether a terminal might obey the character. Tabs and line ends are in the kernel's own texts.

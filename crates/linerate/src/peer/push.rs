@@ -150,10 +150,10 @@ impl<'a> FarScript<'a> {
         })
     }
 
-    /// Sends the program, by a thread of its own: the remote end may answer before it has read it all.
+    /// Sends the program in a separate thread: the remote end may answer before it has read it all.
     fn send(&mut self, mut program: File) {
         if let Some(mut input) = self.child.stdin.take() {
-            // A remote end that stops reading says why, or is requested its checksum.
+            // A remote end that stops reading reports why, or is asked for its checksum.
             std::thread::spawn(move || std::io::copy(&mut program, &mut input));
         }
     }

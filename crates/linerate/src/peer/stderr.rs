@@ -15,7 +15,7 @@ const KEPT_BYTES: usize = 2 << 10;
 /// How long to wait for the rest after the program has ended: one that it has started may hold the pipe open.
 const REST: Duration = Duration::from_millis(500);
 
-/// The standard error of a program at the remote end, read by a thread of its own.
+/// The standard error of a program at the remote end, read by a separate thread.
 #[derive(Debug)]
 pub(crate) struct FarStderr {
     kept: Arc<Mutex<Kept>>,

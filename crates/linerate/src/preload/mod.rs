@@ -250,7 +250,7 @@ impl Mover {
         let said = listen(child.stdout.take());
         let stderr = FarStderr::read(child.stderr.take());
         if let Some(input) = &mut child.stdin {
-            // One that has ended already says below why.
+            // If it has ended, the reason is reported below.
             let _ = input.write_all(&line);
         }
         let name = match role {
@@ -265,7 +265,7 @@ impl Mover {
         })
     }
 
-    /// The next thing that it says.
+    /// Its next message.
     fn hear(&mut self, limit: Duration, interrupt: &Interrupt) -> Outcome<Said> {
         let deadline = Instant::now() + limit;
         loop {
@@ -327,7 +327,7 @@ impl Drop for Mover {
 /// A longer line is no mover's.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// The lines of a stream, read in a thread of its own.
+/// The lines of a stream, read in a separate thread.
 fn listen(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (tell, lines) = mpsc::channel();
     if let Some(stream) = stream {

@@ -1,6 +1,6 @@
-//! `linerate mover`: one end of a stream by plain socket calls, in a process of its own, so that a library can be
-//! loaded before it. It is told what to do by a line on its standard input, says what it did in lines on its
-//! standard output, and ends when its input does.
+//! `linerate mover`: one end of a stream by plain socket calls, in a separate process, so that a library can be
+//! preloaded. It reads its order from a line on its standard input, reports in lines on its
+//! standard output, and exits when its input ends.
 
 use std::io::{self, BufRead, Read};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::cli::{MoverArgs, PreloadArg};
 use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
 
-/// What a mover is told.
+/// The order for a mover.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Task {
@@ -33,7 +33,7 @@ pub(super) enum Role {
     Receives,
 }
 
-/// What a mover says.
+/// The report of a mover.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Said {
@@ -90,7 +90,7 @@ fn again_with(library: &Path) -> Stop {
     Stop::io("start this program again", again.exec())
 }
 
-/// The library, where distributions put it: never at a place that somebody names.
+/// The library where distributions install it: never at a path that a user names.
 fn library(preload: PreloadArg) -> Outcome<PathBuf> {
     let PreloadArg::Rsocket = preload;
     let machine = std::env::consts::ARCH;

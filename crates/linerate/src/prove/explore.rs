@@ -1,9 +1,9 @@
-//! Which settings are worth weighing: `tune search` asks the path itself, not the rules.
+//! Which settings are worth testing: `tune search` asks the path itself, not the rules.
 //!
 //! First every level of every factor is made and rolled back once, alone: what this kernel or user cannot change is
 //! left out. Then come the trials of a screening design, in which each factor is changed in half of them; then
-//! trials where a surface that is guessed from all of them (`linerate_stats::surrogate`) expects the most. What the
-//! surface says is best, with as little changed as that takes, is then weighed in pairs like any other remedies.
+//! trials at the expected maximum of a surrogate model of all of them (`linerate_stats::surrogate`). The best point
+//! of the surrogate, with as few changes as it needs, is then tested in pairs like any other remedies.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ use crate::analysis::rate_of;
 use crate::exit::{Code, Outcome, Stop};
 use crate::store::Record;
 
-/// What of the trials is for looking round, in tenths; the others weigh what was found.
+/// The share of the trials for exploration, in tenths; the others test what was found.
 const LOOKING_TENTHS: u32 = 6;
 /// What of those is for the screening design at most, in tenths.
 const SCREENING_TENTHS: u32 = 5;
@@ -32,7 +32,7 @@ const PAIRS_MAX: u32 = 15;
 /// A level that brings less than this share of the rate, or than half of the noise of a trial, by the surface, is
 /// left as it was found ...
 const TOLERANCE: f64 = 0.005;
-/// ... and more, until what is left can be weighed in the trials that are left.
+/// ... and more, until the rest can be tested in the trials that are left.
 const TOLERANCE_MAX: f64 = 0.5;
 
 /// How much a search may try.
@@ -256,7 +256,7 @@ fn changes(factors: &[Factor], point: &[usize]) -> Vec<EndChange> {
         .collect()
 }
 
-/// The changed factors of a point, each as a remedy of its own.
+/// The changed factors of a point, each as its own remedy.
 fn proposals(factors: &[Factor], point: &[usize]) -> Vec<Proposal> {
     let levels = factors.iter().zip(point);
     let levels = levels.filter_map(|(factor, level)| Some((factor, factor.levels.get(*level)?)));

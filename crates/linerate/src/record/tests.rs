@@ -67,10 +67,10 @@ fn a_record_holds_the_interface_its_counters_and_the_cpus_over_time() {
             series.len()
         );
         assert!(series.windows(2).all(|two| two[0].at_ns < two[1].at_ns));
-        // The last is read when the trial is over, a moment after its end.
+        // The last is read when the trial is over, shortly after its end.
         let most = 2 * side.elapsed_ns.as_u64();
         assert!(series.iter().all(|step| step.at_ns.as_u64() <= most));
-        // Where the kernel reports no frequency that is said, and never 0.
+        // If the kernel reports no frequency that is recorded, and never 0.
         match &side.cpu.frequency {
             Known::Value(seen) => assert!(seen.iter().all(|cpu| cpu.lowest_khz > 0)),
             Known::Unknown(gap) => assert_ne!(gap.cause, Cause::NotAsked),

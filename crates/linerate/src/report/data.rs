@@ -31,9 +31,9 @@ pub struct ReportData {
     pub local: EndData,
     /// The peer.
     pub remote: EndData,
-    /// What lies between the two interfaces, in words: `veth pair`, `network`, `cable`.
+    /// What is between the two interfaces, in words: `veth pair`, `network`, `cable`.
     pub wire: String,
-    /// Every trial, in any order; [`TrialSeries::order`] says when it was made.
+    /// Every trial, in any order; [`TrialSeries::order`] is its position in time.
     pub trials: Vec<TrialSeries>,
     /// Every ceiling that was considered, those that could not be computed included.
     pub ceilings: Vec<CeilingLine>,
@@ -50,7 +50,7 @@ pub struct EndData {
     pub name: String,
     /// The host as it was found, before any change.
     pub host: Host,
-    /// The interface of the path; `None` when it could not be told.
+    /// The interface of the path; `None` if it could not be determined.
     pub nic: Option<NicName>,
     /// The CPUs of its sending threads in the trials before any change; empty when not pinned.
     pub sender_cpus: CpuSet,
@@ -127,7 +127,7 @@ pub struct TrialCpu {
     /// The peer.
     pub remote: CpuCost,
     /// What one kernel did for both ends together (softirq, irq, steal); `None` when each end has a
-    /// kernel of its own, and then those kinds stand in `local` and `remote`.
+    /// separate kernel, and then those kinds are in `local` and `remote`.
     pub shared: Option<CpuCost>,
 }
 
@@ -138,7 +138,7 @@ pub struct CpuCost {
     pub user_s_per_gb: Option<f64>,
     /// The kernel on behalf of programs.
     pub system_s_per_gb: Option<f64>,
-    /// Soft interrupts.
+    /// Softirqs.
     pub softirq_s_per_gb: Option<f64>,
     /// Hard interrupts.
     pub irq_s_per_gb: Option<f64>,

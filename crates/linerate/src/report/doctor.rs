@@ -15,11 +15,11 @@ pub struct Visit<'a> {
     pub profile: Profile,
     /// The seconds that counters were watched for; none when they were not.
     pub watched_s: Option<f64>,
-    /// What the rules said.
+    /// The diagnosis of the rules.
     pub diagnosis: &'a Diagnosis,
 }
 
-/// What is not known, as every printed document says it.
+/// An unknown fact, as it appears in every JSON document.
 pub fn gap_json(gap: &Gap) -> Value {
     json!({"path": gap.path, "reason": gap.reason, "cause": gap.cause})
 }
@@ -112,8 +112,8 @@ fn finding_lines(finding: &Finding, width: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// What is wrong and what to do: a summary ends with it, behind the last colon or semicolon that stands
-/// in no brackets.
+/// Problem and advice: a summary ends with the advice, after the last colon or semicolon
+/// outside brackets.
 fn parts(summary: &str) -> (&str, Option<&str>) {
     let mut depth = 0usize;
     let mut last = None;

@@ -23,7 +23,7 @@ pub(super) fn rate_interval(measured: &Rate) -> String {
     )
 }
 
-/// CPU seconds per gigabyte, with digits enough to tell small costs apart.
+/// CPU seconds per gigabyte, with enough digits to distinguish small costs.
 pub(super) fn cost(s_per_gb: f64) -> String {
     if !s_per_gb.is_finite() {
         "?".to_owned()
@@ -119,7 +119,7 @@ pub(super) fn tried(prove: &ProveDocument) -> String {
     };
     let (kept, untried) = (of(Fate::Kept), of(Fate::NotTried));
     let tried = match prove.remedies.len() - untried {
-        // What could not be tried is all there is to tell.
+        // The remedies that could not be tried are all there is to report.
         0 if untried == 1 => return "1 remedy was found but could not be tried.".to_owned(),
         0 if untried > 1 => {
             return format!(
@@ -144,7 +144,7 @@ pub(super) fn gain(prove: &ProveDocument) -> Option<Times> {
     Times::of(&prove.before, &prove.after).filter(|_| kept)
 }
 
-/// What the headline says of the two rates.
+/// The headline's comparison of the two rates.
 pub(super) fn gain_words(prove: &ProveDocument) -> Option<String> {
     let ratio = Times::of(&prove.before, &prove.after)?;
     Some(if ratio.holds_one() {
@@ -156,7 +156,7 @@ pub(super) fn gain_words(prove: &ProveDocument) -> Option<String> {
     })
 }
 
-/// What an effect's interval says, in words.
+/// The meaning of an effect's interval, in words.
 pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
     if effect.low > 0.0 {
         "faster".to_owned()
@@ -191,7 +191,7 @@ pub(super) fn remedy_change(remedy: &RemedyResult) -> String {
     format!("{}: {} -> {}{more}", remedy.setting, remedy.from, remedy.to)
 }
 
-/// A planted or found rule, and which of the two it is.
+/// An injected or found rule, and which of the two it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Score<'a> {
     pub(super) rule: &'a str,
@@ -210,7 +210,7 @@ impl Score<'_> {
     }
 }
 
-/// Planted against found, the planted ones first.
+/// Injected against found, the injected ones first.
 pub(super) fn scores(prove: &ProveDocument) -> Vec<Score<'_>> {
     let mut rules: Vec<&str> = Vec::new();
     for rule in prove.planted.iter().chain(&prove.found) {

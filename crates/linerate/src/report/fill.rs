@@ -189,7 +189,7 @@ fn undetermined(sorted: &Sorted<'_>) -> Vec<Undetermined> {
         .unwrap_or_default()
 }
 
-/// The command line of a run, to be pasted. A run may come from anybody: the program is linerate, whatever it says.
+/// The command line of a run, to be pasted. A run may come from anyone: the program is always linerate.
 pub(super) fn typed_again<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words = words.into_iter().skip(1).map(quoted);
     let all: Vec<String> = std::iter::once("linerate".to_owned())

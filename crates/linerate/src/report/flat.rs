@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// One fact.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
-    /// The value; `Err` says why it is not known.
+    /// The value; `Err` is the reason why it is unknown.
     pub value: Result<Value, Gap>,
     /// The file or request that it comes from.
     pub source: String,
@@ -491,7 +491,7 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// One fact that differs between two hosts, or two moments of one.
+/// One fact that differs between two hosts, or two captures of one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// The fact's key.
@@ -502,8 +502,8 @@ pub struct Change {
     pub to: Option<Fact>,
 }
 
-/// Readings that move by themselves from one second to the next: no difference between two hosts, nor
-/// between two moments of one. `map --why` shows them.
+/// Readings that change by themselves from one second to the next: not a difference between two hosts, or
+/// between two captures of one. `map --why` shows them.
 const READINGS: &[&str] = &[
     "kernel/steal_ppm",
     "nodes/*/memory_free_bytes",

@@ -1,4 +1,4 @@
-//! The gaps within anything that is serialized: each is noted with the place where it stands and becomes
+//! The gaps within anything that is serialized: each is recorded with its path and becomes
 //! `null` on its way into another serializer. A large host has tens of thousands of them, so no tree is
 //! built in between.
 
@@ -65,7 +65,7 @@ pub(super) fn gaps_of<T: Serialize + ?Sized>(value: &T, cause: Cause) -> Vec<Not
         value,
         notes: &notes,
     };
-    // What cannot be serialized has no more gaps to tell.
+    // What cannot be serialized has no more gaps to report.
     let _ = serde_json::to_writer(io::sink(), &noting);
     notes.into_inner().found
 }
@@ -240,7 +240,7 @@ impl<'n, C> Below<'n, C> {
         }
     }
 
-    /// The content of an enum's variant stands below the variant's name.
+    /// The content of an enum's variant is below the variant's name.
     fn of_variant(inner: C, notes: &'n RefCell<Notes>, variant: &str) -> Self {
         let outside = enter_variant(notes, variant);
         Self {
@@ -357,7 +357,7 @@ macro_rules! fields {
                 key: &'static str,
                 value: &T,
             ) -> Result<(), C::Error> {
-                // Never within a variant: its content stands below its name.
+                // Never within a variant: its content is below its name.
                 if self.inside == 0 && self.notes.borrow().leave_out == Some(key) {
                     return self.inner.skip_field(key);
                 }

@@ -96,7 +96,7 @@ fn table_of(
     out
 }
 
-/// A section with its heading and a line under it that says how to read it.
+/// A section with its heading and a line under it that explains how to read it.
 pub(super) fn section(id: &str, heading: &str, lead: &str, body: &str) -> String {
     format!(
         "<section aria-labelledby=\"{id}\"><h2 id=\"{id}\">{}</h2><p class=\"lead\">{}</p>{body}</section>\n",
@@ -105,7 +105,7 @@ pub(super) fn section(id: &str, heading: &str, lead: &str, body: &str) -> String
     )
 }
 
-/// The place where the page's script draws a chart. `about` is what a reader who does not see it hears.
+/// The place where the page's script draws a chart. `about` is its text for screen readers.
 pub(super) fn chart(kind: &str, index: Option<usize>, title: &str, about: &str) -> String {
     let index = index.map_or_else(String::new, |i| format!(" data-index=\"{i}\""));
     format!(

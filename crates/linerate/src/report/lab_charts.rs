@@ -1,6 +1,6 @@
 //! Of an experiment's page: what moved within trials, how long operations took, and what the CPUs did.
 //!
-//! Each picture stands for any number of trials: what cannot be drawn is thinned, and the lead reports it.
+//! Each picture shows any number of trials: what cannot be drawn is thinned, and the lead reports it.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ const STRIPS_DRAWN: usize = 24;
 /// Columns and CPUs of a picture of CPU time.
 const COLUMNS_DRAWN: usize = 240;
 const CPUS_DRAWN: usize = 12;
-/// A kind of CPU time that never took this share is told by the table alone.
+/// A kind of CPU time that never reached this share is in the table only.
 pub(super) const SHARE_DRAWN: f64 = 0.02;
 /// With at most so many columns each box has room for its number.
 const COLUMNS_NUMBERED: usize = 16;
@@ -376,7 +376,7 @@ fn with<'s>(all: &[Combination<'s>], peer: Option<&str>) -> Vec<Combination<'s>>
         .collect()
 }
 
-/// One column of the picture: where it stands on the axis of combinations, and the trials that it is the mean of.
+/// One column of the picture: its position on the axis of combinations, and the trials that it is the mean of.
 struct Column<'t> {
     from: f64,
     to: f64,

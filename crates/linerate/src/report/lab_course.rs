@@ -23,9 +23,9 @@ const COLUMNS_MAX: usize = 60;
 const PARTS: f64 = 200.0;
 /// What is kept where a share is not known.
 const UNKNOWN: u8 = u8::MAX;
-/// A step that came so much later than usual says what happened in the usual time before it, and nothing of the rest.
+/// A step that came so much later than usual describes the usual time before it, and nothing of the rest.
 const LATE: f64 = 1.5;
-/// Beside the longest trial one of this share of its time would be hard to read: then each has an axis of its own.
+/// Next to the longest trial one of this share of its time would be hard to read: then each has its own axis.
 const SHORT: f64 = 0.3;
 /// Room for a row of a picture.
 const ROW: usize = 16;
@@ -258,7 +258,7 @@ impl Course {
     }
 }
 
-/// The trial in the middle by the first figure; where none tells it, in the middle of the order.
+/// The median trial by the first figure; if none has it, the one in the middle of the order.
 fn middle<'t>(document: &LabDocument, place: usize, trials: &[&'t Trial]) -> Option<&'t Trial> {
     let response = document.responses.first()?;
     let levels = &response.cells.get(place)?.levels;

@@ -93,8 +93,8 @@ struct Point {
     high: f64,
 }
 
-/// The mean of a figure's trials with its interval, by the method of the effects; of fewer than three trials from the
-/// least to the most.
+/// The mean of a figure's trials with its interval, by the method of the effects; for fewer than three trials the
+/// range from minimum to maximum.
 fn interval(response: Response, values: &[f64], seed: u64) -> Option<[f64; 3]> {
     let found = if response.is_part() {
         let found = mean_with_interval(values, LEVEL, Seed(seed)).ok();
@@ -114,7 +114,7 @@ fn interval(response: Response, values: &[f64], seed: u64) -> Option<[f64; 3]> {
     })
 }
 
-/// What the trials of each combination tell of a figure.
+/// The results of each combination for a figure.
 fn told<'d>(document: &'d LabDocument, response: &'d ResponseDocument) -> Vec<Told<'d>> {
     let word = response.response.word();
     let mut trials: BTreeMap<&[String], Vec<f64>> = BTreeMap::new();

@@ -75,12 +75,12 @@ pub(super) fn varied(document: &LabDocument) -> Vec<usize> {
     (0..document.factors.len()).filter(differs).collect()
 }
 
-/// Levels that say nothing without the name of their factor.
+/// Levels that are meaningless without the name of their factor.
 const BARE: [&str; 8] = [
     "baseline", "on", "off", "yes", "no", "default", "none", "all",
 ];
 
-/// What a combination is called: by its levels of `factors`, and by their names where a level alone says too little.
+/// The name of a combination: its levels of `factors`, with the factors' names where a level alone is unclear.
 pub(super) fn name(document: &LabDocument, levels: &[String], factors: &[usize]) -> String {
     let is_bare = |factor: usize, level: &str| {
         let others = factors.iter().filter(|other| **other != factor);
@@ -125,7 +125,7 @@ pub(super) const COLOURS: [&str; LINES_DRAWN] = [
     "var(--k5)",
 ];
 
-/// What tells the lines of these names, in the field `line`, apart: their colour, dashes and shape.
+/// What distinguishes the lines of these names, in the field `line`: their color, dashes and shape.
 pub(super) fn apart(names: &[&str]) -> [Value; 3] {
     let legend = if names.len() == 1 {
         Value::Null
@@ -136,7 +136,7 @@ pub(super) fn apart(names: &[&str]) -> [Value; 3] {
         json!({"field": "line", "type": "nominal", "sort": Value::Null, "legend": legend,
                "scale": {"domain": names, "range": range}})
     };
-    // Dashes and shapes tell the lines apart, colour only helps.
+    // Dashes and shapes distinguish the lines, color only helps.
     [
         of_line(json!(COLOURS)),
         of_line(json!([

@@ -1,5 +1,5 @@
-//! Of an experiment's page: the grid of a diffusion, computed again by the same code that the trials ran, and held
-//! against the checksum that both ends told.
+//! Of an experiment's page: the grid of a diffusion, recomputed by the code that the trials ran, and compared
+//! with the checksum that both ends reported.
 
 use std::cmp::Reverse;
 
@@ -20,7 +20,7 @@ fn cost(grid: &Grid, repetitions: u64) -> u64 {
     (side * side).saturating_mul(repetitions)
 }
 
-/// The grid that is shown: a small one, and of its trials the one with the most repetitions that can be made again.
+/// The grid that is shown: a small one, and of its trials the one with the most repetitions that can be recomputed.
 fn shown<'g>(grids: impl Iterator<Item = &'g Grid>) -> Option<&'g Grid> {
     grids
         .filter(|grid| grid.diffusion.work && grid.diffusion.bytes.as_u64() <= BYTES_MAX)

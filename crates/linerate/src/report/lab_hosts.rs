@@ -30,7 +30,7 @@ const SETTINGS_SHOWN: usize = 4;
 /// Rows of a table of settings: some megabytes of the page. Hosts with more are those of thousands of queues.
 const ROWS_MAX: usize = 4_000;
 
-/// What of a host is compared; `nic` is the interface of the path. A name that ends in `/` stands for all below it.
+/// The compared facts of a host; `nic` is the interface of the path. A name that ends in `/` matches all below it.
 const COMPARED: [&str; 31] = [
     "identity/architecture",
     "identity/cpu_model",
@@ -67,7 +67,7 @@ const COMPARED: [&str; 31] = [
 
 /// What of a compared branch is no setting.
 fn is_aside(key: &str) -> bool {
-    // Whether a feature can be switched is the driver's; the bytes of a qdisc are told by its words.
+    // Whether a feature can be switched depends on the driver; the bytes of a qdisc are covered by its words.
     key.ends_with("/changeable") || matches!(key, "nic/qdisc/options" | "nic/qdisc/handle")
 }
 
@@ -382,7 +382,7 @@ pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> Str
     )
 }
 
-/// The command line of the run with its seed. Of a run between hosts of its own the name of the peer is one of an inner
+/// The command line of the run with its seed. For a run between its own hosts the name of the peer is one of an inner
 /// step.
 fn command(header: &Header, seen: &Seen) -> String {
     let mut words: Vec<&str> = (header.command.iter())

@@ -136,7 +136,7 @@ fn places(document: &LabDocument, seen: &Seen) -> String {
     }
     let same = rows.windows(2).all(|pair| pair[0][1..] == pair[1][1..]);
     if same {
-        // The map says it of all of them.
+        // The map states it for all of them.
         return String::new();
     }
     let head = [

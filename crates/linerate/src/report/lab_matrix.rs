@@ -12,7 +12,7 @@ use crate::experiment::judge::{CellDocument, LabDocument, ResponseDocument};
 const ROWS_DRAWN: usize = 48;
 const COLUMNS_DRAWN: usize = 10;
 
-/// The factor that stands across the grid: the one with the most levels that still fit, the last of several.
+/// The factor on the grid's columns: the one with the most levels that still fit, the last of several.
 fn across(document: &LabDocument, factors: &[usize]) -> Option<usize> {
     let levels = |factor: &usize| document.factors[*factor].levels.len();
     let fit = factors.iter().filter(|at| levels(at) <= COLUMNS_DRAWN);
@@ -144,7 +144,7 @@ impl<'d> Grid<'d> {
     }
 }
 
-/// A mean as it stands in a box.
+/// A mean as shown in a box.
 fn boxed(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

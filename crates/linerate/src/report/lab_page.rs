@@ -1,4 +1,4 @@
-//! The page of an experiment: the story first, then the pictures, then every table. It says everything without
+//! The page of an experiment: the result first, then the pictures, then every table. It is complete without
 //! JavaScript; with it, the pictures are drawn by the bundle from what is written here.
 
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ use crate::experiment::judge::{EffectDocument, LabDocument, ResponseDocument};
 use crate::store::Header;
 use crate::words::count;
 
-/// More combinations or effects than these are told by their table alone.
+/// More combinations or effects than these are in their table only.
 const CELLS_DRAWN: usize = 60;
 /// More trials than these are drawn as every n-th.
 const TRIALS_DRAWN: usize = 2_000;
 
-/// What stands in place of effects where too little was measured.
+/// Replaces the effects if too little was measured.
 const UNTOLD: &str = "No effects: three complete blocks are required.";
 
 /// The page of an experiment as one HTML document.

@@ -20,7 +20,7 @@ use crate::analysis::first_kept;
 use crate::analysis::operations::{askers, real};
 use crate::store::Record;
 
-/// More points of one trial than these say nothing more in a picture.
+/// More points of one trial than these add nothing to a picture.
 const POINTS_MAX: usize = 120;
 /// Bins of operations' times in each tenfold.
 const BINS_OF_TENFOLD: f64 = 24.0;
@@ -54,7 +54,7 @@ pub(super) struct OtherHost {
     pub(super) local_nic: NicName,
     /// The interface that carries its address.
     pub(super) remote_nic: NicName,
-    /// That address, where the run tells it.
+    /// That address, if the run contains it.
     pub(super) address: Option<IpAddr>,
     pub(super) host: Box<Host>,
 }
@@ -90,7 +90,7 @@ pub(super) struct Trial {
     pub(super) warm_up_s: f64,
     /// How long operations took, where there are any.
     pub(super) times: Option<Times>,
-    /// What it tells of each size, where it went through several.
+    /// Its result for each size, if it went through several.
     pub(super) sizes: Vec<OfSize>,
     /// Here, and at the peer.
     pub(super) ends: [EndOfTrial; 2],
@@ -103,7 +103,7 @@ pub(super) struct Trial {
 #[derive(Debug)]
 pub(super) struct Times {
     pub(super) count: u64,
-    /// How many lie in each bin that holds any; [`bin_s`] tells its bounds.
+    /// How many are in each non-empty bin; [`bin_s`] returns its bounds.
     pub(super) bins: BTreeMap<i32, u64>,
     /// Seconds, of each of [`QUANTILES`] and the longest.
     pub(super) quantiles: Vec<f64>,
@@ -139,13 +139,13 @@ pub(super) struct EndOfTrial {
     pub(super) interrupts: BTreeMap<(u32, CpuId), u64>,
 }
 
-/// What is told of the first pair's grid.
+/// What is reported about the first pair's grid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grid {
     pub(super) diffusion: Diffusion,
     pub(super) repetitions: u64,
     pub(super) checksum: Checksum,
-    /// Whether both ends told the same.
+    /// Whether both ends reported the same.
     pub(super) same: bool,
 }
 
@@ -271,7 +271,7 @@ fn series(sample: &Sample) -> (Moved, Vec<(f64, f64)>, f64) {
         (Some((_, operations)), None) if operations.sizes.is_empty() => &operations.steps[..],
         _ => &[],
     };
-    // What goes there and back is told by its bits, both ways together.
+    // Round trips are shown by their bits, both directions together.
     let (moved, each) = match workload {
         Workload::Transfer(transfer) => (Moved::Bits, real(transfer.bytes.as_u64()) * 16.0),
         Workload::Diffusion(diffusion) => (Moved::Bits, real(diffusion.bytes.as_u64()) * 16.0),
@@ -279,7 +279,7 @@ fn series(sample: &Sample) -> (Moved, Vec<(f64, f64)>, f64) {
     };
     let mut points = Vec::new();
     let (mut from, mut before) = (0.0, 0);
-    // A reading right behind another, as at the end, tells no rate.
+    // A reading right after another, as at the end, yields no rate.
     let shortest = sample.spec.interval_ns.as_secs_f64() / 2.0;
     for step in steps {
         let at = step.at_ns.as_secs_f64();
@@ -308,7 +308,7 @@ impl Times {
         let all = times(sample);
         let (shortest, longest) = (all.min()?, all.max()?);
         let mut bins: BTreeMap<i32, u64> = BTreeMap::new();
-        // In one go over the buckets, of which there are thousands: as `Histogram::quantile` tells each.
+        // In one pass over the buckets, of which there are thousands: same values as `Histogram::quantile`.
         let mut quantiles = Vec::new();
         let mut below = 0;
         for (ns, count) in all.filled() {
@@ -368,7 +368,7 @@ impl EndOfTrial {
                 Role::Receiver => end.receivers.extend(cpus),
             }
         }
-        // Where no thread's way was told, its last place is.
+        // If no thread's path was reported, its last CPU is used.
         if side.threads.is_empty() {
             let cpus = side.flows.iter().filter_map(FlowRecord::cpu);
             if sends {

@@ -27,7 +27,7 @@ const ROWS_OPEN: usize = 40;
 /// The axis reaches so many times beyond the figures.
 const ROOM: f64 = 1.15;
 
-/// What a trial tells of one of its sizes.
+/// The result of a trial for one of its sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OfSize {
     bytes: Bytes,
@@ -39,7 +39,7 @@ pub(super) struct OfSize {
     rate: Option<f64>,
 }
 
-/// What a trial tells of its sizes; nothing of a trial of one size.
+/// The results of a trial for its sizes; none for a trial of one size.
 pub(super) fn of_sizes(sample: &Sample) -> Vec<OfSize> {
     let several = match &sample.spec.workload {
         Workload::Pingpong(pingpong) => pingpong.sizes.len() > 1,
@@ -80,8 +80,8 @@ pub(super) fn of_sizes(sample: &Sample) -> Vec<OfSize> {
     by_size.into_iter().map(one).collect()
 }
 
-/// The rate of a size's payload, as `measure` tells it: of messages to and fro that of the mean time, as IMB has it; one
-/// operation at a time says how long it takes, and no rate.
+/// The rate of a size's payload, as `measure` reports it: for round trips that of the mean time, as in IMB; one
+/// operation at a time yields a latency, and no rate.
 fn rate(workload: &Workload, bytes: Bytes, times: &Histogram, of: &[&SizeRecord]) -> Option<f64> {
     let bits = real(bytes.as_u64()) * 8.0;
     match workload {
@@ -116,7 +116,7 @@ impl Middle {
     }
 }
 
-/// What the trials of a combination tell of a size.
+/// The results of a combination's trials for a size.
 struct Point {
     bytes: Bytes,
     median: Option<Middle>,
@@ -247,7 +247,7 @@ fn ticks(low: f64, high: f64) -> Option<Vec<f64>> {
     (ticks.len() > 1).then_some(ticks)
 }
 
-/// The figures of every size as a table, as far as any trial tells them.
+/// The figures of every size as a table, as far as any trial has them.
 fn figures(lines: &[&Line<'_>], time: &str) -> String {
     let points = || lines.iter().flat_map(|line| &line.points);
     let timed = points().any(|point| point.median.is_some());

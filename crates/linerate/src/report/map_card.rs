@@ -31,7 +31,7 @@ pub(super) struct Card {
     pub(super) remote: Vec<Flow>,
 }
 
-/// A card in the making: what was drawn, and where the next thing stands.
+/// A card being drawn: its parts so far, and the position of the next.
 struct Pen {
     y: u32,
     body: String,
@@ -134,7 +134,7 @@ fn rdma_lines(nic: &Nic, host: &Host) -> Vec<String> {
     host.rdma.iter().flat_map(of).take(2).collect()
 }
 
-/// The links from the root to the card; alike ones are one, the narrowest stands out.
+/// The links from the root to the card; equal ones are merged, the narrowest is highlighted.
 fn draw_chain(nic: &Nic, pen: &mut Pen) {
     let Some(pcie) = nic.pcie.value() else {
         let cause = nic
@@ -160,7 +160,7 @@ fn draw_chain(nic: &Nic, pen: &mut Pen) {
         return;
     }
     let narrowest = |hop: &PcieHop| pcie.limited_by.get() == Some(hop.address);
-    // The narrowest, the card's own and those next to the root say most.
+    // The narrowest, the card's own and those next to the root are the most informative.
     let mut drawn: Vec<&PcieHop> = pcie.links.iter().rev().collect();
     let hidden = drawn.len().saturating_sub(HOPS);
     while drawn.len() > HOPS {

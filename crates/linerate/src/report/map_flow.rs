@@ -50,7 +50,7 @@ struct Folding {
     cpus: BTreeSet<u32>,
 }
 
-/// The flows of an interface; none for one whose queues have no interrupts of their own.
+/// The flows of an interface; none for one whose queues have no interrupts.
 pub(super) fn flows(nic: &Nic, host: &Host) -> Vec<Flow> {
     if nic.queues.is_empty() || !has_interrupts(nic) {
         return Vec::new();

@@ -107,7 +107,7 @@ fn grouped(
             entry.owner(),
             place(&entry),
         ];
-        // What has no field of its own is the reader's own word, and stays.
+        // What has no separate field is the reader's own word, and is kept.
         let found = at.get(&known).copied().filter(|_| !entry.fields.is_empty());
         if let Some((group, paths)) = found.and_then(|index| groups.get_mut(index)) {
             if !paths.contains(&entry.path) {
@@ -130,7 +130,7 @@ fn grouped(
     named.collect()
 }
 
-/// A path in pieces: runs of digits, and what stands between them.
+/// A path in pieces: runs of digits, and what is between them.
 fn pieces(path: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = path;

@@ -1,4 +1,4 @@
-//! The network interfaces of the map: what stands on what, and the way of each to memory.
+//! The network interfaces of the map: what is stacked on what, and the path of each to memory.
 
 use linerate_model::host::{
     Channels, Coalesce, Host, Module, Nic, NicKind, NodeSource, PcieHop, PcieLink, Rings, Stack,
@@ -57,7 +57,7 @@ fn nic_branch(nic: &Nic) -> Branch {
         below.push(Branch::leaf(format!("RDMA device {}", visible(rdma))));
     }
     let mut text = head_text(nic);
-    // What nobody asked of any interface is said once, below all of them.
+    // What was not requested of any interface is shown once, below all of them.
     if nic.kind != NicKind::Loopback && !is_unasked(nic) {
         let qdisc = format!("qdisc {}", qdisc_text(nic));
         if below.is_empty() {
@@ -75,7 +75,7 @@ fn is_unasked(nic: &Nic) -> bool {
     gap.is_some_and(|gap| gap.cause == Cause::NotAsked)
 }
 
-/// What an unpacked folder cannot hold, said once.
+/// What an unpacked folder cannot contain, shown once.
 pub(super) fn unasked_branch(host: &Host) -> Option<Branch> {
     host.nics.iter().any(is_unasked).then(|| {
         Branch::leaf(

@@ -1,6 +1,6 @@
 //! `linerate map --format json`: the host with `null` for every fact that is not known, and each of
-//! those facts under `gaps` with the place that was asked and why it did not answer. What cannot be is no
-//! gap: its place stands under `inapplicable`.
+//! those facts under `gaps` with the source that was read and why it failed. An inapplicable fact is not a
+//! gap: its path is under `inapplicable`.
 
 use std::cell::RefCell;
 
@@ -76,7 +76,7 @@ pub(super) fn null_gaps<T: Serialize + ?Sized>(value: &T) -> (Value, Vec<Value>)
     (nulled, listed(notes.into_inner().found))
 }
 
-/// A shaper whose rate was not read has none to print; of all other qdiscs null says "none".
+/// A shaper whose rate was not read has none to print; for all other qdiscs null means "none".
 fn shapers_without_rate(host: &Host) -> impl Iterator<Item = Noted> + '_ {
     host.nics.iter().enumerate().filter_map(|(index, nic)| {
         let qdisc = nic.qdisc.value()?;

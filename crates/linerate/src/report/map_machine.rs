@@ -207,7 +207,7 @@ fn kernel_line(host: &Host) -> Option<String> {
     }
     let guest = kernel.hypervisor.value().filter(|name| *name != "none");
     parts.extend(guest.map(|name| format!("guest on {}", visible(name))));
-    // A machine of its own loses nothing, unless the kernel reports so.
+    // A physical machine has no steal time, unless the kernel reports so.
     let steal = &kernel.steal_ppm;
     if guest.is_some() || steal.get().is_some_and(|ppm| ppm > 0) {
         parts.push(format!(

@@ -13,7 +13,7 @@ use super::map_text::{kind_word, link_text, qdisc_text, queue_name};
 
 const QUEUES_DRAWN: usize = 12;
 
-/// What an interface's box says, line by line, each with the gaps behind its question marks.
+/// The lines of an interface's box, each with the gaps behind its question marks.
 fn nic_lines(nic: &Nic) -> Vec<(String, Vec<&Gap>)> {
     let mut lines = vec![
         (

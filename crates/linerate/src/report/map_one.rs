@@ -1,6 +1,6 @@
 //! All settings of one interface (`linerate map eth0`): what the map of the whole host leaves out. A
-//! fact that is not known is shown with its cause where the driver could have told it, and left out
-//! where it has no such thing.
+//! fact that is not known is shown with its cause if the driver could have reported it, and omitted
+//! if the interface has no such thing.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::words::count;
 /// Longer lists are cut; `--format json` and `--why` have them whole.
 const ENTRIES: usize = 32;
 
-/// What else is said of an interface of `whole`; nothing when the whole host is shown.
+/// Further facts about an interface of `whole`; none when the whole host is shown.
 pub(super) fn one_branches(nic: &Nic, whole: Option<&Host>) -> Vec<Branch> {
     let Some(whole) = whole else {
         return Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn one_branches(nic: &Nic, whole: Option<&Host>) -> Vec<Branch> {
     all
 }
 
-/// A line of what is known; nothing where the interface has no such thing, the cause where it was not told.
+/// A line with what is known; none if the interface has no such thing, the cause if it was not reported.
 fn told<T>(
     what: &str,
     fact: &Known<T>,

@@ -1,8 +1,8 @@
 //! The picture of a whole host (`linerate map --format svg`): a band for each NUMA node with its CPUs on
-//! the left and the devices that hang on it on the right, and below them what stands on what.
+//! the left and its devices on the right, and below them what is stacked on what.
 //!
-//! Borders, letters and dashes carry the meaning; there is no colour that says more. Boxes stand in rows
-//! that wrap, so that none lies on another however many there are.
+//! Borders, letters and dashes carry the meaning; color adds nothing. Boxes are in rows
+//! that wrap, so that none overlaps another however many there are.
 
 use std::collections::BTreeSet;
 
@@ -261,7 +261,7 @@ struct Band<'a> {
     height: u32,
     cells: String,
     cpus_height: u32,
-    /// Each card with where it stands, and the foot of its row.
+    /// Each card with its position, and the bottom of its row.
     cards: Vec<(Card, u32, u32, u32)>,
 }
 

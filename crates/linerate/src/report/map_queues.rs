@@ -1,5 +1,5 @@
-//! The queues of one interface in the text map: neighbours that say the same, and neighbours whose
-//! interrupts and CPUs go on step by step, stand on one line.
+//! The queues of one interface in the text map: neighbors with the same values, and neighbors whose
+//! interrupts and CPUs increase step by step, share one line.
 
 use std::fmt::Display;
 
@@ -9,8 +9,8 @@ use linerate_model::known::Known;
 
 use super::map_text::{Branch, queue_name, show_with};
 
-/// What one queue, or each of its neighbours in turn, says. Of a virtual interface's queues only steering
-/// matters.
+/// The values of one queue, or of each of its neighbors in turn. Of a virtual interface's queues only RPS and XPS
+/// matter.
 #[derive(Debug, Clone, PartialEq)]
 struct Said {
     irq: Option<Row<u32>>,

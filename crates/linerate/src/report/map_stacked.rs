@@ -1,4 +1,4 @@
-//! What stands on what, in the picture of a whole host: bonds, VLANs, bridges and tunnels above the
+//! Stacked interfaces in the picture of a whole host: bonds, VLANs, bridges and tunnels above the
 //! interfaces that carry them, an arrow to each of those.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,7 +115,7 @@ fn levels(host: &Host) -> BTreeMap<&str, usize> {
             }
         }
     }
-    // What carries others and has no wire stands right below the first of them.
+    // An interface that carries others and has no wire is right below the first of them.
     for nic in host.nics.iter().filter(|nic| !nic.kind.has_wire()) {
         let name = nic.name.as_str();
         let uppers = host.nics.iter();

@@ -1,9 +1,9 @@
 //! The host map as a picture: CPUs by NUMA node, the PCIe links, the interface with its queues, a line
 //! from each queue to the CPUs that serve it, and the wire to the other host.
 //!
-//! Letters, borders and dashes carry the meaning (S sends, R receives, P takes packets in); colour only helps. A
-//! fact that is not known is a `?` whose `<title>` says why. Colours are CSS variables with a fallback, so
-//! that the picture follows the page's light or dark scheme and still stands alone as a file.
+//! Letters, borders and dashes carry the meaning (S sends, R receives, P takes packets in); color only helps. An
+//! unknown fact is a `?` whose `<title>` gives the reason. Colors are CSS variables with a fallback, so
+//! that the picture follows the page's light or dark scheme and also works alone as a file.
 
 use linerate_model::host::{Cpu, Host, Nic, Queue, QueueKind};
 use linerate_model::ids::{CpuId, CpuSet, NicName};
@@ -27,7 +27,7 @@ pub struct MapEnd<'a> {
     pub sender_cpus: &'a CpuSet,
     /// The CPUs of receiving threads.
     pub receiver_cpus: &'a CpuSet,
-    /// The way that packets really took, where trials told it.
+    /// The path that packets really took, if trials recorded it.
     pub hot: Option<&'a HotPath>,
 }
 
@@ -149,7 +149,7 @@ struct Panel {
     body: String,
 }
 
-/// Where a CPU was drawn: its middle, and the edge that looks at the queues.
+/// Where a CPU was drawn: its center, and the edge that faces the queues.
 pub(super) struct Spot {
     pub(super) cpu: CpuId,
     pub(super) x: u32,
@@ -211,7 +211,7 @@ fn chosen_nics<'a>(end: &MapEnd<'a>) -> Vec<&'a Nic> {
         .collect()
 }
 
-/// A host none of whose queues has a CPU of its own needs no room for lines.
+/// A host none of whose queues has a dedicated CPU needs no room for lines.
 fn lines_room(end: &MapEnd<'_>) -> u32 {
     let drawn = |queue: &Queue| {
         [&queue.cpus, steering(queue)]
@@ -230,7 +230,7 @@ fn lines_room(end: &MapEnd<'_>) -> u32 {
     }
 }
 
-/// A queue that any of many CPUs may serve gets no lines: a fan of them says less than its title.
+/// A queue that any of many CPUs may serve gets no lines: a fan of them is less clear than its title.
 pub(super) fn has_lines(cpus: &CpuSet) -> bool {
     (1..=4).contains(&cpus.len())
 }
@@ -262,7 +262,7 @@ fn title(end: &MapEnd<'_>) -> String {
     )
 }
 
-/// The CPUs of a host by node, in two layers, and where each one stands.
+/// The CPUs of a host by node, in two layers, and the position of each.
 struct Cpus {
     height: u32,
     ground: String,
@@ -451,7 +451,7 @@ fn cpu_cell(end: &MapEnd<'_>, cpu: &Cpu, cell: &Cell, x: u32, y: u32) -> String 
     )
 }
 
-/// The roles of a node's CPUs in words: what the letters and borders say.
+/// The roles of a node's CPUs in words: the meaning of letters and borders.
 fn roles_text(end: &MapEnd<'_>, members: &[&Cpu], hidden: usize) -> String {
     let here: CpuSet = members.iter().map(|cpu| cpu.id).collect();
     let mut words = Vec::new();
@@ -483,7 +483,7 @@ fn roles_text(end: &MapEnd<'_>, members: &[&Cpu], hidden: usize) -> String {
     words.join("; ")
 }
 
-/// A fact, or `?`; the cause stands in the title.
+/// A fact, or `?`; the cause is in the title.
 pub(super) fn short<T: ToString>(fact: &Known<T>) -> String {
     fact.value()
         .map_or_else(|| "?".to_owned(), |value| visible(&value.to_string()))

@@ -46,7 +46,7 @@ pub fn map_text(host: &Host) -> String {
     map_text_with(host, &Beside::default())
 }
 
-/// Like [`map_text`], with what stands beside the host.
+/// Like [`map_text`], with additional data about the host.
 pub fn map_text_with(host: &Host, beside: &Beside<'_>) -> String {
     let identity = &host.identity;
     let head = format!(
@@ -93,7 +93,7 @@ pub(super) fn kind_word(nic: &Nic) -> String {
         .unwrap_or_else(|| "?".to_owned())
 }
 
-/// The link's speed; what a virtual device claims is said to be a claim.
+/// The link's speed; that of a virtual device is marked as claimed.
 pub(super) fn link_text(nic: &Nic) -> String {
     let speed = show(&nic.link_bit_per_s);
     if nic.kind.has_wire() {
@@ -147,7 +147,7 @@ pub(super) fn show<T: ToString>(fact: &Known<T>) -> String {
     show_with(fact, |value| visible(&value.to_string()))
 }
 
-/// Like [`show`], for a fact that has no text of its own.
+/// Like [`show`], for a fact without a text form.
 pub(super) fn show_with<T>(fact: &Known<T>, text: impl Fn(&T) -> String) -> String {
     match fact {
         Known::Value(value) => text(value),
@@ -156,7 +156,7 @@ pub(super) fn show_with<T>(fact: &Known<T>, text: impl Fn(&T) -> String) -> Stri
 }
 
 fn write_branch(branch: &Branch, first: &str, rest: &str, out: &mut String) {
-    // What stands under a wrapped line keeps the tree's bars unbroken.
+    // The lines below a wrapped line keep the tree's bars unbroken.
     let hang = if branch.below.is_empty() {
         "    "
     } else {

@@ -230,7 +230,7 @@ fn errors_line(seen: &NicActivity) -> Option<Branch> {
     (!words.is_empty()).then(|| Branch::leaf(format!("errors and drops: {}", words.join(", "))))
 }
 
-/// The errors of the link, and what stands beside them.
+/// The errors of the link, and related counters.
 fn link_branch(link: &LinkErrors) -> Branch {
     let side = |side: &Known<CountedRate>| show_with(side, counted_text);
     let mut below = vec![

@@ -1,9 +1,9 @@
-//! The page of a run: one HTML file that needs no network, no server and no program, and that says
+//! The page of a run: one HTML file that needs no network, no server and no program, and that contains
 //! everything essential without JavaScript. With it, the charts are drawn by the bundle that `web/` builds.
 //!
 //! Nothing from a host is trusted here: every text goes through `html::escape`, the data through
 //! `html::json_for_script`, and the page's own policy (CSP level 3) lets only the one bundled script run,
-//! by its hash, and nothing be loaded or sent. A page of `report --serve` that goes on may ask that server for more.
+//! by its hash, and nothing be loaded or sent. A `report --serve` page of a running run may ask that server for more.
 
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub fn render_page(data: &ReportData) -> String {
         cpu: cpu_bars(data),
     };
     // Plain data of strings, numbers and lists always becomes JSON; were it not so, the page would
-    // still say everything in its tables.
+    // still contain everything in its tables.
     let json = serde_json::to_string(&page_data).unwrap_or_else(|_| "null".to_owned());
     shell(
         &data.title,

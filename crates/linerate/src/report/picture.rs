@@ -22,8 +22,8 @@ const STEPS: u32 = 63;
 /// The frame of the lines.
 const WIDE: f64 = 640.0;
 const HIGH: f64 = 320.0;
-/// Colours of the scale, cold to hot; between two of them it is linear. Their brightness rises all the way, so
-/// that the scale says the same in grey.
+/// Colors of the scale, cold to hot; between two of them it is linear. Their brightness rises monotonically, so
+/// that the scale also works in grayscale.
 const SCALE: [[u32; 3]; 5] = [
     [15, 17, 38],
     [76, 24, 112],

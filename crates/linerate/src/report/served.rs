@@ -14,7 +14,7 @@ use crate::progress::{Progress, Tried};
 use crate::runs::{Listed, RunsDocument, State};
 use crate::words::{count, seconds_in_words};
 
-/// With fewer trials made, nothing is said of the time that is left.
+/// With fewer trials made, no remaining time is shown.
 const MADE_MIN: u64 = 3;
 
 /// A page, or only the part of it that changes.
@@ -227,7 +227,7 @@ fn live_run(name: &str, progress: &Progress, now_unix_s: u64) -> String {
         &rows,
     ));
     let at = format!("{}/progress", address(name));
-    // The tables have other columns when a level is left out, or the first trial tells what is judged.
+    // The tables have other columns when a level is omitted, or when the first trial determines the figures.
     let state = progress.means().map_or_else(
         || "open".to_owned(),
         |means| {

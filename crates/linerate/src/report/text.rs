@@ -1,5 +1,5 @@
 //! The verdict for a terminal: before, after, ceiling, every remedy with its interval drawn as a bar,
-//! planted against found, and where the run lies. Words and marks carry the meaning; colour only helps
+//! injected against found, and the path of the run. Words and marks carry the meaning; color only helps
 //! to find them.
 
 use linerate_model::propose::name_of;
@@ -33,7 +33,7 @@ struct Page {
 }
 
 impl Page {
-    /// A paragraph, wrapped: the first line stands `indent` blanks in, the others `hang`.
+    /// A wrapped paragraph: the first line is indented by `indent`, the others by `hang`.
     fn say(&mut self, style: &str, (indent, hang): (usize, usize), text: &str) {
         let room = self.width.saturating_sub(indent.max(hang));
         for (index, line) in wrap(&visible(text), room).iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The head of the page: the verdict, and the remedies that it stands on.
+//! The head of the page: the verdict, and the remedies behind it.
 
 use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
 
@@ -60,7 +60,7 @@ fn summary(prove: &ProveDocument) -> String {
     )
 }
 
-/// Short facts: a name, the fact, and what must be said with it.
+/// Short facts: a name, the fact, and its notes.
 fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
     let mut facts: Vec<(&str, String, String)> = Vec::new();
     if let Some(ratio) = ratio {
@@ -145,7 +145,7 @@ fn verdict_table(prove: &ProveDocument) -> String {
     format!("{bars}{numbers}")
 }
 
-/// Every remedy with what the experiment said of it.
+/// Every remedy with the result of its experiment.
 pub(super) fn remedies(prove: &ProveDocument) -> String {
     if prove.remedies.is_empty() {
         return section(

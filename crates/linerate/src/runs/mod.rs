@@ -1,6 +1,6 @@
 //! `linerate runs`: the stored runs of a state folder, the newest first.
 //!
-//! `summary` reads what a list says of a run, `index` keeps it.
+//! `summary` computes a run's list entry, `index` caches it.
 
 mod index;
 mod summary;

@@ -1,4 +1,4 @@
-//! What a list says of a run: gathered record by record.
+//! A run's list entry, computed record by record.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -147,7 +147,7 @@ impl Summary {
                 self.state = State::Open;
                 self.stopped = None;
             }
-            // After a stop it only says what was restored.
+            // After a stop it only reports what was restored.
             Record::Ended { .. } if self.stopped.is_none() => self.state = State::Ended,
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Made-up runs in a list.
+//! Synthetic runs in a list.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@ pub(super) struct Going {
 }
 
 impl Going {
-    /// The names of the runs in `folder` that are being written, as `is_being_written` tells of each that is requested.
+    /// The names of the runs in `folder` that are being written, as `is_being_written` reports for each.
     pub(super) fn names(
         &mut self,
         folder: &Path,
@@ -26,7 +26,7 @@ impl Going {
         let mut going = Vec::new();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let (name, run) = (entry.file_name(), entry.path());
-            // Looked at first: what is written after that is another trace next time.
+            // Read first: what is written after that is another trace next time.
             let Some(trace) = Trace::of(&run) else {
                 continue;
             };

@@ -21,7 +21,7 @@ const SILENT: Duration = Duration::from_secs(2);
 const ASKING: Duration = Duration::from_secs(10);
 /// How long an answer may take to go: a page of ten megabytes through a slow tunnel.
 const ANSWERING: Duration = Duration::from_secs(120);
-/// How long is waited for a client to hear the end of an answer.
+/// How long is waited for a client to read the end of an answer.
 const LINGERING: Duration = Duration::from_secs(1);
 /// How long is waited where the system has no room for another connection.
 const NO_ROOM: Duration = Duration::from_millis(200);
@@ -82,7 +82,7 @@ impl Answer {
         }
     }
 
-    /// Words for a person, who may be a stranger: no markup.
+    /// Plain text for the client, which is untrusted: no markup.
     pub(super) fn words(status: Status, words: &str) -> Self {
         Self {
             status,
@@ -107,7 +107,7 @@ impl Answer {
         Self::words(status, words)
     }
 
-    /// The head: nothing of what is shown may be kept, framed, sniffed or told to others.
+    /// The head: the content must not be cached, framed, sniffed or disclosed to others.
     fn head(&self) -> String {
         let allow = match self.status {
             Status::Method => "Allow: GET, HEAD\r\n",
@@ -263,7 +263,7 @@ impl<'a> Conversation<'a> {
         })
     }
 
-    /// Reads a request and gives what `answer` says to it, or why it is refused; none where nobody asked.
+    /// Reads a request and sends the answer of `answer`, or why it is refused; none if there was no request.
     fn request(&mut self, answer: impl FnOnce(&Asked<'_>) -> Answer) -> io::Result<Option<Answer>> {
         let mut head = Vec::with_capacity(HEAD_MAX);
         let mut piece = [0; 2048];
@@ -289,7 +289,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Ends the answer, and hears the client out: a connection that is closed with bytes unread is reset, and the
+    /// Ends the answer, and drains the client's data: a connection that is closed with unread bytes is reset, and the
     /// answer may be lost with it (RFC 9112, 9.6).
     fn end(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;

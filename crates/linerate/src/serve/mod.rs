@@ -1,8 +1,8 @@
-//! `linerate report --serve`: all stored runs, their pages, and how far a running one is, for a browser on this machine.
+//! `linerate report --serve`: all stored runs, their pages, and the progress of running ones, for a local browser.
 //!
-//! A run tells a host's addresses and settings, and only its owner may read it in the file system. So it is served on
-//! loopback alone, and to nobody but that user: the kernel reports whose socket is at the other end. What `http` lets in
-//! is only to read.
+//! A run contains a host's addresses and settings, and only its owner may read it in the file system. So it is served on
+//! loopback only, and only to that user: the kernel reports whose socket is at the other end. `http` permits
+//! reading only.
 
 mod going;
 mod http;
@@ -178,7 +178,7 @@ type Found = Outcome<Option<(String, Reach)>>;
 impl Site {
     fn front(&self, form: Form) -> Found {
         let mut going = self.going_on();
-        // What takes long stands before what others wait for.
+        // Slow work comes before what others wait for.
         let list = match form {
             Form::Whole => Some(self.list()?),
             Form::Part => None,

@@ -34,8 +34,8 @@ impl RunKind {
         }
     }
 
-    /// What the folder's name says. A demo, for one, writes its own record only when its proof is over: of one that
-    /// was stopped before, nothing else tells.
+    /// The kind according to the folder's name. A demo, for example, writes its own record only when its proof is over:
+    /// if it was stopped before, only the name shows it.
     pub fn of_folder(folder: &Path, header: &Header) -> Self {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let is = |kind: &Self| name.ends_with(&format!("-{}-{}", kind.word(), header.seed));

@@ -34,7 +34,7 @@ impl Arm {
     }
 }
 
-/// An earlier run that is a level of a factor: all that is judged of it, so that this run stands without it.
+/// An earlier run that is a level of a factor: all its analyzed data, so that this run does not depend on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Earlier {
     /// The factor, counted from 0.
@@ -77,7 +77,7 @@ pub enum Record {
     },
     /// A trial before any change.
     Before(Box<Sample>),
-    /// What the rules said of both ends with the trial before it in view.
+    /// The diagnosis of both ends, based on the trial before it.
     Diagnosis(Box<Diagnosis>),
     /// A remedy whose experiment begins; the number is its place in the run.
     Remedy {
@@ -102,7 +102,7 @@ pub enum Record {
         /// The trial; none where those levels could not be made together.
         sample: Option<Box<Sample>>,
     },
-    /// A trial between two rounds, for the rules to look at.
+    /// A trial between two rounds, as input of the rules.
     Between(Box<Sample>),
     /// A trial of a remedy's experiment. A second one of the same remedy, pair and arm was made because
     /// of the first one's flags, and takes its place.
@@ -129,7 +129,7 @@ pub enum Record {
     Lab {
         /// What was requested.
         experiment: Box<Experiment>,
-        /// Whether settings may be changed that disturb the way in.
+        /// Whether settings may be changed that disrupt the management path.
         include_way_in: bool,
         /// Whether it makes its own two hosts, which vanish whenever it stops.
         #[serde(default)]
@@ -143,7 +143,7 @@ pub enum Record {
         local_nic: NicName,
         /// The interface that carries its address.
         remote_nic: NicName,
-        /// That address; runs of before do not tell it.
+        /// That address; earlier runs do not contain it.
         #[serde(default)]
         address: Option<IpAddr>,
         /// The host.
@@ -198,7 +198,7 @@ pub enum Record {
         /// Whether what helped was to stay.
         kept: bool,
     },
-    /// What the demo planted: rule ids.
+    /// The injected faults of the demo: rule ids.
     Planted(Vec<String>),
     /// Why the run stopped before its end.
     Stopped(String),

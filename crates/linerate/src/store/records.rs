@@ -1,4 +1,4 @@
-//! A run's records one after the other: a long run, or thousands of them, never stands in memory as a whole.
+//! A run's records one after the other: a long run, or thousands of them, is never in memory as a whole.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{LINE_BYTES_MAX, RECORDS, Record, no_run, open_records, parse_record};
 use crate::exit::Outcome;
 
-/// A place in a run's records: how much stands before it.
+/// A position in a run's records: how much precedes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
     bytes: u64,
@@ -51,7 +51,7 @@ impl RunLines {
         Ok(Self::of(folder, file, place))
     }
 
-    /// The lines of a file from where it stands, which is `place`.
+    /// The lines of a file from its current position, which is `place`.
     fn of(folder: &Path, file: Option<File>, place: Place) -> Self {
         Self {
             folder: folder.to_owned(),

@@ -12,7 +12,7 @@ use super::*;
 use crate::exit::traffic_failure;
 use crate::trial::PathView;
 
-/// A trial of two pairs, 10,000 repetitions of 1 MiB in two seconds, each end with a grid of its own.
+/// A trial of two pairs, 10,000 repetitions of 1 MiB in two seconds, each end with its own grid.
 fn sample(work: bool) -> Sample {
     let mut sample = build::sample().flows(2).build();
     sample.spec.workload = Workload::Diffusion(Diffusion {

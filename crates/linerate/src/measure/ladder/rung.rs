@@ -1,4 +1,4 @@
-//! What the trials of one way say together.
+//! The combined results of one mode's trials.
 
 use linerate_model::analysis::{SideCost, cost_of_local, cost_of_remote, s_per_gb_of_role};
 use linerate_model::sample::{Flag, Role, Sample, SideSample};
@@ -129,7 +129,7 @@ pub(super) enum Answer {
     Partly,
     /// By the kernel's own account it was made all the same.
     AfterAll,
-    /// The way asks for none, and the kernel does not tell.
+    /// The mode asks for none, and the kernel does not report it.
     NotTold,
     /// The payload never left the kernel.
     ThrownAway,
@@ -140,7 +140,7 @@ pub(super) enum Answer {
 pub(super) struct Copied {
     pub(super) answer: Answer,
     /// The uncopied share of what was sent (counted in sends) or received (in bytes); `None` where the kernel
-    /// tells none.
+    /// reports none.
     pub(super) avoided_share: Option<f64>,
 }
 

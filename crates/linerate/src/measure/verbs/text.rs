@@ -55,7 +55,7 @@ pub(in crate::measure) fn table(lines: &mut Vec<String>, sample: &Sample, rdma: 
     }
 }
 
-/// A figure, or what stands for none.
+/// A figure, or its placeholder.
 fn figure(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
 }

@@ -268,7 +268,7 @@ fn pingpong(slower: u64, block: u64) -> Sample {
     });
     let size = |bytes: u64| {
         let mut one_way = Histogram::default();
-        // Below 512 ns every time has a bucket of its own.
+        // Below 512 ns every time has its own bucket.
         for number in 0..100 {
             let late = if number < 98 { 0 } else { 100 };
             one_way.record(Nanoseconds::new(

@@ -1,4 +1,4 @@
-//! Pictures of made-up hosts.
+//! Pictures of synthetic hosts.
 
 use linerate_model::build;
 use linerate_model::host::{Bond, BondPort, NicKind, Tunnel, Vlan};

@@ -86,11 +86,11 @@ pub fn load() -> String {
     text.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
-/// Runs a program in a host and gives what it printed.
+/// Runs a program in a host and returns its output.
 ///
 /// # Errors
 ///
-/// Words that complete "cannot ...", with what the program said.
+/// Words that complete "cannot ...", with the program's output.
 pub fn run_inside(host: &Netns, program: &str, words: &str) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(words.split_whitespace()).stdin(Stdio::null());

@@ -6,7 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::process::Child;
 
-/// Waits for `child`: whether it ended with 0, and the most memory that it held at once, KiB.
+/// Waits for `child`: whether it ended with 0, and its peak memory, KiB.
 pub(crate) fn wait(child: Child) -> io::Result<(bool, u64)> {
     let pid = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
     let mut status: libc::c_int = 0;

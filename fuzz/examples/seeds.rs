@@ -1,5 +1,5 @@
 //! Writes the first inputs of every target into `target/corpus/`, made from the repository's own fixtures: the
-//! captured hosts, the netlink messages of a real kernel, made-up hosts and trials.
+//! captured hosts, the netlink messages of a real kernel, synthetic hosts and trials.
 
 use std::error::Error;
 use std::fs;
@@ -69,7 +69,7 @@ const HTTP_RESPONSES: [&str; 4] = [
     "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
 ];
 
-/// What an iperf3 client asks for, and what both ends tell each other.
+/// The parameters of an iperf3 client, and the results of both ends.
 const IPERF3: [&str; 3] = [
     r#"{"tcp":true,"omit":0,"time":2,"num":0,"parallel":4,"reverse":true,"len":131072,"MSS":1400,"window":65536,"congestion":"reno","client_version":"3.16"}"#,
     r#"{"udp":true,"omit":1,"time":1e1,"bidirectional":1,"len":1460,"bandwidth":5000000,"udp_counters_64bit":1,"TOS":16}"#,
@@ -90,7 +90,7 @@ impl Seeds {
     }
 }
 
-/// What stands for much: hard links, links, a name in a header of its own, one path of many folders.
+/// One of each kind: hard links, symbolic links, a name in a separate header, one path of many folders.
 fn seed_of_links(seeds: &Seeds) -> Outcome<()> {
     let mut tar = tar::Builder::new(Vec::new());
     let entry = |kind, size| {
@@ -207,7 +207,7 @@ fn seeds_of_netlink(seeds: &Seeds, folder: &Path) -> Outcome<()> {
             &format!("whole-{name}"),
             [&[0], datagram.as_slice()].concat(),
         )?;
-        // Each message: length, type, flags, number, port (netlink(7)), and what it says.
+        // Each message: length, type, flags, number, port (netlink(7)), and its payload.
         let mut answers = Vec::new();
         let mut rest = datagram.as_slice();
         while let Some(head) = rest.first_chunk::<16>() {
@@ -248,7 +248,7 @@ fn seeds_of_memory(seeds: &Seeds) -> Outcome<()> {
     seeds.put("pcie_config", "short", &space[..64])
 }
 
-/// What two ends say, and what a run keeps of it.
+/// The messages of two ends, and what a run stores of them.
 fn seeds_of_trials(seeds: &Seeds) -> Outcome<()> {
     let host = || Box::new(build::host().nic("eth2", |nic| nic.gbit(10)).build());
     let sample = || Box::new(build::sample().build());

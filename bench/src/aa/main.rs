@@ -20,9 +20,9 @@ use serde_json::Value;
 
 /// Factors of two equal levels: 16 combinations, 4 effects of one and 6 of two.
 const FACTORS: usize = 4;
-/// The share of effects that may be shown by chance, as the intervals say.
+/// The share of effects that may be significant by chance, at the level of the intervals.
 const STATED: f64 = 0.05;
-/// In the folder that the stage covers with a tmpfs of its own: it vanishes with the stage.
+/// In the folder that the stage covers with its own tmpfs: it vanishes with the stage.
 const STATE: &str = "/run/netns/.aa";
 
 /// A/A test: counts the significant differences between identical settings

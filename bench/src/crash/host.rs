@@ -10,20 +10,20 @@ use crate::kinds::Kind;
 /// How a program ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Whether it came to its end by itself, and said that it was done.
+    /// Whether it finished by itself, and reported that it was done.
     pub(crate) done: bool,
     /// Whether it was killed.
     pub(crate) killed: bool,
-    /// What it said.
+    /// Its output.
     pub(crate) said: String,
 }
 
-/// A host of its own kind, with what is asked of every one.
+/// A host of one kind, and the operations on it.
 pub(crate) trait Host {
     /// The settings that are changed on it.
     fn kinds(&self) -> &'static [Kind];
 
-    /// What tells them, and what writing them may disturb, by other programs.
+    /// Prints them, and what writing them may disturb, with other programs.
     fn look_script(&self) -> &'static str;
 
     /// linerate's file and its state folder.
@@ -65,7 +65,7 @@ impl dyn Host + '_ {
         }
     }
 
-    /// What linerate says; `environment` is who dies where, and what it leaves out.
+    /// The output of linerate; `environment` selects who dies where, and what is omitted.
     pub(crate) fn run(
         &mut self,
         arguments: &[&str],

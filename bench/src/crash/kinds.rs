@@ -15,7 +15,7 @@ const fn kind(name: &'static str, key: &'static str, to: &'static str) -> Kind {
     Kind { name, key, to }
 }
 
-/// Each kind that has a writer of its own and that a veth in a namespace knows.
+/// Each kind with its own writer that a veth in a namespace supports.
 pub(crate) const VETH: &[Kind] = &[
     kind("sysctl, a switch", "sysctl/net.ipv4.tcp_sack", "0"),
     kind(
@@ -56,7 +56,7 @@ pub(crate) const EARLIER: &[Kind] = &[
     kind("RFS", "nic/near0/queue/rx-0/rps-flow-cnt", "2048"),
 ];
 
-/// What the settings above are, and what writing them may disturb, told by sysctl, ip, tc, ethtool and sysfs.
+/// Prints the settings above, and what writing them may disturb, with sysctl, ip, tc, ethtool and sysfs.
 pub(crate) const LOOK: &str = "cd /proc/sys/net/ipv4
 cat tcp_sack tcp_rmem tcp_congestion_control
 ip link show near0 | grep -o 'mtu [0-9]*'
@@ -69,8 +69,8 @@ for file in queues/*/*_cpus queues/*/rps_flow_cnt gro_flush_timeout napi_defer_h
     echo \"$file $(cat $file 2>/dev/null)\"
 done";
 
-/// What has a writer of its own beyond that, in the virtual machine: igb (n0), virtio (n2), a VLAN, fake0, which only
-/// remembers what it is told, and the machine itself.
+/// Further kinds with their own writer, in the virtual machine: igb (n0), virtio (n2), a VLAN, fake0, which only
+/// stores what is written, and the machine itself.
 pub(crate) const CARD: &[Kind] = &[
     kind("threaded NAPI", "nic/n0/napi/threaded", "true"),
     kind("interrupt's CPUs", "nic/n0/queue/rx-0/irq-cpus", "\"2\""),
@@ -97,7 +97,7 @@ pub(crate) const CARD: &[Kind] = &[
     kind("block device", "block/vda/nomerges", "2"),
 ];
 
-/// The same, as other programs tell it.
+/// The same, as other programs print it.
 pub(crate) const LOOK_CARD: &str = "cd /sys/class/net/n0
 ethtool --show-priv-flags n0; ethtool -n n2 rx-flow-hash tcp4
 grep -H '' queues/*/*_cpus threaded

@@ -1,5 +1,5 @@
 //! `bench/crash`: a transaction killed at every step of its writer, for every kind of setting a namespace has:
-//! old or new, never a mix. README.md in `bench/` says how to read it.
+//! old or new, never a mix. README.md in `bench/` explains the output.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -252,8 +252,8 @@ fn kill_everybody(
     kill_in(host, rows, mutant)
 }
 
-/// Those who can die while somebody else works on the interface, or by a wrong clock: what is lost with the power has
-/// nothing to do with either.
+/// Those who can die while other programs change the interface, or with a wrong clock: a power cut is independent
+/// of both.
 const BUT_POWER: [Death; 6] = [
     Death::Maker,
     Death::Reverter,
@@ -413,7 +413,7 @@ fn try_all(host: &mut dyn Host, row: &Row<'_>, mutant: &str) -> Result<Score, Tr
     )))
 }
 
-/// Does what somebody else does, from its beginning to its end.
+/// Does what the other program does, from beginning to end.
 fn happen(host: &mut dyn Host, meanwhile: Meanwhile) -> Result<(), Trouble> {
     for script in [Some(meanwhile.begin()), meanwhile.end()]
         .into_iter()
@@ -427,7 +427,7 @@ fn happen(host: &mut dyn Host, meanwhile: Meanwhile) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// One death, and what rolls back afterwards; what was said last, and whether whoever was to die had lived.
+/// One death, and what rolls back afterwards; returns the last output, and whether the victim had lived.
 fn kill(
     host: &mut dyn Host,
     apply: &[&str],
@@ -487,7 +487,7 @@ fn kill(
     Ok((ended.said, is_over))
 }
 
-/// What a reverter says that lived.
+/// The output of a reverter that lived.
 const REVERTED: [&str; 2] = [
     "rolled back by the reverter",
     "not all changes could be rolled back",

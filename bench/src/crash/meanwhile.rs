@@ -1,5 +1,5 @@
-//! What somebody else does between a change and its undo: an interface gets another name, moves to another namespace, or is
-//! made again; the wall clock is set.
+//! What other programs do between a change and its undo: an interface is renamed, moved to another namespace, or
+//! created again; the wall clock is set.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -14,7 +14,7 @@ use crate::host::{Ended, Host};
 use crate::kinds::{Kind, LOOK, VETH};
 use crate::{DEATHS, Death};
 
-/// In the folder that the stage covers with a tmpfs of its own: it vanishes with it.
+/// In the folder that the stage covers with its own tmpfs: it vanishes with it.
 const STATE: &str = "/run/netns/.crash";
 
 /// Two hosts joined by virtual Ethernet, of which the near one is changed.

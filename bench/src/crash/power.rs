@@ -1,5 +1,5 @@
 //! Power cuts, in the virtual machine (`testbed/vm`): the guest resets itself at a step of the writer, with
-//! everything that its disk was not told to keep. After the next boot, what is kept is old or new, and whole.
+//! everything that was not synced to its disk. After the next boot, the persistent state is old or new, and whole.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::guest::{Guest, INSTALLED, OFF};
 /// What of the guest outlives its power.
 const DISK: &str = "/run/disk";
 
-/// A plan, and how other tools tell what it changes.
+/// A plan, and how other tools show what it changes.
 const PLAN: &str = "printf '[settings]\\n\"nic/n0/ring/rx\" = 512\\n\"nic/n0/coalesce/rx-usecs\" = 64\\n\
     \"sysctl/net.ipv4.tcp_sack\" = 0\\n' >/run/plan.toml";
 const RUNTIME: &str = "ethtool -g n0 | sed -n '/^Current/,$ s/^RX:[[:space:]]*/ring /p'
@@ -133,7 +133,7 @@ pub(crate) fn cuts(linerate: &Path, mutant: &str, cuts: u32) -> Result<Score, Tr
         let mut score = Score::default();
         let steps = count_steps(&mut victim, phase)?;
         for cut in 0..each {
-            // The last one comes after its end: what was said to be done must be so.
+            // The last one comes after its end: what was reported as done must hold.
             let step = 1 + cut * steps / (each - 1);
             let state = try_one(&mut victim, phase, step, (&without, &with))?;
             score.tried += 1;

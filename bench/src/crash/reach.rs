@@ -1,4 +1,4 @@
-//! How long a host is cut off by a change that breaks its way in, until it has it back.
+//! How long a host is disconnected by a change that breaks its management path, until it is reachable again.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ const PAYLOAD: [u8; 1_400] = [7; 1_400];
 const EVERY: Duration = Duration::from_millis(10);
 /// How much longer than the deadline is watched.
 const AFTER: Duration = Duration::from_secs(2);
-/// No larger frame comes in, and the remote end is not told.
+/// Larger frames are dropped, and the remote end is not notified.
 const CUT: Kind = Kind {
     name: "MTU",
     key: "nic/near0/mtu",

@@ -1,6 +1,6 @@
-//! `bench/diffusion`: the time step of `measure diffusion` by every kind of vectors that this processor has, beside
-//! what one core makes of reading every cell once and writing it once, in interleaved rounds. README.md in `bench/`
-//! says how to read it.
+//! `bench/diffusion`: the time step of `measure diffusion` with every vector extension of this processor, compared with
+//! the time one core needs to read every cell once and write it once, in interleaved rounds. README.md in `bench/`
+//! explains the output.
 
 #![forbid(unsafe_code)]
 #![expect(

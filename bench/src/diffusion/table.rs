@@ -39,8 +39,8 @@ impl Row {
     }
 }
 
-/// `own` and `bound` are nanoseconds of each round. `target` says whether the grid is larger than the caches,
-/// for a contestant that has an aim then.
+/// `own` and `bound` are nanoseconds of each round. `target` is whether the grid is larger than the caches,
+/// for a contestant that has an aim in that case.
 pub(crate) fn row(
     (side, buffer): (usize, Bytes),
     name: &str,

@@ -1,5 +1,5 @@
-//! What is planted, and from which ranges its parameters are drawn: always where the planted thing is
-//! clearly the narrowest, for a limit between two regimes has no right name.
+//! The injected bottlenecks, and the ranges of their random parameters: always where the injected one is
+//! clearly the tightest, because a bottleneck between two regimes has no right name.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ pub(crate) enum Kind {
     CongestionWindow,
     SharedCpu,
     Machine,
-    /// Made hosts and made samples only.
+    /// Simulated hosts and samples only.
     Pcie,
-    /// Made hosts and made samples only.
+    /// Simulated hosts and samples only.
     Wire,
 }
 
 impl Kind {
-    /// Those that are planted in namespaces.
+    /// Those that are injected in namespaces.
     pub(crate) const LIVE: [Self; 14] = [
         Self::SendBuffer,
         Self::ReceiveBuffer,
@@ -92,14 +92,14 @@ impl Kind {
         }
     }
 
-    /// Whether the planted thing holds by using up CPUs: then the CPUs say whether it took hold, not
+    /// Whether the injected bottleneck works by using up CPUs: then the CPU times show whether it took effect, not
     /// the rate.
     pub(crate) fn fills_cpus(self) -> bool {
         matches!(self, Self::SharedCpu | Self::Machine)
     }
 
-    /// Whether threads wait for a CPU because of what is planted. In all other kinds they do so because
-    /// others use the machine.
+    /// Whether threads wait for a CPU because of the injected bottleneck. In all other kinds they do so because
+    /// other programs use the machine.
     pub(crate) fn is_of_cpus(self) -> bool {
         self.fills_cpus() || matches!(self, Self::BusySender | Self::BusyReceiver)
     }
@@ -113,7 +113,7 @@ pub(crate) struct Plant {
     pub(crate) send_buffer: Option<u64>,
     /// `tcp_rmem`'s largest at the receiver, bytes.
     pub(crate) receive_buffer: Option<u64>,
-    /// What `tc` is told at the sender's interface, one command an entry.
+    /// Arguments of `tc` for the sender's interface, one command per entry.
     pub(crate) shaper: Vec<String>,
     /// The relay's one-way delay and loss.
     pub(crate) relay: Option<(Duration, f64)>,
@@ -152,7 +152,7 @@ impl Plant {
     /// Parameters of `kind`.
     pub(crate) fn draw(kind: Kind, random: &mut Random) -> Self {
         let coin = |random: &mut Random| random.below(2) == 0;
-        // Either is what people have; the plants that need one report it.
+        // Both are common in practice; the plants that need one of them name it.
         let congestion_control = if coin(random) { "cubic" } else { "bbr" };
         let mut plant = Self {
             kind,
@@ -243,7 +243,7 @@ impl Plant {
         self.stalls = Some((run, stop, sender));
     }
 
-    /// The same path without what is planted.
+    /// The same path without the injected bottleneck.
     pub(crate) fn unplanted(&self) -> Self {
         Self {
             send_buffer: None,

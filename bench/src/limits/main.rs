@@ -1,6 +1,6 @@
-//! `bench/limits`: does linerate name what limits a stream? Each limit is planted in network namespaces
-//! with random parameters, the planter makes sure that it binds, and `linerate measure stream`, which
-//! knows nothing of it, is asked. docs/book/concepts/limits.md says how to read the table.
+//! `bench/limits`: does linerate name the bottleneck of a stream? Each bottleneck is injected in network namespaces
+//! with random parameters, the injector verifies that it binds, and then `linerate measure stream` runs, to which
+//! it is not disclosed. docs/book/concepts/limits.md explains the table.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -31,11 +31,11 @@ use crate::kinds::{Kind, Plant};
 use crate::scene::{Measured, Scene};
 use crate::table::{Table, Verdict, is_right};
 
-/// What is planted holds when the rate falls to at most this share of that without it.
+/// The injected bottleneck is in effect when the rate falls to at most this share of that without it.
 const HELD_SHARE: f64 = 0.8;
-/// A planted limit of CPUs holds when our own threads run for at least this share of what those have.
+/// An injected bottleneck of CPUs is in effect when our own threads run for at least this share of what those have.
 const FILLED_SHARE: f64 = 0.7;
-/// Threads that waited for a CPU for more than this share, where nothing of that kind was planted, were
+/// Threads that waited for a CPU for more than this share, if nothing of that kind was injected, were
 /// disturbed by others.
 const WAITED_MAX: f64 = 0.15;
 /// How often a disturbed run is made again.
@@ -221,7 +221,7 @@ impl Bench<'_> {
         scene.measure(&self.linerate, plant, Duration::from_millis(self.args.time))
     }
 
-    /// Whether what was planted is what binds, and the figures that report it.
+    /// Whether the injected bottleneck binds, and the figures that show it.
     fn held(&mut self, plant: &Plant, measured: &Measured) -> Result<(bool, String), Trouble> {
         if plant.kind.fills_cpus() {
             let filled = filled_share(plant, &measured.sample);
@@ -233,7 +233,7 @@ impl Bench<'_> {
         Ok((held, format!("{:.3} without", without / 1e9)))
     }
 
-    /// The rate without what is planted. A plain path is measured once for each place and congestion
+    /// The rate without the injected bottleneck. A plain path is measured once for each place and congestion
     /// control, a path with a delay each time.
     fn unplanted(&mut self, plant: &Plant) -> Result<f64, Trouble> {
         let key = format!("{} {}", plant.words(), plant.kind.is_of_cpus());
@@ -261,7 +261,7 @@ fn sides(sample: &Sample) -> [&SideSample; 2] {
 }
 
 /// The share of the time that the threads of an end waited for a CPU for which nothing of that kind was
-/// planted; the larger one.
+/// injected; the larger one.
 fn waited_share(kind: Kind, sample: &Sample) -> f64 {
     let side = |side: &SideSample| {
         let threads = side.threads.iter();

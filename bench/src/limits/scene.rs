@@ -1,4 +1,4 @@
-//! The two hosts of one run, what is planted in them, and the measurement.
+//! The two hosts of one run, what is injected in them, and the measurement.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ use crate::kinds::{Kind, Plant};
 const NEAR: &str = "10.80.0.1";
 const FAR: &str = "10.80.0.2";
 const NIC: &str = "near0";
-/// In the folder that the stage covers with a tmpfs of its own: it vanishes with the stage.
+/// In the folder that the stage covers with its own tmpfs: it vanishes with the stage.
 const STATE: &str = "/run/netns/.limits";
 /// How long a measurement may take altogether.
 const OVERALL_MAX: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ struct Total {
     rate_bit_per_s: Option<f64>,
 }
 
-/// Two hosts with something planted between them. All of it is taken away with the value.
+/// Two hosts with a bottleneck injected between them. All of it is removed when the value is dropped.
 pub(crate) struct Scene {
     near: Netns,
     far: Netns,
@@ -125,7 +125,7 @@ impl Scene {
     }
 
     fn plant(&mut self, plant: &Plant) -> Result<(), Trouble> {
-        // The largest buffers of a fast host, so that nothing limits but what is planted.
+        // The largest buffers of a fast host, so that only the injected bottleneck limits.
         let buffer = |planted: Option<u64>, largest: u64| match planted {
             Some(bytes) => format!("4096 {} {bytes}", bytes.min(16_384)),
             None => format!("4096 131072 {largest}"),
@@ -159,7 +159,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Measures with what is planted.
+    /// Measures with the injected bottleneck.
     pub(crate) fn measure(
         &self,
         linerate: &Path,
@@ -176,8 +176,8 @@ impl Scene {
 
     /// linerate, so that it runs first.
     fn program(&self, linerate: &Path, plant: &Plant) -> Command {
-        // Others on the machine wait for ours, not the other way round. Where CPUs are planted, or this
-        // program has to run beside, the niceness that ours inherit must do.
+        // Other programs on the machine wait for ours, not the reverse. If CPUs are the bottleneck, or this
+        // program has to run concurrently, the niceness that ours inherit must do.
         let near_first = match plant.kind {
             // Its remote end is started without.
             Kind::BusyReceiver => Some("--reset-on-fork"),
@@ -225,7 +225,7 @@ impl Scene {
                 .ok_or_else(|| Trouble("read linerate's output".to_owned()))?,
         );
         let mut first = String::new();
-        // It says what it does before it measures.
+        // It announces what it does before it measures.
         said.read_line(&mut first)
             .map_err(trouble("read linerate's output"))?;
         if plant.kind == Kind::BusySender && self.realtime {

@@ -1,4 +1,4 @@
-//! Limits that need a card: only made hosts and made samples have them here, and they are counted apart.
+//! Bottlenecks that need a NIC: only simulated hosts and samples have them here, and they are counted separately.
 
 use linerate_model::analysis::rate_after;
 use linerate_model::build::{self, pcie_link};
@@ -16,7 +16,7 @@ pub(crate) fn run(kind: Kind, random: &mut Random) -> Verdict {
         let index = random.below(from.len() as u64);
         from[usize::try_from(index).unwrap_or(0)]
     };
-    // The card's speed, and the narrow link that it stands in.
+    // The NIC's speed, and its narrow PCIe link.
     let (gbit, lanes) = match kind {
         Kind::Pcie => (100, u32::try_from(pick(random, &[2, 4, 8])).unwrap_or(4)),
         _ => (pick(random, &[10, 25, 40, 100]), 16),

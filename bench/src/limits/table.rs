@@ -1,4 +1,4 @@
-//! What was planted against what was named.
+//! Injected bottlenecks compared with those that were named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,9 +12,9 @@ use crate::kinds::Kind;
 pub(crate) enum Verdict {
     /// This was named.
     Named(String),
-    /// What was planted did not bind: the run says nothing.
+    /// The injected bottleneck did not bind: the run does not count.
     NotHeld,
-    /// Others used the machine, also at the last attempt: the run says nothing.
+    /// Other programs used the machine, also in the last attempt: the run does not count.
     Disturbed,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// The runs that say something.
+    /// The runs that count.
     pub(crate) fn judged(self) -> usize {
         self.right + self.wrong + self.not_determined
     }

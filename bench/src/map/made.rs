@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// How large a made host is.
+/// The size of a synthetic host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) cpus: u32,
@@ -40,7 +40,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A made host, removed when it is dropped.
+/// A synthetic host, removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 

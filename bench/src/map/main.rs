@@ -1,6 +1,6 @@
-//! `bench/map`: how long a whole `linerate map` process takes and how much memory, beside
-//! `lstopo-no-graphics` on this machine, and on made hosts of growing size. README.md beside it says how
-//! to read the result.
+//! `bench/map`: run time and memory of a whole `linerate map` process, compared with
+//! `lstopo-no-graphics` on this machine, and on synthetic hosts of growing size. README.md next to it explains
+//! the output.
 
 #![expect(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! One run of a program: its wall time and the most memory it had.
+//! One run of a program: its wall time and its peak memory.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -142,8 +142,8 @@ fn measure(args: &Args, linerate: &Path, folder: &Path) -> Result<bool, Trouble>
     Ok(all_within)
 }
 
-/// Writes the run in a process of its own: the most memory that the kernel reports of a child begins with what its parent
-/// held when it was started (exec_mmap in fs/exec.c), and who writes a run holds it.
+/// Writes the run in a separate process: the peak memory that the kernel reports for a child starts with what its parent
+/// had when it was started (exec_mmap in fs/exec.c), and the writer of a run has it in memory.
 fn write(args: &Args, folder: &Path) -> Result<(), Trouble> {
     let own = std::env::current_exe();
     let own = own.map_err(|error| Trouble(format!("find this program's own file: {error}")))?;
@@ -173,7 +173,7 @@ fn size(file: &Path) -> Result<f64, Trouble> {
         .map_err(|error| Trouble(format!("find {}: {error}", file.display())))
 }
 
-/// The whole process: seconds, and the most memory that it held, MiB.
+/// The whole process: seconds, and its peak memory, MiB.
 #[expect(clippy::cast_precision_loss, reason = "kibibytes of one program")]
 fn make(linerate: &Path, folder: &Path) -> Result<(f64, f64), Trouble> {
     let cannot = |what: &str| Trouble(format!("{what} linerate report {}", folder.display()));
@@ -192,7 +192,7 @@ fn make(linerate: &Path, folder: &Path) -> Result<(f64, f64), Trouble> {
     }
 }
 
-/// The median of the seconds until a page stands, or why nobody looked.
+/// The median of the seconds until a page is rendered, or why it was not opened.
 fn open(page: &Path, times: u16) -> Result<Result<f64, String>, Trouble> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web/test/opening.mjs");
     let output = Command::new("node")

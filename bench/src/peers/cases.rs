@@ -62,7 +62,7 @@ impl Contestant {
             .into_iter()
             .flatten()
             .flat_map(|command| {
-                // Behind `taskset -c CPU` stands the program itself.
+                // After `taskset -c CPU` comes the program itself.
                 let own = if command.first().is_some_and(|word| word == "taskset") {
                     3
                 } else {

@@ -17,7 +17,7 @@ const NEAR_ADDRESS: &str = "10.79.0.1";
 const FAR_ADDRESS: &str = "10.79.0.2";
 pub(crate) const FAR: &str = "far";
 pub(crate) const NEAR_NIC: &str = "near0";
-/// In the folder that the stage covers with a tmpfs of its own: it vanishes with it.
+/// In the folder that the stage covers with its own tmpfs: it vanishes with it.
 const STATE: &str = "/run/netns/.linerate-bench";
 /// How much longer than its time a client may take.
 const GRACE: Duration = Duration::from_secs(30);
@@ -182,7 +182,7 @@ fn start(host: &Netns, command: &[String], out: Stdio) -> Result<Child, Problem>
     let mut process = Command::new(program);
     process
         .args(arguments)
-        // neper writes a log where it stands.
+        // neper writes a log to its working directory.
         .current_dir(STATE)
         .stdin(Stdio::null())
         .stdout(out)

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a program says it did.
+/// The figures that a program prints.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Figure {
     /// In the case's unit.
@@ -70,8 +70,8 @@ pub(crate) fn iperf2_bulk(text: &str) -> Option<Figure> {
     Some(bulk(number(fields[8])?, number(fields[7])?))
 }
 
-/// neper: the receiving end's count is its `remote_throughput`, in bit/s; the trial lasts as long as it
-/// is told to.
+/// neper: the receiving end's count is its `remote_throughput`, in bit/s; the trial has the duration that was
+/// requested.
 pub(crate) fn neper_bulk(text: &str) -> Option<Figure> {
     let rate = number(after(text, "\nremote_throughput=")?)?;
     let seconds = number(after(text, "\ntest_length=")?)?;
@@ -87,7 +87,7 @@ pub(crate) fn linerate_operations(text: &str) -> Option<Figure> {
     })
 }
 
-/// `latency = N ns`, one way; the trial lasted as long as it was told to.
+/// `latency = N ns`, one way; the trial has the duration that was requested.
 pub(crate) fn qperf_operations(text: &str) -> Option<Figure> {
     let one_way = number(after(text, "latency")?)?;
     let per_second = 1e9 / (2.0 * one_way);
@@ -162,7 +162,7 @@ pub(crate) fn wrk_requests(text: &str) -> Option<Figure> {
     })
 }
 
-/// Our program says on its last line `N BYTES REPETITIONS MICROSECONDS`, one way.
+/// Our program prints `N BYTES REPETITIONS MICROSECONDS` on its last line, one way.
 pub(crate) fn mpi_pingpong(text: &str) -> Option<Figure> {
     let line = text.lines().rfind(|line| line.starts_with("pingpong "))?;
     let mut fields = line.split_whitespace().skip(2);

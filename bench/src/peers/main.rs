@@ -1,8 +1,8 @@
-//! `bench/peers`: linerate beside iperf3, iperf2, neper, qperf, sockperf, Open MPI, wrk and nginx: same two network
-//! namespaces, same work, in interleaved rounds, one table of ratios. README.md in `bench/` says how to read
-//! it.
+//! `bench/peers`: compares linerate with iperf3, iperf2, neper, qperf, sockperf, Open MPI, wrk and nginx: same two
+//! network namespaces, same work, in interleaved rounds, one table of ratios. README.md in `bench/` explains
+//! the output.
 //!
-//! Two processes: what the person started, and tied to it the stage in which the namespaces live. A Ctrl-C
+//! Two processes: the one that the user started, and tied to it the stage that holds the namespaces. A Ctrl-C
 //! ends both; the namespaces end with them.
 
 #![forbid(unsafe_code)]

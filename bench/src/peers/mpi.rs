@@ -1,9 +1,9 @@
 //! A plain MPI ping-pong over TCP, with a rank in each namespace.
 //!
 //! Both ranks are started by one `mpirun`, which takes them for two processes of one host; without `--mca btl
-//! tcp,self` they would talk through shared memory. Rank 1 moves into the far namespace before it begins, and
+//! tcp,self` they would use shared memory. Rank 1 moves into the far namespace before it begins, and
 //! from there reaches its launcher only by an address of the network: PMIx listens on the loopback alone
-//! unless it is told an interface (`ptl_tcp_if_include`).
+//! unless an interface is specified (`ptl_tcp_if_include`).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! The shapes and faults as data: `bench/planted.d/*.toml`, whose first file says how they are read.
+//! The shapes and faults as data: `bench/planted.d/*.toml`, whose first file describes the format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use crate::Trouble;
 /// The folder of this crate, where the data lie.
 const BENCH: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Everything that is planted, and on what.
+/// All faults, and the shapes they are injected into.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Plants {
-    /// Captures that were built by hand: faults are planted on them, but they are no proof of health.
+    /// Captures that were built by hand: faults are injected into them, but they are no proof of health.
     pub(crate) made: BTreeSet<String>,
     /// Captures that hold faults already: left out.
     pub(crate) sick: BTreeSet<String>,
-    /// What a healthy shape is told and is right to be told.
+    /// Findings on a healthy shape that are correct.
     #[serde(default)]
     pub(crate) stated: Vec<Stated>,
     /// Shapes made of others.
@@ -53,9 +53,9 @@ pub(crate) struct Edits {
     pub(crate) files: BTreeMap<String, Text>,
     /// Netlink's answers about an interface, by JSON pointer.
     pub(crate) nics: BTreeMap<String, BTreeMap<String, Value>>,
-    /// A file's text at two moments.
+    /// A file's text in two captures.
     pub(crate) counters: BTreeMap<String, [String; 2]>,
-    /// Counters that netlink tells, at two moments, by their key below `nic/NAME/`.
+    /// Counters from netlink, in two captures, by their key below `nic/NAME/`.
     pub(crate) counts: BTreeMap<String, BTreeMap<String, [u64; 2]>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Edits {
 #[serde(untagged)]
 pub(crate) enum Text {
     Is(String),
-    /// `false`, whose value says no more.
+    /// `false`, whose value has no further meaning.
     Gone(#[expect(dead_code, reason = "only that it is no text matters")] bool),
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Fault {
     pub(crate) subject: String,
     #[serde(default = "throughput")]
     pub(crate) profile: Profile,
-    /// The least severity that is right.
+    /// The minimum severity that is right.
     #[serde(default = "warn")]
     pub(crate) severity: Severity,
     /// Other rules that rightly speak of it too.
@@ -119,7 +119,7 @@ pub(crate) struct Fault {
     /// The shape at the other end.
     #[serde(default)]
     pub(crate) other: Option<String>,
-    /// The time between the two moments.
+    /// The time between the two captures.
     #[serde(default = "ten")]
     pub(crate) seconds: u64,
     /// On a capture: its edits.
@@ -131,7 +131,7 @@ pub(crate) struct Fault {
     /// On a live shape: what has no setter, as commands with the namespace first.
     #[serde(default)]
     pub(crate) plant: Vec<String>,
-    /// And how it is rolled back.
+    /// How it is rolled back.
     #[serde(default)]
     pub(crate) undo: Vec<String>,
 }
@@ -223,7 +223,7 @@ fn toml_files(folder: &Path) -> Result<Vec<PathBuf>, Trouble> {
     Ok(files)
 }
 
-/// Reads the data: every `*.toml` of `folder`, or of the folder `planted.d` beside this crate together with
+/// Reads the data: every `*.toml` of `folder`, or of the folder `planted.d` next to this crate together with
 /// the cases of `fixtures/rules`.
 pub(crate) fn read(folder: Option<&Path>) -> Result<Plants, Trouble> {
     let own = Path::new(BENCH).join("planted.d");

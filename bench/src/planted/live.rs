@@ -110,7 +110,7 @@ impl Scene {
         let before = self.asked(fault)?;
         let planted = self.change(fault);
         let after = planted.and_then(|()| self.asked(fault));
-        // Taken back in any case: the next fault must be alone.
+        // Rolled back in any case: the next fault must be alone.
         let mut back = self.here.ask("undo");
         for line in &fault.undo {
             back = back.and(command(line, &self.near, &self.far));

@@ -1,6 +1,6 @@
-//! `bench/planted`: the score of the doctor. Known faults are planted on captured hosts and in live network
-//! namespaces; recall says how many it finds, precision how much of what it warns of is there. The faults
-//! are data (`bench/planted.d`); README.md beside it says how to read the result.
+//! `bench/planted`: the score of the doctor. Known faults are injected into captured hosts and live network
+//! namespaces; recall is the share that it finds, precision the share of its warnings that are right. The faults
+//! are data (`bench/planted.d`); README.md next to it explains the output.
 
 #![expect(
     clippy::print_stdout,
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     exit_code(result)
 }
 
-/// The namespaces belong to a child of their own and vanish with it.
+/// The namespaces belong to a separate child and vanish with it.
 fn restart_as_stage() -> Result<bool, Trouble> {
     let trouble = |error: std::io::Error| Trouble(format!("start the stage: {error}"));
     let mut stage = Command::new(std::env::current_exe().map_err(trouble)?);

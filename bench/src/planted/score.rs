@@ -1,4 +1,4 @@
-//! What was planted and what the doctor said, as figures: recall and precision of each rule.
+//! Injected faults compared with the doctor's findings: recall and precision of each rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,11 +40,11 @@ pub(crate) struct Score {
     healthy: usize,
     /// Each miss and each false alarm, in words.
     pub(crate) complaints: Vec<String>,
-    /// What healthy hosts were told and it was right.
+    /// Correct findings on healthy hosts.
     pub(crate) stated: Vec<String>,
 }
 
-/// What the doctor says of a host.
+/// The doctor's diagnosis of a host.
 pub(crate) fn ask(seen: &Seen, other: Option<&Host>, profile: Profile) -> Diagnosis {
     let scene = Scene {
         end: End::Local,
@@ -71,7 +71,7 @@ fn same(one: &Finding, other: &Finding) -> bool {
 }
 
 impl Score {
-    /// One fault: what was said before it was planted, and after.
+    /// One fault: the diagnoses before and after it was injected.
     pub(crate) fn take(&mut self, fault: &Fault, before: &Diagnosis, after: &Diagnosis) {
         self.shapes.insert(fault.shape.clone());
         let is_new = |finding: &&Finding| !before.findings.iter().any(|old| same(old, finding));
@@ -174,7 +174,7 @@ impl Score {
     }
 }
 
-/// What the doctor said instead of what it should have.
+/// What the doctor reported instead of the expected finding.
 fn what_was_said(fault: &Fault, new: &[&Finding], after: &Diagnosis) -> String {
     let unsure = after
         .undetermined

@@ -24,7 +24,7 @@ const CORPUS: &str = "LINERATE_CORPUS";
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) archive: Archive,
-    /// Whether a healthy real machine stands behind it, so that any warning is wrong.
+    /// Whether it is a capture of a healthy real machine, so that any warning is wrong.
     pub(crate) is_real: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Seen {
     pub(crate) watch: Option<Watch>,
 }
 
-/// Every captured shape by its name. Says which part is left out for want of a corpus.
+/// Every captured shape by its name. Reports which part is omitted if there is no corpus.
 pub(crate) fn all(
     plants: &Plants,
     say: &mut Vec<String>,
@@ -152,7 +152,7 @@ pub(crate) fn still(edits: &Edits) -> Edits {
     }
 }
 
-/// A capture with its edits, at moment 0 or 1.
+/// A capture with its edits, the first (0) or the second (1) of a pair.
 fn edited(mut archive: Archive, edits: &Edits, moment: usize) -> Result<Archive, Trouble> {
     for (path, text) in &edits.files {
         archive = archive.edited(path, text.text());

@@ -45,11 +45,11 @@ const fn round_trips(bytes: u32) -> Messages {
     }
 }
 
-/// The guest's CPUs, one of each node, of the end that sends and of the end that receives. Where the scheduler may put
-/// them anywhere, a trial tells where it has.
+/// The guest's CPUs, one of each node, of the sending and the receiving end. If the scheduler may place
+/// them anywhere, the result of a trial depends on where it did.
 const SENDS_ON: u32 = 0;
 const RECEIVES_ON: u32 = 2;
-/// What is not acknowledged within 4.096 us x 2^19 = 2.1 s is sent again: what rdma_cm takes, by which qperf connects.
+/// What is not acknowledged within 4.096 us x 2^19 = 2.1 s is retransmitted: rdma_cm's value, which qperf uses to connect.
 const ACK_TIMEOUT: u32 = 19;
 const MIB: f64 = 1_048_576.0;
 const PERFTEST: (&str, u16) = ("Debian: perftest", 18_515);
@@ -192,7 +192,7 @@ pub(crate) fn all(linerate: &Path, scale: u32) -> Vec<Case> {
     cases
 }
 
-/// The kernel's softirqs are the device here, and of bulk they have a thread: who polls for it yields to it, as
+/// In the guest softirqs are the device, and for bulk they have a thread: a program that polls for it yields to it, as
 /// nobody polls on a card's own processor. Of round trips they come between two looks of who polls.
 fn nice(messages: Messages) -> &'static str {
     if messages.are_round_trips {

@@ -1,5 +1,5 @@
-//! `bench/rdma`: the verbs by linerate beside perftest and qperf, over two soft-RoCE devices in one guest
-//! (`testbed/vm`), in interleaved rounds, one table of ratios. README.md in `bench/` says how to read it.
+//! `bench/rdma`: compares the verbs in linerate with perftest and qperf, over two soft-RoCE devices in one guest
+//! (`testbed/vm`), in interleaved rounds, one table of ratios. README.md in `bench/` explains the output.
 //!
 //! This program runs in the guest; the script `bench/rdma` boots it.
 
@@ -216,7 +216,7 @@ fn run_rounds(all: &mut [Rounds], rounds: usize, seed: u64, args: &Args) {
                 None => format!("{} -", one.name),
             };
             let told: Vec<String> = case.contestants.iter().zip(&fastest).map(told).collect();
-            // A run that is cut short has told what it saw.
+            // A run that is cut short has shown its results so far.
             eprintln!("round {}: {}: {}", round + 1, case.name, told.join(", "));
             for (trials, fastest) in trials.iter_mut().zip(fastest) {
                 trials.push(fastest);
@@ -286,7 +286,7 @@ fn measured(one: &Contestant, limit: Duration) -> Result<Trial, String> {
         return Err(format!("{} did not finish", one.name));
     }
     let value = (one.figure)(&printed, one.bytes)
-        // perftest that cannot tell how fast its clock is prints infinity.
+        // perftest prints infinity if it cannot determine the frequency of its clock.
         .filter(|value| value.is_finite() && *value > 0.0)
         .ok_or_else(|| {
             let (printed, said) = (tail(&printed), tail(&said));

@@ -1,6 +1,6 @@
-//! `bench/search`: does `tune search` find what trying everything finds? A grid of settings of two network namespaces is
-//! measured once, every point of it; then searches begin at random points of its worse half, on hosts of their own,
-//! and where each ends is compared with the best point of the grid in interleaved pairs of measurements.
+//! `bench/search`: does `tune search` find what an exhaustive search finds? A grid of settings of two network namespaces is
+//! measured once, at every point; then searches begin at random points of its worse half, on their own hosts,
+//! and each result is compared with the best point of the grid in interleaved pairs of measurements.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -28,7 +28,7 @@ use serde_json::Value;
 const AIM: f64 = 0.95;
 /// Points of the grid that are measured again, more often, before one is called the best.
 const FINALISTS: usize = 4;
-/// In the folder that the stage covers with a tmpfs of its own: it vanishes with the stage.
+/// In the folder that the stage covers with its own tmpfs: it vanishes with the stage.
 const STATE: &str = "/run/netns/.search";
 
 /// Searches settings from random bad starts and compares the result with the best of an exhaustive grid

@@ -17,7 +17,7 @@ const LEVEL: f64 = 0.95;
 /// A difference that is no more than this is none that matters: of two intervals of 95 % one in ten misses 0 by
 /// chance.
 const TOLERANCE: f64 = 0.01;
-/// An experiment that could not have seen a difference of this much says little.
+/// An experiment that could not have detected a difference of this size is inconclusive.
 const DETECTABLE_MAX: f64 = 0.10;
 
 pub(crate) fn run(bench: &Bench, lines: &mut Vec<Line>) -> Result<(), Trouble> {

@@ -1,12 +1,12 @@
 //! Do the programs, the sockets and the interfaces count the same bytes?
 //!
 //! * The two programs: exactly, flow by flow.
-//! * The sockets (TCP_INFO): what was sent once is what the receiver's kernel got, exactly. Beside the payload
-//!   a connection carries linerate's greeting and signs (at most [`SIGNS_MAX`] bytes), and the end of the
+//! * The sockets (TCP_INFO): what was sent once equals what the receiver's kernel got, exactly. In addition to the payload
+//!   a connection carries linerate's handshake (at most [`SIGNS_MAX`] bytes), and the end of the
 //!   stream takes a place in TCP's sequence, which `tcpi_bytes_received` counts as a byte.
-//! * The interfaces: a virtual Ethernet pair counts each packet as it is, many segments under one header. Less
-//!   one header for each packet there remains the payload; what is sent again, the signs and what hosts say to
-//!   find each other ([`NEIGHBOURS_MAX`]) are the bound.
+//! * The interfaces: a veth pair counts each packet as it is, many segments under one header. Less
+//!   one header per packet there remains the payload; retransmissions, handshakes and neighbor
+//!   discovery ([`NEIGHBOURS_MAX`]) are the bound.
 
 use linerate_model::sample::{FlowRecord, Role, Sample, SideSample};
 use linerate_model::units::Bytes;
@@ -37,8 +37,8 @@ const CASES: [(&str, &str); 5] = [
     ("300 MB, 3 flows", "stream PEER --bytes 300MB --flows 3"),
     ("udp, 1 flow", "udp PEER --time 1 --rate 200Mbit"),
 ];
-/// One more, through a relay that loses: packets of it have no Ethernet header. (A queue of the sender's own is
-/// no such thing: what it refuses, the kernel counts as sent and not as sent again.)
+/// One more, through a lossy relay: its packets have no Ethernet header. (A queue at the sender is
+/// no such thing: what it drops, the kernel counts as sent and not as retransmitted.)
 const LOSSY: (&str, &str) = ("2 flows, loss of 0.1 %", "stream PEER --time 1 --flows 2");
 const LOSS: f64 = 0.001;
 
@@ -191,7 +191,7 @@ fn interfaces(name: &str, sample: &Sample, udp: bool, headers: u64) -> Result<Li
     let came = payload(remote, FAR_NIC, "rx")? + payload(local, NEAR_NIC, "rx")?;
     let flows = u64::try_from(all.len()).unwrap_or(u64::MAX);
     let bound = again + SIGNS_MAX * flows + NEIGHBOURS_MAX;
-    // What a queue before the interface lost was sent again, or, of datagrams, never passed it.
+    // What a queue before the interface dropped was retransmitted, or, with UDP, never passed it.
     let holds = out.abs_diff(sent) <= bound && came.abs_diff(received) <= bound;
     let (out_off, came_off) = (out.abs_diff(sent), came.abs_diff(received));
     let verdict = match (holds, udp) {

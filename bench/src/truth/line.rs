@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(crate) enum Verdict {
     Yes,
     No,
-    /// What was seen does not tell: the machine, not linerate, may be the reason.
+    /// Inconclusive: the machine, not linerate, may be the reason.
     Undecided,
 }
 

@@ -1,6 +1,6 @@
-//! `bench/truth`: is what linerate says true, and what does saying it cost? Each claim is compared with
-//! something that knows better: a shaper's rate, the counts of sockets and interfaces, a record of every
-//! operation, a stall that was planted, the same trial unrecorded. README.md in `bench/` says how to read it.
+//! `bench/truth`: are linerate's figures correct, and what does measuring cost? Each claim is compared with
+//! an independent reference: a shaper's rate, the counts of sockets and interfaces, a record of every
+//! operation, an injected stall, the same trial unrecorded. README.md in `bench/` explains the output.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -66,7 +66,7 @@ enum Part {
     Counts,
     /// Percentiles beside a record of every operation.
     Percentiles,
-    /// A planted stall, in open and in closed loop.
+    /// An injected stall, in open and in closed loop.
     Stall,
     /// What recording costs.
     Cost,

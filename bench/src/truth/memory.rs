@@ -20,7 +20,7 @@ const IDLE_MAX_KIB: u64 = 10 * 1024;
 const READY: Duration = Duration::from_secs(10);
 /// How long it is left alone before its memory is read.
 const ALONE: Duration = Duration::from_millis(300);
-/// Where the agent that serves iperf3 listens, in a host of its own.
+/// Where the agent that serves iperf3 listens, in its own host.
 const SERVES: &str = "127.0.0.1:5201";
 
 pub(crate) fn run(bench: &Bench, lines: &mut Vec<Line>) -> Result<(), Trouble> {
@@ -31,7 +31,7 @@ pub(crate) fn run(bench: &Bench, lines: &mut Vec<Line>) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The most memory of each end so far, KiB.
+/// The peak memory of each end so far, KiB.
 #[derive(Debug, Clone, Copy, Default)]
 struct Peak {
     near: u64,

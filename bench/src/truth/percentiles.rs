@@ -222,7 +222,7 @@ fn compare(address: SocketAddr, served: &[Served], said: &Latency) -> Result<Lin
     let mean = |times: &[u64]| {
         times.iter().map(|time| real(*time)).sum::<f64>() / real(times.len() as u64)
     };
-    // The first and the last operation weigh at most this much.
+    // The first and the last operation account for at most this much.
     let edge = 2.0 * DELAY_MAX_NS / real(service.len() as u64);
     let (low, high) = (mean(&service) - edge, mean(&cycles) + edge);
     inside &= (low..=high).contains(&said.mean);

@@ -21,7 +21,7 @@ const FAR: &str = "10.81.0.2";
 pub(crate) const NEAR_NIC: &str = "near0";
 /// The far host's.
 pub(crate) const FAR_NIC: &str = "far0";
-/// In the folder that the stage covers with a tmpfs of its own: it vanishes with it.
+/// In the folder that the stage covers with its own tmpfs: it vanishes with it.
 const STATE: &str = "/run/netns/.truth";
 /// How long a measurement may take altogether.
 const OVERALL_MAX: Duration = Duration::from_secs(90);
@@ -148,7 +148,7 @@ impl Hosts<'_> {
         self.start(words)?.finish()
     }
 
-    /// The same, begun: it has said what it does, and is about to do it.
+    /// The same, started: it has announced what it does, and is about to do it.
     pub(crate) fn start(&self, words: &str) -> Result<Running, Trouble> {
         let printed = PathBuf::from(format!("{STATE}.json"));
         let out = fs::File::create(&printed)

@@ -1,10 +1,10 @@
-//! Through a shaper of known rate: is the rate that linerate says the payload's share of it?
+//! Through a shaper of known rate: is the rate that linerate reports the payload's share of it?
 //!
-//! TBF and HTB count `qdisc_pkt_len`: of a packet that the kernel will cut later, the headers of every segment
+//! TBF and HTB count `qdisc_pkt_len`: of a packet that the kernel segments later, the headers of every segment
 //! (`qdisc_pkt_len_init`, net/core/dev.c), with the Ethernet header, without preamble and check sum. At MTU 1500
 //! that is 1514 bytes for each full segment, of which 1448 are payload where TCP timestamps are on. A full
-//! bucket lets [`BUCKET_MS`] of the rate pass at once; the trial is long beside it, and mostly it falls into
-//! the warm-up that linerate cuts.
+//! bucket lets [`BUCKET_MS`] of the rate pass at once; the trial is long in comparison, and mostly it falls into
+//! the warm-up that linerate discards.
 
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,7 @@ fn unpaced(hosts: &Hosts<'_>) -> String {
         .map_or_else(String::new, |name| format!(" --cc {name}"))
 }
 
-/// What the shaper counted until a moment.
+/// The shaper's counters at one point in time.
 struct Passed {
     at: Instant,
     bytes: u64,
@@ -107,7 +107,7 @@ fn judge(kind: &str, rate: f64, shaper: f64, measured: &Measured) -> Result<Line
     let tcp = sender.and_then(|flow| flow.tcp.value());
     let tcp = tcp.ok_or_else(|| Trouble("read TCP_INFO of the sender".to_owned()))?;
     let payload = real(tcp.snd_mss_bytes.as_u64());
-    // What is sent again passes the shaper, too.
+    // Retransmissions pass the shaper, too.
     let again = real(tcp.bytes_retransmitted.as_u64()) / real(tcp.bytes_sent.as_u64().max(1));
     let expected = rate * payload / (payload + HEADERS) * (1.0 - again);
     let said = measured.total.rate_bit_per_s.unwrap_or(0.0);

@@ -1,4 +1,4 @@
-//! A stall of the remote end that is planted (SIGSTOP, SIGCONT): the open loop must show everything that had to
+//! An injected stall of the remote end (SIGSTOP, SIGCONT): the open loop must show every operation that had to
 //! wait for it, the closed loop shows one operation on each connection, however long it lasted.
 
 use std::time::{Duration, Instant};

@@ -90,7 +90,7 @@ pub enum VerbsError {
         /// What to do about it; empty, or beginning with `; `.
         hint: String,
     },
-    /// The connection manager said no.
+    /// The connection manager refused.
     #[error("the RDMA connection manager cannot {doing}: {event} ({reason})")]
     Manager {
         /// What was being done.

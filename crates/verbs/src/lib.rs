@@ -4,15 +4,15 @@
 //! ```text
 //! Device --> ProtectionDomain --> Region (memory that devices may reach)
 //!    |             |------------> QueuePair --post--> Sends, Receives (requests, linked once)
-//!    |------> CompletionQueue <------'  told here
+//!    |------> CompletionQueue <------'  completions arrive here
 //! ```
 //!
-//! Each value owns one object of the library, keeps alive what that was made from, and destroys it. What a
-//! thread made stays in that thread; only a [`Device`] is shared. Nothing here waits, except for the
+//! Each value owns one object of the library, keeps alive what that was created from, and destroys it. What a
+//! thread created stays in that thread; only a [`Device`] is shared. Nothing here waits, except for the
 //! connection manager, which does so for a stated time.
 //!
-//! In a debug build `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` name other files than the installed libraries: how the
-//! tests put one of their own in their place. That one is `fake/`: a crate that a test has among its
+//! In a debug build `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` name other files than the installed libraries: this is
+//! how the tests replace them. The replacement is `fake/`: a crate that a test has among its
 //! `[dev-dependencies]` and whose `Fake::install` loads it; cargo leaves its library in `target/*/deps`.
 
 mod error;

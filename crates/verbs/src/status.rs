@@ -10,19 +10,19 @@ pub enum Status {
     Flushed,
     /// A message was longer than the memory for it.
     LocalLength,
-    /// The device of this end could not carry it out.
+    /// A local operation error of this end's device.
     LocalOperation,
     /// The memory of this end is not registered for it.
     LocalProtection,
-    /// The remote end does not allow it: a wrong key, an address out of its region, a right that was not given.
+    /// The remote end refused access: a wrong key, an address outside its region, or a missing right.
     RemoteAccess,
-    /// The remote end cannot do it.
+    /// The remote end failed to execute it.
     RemoteOperation,
-    /// The remote end says that the request makes no sense, such as a message too long.
+    /// The remote end rejects the request as invalid, such as a message too long.
     RemoteRequest,
     /// The remote end does not answer.
     NoAnswer,
-    /// The remote end has no room for messages.
+    /// The remote end has no receives posted.
     ReceiverNotReady,
     /// Something else, by its number.
     Other(u32),

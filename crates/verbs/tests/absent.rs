@@ -1,5 +1,5 @@
-//! What a host reports that lacks the library, a function of it, a device, or the right to use one. A library is
-//! loaded once in a process, so each of these is a process of its own: this program again, with one test.
+//! Errors on a host that lacks the library, a function of it, a device, or the right to use one. A library is
+//! loaded once per process, so each of these is a separate process: this program again, with one test.
 
 #![expect(
     clippy::print_stdout,
@@ -31,7 +31,7 @@ fn word<T: std::fmt::Debug>(result: Result<T, VerbsError>) -> String {
     }
 }
 
-/// In a child: tries it, and says how that ended.
+/// In a child: tries it, and prints how that ended.
 #[test]
 fn child() {
     let Some(tries) = std::env::var_os(TRIES) else {
@@ -58,14 +58,14 @@ fn child() {
         }
         other => panic!("{other:?} is none of its attempts"),
     };
-    // Asked a second time it says the same: what was found out is kept.
+    // The second call returns the same: the result is cached.
     if tries == "names" {
         assert_eq!(said, word(device_names()));
     }
     println!("SAID {said}");
 }
 
-/// What a child says with these variables.
+/// The output of a child with these variables.
 fn said(tries: &str, variables: &[(&str, &OsStr)]) -> String {
     let program = std::env::current_exe().expect("a running program has a file");
     let mut child = Command::new(program);
@@ -85,7 +85,7 @@ fn said(tries: &str, variables: &[(&str, &OsStr)]) -> String {
     said.to_owned()
 }
 
-/// What a child says over the fake with these words.
+/// The output of a child over the fake with these words.
 fn over_fake(tries: &str, words: &str) -> String {
     let library = library();
     let variables = [(LIBIBVERBS, library.as_os_str()), (FAKE, words.as_ref())];

@@ -1,4 +1,4 @@
-//! Every structure and number of `abi` is that of the installed headers: a C program says its own.
+//! Every structure and number of `abi` matches the installed headers, as printed by a C program.
 
 #![expect(clippy::print_stderr, reason = "a skip is said")]
 
@@ -104,7 +104,7 @@ fn verbs() -> Both {
         ibv_cq { context, channel, cq_context, handle, cqe }
         ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, handle, qp_num, state, qp_type }
     );
-    // The parts of the union in a work request have no names of their own.
+    // The parts of the union in a work request are unnamed.
     for (ours, place) in [
         (offset_of!(abi::wr_rdma, rkey), "rdma.rkey"),
         (
@@ -153,7 +153,7 @@ fn manager() -> Both {
     both
 }
 
-/// Has a C compiler build and run a program that prints what the header says; `None` where that cannot be.
+/// Has a C compiler build and run a program that prints the header's values; `None` if that is not possible.
 fn printed_by(header: &str, program: &str) -> Option<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let (source, file) = (folder.path().join("says.c"), folder.path().join("says"));

@@ -1,34 +1,34 @@
-//! A library in the place of libibverbs and librdmacm, for tests: devices whose queue pairs are joined within one process,
-//! so that both ends of a trial in that process talk over them, with faults on demand. It shows that a
-//! program uses the library rightly and says well what goes wrong; what a real device does is shown elsewhere.
+//! A replacement of libibverbs and librdmacm, for tests: devices whose queue pairs are connected within one process,
+//! so that both ends of a trial in that process communicate over them, with faults on demand. It tests that a
+//! program uses the library correctly and reports failures well; the behavior of real devices is tested elsewhere.
 //!
-//! A test has this crate among its `[dev-dependencies]`: cargo then builds the dynamic library beside the
+//! A test has this crate among its `[dev-dependencies]`: cargo then builds the dynamic library next to the
 //! test's own program (`target/*/deps`), and [`Fake::install`] has `linerate_verbs` load it.
 //!
 //! ```no_run
 //! use linerate_verbs_fake::{Fake, Fault};
 //!
-//! let fake = Fake::install(); // before anything of RDMA is requested; as often as wanted
-//! let device = fake.device(); // one of this test's own
+//! let fake = Fake::install(); // before any RDMA call; may be called repeatedly
+//! let device = fake.device(); // this test's own
 //! device.set(Fault::CorruptEvery, 3);
 //! // ... `linerate_verbs::Device::open(device.name())` ...
-//! assert_eq!(device.alive(), []); // everything was returned
+//! assert_eq!(device.alive(), []); // everything was released
 //! ```
 //!
-//! Another program is told by its environment: `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` are [`library`],
-//! and `LINERATE_VERBS_FAKE` says what there is, in words with commas between: `devices=2` (one without the word,
-//! none with 0), `no-kernel` (the list of devices cannot be had), and for every device the name of a [`Link`] and
+//! Another program is configured by its environment: `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` are [`library`],
+//! and `LINERATE_VERBS_FAKE` lists the setup, as words separated by commas: `devices=2` (one by default,
+//! none with 0), `no-kernel` (the list of devices is unavailable), and for every device the name of a [`Link`] and
 //! those of [`Fault`] (`infiniband,memlock=65536,port-down-after=1000`).
 //!
 //! What it does as a device: port 1 with the RoCE v1 and v2 GIDs of `127.0.0.1`, `::1` and an address of its
 //! own ([`FakeDevice::address`]), an active MTU of [`MTU`], [`INLINE_MAX`] bytes inline; RC with send, write,
-//! read and fetch-and-add; UD with send. A thread of its own carries out what is posted. It is strict where
+//! read and fetch-and-add; UD with send. A separate thread executes what is posted. It is strict where
 //! devices are: a slot of a queue is free again when a later completion was taken, a full completion queue
 //! breaks, a transition needs exactly its attributes, nothing is destroyed while it is in use. Wrong use of a pointer
-//! (freed twice, never given out) ends the process with a sentence.
+//! (freed twice, never returned by the library) ends the process with a message.
 //!
-//! Devices of InfiniBand and iWARP ([`Fake::device_of`]) have the same addresses and other GIDs; what else they lack
-//! or want, [`Link`] says.
+//! Devices of InfiniBand and iWARP ([`Fake::device_of`]) have the same addresses and other GIDs; [`Link`] lists what
+//! else they lack or require.
 //!
 //! The connection manager finds listeners of this process by address and port, and the device by the address: the
 //! first one that has it.
@@ -40,13 +40,13 @@ use std::path::PathBuf;
 
 pub use sys::{Buffer, Fake};
 
-/// The most bytes that travel in a request.
+/// Maximum bytes of inline data.
 pub const INLINE_MAX: u32 = 64;
-/// The active MTU in bytes, the most of a datagram.
+/// The active MTU in bytes, the maximum of a datagram.
 pub const MTU: u32 = 1024;
-/// The most requests of a queue.
+/// Maximum requests of a queue.
 pub const DEPTH_MAX: u32 = 16_384;
-/// The most completions of a queue.
+/// Maximum completions of a queue.
 pub const COMPLETIONS_MAX: u32 = 65_536;
 
 /// What a device's port is of.
@@ -94,9 +94,9 @@ pub enum Fault {
     Memlock,
     /// So many queue pairs can be made, one more is `ENOMEM`.
     QueuePairs,
-    /// Its port is down: requests get no answer. Told as an event.
+    /// Its port is down: requests get no answer. Raises an event.
     PortDown,
-    /// It is gone: told as an event, then nothing ends any more and everything is `EIO`.
+    /// It was removed: raises an event, then nothing completes any more and everything is `EIO`.
     Gone,
     /// As `PortDown`, after so many of its messages.
     PortDownAfter,
@@ -110,7 +110,7 @@ pub enum Fault {
     DelayMicroseconds,
     /// Requests are taken but nothing ever ends: a device that hangs.
     Hang,
-    /// After so many of its messages an event tells that its port 2 is down; port 1 is well.
+    /// After so many of its messages an event reports that its port 2 is down; port 1 is up.
     OtherPortDownAfter,
     /// It cannot be opened: `ENOENT`, as where its file is missing.
     NodeMissing,

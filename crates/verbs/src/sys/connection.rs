@@ -1,5 +1,5 @@
-//! Connections by the RDMA connection manager (rdma_cm(7)). It finds the way and carries a few bytes of ours;
-//! the queue pair stays the caller's own, which follows what the manager says of each state.
+//! Connections by the RDMA connection manager (rdma_cm(7)). It resolves the route and carries a few bytes of ours;
+//! the caller owns the queue pair, whose states follow the manager's attributes.
 //!
 //! ```text
 //! calling end                              listening end
@@ -29,8 +29,8 @@ use super::memory::Access;
 use super::outcome;
 use crate::VerbsError;
 
-/// The device, and its port where that is told, which the connection manager takes for an address of this host: also
-/// where no GID is that address (InfiniBand under IPoIB, iWARP). `None` when it knows of none; an error when it cannot
+/// The device, and its port if reported, which the connection manager selects for an address of this host: also
+/// if no GID is that address (InfiniBand under IPoIB, iWARP). `None` if it knows of none; an error if it cannot
 /// be asked.
 pub fn device_of(address: IpAddr) -> Result<Option<(String, Option<u8>)>, VerbsError> {
     let channel = Channel::new()?;
@@ -69,12 +69,12 @@ impl fmt::Debug for Listener {
 /// How long the kernel looks for addresses and routes.
 const RESOLVE: Duration = Duration::from_secs(2);
 
-/// How many ports that somebody has are passed over where none was requested. The manager chooses one that nobody
-/// has of it; that TCP has it, which iWARP shares it with, is seen only when it is used (`siw_create_listen` and
+/// How many ports in use are skipped if none was requested. The manager chooses one that is free
+/// for it; that TCP uses it, with which iWARP shares it, is detected only when it is used (`siw_create_listen` and
 /// `siw_connect` bind a socket of TCP to it).
 const PASSED_OVER_MAX: usize = 100;
 
-/// The identifiers whose port somebody has. They keep it, so that it is not chosen again.
+/// The identifiers whose port is in use. They keep it, so that it is not chosen again.
 #[derive(Default)]
 struct PassedOver(Vec<Identifier>);
 
@@ -150,7 +150,7 @@ impl Drop for Brought {
     }
 }
 
-/// Somebody calls. Dropped, it is rejected.
+/// An incoming connection request. Dropped, it is rejected.
 pub struct Request {
     brought: Brought,
     private: Vec<u8>,
@@ -164,7 +164,7 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
-    /// What the calling end says; what its transport adds may follow.
+    /// The private data of the calling end; what its transport adds may follow.
     pub fn private(&self) -> &[u8] {
         &self.private
     }
@@ -346,7 +346,7 @@ impl Calling {
         Ok(told.event == RDMA_CM_EVENT_CONNECT_RESPONSE)
     }
 
-    /// Tells the remote end that the queue pair is ready, when [`Calling::call`] wants it.
+    /// Notifies the remote end that the queue pair is ready, if [`Calling::call`] requires it.
     pub fn establish(self, wanted: bool) -> Result<Connection, VerbsError> {
         if wanted {
             // SAFETY: the identifier is alive.

@@ -28,12 +28,12 @@ const FOR_PROGRAMS: &str = "sys/class/infiniband_verbs";
 
 /// `enum ibv_event_type`: a completion queue has lost completions.
 const CQ_ERR: u32 = 0;
-/// `enum ibv_event_type`: the device is gone.
+/// `enum ibv_event_type`: the device was removed.
 const DEVICE_FATAL: u32 = 8;
 /// `enum ibv_event_type`: a port is no longer active.
 const PORT_ERR: u32 = 10;
 
-/// The list that the library gives out, given back at the end.
+/// The list that the library returns, freed at the end.
 struct List {
     library: &'static Ibverbs,
     first: *mut *mut ibv_device,
@@ -90,8 +90,8 @@ pub fn device_names() -> Result<Vec<String>, VerbsError> {
     Ok(names)
 }
 
-/// Why the library shows no device: there is none, or the kernel has some (below `root`) and what lies between
-/// it and programs is missing.
+/// Why the library shows no device: there is none, or the kernel has some (below `root`) and what connects
+/// them to programs is missing.
 fn none_shown(root: &Path) -> VerbsError {
     let entries = std::fs::read_dir(root.join(DEVICES));
     let mut present: Vec<String> = (entries.into_iter().flatten().flatten())
@@ -185,8 +185,8 @@ pub struct AsyncEvent {
 }
 
 impl AsyncEvent {
-    /// Whether nothing can be moved over `port` (from 1) after it: the device or that port is gone, or a queue that
-    /// tells what has ended.
+    /// Whether nothing can be moved over `port` (from 1) after it: the device, that port or a completion queue
+    /// is gone.
     pub fn is_fatal_for(&self, port: u8) -> bool {
         match self.kind {
             DEVICE_FATAL | CQ_ERR => true,
@@ -196,7 +196,7 @@ impl AsyncEvent {
     }
 }
 
-/// The port that an event of this number is about, as the union in it says.
+/// The port that an event of this number is about, from its union.
 fn port_of(kind: u32, element: *mut c_void) -> Option<u8> {
     // `IBV_EVENT_PORT_ACTIVE` to `IBV_EVENT_SM_CHANGE`, `IBV_EVENT_CLIENT_REREGISTER`, `IBV_EVENT_GID_CHANGE`.
     if !matches!(kind, 9..=13 | 17 | 18) {
@@ -379,7 +379,7 @@ impl AsFd for Device {
 }
 
 /// Whether this user may use the device's node below `root`. The library would wait 5 s for the node to appear,
-/// and then say that it does not exist.
+/// and then report that it does not exist.
 fn may_use(root: &Path, node: &str) -> Result<(), Errno> {
     // A library without nodes, as that of the tests.
     if node.is_empty() {

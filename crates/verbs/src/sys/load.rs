@@ -11,8 +11,8 @@ use super::abi::{
 };
 use crate::VerbsError;
 
-/// A library that stays loaded for as long as this program runs: its providers have threads and exit
-/// handlers of their own.
+/// A library that stays loaded for as long as this program runs: its providers have their own threads and
+/// exit handlers.
 struct Loaded {
     handle: *mut c_void,
     name: &'static str,
@@ -25,7 +25,7 @@ fn file_of(variable: &str, name: &'static str) -> OsString {
     named.flatten().unwrap_or_else(|| name.into())
 }
 
-/// What the loader says went wrong last.
+/// The last error of the loader.
 fn loader_error() -> String {
     // SAFETY: dlerror returns null or a string that lives until the next call of this thread to the loader.
     let text = unsafe { libc::dlerror() };

@@ -1,5 +1,5 @@
-//! The connection manager's own things: the channel on which it tells what happens, its identifiers, and what it says
-//! of a queue pair's states. [`connection`](super::connection) makes connections of them.
+//! The connection manager's objects: its event channel, its identifiers, and its attributes for a queue pair's
+//! states. [`connection`](super::connection) builds connections from them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ pub enum Step {
     Send,
 }
 
-/// What the manager says of a state of the queue pair.
+/// The manager's attributes for a state of the queue pair.
 #[derive(Clone, Copy)]
 pub struct Attributes {
     pub(super) values: ibv_qp_attr,
@@ -65,7 +65,7 @@ impl fmt::Debug for Attributes {
 }
 
 impl Attributes {
-    /// The port of this end; 0 where it is not told.
+    /// The port of this end; 0 if not reported.
     pub fn port(&self) -> u8 {
         self.values.port_num
     }
@@ -78,7 +78,7 @@ impl Attributes {
     }
 }
 
-/// Where the manager tells what happens; one for each connection under way, so that nothing is mixed up.
+/// The manager's event channel; one per connection in progress, so that events are not mixed up.
 pub(super) struct Channel {
     pub(super) library: &'static Rdmacm,
     pub(super) raw: *mut rdma_event_channel,
@@ -219,8 +219,8 @@ impl Channel {
 
     /// Reads an event and gives it back.
     fn read(&self, event: *mut rdma_cm_event) -> Told {
-        // SAFETY: the library gave the event out and keeps it until it is acknowledged, which is done here once;
-        // its private data has the length stated. What a connection carries lies at the same place in every event,
+        // SAFETY: the library handed the event out and keeps it until it is acknowledged, which is done here once;
+        // its private data has the length stated. The fields of a connection are at the same place in every event,
         // zeroed where it has none.
         unsafe {
             let given = &*event;

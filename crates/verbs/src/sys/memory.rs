@@ -220,7 +220,7 @@ impl<M: Memory> Region<M> {
     pub fn write(&self, at: usize, bytes: &[u8]) {
         self.check(&(at..at.saturating_add(bytes.len())));
         // SAFETY: within the memory, which is ours by the contract of `Memory` and does not overlap with
-        // what somebody else owns.
+        // what others own.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.start().add(at), bytes.len());
         }

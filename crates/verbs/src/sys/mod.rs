@@ -33,7 +33,7 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// What a call that returns 0, an error number, or -1 and `errno` said.
+/// The result of a call that returns 0, an error number, or -1 and `errno`.
 fn outcome(result: std::ffi::c_int) -> Result<(), Errno> {
     match result {
         0 => Ok(()),

@@ -51,7 +51,7 @@ impl Drop for Domain {
 }
 
 impl ProtectionDomain {
-    /// A domain of its own on `device`.
+    /// A separate domain on `device`.
     pub fn new(device: &Device) -> Result<Self, VerbsError> {
         // SAFETY: the context is open.
         let raw = unsafe { (device.library().ibv_alloc_pd)(device.context()) };
@@ -72,7 +72,7 @@ impl ProtectionDomain {
     }
 }
 
-/// Where a device tells that a completion queue is no longer empty.
+/// Where a device signals that a completion queue is no longer empty.
 struct CompletionChannel {
     raw: *mut ibv_comp_channel,
     device: Device,
@@ -116,7 +116,7 @@ impl CompletionChannel {
     }
 }
 
-/// Where the ends of requests are told.
+/// Where requests complete.
 #[derive(Clone)]
 pub struct CompletionQueue(Rc<Queue>);
 
@@ -211,7 +211,7 @@ impl Completion {
     }
 }
 
-/// Whether something was told.
+/// Whether there was an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The queue has something new.
@@ -221,7 +221,7 @@ pub enum Event {
 }
 
 impl CompletionQueue {
-    /// A queue for at least `depth` completions, which tells of news when it `tells`.
+    /// A queue for at least `depth` completions, which raises events if it `tells`.
     pub fn new(device: &Device, depth: u32, tells: bool) -> Result<Self, VerbsError> {
         let channel = tells.then(|| CompletionChannel::new(device)).transpose()?;
         let target = (channel.as_ref()).map_or(std::ptr::null_mut(), |channel| channel.raw);
@@ -268,7 +268,7 @@ impl CompletionQueue {
         })
     }
 
-    /// Asks to be told of the next completion. One that is there already is not told: poll once more.
+    /// Requests an event for the next completion. One that is there already raises none: poll once more.
     #[inline]
     pub fn arm(&self) -> Result<(), VerbsError> {
         // SAFETY: the queue and its context are alive and this thread's.
@@ -279,7 +279,7 @@ impl CompletionQueue {
         outcome(result).map_err(|errno| self.0.device.refused("arm a completion queue", errno))
     }
 
-    /// Readable when [`CompletionQueue::take_event`] has something; `None` of a queue that tells nothing.
+    /// Readable when [`CompletionQueue::take_event`] has something; `None` for a queue without events.
     pub fn channel(&self) -> Option<BorrowedFd<'_>> {
         self.0.channel.as_ref().map(CompletionChannel::fd)
     }
@@ -367,7 +367,7 @@ pub struct Path {
     pub traffic_class: u8,
     /// The service level.
     pub service_level: u8,
-    /// What is not acknowledged within 4.096 us x 2^N is sent again; `None` is [`Path::ACK_TIMEOUT`].
+    /// What is not acknowledged within 4.096 us x 2^N is retransmitted; `None` is [`Path::ACK_TIMEOUT`].
     pub ack_timeout: Option<u8>,
     /// Reads and atomics that this end has under way.
     pub reads_asked: u8,
@@ -375,10 +375,10 @@ pub struct Path {
     pub reads_answered: u8,
 }
 
-/// Repetitions before a request fails: after half a second, or some more, as devices time. Not 7, the most,
+/// Retries before a request fails: after half a second, or some more, depending on the device. Not 7, the maximum,
 /// which soft-RoCE takes for "without end".
 pub(super) const RETRIES: u8 = 6;
-/// Repetitions while the remote end has no room for a message: without end, it is the flow control.
+/// Retries while the remote end has no receive posted: unlimited, as this is the flow control.
 const RECEIVER_NOT_READY_RETRIES: u8 = 7;
 /// How long the remote end waits before it tries again when we had no room: 10 us (the shortest).
 const RECEIVER_NOT_READY_TIMER: u8 = 1;
@@ -411,7 +411,7 @@ impl Path {
 }
 
 impl QueuePair {
-    /// A queue pair whose ends of both sides are told in `queue`.
+    /// A queue pair whose two sides complete in `queue`.
     pub fn new(
         domain: &ProtectionDomain,
         queue: &CompletionQueue,
@@ -454,7 +454,7 @@ impl QueuePair {
             if inline == 0 {
                 return Err(domain.device().refused("make a queue pair", errno));
             }
-            // Devices say no to more than they have, and none says how much that is.
+            // Devices refuse more than they support, and none reports the limit.
             inline /= 2;
         }
     }
@@ -504,7 +504,7 @@ impl QueuePair {
         self.modify("initialize a queue pair", attributes, mask)
     }
 
-    /// Connects it: from now on it receives and sends. Of datagrams only the numbers of its own packets matter.
+    /// Connects it: from now on it receives and sends. For datagrams only the PSN of its own packets matters.
     pub fn connect(&self, path: &Path) -> Result<(), VerbsError> {
         let mut receive = ibv_qp_attr {
             qp_state: IBV_QPS_RTR,
@@ -557,7 +557,7 @@ impl QueuePair {
         if let Some(timeout) = attributes.ack_timeout {
             given.timeout = timeout;
         }
-        // Set by the connection manager of some kernels with no value of its own.
+        // Set by the connection manager of some kernels without a value.
         mask &= !IBV_QP_QKEY;
         self.modify("connect a queue pair", given, mask)
     }

@@ -67,13 +67,13 @@ pub struct To<'r> {
 /// One request of the sending side.
 #[derive(Debug, Clone, Copy)]
 pub struct Send<'r> {
-    /// What its completion says.
+    /// The id in its completion.
     pub id: u64,
     /// This end's memory.
     pub local: Slice<'r>,
     /// What is done.
     pub work: Work<'r>,
-    /// Whether its end is told; an error always is.
+    /// Whether it generates a completion; an error always does.
     pub signaled: bool,
     /// Whether its payload travels in the request: the memory is free again at once.
     pub inline: bool,
@@ -82,7 +82,7 @@ pub struct Send<'r> {
 /// One request of the receiving side.
 #[derive(Debug, Clone, Copy)]
 pub struct Receive<'r> {
-    /// What its completion says.
+    /// The id in its completion.
     pub id: u64,
     /// Where the message goes.
     pub local: Slice<'r>,
@@ -140,7 +140,7 @@ impl Linked for ibv_recv_wr {
 }
 
 /// Requests that point at each other and at their pieces. Both are reached by these two pointers alone: a box
-/// or a slice of them would say that nothing else points there.
+/// or a slice of them would claim that nothing else points there.
 struct Chain<T: Linked> {
     requests: *mut T,
     pieces: *mut ibv_sge,
@@ -174,8 +174,8 @@ impl<T: Linked> Chain<T> {
         unsafe { &mut *self.requests.add(index) }
     }
 
-    /// Has `post` take `count` requests from `first` on as a chain of their own. The error says how many were
-    /// taken before it.
+    /// Has `post` take `count` requests from `first` on as one chain. The error contains how many were
+    /// accepted before it.
     #[inline]
     fn post(
         &mut self,
@@ -274,7 +274,7 @@ impl<'r> Sends<'r> {
         self.chain.at(index).imm_data = number.to_be();
     }
 
-    /// Posts `count` requests from `first` on, by one call. The error says how many were taken before it.
+    /// Posts `count` requests from `first` on, by one call. The error contains how many were accepted before it.
     #[inline]
     pub fn post(
         &mut self,
@@ -391,7 +391,7 @@ impl<'r> Receives<'r> {
         self.len() == 0
     }
 
-    /// Posts `count` requests from `first` on, by one call. The error says how many were taken before it.
+    /// Posts `count` requests from `first` on, by one call. The error contains how many were accepted before it.
     #[inline]
     pub fn post(
         &mut self,

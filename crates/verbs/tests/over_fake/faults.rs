@@ -1,4 +1,4 @@
-//! The faults that a test of a workload plants do what they say.
+//! The faults for tests of workloads have the stated effect.
 
 use linerate_verbs::{
     AddressHandle, Completion, Opcode, Receive, Receives, Region, Send, Sends, Status, To, Work,

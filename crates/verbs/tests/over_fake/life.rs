@@ -1,4 +1,4 @@
-//! Everything is returned, once, in whatever order a program drops it.
+//! Everything is released, once, in whatever order a program drops it.
 
 use std::any::Any;
 

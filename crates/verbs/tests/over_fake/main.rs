@@ -1,5 +1,5 @@
-//! Every type of this crate, over the library that stands in for libibverbs: that bytes go where they shall,
-//! that what goes wrong is said, that everything is returned. Each test has devices of its own.
+//! Every type of this crate, over the library that replaces libibverbs: bytes arrive where they should,
+//! errors are reported, everything is released. Each test has its own devices.
 
 mod ends;
 mod faults;

@@ -95,7 +95,7 @@ fn a_call_is_accepted_and_its_queue_pairs_are_joined() {
     assert_ne!(port, 0);
     let far = End::new(&device, Plan::default());
     std::thread::scope(|scope| {
-        // Everything of an end stays in its thread, so the listening one says where its memory is.
+        // Everything of an end stays in its thread, so the listening one reports where its memory is.
         let (tell, told) = std::sync::mpsc::channel();
         let (fake, turn, device) = (&fake, &turn, device.clone());
         let caller = scope.spawn(move || {
@@ -135,7 +135,7 @@ fn a_call_is_accepted_and_its_queue_pairs_are_joined() {
     assert_eq!(fake.alive(), []);
 }
 
-/// What a call said that did not succeed.
+/// The error of a call that failed.
 fn refused<T>(result: Result<T, VerbsError>) -> String {
     result.err().expect("it is refused").to_string()
 }
@@ -272,7 +272,7 @@ fn what_came_for_a_connection_that_is_gone_is_not_taken_for_another_one() {
                 let end = End::new(&far_device, Plan::default());
                 let way = calling(fake, port, turn).expect("a way");
                 drop(call(way, &end, b"", turn).expect("a connection"));
-                // Told of the end before the next call comes.
+                // Notified of the end before the next call comes.
                 tell.send(()).expect("it waits");
             }
         });

@@ -1,4 +1,4 @@
-//! Requests are carried out in the order they were posted in, however they were posted, and tell what was asked.
+//! Requests are executed in the order in which they were posted, however they were posted, and complete as requested.
 
 use linerate_verbs::{Opcode, Receive, Receives, Region, Send, Sends, Work};
 use linerate_verbs_fake::Buffer;
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::ends::{End, Plan, device, pair};
 
-/// So many writes, each of its own byte to the same place, with its index as number.
+/// So many writes, each of a different byte to the same place, with its index as number.
 fn writes<'r>(near: &'r Region<Buffer>, far: &End, count: usize) -> Vec<Send<'r>> {
     (0..count)
         .map(|index| Send {
@@ -35,7 +35,7 @@ proptest! {
         let mut sends = Sends::new(&writes(&near.region, &far, 16));
         for (first, last, signals) in steps {
             let (first, last) = (first.min(last), first.max(last));
-            // The last of each step is told, so that all slots come free.
+            // The last of each step is signaled, so that all slots become free.
             let is_told = |index: usize| index == last || signals & (1 << index) != 0;
             for index in first..=last {
                 sends.set_signaled(index, is_told(index));

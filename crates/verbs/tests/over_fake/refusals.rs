@@ -1,4 +1,4 @@
-//! What a device or its remote end refuses: each is said as what it is.
+//! What a device or its remote end refuses: each error names its cause.
 
 use std::ops::Range;
 
@@ -284,7 +284,7 @@ fn a_device_gives_the_inline_room_that_it_has() {
     }
 }
 
-/// A refusal, and what it says.
+/// A refusal, and its message.
 fn refused<T>(result: Result<T, VerbsError>) -> (VerbsError, String) {
     let error = result.err().expect("it is refused");
     let said = error.to_string();

@@ -1,4 +1,4 @@
-//! What is told by descriptors: completions, and what happens to a device.
+//! Events on descriptors: completions, and device events.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,4 +1,4 @@
-//! Carries out what was posted, in a thread of its own: message after message of a queue pair, until there is
+//! Executes what was posted, in a separate thread: message after message of a queue pair, until there is
 //! none or the remote end makes it wait.
 
 use std::ffi::{c_int, c_uint};
@@ -179,7 +179,7 @@ impl World {
             device.has(Fault::PortDown) || device.has(Fault::Gone)
         };
         let device = &self.devices[far.device];
-        // The kernel has joined those of iWARP, which have no way of their own.
+        // The kernel has connected those of iWARP, which have no path of their own.
         let is_known = device.link == Link::Iwarp || device.is_at(&own.set.ah_attr);
         if is_down(own.device) || is_down(far.device) || !is_known || far.datagrams {
             return no_answer;
@@ -344,7 +344,7 @@ impl World {
         self.queue_pairs.get_mut(&number)?.rooms.pop_front()
     }
 
-    /// Sends a datagram; where it does not arrive nobody is told.
+    /// Sends a datagram; a loss is not reported.
     fn datagram(
         &mut self,
         number: u32,

@@ -1,4 +1,4 @@
-//! Completion queues, and what tells of events.
+//! Completion queues, and event channels.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use linerate_verbs::sys::abi::{ibv_comp_channel, ibv_cq, ibv_wc};
 
-/// A descriptor that can be read as often as something was told, with what was told.
+/// A descriptor that is readable once per event, with the events.
 pub(super) struct Teller<T> {
     pub(super) fd: c_int,
     told: Mutex<VecDeque<T>>,
@@ -60,7 +60,7 @@ impl<T> Teller<T> {
         }
     }
 
-    /// Counts one less, under the lock: there is one more than things told.
+    /// Counts one less, under the lock: the counter is one above the number of events.
     fn count_one(&self) {
         let mut count = 0_u64;
         // SAFETY: as in `tell`.
@@ -68,7 +68,7 @@ impl<T> Teller<T> {
         assert_eq!(read, 8, "as many as were told");
     }
 
-    /// Rolls back what nobody took yet.
+    /// Withdraws events that nobody took yet.
     pub(super) fn forget(&self, is_it: impl Fn(&T) -> bool) {
         let mut told = lock(&self.told);
         let before = told.len();
@@ -100,7 +100,7 @@ pub(super) struct Slot {
     pub(super) upto: u64,
 }
 
-/// What a completion channel tells: the queue.
+/// The event of a completion channel: the queue.
 pub(super) struct Channel {
     pub(super) teller: Arc<Teller<usize>>,
     pub(super) device: usize,

@@ -70,7 +70,7 @@ impl Fake {
         *LOADED.get_or_init(load)
     }
 
-    /// How many channels, identifiers and events of the connection manager were not given back.
+    /// How many channels, identifiers and events of the connection manager were not released.
     pub fn manager_alive(&self) -> u64 {
         // SAFETY: the function has no conditions.
         unsafe { (self.manager_alive)() }

@@ -50,11 +50,11 @@ unsafe fn pieces(first: *const ibv_sge, count: c_int) -> Vec<ibv_sge> {
     }
 }
 
-/// What a request is about; the error number of one that makes no sense.
+/// The task of a request; an error number if it is invalid.
 ///
 /// # Safety
 ///
-/// The request is one for this queue pair, its union as its opcode says.
+/// The request is one for this queue pair, its union as its opcode requires.
 unsafe fn task(world: &World, own: &QueuePair, request: &ibv_send_wr) -> Result<Task, c_int> {
     // SAFETY: the caller's word.
     unsafe {

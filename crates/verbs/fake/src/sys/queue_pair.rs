@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// Tells the end of a request of the sending side.
+    /// Completes a request of the sending side.
     pub(super) fn end_send(
         &mut self,
         number: u32,
@@ -314,7 +314,7 @@ impl World {
         self.complete(own.device, own.send_queue, entry, slot);
     }
 
-    /// Tells the end of a request of the receiving side.
+    /// Completes a request of the receiving side.
     pub(super) fn end_receive(&mut self, number: u32, room: &Room, entry: ibv_wc) {
         let own = &self.queue_pairs[&number];
         let entry = ibv_wc {

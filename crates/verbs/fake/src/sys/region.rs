@@ -162,7 +162,7 @@ fn read(part: Part, into: &mut Vec<u8>) {
     }
 }
 
-/// The last byte comes last, as devices do it and programs that look at memory rely on.
+/// The last byte comes last, as with real devices; programs that poll memory rely on that.
 fn write(part: Part, bytes: &[u8]) {
     let Some((last, before)) = bytes.split_last() else {
         return;

@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Event,
 }
 
-/// What happened, told to everyone who has the device open.
+/// An event, raised for everyone who has the device open.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Told {
     pub(super) kind: c_int,
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Tells everyone who has the device open.
+    /// Raises an event for everyone who has the device open.
     pub(super) fn tell(&self, device: usize, kind: c_int, element: usize) {
         for context in self.contexts.values() {
             if context.device == device {
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// Tells the end of a request, now or later.
+    /// Completes a request, now or later.
     pub(super) fn complete(&mut self, device: usize, queue: usize, entry: ibv_wc, slot: Slot) {
         let own = &self.devices[device];
         if own.has(Fault::Gone) || own.has(Fault::Hang) {

@@ -91,7 +91,7 @@ static POLL: AtomicUsize = AtomicUsize::new(0);
 static MESSAGES: AtomicU64 = AtomicU64::new(0);
 static AWAITED: Mutex<Vec<Awaited>> = Mutex::new(Vec::new());
 
-/// Opens the device, and stands before its functions that move data.
+/// Opens the device, and wraps its functions that move data.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     // SAFETY: the real function has this signature; a context is its opener's, and its table of functions is
@@ -124,10 +124,10 @@ unsafe fn spoil(address: usize) {
     unsafe { byte.write_volatile(byte.read_volatile() ^ 0x10) };
 }
 
-/// What comes is changed when it is told to have come: before, it would come over the change.
+/// Received data is changed when its completion is reported: earlier, it would overwrite the change.
 struct Awaited {
     queue_pair: u32,
-    /// The request whose completion tells of it.
+    /// The request whose completion reports it.
     id: u64,
     address: usize,
 }
@@ -136,7 +136,7 @@ fn awaited() -> MutexGuard<'static, Vec<Awaited>> {
     AWAITED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first request from `request` on whose completion is told.
+/// The first request from `request` on whose completion is reported.
 unsafe fn told_by(request: &ibv_send_wr) -> Option<u64> {
     let mut next: *const ibv_send_wr = request;
     // SAFETY: the chain ends with null.

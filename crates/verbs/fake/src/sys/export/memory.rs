@@ -106,7 +106,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dereg_mr(registration: *mut ibv_mr) -> c_int {
     let mut world = world();
-    // SAFETY: the caller's registration, not given back yet.
+    // SAFETY: the caller's registration, not released yet.
     let key = unsafe { (*registration).lkey };
     let own = world.regions.remove(&key);
     let own = own.expect("a region that is registered");

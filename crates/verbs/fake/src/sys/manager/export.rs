@@ -66,7 +66,7 @@ unsafe fn address(address: *const libc::sockaddr) -> SocketAddr {
     }
 }
 
-/// Channels, identifiers and events that were given out and not given back.
+/// Channels, identifiers and events that were handed out and not released.
 #[unsafe(no_mangle)]
 extern "C" fn fake_manager_alive() -> u64 {
     let manager = manager();
@@ -308,7 +308,7 @@ unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, given: *mut rdma_conn_para
     };
     let (mut state, mut event) = (State::Answered, RDMA_CM_EVENT_CONNECT_RESPONSE);
     if is_iwarp {
-        // The kernel joins their queue pairs, and both hear that it is done.
+        // The kernel connects their queue pairs, and both are notified.
         let called_by = called_by.expect("a request has told it");
         if let Err(errno) = world().join(given.qp_num, called_by) {
             return refuses(errno);
@@ -357,7 +357,7 @@ unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     0
 }
 
-/// What iWARP says of a queue pair's states: nothing of ready to send, which is the kernel's to reach
+/// The attributes of a queue pair's states in iWARP: none for ready-to-send, which the kernel reaches itself
 /// (`iw_cm_init_qp_attr`, with the port that `rdma_init_qp_attr` adds).
 fn attributes_of_iwarp(values: &mut ibv_qp_attr, called: bool) -> c_int {
     values.port_num = 1;

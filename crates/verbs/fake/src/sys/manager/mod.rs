@@ -1,5 +1,5 @@
 //! The connection manager, librdmacm's part: identifiers that find each other by address and port within this
-//! process, and what is told of them.
+//! process, and their events.
 
 mod export;
 
@@ -188,7 +188,7 @@ impl Manager {
         std::ptr::with_exposed_provenance_mut(address)
     }
 
-    /// Tells something of an identifier, if it is still there.
+    /// Raises an event of an identifier, if it still exists.
     fn tell(&mut self, told: Told) {
         if let Some(own) = self.identifiers.get(&told.owner) {
             own.teller.tell(told);
@@ -219,7 +219,7 @@ impl Manager {
         }
     }
 
-    /// Ends what an identifier has with its peer, which is told.
+    /// Ends an identifier's connection with its peer, which is notified.
     fn part(&mut self, id: usize) {
         let own = self.identifier(id);
         let (peer, state) = (own.peer.take(), own.state);

@@ -1,4 +1,4 @@
-//! Makes the report page from a file of `ReportData` JSON: what the browser tests of `web/` look at.
+//! Makes the report page from a file of `ReportData` JSON, for the browser tests of `web/`.
 //!
 //! usage: `cargo run -p linerate --example report_page -- DATA.json > page.html`
 

@@ -1,4 +1,4 @@
-//! Two processes move bytes, for a comparison by hand with another tool:
+//! Moves bytes between two processes, for a comparison by hand with another tool:
 //!
 //! ```text
 //! loopback listen ADDRESS:PORT [WORD=VALUE ...] &
@@ -6,10 +6,10 @@
 //! loopback copy
 //! ```
 //!
-//! Words, equal at both ends: `seconds` (2), `buffer` in KiB (128), `flows` (1), `threads` (one a flow),
+//! Words, equal at both ends: `seconds` (2), `buffer` in KiB (128), `flows` (1), `threads` (one per flow),
 //! `send`, `receive` and `waiting` by their names, `cc` (congestion control), `cpu`, `bytes`, `window` in
 //! KiB. Each end prints its rate in bit/s, the CPU seconds per GB of its data threads, how payload
-//! crossed, and the most memory that the process ever had.
+//! crossed, and the peak memory of the process.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 

@@ -1,4 +1,4 @@
-//! Whether a record says where threads really ran: a program of its own, because a thread is found by its
+//! Whether a record reports where threads really ran: a separate program, because a thread is found by its
 //! name, and other tests have threads of that name too.
 
 #![expect(

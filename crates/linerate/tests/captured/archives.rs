@@ -29,7 +29,7 @@ pub(crate) fn repository(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// Where the archive of a fixture lies.
+/// The path of a fixture's archive.
 pub(crate) fn place(name: &str) -> PathBuf {
     repository(&format!("fixtures/hosts/{name}.lrcap"))
 }
@@ -64,7 +64,7 @@ pub(crate) fn host(archive: Archive) -> Host {
 pub(crate) enum Edit {
     /// A file's text; `None` takes the file away.
     File(&'static str, Option<&'static str>),
-    /// What netlink told of one interface.
+    /// The netlink answers about one interface.
     Nic(&'static str, fn(&mut NicAnswers)),
 }
 

@@ -128,7 +128,7 @@ pub(crate) struct Fires {
     pub(crate) evidence: Place,
     /// Every remedy, as it is printed.
     pub(crate) remedies: Vec<String>,
-    /// Other rules that rightly warn of the same fact; `bench/planted` reads them.
+    /// Other rules whose warning about the same fact is correct; `bench/planted` reads them.
     #[serde(default)]
     pub(crate) also: BTreeSet<String>,
 }

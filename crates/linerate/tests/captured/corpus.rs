@@ -37,11 +37,11 @@ fn every_real_machine_maps_in_every_form() {
     }
 }
 
-/// What is said of machines that somebody inspected: rules and severities.
+/// Expected findings on machines that were inspected by hand: rules and severities.
 type Said = &'static [(&'static str, &'static str)];
 
 const LOOKED_AT: [(&str, Said); 2] = [
-    // Its on-board X722 says 2.5 GT/s x1 for a port of 1 Gb/s: narrow, but it feeds the port.
+    // Its on-board X722 reports 2.5 GT/s x1 for a port of 1 Gb/s: narrow, but sufficient for the port.
     (
         "32intel64-2p8co2t+8ve.tar.bz2",
         &[("pcie-link-degraded", "note")],
@@ -53,7 +53,7 @@ const LOOKED_AT: [(&str, Said); 2] = [
     ),
 ];
 
-/// None of these machines is known to be ill: what one is told as an error or a cost must be inspected.
+/// None of these machines is known to be faulty: each finding of an error or a cost must have been inspected.
 #[test]
 fn no_real_machine_gets_a_warning_that_nobody_looked_at() {
     for host in hosts() {

@@ -13,7 +13,7 @@ use super::archives::{Edit, archive, names, place, repository};
 use super::documents::{document, nulls};
 use super::program::{linerate, on};
 
-/// All four forms of a host's map: none may fail, and each must be what it says it is.
+/// All four forms of a host's map: none may fail, and each must be valid.
 pub(crate) fn every_form_of(from: &Path) -> Value {
     let name = from.display();
     let text = on(from, &["map"]).with_code(0);
@@ -29,7 +29,7 @@ pub(crate) fn every_form_of(from: &Path) -> Value {
     map
 }
 
-/// The keys of which null says that there is none.
+/// The keys for which null means that there is none.
 const ANSWERS: [&str; 5] = [
     "/ceil_bit_per_s",
     "/acs_redirect",
@@ -38,7 +38,7 @@ const ANSWERS: [&str; 5] = [
     "/tun/group",
 ];
 
-/// Every null stands for one gap, or for what cannot be, and every field of a gap for one null, but for those nulls that are
+/// Every null belongs to one gap, or to an inapplicable fact, and every field of a gap to one null, except for those that are
 /// answers: a qdisc that does not shape has no rate.
 fn each_null_has_its_gap(map: &Value) {
     let fields: BTreeSet<String> = map["gaps"]

@@ -1,4 +1,4 @@
-//! Starts the program under test, with a state folder of its own.
+//! Starts the program under test, with its own state folder.
 
 use std::path::Path;
 use std::process::Command;

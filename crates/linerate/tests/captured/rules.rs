@@ -171,7 +171,7 @@ fn each_rule_answers_each_of_its_cases_on_a_captured_host() {
     }
 }
 
-/// That each rule has all three kinds of case is held by `CASES` of its own file, in `crates/model`.
+/// `CASES` of each rule's file in `crates/model` ensures that it has all three kinds of case.
 #[test]
 fn every_case_is_of_a_rule_that_exists_and_many_rules_fire_on_a_captured_host() {
     let cases = all();

@@ -1,5 +1,5 @@
-//! The demo: once whole, and killed at several moments. It makes its own hosts, so it runs outside of
-//! any lab, in a turn of its own.
+//! The demo: once complete, and killed at several points. It creates its own hosts, so it runs outside of
+//! any lab, in a separate turn.
 
 use std::fs;
 use std::path::Path;
@@ -90,7 +90,7 @@ fn the_demo_finds_what_was_planted_and_leaves_nothing() {
             !tried.is_empty(),
             "{rule} was planted, and its remedy never tried"
         );
-        // A remedy that was tried and not seen to help is a miss only where 10 % would have been seen.
+        // A remedy that was tried without a significant effect is a miss only if 10 % would have been detected.
         for remedy in tried {
             let seen = remedy["effect"]["smallest_detectable"].as_f64();
             assert!(
@@ -126,7 +126,7 @@ fn a_killed_demo_leaves_no_process_and_the_next_recovery_clears_the_rest() {
         left += leftovers(&state).len();
     }
     assert!(left > 0, "no kill came in time");
-    // The next demo sweeps; it is interrupted as soon as it has said what it does.
+    // The next demo cleans up; it is interrupted as soon as it has announced what it does.
     let job = start(&state, &place.path().join("run-last"));
     let own = job.family();
     let watch = Watch::new(&place.path().join("run-last"), &state);

@@ -80,7 +80,7 @@ fn an_experiment_tells_what_each_factor_does_and_leaves_both_hosts_as_they_were(
     let relative = pacing["relative"].as_f64().expect("a number");
     assert!((0.7..1.4).contains(&relative), "{pacing:#}");
     assert_eq!(pacing["shown"], true);
-    // The run tells the same again, in words too.
+    // The run shows the same again, also as text.
     let again = lab.run(&["--format", "json", "lab", "show", text(&run)]);
     assert_eq!(
         fitting(&again.expect_code(0).out)["responses"],
@@ -269,7 +269,7 @@ fn an_experiment_without_a_peer_makes_its_own_two_hosts() {
     assert_eq!(path[1]["skipped"], serde_json::Value::Null, "{path:#}");
     let cells = document["responses"][0]["cells"].as_array().expect("cells");
     assert!(cells.iter().all(|cell| cell["trials"] == 3), "{cells:#?}");
-    // What others published stands beside it; with two of the four combinations of the experiment.
+    // Published figures are shown with it, for two of the four combinations of the experiment.
     let published = document["published"].as_array().expect("figures");
     let yours = |at: usize| published[at]["yours"]["levels"].clone();
     assert_eq!(published.len(), 2);
@@ -321,7 +321,7 @@ fn a_run_between_its_own_hosts_that_was_killed_makes_them_again() {
     assert_eq!(document["trials"].as_array().map(Vec::len), Some(trials));
 }
 
-/// Two far hosts, each with a wire of its own, and a setting that is changed on whichever is measured.
+/// Two remote hosts, each with its own wire, and a setting that is changed on whichever is measured.
 const TWO_PEERS: &str = r#"
 title = "Two peers"
 workload = "rr"
@@ -410,7 +410,7 @@ fn another_host_is_a_level_whose_trials_go_there_and_whose_settings_are_its_own(
         .expect("effects");
     let host = effects.iter().find(|effect| effect["effect"] == "host");
     assert_eq!(host.expect("it was asked for")["interleaved"], true);
-    // The table of trials tells each one's own remote end.
+    // The table of trials shows each one's own remote end.
     let rows = lab
         .run(&["export", "--to", "jsonl", text(&run)])
         .expect_code(0)
@@ -482,7 +482,7 @@ fn an_earlier_run_is_a_level_beside_those_that_are_measured() {
         (&day["interleaved"], &day["against"][0]),
         (&false.into(), &"then".into())
     );
-    // Without the earlier run the later one tells the same.
+    // Without the earlier run the later one shows the same.
     std::fs::remove_dir_all(&old).expect("the lab's folder");
     let told = lab.run(&["lab", "show", text(&run)]).expect_code(0).out;
     assert!(told.contains("not interleaved with these"), "{told}");

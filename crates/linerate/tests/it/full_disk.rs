@@ -86,7 +86,7 @@ fn on_a_read_only_disk_nothing_is_changed() {
     let before = lab.dump();
     let disk = lab.small_disk("disk", "64k");
     let mut remount = lab.outside("mount");
-    // Of this mount only: what the file system itself was made with, an ordinary user may not say again.
+    // For this mount only: an ordinary user may not repeat the options of the file system itself.
     remount.args(["-o", "remount,bind,ro"]).arg(&disk);
     crate::job::run(remount).expect_code(0);
     let plan = lab.path("plan.toml");

@@ -60,7 +60,7 @@ fn end_of(job: &Job, word: &str, signal: Signal) {
     kill_process(process(job, word), signal).expect("it was there a moment ago");
 }
 
-/// What linerate says to somebody who came in by an ssh server that starts now.
+/// The output of linerate for a user who logged in by an ssh server that starts now.
 fn over_ssh(lab: &Lab, arguments: &str) -> Done {
     under_sshd(lab, &format!("{}; exit $?", linerate(lab, arguments)))
 }
@@ -92,7 +92,7 @@ fn under_sshd(lab: &Lab, script: &str) -> Done {
 /// Where [`neighbour`] listens.
 const NEIGHBOUR: &str = "10.77.0.2:7777";
 
-/// Somebody on `far` who takes connections.
+/// A process on `far` that accepts connections.
 fn neighbour(lab: &Lab) -> Job {
     let serve = Job::start({
         let mut command = lab.on("far", crate::LINERATE);
@@ -318,7 +318,7 @@ fn a_reverter_holds_what_its_plan_needs_and_nothing_else_and_still_reverts() {
     let before = lab.dump();
     let inherited = lab.path("inherited");
     std::fs::write(&inherited, "").expect("the lab's folder");
-    // Somebody's file is open when linerate is started.
+    // An unrelated file is open when linerate is started.
     let apply = linerate(&lab, "tune apply --deadline 120 --from");
     let script = format!(
         "exec {apply} {} 9<{}",
@@ -406,7 +406,7 @@ fn a_probe_that_fails_after_the_change_takes_it_back_and_one_that_fails_before_p
     assert!(done.err.contains("to roll back"), "{}", done.err);
     lab.run(&["tune", "undo"]).expect_code(0);
     assert_same(&lab, &before, "undone");
-    // With one port of its own, the host can be at one address once a minute (TIME-WAIT, RFC 9293).
+    // With one port, the host can connect to one address once a minute (TIME-WAIT, RFC 9293).
     let one_port = lab.path("one-port.toml");
     let text = "[settings]\n\"sysctl/net.ipv4.ip_local_port_range\" = [40000, 40000]\n";
     std::fs::write(&one_port, text).expect("a plan");

@@ -161,7 +161,7 @@ fn irqbalance_is_stopped_while_a_command_runs_and_goes_on_after_it() {
     assert_eq!(held.out, "State:\tT\n");
     assert_eq!(lab.shell("near", state), "State:\tS\n");
     daemon.kill();
-    // Another user's process of that name is none: it neither stands in the way nor is it stopped.
+    // Another user's process of that name does not count: it neither blocks nor is it stopped.
     let mut foreign = lab.on("near", "setpriv");
     foreign.args(["--reuid", "65534", "--clear-groups", text(&program), "1000"]);
     let foreign = Job::start(foreign);

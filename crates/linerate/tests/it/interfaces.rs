@@ -1,4 +1,4 @@
-//! `tune undo` after somebody renamed or moved the interface that was changed. What becomes of one that was removed is in
+//! `tune undo` after the changed interface was renamed or moved by another program. Removed interfaces are tested in
 //! `tune.rs`.
 
 use crate::lab::{Lab, text};

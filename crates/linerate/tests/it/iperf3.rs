@@ -74,7 +74,7 @@ impl RealServer {
             let read = said.read_line(&mut line).expect("it talks");
             assert!(read > 0, "it ended before it listened");
         }
-        // What it says later must have somewhere to go.
+        // Its further output must be drained.
         thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         Self(child)
     }
@@ -223,7 +223,7 @@ fn the_figures_of_our_document_agree_with_each_other() {
     let document = our_document(&spec(Direction::Forward, Workload::default()));
     let bytes = |value: &Value| value["bytes"].as_u64().expect("a count");
     let intervals = document["intervals"].as_array().expect("a list");
-    // How many there are is the busy machine's to say.
+    // Their number depends on how busy the machine is.
     assert!(!intervals.is_empty(), "{document:#}");
     let in_intervals: u64 = intervals.iter().map(|one| bytes(&one["sum"])).sum();
     let end = &document["end"];
@@ -286,7 +286,7 @@ fn tests_with_one_server_are_repeated_until_they_are_certain_enough() {
         .expect("it starts");
     let said = String::from_utf8_lossy(&done.stderr);
     let code = done.status.code();
-    // However noisy the machine: it repeats, and says whether that was enough.
+    // However noisy the machine: it repeats, and reports whether that was enough.
     assert!(matches!(code, Some(0 | 12)), "{code:?} {said}");
     let document = crate::fitting(&String::from_utf8_lossy(&done.stdout));
     let trials = document["repeats"]["trials"].as_u64();
@@ -342,7 +342,7 @@ fn what_the_server_says_of_a_test_fits_its_schema() {
             })
         });
         let spec = spec(Direction::Bidirectional, Workload::default());
-        // Of its own: the server's ends the server.
+        // A separate one: the server's ends the server.
         let own = Interrupt::listen().expect("signals");
         measure_foreign(&spec, server.address(), &own).expect("it measures");
         let good = finished.recv().expect("a document");

@@ -1,5 +1,5 @@
-//! A running program: what it says, how it ends, and who of its family is still there. Waiting is for
-//! events (pidfds, ends of pipes); the only clock is a guard against hanging for ever.
+//! A running program: its output, how it ends, and which of its processes are still there. It waits for
+//! events (pidfds, ends of pipes); the only clock is a guard against hanging forever.
 
 use std::fs;
 use std::io::Read;
@@ -19,7 +19,7 @@ pub(crate) const HANGS: Duration = Duration::from_secs(240);
 /// The variable by which the family of a job is known: every process hands it on to its children.
 const MARK: &str = "LINERATE_IT_JOB";
 
-/// How a program ended, and what it said.
+/// How a program ended, and its output.
 #[derive(Debug)]
 pub(crate) struct Done {
     /// Its exit code; none when a signal ended it.

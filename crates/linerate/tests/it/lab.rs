@@ -1,7 +1,7 @@
-//! Two hosts, `near` and `far`, joined by a veth pair, made with util-linux and iproute2 alone: what the
-//! program under test has of this (`linerate_testbed`) must not judge itself.
+//! Two hosts, `near` and `far`, joined by a veth pair, made with util-linux and iproute2 alone: the code
+//! under test that does this (`linerate_testbed`) must not test itself.
 //!
-//! A shell in namespaces of its own holds them; everything else enters there (nsenter(1)). It ends
+//! A shell in its own namespaces holds them; everything else enters there (nsenter(1)). It ends
 //! with its standard input, so nothing of a lab outlives this test program, whatever ends it.
 
 use std::io::{BufRead, BufReader};
@@ -38,7 +38,7 @@ done
 echo ready
 exec cat >/dev/null";
 
-/// Everything of a host that linerate could change, as other tools tell it.
+/// Everything of a host that linerate could change, as other tools print it.
 const DUMP: &str = "ip -d address; ip -d link; tc -d qdisc
 for nic in $(ls /sys/class/net); do
     for what in -k -c -g -l; do echo \"ethtool $what $nic\"; ethtool $what $nic 2>&1 || true; done
@@ -60,7 +60,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Makes the two hosts; without a word of its own, a test returns when there are none.
+    /// Creates the two hosts; a test returns silently when there are none.
     pub(crate) fn new() -> Option<Self> {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         match Self::build(turn) {
@@ -182,7 +182,7 @@ impl Lab {
         job::run(command).expect_code(0).out
     }
 
-    /// Everything of both hosts that linerate could change, told by ip, tc, ethtool and sysctl.
+    /// Everything of both hosts that linerate could change, as printed by ip, tc, ethtool and sysctl.
     #[track_caller]
     pub(crate) fn dump(&self) -> String {
         let of = |host: &str| format!("# {host}\n{}", self.shell(host, DUMP));

@@ -1,5 +1,5 @@
-//! `measure stream --ladder`: every way into and out of the kernel side by side, what the kernel itself says
-//! of copies, and what is kept when it cannot be gone to the end.
+//! `measure stream --ladder`: every send and receive mode side by side, the kernel's reports
+//! of copies, and what is kept if the ladder is interrupted.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -179,7 +179,7 @@ fn an_interrupted_ladder_ends_with_130_and_keeps_what_came_so_far() {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let mut said = BufReader::new(child.stderr.take().expect("piped"));
     let mut talk = String::new();
-    // A rate behind a way says that its trial is over.
+    // A rate after a mode means that its trial is over.
     while !talk.lines().any(|line| line.ends_with("b/s")) {
         let read = said.read_line(&mut talk).expect("it talks");
         assert!(read > 0, "it ended before its first trial did: {talk}");

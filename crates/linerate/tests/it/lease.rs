@@ -25,7 +25,7 @@ fn plan(lab: &Lab) -> String {
     text(&file).to_owned()
 }
 
-/// The agent on `far`, with a variable of its own, started by a script that may look at the host first.
+/// The agent on `far`, with an environment variable, started by a script that may inspect the host first.
 fn agent(lab: &Lab, look: &str, variable: &str) -> String {
     let (linerate, state) = (crate::LINERATE, lab.state());
     let state = text(&state);

@@ -1,5 +1,5 @@
-//! The real program on a real kernel: two hosts in network namespaces, faults planted by other tools,
-//! and other tools' word for what was found and restored.
+//! The real program on a real kernel: two hosts in network namespaces, faults injected with other tools,
+//! and other tools' output for what was found and restored.
 //!
 //! Run as root and as an ordinary user alike (`cargo xtask test` does both). What this machine lacks is
 //! a `SKIP:` line with its reason.

@@ -1,4 +1,4 @@
-//! Far ends that are not there, are not linerate, speak another version, or die: each a clear message
+//! Peers that are not there, are not linerate, have another version, or die: each a clear message
 //! and its documented exit code, both hosts as before, and what was recorded kept.
 
 use std::fs;
@@ -173,8 +173,8 @@ fn a_peer_that_dies_while_it_is_changed_is_doubted_and_recovered() {
     lab.shell("near", "sysctl -qw net.ipv4.tcp_wmem='4096 16384 16384'");
     lab.shell("far", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'");
     let before = lab.dump();
-    // In the middle of the experiments; whether the remote end is changed at that moment, the state of
-    // its journal tells.
+    // In the middle of the experiments; the state of the journal shows whether the remote end is changed
+    // at that time.
     let done = agent_killed(&lab, "run", 60);
     let status = lab.run(&["tune", "status"]).expect_code(0).out;
     if status.contains("open") {

@@ -1,4 +1,4 @@
-//! `prove` against faults that `ethtool`, `tc` and `sysctl` planted: proposed, tried, kept or restored.
+//! `prove` against faults injected with `ethtool`, `tc` and `sysctl`: proposed, tried, kept or restored.
 
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ fn segmentation_switched_off_is_found_tried_and_put_back() {
     assert!(effect["low"].as_f64() <= effect["relative"].as_f64());
     assert!(effect["relative"].as_f64() <= effect["high"].as_f64());
     assert_same(&lab, &before, "after `prove --undo`");
-    // What it said it would do is what it did, and the run tells the same again.
+    // It did what it announced, and the stored run shows the same again.
     assert!(done.err.contains("7 trials of"), "{}", done.err);
     let report = lab.run(&["--format", "json", "report", text(&lab.path("run"))]);
     let again = fitting(&report.expect_code(0).out);

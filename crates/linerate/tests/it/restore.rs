@@ -1,5 +1,5 @@
-//! `prove` stopped at chosen moments, by SIGKILL and by Ctrl-C: both hosts come back byte for byte, no
-//! process stays, and the run can be read up to that moment.
+//! `prove` stopped at chosen points, by SIGKILL and by Ctrl-C: both hosts are restored byte for byte, no
+//! process is left, and the run can be read up to that point.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +16,10 @@ const FAULTS: [(&str, &str); 3] = [
     ("near", "sysctl -qw net.ipv4.tcp_wmem='4096 16384 16384'"),
     ("far", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'"),
 ];
-/// How many moments are tried.
+/// How many points are tried.
 const KILLS: u32 = 10;
 const INTERRUPTS: u32 = 4;
-/// The least number of events that a whole run of these faults has: the records of fourteen trials and
+/// The minimum number of events that a whole run of these faults has: the records of fourteen trials and
 /// of two experiments of three pairs (each record is one), and the journals of their six changes (two
 /// ends of one fault; made, named, five lines, removed).
 const EVENTS: usize = 60;
@@ -66,7 +66,7 @@ fn assert_readable(lab: &Lab, out: &Path) {
     }
 }
 
-/// Stops a run at `moment`; none when it was over before.
+/// Stops a run at the `moment`-th event; none if it was over before.
 #[track_caller]
 fn stopped(
     lab: &Lab,
@@ -95,7 +95,7 @@ fn after_a_sigkill_at_any_moment_tune_recover_puts_both_hosts_back() {
         let moment = random.up_to(EVENTS);
         let (out, done) = stopped(&lab, number, moment, Job::kill);
         let Some(done) = done else { continue };
-        // It may have ended in the moment between the event and the signal.
+        // It may have ended between the event and the signal.
         if done.signal == Some(9) {
             killed += 1;
         }
@@ -159,7 +159,7 @@ fn a_measurement_that_is_interrupted_ends_with_130() {
     let bytes = || lab.counter("near", "tx_bytes");
     let before = bytes();
     let job = Job::start(lab.linerate(&["measure", "stream", "netns:far", "--time", "60"]));
-    // Once data flows; looking takes a program of its own each time, so this is no busy loop.
+    // Once data flows; each check starts a program, so this is no busy loop.
     while bytes() < before + (1 << 20)
         && !crate::job::ends_within(&job.ending(), std::time::Duration::ZERO)
     {}

@@ -1,5 +1,5 @@
-//! Runs that somebody else prepared: what a command reads of them and writes beside them touches no other file, waits for
-//! nobody and ends.
+//! Runs prepared by another user: what a command reads from them and writes next to them touches no other file, waits for
+//! nothing and ends.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -304,7 +304,7 @@ fn what_a_stored_run_or_the_command_line_holds_cannot_steer_the_terminal() {
         assert_harmless(&done.err);
         assert!(done.err.contains(SHOWN), "{}", done.err);
     }
-    // What clap says of a command line is without colours, but for a terminal.
+    // clap's output about a command line has no colors, except on a terminal.
     let (ended, screen) = shown_on_a_terminal(linerate(&[HOSTILE]), 24, 80);
     assert_eq!(ended.code(), Some(2), "{screen}");
     assert_harmless(&screen.replace('\r', ""));

@@ -1,4 +1,4 @@
-//! `measure stream`: what it says was moved, compared with the interfaces' own counters.
+//! `measure stream`: the reported bytes, compared with the interfaces' own counters.
 
 use serde_json::{Value, json};
 

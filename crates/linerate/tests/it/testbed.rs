@@ -19,7 +19,7 @@ fn skipped() -> bool {
     is_there
 }
 
-/// `testbed rxe WORDS` with a `modprobe` of its own, and what is left in its state folder.
+/// `testbed rxe WORDS` with a replaced `modprobe`, and what is left in its state folder.
 fn testbed(modprobe: &str, words: &[&str]) -> (Done, Vec<String>) {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("modprobe");

@@ -293,7 +293,7 @@ fn the_queues_of_a_card_are_served_in_turn_and_by_what_was_there_again() {
             lab.shell("near", "tc qdisc del dev many0 root");
         }
     }
-    // A qdisc of somebody's below it would be lost.
+    // Another user's qdisc below it would be lost.
     lab.shell(
         "near",
         "tc qdisc add dev many0 root handle 9: mq; tc qdisc replace dev many0 parent 9:2 handle a: pfifo limit 9",

@@ -1,5 +1,5 @@
-//! Moments of a running `prove`, as the kernel reports them: every file of the run and of the undo
-//! journals that is made, written or removed is an event (inotify(7)). A moment is the N-th of them.
+//! Events of a running `prove`, as the kernel reports them: every file of the run and of the undo
+//! journals that is created, written or removed is an event (inotify(7)). A moment is the N-th of them.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -56,7 +56,7 @@ impl Watch {
                 match reader.next() {
                     Ok(event) => {
                         seen += 1;
-                        // A new transaction: its journal's lines are moments, too.
+                        // A new transaction: the lines of its journal are events, too.
                         if event.events().contains(ReadFlags::MOVED_TO)
                             && let Some(name) = event.file_name().and_then(|n| n.to_str().ok())
                         {
@@ -81,7 +81,7 @@ fn kinds() -> WatchFlags {
         | WatchFlags::CLOSE_WRITE
 }
 
-/// Numbers from a seed (xorshift64*): which moments are tried is the same in every run.
+/// Numbers from a seed (xorshift64*): every run tries the same points.
 pub(crate) struct Seeded(u64);
 
 impl Seeded {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::fitting;
 use crate::lab::Lab;
 
-/// Measures as the words say, and returns the document.
+/// Measures with these arguments, and returns the document.
 #[track_caller]
 fn measured(lab: &Lab, words: &str) -> Value {
     let words = format!("--format json measure {words}");

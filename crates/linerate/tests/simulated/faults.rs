@@ -1,5 +1,5 @@
-//! Every fault at every step: afterwards both hosts are as they were, or the exit code says that they may
-//! not be and the message how to mend it; and whatever was recorded can be read.
+//! Every fault at every step: afterwards both hosts are unchanged, or the exit code reports that they may
+//! not be and the message how to fix it; and whatever was recorded can be read.
 
 use linerate::analysis::document;
 use linerate::exit::{Code, Outcome};

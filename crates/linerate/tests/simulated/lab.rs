@@ -1,4 +1,4 @@
-//! Designed experiments between simulated hosts: what they say against known truth, and every fault and kill at every
+//! Designed experiments between simulated hosts: results compared with known truth, and every fault and kill at every
 //! step.
 
 use std::collections::BTreeSet;
@@ -345,7 +345,7 @@ fn a_trial_far_from_the_others_is_named_and_kept() {
     assert_eq!(document.trials.len(), 20);
 }
 
-/// Where a run of an experiment lies that this version made; later ones add theirs beside it.
+/// The stored run of an experiment that this version made; later versions add theirs next to it.
 pub(crate) fn stored() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/runs/lab-1")
 }
@@ -377,8 +377,8 @@ fn a_run_that_an_earlier_version_stored_is_judged_as_it_was_then() {
     assert_says(&document, &before, "");
 }
 
-/// Panics unless a document says all that an earlier one did; it may say more. Numbers are alike but for the last digits,
-/// which are the mathematics library's.
+/// Panics unless a document contains everything of an earlier one; it may contain more. Numbers are equal but for the last
+/// digits, which depend on the mathematics library.
 fn assert_says(now: &Value, before: &Value, place: &str) {
     match (now, before) {
         (Value::Object(now), Value::Object(before)) => {

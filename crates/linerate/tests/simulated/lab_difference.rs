@@ -8,7 +8,7 @@ use crate::header;
 use crate::lab::{PLAIN, experiment, run, said, world};
 use crate::world::Memory;
 
-/// What the plain experiment says of its time without segmentation less with it.
+/// The plain experiment's time without segmentation minus that with it.
 fn with_difference(json: &str) -> String {
     json.replace(
         "\"factors\"",

@@ -153,7 +153,7 @@ fn another_host_that_is_out_of_reach_is_a_skip_and_the_rest_runs() {
     assert_eq!(document.trials.len(), 10);
 }
 
-/// The experiment of the stored run, with that run as a level of a factor of its own.
+/// The experiment of the stored run, with that run as a level of a separate factor.
 fn with_earlier_run(folder: &Path) -> String {
     let run = serde_json::to_string(folder.to_str().expect("UTF-8")).expect("JSON");
     format!(

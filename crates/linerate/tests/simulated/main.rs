@@ -22,7 +22,7 @@ use linerate_model::workload::{Direction, Placement, TrialSpec};
 
 use world::{Memory, World};
 
-/// What a session is asked in these tests, unless a test says otherwise.
+/// The default options of a session in these tests.
 fn options(seed: u64) -> Options {
     Options {
         spec: TrialSpec {

@@ -119,7 +119,7 @@ fn of_what_does_not_help_no_more_is_kept_than_chance_alone_would_show() {
         tried += tries(&said).len();
         kept += tries(&said).iter().filter(|(_, kept)| *kept).count();
     }
-    // An interval of 95 % lies above zero in 2.5 % of what does nothing.
+    // An interval of 95 % is above zero for 2.5 % of what has no effect.
     assert!(tried >= 15, "{tried}");
     assert!(kept * 10 <= tried, "{kept} of {tried}");
 }

@@ -19,7 +19,7 @@ fn idle(seed: u64) -> World {
     world
 }
 
-/// An interval of 95 % lies wholly above zero in 2.5 % of experiments in which nothing is true. Of 400
+/// An interval of 95 % is wholly above zero in 2.5 % of experiments without any effect. Of 400
 /// that is 10, and more than 20 in fewer than one such test of a thousand; the seeds are fixed.
 #[test]
 fn what_has_no_effect_is_kept_no_more_often_than_stated() {

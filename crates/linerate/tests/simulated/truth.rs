@@ -1,4 +1,4 @@
-//! Planted faults with known effects: what is kept, what is undone, and what is said of it.
+//! Injected faults with known effects: what is kept, what is undone, and what is reported.
 
 use linerate::prove::Source;
 use linerate::store::Record;
@@ -41,7 +41,7 @@ fn small(value: &str) -> bool {
     value.ends_with(" 65536")
 }
 
-/// TSO off costs 40 %, a small send buffer 30 %, bbr gains 10 %, and 1 % noise lies over all.
+/// TSO off costs 40 %, a small send buffer 30 %, bbr gains 10 %, and everything has 1 % noise.
 fn faulty(seed: u64) -> World {
     let mut world = World::new(seed, 25, |near, _| {
         put(near, TSO, "off");

@@ -55,7 +55,7 @@ pub(crate) enum Fault {
     DiskFull,
 }
 
-/// A fault, and the call at which it comes: calls are counted from 0, of its own kind where it has one.
+/// A fault, and the call at which it occurs: calls are counted from 0, separately for each kind where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub fault: Fault,

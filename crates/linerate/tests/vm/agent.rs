@@ -6,8 +6,8 @@ use crate::guest::Guest;
 /// Where the agent and its relay are.
 const FOLDER: &str = "/run/agent";
 
-/// Stands between a controller and the agent: the answer to the first greeting serves all of them, and no good-bye goes
-/// on.
+/// A relay between a controller and the agent: the answer to the first greeting serves all of them, and no goodbye is
+/// forwarded.
 const RELAY: &str = r#"
 while IFS= read -r line; do
     case $line in

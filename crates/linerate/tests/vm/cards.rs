@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::guest::Guest;
 
-/// Makes fake0; says nothing where the guest has no such module.
+/// Creates fake0; prints nothing if the guest has no such module.
 const FAKE: &str = "modprobe -n fakenic 2>/dev/null || exit 0
     [ -e /sys/class/net/fake0 ] || modprobe fakenic
     ip link set fake0 up; echo up";
-/// What is set on it, as other programs tell it.
+/// Its settings, as other programs print them.
 const TOLD: &str = "ethtool --show-eee fake0
 ethtool --show-fec fake0
 ethtool -c fake0
@@ -53,7 +53,7 @@ const APPLY: [&str; 7] = [
     "/run/card.toml",
 ];
 
-/// Applies what is in the plan, looks for lines that other programs shall tell then and did not before, and takes it
+/// Applies the plan, checks for lines that other programs shall print then and did not before, and rolls it
 /// back.
 #[track_caller]
 fn set_and_put_back(guest: &Guest, told: &str, count: usize, shown: &[&str]) {
@@ -144,7 +144,7 @@ pub(crate) fn what_no_emulated_card_takes_is_set_read_back_and_undone(guest: &Gu
         "tc-tsa 0:ets 1:ets 2:strict 3:strict 4:strict 5:strict 6:strict 7:strict",
         "prio-tc 0:0 1:0 2:0 3:1 4:1 5:0 6:0 7:2",
         "tc-bw 0:40 1:60 2:0 3:0 4:0 5:0 6:0 7:0",
-        // What the card was told, kbit/s: the iproute2 of 2023 shows them as bytes/s.
+        // The values given to the NIC, kbit/s: the iproute2 of 2023 shows them as bytes/s.
         "10000000,5000000,0,0,0,0,0,0",
         "ethtype-prio 8915:3",
         "dscp-prio AF31:3",

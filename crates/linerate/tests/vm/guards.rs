@@ -10,7 +10,7 @@ const SHARED: &str = "printf '[settings]\\n\"sysctl/vm.swappiness\" = 10\\n' >/r
 /// Seconds that do not pass: the clock leaps while programs are read from the host.
 const LONG: &str = "36000";
 
-// Loops that ask for a state sleep in between: an idle guest's counted clock leaps on, a busy one's stands almost still.
+// Loops that poll a state sleep in between: the clock of an idle guest leaps, a busy guest's hardly moves.
 
 /// The guest's first process becomes systemd. There is no way back but another boot.
 const SYSTEMD: &str =
@@ -44,7 +44,7 @@ pub(crate) fn what_namespaces_share_is_locked_until_a_killed_makers_reverter_is_
         waiting("ip netns exec one", LONG)
     ));
     assert_eq!(swappiness(), "10\n");
-    // Somebody else's state folder, who knows nothing of the journal.
+    // The state folder of another user, who knows nothing of the journal.
     let other = format!(
         "ip netns exec two {} --quiet --state /run/other tune",
         Guest::PROGRAM

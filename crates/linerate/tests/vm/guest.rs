@@ -13,7 +13,7 @@ use crate::schema::fitting;
 
 /// The program under test, on the host: the guest sees the host's files at their own paths.
 const BUILT: &str = env!("CARGO_BIN_EXE_linerate");
-/// Where root installs it in the guest: wherever the checkout lies and whoever owns it, a boot may run this one.
+/// Where root installs it in the guest: a boot may run this one, wherever the checkout is and whoever owns it.
 const LINERATE: &str = "/run/disk/bin/linerate";
 const VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/vm/vm");
 /// Makes two RDMA devices of software that reach each other; run in the guest.
@@ -23,13 +23,13 @@ pub(crate) const SOFT_RDMA: &str =
 pub(crate) const DISK: &str = "/run/disk";
 /// The exit code of `vm` when the guest does not answer.
 const DEAD: i32 = 255;
-/// A diagnosis of what stands still, which ends with 0 whatever it finds.
+/// A diagnosis of facts and settings, which ends with 0 whatever it finds.
 pub(crate) const DOCTOR: [&str; 5] = ["doctor", "--watch", "0", "--fail-on", "never"];
 /// More than any command here takes, in seconds of the guest, which pass quickly while it waits for files
 /// of a busy host.
 const LIMIT: &str = "300";
 
-/// How a command in the guest ended, and what it said.
+/// How a command in the guest ended, and its output.
 #[derive(Debug)]
 pub(crate) struct Done {
     /// Its exit code; 124 when it took too long.
@@ -44,7 +44,7 @@ pub(crate) struct Done {
 #[derive(Debug)]
 pub(crate) struct Guest {
     holder: Child,
-    /// What it says.
+    /// Its output.
     said: Mutex<BufReader<ChildStdout>>,
     /// It stopped answering: no further test waits for it.
     is_dead: AtomicBool,

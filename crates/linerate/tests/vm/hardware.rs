@@ -1,4 +1,4 @@
-//! What the map and the doctor tell of the guest's hardware: node 0 has CPUs 0-1 and the NIC n1, node 1
+//! The map and the diagnosis of the guest's hardware: node 0 has CPUs 0-1 and the NIC n1, node 1
 //! has CPUs 2-3 and the NIC n0, each with four queues.
 
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! RDMA over TCP between two devices of siw: what the map tells of one, what is moved, what iWARP does not have.
+//! RDMA over TCP between two devices of siw: the map of one, traffic, and what iWARP does not support.
 
 use serde_json::Value;
 
@@ -98,7 +98,7 @@ pub(crate) fn messages_of_iwarp_are_sent_when_there_is_room_for_them(guest: &Gue
     assert_nothing_is_held(guest);
 }
 
-/// iWARP's connections have ports of TCP, which rdma_cm chooses without a look at those that TCP has in use.
+/// iWARP's connections have ports of TCP, which rdma_cm chooses without checking those that TCP has in use.
 pub(crate) fn ports_that_tcp_has_are_passed_over_by_iwarp(guest: &Guest) {
     if !pair(guest) {
         return;

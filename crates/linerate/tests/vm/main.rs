@@ -134,7 +134,7 @@ fn main() -> ExitCode {
         if outcome.is_err() {
             failed += 1;
             eprintln!("--- the guest's console\n{}", held.console());
-            // What this test left behind is nothing to the next one, which gets a guest of its own.
+            // What this test left behind does not affect the next one, which gets its own guest.
             drop(held);
         } else {
             guest = Some(held);

@@ -188,7 +188,7 @@ pub(crate) fn a_window_below_what_the_round_trip_holds_is_named(guest: &Guest) {
     let limit = &measured["limit"];
     assert_eq!(limit["what"], "window / RTT", "{limit:#}");
     assert_eq!(limit["rule"], "tcp-buffer-below-bdp");
-    // All of the buffer in each round trip is the most that can be.
+    // The whole buffer in each round trip is the maximum.
     let rate = measured["total"]["rate_bit_per_s"]
         .as_f64()
         .expect("a rate");

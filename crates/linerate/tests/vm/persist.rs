@@ -1,4 +1,4 @@
-//! What outlives a boot: settings that are kept, through power cuts at every moment.
+//! Persistent settings across reboots, and power cuts at every point.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ fn etc() -> String {
     format!("{DISK}/etc")
 }
 
-/// A plan, and what `ethtool` and `sysctl` tell of it.
+/// A plan, and what `ethtool` and `sysctl` print about it.
 const PLAN: &str = "cat >/run/kept.toml <<'END'
 [settings]
 \"nic/n0/ring/rx\" = 512
@@ -151,7 +151,7 @@ pub(crate) fn a_boot_that_leaves_the_machine_worse_off_takes_it_back_and_is_not_
         assert_ne!(again, id);
         again
     };
-    // Somebody listens, as long as the setting is the old one.
+    // A process listens, as long as the setting is the old one.
     let listen = format!(
         "{} agent --http 127.0.0.1:7777 >/dev/null 2>&1 & echo $! >/run/listener
         until ss -Hltn | grep -q 127.0.0.1:7777; do :; done",

@@ -1,4 +1,4 @@
-//! RDMA over soft-RoCE: what the map and the doctor tell of a device, and traffic between two of them.
+//! RDMA over soft-RoCE: the map and the diagnosis of a device, and traffic between two of them.
 
 use serde_json::json;
 

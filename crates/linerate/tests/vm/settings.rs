@@ -1,10 +1,10 @@
-//! Settings of a NIC with a driver of its own, and what is left of them after a power cut.
+//! Settings of a NIC with a driver, and what is left of them after a power cut.
 
 use serde_json::json;
 
 use crate::guest::{DISK, DOCTOR, Guest};
 
-/// A plan, and the words in which `ethtool` tells what it changes.
+/// A plan, and how `ethtool` prints what it changes.
 const PLAN: &str = "cat >/run/plan.toml <<'END'
 [settings]
 \"nic/n0/ring/rx\" = 512
@@ -60,7 +60,7 @@ const APPLY_ALL: [&str; 7] = [
     "--from",
     "/run/all.toml",
 ];
-/// The same, as other programs tell it, with what writing them may disturb.
+/// The same, as other programs print it, with what writing them may disturb.
 const ALL_TOLD: &str = "cd /sys/class/net/n0
 echo mtu $(cat mtu)
 ethtool -k n0 | grep tx-tcp-segmentation
@@ -164,7 +164,7 @@ pub(crate) fn apply_and_undo(guest: &Guest, key: &str, value: &str, look: impl F
 pub(crate) fn disciplines_are_made_with_their_parameters_and_put_back(guest: &Guest) {
     let told = || guest.shell("tc -d qdisc show dev n0");
     guest.shell("ip link set n0 up");
-    // What is there, what is requested, and how tc tells it.
+    // The present value, the requested one, and how tc prints it.
     for (there, words, shown) in [
         (
             "true",
@@ -226,7 +226,7 @@ pub(crate) fn what_a_port_offers_is_changed_and_put_back(guest: &Guest) {
         );
         guest.run(&["bash", "-c", &script])
     };
-    // There is no link just afterwards, and so no speed that the driver would tell.
+    // There is no link just afterwards, and so the driver reports no speed.
     let forced = apply("speed", "100 full");
     assert_eq!(forced.code, 0, "{forced:#?}");
     let negotiates = guest.shell("ethtool n0 | grep Auto-negotiation");
@@ -494,7 +494,7 @@ pub(crate) fn a_clock_that_is_set_meanwhile_does_not_move_the_deadline(guest: &G
 pub(crate) fn a_power_cut_amid_changes_leaves_nothing_to_mend(guest: &Guest) {
     let before = guest.shell(TOLD);
     guest.shell(PLAN);
-    // Changes are made and rolled back without end; the power goes at any moment after the first.
+    // Changes are made and rolled back in a loop; the power is cut at any time after the first.
     let linerate = Guest::command();
     guest.shell(&format!(
         "cat >/run/changes <<'END'

@@ -55,7 +55,7 @@ pub(crate) fn a_device_of_others_keeps_the_module(guest: &Guest) {
 pub(crate) fn a_maker_that_was_killed_leaves_what_a_removal_takes_away(guest: &Guest) {
     guest.shell(PREPARE);
     let before = guest.shell(SURROUNDINGS);
-    // What the record tells of last when the maker dies: it is written before each step.
+    // The last step in the record when the maker dies: it is written before each step.
     for step in ["modules", "wire", "\"rxe-a\"", "\"rxe-b\""] {
         let linerate = Guest::command();
         guest.shell(&format!(

@@ -1,4 +1,4 @@
-//! Traffic over verbs between two soft-RoCE devices: what is moved, what it says, and what goes wrong.
+//! Traffic over verbs between two soft-RoCE devices: transfers, reports, and failures.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::rdma::pair;
 /// What every measurement here has in common.
 const COMMON: &str = "--address 10.9.0.2 local";
 
-/// Waits until `$near` moves data, and fails with what it said when it ended before.
+/// Waits until `$near` moves data, and fails with its output if it ended before.
 const UNTIL_IT_FLOWS: &str = "counter=/sys/class/infiniband/rxa/ports/1/hw_counters/sent_pkts
     from=$(cat $counter)
     until [ $(($(cat $counter) - from)) -gt 200 ]; do
@@ -23,9 +23,9 @@ const UNTIL_THE_PORTS_ARE_UP: &str = "for device in rxa rxb; do
 
 /// How long after a fault a command ends, in seconds, as docs/book/cards/rdma.md states it.
 mod at_most {
-    /// What an end finds itself or its device answers: then it hears the remote end for 2 s.
+    /// What an end finds itself or its device reports: then it waits for the remote end's report for 2 s.
     pub(super) const ANSWERED: f64 = 2.0;
-    /// The device gives up what nobody answers within 2 s, and the remote end is heard for 2 s.
+    /// The device gives up after 2 s without an answer, and the remote end's report is awaited for 2 s.
     pub(super) const UNANSWERED: f64 = 4.0;
     /// Before the start the ends wait 10 s for each other, and 2 s for the reason.
     pub(super) const BEFORE_THE_START: f64 = 12.0;
@@ -34,7 +34,7 @@ mod at_most {
     pub(super) const BESIDES: f64 = 15.0;
 }
 
-/// The guest's clock that no date sets: `fault` is when the fault was made, `over` says when its command had ended.
+/// The guest's monotonic clock: `fault` is when the fault was made, `over` reports when its command had ended.
 const CLOCK: &str = "fault() { read -r made _ </proc/uptime; }
     over() { read -r ended _ </proc/uptime; echo \"seconds $made $ended\"; }";
 
@@ -62,7 +62,7 @@ fn measure(guest: &Guest, what: &str) -> Value {
     measure_after(guest, "", what)
 }
 
-/// How a measurement that must fail ends: its exit code and what it says.
+/// How a measurement that must fail ends: its exit code and its output.
 pub(crate) fn refuse(guest: &Guest, script: &str) -> (i32, String) {
     let done = guest.run(&["bash", "-c", script]);
     assert_ne!(done.code, 0, "{script}\n{}", done.out);
@@ -90,7 +90,7 @@ fn refuse_in_time(
     (done.code, done.err)
 }
 
-/// What `over` said: no more than `limit` seconds passed since the fault.
+/// Checks the output of `over`: no more than `limit` seconds passed since the fault.
 #[track_caller]
 fn assert_in_time(said: &str, limit: f64) {
     let line = said.lines().find_map(|line| line.strip_prefix("seconds "));
@@ -110,7 +110,7 @@ fn rows() -> Vec<String> {
         .iter()
         .map(|(verb, options)| format!("{verb} {options}"))
         .collect();
-    // Sleeping until a completion is told of, which a write's remote end never is.
+    // Sleeping until a completion event, which the remote end of a write never gets.
     rows.extend([
         "rdma-write --sizes 5000B --wait blocking".to_owned(),
         "rdma-read --latency --sizes 5000B --wait blocking".to_owned(),
@@ -193,7 +193,7 @@ pub(crate) fn a_changed_byte_fails_every_verb_and_mode(guest: &Guest) {
     assert_nothing_is_held(guest);
 }
 
-/// What a measurement tells of a real trial beside its bytes: perftest's figures, and those that it has not.
+/// What a measurement reports about a real trial in addition to its bytes: perftest's figures, and further ones.
 pub(crate) fn a_measurement_over_verbs_tells_what_it_cost_and_what_limits_it(guest: &Guest) {
     pair(guest);
     let number = |told: &Value, place: &str| {
@@ -262,7 +262,7 @@ pub(crate) fn buffers_lie_on_the_node_of_the_device(guest: &Guest) {
     assert_nothing_is_held(guest);
 }
 
-/// Options that no other test gives to a device, and what the document says of them.
+/// Options that no other test passes to a device, and their values in the document.
 const OPTIONS: [(&str, &[(&str, &str)]); 5] = [
     (
         "rdma-write --sizes 5000B --mtu 512 --gid-index 1 --gid-index-remote 1 --data-check",
@@ -409,7 +409,7 @@ pub(crate) fn memory_that_may_not_be_pinned_is_said_with_its_limit(guest: &Guest
     );
 }
 
-/// Lets an ordinary user have the devices, and a state of its own.
+/// Gives an ordinary user access to the devices, and a separate state folder.
 const FOR_NOBODY: &str = "chmod 666 /dev/infiniband/*; mkdir -p /run/own; chmod 777 /run/own";
 
 /// An ordinary user's measurement, without its peer, that pins more than its limit.
@@ -462,7 +462,7 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
             "ip rule del pref 5; ip route flush table 91; ip address del 203.0.113.9/32 dev va",
         ),
     );
-    // The kernel knows no way there, or the device hears nothing from there.
+    // The kernel has no route there, or the device receives nothing from there.
     assert!(matches!(code, 30 | 40), "{code}: {said}");
     assert!(
         said.contains("not reachable") || said.contains("retry count exceeded"),
@@ -490,8 +490,8 @@ fn with_wrong_keys(verb: &str) -> String {
     )
 }
 
-/// Fails unless the kernel reports of memory that a program has registered, as it does while data flows: where it tells
-/// nothing, [`assert_nothing_is_held`] says nothing.
+/// Fails unless the kernel reports registered memory of a program, as it does while data flows: if it reports
+/// nothing, [`assert_nothing_is_held`] proves nothing.
 const HOLDS: &str =
     "rdma resource show mr | grep -qv 'comm \\[' || { echo 'no region is told of' >&2; exit 1; }";
 
@@ -499,7 +499,7 @@ const HOLDS: &str =
 /// ours would not do: what a thread made that is gone has none.)
 #[track_caller]
 pub(crate) fn assert_nothing_is_held(guest: &Guest) {
-    // What a process had that was killed goes with its last breath, a moment after it is seen to be gone.
+    // The resources of a killed process are released shortly after it is seen to be gone.
     let held = guest.shell(
         "held() { for kind in mr qp cq pd; do rdma resource show $kind || echo not told; done | grep -v 'comm \\[' || true; }
         end=$((SECONDS + 5))

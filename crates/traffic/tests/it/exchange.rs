@@ -44,7 +44,7 @@ fn rr_spec(rr: Rr, waiting: Waiting, flows: u32) -> TrialSpec {
     exchange(Workload::Rr(rr), waiting, flows)
 }
 
-/// Both records, or `None`, said aloud, where this machine has not what the way of waiting needs.
+/// Both records, or `None` with a message, if this machine does not support the waiting mode.
 #[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
 fn both(spec: &TrialSpec, outcomes: (Outcome, Outcome)) -> Option<(SideSample, SideSample)> {
     match outcomes {
@@ -68,7 +68,7 @@ fn run(spec: &TrialSpec) -> Option<(SideSample, SideSample)> {
     Some((near, far))
 }
 
-/// Whether this machine has what the way of waiting needs; where not, it is said.
+/// Whether this machine supports the waiting mode; if not, a message is printed.
 pub(crate) fn is_there(waiting: Waiting) -> bool {
     run(&rr_spec(rr(1, 1), waiting, 1)).is_some()
 }

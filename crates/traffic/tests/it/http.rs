@@ -9,7 +9,7 @@ use linerate_traffic::tcp::Connected;
 
 use crate::scene::{TOKEN, abort, check_record, hang_guard, listen, read_byte, run_both};
 
-/// `flows` connections on `threads` threads, closed loop, for a moment.
+/// `flows` connections on `threads` threads, closed loop, for a short time.
 pub(crate) fn http_spec(flows: u32, threads: u32) -> TrialSpec {
     TrialSpec {
         workload: Workload::Http(Http {

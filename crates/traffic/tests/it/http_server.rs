@@ -45,7 +45,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 /// Sends `request` in one piece and reads to the end of the connection.
 fn ask_last(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = connect(address);
-    // A refused client may be closed upon in the middle of what it says.
+    // The connection of a refused client may be closed in the middle of its request.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -195,7 +195,7 @@ fn slow_heads_from_one_address_do_not_keep_others_out() {
     let served = with(server.holding_at_most(40), |address| {
         let slow = || {
             let mut stream = connect(address);
-            // One above the share is closed at once, maybe before it has said a word.
+            // One above the limit is closed at once, maybe before it has sent anything.
             let _ = stream.write_all(HEAD);
             stream
         };

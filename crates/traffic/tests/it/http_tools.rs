@@ -11,7 +11,7 @@ use crate::http::{check_operations, http_spec, operations, skip};
 use crate::http_server::with_server;
 use crate::scene::abort;
 
-/// What a program prints; `None`, and said, where it is not installed.
+/// The output of a program; `None` with a message if it is not installed.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => {
@@ -66,7 +66,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// Comes back when it listens; `None`, and said, where it is not installed.
+    /// Returns when it listens; `None` with a message if it is not installed.
     fn start(locations: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -120,7 +120,7 @@ fn nginx_is_loaded_and_its_errors_are_counted() {
         let side = load(&spec, &target, &abort()).expect("nginx answers");
         check_operations(&side, &spec);
         let asked = operations(&side);
-        // Every 50 requests nginx says `Connection: close`: connecting again is no failure.
+        // Every 50 requests nginx sends `Connection: close`: connecting again is no failure.
         assert_eq!(
             (asked.completed > 0, asked.failed > 0),
             (is_good, !is_good),

@@ -1,4 +1,4 @@
-//! Our own two ends of iperf3's protocol against each other: what both count, and what the server says.
+//! Our own two ends of iperf3's protocol against each other: the counts of both, and the server's reports.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc;
@@ -25,7 +25,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Runs `test` beside a server of ours; what the server says of its clients comes over the channel.
+/// Runs `test` with a server of ours; the server's reports about its clients arrive over the channel.
 pub(crate) fn with_server<T>(
     bind: SocketAddr,
     test: impl FnOnce(SocketAddr, &mpsc::Receiver<Finished>) -> T,
@@ -74,7 +74,7 @@ fn run(spec: &TrialSpec) -> (Foreign, Finished) {
     })
 }
 
-/// Every byte that one end sent has arrived at the other, and each was told so.
+/// Every byte that one end sent has arrived at the other, and each has received the other's results.
 fn assert_agrees(foreign: &Foreign, finished: &Finished) {
     finished.outcome.as_ref().expect("it came to its end");
     let far = finished.local.as_ref().expect("a record");
@@ -166,7 +166,7 @@ fn datagrams_are_counted_at_both_ends_in_every_direction() {
             assert_eq!(told.count * 1_000, here.total().as_u64());
             match here.role {
                 Role::Sender => assert_eq!(told.count, there.count, "flow {}", here.flow),
-                // The server sends until it hears of the end, which is this end's to say.
+                // The server sends until it receives the end, which this end decides.
                 Role::Receiver => assert!(told.count <= there.count, "flow {}", here.flow),
             }
         }
@@ -292,7 +292,7 @@ fn an_abort_at_either_end_ends_both_at_once() {
             let outcome = client.join().expect("no panic");
             assert!(matches!(outcome, Err(TrafficError::Aborted)), "{outcome:?}");
         });
-        // It may have been given up before the server heard of it.
+        // It may have been aborted before the server noticed it.
         drop(finished.recv_timeout(Duration::from_millis(1)));
     });
     // The server's.

@@ -31,7 +31,7 @@ fn described(address: SocketAddr, parameters: &str) -> TcpStream {
     stream
 }
 
-/// All that the server still says, until it closes.
+/// All that the server still sends, until it closes.
 fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     // A reset is an end, too.
@@ -120,7 +120,7 @@ fn half_a_json_and_then_the_end_is_an_end() {
 fn a_client_that_leaves_or_says_nonsense_at_any_moment_ends_only_its_own_test() {
     const ONE: &str = r#"{"tcp":true,"time":3600,"parallel":1}"#;
     with_server(loopback(), |address, finished| {
-        // Before its stream is open: it leaves, and it says that the test has ended.
+        // Before its stream is open: it leaves, and it claims that the test has ended.
         for words in [&[][..], &[4], &[16], &[99]] {
             let mut control = described(address, ONE);
             assert_eq!(read_byte(&mut control), Some(10));
@@ -185,7 +185,7 @@ fn a_stream_too_many_and_one_of_nobodys_test_are_refused() {
     });
 }
 
-/// The first byte that the server says to a client with a cookie of `number`, from 127.0.0.`client`.
+/// The first byte that the server sends to a client with a cookie of `number`, from 127.0.0.`client`.
 fn first_word(address: SocketAddr, client: u8, number: usize) -> (TcpStream, Option<u8>) {
     let mut stream = connect_from([127, 0, 0, client], address);
     let mut cookie = *COOKIE;
@@ -274,7 +274,7 @@ fn ten_thousand_connections_leave_nothing_behind() {
     with_server(loopback(), |address, finished| {
         let mut held = std::collections::VecDeque::new();
         for number in 0..10_000 {
-            // The kernel may refuse for a moment when its queue is full.
+            // The kernel may refuse temporarily when its queue is full.
             if let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(10)) {
                 if number % 3 == 0 {
                     // It may have been thrown out.
@@ -292,7 +292,7 @@ fn ten_thousand_connections_leave_nothing_behind() {
     });
 }
 
-/// A server that says `words` and closes.
+/// A server that sends `words` and closes.
 fn server_that_says(words: &'static [u8]) -> (SocketAddr, thread::JoinHandle<()>) {
     let listener = TcpListener::bind(loopback()).expect("a free port");
     let address = listener.local_addr().expect("bound");

@@ -38,12 +38,12 @@ fn started(arguments: &[&str], word: &str) -> Child {
         let read = std::io::BufRead::read_line(&mut said, &mut line).expect("it talks");
         assert!(read > 0, "it ended before it said `{word}`");
     }
-    // What it says later must have somewhere to go.
+    // Its further output must be drained.
     thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     child
 }
 
-/// A real server on a port of its own.
+/// A real server on its own port.
 struct RealServer {
     child: Child,
     address: SocketAddr,
@@ -54,7 +54,7 @@ impl RealServer {
         let free = TcpListener::bind(loopback()).expect("a free port");
         let port = free.local_addr().expect("bound").port();
         drop(free);
-        // Its second line says that it listens.
+        // Its second line reports that it listens.
         let child = started(
             &["-s", "-p", &port.to_string(), "--forceflush"],
             "listening",
@@ -72,7 +72,7 @@ impl Drop for RealServer {
     }
 }
 
-/// Measures with a real server of its own: between two tests one refuses clients for a moment.
+/// Measures with a separate real server: between two tests one refuses clients for a short time.
 fn measured(spec: &TrialSpec) -> Foreign {
     let server = RealServer::start();
     measure(spec, server.address, &abort()).expect("it measures")
@@ -187,7 +187,7 @@ fn a_busy_real_server_is_an_error_that_says_so() {
         server.address.ip().to_string(),
         server.address.port().to_string(),
     );
-    // The line of an interval says that its test runs.
+    // The line of an interval shows that its test runs.
     let mut first = started(
         &[
             "-c",

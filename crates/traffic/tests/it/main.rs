@@ -1,4 +1,4 @@
-//! The traffic crate seen from outside: real connections over the loopback, real strangers, peers that
+//! The traffic crate from outside: real connections over loopback, unrelated clients, peers that
 //! misbehave, and the simulated path compared with its own truth.
 
 #![expect(

@@ -84,7 +84,7 @@ pub(crate) fn check_record(flow: &FlowRecord, spec: &TrialSpec) {
         flow.bytes
     );
     let end = flow.at_ns.last().expect("at least the end is recorded");
-    // The clocks of the two ends of a bidirectional trial start a moment apart.
+    // The clocks of the two ends of a bidirectional trial start at slightly different times.
     if spec.direction != Direction::Bidirectional {
         assert!(*end >= spec.duration_ns, "flow {number} ended at {end}");
     }
@@ -113,7 +113,7 @@ pub(crate) fn ready_peer(address: SocketAddr, flow: u32) -> TcpStream {
     stream
 }
 
-/// The listening end of `spec` against a hand-made peer of each flow, every one on a thread of its own.
+/// The listening end of `spec` against a hand-made peer of each flow, each on its own thread.
 pub(crate) fn against_peers(spec: &TrialSpec, peer: impl Fn(u32, TcpStream) + Sync) -> Outcome {
     let (listening, address) = listen(spec);
     let (abort, peer) = (abort(), &peer);
@@ -139,7 +139,7 @@ pub(crate) fn read_byte(stream: &mut TcpStream) -> Option<u8> {
     }
 }
 
-/// What a trial that found a wrong byte says of it: its flow, its repetition, its place, and which bits differ.
+/// The fields of a wrong-byte error: its flow, its repetition, its place, and which bits differ.
 pub(crate) fn wrong_byte(outcome: Outcome) -> (u32, u64, u64, u8) {
     match outcome {
         Err(TrafficError::WrongByte {

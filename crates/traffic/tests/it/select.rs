@@ -55,7 +55,7 @@ fn read_word(stream: &mut TcpStream) -> [u8; 5] {
     word
 }
 
-/// What the listening end says to a peer that answers the candidates with `verdicts`.
+/// The listening end's error for a peer that answers the candidates with `verdicts`.
 fn answered(verdicts: impl Fn(u8) -> [u8; 5]) -> TrafficError {
     let spec = by_receive_cpu(1, Direction::Forward);
     let (listening, address) = listen(&spec);

@@ -43,7 +43,7 @@ fn compared(direction: Direction, waiting: Waiting, flows: u32, bytes: Option<u6
     }
 }
 
-/// What each flow carried, where both ends say the same; `None`, said on stderr, where the kernel lacks the way.
+/// What each flow carried, if both ends report the same; `None` with a message on stderr, if the kernel lacks the mode.
 #[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
 fn carried(what: &str, outcomes: (Outcome, Outcome)) -> Option<Vec<u64>> {
     match outcomes {

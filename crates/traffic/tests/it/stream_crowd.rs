@@ -1,4 +1,4 @@
-//! Thousands of flows on one pair of threads, and what a limit of file descriptors that is too low says.
+//! Thousands of flows on one pair of threads, and the error for a limit of file descriptors that is too low.
 
 use std::process::Command;
 use std::thread;
@@ -130,7 +130,7 @@ fn a_soft_limit_of_files_is_raised_as_far_as_needed() {
     );
 }
 
-/// Runs the test `name` of this file again in a process of its own, after `limit` in its shell.
+/// Runs the test `name` of this file again in a separate process, after `limit` in its shell.
 fn under(limit: &str, name: &str) {
     let program = std::env::current_exe().expect("a test is a file");
     let output = Command::new("sh")

@@ -50,7 +50,7 @@ fn name(spec: &TrialSpec) -> String {
     format!("{workload:?} {direction:?} waiting by {waiting}")
 }
 
-/// Whether this kernel lacks the way: then there is nothing to see, and it is said.
+/// Whether this kernel lacks the mode: then the test is skipped with a message.
 #[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
 fn is_lacking(spec: &TrialSpec, outcome: &Outcome) -> bool {
     let lacking = matches!(

@@ -53,7 +53,7 @@ fn amount(mut spec: TrialSpec, bytes: u64) -> TrialSpec {
     spec
 }
 
-/// Both ends' records; `None`, said on stderr, when this kernel lacks or forbids the way.
+/// Both ends' records; `None` with a message on stderr, if this kernel lacks or forbids the mode.
 #[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
 fn there(what: &str, (near, far): (Outcome, Outcome)) -> Option<(SideSample, SideSample)> {
     let lacking = |outcome: &Outcome| {
@@ -194,7 +194,7 @@ fn every_way_of_waiting_moves_the_same_bytes_at_both_ends() {
     }
 }
 
-/// Whether the kernel names its polling threads by numbers that are not ours, said on stderr.
+/// Whether the kernel reports its polling threads by numbers of another PID namespace, with a message on stderr.
 #[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
 fn in_pid_namespace() -> bool {
     let outside = std::path::Path::new("pid:[4026531836]");

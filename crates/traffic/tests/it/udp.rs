@@ -35,7 +35,7 @@ pub(crate) fn spec(
     }
 }
 
-/// Some 30 datagrams of 1000 bytes in the time of a trial: the least receive buffer holds all of them.
+/// Some 30 datagrams of 1000 bytes in the time of a trial: the minimum receive buffer holds all of them.
 fn slow(flows: u32, direction: Direction, batch: DatagramBatch) -> TrialSpec {
     let rate = BitRate::from_mbit_per_s(2);
     spec((flows, direction), 1000, Some(rate), batch)

@@ -1,4 +1,4 @@
-//! Datagrams with a peer made by hand: what strangers send, and what goes wrong.
+//! Datagrams with a hand-made peer: datagrams of other senders, and failures.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
@@ -25,7 +25,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// A peer that has heard linerate's HELLO and has not said its own.
+    /// A peer that has received linerate's HELLO and has not sent its own.
     fn listen(mut companion: TcpStream) -> Self {
         let mut hello = [0; 22];
         companion.read_exact(&mut hello).expect("a HELLO");
@@ -38,7 +38,7 @@ impl Peer {
         }
     }
 
-    /// Says HELLO, with a secret of sevens, and READY.
+    /// Sends HELLO, with a secret of sevens, and READY.
     fn answer(&mut self) {
         let mut hello = b"LNRU".to_vec();
         let own = self.socket.local_addr().expect("it is bound");

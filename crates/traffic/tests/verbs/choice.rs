@@ -1,5 +1,5 @@
-//! Which device carries a trial that names none, and what devices of other links than RoCE do. All devices of a
-//! process are there to be chosen from, and other tests add theirs: each of these tests is a process of its own, this
+//! Which device carries a trial that names none, and the behavior of devices other than RoCE. All devices of a
+//! process can be chosen, and other tests add theirs: each of these tests is a separate process, this
 //! program again with one test.
 
 use std::process::Command;
@@ -29,7 +29,7 @@ const SECOND: &str = "127.0.0.2";
 /// No device has it.
 const NOBODY: &str = "127.0.0.99";
 
-/// Runs the test of this name alone, with the devices that `words` say (`LINERATE_VERBS_FAKE`).
+/// Runs the test of this name alone, with the devices in `words` (`LINERATE_VERBS_FAKE`).
 #[track_caller]
 fn alone(name: &str, words: &str, test: impl FnOnce(Fake)) {
     if is_real() {
@@ -54,7 +54,7 @@ fn alone(name: &str, words: &str, test: impl FnOnce(Fake)) {
     assert!(passed, "{text}{errors}");
 }
 
-/// What a trial took of the devices (no test has more than two) and of the connection manager, it gave back.
+/// A trial has released everything of the devices (no test has more than two) and of the connection manager.
 #[track_caller]
 fn given_back() {
     let fake = Fake::install();
@@ -242,13 +242,13 @@ fn several_queue_pairs_of_iwarp_are_told_apart_in_both_directions() {
 fn a_message_of_iwarp_is_sent_when_there_is_room_for_it() {
     let name = "a_message_of_iwarp_is_sent_when_there_is_room_for_it";
     alone(name, "iwarp,devices=2", |_| {
-        // Of a depth of 7 room is returned by twos, and the last messages are no whole batch.
+        // With a depth of 7 credits are returned in twos, and the last messages are not a whole batch.
         for (depth, flows) in [(1, 1), (7, 3), (128, 2)] {
             let stream = Workload::Stream(Stream {
                 bytes: Some(Bytes::new(3_000_001)),
                 ..Stream::default()
             });
-            // What one size leaves under way is told during the next one.
+            // What one size leaves in flight is reported during the next one.
             let sizes = Workload::Rdma(Rdma {
                 repetitions: Some(500),
                 ..rdma(Verb::Send, sizes_of(Verb::Send))

@@ -1,5 +1,5 @@
-//! Workloads over verbs, both ends in this process. `LINERATE_TEST_VERBS` is the address to listen on where there
-//! are real devices (in the guest: 10.9.0.2); else the library made for tests stands in for them.
+//! Workloads over verbs, both ends in this process. `LINERATE_TEST_VERBS` is the address to listen on if there
+//! are real devices (in the guest: 10.9.0.2); otherwise the fake library replaces them.
 
 #![expect(
     clippy::disallowed_methods,
@@ -41,7 +41,7 @@ fn is_real() -> bool {
     std::env::var_os("LINERATE_TEST_VERBS").is_some()
 }
 
-/// A device of the library that stands in, for one test.
+/// A device of the fake library, for one test.
 fn device() -> Option<FakeDevice> {
     (!is_real()).then(|| Fake::install().device())
 }
@@ -62,7 +62,7 @@ fn carry_out(spec: &TrialSpec, device: Option<&FakeDevice>) -> (Outcome, Outcome
     carry_out_at(&address(), &spec)
 }
 
-/// The same at an address that the listening end is told, over what that leads to.
+/// The same at the address that the listening end uses.
 fn carry_out_at(address: &str, spec: &TrialSpec) -> (Outcome, Outcome) {
     spec.check().expect("a trial that both ends take");
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -600,7 +600,7 @@ fn another_port_of_the_device_that_fails_does_not_end_the_trial() {
     }
 }
 
-/// What is said of what a device cannot have.
+/// The error for what a device does not support.
 #[track_caller]
 fn not_supported(spec: &TrialSpec, fault: Option<(Fault, u64)>) -> String {
     let device = Fake::install().device();
@@ -609,7 +609,7 @@ fn not_supported(spec: &TrialSpec, fault: Option<(Fault, u64)>) -> String {
     }
     let (near, far) = carry_out(spec, Some(&device));
     assert_eq!(device.alive(), [], "everything was given back");
-    // One end may hear that the other one is gone before it comes to the device.
+    // One end may notice that the other one is gone before it uses the device.
     let errors = [near, far].into_iter().filter_map(Result::err);
     let errors: Vec<(FailureKind, String)> = errors
         .map(|error| (error.kind(), error.to_string()))

@@ -19,7 +19,7 @@ use crate::scene::{Bench, FAR_NIC, Hosts, NEAR_NIC};
 
 /// Greeting (28), ready, go, and the place of the end.
 const SIGNS_MAX: u64 = 31;
-/// ARP and neighbour discovery, in all.
+/// ARP and neighbor discovery, in all.
 const NEIGHBOURS_MAX: u64 = 4_096;
 const ETHERNET: u64 = 14;
 /// IPv4, and TCP with timestamps; or UDP.

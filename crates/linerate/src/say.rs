@@ -167,7 +167,7 @@ impl Say {
         terminal_width(io::stdout()).map(|width| width.clamp(NARROWEST, WIDEST))
     }
 
-    /// Whether colour may be used on stdout.
+    /// Whether color may be used on stdout.
     pub fn colour(&self) -> bool {
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
     }

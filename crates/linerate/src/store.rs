@@ -1,4 +1,4 @@
-//! The stored run: a folder that anyone can copy, analyse again and verify.
+//! The stored run: a folder that anyone can copy, analyze again and verify.
 //!
 //! ```text
 //! RUN/run.json        who, when, with what: written first, never changed

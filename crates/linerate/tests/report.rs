@@ -255,7 +255,7 @@ fn the_terminal_says_the_verdict_within_its_width_and_without_colour_if_asked() 
             );
         }
     }
-    // Colour adds nothing but colour.
+    // Color adds nothing but color.
     let plain = render_text(&prove, 80, false);
     let coloured = render_text(&prove, 80, true);
     assert!(coloured.contains("\u{1b}[32m"));

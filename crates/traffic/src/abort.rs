@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::TrafficError;
 
-/// A way to give up whatever waits on it; clones trigger the same one, and it stays triggered.
+/// Aborts whatever waits on it; clones trigger the same one, and it stays triggered.
 #[derive(Debug, Clone)]
 pub struct Abort(Arc<OwnedFd>);
 
@@ -20,7 +20,7 @@ impl Abort {
         new_event().map(|event| Self(Arc::new(event)))
     }
 
-    /// Gives up, now and for good.
+    /// Aborts, now and permanently.
     pub fn trigger(&self) {
         signal(&*self.0);
     }
@@ -48,13 +48,13 @@ pub(crate) fn new_event() -> Result<OwnedFd, TrafficError> {
         .map_err(|errno| TrafficError::of_errno("make an eventfd", errno))
 }
 
-/// Adds one to an eventfd, which wakes whoever polls it.
+/// Adds one to an eventfd, which wakes the threads that poll it.
 pub(crate) fn signal(event: impl AsFd) {
     // It can only fail when the counter is at 2^64 - 2, and then its readers are awake already.
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
-/// Takes the count of an eventfd: how often it was signalled since the last time.
+/// Takes the count of an eventfd: how often it was signaled since the last time.
 pub(crate) fn take_signals(event: impl AsFd) -> u64 {
     let mut count = [0u8; 8];
     match rustix::io::read(event, &mut count) {

@@ -69,7 +69,7 @@ impl Buffer {
         &self.mapping.payload()[..self.size]
     }
 
-    /// Its memory, for one who gives it to the kernel.
+    /// Its memory, to be passed to the kernel.
     pub(crate) fn into_mapping(self) -> Mapping {
         self.mapping
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// counted as unanswered.
 pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 
-/// How many requests of a schedule are due before `end`. `at` gives the time of each by its number, from 0,
+/// How many requests of a schedule are due before `end`. `at` returns the time of each by its number, from 0,
 /// and never falls.
 pub(crate) fn due_before<T: PartialOrd>(end: &T, at: impl Fn(u64) -> T) -> u64 {
     let (mut low, mut high) = (0, 0);

@@ -40,7 +40,7 @@ impl Wrong {
 const STREAM: u64 = 0;
 
 /// Word `index` of repetition `repetition` of flow `flow`: the finalizer of `SplitMix64` (Steele, Lea and
-/// Flood 2014), which leaves no two neighbours alike.
+/// Flood 2014), which leaves no two neighbors alike.
 fn word(flow: u32, repetition: u64, index: u64) -> u64 {
     let seed = (repetition << 16) ^ u64::from(flow);
     let mut state = index.wrapping_add(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -97,7 +97,7 @@ pub(crate) fn compare_at(buffer: &[u8], flow: u32, offset: u64) -> Result<(), Wr
     })
 }
 
-/// Compares every byte with the words that there should be.
+/// Compares every byte with the expected words.
 pub(crate) fn compare_words(
     buffer: &[u8],
     expected: impl Fn(u64) -> [u8; WORD],

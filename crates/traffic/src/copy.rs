@@ -74,7 +74,7 @@ fn measure(
             let (gate, prepared) = (&gate, prepared.clone());
             let copy_here = move || -> Result<u64, TrafficError> {
                 let (from, mut to) = prepare(cpu, buffer)?;
-                // Nobody listens any more when another thread could not be started.
+                // The receiver is gone if another thread could not be started.
                 let _ = prepared.send(());
                 drop(prepared);
                 drop(gate.read());
@@ -97,7 +97,7 @@ fn measure(
     })
 }
 
-/// Goes to `cpu` and makes both buffers there, every page touched (on its own node, by first touch).
+/// Moves to `cpu` and allocates both buffers there, every page touched (on its own node, by first touch).
 fn prepare(cpu: Option<CpuId>, size: Bytes) -> Result<(Vec<u8>, Vec<u8>), TrafficError> {
     if let Some(cpu) = cpu {
         pin_thread(&CpuSet::one(cpu)).map_err(|errno| match errno {

@@ -274,7 +274,7 @@ pub enum TrafficError {
     DeviceEvent {
         /// The device of this end.
         device: String,
-        /// The library's words.
+        /// The library's text.
         what: String,
     },
     /// Not one of the datagrams was answered.

@@ -31,7 +31,7 @@ const LINE_BYTES: usize = 64;
 const LOADS: u32 = 1 << 16;
 const PASSES_MIN: usize = 3;
 
-/// What some cores make of one node's memory.
+/// The bandwidth of some cores to one node's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bandwidth {
     /// Reading.

@@ -280,7 +280,7 @@ struct Random(u64);
 
 impl Random {
     fn new(seed: u64, trial: u64) -> Self {
-        // One step each, so that neighbouring trials share nothing.
+        // One step each, so that neighboring trials share nothing.
         let mut random = Self(seed);
         random.0 = random.next() ^ trial;
         random.0 = random.next();

@@ -44,7 +44,7 @@ impl Shares {
         is_free
     }
 
-    /// Gives one back.
+    /// Returns one.
     pub(crate) fn give(&mut self, source: Source) {
         if let Some(held) = self.held.get_mut(&source) {
             *held = held.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! How a data thread waits for its sockets: one epoll instance with the trial's way of waiting, and the
+//! How a data thread waits for its sockets: one epoll instance with the trial's waiting mode, and the
 //! options of sockets that go with it (Documentation/networking/napi.rst, "Busy polling").
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-/// Why something of RDMA cannot be had or done.
+/// Why an RDMA operation or resource is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerbsError {
     /// The library is not installed, or cannot be loaded.
@@ -29,7 +29,7 @@ pub enum VerbsError {
          `linerate testbed rxe`"
     )]
     NoDevice,
-    /// The kernel has devices, and gives them to no program.
+    /// The kernel has devices, but does not expose them to programs.
     #[error(
         "the kernel has RDMA devices ({present}), but the module ib_uverbs is not loaded; run \
          `modprobe ib_uverbs`"
@@ -38,7 +38,7 @@ pub enum VerbsError {
         /// The devices in sysfs.
         present: String,
     },
-    /// The kernel gives devices to programs, and the library has a provider for none of them.
+    /// The kernel exposes devices to programs, and the library has a provider for none of them.
     #[error(
         "libibverbs supports none of this host's RDMA devices ({present}): install their provider \
          library (Debian: ibverbs-providers)"
@@ -128,7 +128,7 @@ impl VerbsError {
         }
     }
 
-    /// Whether a right is missing, not a thing.
+    /// Whether permission is the cause.
     pub fn is_permission(&self) -> bool {
         matches!(self, Self::Refused { errno, .. } if matches!(*errno, Errno::ACCESS | Errno::PERM))
     }

@@ -1,5 +1,5 @@
 //! The loop of an experiment: leave out what cannot be had here, see how trials scatter, and run the combinations in
-//! randomised blocks.
+//! randomized blocks.
 //!
 //! Each trial's settings are made by transactions before it and rolled back after it, so that the hosts are as they
 //! were found whenever the loop stops. Everything is recorded first and judged from the record, and the order of a

@@ -72,7 +72,7 @@ impl Times {
     }
 }
 
-/// What became of a remedy. Each word also has a mark, so that no meaning hangs on colour.
+/// What became of a remedy. Each word also has a mark, so that no meaning hangs on color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Kept,

@@ -115,7 +115,7 @@ pub(super) const IN_BYTES: &str = "datum.value >= 1073741824 ? format(datum.valu
 /// Lines that can be distinguished in one picture.
 pub(super) const LINES_DRAWN: usize = 6;
 
-/// Their colours.
+/// Their colors.
 pub(super) const COLOURS: [&str; LINES_DRAWN] = [
     "var(--accent)",
     "var(--warm)",

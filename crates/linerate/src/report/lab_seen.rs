@@ -292,7 +292,7 @@ fn series(sample: &Sample) -> (Moved, Vec<(f64, f64)>, f64) {
     (moved, thinned(&points), 0.0)
 }
 
-/// At most [`POINTS_MAX`] points, each the mean of neighbours.
+/// At most [`POINTS_MAX`] points, each the mean of neighbors.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(POINTS_MAX).max(1);
     let together = |points: &[(f64, f64)]| {

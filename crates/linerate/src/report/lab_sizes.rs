@@ -204,7 +204,7 @@ impl Figure {
                    "scale": {"type": "log", "nice": false, "domain": [short(low / ROOM), short(high * ROOM)]},
                    "axis": {"values": ticks, "format": "~g"}})
         };
-        // A layer for each band: of one layer for all the legend would take the pale colours.
+        // A layer for each band: of one layer for all the legend would take the pale colors.
         let band = |(number, colour): (usize, &&str)| {
             json!({"transform": [{"filter": {"field": "number", "equal": number}}],
                 "mark": {"type": "area", "opacity": 0.16, "color": colour},

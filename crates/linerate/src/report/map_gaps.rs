@@ -1,5 +1,5 @@
 //! The gaps of a map: one entry for one reason. A request that did not answer leaves many facts open, and
-//! what one CPU, interrupt or queue lacks, its neighbours lack too: hundreds of entries would hide the one
+//! what one CPU, interrupt or queue lacks, its neighbors lack too: hundreds of entries would hide the one
 //! that matters.
 
 use std::collections::BTreeMap;

@@ -302,7 +302,7 @@ fn coalesce(nic: &Nic) -> Option<Branch> {
     })
 }
 
-/// Neighbours with the same moderation on one line.
+/// Neighbors with the same moderation on one line.
 fn by_queue(all: &[QueueCoalesce]) -> Vec<String> {
     let mut lines: Vec<(u32, u32, String)> = Vec::new();
     for one in all {

@@ -102,7 +102,7 @@ pub(super) fn shell_with(
     )
 }
 
-/// Averages neighbouring intervals until at most [`POINTS_MAX`] are left. The intervals of a trial are
+/// Averages neighboring intervals until at most [`POINTS_MAX`] are left. The intervals of a trial are
 /// equally long, so the mean of their rates is the rate of the whole.
 fn thin(trial: &mut TrialSeries) {
     let points = trial.at_s.len().min(trial.rate_bit_per_s.len());

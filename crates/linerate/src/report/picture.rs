@@ -17,7 +17,7 @@ const BLOCK: u32 = 6;
 /// Room above a picture for its words.
 const HEAD: u32 = 44;
 const PAD: u32 = 14;
-/// Steps of the scale of colours.
+/// Steps of the scale of colors.
 const STEPS: u32 = 63;
 /// The frame of the lines.
 const WIDE: f64 = 640.0;
@@ -31,7 +31,7 @@ const SCALE: [[u32; 3]; 5] = [
     [249, 142, 9],
     [252, 255, 200],
 ];
-/// How the lines are distinguished without colour.
+/// How the lines are distinguished without color.
 const DASHES: [&str; 3] = ["none", "7 4", "2 3"];
 
 /// As JSON: the means as rows, and the cells of the middle row.
@@ -80,7 +80,7 @@ fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n")
 }
 
-/// The grid as a map: each block has the colour of its mean, on a scale that ends with the hottest block.
+/// The grid as a map: each block has the color of its mean, on a scale that ends with the hottest block.
 pub(crate) fn map(picture: &GridPicture) -> String {
     let blocks = picture.blocks;
     let side = f64::from(blocks * BLOCK);

@@ -67,7 +67,7 @@ impl Page {
     }
 }
 
-/// The verdict of a run in lines of at most `width` characters (40 to 100), with ANSI colours when
+/// The verdict of a run in lines of at most `width` characters (40 to 100), with ANSI colors when
 /// `colour` reports it.
 pub fn render_text(prove: &ProveDocument, width: usize, colour: bool) -> String {
     let mut page = Page {

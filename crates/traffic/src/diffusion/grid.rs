@@ -5,7 +5,7 @@ use linerate_model::workload::Diffusion;
 
 use super::Cell;
 
-/// The cells of a grid of `side` x `side` at the beginning of `buffer`; `None` where there is no room.
+/// The cells of a grid of `side` x `side` at the beginning of `buffer`; `None` if it does not fit.
 pub fn cells_of(buffer: &mut [u8], side: usize) -> Option<&mut [Cell]> {
     let (cells, _) = buffer.as_chunks_mut();
     cells.get_mut(..side.checked_mul(side)?)
@@ -58,7 +58,7 @@ pub fn checksum(bytes: &[u8]) -> Checksum {
     Checksum(mix(sum, bytes.len() as u64))
 }
 
-/// Room for a picture of a grid of `side` x `side`.
+/// Storage for an image of a grid of `side` x `side`.
 pub(crate) fn blank_picture(side: usize) -> GridPicture {
     let most = GridPicture::BLOCKS_MAX;
     // Of equal size where that can be, so that what is even in the grid is even in the picture.

@@ -7,11 +7,11 @@
 //!
 //! Every variant evaluates that from left to right, an operation at a time: no compiler of ours contracts a
 //! product and a sum into one rounding, so that all of them give the same bits, on every processor and over
-//! every transport. The cells on the edge stay as they are: the boundary is the asking end's to set.
+//! every transport. The cells on the edge are not changed: the requesting end sets the boundary.
 //!
 //! **In place**, as the network leaves the buffer and takes it back: each cell is read once from memory and
 //! written once, and nothing is fetched only to be overwritten, as a second grid would be. What is needed of
-//! the old values is kept in a row or two, which stay in the cache.
+//! the old values is kept in one or two rows, which remain in the cache.
 //!
 //! Cells are little-endian in the buffer and may lie anywhere, so that bytes from the network are a grid as they
 //! are.
@@ -78,7 +78,7 @@ impl Stepper {
         self.vectors
     }
 
-    /// One time step of the grid at the beginning of `buffer`. A buffer without room for it stays as it is.
+    /// One time step of the grid at the beginning of `buffer`. A buffer too small for it is not changed.
     pub fn step(&mut self, buffer: &mut [u8]) {
         let Some(cells) = cells_of(buffer, self.side) else {
             return;
@@ -103,7 +103,7 @@ pub fn available() -> Vec<Vectors> {
     all.into_iter().filter(|one| vectors::has(*one)).collect()
 }
 
-/// All inner cells, row by row, of whatever the compiler makes of it.
+/// All inner cells, row by row, as the compiler vectorizes it.
 fn sweep(cells: &mut [Cell], side: usize, rows: &mut Rows) {
     if side < 3 {
         return;

@@ -3,7 +3,7 @@
 
 use linerate_model::workload::Diffusion;
 
-/// One time step from `old` to `new`, both of `side` x `side` cells; shorter ones stay as they are.
+/// One time step from `old` to `new`, both of `side` x `side` cells; shorter ones are not changed.
 pub fn step_plainly(old: &[f64], new: &mut [f64], side: usize) {
     if side < 1 || old.len() != side * side || new.len() != old.len() {
         return;

@@ -90,7 +90,7 @@ fn what_is_not_a_number_goes_where_the_plain_step_sends_it() {
         let mut stepper = Stepper::with(side, vectors).expect("it is there");
         let mut buffer = buffer_of(&values, 0);
         (0..3).for_each(|_| stepper.step(&mut buffer));
-        // Which NaN comes of an operation is the processor's affair (IEEE 754, 6.2).
+        // Which NaN results from an operation depends on the processor (IEEE 754, 6.2).
         let same = |(one, other): (f64, &f64)| {
             one.to_bits() == other.to_bits() || (one.is_nan() && other.is_nan())
         };

@@ -1,4 +1,4 @@
-//! Carries the conversations of a thread out in the trial's way of waiting.
+//! Runs the conversations of a thread in the trial's waiting mode.
 //!
 //! One connection: the calls themselves block, or are asked again and again. Several, or `epoll`: one
 //! epoll instance. `uring`: one ring with a send and a receive under way on each connection. In every way
@@ -38,7 +38,7 @@ const STOP: u64 = u64::MAX;
 /// Events taken at a time.
 const EVENTS: usize = 512;
 
-/// A thread's connections, its memory, and its way of waiting.
+/// A thread's connections, its memory, and its waiting mode.
 pub(super) struct Driver<'a> {
     sockets: Vec<BorrowedFd<'a>>,
     stopping: BorrowedFd<'a>,

@@ -52,7 +52,7 @@ trait Talk: Conversation {
     /// The trial starts.
     fn start(&mut self, _start: Start) {}
 
-    /// What it moved, both ways together.
+    /// Bytes in both directions together.
     fn bytes(&self) -> u64;
 
     /// Whether a fixed amount is done, so that an end before the time is no surprise.
@@ -60,7 +60,7 @@ trait Talk: Conversation {
         false
     }
 
-    /// It is over: notes what came to nothing.
+    /// It is over: counts the unfinished operations.
     fn settle(&self, _ledger: &mut Self::Ledger) {}
 
     /// What a thread noted for the record.
@@ -102,7 +102,7 @@ fn converse<C: Talk>(
     }))
 }
 
-/// Ends a flow: the asking end reports it, the answering one judges whether it was time.
+/// Ends a flow: the requesting end reports it, the answering one checks whether it was time.
 fn end(
     seat: &Seat<'_>,
     one: &SeatFlow<'_>,
@@ -129,8 +129,8 @@ fn end(
     })
 }
 
-/// Over verbs the asking end stays until the answering one has ended too: a queue pair of iWARP that goes takes that
-/// at its other end with it, where what waits for messages would fail.
+/// Over verbs the requesting end stays until the answering one has ended too: destroying an iWARP queue pair also ends
+/// that of the other end, and waiting for messages there would fail.
 fn await_far_ends(seat: &Seat<'_>) {
     if seat.spec.verbs.is_none() || seat.role == Role::Receiver {
         return;

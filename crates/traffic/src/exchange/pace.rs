@@ -13,7 +13,7 @@ use crate::trial::Board;
 /// Beyond the end of every trial.
 const NEVER: Duration = Duration::from_secs(86_400);
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     /// When it should have begun.
@@ -134,7 +134,7 @@ impl<'a> Pace<'a> {
         true
     }
 
-    /// Whether no request is under way.
+    /// Whether no request is in flight.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
@@ -147,7 +147,7 @@ impl<'a> Pace<'a> {
         })
     }
 
-    /// Whether no request is under way and none will begin.
+    /// Whether no request is in flight and none will begin.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.is_idle() && self.board.is_stopped() && self.next_intended().is_none()

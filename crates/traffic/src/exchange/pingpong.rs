@@ -1,4 +1,4 @@
-//! `pingpong`: a message goes there and back, of each size in turn, as IMB-MPI1 PingPong has it.
+//! `pingpong`: a message is sent there and back, with each size in turn, as in IMB-MPI1 PingPong.
 //!
 //! Both ends know the sizes and how often from the specification, so a message is its payload and has no
 //! header. Only one without payload needs something to be on a stream at all: it is a header alone
@@ -114,7 +114,7 @@ impl Places {
         if self.checked && !self.over_verbs {
             self.largest.saturating_mul(2).saturating_mul(flows)
         } else {
-            // Over verbs each connection has its own, and as much again that messages come to.
+            // Over verbs each connection has its own, and the same amount again to receive messages.
             self.largest
         }
     }
@@ -196,7 +196,7 @@ impl Player<'_> {
         self.turns.get(self.at).map_or(0, |turn| turn.length)
     }
 
-    /// A round trip was made; goes on to the next, of the next size when it is time.
+    /// A round trip is complete; continues with the next, of the next size when it is time.
     fn next(&mut self) {
         // Operations are the asking end's to count.
         self.round_trips += u64::from(self.asks && self.made >= WARM_UP);

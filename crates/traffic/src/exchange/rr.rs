@@ -97,7 +97,7 @@ struct Places {
 }
 
 impl Places {
-    /// What of `unsent` bytes goes out next.
+    /// The part of `unsent` bytes to send next.
     #[inline]
     fn next(&self, unsent: u64) -> Range<usize> {
         let most = self.sends.len();

@@ -34,7 +34,7 @@ impl Schedule {
         const SECOND_NS: u64 = 1_000_000_000;
         let of_all = self.flow.saturating_add(number.saturating_mul(self.flows));
         let (whole, rest) = (of_all / self.rate_per_s, of_all % self.rate_per_s);
-        // A rate is at most 10^8 a second, so the product has room.
+        // A rate is at most 10^8 a second, so the product does not overflow.
         Duration::new(whole, 0) + Duration::from_nanos(rest * SECOND_NS / self.rate_per_s)
     }
 }

@@ -39,7 +39,7 @@ use tcp::{TcpAnswering, TcpAsking};
 struct Journey {
     /// The size of the buffer.
     bytes: Bytes,
-    /// How often it goes there and back; `None` is as often as the time allows.
+    /// The number of cycles; `None` is as many as the time allows.
     repetitions: Option<u64>,
     /// It returns to where it came from, not to a separate place.
     over: bool,
@@ -47,7 +47,7 @@ struct Journey {
 
 /// One end of a pair.
 trait Travel {
-    /// Bytes moved, both ways together.
+    /// Bytes in both directions together.
     fn bytes(&self) -> u64;
 
     /// The node of its memory.
@@ -61,7 +61,7 @@ trait Travel {
 
 /// How the asking end's buffer travels.
 trait Asking: Travel {
-    /// The buffer that goes there; where it comes back over itself, also what came back.
+    /// The outgoing buffer; if it comes back in place, also the incoming one.
     fn outgoing(&mut self) -> &mut [u8];
 
     /// The buffer that went, and the one that came back; the latter has nothing where it came back over the

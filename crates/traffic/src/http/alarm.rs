@@ -27,14 +27,14 @@ impl Alarm {
         .map_err(|errno| TrafficError::of_errno("make a timer", errno))
     }
 
-    /// One that goes off every `period`.
+    /// A timer that fires every `period`.
     pub(super) fn every(period: Duration) -> Result<Self, TrafficError> {
         let alarm = Self::new()?;
         alarm.set(period, period)?;
         Ok(alarm)
     }
 
-    /// Goes off once, after `time`.
+    /// Fires once, after `time`.
     pub(super) fn once_in(&self, time: Duration) -> Result<(), TrafficError> {
         // A time of 0 would switch it off.
         self.set(time.max(Duration::from_nanos(1)), Duration::ZERO)

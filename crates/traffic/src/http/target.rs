@@ -14,7 +14,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads `http://host[:port][/path]`, looks the host up, and gives the target and the path that goes into
+    /// Reads `http://host[:port][/path]`, resolves the host, and returns the target and the path that goes into
     /// the workload. Of several addresses the first is taken, as the resolver orders them.
     pub fn parse(url: &str) -> Result<(Self, String), TrafficError> {
         let Parts {

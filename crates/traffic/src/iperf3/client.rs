@@ -116,7 +116,7 @@ fn check(spec: &TrialSpec) -> Result<(), TalkError> {
     Ok(())
 }
 
-/// A test under way.
+/// A running test.
 struct Test<'a> {
     spec: TrialSpec,
     parameters: &'a Parameters,

@@ -67,7 +67,7 @@ impl Header {
 /// How far back a number can be recognized as late or duplicate.
 const WINDOW: u64 = 4_096;
 
-/// What a receiver makes of the numbers and times of its datagrams.
+/// Statistics that a receiver derives from the numbers and times of its datagrams.
 #[derive(Debug, Clone)]
 pub struct Account {
     arrived: u64,

@@ -19,7 +19,7 @@ pub(super) struct Place {
     pub(super) cookie: Cookie,
     /// Where its client is.
     pub(super) client: IpAddr,
-    /// Where it has come to.
+    /// Its state.
     pub(super) own: SocketAddr,
     /// Signalled when a stream has come, or when a turn is free.
     pub(super) news: OwnedFd,
@@ -63,7 +63,7 @@ impl Place {
         std::mem::take(&mut self.inbox().arrived)
     }
 
-    /// A stream has come; one that nobody waits for is returned.
+    /// A stream has arrived; an unexpected one is returned.
     pub(super) fn put(&self, socket: OwnedFd, udp: bool) -> Result<(), OwnedFd> {
         let mut inbox = self.inbox();
         if inbox.wanted == 0 || inbox.udp != udp {
@@ -157,7 +157,7 @@ impl Desk {
             .cloned()
     }
 
-    /// Whether `place` may have its UDP streams opened now; it stays so until [`Desk::end_turn`].
+    /// Whether `place` may have its UDP streams opened now; it remains so until [`Desk::end_turn`].
     pub(super) fn take_turn(&self, place: &Arc<Place>, streams: usize) -> bool {
         let places = self.places();
         let taken = places.iter().any(|other| {
@@ -179,7 +179,7 @@ impl Desk {
         }
     }
 
-    /// Gives `place` its streams until it is closed; false when there are not so many left, of all or of this client's.
+    /// Assigns streams to `place` until it is closed; false if too few are left, in total or for this client.
     pub(super) fn give_streams(&self, place: &Place, streams: u32) -> bool {
         let places = self.places();
         let open = |of_one: bool| {

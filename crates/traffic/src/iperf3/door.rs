@@ -147,7 +147,7 @@ impl Door {
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     return send_away_one(strangers);
                 }
-                // Nobody waits any more; or an error of the connection itself.
+                // Nothing is pending any more; or an error of the connection itself.
                 Err(_) => return true,
             }
         }
@@ -188,7 +188,7 @@ fn send_away_one(strangers: &mut VecDeque<Stranger>) -> bool {
     oldest.is_some_and(|oldest| strangers.remove(oldest).is_some())
 }
 
-/// Notes who has saluted on `udp`. Data of a test that is over comes to the same port: it is longer.
+/// Records the senders of salutes on `udp`. Late data of a finished test arrives at the same port: it is longer.
 fn hear_salutes(udp: &OwnedFd, salutes: &mut VecDeque<SocketAddr>) {
     let mut bytes = [0; SALUTE.len() + 1];
     for _ in 0..STRANGERS_MAX {
@@ -224,7 +224,7 @@ enum Progress {
 }
 
 impl Stranger {
-    /// Reads what has come of the cookie.
+    /// Reads the received part of the cookie.
     fn advance(&mut self) -> Progress {
         let rest = &mut self.cookie[self.filled..];
         match recv(&self.socket, rest, RecvFlags::DONTWAIT) {

@@ -54,7 +54,7 @@ impl<'a> Line<'a> {
         self.socket
     }
 
-    /// What gives the test up.
+    /// Aborts the test.
     pub(super) fn abort(&self) -> &'a Abort {
         self.abort
     }

@@ -2,7 +2,7 @@
 //! clients, many at once ([`Iperf3Server`]).
 //!
 //! ```text
-//! iperf3_protocol                       what goes over the control connection, as data
+//! iperf3_protocol                       the messages of the control connection, as data
 //! line                                  the control connection, with its time limits
 //! mover, datagram                       what the data threads do, on the engine of `trial`
 //! client; door, desk, session, server   the two ends

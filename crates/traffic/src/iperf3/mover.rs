@@ -20,7 +20,7 @@ use crate::tcp::info::word;
 use crate::trial::{Board, FlowEnd, Found, Seat, SeatFlow, Start};
 use crate::waiting::timespec;
 
-/// What the data threads have to know beside the trial's specification.
+/// What the data threads need in addition to the trial's specification.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     /// The rate of each flow that sends.
@@ -51,7 +51,7 @@ pub(super) struct Progress {
 }
 
 impl Orders {
-    /// Room for what `flows` flows write while they run.
+    /// Storage for what `flows` flows write while they run.
     pub(super) fn progress_of(flows: u32) -> Vec<Progress> {
         (0..flows).map(|_| Progress::default()).collect()
     }
@@ -114,7 +114,7 @@ pub(super) fn tcp(seat: &mut Seat<'_>, orders: &Orders) -> Result<Option<Found>,
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 
 /// Waits until the remote end's kernel has acknowledged everything, the end of file included. The kernel
-/// wakes nobody for that: it is asked a thousand times a second.
+/// wakes no thread for that: it is called a thousand times a second.
 fn settle(board: &Board, one: SeatFlow<'_>) {
     let until = Instant::now() + SETTLE_MAX;
     while !is_acknowledged(&one.flow.socket) && !board.has_failed() && Instant::now() < until {
@@ -122,9 +122,9 @@ fn settle(board: &Board, one: SeatFlow<'_>) {
     }
 }
 
-/// Whether nothing is on the way or waits to be sent; also of a connection that the kernel reports nothing of.
+/// Whether nothing is in flight or waits to be sent; also for a connection that the kernel reports nothing about.
 fn is_acknowledged(socket: impl AsFd) -> bool {
-    /// In `struct tcp_info`: segments on the way.
+    /// In `struct tcp_info`: segments in flight.
     const UNACKED: usize = 24;
     /// Bytes that were never sent.
     const NOTSENT: usize = 144;
@@ -204,7 +204,7 @@ fn receive(one: SeatFlow<'_>, buffer: &mut [u8], truncate: bool) -> (u64, Option
     }
 }
 
-/// A rate that is kept on the whole: what could not be sent in time is sent later, as fast as it goes.
+/// A rate that is kept on average: what could not be sent in time is sent later, as fast as possible.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     ns_per_byte: f64,

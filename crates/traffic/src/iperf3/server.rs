@@ -21,7 +21,7 @@ const OF_ONE: Most = Most {
     streams: 512,
 };
 
-/// A server that iperf3's clients can be pointed to. Whoever reaches its port may test: bind it to the
+/// A server for iperf3 clients. Anyone who can reach its port may run tests: bind it to the
 /// address of the network that shall.
 #[derive(Debug)]
 pub struct Iperf3Server {

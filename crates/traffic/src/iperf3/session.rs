@@ -35,8 +35,8 @@ const IDLE_MAX: Duration = Duration::from_secs(120);
 /// How long the parameters may take: a client has them ready when it connects.
 const PARAMETERS_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How long data that is still on the way is waited for when the client has ended the test. Its streams may
-/// stay open: iperf3 closes them when all is over.
+/// How long data in flight is waited for when the client has ended the test. Its streams may
+/// stay open: iperf3 closes them at the very end.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// How long a test may continue beyond the time that its client requested.
@@ -55,7 +55,7 @@ pub struct Finished {
     pub told: Option<Results>,
     /// The client's results.
     pub heard: Option<Results>,
-    /// Whether the test came to its end, or why not.
+    /// Whether the test completed, or why not.
     pub outcome: Result<(), TrafficError>,
 }
 
@@ -268,7 +268,7 @@ fn flows_of(
     let flow = |(number, socket): (u32, OwnedFd)| {
         rustix::io::ioctl_fionbio(&socket, false).map_err(failed)?;
         if let Some(window) = asked.window {
-            // What the kernel gives instead the client sees in its own buffers.
+            // The client sees in its own buffers what the kernel granted instead.
             let size = usize::try_from(window.as_u64()).unwrap_or(usize::MAX);
             let _ = sockopt::set_socket_send_buffer_size(&socket, size);
             let _ = sockopt::set_socket_recv_buffer_size(&socket, size);
@@ -405,7 +405,7 @@ impl Finished {
         Some((sent, arrived, side.elapsed_ns))
     }
 
-    /// Which way the bytes went, seen from the client.
+    /// The direction of the bytes, seen from the client.
     pub fn direction(&self) -> Option<Direction> {
         Some(self.parameters.as_ref()?.direction)
     }

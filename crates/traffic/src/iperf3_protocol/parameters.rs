@@ -28,7 +28,7 @@ pub struct Parameters {
     pub blocks: Option<u64>,
     /// Streams in each direction.
     pub parallel: u32,
-    /// Which way the bytes go, seen from the client.
+    /// The direction of the bytes, seen from the client.
     pub direction: Direction,
     /// The size of each send; of a datagram.
     pub len: Bytes,
@@ -38,7 +38,7 @@ pub struct Parameters {
     pub nodelay: bool,
     /// Socket buffers.
     pub window: Option<Bytes>,
-    /// The rate of each stream; `None` is as fast as it goes.
+    /// The rate of each stream; `None` is unlimited.
     pub bandwidth: Option<BitRate>,
     /// `SO_MAX_PACING_RATE` of each stream.
     pub fqrate: Option<BitRate>,

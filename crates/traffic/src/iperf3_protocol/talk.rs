@@ -7,7 +7,7 @@ use linerate_model::protocol::FailureKind;
 
 use super::wire::State;
 
-/// Why the talk with an iperf3 client or server did not come to its end.
+/// Why the control dialog with an iperf3 client or server failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TalkError {
     /// The server runs another test.
@@ -96,7 +96,7 @@ pub enum TalkError {
         /// What.
         what: &'static str,
     },
-    /// The server has no room for one more test, or for its streams.
+    /// The server has no capacity for one more test, or for its streams.
     #[error("it was refused: {what} are in use")]
     NoRoom {
         /// What there are too many of.
@@ -146,7 +146,7 @@ pub enum ClientStep {
     SendParameters,
     /// Open the streams.
     OpenStreams,
-    /// Make ready: the word to run follows at once.
+    /// Get ready: the request to run follows at once.
     MakeReady,
     /// Move data.
     Run,
@@ -181,7 +181,7 @@ impl Default for ClientTalk {
 }
 
 impl ClientTalk {
-    /// What is to come, in words.
+    /// What is expected next, in words.
     pub fn awaited(self) -> &'static str {
         match self.0 {
             ClientStage::Greeted => "its request for the parameters",
@@ -243,7 +243,7 @@ impl ClientTalk {
 /// The valid messages of a client, by the state of the test at the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerTalk {
-    /// Parameters, streams and results are under way: no word is due.
+    /// Parameters, streams and results are being exchanged: no state byte is due.
     Preparing,
     /// Data moves: the client ends it.
     Running,
@@ -252,7 +252,7 @@ pub enum ServerTalk {
 }
 
 impl ServerTalk {
-    /// What is to come, in words.
+    /// What is expected next, in words.
     pub fn awaited(self) -> &'static str {
         match self {
             Self::Preparing => "its streams",

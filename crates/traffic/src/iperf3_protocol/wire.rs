@@ -19,9 +19,9 @@ pub enum State {
     ParamExchange = 9,
     /// Server: open the streams.
     CreateStreams = 10,
-    /// Server: it gives the test up.
+    /// Server: it aborts the test.
     ServerTerminate = 11,
-    /// Client: it gives the test up.
+    /// Client: it aborts the test.
     ClientTerminate = 12,
     /// Server: send the results, mine follow.
     ExchangeResults = 13,
@@ -51,7 +51,7 @@ impl State {
         Self::ServerError,
     ];
 
-    /// As it goes over the connection.
+    /// Its byte on the connection.
     pub const fn byte(self) -> u8 {
         (self as i8).cast_unsigned()
     }
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-/// The length of a cookie as it goes over a connection.
+/// The length of a cookie on the connection.
 pub const COOKIE_BYTES: usize = 37;
 
 /// What a client presents on each of its connections, so that the server knows which belong together: 36
@@ -95,7 +95,7 @@ impl Cookie {
         }
     }
 
-    /// As it goes over a connection.
+    /// Its form on the connection.
     pub fn bytes(&self) -> &[u8; COOKIE_BYTES] {
         &self.0
     }

@@ -180,7 +180,7 @@ fn round(
     Ok(took)
 }
 
-/// Posts the messages of a round on lane `index`, and has the last of each batch signalled; how many completions that
+/// Posts the messages of a round on lane `index`, and has the last of each batch signaled; how many completions that
 /// makes.
 fn post(
     station: &Station<'_>,

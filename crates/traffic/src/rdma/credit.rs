@@ -50,7 +50,7 @@ impl<'l> Credit<'l> {
         self.room -= messages;
     }
 
-    /// The receiver has given room back.
+    /// The receiver has returned credits.
     pub(super) fn more(&mut self, lane: &Lane<'_>) -> Result<(), Refused> {
         self.room += self.each;
         self.receives.post(&lane.pair, self.at, 1)?;

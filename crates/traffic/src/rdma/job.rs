@@ -11,7 +11,7 @@ use crate::verbs::{Lane, Needs, ROUTE_HEADER, Station, verbs_of};
 
 /// Messages up to this size are sent inline unless the trial specifies otherwise: perftest's default.
 const INLINE: u32 = 220;
-/// One request in so many is signalled at most.
+/// One request in so many is signaled at most.
 const MODERATION_MAX: u32 = 64;
 /// Maximum bytes that one call posts, unless the trial specifies otherwise. The cost of a call matters for short
 /// messages only; and a software device does its work in the call, so a long list delays the completions.
@@ -33,9 +33,9 @@ pub(super) struct Job {
     shares: Option<Vec<u64>>,
     /// Whether its messages are operations of the record.
     pub(super) counts_operations: bool,
-    /// Requests under way; a multiple of `batch_max`.
+    /// Requests in flight; a multiple of `batch_max`.
     pub(super) depth: u32,
-    /// Requests that are posted by one call at most; the last of them is signalled.
+    /// Requests that are posted by one call at most; the last of them is signaled.
     batch_max: u32,
     /// Bytes that one call posts at most.
     batch_bytes: usize,
@@ -141,7 +141,7 @@ impl Job {
         })
     }
 
-    /// Requests for messages of `size` bytes that are posted by one call; the last of them is signalled. The
+    /// Requests for messages of `size` bytes that are posted by one call; the last of them is signaled. The
     /// depth is a multiple of it.
     pub(super) fn batch(&self, size: usize) -> u32 {
         let most = u32::try_from(self.batch_bytes / size.max(1)).unwrap_or(u32::MAX);
@@ -185,18 +185,18 @@ impl Job {
         (self.largest + self.header()).next_multiple_of(8)
     }
 
-    /// Room for messages at the end that receives them.
+    /// Posted receives of the receiving end.
     pub(super) fn receives(&self) -> u32 {
         match (self.verb, self.data_check, self.latency) {
             (Verb::Send, true, false) => u32::try_from(self.slots()).unwrap_or(u32::MAX),
             (Verb::Send, _, true) => 8,
-            // Twice what can be on the way: the sender goes on while what came is taken.
+            // Twice what can be in flight: the sender continues while received messages are taken.
             (Verb::Send, ..) => self.depth.saturating_mul(2),
             _ => 1,
         }
     }
 
-    /// Room that the receiver returns at a time: a part of all of it.
+    /// Credits that the receiver returns at a time: a part of all of them.
     pub(super) fn given_back(&self) -> u32 {
         let all = self.receives().max(1);
         (1..=(all / 4).max(1))
@@ -335,10 +335,10 @@ impl Job {
     }
 }
 
-/// Of messages to and fro one in so many is signalled: the others' ends are seen by the answers.
+/// Of messages to and fro one in so many is signaled: the others' ends are seen by the answers.
 pub(super) const SIGNALLED_EVERY: u32 = 16;
 
-/// Room for those that are not known to have ended.
+/// Space for those that are not known to have completed.
 fn latency_depth() -> u32 {
     2 * SIGNALLED_EVERY
 }

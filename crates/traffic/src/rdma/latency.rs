@@ -58,22 +58,22 @@ struct Table<'s, 'r, 'a> {
     posted: Vec<Posted>,
 }
 
-/// What a queue pair has under way.
+/// The requests that a queue pair has in flight.
 #[derive(Debug, Clone, Copy, Default)]
 struct Posted {
     /// Not known to have ended.
     under_way: u32,
-    /// Since the last one that was signalled.
+    /// Since the last one that was signaled.
     unsignalled: u32,
-    /// Rooms of messages that nobody waited for, to be returned.
+    /// Receive buffers of unexpected messages, to be posted again.
     spent: u32,
-    /// The last datagram that nobody waited for. The asking end has given up those before it.
+    /// The last unexpected datagram. The requesting end has given up those before it.
     asked: Option<Asked>,
     /// Datagrams that were not answered in time.
     lost: u64,
 }
 
-/// What came of the messages of one size.
+/// The result of the messages of one size.
 #[derive(Debug, Default)]
 struct Made {
     /// Messages that were answered, or ended.
@@ -91,7 +91,7 @@ impl Table<'_, '_, '_> {
         matches!(self.job.verb, Verb::Write | Verb::Send)
     }
 
-    /// Posts the message of `line`, of which one in so many is signalled.
+    /// Posts the message of `line`, of which one in so many is signaled.
     #[inline]
     fn post(&mut self, line: &mut Line<'_, '_>) -> Result<(), TrafficError> {
         while self.posted[line.index].under_way >= 2 * SIGNALLED_EVERY {
@@ -112,7 +112,7 @@ impl Table<'_, '_, '_> {
             .map_err(|refused| self.station.refused(refused))
     }
 
-    /// Takes what ends, that there may be room for the next request.
+    /// Takes completions, so that there is space for the next request.
     fn settle(&mut self) -> Result<(), TrafficError> {
         match self.station.taker.take(None)? {
             Took::Some(count) => {
@@ -150,7 +150,7 @@ impl Table<'_, '_, '_> {
         Ok(came)
     }
 
-    /// Remembers a message that nobody waited for: an answer that comes too late, or a datagram to be answered.
+    /// Records an unexpected message: an answer that arrives too late, or a datagram to be answered.
     #[inline]
     fn put_aside(&mut self, lane: usize, completion: &Completion) {
         let posted = &mut self.posted[lane];
@@ -220,7 +220,7 @@ impl Table<'_, '_, '_> {
         }
     }
 
-    /// Makes room for the first messages.
+    /// Posts receives for the first messages.
     fn make_all_room(&mut self, lines: &mut [Line<'_, '_>]) -> Result<(), TrafficError> {
         if self.job.verb != Verb::Send {
             return Ok(());
@@ -233,7 +233,7 @@ impl Table<'_, '_, '_> {
         Ok(())
     }
 
-    /// Returns the room of the message that came.
+    /// Posts the receive of the message that arrived again.
     #[inline]
     fn make_room(&mut self, line: &mut Line<'_, '_>) -> Result<(), TrafficError> {
         if self.job.verb != Verb::Send {
@@ -245,7 +245,7 @@ impl Table<'_, '_, '_> {
             .map_err(|refused| self.station.refused(refused))
     }
 
-    /// Returns the rooms of messages that nobody waited for.
+    /// Posts the receives of unexpected messages again.
     #[inline]
     fn give_back(&mut self, line: &mut Line<'_, '_>) -> Result<(), TrafficError> {
         while self.posted[line.index].spent > 0 {
@@ -330,7 +330,7 @@ pub(super) fn ask(
         agree(seat, start, Word::Turn { index }, Word::Ready)?;
         let until = start.at + whole * (index + 1) / sizes;
         let made = table.ask_size(&mut lines, &mut flows, until)?;
-        // Room that is left over belongs to the next size.
+        // Receives that are left over belong to the next size.
         for (number, line) in numbers.iter_mut().zip(&lines) {
             *number = line.number;
         }
@@ -380,7 +380,7 @@ impl Table<'_, '_, '_> {
                 self.prepare(line);
                 let begun = Instant::now();
                 self.post(line)?;
-                // While it is on its way.
+                // While it is in flight.
                 let due = line.told.map(|_| begun + ANSWER_MAX);
                 let came = self.wait(line, due)? == Heard::Message;
                 ended = Instant::now();
@@ -437,7 +437,7 @@ pub(super) fn answer(
     lanes: &[Lane<'_>],
     job: &Job,
 ) -> Result<Option<Told>, TrafficError> {
-    // Room for all sizes: each takes it from where the one before has left it.
+    // Receives for all sizes: each continues where the one before has left off.
     let mut all: Vec<Vec<Line<'_, '_>>> = Vec::new();
     let numbers = vec![0; lanes.len()];
     for &size in &job.sizes {
@@ -518,7 +518,7 @@ impl Table<'_, '_, '_> {
                 self.check(line)?;
                 self.prepare(line);
                 self.post(line)?;
-                // There is room for more than one: the remote end need not wait for this.
+                // There are receives for more than one: the remote end need not wait for this.
                 self.make_room(line)?;
                 moved.messages += 1;
                 moved.bytes += 2 * line.size as u64;

@@ -1,21 +1,21 @@
 //! The verbs themselves: `rdma-write`, `rdma-read`, `rdma-send`, `rdma-atomic`, their rates and their latency.
 //! Also what carries a `stream` over verbs, which is messages of one size, sent.
 //!
-//! The sender posts the requests that are measured, whichever way their payload goes; the receiver answers,
+//! The sender posts the requests that are measured, whatever the direction of their payload; the receiver answers
 //! or, for one-sided verbs, sleeps while its device does. Sizes go in turn, and the ends agree on each by
-//! words on the companion of the thread's first flow ([`turns`]):
+//! control messages on the companion of the thread's first flow ([`turns`]):
 //!
 //! ```text
 //! sender                                receiver
-//!   ALONE, TURN {size}  -->   makes room
+//!   ALONE, TURN {size}  -->   posts receives
 //!                       <--   READY
 //!   (messages)
-//!   DONE {messages}     -->   takes what is on the way
+//!   DONE {messages}     -->   takes what is in flight
 //!                       <--   ACK
 //!   ... the next turn, at last END
 //! ```
 //!
-//! * [`rate`]: as many messages under way as the depth allows.
+//! * [`rate`]: as many messages in flight as the depth allows.
 //! * [`latency`]: one at a time.
 //! * [`checked`]: rounds of messages, every byte compared.
 

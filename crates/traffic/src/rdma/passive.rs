@@ -13,7 +13,7 @@ use crate::tcp::words::{Heard, Word as Came};
 use crate::trial::{Seat, Start};
 use crate::verbs::{Lane, Station, Took};
 
-/// How long datagrams that are still on the way are waited for.
+/// How long datagrams that are still in flight are waited for.
 const LATE_MAX: Duration = Duration::from_millis(50);
 
 /// The receiver's part.
@@ -76,7 +76,7 @@ fn sleep(seat: &mut Seat<'_>, lanes: &[Lane<'_>]) -> Result<Option<Told>, Traffi
     }))
 }
 
-/// Room for messages on one lane.
+/// Posted receives of one lane.
 pub(super) struct Room<'l> {
     receives: Receives<'l>,
     /// How credits are returned to the sender.
@@ -117,14 +117,14 @@ impl<'l> Room<'l> {
         self.receives.post(&lane.pair, 0, count)
     }
 
-    /// The room of the next message that is taken, of those that are returned one by one.
+    /// The receive of the next message that is taken, of those that are posted again one by one.
     pub(super) fn next_slot(&mut self) -> usize {
         let slot = self.at;
         self.at = (slot + 1) % self.receives.len();
         slot
     }
 
-    /// Gives one room back.
+    /// Posts one receive again.
     pub(super) fn give_back(
         &mut self,
         lane: &Lane<'_>,
@@ -133,7 +133,7 @@ impl<'l> Room<'l> {
         self.receives.post(&lane.pair, slot, 1)
     }
 
-    /// A message was taken; gives room back in batches.
+    /// A message was taken; posts receives again in batches.
     #[inline]
     fn took(&mut self, lane: &Lane<'_>) -> Result<(), (usize, rustix::io::Errno)> {
         self.taken += 1;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::rate::real;
 
-/// A window has so many times the messages that may be under way: what had ended before it began, or ends after it,
+/// A window has so many times the messages that may be in flight: what had ended before it began, or ends after it,
 /// is a part of a batch, and so of little weight.
 const DEPTHS: u64 = 8;
 
@@ -98,7 +98,7 @@ mod tests {
     fn what_waited_for_a_thread_that_did_not_run_is_no_peak() {
         let clock = Clock(Instant::now());
         let mut peak = Peak::new(clock.0, 128);
-        // One message a microsecond, but the thread sleeps from 1,000 to 2,000, by when all 128 under way have ended.
+        // One message a microsecond, but the thread sleeps from 1,000 to 2,000, by when all 128 in flight have ended.
         for now in 1..=1_000 {
             peak.add(1, clock.at(now));
         }

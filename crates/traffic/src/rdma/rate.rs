@@ -38,7 +38,7 @@ pub(super) fn real(count: u64) -> f64 {
 /// One size on one lane.
 struct Going<'l, 'c> {
     sends: Sends<'l>,
-    /// Where no device waits for the remote end's room.
+    /// If no device waits for the remote end's receives.
     credit: Option<&'c mut Credit<'l>>,
     counter: &'l Counter,
     lane: u64,
@@ -99,7 +99,7 @@ impl<'l, 'c> Going<'l, 'c> {
         }
     }
 
-    /// Posts what there is room for; how many messages.
+    /// Posts as many messages as there is space for; returns how many.
     #[inline]
     fn fill(&mut self, lane: &Lane<'_>) -> Result<u64, (usize, rustix::io::Errno)> {
         let before = self.posted;
@@ -132,7 +132,7 @@ impl<'l, 'c> Going<'l, 'c> {
         Ok(self.posted - before)
     }
 
-    /// Whether the remote end has room for so many messages.
+    /// Whether the remote end has credits for so many messages.
     #[inline]
     fn may_go(&self, messages: u64) -> bool {
         (self.credit.as_ref()).is_none_or(|credit| credit.has(messages))
@@ -146,7 +146,7 @@ impl<'l, 'c> Going<'l, 'c> {
         }
     }
 
-    /// Whether it waits for nothing but room at the remote end.
+    /// Whether it waits for nothing but credits of the remote end.
     fn lacks_room(&self) -> bool {
         self.posted == self.done && (self.left > 0 || self.tail.is_some())
     }

@@ -1,4 +1,4 @@
-//! The words by which the two ends of a thread agree on each size.
+//! The control messages by which the two ends of a thread agree on each size.
 
 use crate::TrafficError;
 use crate::tcp::words::{next_words, tell};
@@ -13,7 +13,7 @@ pub(super) enum Word {
     Alone,
     /// The size of this index is next.
     Turn { index: u32 },
-    /// There is room for it.
+    /// Receives are posted.
     Ready,
     /// So many messages were sent.
     Done { messages: u64 },

@@ -1,4 +1,4 @@
-//! The loops over the ways of moving payload by a system call: one flow with calls that block or spin, and
+//! The loops over the methods of moving payload by a system call: one flow with calls that block or spin, and
 //! many flows by epoll.
 
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use crate::TrafficError;
 use crate::trial::{Seat, Start};
 use crate::waiting::{Event, Poller};
 
-/// One way of moving payload between a buffer and a socket.
+/// One method of moving payload between a buffer and a socket.
 pub(super) trait Way {
     /// Whether it sends; else it receives.
     const SENDS: bool;
@@ -52,7 +52,7 @@ const EVENTS: usize = 256;
 /// The event of the board, not of a lane.
 const STOP: u64 = u64::MAX;
 
-/// Makes a way ready, waits for the start, moves payload until every lane has ended; nothing when there
+/// Prepares a method, waits for the start, moves payload until every lane has ended; none if there
 /// was no trial.
 pub(super) fn carry<'a, W: Way>(
     seat: &mut Seat<'a>,
@@ -179,9 +179,9 @@ fn many<W: Way>(
     Ok(())
 }
 
-/// What a flow's turn came to.
+/// The result of a flow's turn.
 enum Turn {
-    /// It goes on another time.
+    /// It continues another time.
     Over,
     /// The flow has ended, by an error or because all is moved.
     Ended(Option<Errno>),

@@ -12,7 +12,7 @@ use crate::TrafficError;
 use crate::tcp::per_direction;
 use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
 
-/// One flow on its way.
+/// One running flow.
 #[derive(Debug)]
 pub(super) struct Lane<'a> {
     pub(super) one: SeatFlow<'a>,

@@ -3,9 +3,9 @@
 //! nothing but move payload and store a counter.
 //!
 //! * [`lane`]: one flow of a thread, from its share of the amount to its record.
-//! * [`send`], [`receive`]: the ways payload gets into and out of the kernel by a system call.
+//! * [`send`], [`receive`]: the methods of moving payload into and out of the kernel by a system call.
 //! * [`checked`]: the plain ones of them with every byte compared.
-//! * [`drive`]: the loops over those ways, for one flow and for many.
+//! * [`drive`]: the loops over those methods, for one flow and for many.
 //! * [`ring`]: the same through io_uring.
 
 mod checked;
@@ -80,7 +80,7 @@ pub(crate) fn stream_of(spec: &TrialSpec) -> Stream {
     }
 }
 
-/// Whether payload goes through io_uring; an error when the way of moving it and the way of waiting
+/// Whether payload uses io_uring; an error if the transfer mode and the waiting mode
 /// contradict each other.
 fn through_ring(role: Role, stream: &Stream, waiting: Waiting) -> Result<bool, TrafficError> {
     let (by_ring, plain, mode) = match role {

@@ -1,4 +1,4 @@
-//! The ways payload gets out of the kernel by a system call.
+//! The methods of moving payload out of the kernel by a system call.
 
 use std::os::fd::OwnedFd;
 
@@ -62,7 +62,7 @@ pub(super) struct Mapped {
 
 /// What the kernel maps at a time is a multiple of any page size.
 const WINDOW_UNIT: usize = 64 * 1024;
-/// Room for what does not fill a page. Not more: what fits in here altogether the kernel copies, however
+/// Storage for what does not fill a page. Not more: what fits in here altogether the kernel copies, however
 /// many whole pages it has.
 const REST: usize = 4_095;
 
@@ -77,7 +77,7 @@ impl Mapped {
         let socket = &seat.flows[0].flow.socket;
         let length = buffer.payload().len().next_multiple_of(WINDOW_UNIT);
         let window = ReceiveWindow::new(socket, length).map_err(failed)?;
-        // Only READY can wait there now: less than a page and no room for it, so nothing is taken.
+        // Only READY can be pending there now: less than a page without space for it, so nothing is taken.
         window.receive(socket, &mut []).map_err(failed)?;
         Ok(Self {
             buffer,

@@ -14,8 +14,8 @@ use crate::buffer::Buffer;
 use crate::sys::uring::{Completion, Ring};
 use crate::trial::{Seat, Start};
 
-/// Sends under way on the only flow of a thread, so that the next one is with the kernel while the first
-/// one's completion is inspected; more of them wait for the same room in the socket, and gained nothing
+/// Sends in flight on the only flow of a thread, so that the next one is with the kernel while the first
+/// one's completion is inspected; more of them wait for the same space in the socket, and gained nothing
 /// when measured. Of several flows each has one.
 const DEPTH: u32 = 2;
 /// Entries that the kernel receives into, at least, before it must be given some back.
@@ -47,7 +47,7 @@ pub(super) fn carry<'a>(
 struct Carrier<'a> {
     ring: Ring,
     lanes: Vec<Lane<'a>>,
-    /// Operations under way, of each lane.
+    /// Operations in flight, of each lane.
     under_way: Vec<u32>,
     copies: Vec<Copies>,
     zerocopy: bool,
@@ -122,7 +122,7 @@ impl<'a> Carrier<'a> {
         Ok(())
     }
 
-    /// Has up to `depth` sends of lane `index` under way, of no more than it may send.
+    /// Keeps up to `depth` sends of lane `index` in flight, of no more than it may send.
     fn send_more(&mut self, seat: &Seat<'_>, index: usize, depth: u32) -> Result<(), TrafficError> {
         let lane = &mut self.lanes[index];
         while self.under_way[index] < depth && lane.left > 0 && !seat.board.is_stopped() {
@@ -164,7 +164,7 @@ impl<'a> Carrier<'a> {
         (index, errno)
     }
 
-    /// Ends lane `index` when it failed, or has sent its share, or is stopped and has nothing under way;
+    /// Ends lane `index` when it failed, or has sent its share, or is stopped and has nothing in flight;
     /// whether it did.
     fn end_if_over(
         &mut self,
@@ -174,7 +174,7 @@ impl<'a> Carrier<'a> {
         errno: Option<Errno>,
     ) -> Result<bool, TrafficError> {
         let lane = &mut self.lanes[index];
-        // Sends that were under way at the stop come back one by one, each with what it had moved.
+        // Sends that were in flight at the stop come back one by one, each with what it had moved.
         let failed = errno.is_some() && !seat.board.is_stopped();
         let over = self.under_way[index] == 0 && (lane.left == 0 || seat.board.is_stopped());
         if failed || over {
@@ -203,7 +203,7 @@ impl<'a> Carrier<'a> {
         Ok(())
     }
 
-    /// THE hot loop of a receiver: the kernel goes on receiving by itself; one system call for what has
+    /// THE hot loop of a receiver: the kernel continues to receive by itself; one system call for what has
     /// come, one relaxed store for each time that something had come.
     fn receive(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
         let submit = |errno| TrafficError::of_errno("submit to io_uring", errno);

@@ -1,4 +1,4 @@
-//! The ways payload gets into the kernel by a system call.
+//! The methods of moving payload into the kernel by a system call.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::sys::zerocopy::{
 use crate::trial::{Board, Seat};
 use crate::waiting::timespec;
 
-/// What of `buffer` goes into one call that may move `most` bytes.
+/// The part of `buffer` for one call that may move `most` bytes.
 #[inline]
 fn part(buffer: &[u8], most: u64) -> &[u8] {
     &buffer[..part_length(buffer, most)]
@@ -144,7 +144,7 @@ impl Way for Zerocopy<'_> {
                 }
                 Ok(count)
             }
-            // No room for a further notification (optmem_max) until some are taken.
+            // No space for a further notification (optmem_max) until some are taken.
             Err(Errno::NOBUFS) => {
                 match self.drain(lane, socket) {
                     0 if self.lanes.len() > 1 => return Err(Errno::AGAIN),
@@ -242,7 +242,7 @@ impl Splice {
         let failed = |errno| TrafficError::refused("send by `splice` (pipe)", errno);
         block_sigpipe();
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
-        // The kernel may refuse more than its default (64 KiB): then the buffer goes in several pieces.
+        // The kernel may refuse more than its default (64 KiB): then the buffer is sent in several pieces.
         let _ = fcntl_setpipe_size(&writer, buffer.payload().len());
         Ok(Self {
             buffer,

@@ -27,7 +27,7 @@ pub(crate) struct NotThere {
     pub(crate) errno: Errno,
 }
 
-/// What came to its end.
+/// A completed operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Finished {
     /// The token that it was set going with.
@@ -97,13 +97,13 @@ impl ExchangeRing {
         })
     }
 
-    /// The memory. Nothing may be under way.
+    /// The memory. Nothing may be in flight.
     pub(crate) fn memory(&mut self) -> &mut [u8] {
         assert_eq!(self.under_way, 0, "the kernel holds places of the memory");
         self.memory.bytes()
     }
 
-    /// Copies from byte `at` of the memory and behind, where nothing is under way.
+    /// Copies from byte `at` of the memory on, where nothing is in flight.
     pub(crate) fn read(&self, at: usize, into: &mut [u8]) {
         let (start, _) = self.place(at..at.saturating_add(into.len()));
         // SAFETY: within the memory, which is this ring's alone and of which no borrow lives. The kernel may still
@@ -111,7 +111,7 @@ impl ExchangeRing {
         unsafe { std::ptr::copy_nonoverlapping(start, into.as_mut_ptr(), into.len()) };
     }
 
-    /// Copies `bytes` to byte `at` of the memory and behind, where nothing is under way.
+    /// Copies `bytes` to byte `at` of the memory on, where nothing is in flight.
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
         let (start, _) = self.place(at..at.saturating_add(bytes.len()));
         // SAFETY: as in `read`.
@@ -143,7 +143,7 @@ impl ExchangeRing {
         range: Range<usize>,
     ) -> Result<(), NotThere> {
         let (start, length) = self.place(range);
-        // WAITALL: the kernel goes on by itself when the socket's buffer takes only a part.
+        // WAITALL: the kernel continues by itself when the socket's buffer takes only a part.
         let entry = opcode::Send::new(types::Fd(socket.as_raw_fd()), start, length)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build();
@@ -195,7 +195,7 @@ impl ExchangeRing {
         }
     }
 
-    /// The next thing that finished.
+    /// The next completed operation.
     pub(crate) fn finished(&mut self) -> Option<Finished> {
         let entry = self.ring.completion().next()?;
         let data = entry.user_data();
@@ -228,8 +228,8 @@ impl ExchangeRing {
     fn push(&mut self, entry: &squeue::Entry) -> Result<(), NotThere> {
         loop {
             // SAFETY: the entry names a descriptor that its conversation keeps open, and a place of the
-            // memory that this ring owns and gives to nobody while anything is under way; when the ring
-            // goes before the kernel has finished, the memory stays.
+            // memory that this ring owns and hands to nothing else while anything is in flight; when the ring
+            // is dropped before the kernel has finished, the memory is leaked.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }

@@ -115,7 +115,7 @@ impl Mapping {
             // mbind(2) counts one bit more than the mask has.
             (mask.as_ptr(), libc::c_ulong::from(NODES_MAX) + 1)
         };
-        // SAFETY: the mapping is ours; the mask, where there is one, is an initialised array of `NODES_MAX`
+        // SAFETY: the mapping is ours; the mask, where there is one, is an initialized array of `NODES_MAX`
         // bits that outlives the call, which only reads it.
         let result = unsafe {
             libc::syscall(
@@ -148,7 +148,7 @@ impl Mapping {
 
     /// Its bytes.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is readable and writable, as long as stated, initialised by the kernel (with
+        // SAFETY: the mapping is readable and writable, as long as stated, initialized by the kernel (with
         // zeroes), and lives as long as `self`, of which this is the only borrow.
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.length) }
     }

@@ -10,7 +10,7 @@ use super::last_errno;
 /// Maximum messages per call: the kernel's own limit is `UIO_MAXIOV`, 1024.
 pub(crate) const MESSAGES_MAX: usize = 64;
 
-/// Room for the one control message that is expected, `UDP_GRO` with its number.
+/// Space for the one expected control message, `UDP_GRO` with its number.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(16))]
 struct Control([u8; 64]);

@@ -43,7 +43,7 @@ pub(crate) fn pin_thread(cpus: &CpuSet) -> Result<(), Errno> {
             .ok_or(Errno::INVAL)?;
         *word |= 1 << (cpu % WORD_BITS);
     }
-    // SAFETY: the mask is an initialised array of the size stated, which the kernel only reads; bit n
+    // SAFETY: the mask is an initialized array of the size stated, which the kernel only reads; bit n
     // of a little-endian word array is CPU n on every architecture with 64-bit longs.
     let result = unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) };
     if result == 0 {

@@ -94,7 +94,7 @@ impl Plain {
         };
         // SAFETY: three numbers.
         let number = done(unsafe { libc::socket(family, libc::SOCK_STREAM, 0) })?;
-        // SAFETY: the call gave us a new descriptor, which nobody else closes.
+        // SAFETY: the call returned a new descriptor, which nothing else closes.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(number) }))
     }
 
@@ -126,7 +126,7 @@ impl Plain {
             )
         };
         let number = done(result)?;
-        // SAFETY: the call gave us a new descriptor, which nobody else closes.
+        // SAFETY: the call returned a new descriptor, which nothing else closes.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(number) }))
     }
 

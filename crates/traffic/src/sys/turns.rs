@@ -1,5 +1,5 @@
 //! A buffer that two ends of a queue pair use in turns. While it is lent, devices may write there, and no reference to it
-//! exists; while it is ours, no request that writes there is under way.
+//! exists; while it is ours, no request that writes there is in flight.
 
 use linerate_verbs::Region;
 

@@ -1,7 +1,7 @@
 //! io_uring(7) as far as bulk transfer needs it: sends (with and without a copy) from one buffer that never
 //! changes, and multishot receives into pieces of one buffer that nobody reads.
 //!
-//! A [`Ring`] owns its buffer and gives it back to the system only when no operation is under way, so that
+//! A [`Ring`] owns its buffer and returns it to the system only when no operation is in flight, so that
 //! the kernel never writes to memory that is something else by then.
 
 use std::os::fd::RawFd;
@@ -26,17 +26,17 @@ const GROUP: u16 = 0;
 /// How long the kernel's thread that takes submissions (SQPOLL) looks for more before it sleeps. What it
 /// takes is CPU time of the process, and not of the data thread: it is read beside (`trial::polling`).
 const POLL_IDLE_MS: u32 = 100;
-/// How long a ring that ends waits for what is under way.
+/// How long a ring that ends waits for operations in flight.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// What an operation came to.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Completion {
     /// The number that the operation was given.
     pub(crate) token: u64,
     /// What was moved.
     pub(crate) result: Result<u32, Errno>,
-    /// Whether the operation goes on.
+    /// Whether the operation continues.
     pub(crate) more: bool,
     /// Not a result, but the word that a zero-copy send is done with its buffer: whether it was copied.
     pub(crate) released: Option<bool>,
@@ -184,7 +184,7 @@ impl Ring {
             .map_err(|error| errno_of(&error))
     }
 
-    /// Lends the buffer for receives, `count` (a power of two) times: nobody reads the payload, so all
+    /// Lends the buffer for receives, `count` (a power of two) times: the payload is not read, so all
     /// entries may be the same memory, which stays in the CPU's cache as that of a plain read does.
     pub(crate) fn provide_buffer(&mut self, count: u16) -> Result<(), Errno> {
         let entries = Mapping::new(usize::from(count) * size_of::<ProvidedEntry>())?;
@@ -201,7 +201,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Gives an entry to the kernel again.
+    /// Returns an entry to the kernel.
     pub(crate) fn give_back(&mut self, index: u16) {
         let (Some(provided), Some(buffer)) = (&mut self.provided, &self.buffer) else {
             return;
@@ -327,7 +327,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way == 0
     }

@@ -1,6 +1,6 @@
-//! Steps made of vectors that not every processor has; nobody gets to one whose processor lacks them.
+//! Steps with vector extensions that not every processor has; they are only reachable on processors that have them.
 //!
-//! Rows are swept from left to right, some at a time, with three vectors of each in registers: the neighbours to the
+//! Rows are swept from left to right, some at a time, with three vectors of each in registers: the neighbors to the
 //! left and to the right of a vector's cells are shifted out of them, those above and below are the other rows', so
 //! that hardly a cell is loaded twice and none from a place that was written already. The last old row of a band
 //! goes to the side as it is written over: it is the one above for the next.
@@ -85,7 +85,7 @@ pub(crate) fn scale(cells: &mut [Cell], factor: f64) {
     scale_plainly(cells, factor);
 }
 
-/// The same of whatever the compiler makes of it, in its callers.
+/// The same as the compiler vectorizes it, in its callers.
 #[inline(always)]
 #[expect(
     clippy::inline_always,
@@ -195,7 +195,7 @@ mod x86 {
                 // ask for no alignment, a cell is eight bytes of a double as x86 has them, and what is only
                 // prefetched may be anywhere.
                 unsafe {
-                    // The cells on the edge are computed of neighbours that they have not, and restored.
+                    // The cells on the edge are computed of neighbors that they have not, and restored.
                     let edge = |row: usize| (own.add(row * side), own.add((row + 1) * side - 1));
                     let kept: [(f64, f64); ROWS] = std::array::from_fn(|row| {
                         let (first, last) = edge(row);

@@ -42,7 +42,7 @@ pub(crate) fn send_zerocopy(socket: impl AsFd, payload: &[u8]) -> Result<usize, 
     usize::try_from(sent).map_err(|_| last_errno())
 }
 
-/// Room for one control message with an extended error and the address of who caused it.
+/// Space for one control message with an extended error and the address of its origin.
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 
@@ -106,7 +106,7 @@ pub(crate) fn block_sigpipe() {
     }
 }
 
-/// Puts the pages of `buffer` into a pipe without a copy, as many as there is room for. They must not be
+/// Puts the pages of `buffer` into a pipe without a copy, as many as fit. They must not be
 /// written while anybody may read them.
 pub(crate) fn lend_pages(pipe: impl AsFd, buffer: &[u8]) -> Result<usize, Errno> {
     let piece = libc::iovec {
@@ -114,7 +114,7 @@ pub(crate) fn lend_pages(pipe: impl AsFd, buffer: &[u8]) -> Result<usize, Errno>
         iov_len: buffer.len(),
     };
     // SAFETY: without SPLICE_F_GIFT the kernel only reads the pages, and holds them itself for as long as
-    // they are in the pipe or on the way; the vector lives for the whole call.
+    // they are in the pipe or in flight; the vector lives for the whole call.
     let moved = unsafe {
         libc::vmsplice(
             pipe.as_fd().as_raw_fd(),
@@ -137,7 +137,7 @@ pub(crate) struct ReceiveWindow {
 // SAFETY: the window is a range of addresses that this value alone owns; any thread may use or unmap it.
 unsafe impl Send for ReceiveWindow {}
 
-/// What came of one receive through a [`ReceiveWindow`].
+/// The result of one receive through a [`ReceiveWindow`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mapped {
     /// Bytes that were mapped.

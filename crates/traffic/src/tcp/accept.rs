@@ -44,7 +44,7 @@ struct Pending {
     filled: usize,
 }
 
-/// What a pending connection has come to.
+/// The state of a pending connection.
 enum Progress {
     Waiting,
     Greeted(u32),
@@ -150,7 +150,7 @@ struct Crowd<'a> {
     next: u64,
     /// How many may be pending.
     most: usize,
-    /// Whether arrivals are waited for: not while there is no room.
+    /// Whether new connections are accepted: not while the table is full.
     open: bool,
     greeted: Vec<Option<OwnedFd>>,
     arrived: usize,
@@ -189,7 +189,7 @@ impl<'a> Crowd<'a> {
         None
     }
 
-    /// Waits for news, at most `limit`, and goes on with everybody who has some.
+    /// Waits for events, at most `limit`, and continues with every connection that has one.
     fn look(&mut self, token: Token, limit: Duration) -> Result<(), TrafficError> {
         let room = self.pending.len() < self.most;
         if room != self.open {
@@ -214,7 +214,7 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// Goes on with a pending connection.
+    /// Continues with a pending connection.
     fn advance(&mut self, number: u64, token: Token) -> Result<(), TrafficError> {
         let Some(one) = self.pending.get_mut(&number) else {
             return Ok(());
@@ -232,7 +232,7 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// Takes the connections that wait in the kernel's queue, as far as there is room.
+    /// Takes the connections that wait in the kernel's queue, as far as there is capacity.
     fn accept_waiting(&mut self) -> Result<(), TrafficError> {
         while self.pending.len() < self.most {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -252,7 +252,7 @@ impl<'a> Crowd<'a> {
                 Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
                     return Err(TrafficError::of_errno("accept a data connection", errno));
                 }
-                // Nobody waits any more; or an error of the connection itself (it was reset, its
+                // Nothing is pending any more; or an error of the connection itself (it was reset, its
                 // network is gone), which accept(2) hands out here and which is no concern of the
                 // others: back to waiting.
                 Err(_) => return Ok(()),
@@ -274,7 +274,7 @@ impl<'a> Crowd<'a> {
 }
 
 impl Pending {
-    /// Reads what has come of the greeting.
+    /// Reads the received part of the greeting.
     fn advance(&mut self, token: Token) -> Progress {
         match recv(
             &self.socket,

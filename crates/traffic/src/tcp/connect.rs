@@ -16,7 +16,7 @@ use super::{Connected, Flow, Side, files, select, socket};
 use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 
-/// How many are on their way at a time. More would overflow the listener's queue (`net.core.somaxconn`; a
+/// How many are being established at a time. More would overflow the listener's queue (`net.core.somaxconn`; a
 /// connection that found it full is tried again a second later), and the first ones' second to greet would
 /// run out while the last ones are begun.
 const UNDER_WAY_MAX: usize = 512;
@@ -33,7 +33,7 @@ enum Stage {
     Accepted,
 }
 
-/// A connection on its way.
+/// A connection being established.
 struct Attempt {
     number: u32,
     socket: OwnedFd,
@@ -117,7 +117,7 @@ impl Attempt {
         }
     }
 
-    /// Goes on as far as possible without waiting.
+    /// Proceeds as far as possible without waiting.
     fn advance(
         &mut self,
         address: SocketAddr,
@@ -129,7 +129,7 @@ impl Attempt {
                 let outcome = sockopt::socket_error(&self.socket)
                     .map_err(|errno| TrafficError::of_errno("read a socket's error", errno))?;
                 outcome.map_err(|errno| connect_error(address, errno, begun))?;
-                // The send buffer of a new connection is empty, so the greeting goes in whole; a
+                // The send buffer of a new connection is empty, so the greeting fits whole; a
                 // connection that is reset already is one that the listener did not want.
                 match send(
                     &self.socket,

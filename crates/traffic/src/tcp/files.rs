@@ -11,7 +11,7 @@ use super::select::candidates;
 use crate::TrafficError;
 use crate::abort::new_event;
 
-/// What a thread opens at most beside its connections: an epoll instance or a ring, and the ends of a pipe.
+/// Maximum descriptors of a thread besides its connections: an epoll instance or a ring, and the ends of a pipe.
 const PER_THREAD: u64 = 3;
 /// Descriptors for unrelated connections, events, and what the rest of the program opens meanwhile.
 const SPARE: u64 = 128;
@@ -75,7 +75,7 @@ fn new_soft_limit(limit: Rlimit, needed: u64, wanted: u64) -> Result<Option<u64>
     Ok(Some(wanted.min(hard)).filter(|&better| better > soft))
 }
 
-/// The lowest number that is free: the kernel gives it to the next descriptor, and all below it are taken.
+/// The lowest number that is free: the kernel uses it for the next descriptor, and all below it are taken.
 fn files_open() -> Result<u64, TrafficError> {
     Ok(u64::try_from(new_event()?.as_raw_fd()).unwrap_or(0))
 }

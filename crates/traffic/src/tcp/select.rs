@@ -53,7 +53,7 @@ const WORD_BYTES: usize = 5;
 pub(super) struct Kept {
     pub(super) number: u32,
     pub(super) socket: OwnedFd,
-    /// The CPU that its packets arrive on, when the trial goes by it.
+    /// The CPU that its packets arrive on, if the trial is placed by it.
     pub(super) cpu: Option<CpuId>,
 }
 
@@ -278,7 +278,7 @@ fn augment(from: u32, ways: &BTreeMap<u32, Vec<u32>>, taken: &mut BTreeMap<u32, 
                 next.push_back(other);
                 continue;
             }
-            // A free one: everybody on the way here moves on by one.
+            // A free one: every connection on the way here moves on by one.
             let mut free = there;
             loop {
                 let here = reached[&free];

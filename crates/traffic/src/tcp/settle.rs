@@ -1,4 +1,4 @@
-//! The end of a stream after its threads': what they handed to the kernel last is still on its way.
+//! The end of a stream after its threads': what they handed to the kernel last is still in flight.
 
 use std::time::{Duration, Instant};
 

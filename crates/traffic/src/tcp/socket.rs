@@ -48,7 +48,7 @@ pub(crate) fn new(spec: &TrialSpec, address: SocketAddr) -> Result<OwnedFd, Traf
     Ok(socket)
 }
 
-/// Sets both buffers, and fails where the kernel gives smaller ones.
+/// Sets both buffers, and fails if the kernel grants smaller ones.
 pub(crate) fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficError> {
     let failed = |errno| TrafficError::of_errno("set the socket buffers", errno);
     let size = usize::try_from(asked.as_u64()).unwrap_or(usize::MAX);

@@ -15,7 +15,7 @@ use super::Flow;
 use super::socket::{Woken, wait};
 use crate::{Abort, TrafficError};
 
-/// How long the ends wait for each other's words before the start.
+/// How long the ends wait for each other's messages before the start.
 pub(crate) const WORDS_MAX: Duration = Duration::from_secs(10);
 
 /// The address that `socket` is bound to.
@@ -42,7 +42,7 @@ pub(crate) fn with_port(address: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// A number that nobody guesses.
+/// An unguessable number.
 pub(crate) fn random() -> Result<u64, TrafficError> {
     let mut bytes = [0; 8];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
@@ -71,7 +71,7 @@ pub(crate) fn tell(flow: &Flow, words: &[u8]) -> Result<(), TrafficError> {
     }
 }
 
-/// Waits for the words of the remote end of `flow`, until `deadline`.
+/// Waits for the message of the remote end of `flow`, until `deadline`.
 pub(crate) fn await_words<const N: usize>(
     flow: &Flow,
     deadline: Instant,
@@ -100,7 +100,7 @@ pub(crate) fn await_words<const N: usize>(
     }
 }
 
-/// Waits for the next words of the remote end of `flow`, as long as the trial has not been ended; `None` when it
+/// Waits for the next message of the remote end of `flow`, as long as the trial has not been ended; `None` when it
 /// ended its side instead.
 pub(crate) fn next_words<const N: usize>(
     flow: &Flow,

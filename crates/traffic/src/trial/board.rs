@@ -72,7 +72,7 @@ impl Counter {
         self.operations.load(Ordering::Relaxed)
     }
 
-    /// The flow's thread has come to its end.
+    /// The flow's thread has ended.
     pub(super) fn set_done(&self) {
         self.done.store(true, Ordering::Release);
     }
@@ -98,7 +98,7 @@ pub(crate) struct Board {
     pub(crate) abort: Abort,
     /// Signalled by each thread that ends.
     pub(super) finished: OwnedFd,
-    /// The first thing that went wrong; what follows from it is not its own story.
+    /// The first failure; those that follow from it are not recorded.
     pub(super) failure: OnceLock<TrafficError>,
     gate: Mutex<Gate>,
     moved: Condvar,
@@ -168,7 +168,7 @@ impl Board {
         self.failure.get().is_some()
     }
 
-    /// Whether there is a trial to start. A failure that is on the board already goes before the one that is
+    /// Whether there is a trial to start. An earlier failure takes precedence over the one that is
     /// given here.
     pub(super) fn may_start(&self, abort: &Abort) -> Result<(), TrafficError> {
         if self.has_failed() || abort.is_triggered() {
@@ -181,13 +181,13 @@ impl Board {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread is ready, or has failed: either way nobody needs to wait for it.
+    /// A thread is ready, or has failed: in both cases it need not be waited for.
     pub(super) fn arrive(&self) {
         self.gate().arrived += 1;
         self.moved.notify_all();
     }
 
-    /// A thread has come to its end.
+    /// A thread has ended.
     pub(super) fn leave(&self) {
         signal(&self.finished);
     }

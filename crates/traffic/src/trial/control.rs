@@ -23,7 +23,7 @@ use crate::tcp::Flow;
 use crate::waiting::timespec;
 use crate::{Abort, TrafficError};
 
-/// How long after the end of a trial its receivers wait for what is still on the way.
+/// How long after the end of a trial its receivers wait for what is still in flight.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Readings beyond those of the duration: the receivers' while the socket buffers drain.
@@ -242,7 +242,7 @@ impl<'a> Control<'a> {
     fn read_counters(&mut self, start: Instant) {
         let watched = &mut self.watched;
         for (readings, counter) in watched.flows.iter_mut().zip(self.counters) {
-            // The room was reserved, and a reading beyond it would allocate: the end of each flow is
+            // The space was reserved, and a reading beyond it would allocate: the end of each flow is
             // recorded by its own thread in any case.
             if readings.at.len() < readings.at.capacity() {
                 readings.at.push(start.elapsed().into());

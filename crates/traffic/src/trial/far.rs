@@ -33,7 +33,7 @@ pub(crate) trait FarEnd: Sync {
         Ok(false)
     }
 
-    /// The threads that send have come to their end.
+    /// The sending threads have ended.
     fn stopped(&self) {}
 
     /// How long after the end of sending the receivers may wait for the end of file; then they take what has arrived

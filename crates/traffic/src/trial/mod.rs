@@ -204,8 +204,8 @@ fn watch<'scope, 'env: 'scope>(
         match started {
             Ok(start) => control.run(start.at, threads),
             Err(error) => {
-                // The gate may be open already: a remote end that goes away right then must not leave data
-                // threads running that nobody watches.
+                // The gate may be open already: a remote end that disconnects right then must not leave data
+                // threads running without supervision.
                 board.fail(error);
                 board.stop();
                 flows.iter().for_each(end_both_ways);
@@ -248,7 +248,7 @@ fn live(mut seat: Seat<'_>, work: &Work<'_>) -> Option<Left> {
     lived.map_err(|error| board.fail(error)).ok().flatten()
 }
 
-/// Shares the flows out: flow *i* of a role goes to thread *i* modulo their number.
+/// Distributes the flows: flow *i* of a role belongs to thread *i* modulo their number.
 fn plans(spec: &TrialSpec, flows: &[Flow]) -> Vec<Plan> {
     let threads = spec.threads().min(per_direction(spec));
     let mut plans: Vec<Plan> = Vec::new();

@@ -1,5 +1,5 @@
 //! The threads of the kernel that take the submissions of io_urings (`SQPOLL`). Each is a task of this
-//! process, beside the data thread that made the ring, and what it takes is in no account of ours.
+//! process, next to the data thread that made the ring, and its time is in none of our counters.
 
 use linerate_model::ids::CpuId;
 use linerate_model::units::Nanoseconds;

@@ -14,7 +14,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Writes it at the start of `datagram`, which must have room.
+    /// Writes it at the start of `datagram`, which must be large enough.
     #[inline]
     pub(super) fn write(self, datagram: &mut [u8]) {
         datagram[..8].copy_from_slice(&self.secret.to_be_bytes());

@@ -99,7 +99,7 @@ mod tests {
         for datagram in [24, 1448, 32_754, 65_507] {
             let cut = Layout::sending(DatagramBatch::Gso, datagram);
             let whole = Layout::sending(DatagramBatch::Mmsg, datagram);
-            // A sender may have to change from one to the other under way.
+            // A sender may have to change from one to the other while sending.
             assert!(whole.buffer_bytes() <= cut.buffer_bytes(), "{cut:?}");
         }
         assert_eq!(Layout::sending(DatagramBatch::Single, 1448).datagrams(), 1);

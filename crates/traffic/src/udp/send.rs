@@ -66,7 +66,7 @@ pub(super) fn without(option: &'static str, errno: Errno) -> TrafficError {
     }
 }
 
-/// Whether a datagram goes to the peer in one piece, as far as the kernel knows the path.
+/// Whether a datagram fits into one packet, as far as the kernel knows the path.
 fn fits(link: &Link, datagram: usize) -> bool {
     let (mtu, headers) = if link.is_ipv6 {
         (sockopt::ipv6_mtu(&link.socket), IPV6_HEADERS)
@@ -76,7 +76,7 @@ fn fits(link: &Link, datagram: usize) -> bool {
     mtu.is_ok_and(|mtu| datagram + headers <= mtu as usize)
 }
 
-/// Has the kernel take datagrams as they are and IP fragment them on the way.
+/// Has the kernel accept datagrams as they are and IP fragment them.
 fn whole(links: &[Link], layout: Layout) -> Result<Layout, TrafficError> {
     let failed = |errno| TrafficError::of_errno("allow IP fragmentation of datagrams", errno);
     for link in links {
@@ -133,20 +133,20 @@ struct Sender<'a> {
     start: Start,
     flows: Vec<Outgoing<'a>>,
     layout: Layout,
-    /// Whether datagrams are fragmented on the way.
+    /// Whether datagrams are fragmented.
     is_whole: bool,
     messages: Messages,
     poller: Poller,
     events: Vec<Event>,
-    /// Whether a `send` waits in the kernel until there is room.
+    /// Whether a `send` waits in the kernel until there is space.
     blocks: bool,
 }
 
 /// What became of a batch.
 enum Took {
-    /// So many datagrams are on their way.
+    /// So many datagrams were sent.
     Datagrams(u64),
-    /// There was no room.
+    /// The buffer was full.
     Nothing,
 }
 
@@ -337,7 +337,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Leaves a flow alone until its socket has room.
+    /// Skips a flow until its socket has space.
     fn await_room(&mut self, index: usize) -> Result<(), TrafficError> {
         let flow = &mut self.flows[index];
         flow.is_full = true;

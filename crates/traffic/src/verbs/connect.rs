@@ -140,7 +140,7 @@ fn path(verbs: &Verbs, chosen: &Chosen, own: &Hello, theirs: &Hello, mtu: u32) -
     }
 }
 
-/// Without a GID InfiniBand goes by addresses within its subnet: so both ends have one, or neither.
+/// Without a GID InfiniBand uses addresses within its subnet: so both ends have one, or neither.
 fn check_gids(chosen: &Chosen, own: &Hello, theirs: &Hello) -> Result<(), TrafficError> {
     let [own, far] = [own.gid, theirs.gid].map(|gid| gid != Gid::default());
     if own == far || chosen.port.is_ethernet || chosen.device.is_iwarp() {
@@ -156,7 +156,7 @@ fn reads(path: &Path) -> (u8, u8) {
     (path.reads_asked, path.reads_answered)
 }
 
-/// A queue pair is a device's: the manager may have found another one on its way.
+/// A queue pair belongs to a device: the manager may have found another one on its route.
 fn is_chosen(chosen: &Chosen, found: Option<String>) -> Result<(), TrafficError> {
     let own = chosen.device.name();
     match found {
@@ -184,7 +184,7 @@ fn goes_over(chosen: &Chosen, what: &str) -> TrafficError {
     )
 }
 
-/// Calls the listening end; also the index of the GID that the way begins with.
+/// Calls the listening end; also returns the index of the GID that the path begins with.
 fn call(
     chosen: &Chosen,
     one: &Fresh<'_>,

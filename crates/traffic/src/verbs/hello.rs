@@ -26,10 +26,10 @@ pub(super) struct Hello {
     /// Its memory.
     pub(super) memory: Remote,
     pub(super) memory_bytes: u64,
-    /// Reads and atomics that it can have under way, and answer.
+    /// Reads and atomics that it can have in flight, and answer.
     pub(super) reads_asked: u8,
     pub(super) reads_answered: u8,
-    /// Where its connection manager listens; 0 when it calls, or when nobody does.
+    /// Where its connection manager listens; 0 when it calls, or when neither listens.
     pub(super) port: u16,
     /// What a call must carry.
     pub(super) secret: u64,

@@ -1,4 +1,4 @@
-//! RDMA verbs as a transport: a queue pair for each flow, beside its TCP connection, which stays as the
+//! RDMA verbs as a transport: a queue pair for each flow, in addition to its TCP connection, which stays as the
 //! flow's companion. It proves the token, carries what the ends must know of each other, and is how an end
 //! notices that the other one is gone.
 //!

@@ -33,7 +33,7 @@ pub(crate) const ROUTE_HEADER: usize = 40;
 pub(crate) struct Needs {
     /// Bytes of its memory.
     pub(crate) memory: usize,
-    /// Requests of the sending side under way.
+    /// Requests of the sending side in flight.
     pub(crate) sends: u32,
     /// Requests of the receiving side.
     pub(crate) receives: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Station<'a> {
     /// The remote end can be asked to do it.
     pub(crate) message_max: usize,
     pub(crate) has_atomics: bool,
-    /// Whether a message that finds no room ends the connection.
+    /// Whether a message without a posted receive ends the connection.
     pub(crate) is_iwarp: bool,
     device_name: String,
 }
@@ -106,7 +106,7 @@ fn address_of(seat: &Seat<'_>) -> Result<IpAddr, TrafficError> {
     Ok(local_of(&first.flow.socket)?.ip().to_canonical())
 }
 
-/// A queue pair whose way is not known yet.
+/// A queue pair whose path is not known yet.
 pub(super) struct Fresh<'a> {
     pub(super) one: SeatFlow<'a>,
     pub(super) pair: QueuePair,
@@ -114,12 +114,12 @@ pub(super) struct Fresh<'a> {
     pub(super) access: Access,
 }
 
-/// A queue pair's way, once it is connected.
+/// A queue pair's path, once it is connected.
 pub(super) struct Way {
     pub(super) far: Remote,
     pub(super) far_bytes: u64,
     pub(super) mtu: u32,
-    /// This end's GID, where it goes by one.
+    /// This end's GID, if it uses one.
     pub(super) gid: Option<GidEntry>,
     pub(super) handle: Option<(AddressHandle, u32, u32)>,
     pub(super) connection: Option<Connection>,
@@ -200,7 +200,7 @@ fn check_needs(
             format!("a queue pair of {} holds {most}", chosen.device.name()),
         ));
     }
-    // One with less room breaks when a failure ends all of them at once.
+    // A smaller one overflows when a failure ends all of them at once.
     let most = chosen.attributes.completions_max;
     let wanted = needs.completions(flows);
     if wanted > most {

@@ -18,7 +18,7 @@ const TAKEN: usize = 64;
 /// cost system calls that would delay a message.
 const LOOK_EVERY: u64 = 16_384;
 
-/// A thread's completion queue, its way of waiting, and what that took.
+/// A thread's completion queue, its waiting mode, and its statistics.
 #[derive(Debug)]
 pub(crate) struct Taker<'a> {
     queue: CompletionQueue,
@@ -94,7 +94,7 @@ impl<'a> Taker<'a> {
         Ok(count)
     }
 
-    /// Takes what there is; waits for it in this thread's way, at most until `due`, and not when something
+    /// Takes what there is; waits for it in this thread's mode, at most until `due`, and not when something
     /// else wants to be inspected.
     #[inline]
     pub(crate) fn take(&mut self, due: Option<Instant>) -> Result<Took, TrafficError> {
@@ -129,7 +129,7 @@ impl<'a> Taker<'a> {
         let Some(channel) = self.queue.channel() else {
             return Ok(());
         };
-        // The sign to stop stays readable: once seen it is no news.
+        // The stop flag stays readable: once seen it is no event.
         let stopping = if self.board.is_stopped() {
             PollFlags::empty()
         } else {

@@ -169,12 +169,12 @@ impl Request {
         &self.private
     }
 
-    /// The device that it came to.
+    /// The device that it arrived at.
     pub fn device(&self) -> Option<String> {
         self.brought.identifier.device()
     }
 
-    /// Reads and atomics that the calling end wants to have under way.
+    /// Reads and atomics that the calling end wants to have in flight.
     pub fn reads_asked(&self) -> u8 {
         self.reads_asked
     }
@@ -229,14 +229,14 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// A call whose way is known.
+/// A call whose route is resolved.
 pub struct Calling {
     identifier: Identifier,
     channel: Channel,
     way: Ends,
 }
 
-/// What a way is looked for between.
+/// The addresses between which a route is resolved.
 #[derive(Clone, Copy)]
 struct Ends {
     from: SocketAddr,
@@ -245,7 +245,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// An identifier that has found the way.
+    /// An identifier that has resolved the route.
     fn find_way(self, channel: &Channel, patience: Patience<'_>) -> Result<Identifier, VerbsError> {
         let identifier = Identifier::new(channel)?;
         if self.traffic_class != 0 {
@@ -283,7 +283,7 @@ impl fmt::Debug for Calling {
 }
 
 impl Calling {
-    /// Finds the way from an address of this host to that of a listener.
+    /// Resolves the route from an address of this host to that of a listener.
     pub fn new(
         from: SocketAddr,
         to: SocketAddr,
@@ -304,7 +304,7 @@ impl Calling {
         })
     }
 
-    /// The device that the way begins with.
+    /// The device that the route begins with.
     pub fn device(&self) -> Option<String> {
         self.identifier.device()
     }

@@ -23,7 +23,7 @@ use crate::gid::{Gid, GidEntry, GidKind};
 const NODES: &str = "dev/infiniband";
 /// Where it has the devices themselves ...
 const DEVICES: &str = "sys/class/infiniband";
-/// ... and what its module `ib_uverbs` makes of them for programs.
+/// ... and how its module `ib_uverbs` exposes them to programs.
 const FOR_PROGRAMS: &str = "sys/class/infiniband_verbs";
 
 /// `enum ibv_event_type`: a completion queue has lost completions.
@@ -109,7 +109,7 @@ fn none_shown(root: &Path) -> VerbsError {
     }
 }
 
-/// A device that is open. Clones share it; it is closed with the last thing that was made from it.
+/// An open device. Clones share it; it is closed with the last object that was created from it.
 #[derive(Clone)]
 pub struct Device(Arc<Opened>);
 
@@ -142,13 +142,13 @@ impl fmt::Debug for Device {
 /// What a device can have at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceAttributes {
-    /// Work requests of a queue pair, each way.
+    /// Work requests of a queue pair, in each direction.
     pub queue_depth_max: u32,
     /// Completions of a completion queue.
     pub completions_max: u32,
     /// Reads and atomics that a queue pair answers at a time.
     pub reads_answered_max: u8,
-    /// Reads and atomics that a queue pair has under way.
+    /// Reads and atomics that a queue pair has in flight.
     pub reads_asked_max: u8,
     /// Whether atomic operations are answered.
     pub atomics: bool,
@@ -176,7 +176,7 @@ pub struct PortAttributes {
 /// Something that happened to a device, a port or a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// The library's words for it.
+    /// The library's name for it.
     pub what: String,
     /// Its number (`enum ibv_event_type`).
     pub kind: u32,
@@ -424,7 +424,7 @@ fn bytes_of_mtu(mtu: c_int) -> u32 {
     }
 }
 
-/// The other way; the next smaller one of what is none.
+/// The reverse; a value in between is rounded down.
 pub(super) fn mtu_of_bytes(bytes: u32) -> c_int {
     match bytes {
         4096.. => 5,

@@ -155,14 +155,14 @@ functions! {
     }
 }
 
-/// libibverbs, or why it cannot be had; found out once.
+/// libibverbs, or why it is not available; determined once.
 pub(crate) fn ibverbs() -> Result<&'static Ibverbs, VerbsError> {
     static LIBRARY: OnceLock<Result<Ibverbs, VerbsError>> = OnceLock::new();
     let load = || Ibverbs::of(&Loaded::open("LINERATE_LIBIBVERBS", "libibverbs.so.1")?);
     LIBRARY.get_or_init(load).as_ref().map_err(Clone::clone)
 }
 
-/// librdmacm, or why it cannot be had; found out once.
+/// librdmacm, or why it is not available; determined once.
 pub(crate) fn rdmacm() -> Result<&'static Rdmacm, VerbsError> {
     static LIBRARY: OnceLock<Result<Rdmacm, VerbsError>> = OnceLock::new();
     let load = || Rdmacm::of(&Loaded::open("LINERATE_LIBRDMACM", "librdmacm.so.1")?);

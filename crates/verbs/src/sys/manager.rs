@@ -30,7 +30,7 @@ pub struct Patience<'a> {
     pub stop: BorrowedFd<'a>,
 }
 
-/// A state that a queue pair goes on to.
+/// A state transition of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Ready for receives.
@@ -70,7 +70,7 @@ impl Attributes {
         self.values.port_num
     }
 
-    /// The index of this end's GID, where the state has a way ([`Step::Receive`]) and it goes by GIDs.
+    /// The index of this end's GID, if the state has a path ([`Step::Receive`]) and it uses GIDs.
     pub fn gid_index(&self) -> Option<u32> {
         let address = &self.values.ah_attr;
         (self.mask & IBV_QP_AV != 0 && address.is_global != 0)
@@ -217,7 +217,7 @@ impl Channel {
         }
     }
 
-    /// Reads an event and gives it back.
+    /// Reads an event and acknowledges it.
     fn read(&self, event: *mut rdma_cm_event) -> Told {
         // SAFETY: the library handed the event out and keeps it until it is acknowledged, which is done here once;
         // its private data has the length stated. The fields of a connection are at the same place in every event,

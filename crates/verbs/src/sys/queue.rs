@@ -25,7 +25,7 @@ use crate::VerbsError;
 use crate::gid::Gid;
 use crate::status::Status;
 
-/// What regions and queue pairs belong to. Clones are the same one; everything made from it stays in the
+/// What regions and queue pairs belong to. Clones are the same one; everything created from it stays in the
 /// thread that made it.
 #[derive(Clone)]
 pub struct ProtectionDomain(Rc<Domain>);
@@ -247,7 +247,7 @@ impl CompletionQueue {
         })))
     }
 
-    /// Takes what ended, at most as much as there is room; how many.
+    /// Takes completions, at most as many as `into` holds; returns how many.
     #[inline]
     pub fn poll(&self, into: &mut [Completion]) -> Result<usize, VerbsError> {
         let room = i32::try_from(into.len()).unwrap_or(i32::MAX);
@@ -306,12 +306,12 @@ impl CompletionQueue {
     }
 }
 
-/// What a queue pair has room for.
+/// The capacity of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePairNeeds {
     /// Whether it is of unreliable datagrams.
     pub datagrams: bool,
-    /// Requests of the sending side under way.
+    /// Requests of the sending side in flight.
     pub sends: u32,
     /// Requests of the receiving side.
     pub receives: u32,
@@ -344,7 +344,7 @@ impl Drop for QueuePair {
     }
 }
 
-/// The way from a queue pair to its other end.
+/// The path from a queue pair to its other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// This end's port.
@@ -361,7 +361,7 @@ pub struct Path {
     pub queue_pair: u32,
     /// The number of the first packet that comes.
     pub receive_packet_number: u32,
-    /// The number of the first packet that goes.
+    /// The number of the first packet that is sent.
     pub send_packet_number: u32,
     /// The traffic class of the global route header.
     pub traffic_class: u8,
@@ -369,7 +369,7 @@ pub struct Path {
     pub service_level: u8,
     /// What is not acknowledged within 4.096 us x 2^N is retransmitted; `None` is [`Path::ACK_TIMEOUT`].
     pub ack_timeout: Option<u8>,
-    /// Reads and atomics that this end has under way.
+    /// Reads and atomics that this end has in flight.
     pub reads_asked: u8,
     /// Reads and atomics of the remote end that this end answers at a time.
     pub reads_answered: u8,
@@ -380,7 +380,7 @@ pub struct Path {
 pub(super) const RETRIES: u8 = 6;
 /// Retries while the remote end has no receive posted: unlimited, as this is the flow control.
 const RECEIVER_NOT_READY_RETRIES: u8 = 7;
-/// How long the remote end waits before it tries again when we had no room: 10 us (the shortest).
+/// How long the remote end waits before it retries when we had no receive posted: 10 us (the shortest).
 const RECEIVER_NOT_READY_TIMER: u8 = 1;
 /// Hops that a packet may take.
 const HOPS: u8 = 64;
@@ -542,7 +542,7 @@ impl QueuePair {
         self.modify("make a queue pair ready to send", send, send_mask)
     }
 
-    /// Goes on to the state that the connection manager gives the attributes of.
+    /// Moves to the state that the connection manager's attributes are for.
     pub fn follow(&self, attributes: &Attributes) -> Result<(), VerbsError> {
         let (mut given, mut mask) = (attributes.values, attributes.mask);
         if mask & IBV_QP_ACCESS_FLAGS != 0 {
@@ -562,7 +562,7 @@ impl QueuePair {
         self.modify("connect a queue pair", given, mask)
     }
 
-    /// Ends it: what is under way comes back as flushed.
+    /// Ends it: what is in flight comes back as flushed.
     pub fn flush(&self) -> Result<(), VerbsError> {
         let attributes = ibv_qp_attr {
             qp_state: IBV_QPS_ERR,
@@ -609,7 +609,7 @@ impl QueuePair {
     }
 }
 
-/// The way of datagrams to a port.
+/// The path of datagrams to a port.
 pub struct AddressHandle {
     raw: *mut ibv_ah,
     domain: ProtectionDomain,
@@ -623,7 +623,7 @@ impl fmt::Debug for AddressHandle {
 }
 
 impl AddressHandle {
-    /// The way to the port at the end of `path`.
+    /// The path to the port at the end of `path`.
     pub fn new(domain: &ProtectionDomain, path: &Path) -> Result<Self, VerbsError> {
         let doing = "use this GID index for datagrams";
         let address = path.address();

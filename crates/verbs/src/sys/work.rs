@@ -51,16 +51,16 @@ pub enum Work<'r> {
     FetchAdd(Remote, u64),
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct To<'r> {
-    /// The way to its port.
+    /// The path to its port.
     pub handle: &'r AddressHandle,
     /// The number of the queue pair there.
     pub queue_pair: u32,
     /// The key that it accepts.
     pub key: u32,
-    /// The number that goes with it.
+    /// Its immediate data.
     pub number: Option<u32>,
 }
 
@@ -84,7 +84,7 @@ pub struct Send<'r> {
 pub struct Receive<'r> {
     /// The id in its completion.
     pub id: u64,
-    /// Where the message goes.
+    /// Where the message is received.
     pub local: Slice<'r>,
 }
 
@@ -107,7 +107,7 @@ impl QueuePair {
         unsafe { self.post_sends(&raw mut request) }.map_err(|(_, errno)| errno)
     }
 
-    /// Posts room for one message.
+    /// Posts a receive for one message.
     #[inline]
     pub fn receive(&self, receive: &Receive<'_>) -> Result<(), Errno> {
         let mut piece = piece(receive.local);
@@ -262,13 +262,13 @@ impl<'r> Sends<'r> {
         *flags = (*flags & !IBV_SEND_SIGNALED) | if signaled { IBV_SEND_SIGNALED } else { 0 };
     }
 
-    /// Gives request `index` another number for its completion.
+    /// Sets another number for the completion of request `index`.
     #[inline]
     pub fn set_id(&mut self, index: usize, id: u64) {
         self.chain.at(index).wr_id = id;
     }
 
-    /// Gives the message of request `index` another number: of a request that was made with one.
+    /// Sets other immediate data for the message of request `index`, which was created with some.
     #[inline]
     pub fn set_number(&mut self, index: usize, number: u32) {
         self.chain.at(index).imm_data = number.to_be();

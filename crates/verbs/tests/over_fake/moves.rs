@@ -10,7 +10,7 @@ fn place() -> impl Strategy<Value = (usize, usize, usize)> {
     (0_usize..=2048).prop_flat_map(|length| (0..=4096 - length, 0..=4096 - length, Just(length)))
 }
 
-/// Bytes of which none repeats its neighbours.
+/// Bytes of which none repeats its neighbors.
 fn pattern(seed: u8) -> Vec<u8> {
     (0..4096_u32)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 11).to_le_bytes()[0] ^ seed)

@@ -15,7 +15,7 @@ pub(super) struct Polled<'a> {
     sockets: &'a [BorrowedFd<'a>],
     memory: &'a mut [u8],
     poller: &'a Poller,
-    /// Those that wait for room in the socket's buffer.
+    /// Those that wait for space in the socket's buffer.
     writes: Vec<bool>,
     over: Vec<bool>,
     agenda: Agenda,

@@ -10,7 +10,7 @@ use crate::TrafficError;
 use crate::exchange::conversation::{Conversation, Fault};
 use crate::sys::{ExchangeRing, Finished};
 
-/// What is under way on one connection.
+/// The operations in flight on one connection.
 #[derive(Debug, Clone, Copy, Default)]
 struct UnderWay {
     send: bool,
@@ -77,7 +77,7 @@ impl<'a> Ringed<'a> {
         Ok(())
     }
 
-    /// Takes the result of what was under way.
+    /// Takes the result of an operation.
     fn note<C: Conversation>(
         &mut self,
         index: usize,

@@ -1,6 +1,6 @@
-//! Conversations over verbs: what is sent at a time is a message, and room for messages is always posted. All
-//! messages of a line come to the same place: what the bytes are does not matter to most conversations, and one that
-//! compares them has one message on the way at a time, which it takes away before it answers.
+//! Conversations over verbs: each send is one message, and receives are always posted. All
+//! messages of a line arrive at the same place: the bytes do not matter to most conversations, and one that
+//! compares them has one message in flight at a time, which it copies before it answers.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::verbs::{Lane, Needs, Station, Took};
 
 /// Messages of this size and below go in their requests, as perftest has it.
 const INLINE: u32 = 220;
-/// Messages that one conversation may have on the way beyond those of its depth.
+/// Messages that one conversation may have in flight beyond those of its depth.
 const SPARE: u32 = 16;
 /// The mark of a completion that is a message that came; the rest of its number is the line's.
 const CAME: u64 = 1 << 63;
@@ -71,7 +71,7 @@ impl<'a> Lines<'a> {
         let most = memory.min(station.message_max);
         let compares = matches!(&seat.spec.workload, Workload::Pingpong(one) if one.data_check);
         if compares && most < memory {
-            // Its parts would come to one place, the later ones over the earlier ones.
+            // Its parts would arrive at one place, the later ones over the earlier ones.
             return Err(TrafficError::not_supported(
                 format!("compare every byte of messages of {memory} bytes"),
                 format!("the port takes at most {most} at a time"),
@@ -164,7 +164,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Sends what `one` has to send, as far as there is room for requests.
+    /// Sends what `one` has to send, as far as the send queue has space.
     #[inline]
     fn push<C: Conversation>(&mut self, index: usize, one: &mut C) -> Result<(), Fault> {
         one.attend(&mut self.lanes[index].region)?;

@@ -147,7 +147,7 @@ impl House<'_> {
         Ok(())
     }
 
-    /// Accepts one connection, and serves it as far as it goes.
+    /// Accepts one connection, and serves it as far as possible.
     fn admit(
         &mut self,
         seat: &Seat<'_>,
@@ -162,7 +162,7 @@ impl House<'_> {
             Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
                 return Err(Fault::Kernel("accept a request's connection", errno));
             }
-            // Nobody waits any more, or the connection is gone already.
+            // No connection is pending any more, or it is gone already.
             Err(_) => return Ok(()),
         };
         let from = from.and_then(|from| SocketAddr::try_from(from).ok());

@@ -180,7 +180,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Goes on as far as it goes without waiting: to the end of a call, and to the next.
+    /// Proceeds as far as possible without waiting: to the end of a call, and to the next.
     fn advance(&mut self, index: usize, shared: &mut Shared<'_>) -> Result<(), Fault> {
         loop {
             let Some((connection, unsent, missing)) = &mut self.call else {

@@ -24,7 +24,7 @@ pub(super) struct Checked {
     number: u64,
     /// A message apart from the thread's memory.
     text: Vec<u8>,
-    /// What came and is still where it came to.
+    /// What arrived and is still where it was received.
     came: Option<Message>,
     /// What is in `text` and not compared yet.
     taken: Option<Message>,
@@ -56,7 +56,7 @@ impl Checked {
         self.is_ready = false;
     }
 
-    /// Copies what came to byte `at` of the memory.
+    /// Copies what was received at byte `at` of the memory.
     pub(super) fn take<M: Memory + ?Sized>(&mut self, memory: &M, at: usize) {
         if let Some(message) = self.came.take() {
             memory.read(at, &mut self.text[..message.length]);

@@ -29,9 +29,9 @@ pub(super) struct Grids {
 struct Pair {
     repetitions: u64,
     worked: Duration,
-    /// The grid as it should be after the steps so far, and room for the next one; where it is compared.
+    /// The expected grid after the steps so far, and storage for the next one; if it is compared.
     expected: Option<(Vec<f64>, Vec<f64>)>,
-    /// Room for pictures, those that are taken first.
+    /// Storage for images; the earliest are kept.
     pictures: Vec<GridPicture>,
     taken: usize,
 }
@@ -63,7 +63,7 @@ impl Grids {
 }
 
 impl Pair {
-    /// Takes a picture of what came back, where there is room for one.
+    /// Stores an image of what came back, if there is space for one.
     fn take(&mut self, buffer: &mut [u8]) {
         if let Some(picture) = self.pictures.get_mut(self.taken) {
             take_picture(picture, buffer, self.repetitions);
@@ -105,7 +105,7 @@ impl Compute for Grids {
                 step_plainly(now, next, self.side);
                 std::mem::swap(now, next);
             }
-            // What of the buffer is no grid is 0, and stays so.
+            // The part of the buffer outside the grid is 0, and remains so.
             let value = |index: u64| usize::try_from(index).ok().and_then(|at| now.get(at));
             let expected = |index| value(index).map_or([0; 8], |value| value.to_le_bytes());
             content::compare_words(pair.outgoing(), expected)

@@ -31,7 +31,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// A line with room for a word and `buffers` buffers.
+    /// A line with storage for a message and `buffers` buffers.
     fn new(
         seat: &Seat<'a>,
         one: SeatFlow<'a>,
@@ -96,7 +96,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// One message one way.
+/// One message in one direction.
 struct Step<'a> {
     counter: &'a Counter,
     sends: Range<usize>,
@@ -154,7 +154,7 @@ impl Conversation for Step<'_> {
     }
 }
 
-/// The asking end: one buffer goes, and it or another one takes what comes back.
+/// The requesting end: one buffer is sent, and it or another one receives what comes back.
 pub(super) struct TcpAsking<'a> {
     line: Line<'a>,
     /// The number of the buffer that takes it.

@@ -25,13 +25,13 @@ use crate::verbs::{Lane, Needs, Station, Took};
 
 /// A word: what it is (1 byte), and up to three numbers: address or time (8), key (4), size (8).
 const WORD: usize = 24;
-/// Room for words.
+/// Receive buffers for control messages.
 const ROOMS: u32 = 4;
 /// A word travels in its request.
 const INLINE: u32 = 24;
-/// Requests of one buffer that are under way at a time, where a device's longest message is shorter ...
+/// Requests of one buffer in flight at a time, if a device's longest message is shorter ...
 const PIECES: usize = 16;
-/// ... and words beside them.
+/// ... plus control messages.
 const SENDS: u32 = 24;
 /// The mark of a completion that is a word that came.
 const CAME: u64 = 1 << 63;
@@ -41,7 +41,7 @@ const CAME: u64 = 1 << 63;
 struct Table<'a> {
     station: Station<'a>,
     board: &'a Board,
-    /// The rooms of words that came and were not read, of each pair.
+    /// The buffers of received and unread control messages, of each pair.
     came: Vec<VecDeque<usize>>,
     /// Whether the last request of a pair that is waited for has ended.
     ended: Vec<bool>,
@@ -56,12 +56,12 @@ pub(super) struct Pair<'a> {
     size: usize,
     /// Where what comes back begins ...
     back_at: usize,
-    /// ... and where words are.
+    /// ... and where control messages are.
     words_at: usize,
     bytes: u64,
     /// Where the asking end's buffer is.
     announced: Option<Remote>,
-    /// Whose turn it is with all but the words.
+    /// Which end's turn it is with all but the control messages.
     turns: Turns,
 }
 
@@ -133,7 +133,7 @@ impl Travel for Pair<'_> {
 }
 
 impl Pair<'_> {
-    /// The place of a word: those that come, and behind them the one that goes.
+    /// The place of a control message: the received ones, and after them the sent one.
     fn word_at(&self, room: usize) -> Range<usize> {
         let start = self.words_at + room * WORD;
         start..start + WORD
@@ -240,7 +240,7 @@ impl Pair<'_> {
 }
 
 impl Table<'_> {
-    /// Takes what has ended and what came, of all pairs; waits for it in the thread's way.
+    /// Takes what has completed and arrived, of all pairs; waits for it in the thread's mode.
     fn look(&mut self, lane: &Lane<'_>) -> Result<(), Fault> {
         match self.station.taker.take(None)? {
             Took::Some(count) => {

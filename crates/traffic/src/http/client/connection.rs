@@ -1,4 +1,4 @@
-//! One connection of the client, and what the server's bytes on it come to.
+//! One connection of the client, and the state of the server's answer.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -18,9 +18,9 @@ pub(super) enum State {
     /// There is none: it waits to be opened (again).
     Closed,
     Connecting,
-    /// Nothing is under way.
+    /// No request is in flight.
     Idle,
-    /// A request is under way, and so much of it is sent.
+    /// A request is in flight, with this much of it sent.
     Asking {
         sent: usize,
     },
@@ -33,7 +33,7 @@ pub(super) struct Connection {
     pub(super) reader: Reader,
     /// Whether it has brought an answer since it was opened.
     pub(super) has_answered: bool,
-    /// When the request under way should have begun, since the start.
+    /// When the request in flight should have begun, since the start.
     pub(super) intended_ns: u64,
     /// When it did.
     pub(super) sent_ns: u64,

@@ -245,7 +245,7 @@ impl<'a> Loader<'a> {
             let settled = self.account.settled >= owed || now_ns >= until_ns;
             return Ok(settled || seat.board.has_failed());
         }
-        // It stays readable, and the loop goes on.
+        // It stays readable, and the loop continues.
         self.poller.remove(&seat.board.stopping)?;
         self.end_ns = self.end_ns.min(now_ns);
         let owed = match &self.schedule {
@@ -355,7 +355,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Goes on with a connection after an event. THE hot path: one reading, and the next request.
+    /// Continues with a connection after an event. THE hot path: one read, and the next request.
     fn advance(&mut self, place: usize, flags: EventFlags) -> Result<(), TrafficError> {
         let one = &mut self.connections[place];
         let sent = match one.state {
@@ -483,7 +483,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Once a tick: gives up answers that do not come, and tries again what failed.
+    /// Once per tick: gives up overdue answers, and retries what failed.
     fn look_after(&mut self) {
         self.tick.take();
         self.to_open.append(&mut self.later);

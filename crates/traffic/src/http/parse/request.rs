@@ -18,7 +18,7 @@ pub(crate) struct Request {
 /// What becomes of the connection after the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// It stays, as HTTP/1.1 has it.
+    /// It is kept, as is the default in HTTP/1.1.
     Stay,
     /// The connection is kept because an HTTP/1.0 client requested it, and the answer must confirm it.
     StayAsAsked,
@@ -33,7 +33,7 @@ pub enum Refusal {
     Bad,
     /// 405: neither GET nor HEAD.
     Method,
-    /// 408: it did not come to its end in time.
+    /// 408: it did not arrive completely in time.
     Late,
     /// 413: it has a body.
     Body,
@@ -54,7 +54,7 @@ pub struct Asked<'a> {
     pub head_only: bool,
 }
 
-/// What the request that `data` begins with asks for; `None` when it has not come to its end yet.
+/// The request at the start of `data`; `None` if it is not complete yet.
 pub fn read_request(data: &[u8]) -> Result<Option<Asked<'_>>, Refusal> {
     let Some(request) = parse(data)? else {
         return Ok(None);
@@ -75,7 +75,7 @@ pub fn read_request(data: &[u8]) -> Result<Option<Asked<'_>>, Refusal> {
     }))
 }
 
-/// The request that `data` begins with; `None` when it has not come to its end yet.
+/// The request at the start of `data`; `None` if it is not complete yet.
 pub(crate) fn parse(data: &[u8]) -> Result<Option<Request>, Refusal> {
     match parse_any_size(data) {
         Ok(None) if data.len() >= HEAD_MAX => Err(Refusal::Head),

@@ -30,7 +30,7 @@ enum Stage {
 enum Chunks {
     /// In a chunk's size.
     Size { size: u64, digits: u8 },
-    /// In an extension of it, which nobody reads.
+    /// In a chunk extension, which is ignored.
     Extension { size: u64 },
     /// Before the line feed after it.
     SizeEnd { size: u64 },
@@ -48,7 +48,7 @@ enum Chunks {
     End,
 }
 
-/// A response that has come to its end.
+/// A complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -186,7 +186,7 @@ fn parse_head(data: &[u8]) -> Result<Option<Head>, BadResponse> {
             Line::Bad => return Err(BadResponse),
         };
         let Some((name, value)) = field(line) else {
-            // A folded value belongs to a field that nobody reads here.
+            // A folded value belongs to a field that is ignored here.
             if line[0] == b' ' || line[0] == b'\t' {
                 continue;
             }

@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// Whether the connection stays.
+    /// Whether the connection is kept.
     pub(super) fn stays(self) -> bool {
         match self {
             Self::Answer { after, .. } => after != After::Close,

@@ -15,7 +15,7 @@ pub(super) const READ_BYTES: usize = 16 * 1024;
 
 /// Seconds that a client may be silent between requests.
 pub(super) const IDLE_S: u32 = 75;
-/// Seconds that a client of anybody's may be silent before its first request: whoever connects has something to ask.
+/// Seconds that any client may be silent before its first request.
 /// (The connections of a trial wait for its start.)
 pub(super) const FIRST_S: u32 = 10;
 /// Seconds from a head's first byte to its last.
@@ -50,7 +50,7 @@ enum Doing {
     Idle,
     /// The rest of a request.
     Head,
-    /// Room in the socket buffer.
+    /// Space in the socket buffer.
     Writing,
     /// The client to close.
     Lingering { left: usize },
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Goes on after an event.
+    /// Continues after an event.
     pub(super) fn advance(&mut self, shared: &mut Shared) -> Next {
         if let Doing::Lingering { left } = self.doing {
             return self.linger(left, shared);

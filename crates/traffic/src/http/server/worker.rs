@@ -45,7 +45,7 @@ pub(super) struct Worker {
     places: usize,
     /// What each source holds of them; in a trial, with one client, all.
     shares: Option<Shares>,
-    /// No place or file descriptor was left: nobody is accepted until one is.
+    /// No slot or file descriptor is left: nothing is accepted until one is.
     full: bool,
 }
 
@@ -187,14 +187,14 @@ impl Worker {
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     return self.rest();
                 }
-                // Nobody waits; or an error of the connection itself, which accept(2) hands out here.
+                // Nothing is pending; or an error of the connection itself, which accept(2) returns here.
                 Err(_) => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// Accepts nobody until there is room.
+    /// Accepts nothing until there is a free slot.
     fn rest(&mut self) -> Result<(), TrafficError> {
         self.full = true;
         self.poller
@@ -215,7 +215,7 @@ impl Worker {
             .poller
             .add(&connection.socket, place as u64, EventFlags::IN)
         {
-            // The kernel's limit of watches: this client is turned away, the others stay.
+            // The kernel's limit of watches: this client is turned away, the others are kept.
             if matches!(error, TrafficError::OutOfMemory { .. }) || is_full(&error) {
                 if let Some(shares) = &mut self.shares {
                     shares.give(source);
@@ -244,7 +244,7 @@ impl Worker {
         self.poller.modify(&self.listener, LISTENER, EventFlags::IN)
     }
 
-    /// Once a second: sends away whoever has had his time.
+    /// Once a second: closes connections whose time is over.
     fn tick(&mut self) -> Result<(), TrafficError> {
         let passed = u32::try_from(self.clock.take()).unwrap_or(u32::MAX);
         self.shared.now_s = self.shared.now_s.saturating_add(passed);

@@ -9,7 +9,7 @@ use crate::TrafficError;
 use crate::rdma::Moved;
 use crate::verbs::Took;
 
-/// How long the answer to a datagram is waited for. What was lost on either way counts as unanswered.
+/// How long the answer to a datagram is waited for. A loss in either direction counts as unanswered.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// How long after the bytes of a datagram that came later its completion may be seen.
 const OVERTAKEN_MAX: Duration = Duration::from_millis(10);
@@ -96,7 +96,7 @@ impl Table<'_, '_, '_> {
         }
     }
 
-    /// Answers a datagram by its number. One of another size is late, and nobody waits for its answer.
+    /// Answers a datagram by its number. One of another size is late, and its answer is not expected.
     fn answer_datagram(
         &mut self,
         line: &mut Line<'_, '_>,

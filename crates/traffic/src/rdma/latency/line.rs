@@ -9,11 +9,11 @@ use crate::rdma::job::{Job, message};
 use crate::verbs::Lane;
 use crate::{TrafficError, content};
 
-/// The numbers that datagrams can have: what goes with them has 32 bits.
+/// The numbers that datagrams can have: immediate data has 32 bits.
 const NUMBERS: u64 = 1 << 32;
 /// The mark of a completion that is a received message; the rest of its number is its lane's.
 pub(super) const RECEIVED: u64 = 1;
-/// The memory of what goes ...
+/// The memory of sent messages ...
 pub(super) const OUT: usize = 0;
 /// ... and of what comes.
 pub(super) const IN: usize = 1;
@@ -31,7 +31,7 @@ pub(super) struct Line<'l, 'a> {
     pub(super) index: usize,
     /// The number of the message: what its last byte is.
     pub(super) number: u64,
-    /// The number that goes with it; of datagrams alone.
+    /// Its immediate data; of datagrams only.
     pub(super) told: Option<u32>,
     /// What the last byte was before it.
     seen: u8,
@@ -86,7 +86,7 @@ impl<'l, 'a> Line<'l, 'a> {
         }
     }
 
-    /// Goes on to the next message.
+    /// Advances to the next message.
     #[inline]
     pub(super) fn advance(&mut self) {
         self.number += 1;
@@ -145,7 +145,7 @@ impl<'l, 'a> Line<'l, 'a> {
         self.lane.one.flow.number
     }
 
-    /// Fills what goes with the content of its number.
+    /// Fills the message to send with the content of its number.
     pub(super) fn fill(&self, job: &Job) {
         let mut text = vec![0; self.size];
         content::fill(&mut text, self.flow(), self.number);

@@ -1,5 +1,5 @@
 //! The remote end: a thin loop round [`AgentTalk`] that turns its actions into calls on the host and on
-//! the traffic engine. When the controller goes away, whatever is not committed is undone.
+//! the traffic engine. When the controller disconnects, whatever is not committed is undone.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -106,7 +106,7 @@ fn serve(state: &Path) -> Outcome<()> {
 }
 
 /// SIGTERM and SIGHUP end the talk as the controller's good-bye does. SIGINT is the controller's affair:
-/// a terminal sends it to both, and the controller still needs this end to put things back.
+/// a terminal sends it to both, and the controller still needs this end to roll back.
 fn end_on_signals(events: SyncSender<Event>) -> Outcome<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Stop::io("listen for signals", error))?;
@@ -235,7 +235,7 @@ impl Agent {
         let heard = abort.clone();
         std::thread::spawn(move || {
             let result = run_trial(listening, &heard, &started);
-            // A trial that was given up has nobody to report to.
+            // The result of an aborted trial is discarded.
             if !heard.is_triggered() {
                 let _ = events.send(Event::TrialOver(result));
             }

@@ -255,9 +255,9 @@ pub struct Sorted<'a> {
     pub explored: Vec<Explored<'a>>,
     /// Why the run stopped before its end.
     pub stopped: Option<&'a str>,
-    /// Whether it came to an end in which everything was restored or kept.
+    /// Whether it finished with everything restored or kept.
     pub ended: bool,
-    /// Whether both hosts are as they were found.
+    /// Whether both hosts equal their baseline.
     pub restored: bool,
     /// The injected faults of the demo.
     pub planted: Vec<String>,
@@ -367,7 +367,7 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
             }
             Record::Stopped(why) => sorted.stopped = Some(why),
             Record::Planted(rules) => sorted.planted.clone_from(rules),
-            // A trial between two rounds; and what is of an experiment, which `lab` judges.
+            // A trial between two rounds; and records of an experiment, which `lab` analyzes.
             _ => {}
         }
     }

@@ -81,7 +81,7 @@ impl Belt {
 
 impl Drop for Belt {
     fn drop(&mut self) {
-        // One that stays runs a recovery that finds nothing to do.
+        // A remaining one runs a recovery that finds nothing to do.
         let Ok(program) = found("systemctl") else {
             return;
         };
@@ -91,7 +91,7 @@ impl Drop for Belt {
     }
 }
 
-/// Whether root can run this program later: whoever can replace it meanwhile would decide what runs.
+/// Whether root can run this program later: anyone who can replace it meanwhile would decide what runs.
 fn check(program: &Path, trust: &Trust) -> Result<(), String> {
     let trusted = trust.follow_program(program).map(drop);
     trusted.map_err(|error| format!("{error}; install linerate below /usr/local"))

@@ -314,7 +314,7 @@ fn bounds_of_nic(args: &CeilingArgs, typed: &Typed, nic: &NicName) -> Outcome<Pa
         return Ok(PathCeilings::default());
     };
     let mut all = ceiling::ceilings_of_nic(&host, nic, packets(args, typed));
-    // Of one interface alone there is one end; which, nobody asked.
+    // Of one interface alone there is one end; which one is irrelevant.
     for bound in &mut all.ceilings {
         bound.end = None;
     }

@@ -212,7 +212,7 @@ fn weigh(
     show_run(&folder, &folder.join("report.html"), say)
 }
 
-/// Judges a run from its records, writes its page and prints the verdict.
+/// Analyzes a run from its records, writes its page and prints the verdict.
 pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     if lab::is_lab(folder)? {
         return lab::show(folder, Some(page), say);

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 
-/// The socket's name beside the journal.
+/// The socket's name next to the journal.
 const SOCKET: &str = "control";
 /// What is answered when a wish is granted and carried out.
 const DONE: &str = "done";
@@ -48,7 +48,7 @@ pub struct Asker(UnixStream);
 /// What can be asked of the process that made the changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// Let them stay.
+    /// Keep them.
     Confirm,
     /// Take them back.
     Undo,
@@ -72,7 +72,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens beside the journal in `folder`.
+    /// Listens next to the journal in `folder`.
     pub fn open(folder: &Path) -> Outcome<Self> {
         let path = folder.join(SOCKET);
         let failed = |error| Stop::io(format!("listen on {}", path.display()), error);
@@ -163,7 +163,7 @@ impl Drop for Control {
 }
 
 /// A socket's path may have 107 bytes (unix(7)); a state folder may have more. The folder must be this user's alone, so
-/// that nobody else can have put a socket there.
+/// that no other user can have put a socket there.
 fn by_short_name<T>(
     folder: &Path,
     open: impl FnOnce(PathBuf) -> std::io::Result<T>,

@@ -21,7 +21,7 @@ pub enum Role {
 mod planned {
     use super::{Arc, Faults, Role};
 
-    /// Nothing goes wrong by plan.
+    /// No fault is injected.
     pub fn faults(_: Role, _: Option<u32>) -> Option<Arc<dyn Faults>> {
         None
     }

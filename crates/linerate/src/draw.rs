@@ -1,10 +1,10 @@
-//! What is drawn from the kernel's random generator: tokens that nobody can guess, and seeds.
+//! Random data from the kernel's generator: unguessable tokens, and seeds.
 
 use linerate_model::protocol::Token;
 
 use crate::exit::{Outcome, Stop};
 
-/// A token that nobody can guess, from the kernel's generator.
+/// An unguessable token, from the kernel's generator.
 pub(crate) fn fresh_token() -> Outcome<Token> {
     let mut token = [0u8; 16];
     rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())

@@ -18,8 +18,8 @@ use linerate_model::workload::TrialSpec;
 
 use crate::exit::{Code, Outcome, Stop};
 
-/// Two hosts with a way between them. Transactions of an end are a stack: [`Ends::apply`] opens one on
-/// top, [`Ends::undo`] rolls back the newest, [`Ends::commit`] lets all of them stay.
+/// Two hosts with a path between them. Transactions of an end are a stack: [`Ends::apply`] opens one on
+/// top, [`Ends::undo`] rolls back the newest, [`Ends::commit`] keeps all of them.
 pub trait Ends: fmt::Debug {
     /// A host, as it was read last.
     fn host(&self, end: End) -> &Host;
@@ -27,7 +27,7 @@ pub trait Ends: fmt::Debug {
     /// The interface that a host reaches the other one by.
     fn nic(&self, end: End) -> &NicName;
 
-    /// The far address that data goes to when no trial aims at another.
+    /// The remote address that data is sent to when no trial uses another.
     fn address(&self) -> IpAddr;
 
     /// Reads both hosts again.
@@ -42,7 +42,7 @@ pub trait Ends: fmt::Debug {
         Ok(keys.iter().map(|key| current(host, key)).collect())
     }
 
-    /// Turns to another peer, by the name that an experiment gives it, or back to its own: from now on that is the
+    /// Switches to another peer, by the name that an experiment gives it, or back to its own: from now on that is the
     /// remote end. Nothing may be open on the one before.
     fn turn(&mut self, peer: Option<&str>) -> Outcome<()> {
         peer.map_or(Ok(()), |peer| {
@@ -60,7 +60,7 @@ pub trait Ends: fmt::Debug {
         })
     }
 
-    /// Runs one trial, and others beside it at the same time.
+    /// Runs one trial, and others at the same time.
     fn trials(&mut self, specs: &[TrialSpec]) -> Outcome<Vec<Sample>> {
         match specs {
             [spec] => Ok(vec![self.trial(spec)?]),
@@ -77,7 +77,7 @@ pub trait Ends: fmt::Debug {
     /// Undoes the newest plan that is open on one end. Ctrl-C does not keep it from doing so.
     fn undo(&mut self, end: End) -> Outcome<()>;
 
-    /// Lets every plan that is open on one end stay.
+    /// Keeps every plan that is open on one end.
     fn commit(&mut self, end: End) -> Outcome<()>;
 
     /// Whether both ends run on one kernel.
@@ -165,7 +165,7 @@ pub fn diagnose(ends: &dyn Ends, sample: Option<&Sample>, owns_shapers: bool) ->
             owns_shapers,
         });
         whole.findings.extend(diagnosis.findings);
-        // Nobody can watch the counters of a remote end yet: that they were not is no news of this path.
+        // The counters of a remote end cannot be watched yet: that is not specific to this path.
         let news = |unsure: &Undetermined| unsure.missing.iter().any(|gap| gap.path != UNWATCHED);
         let unsure = diagnosis.undetermined.into_iter().filter(news);
         whole.undetermined.extend(unsure);

@@ -21,7 +21,7 @@ pub enum Code {
     Regression = 11,
     /// The data cannot answer the question.
     Inconclusive = 12,
-    /// The peer cannot be reached, speaks another version, or went away.
+    /// The peer cannot be reached, has another version, or disconnected.
     PeerUnreachable = 20,
     /// A permission is missing.
     PermissionMissing = 21,
@@ -84,7 +84,7 @@ pub struct Stop {
     pub told: bool,
 }
 
-/// What a command returns.
+/// The result of a command.
 pub type Outcome<T> = Result<T, Stop>;
 
 impl Stop {

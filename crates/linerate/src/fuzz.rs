@@ -32,7 +32,7 @@ use crate::{analysis, experiment, intent};
 
 pub use edits::facts;
 
-/// A host as JSON, as a remote end or a stored run gives it: judged, bounded, and shown in every form.
+/// A host as JSON, as a remote end or a stored run gives it: analyzed, bounded, and shown in every form.
 pub fn host_json(bytes: &[u8]) {
     if let Ok(host) = serde_json::from_slice::<Host>(bytes) {
         judge(&host, None);
@@ -142,7 +142,7 @@ pub fn iperf3(bytes: &[u8]) {
     let _ = account.record();
 }
 
-/// A plan file; and the way there from other settings and back, which must end where it began.
+/// A plan file; and the change to it from other settings and back, which must end where it began.
 pub fn plan(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(experiment) = experiment::definition::parse(&text) {

@@ -126,7 +126,7 @@ impl Armed {
         Ok(())
     }
 
-    /// The way to the reverter.
+    /// The channel to the reverter.
     pub fn guard(&self) -> &Arc<Guard> {
         &self.guard
     }

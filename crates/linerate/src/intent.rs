@@ -110,7 +110,7 @@ impl Intent {
         }
     }
 
-    /// What makes this host steady enough to be measured, as far as it can be had here.
+    /// Prepares this host for steady measurements, as far as it supports them.
     pub(crate) fn steady(station: &Station) -> Outcome<Self> {
         let changes = to_be_steady(&station.read_host(), station);
         let changes = changes.into_iter().map(|change| (change, None));
@@ -275,7 +275,7 @@ fn remedies(findings: &[Finding], station: &Station) -> Vec<(Change, Option<Reas
     changes
 }
 
-/// What makes a host steady, as far as it can be had here.
+/// The settings of a host for steady measurements, as far as it supports them.
 fn to_be_steady(host: &Host, station: &Station) -> Vec<Change> {
     let wanted = steady(host).into_iter();
     let changes = wanted.filter_map(|(setting, to)| {

@@ -125,7 +125,7 @@ impl Pair {
     /// Rolls back what is committed at the remote end; it is no error if there is nothing. `action` is what is requested
     /// from `linerate tune`, for the message that explains how to name the peer.
     fn take_back(&self, far: Far<'_>, action: &str) -> Outcome<()> {
-        // What puts things back is not stopped half way: one that is asked later, at most.
+        // A rollback is not interrupted: a later stop takes effect at most after it.
         let interrupt = Interrupt::listen()?;
         let address: PeerAddress = self.peer.parse().map_err(|error| {
             Stop::new(
@@ -159,7 +159,7 @@ fn folder_of(state: &FilePath) -> PathBuf {
     state.join(FOLDER)
 }
 
-/// Changes both ends, and lets it stay where the path works with it.
+/// Changes both ends, and keeps it if the path works with it.
 pub(crate) fn apply(
     mut path: Path,
     (near, far): (&Plan, &Plan),
@@ -269,7 +269,7 @@ fn works_until(
     let (tell, told) = mpsc::channel();
     let (peer, state, listens) = (peer.clone(), state.to_owned(), interrupt.clone());
     let look = move || {
-        // Nobody may listen any more.
+        // There may be no listener any more.
         let _ = tell.send(works(&peer, &state, &listens));
     };
     thread::Builder::new()
@@ -295,7 +295,7 @@ fn pass() {
 /// Rolls back what is not committed on both ends. A remote end that is not reached does so at its deadline, or when
 /// this process ends.
 fn undone(path: &mut Path, mut stop: Stop) -> Stop {
-    // This end first: it may be what cuts the way to the other one.
+    // This end first: its change may be what disconnects the other one.
     if let Err(failed) = path.undo(End::Local) {
         return failed;
     }

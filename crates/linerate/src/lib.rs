@@ -73,7 +73,7 @@ use crate::cli::{Cli, Command, TuneAction};
 use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
 
-/// Parses the command line, carries it out, and turns what came of it into an exit code.
+/// Parses the command line, runs the command, and turns its result into an exit code.
 pub fn run() -> ExitCode {
     say::panics();
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
@@ -84,7 +84,7 @@ pub fn run() -> ExitCode {
     let (cli, typed) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Help and version come this way too; clap knows which stream each belongs to.
+            // Help and version arrive here too; clap knows which stream each belongs to.
             say::usage(&error);
             return ExitCode::from(if error.use_stderr() {
                 Code::Usage.number()

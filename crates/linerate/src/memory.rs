@@ -1,4 +1,4 @@
-//! `linerate map --memory`: what each node's CPUs make of each node's memory.
+//! `linerate map --memory`: node-to-node memory bandwidth.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! becomes of its text.
 //!
 //! Control always goes through the standard streams of a child process (ssh, a shell command, or this
-//! program in another namespace): whoever may start that child is who may talk to the agent.
+//! program in another namespace): whoever may start that child may talk to the agent.
 
 mod address;
 mod printable;
@@ -35,7 +35,7 @@ use crate::interrupt::Interrupt;
 const GREETING: Duration = Duration::from_secs(60);
 /// How long the remote end may take over anything that is not a trial.
 const WORK: Duration = Duration::from_secs(30);
-/// How long the remote end may take to put things back and end.
+/// How long the remote end may take to roll back and exit.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(20);
 /// Replies that may be queued. A remote end answers one request at a time; one that floods is
 /// throttled, and fills no memory.
@@ -188,7 +188,7 @@ impl Peer {
         failure.into()
     }
 
-    /// Gives up the trial at the remote end, whatever state it is in.
+    /// Aborts the trial at the remote end, whatever state it is in.
     pub fn abort_trial(&mut self) -> Outcome<()> {
         self.send(&Request::Abort)?;
         let deadline = Instant::now() + WORK;
@@ -198,7 +198,7 @@ impl Peer {
                 .recv_timeout(deadline.saturating_duration_since(Instant::now()))
             {
                 Ok(Heard::Reply(reply)) if matches!(*reply, Reply::Aborted) => return Ok(()),
-                // The end of the trial that is given up may have been on its way.
+                // The end of the aborted trial may have been in flight.
                 Ok(Heard::Reply(_)) => {}
                 _ => return Err(self.gone()),
             }
@@ -325,7 +325,7 @@ impl Drop for Peer {
 }
 
 /// The exit status of a program at the remote end that has closed its output or was asked to end; `None` when it still
-/// runs after `limit`. It may be putting things back.
+/// runs after `limit`. It may be rolling back.
 pub(crate) fn end_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -1,6 +1,6 @@
 //! What shall be so after the next boot too: `tune persist` keeps what was applied, `tune boot` makes it again.
 //!
-//! A boot's changes are guarded like any others: reverter, deadline, and nobody there to confirm, so that the
+//! A boot's changes are protected like any others: reverter, deadline, and no user to confirm, so that the
 //! machine itself must be found as well off with them as without. Changes that made it worse, or at which it
 //! twice went down, are not made again.
 
@@ -233,7 +233,7 @@ impl Conditions {
 
 /// How a boot's changes ended.
 enum End {
-    /// They stay; what could not be made.
+    /// They are kept; contains what could not be applied.
     Made(Vec<String>),
     Stopped,
     Worse(String),
@@ -329,7 +329,7 @@ pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
             Err(Stop::interrupted())
         }
         Ok(End::Worse(why)) => Err(attempt.end_badly(why)?),
-        // Another linerate at work, or no room, may be otherwise at the next boot.
+        // Another running linerate, or a full disk, may be different at the next boot.
         Err(stop) if stop.code == Code::Resource => {
             attempt.note(Verdict::Stopped)?;
             Err(stop)

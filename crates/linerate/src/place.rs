@@ -1,4 +1,4 @@
-//! Where threads and memory are put, in words: `--place near`, `--memory bind:1`. A word is resolved against
+//! Named placement of threads and memory: `--place near`, `--memory bind:1`. A word is resolved against
 //! what one host reports of itself, and becomes the CPUs and nodes of a [`Placement`].
 //!
 //! A word that chooses never takes CPUs that are offline, isolated (`isolcpus=`: whoever isolated them has
@@ -18,7 +18,7 @@ use linerate_model::workload::{Direction, MemoryPolicy, Placement};
 pub use self::word::{MemoryWhere, Where, WordError};
 use crate::exit::{Code, Outcome, Stop};
 
-/// What a word came to on one host.
+/// The resolved placement on one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placed {
     /// Thread *i* runs on the *i*-th of these, modulo their number.
@@ -113,7 +113,7 @@ fn not_here(message: impl Into<String>) -> Stop {
     Stop::new(Code::NotSupported, message)
 }
 
-/// Which CPUs the word of `site` comes to, for `threads` threads of `role`.
+/// The CPUs that the word of `site` resolves to, for `threads` threads of `role`.
 pub fn resolve(site: &Site<'_>, threads: u32, role: Role) -> Outcome<Placed> {
     let cpus = match site.cpus {
         Where::Free => return Ok(Placed::Free),
@@ -128,7 +128,7 @@ pub fn resolve(site: &Site<'_>, threads: u32, role: Role) -> Outcome<Placed> {
     Ok(Placed::Cpus(cpus))
 }
 
-/// Which policy the memory word of `site` comes to.
+/// The policy that the memory word of `site` resolves to.
 pub fn resolve_memory(site: &Site<'_>) -> Outcome<MemoryPolicy> {
     let policy = match site.memory {
         MemoryWhere::Policy(policy) => policy.clone(),

@@ -1,4 +1,4 @@
-//! Whether an address can be reached: what decides whether changes stay.
+//! Whether an address can be reached: this decides whether changes are kept.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;

@@ -63,7 +63,7 @@ pub(crate) struct Progress {
     pub(crate) latest: VecDeque<Latest>,
     /// Of an experiment, what it was asked to do.
     pub(crate) experiment: Option<Experiment>,
-    /// Levels that cannot be had: factor, level.
+    /// Unavailable levels: factor, level.
     left: Vec<(usize, usize)>,
     /// The factors that have more than one level left: the others distinguish no trial.
     varied: Vec<usize>,
@@ -87,7 +87,7 @@ pub(crate) struct Tried {
 pub(crate) struct Latest {
     /// Of what.
     pub(crate) what: String,
-    /// What came of it.
+    /// The result.
     pub(crate) told: String,
     /// What must be known to trust it.
     pub(crate) flags: Vec<Flag>,
@@ -256,7 +256,7 @@ impl Progress {
 
     fn cell(&mut self, block: u32, levels: &[usize], samples: &[Sample], why: Option<&str>) {
         let what = format!("block {}: {}", block + 1, self.names(levels).join(", "));
-        // The first one is judged; the others ran beside it.
+        // The first one is analyzed; the others ran at the same time.
         let Some(sample) = samples.first() else {
             self.made.insert((block, levels.to_vec()), None);
             let why = why.unwrap_or("no trial");

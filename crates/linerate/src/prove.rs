@@ -274,7 +274,7 @@ impl<'a> Session<'a> {
                 // Where another does the same, it is that one that shows from now on.
                 Weight::Nothing => idle.push(package.remove(helped)),
                 Weight::Harms => {
-                    // It must not stand in the way of the others any more, and those that showed nothing
+                    // It must not hide the others any more, and those that showed nothing
                     // while it did get another chance.
                     let changes = package.remove(helped).changes;
                     self.tried.push(Tried {

@@ -69,7 +69,7 @@ pub fn record(
     record_settled(spec, address, step, run, |_| ())
 }
 
-/// The same; `settle` waits for what is still on its way when `run` has ended, before the counters are read
+/// The same; `settle` waits for data in flight when `run` has ended, before the counters are read
 /// again.
 fn record_settled(
     spec: &TrialSpec,
@@ -269,7 +269,7 @@ struct Seen {
 }
 
 impl Beside<'_> {
-    /// Runs the trial, and gives its outcome, what was seen meanwhile, and when it ended.
+    /// Runs the trial, and returns its outcome, what was sampled meanwhile, and when it ended.
     fn run<T>(&self, run: impl FnOnce() -> T) -> (T, Seen, Instant) {
         thread::scope(|scope| {
             let (over, is_over) = mpsc::channel();

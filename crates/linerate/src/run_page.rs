@@ -23,7 +23,7 @@ pub(crate) fn data_of(stored: &StoredRun, document: &ProveDocument) -> Outcome<r
     })
 }
 
-/// The page of a stored run, judged from its records, and nothing written.
+/// The page of a stored run, computed from its records, without writing anything.
 pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
     if lab::is_lab(folder)? {
         let (stored, seen) = lab::read_run(folder)?;

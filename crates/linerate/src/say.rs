@@ -1,5 +1,5 @@
 //! The only place that prints. stdout is data, stderr is talk and progress; a reader that has gone
-//! away (`| head`) ends the program quietly. Nothing that is printed steers a terminal, whoever wrote it.
+//! away (`| head`) ends the program quietly. Nothing that is printed controls a terminal, whatever its origin.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::OnceCell;
@@ -20,7 +20,7 @@ const NARROWEST: usize = 40;
 const WIDEST: usize = 100;
 /// The column of labels: the longest rule's name and the end it is about.
 const LABEL: usize = 41;
-/// JSON goes out in pieces of this size.
+/// JSON is written in pieces of this size.
 const JSON_BYTES: usize = 64 << 10;
 
 /// How the command's result is printed.
@@ -219,7 +219,7 @@ fn put(text: &str) -> Outcome<()> {
     printed(writeln!(out, "{}", text.trim_end_matches('\n')).and_then(|()| out.flush()))
 }
 
-/// What came of printing; a reader that has gone away is no failure.
+/// The result of printing; a reader that has disconnected is no failure.
 fn printed(written: io::Result<()>) -> Outcome<()> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -229,7 +229,7 @@ fn printed(written: io::Result<()>) -> Outcome<()> {
     }
 }
 
-/// The columns of the terminal that a stream goes to; none when it goes elsewhere.
+/// The columns of the terminal that a stream is connected to; none when it is not a terminal.
 fn terminal_width(stream: impl rustix::fd::AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(match size.ws_col {
@@ -243,7 +243,7 @@ fn talk_width() -> Option<usize> {
     terminal_width(io::stderr()).map(|width| width.clamp(NARROWEST, WIDEST))
 }
 
-/// Text with each line that is too long broken between words, the rest of it set further in. A word is
+/// Text with each line that is too long broken between words, the rest of it indented further. A word is
 /// never cut: a path in two lines cannot be copied.
 fn in_lines(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
@@ -279,7 +279,7 @@ fn column_of_text(line: &str, indent: usize) -> Option<usize> {
     Some(line.len() - text.len()).filter(|column| *column <= 14 && line.is_char_boundary(*column))
 }
 
-/// A label and what belongs to it: beside it, or below it when the line would be too long.
+/// A label and its text: next to it, or below it when the line would be too long.
 fn labelled(label: &str, text: &str, width: Option<usize>) -> String {
     let line = format!("  {label:<LABEL$} {text}");
     if width.is_some_and(|width| line.chars().count() > width) {
@@ -306,7 +306,7 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// All is done; `message` is what came of it, as a line that stays.
+    /// All is done; `message` is the result, as a permanent line.
     pub fn done(&self, message: &str) {
         if let Some(below) = self.below.get() {
             below.finish_and_clear();
@@ -315,7 +315,7 @@ impl Progress {
         self.say.result(&self.what, message);
     }
 
-    /// Shows lines below the bar, on a terminal only; `lines` is requested at most so many as there is room for.
+    /// Shows lines below the bar, on a terminal only; at most so many of `lines` are requested as fit.
     pub fn show(&self, lines: impl FnOnce(usize) -> Vec<String>) {
         let Ok(size) = rustix::termios::tcgetwinsize(io::stderr()) else {
             return;

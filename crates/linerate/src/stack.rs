@@ -1,5 +1,5 @@
-//! What a session has changed on the two ends and not let stay: a stack, rolled back from the top, and compared with
-//! the hosts as they were found.
+//! What a session has changed on the two ends and not kept: a stack, rolled back from the top, and compared with
+//! the baseline of the hosts.
 
 use std::collections::BTreeMap;
 
@@ -131,7 +131,7 @@ impl<'a> ChangeStack<'a> {
         }
     }
 
-    /// The settings that are not as they were found, but for those that are open. One that was changed here is an
+    /// The settings that differ from the baseline, except for those that are open. One that was changed here is an
     /// error; others are another process's doing, and left as they are.
     pub(crate) fn moved(&self, found: (&Host, &Host)) -> Outcome<Vec<(End, SettingKey)>> {
         let mut moved = Vec::new();
@@ -157,7 +157,7 @@ impl<'a> ChangeStack<'a> {
         Err(restore_incomplete(&format!("{ours} not restored")))
     }
 
-    /// Lets everything that is open stay.
+    /// Keeps everything that is open.
     pub(crate) fn keep(&mut self) -> Outcome<()> {
         keep_changes(self.ends).inspect_err(|stop| self.doubts.push(stop.message.clone()))?;
         self.open.clear();

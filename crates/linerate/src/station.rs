@@ -40,7 +40,7 @@ pub struct Station {
     open: Vec<Transaction<Box<dyn Machine>>>,
     /// From the first change on.
     armed: Option<Armed>,
-    /// Beside it, where there is a deadline; or why not.
+    /// The fallback timer, if there is a deadline; or why there is none.
     belt: Option<Result<Belt, String>>,
     deadline: Option<Boottime>,
     /// The rights that rolling back future changes requires, as far as they are known.
@@ -315,7 +315,7 @@ impl Station {
         Ok(armed)
     }
 
-    /// Who takes changes back should this process and its reverter be killed at once, in words.
+    /// What rolls back changes if this process and its reverter are killed at once, in words.
     pub fn with_both_killed(&self) -> String {
         match &self.belt {
             Some(Ok(belt)) => format!(
@@ -374,7 +374,7 @@ impl Station {
         moved.map(|moved| moved.to_string()).collect()
     }
 
-    /// Lets every open transaction stay, the oldest first. Where one cannot, those after it are
+    /// Keeps every open transaction, the oldest first. If one cannot be committed, those after it are
     /// still open and can be undone.
     pub fn commit(&mut self) -> Result<(), Failure> {
         while !self.open.is_empty() {
@@ -498,12 +498,12 @@ impl Station {
     }
 }
 
-/// The exit code and the words of settings that could not be kept.
+/// The exit code and the text for settings that could not be kept.
 pub fn kept_stop(error: &KeptError) -> Stop {
     failure(io_kind(error.io_kind()), &error.to_string()).into()
 }
 
-/// What recovery did, as entries; a restore that stays incomplete is an error with its own exit code, and so is one that
+/// The result of a recovery, as entries; an incomplete restore is an error with its own exit code, and so is one that
 /// another process did not get done.
 pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     let mut entries = Vec::new();

@@ -81,7 +81,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether data goes by IPv6 to a far address of the run: the peer's own where no other is known.
+    /// Whether data uses IPv6 to a remote address of the run: the peer's own if no other is known.
     pub(crate) fn is_ipv6(&self, other: Option<IpAddr>) -> bool {
         other.map_or_else(|| self.address.contains(':'), |other| other.is_ipv6())
     }
@@ -421,7 +421,7 @@ fn parse_record(line: &[u8]) -> Result<Record, String> {
     Ok(record)
 }
 
-/// A run may come from anybody: a trial larger than linerate makes is not judged.
+/// A run may come from anyone: a trial larger than linerate makes is not analyzed.
 fn check_trial(record: &Record) -> Result<(), String> {
     let samples = match record {
         Record::Before(sample)

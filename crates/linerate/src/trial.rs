@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// How long the remote end may take to notice that this end has failed, before it is notified.
 const NOTICES: Duration = Duration::from_secs(2);
 
-/// Both ends of a path, and the way between them.
+/// Both ends of a path, and the path between them.
 #[derive(Debug)]
 pub struct Path {
     /// This end.
@@ -83,7 +83,7 @@ impl Path {
         }
     }
 
-    /// Starts the remote end, reads both hosts and finds the way between them.
+    /// Starts the remote end, reads both hosts and determines the path between them.
     pub fn open(
         station: Station,
         peer: Peer,
@@ -139,7 +139,7 @@ impl Path {
         self.lane().run(spec, token)
     }
 
-    /// What of the path a trial goes over.
+    /// The part of the path that a trial uses.
     pub(crate) fn lane(&mut self) -> Lane<'_> {
         Lane {
             shared_kernel: self.shared_kernel(),
@@ -150,13 +150,13 @@ impl Path {
         }
     }
 
-    /// Has the remote end change itself; an answer that does not fit the question is refused on the way.
+    /// Has the remote end change itself; an answer that does not match the request is rejected.
     fn far(&mut self, request: &Request) -> Outcome<()> {
         self.peer.see_through(request).map(|_| ())
     }
 }
 
-/// The way of a trial's bytes: another thread than that of its path may run it.
+/// The data side of a trial: another thread than that of its path may run it.
 #[derive(Debug)]
 pub(crate) struct Lane<'a> {
     peer: &'a mut Peer,
@@ -229,7 +229,7 @@ impl Lane<'_> {
                 }
                 // Of iWARP a queue pair fails at once when the remote end is gone.
                 Err(far) if far.code == Code::PeerUnreachable => return Err(far),
-                // Either of the two may be what the other one comes of.
+                // Either of the two may be the cause of the other.
                 Err(far)
                     if far.code != Code::Interrupted && !far.message.ends_with(&stop.message) =>
                 {
@@ -335,7 +335,7 @@ impl Ends for Path {
     }
 }
 
-/// Opens the way to a peer.
+/// Opens the path to a peer.
 pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Outcome<Path> {
     let station = Station::open(state)?;
     let peer = Peer::start(&args.peer, args.push, state, interrupt)?;
@@ -369,7 +369,7 @@ fn host_of(reply: Reply) -> Outcome<Host> {
     }
 }
 
-/// An address of the peer on a subnet that this host is on too; else the host that ssh goes to.
+/// An address of the peer on a subnet that this host is on too; else the host that ssh connects to.
 /// The far address on an interface of a kind that both hosts have, in a subnet of both.
 pub(crate) fn address_of_kind(local: &Host, remote: &Host, kind: &str) -> Outcome<IpAddr> {
     let addresses = |host: &Host| -> Vec<(IpAddr, u8)> {
@@ -483,7 +483,7 @@ pub fn outgoing_nic(local: &Host, address: IpAddr) -> Outcome<NicName> {
     })
 }
 
-/// The address here that the kernel gives to connections to `address`. Nothing is sent.
+/// The local address that the kernel uses for connections to `address`. Nothing is sent.
 pub fn source_towards(address: IpAddr) -> std::io::Result<IpAddr> {
     let any = if address.is_ipv4() {
         "0.0.0.0:0"

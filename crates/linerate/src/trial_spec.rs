@@ -22,7 +22,7 @@ pub(crate) use placing::placement_alone;
 
 /// The default duration of a measurement.
 pub(crate) const TIME: Nanoseconds = Nanoseconds::from_millis(10_000);
-/// Workloads of a fixed amount end by themselves; this is for those that do not come to their end.
+/// Workloads of a fixed amount end by themselves; this is for those that do not finish.
 const TIME_OF_AN_AMOUNT: Nanoseconds = Nanoseconds::from_millis(600_000);
 /// What a datagram of linerate's has at least: its own header.
 const DATAGRAM_MIN: u64 = 24;
@@ -153,7 +153,7 @@ pub(crate) fn rdma(args: &MeasureRdma, verb: Verb, mtu: Option<u32>) -> Outcome<
         (false, [], Verb::Atomic) => vec![Verb::ATOMIC_BYTES],
         (false, [], _) if args.latency => vec![Bytes::new(2)],
         (false, [], _) if args.service == ServiceArg::Ud => {
-            // What perftest's 64 KiB come to where a message is one packet.
+            // perftest's 64 KiB limited to messages of one packet.
             vec![Bytes::new(args.verbs.mtu.or(mtu).unwrap_or(1_024).into())]
         }
         (false, [], _) => vec![Bytes::kib(64)],

@@ -56,7 +56,7 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             if *dry_run {
                 return show("affinity", &intent, say);
             }
-            // Where interrupts go cuts nobody off.
+            // Changing interrupt affinity disconnects nobody.
             let stay = StayArgs {
                 persist: *persist,
                 ..StayArgs::at_once()
@@ -70,7 +70,7 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
         }
         TuneAction::Boot => persist::boot(state, say),
         TuneAction::Undo { id, peer } => {
-            // What puts things back is not stopped half way.
+            // A rollback is not interrupted.
             let _interrupt = Interrupt::listen()?;
             let given = peer.as_ref();
             undo(Far { state, given }, id.as_deref(), say)
@@ -230,7 +230,7 @@ fn apply(
                 asker.hears(&committed);
             }
             committed?;
-            // With it goes the lock.
+            // The lock is released with it.
             drop(station);
             if stay.persist {
                 let id = Station::applied(state, None)?.0;
@@ -263,7 +263,7 @@ fn apply(
     undone.and(Err(stop))
 }
 
-/// Whether changes that were just made shall stay.
+/// Whether changes that were just made are to be kept.
 fn decide(
     station: &Station,
     stay: &StayArgs,

@@ -21,7 +21,7 @@ pub(crate) fn visible(text: &str) -> String {
     escaped(text, steers).into_owned()
 }
 
-/// Text of lines: line ends and tabs stay.
+/// Text of lines: line ends and tabs are kept.
 pub(crate) fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| steers(c) && !matches!(c, '\n' | '\t'))
 }
@@ -56,7 +56,7 @@ fn escaped(text: &str, steers: impl Fn(char) -> bool) -> Cow<'_, str> {
 /// Makes the lines that are written to it visible.
 pub(crate) struct VisibleLines<W: Write> {
     out: W,
-    /// What came of a line so far.
+    /// The line so far.
     line: Vec<u8>,
 }
 

@@ -32,8 +32,8 @@ pub(crate) fn times(value: f64) -> String {
     }
 }
 
-/// How the figures of one effect are written, all in the same way: in percent, or from a doubling on as a
-/// factor, for nobody sees in `+2686 %` that it is 27.9 times as much.
+/// How the figures of one effect are written, all in the same form: in percent, or from 2x on as a
+/// ratio, because `+2686 %` does not show that it is 27.9 times as much.
 pub(crate) fn effect_figure(effect: &EffectDocument) -> fn(f64) -> String {
     if effect.relative >= 1.0 {
         |ratio| {

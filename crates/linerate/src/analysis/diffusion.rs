@@ -35,14 +35,14 @@ pub(crate) struct EndFigures {
 pub(crate) struct Figures {
     pub(crate) local: EndFigures,
     pub(crate) remote: EndFigures,
-    /// Bytes that all pairs moved, both ways together.
+    /// Bytes of all pairs, both directions together.
     pub(crate) bytes: u64,
     /// How long that took the ends that ask.
     pub(crate) real_s: f64,
 }
 
 impl Figures {
-    /// Both ways and all pairs together.
+    /// Both directions and all pairs together.
     pub(crate) fn rate(&self) -> Option<BitRate> {
         BitRate::from_f64(real(self.bytes) * 8.0 / self.real_s).filter(|_| self.real_s > 0.0)
     }

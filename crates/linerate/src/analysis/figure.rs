@@ -1,4 +1,4 @@
-//! The figures of a trial that an experiment can judge.
+//! The figures of a trial that an experiment can analyze.
 
 use linerate_model::analysis::{SideCost, cost_of_local, cost_of_remote, s_per_gb};
 use linerate_model::lab::{Response, Unit};
@@ -88,7 +88,7 @@ fn seconds(time: Nanoseconds) -> f64 {
     time.as_secs_f64()
 }
 
-/// Of messages to and fro one way; of all sizes together where there are several.
+/// For round trips, one direction; over all sizes if there are several.
 pub(crate) fn rate(sample: &Sample) -> Option<BitRate> {
     if sample.spec.workload.is_bulk() {
         return rate_of(sample);
@@ -99,7 +99,7 @@ pub(crate) fn rate(sample: &Sample) -> Option<BitRate> {
     let sizes: Vec<_> = askers(sample)
         .flat_map(|(_, operations)| &operations.sizes)
         .collect();
-    // Half of each round trip is one way: as many bytes in half of the time.
+    // Half of each round trip is one direction: the same bytes in half of the time.
     let bits: f64 = (sizes.iter())
         .map(|size| real(size.bytes.as_u64()) * real(size.repetitions) * 16.0)
         .sum();
@@ -109,7 +109,7 @@ pub(crate) fn rate(sample: &Sample) -> Option<BitRate> {
         .flatten()
 }
 
-/// How long operations took, or one way of messages.
+/// How long operations took; of round trips, one direction.
 pub(crate) fn times(sample: &Sample) -> Histogram {
     let mut whole = Histogram::default();
     for (_, operations) in askers(sample) {

@@ -1,4 +1,4 @@
-//! Operations of a trial: who asked, how many came of it in a second, and what they moved.
+//! Operations of a trial: which end requested, how many completed per second, and what they moved.
 
 use linerate_model::sample::{Operations, Sample, SideSample};
 use linerate_model::units::BitRate;
@@ -33,7 +33,7 @@ pub(crate) fn ops_per_s(sample: &Sample) -> Option<f64> {
     (!rates.is_empty()).then(|| rates.iter().sum())
 }
 
-/// What an exchange moved both ways, over its time.
+/// Both directions of an exchange, over its time.
 pub(crate) fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
     if let Some(found) = diffusion::figures(sample) {
         return found.rate();

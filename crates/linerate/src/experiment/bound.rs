@@ -1,5 +1,5 @@
-//! What the path could carry at most in a combination: the ceiling, with its settings in place and one of its trials
-//! in view, beside the mean that was reached.
+//! The ceiling of the path in each combination, computed from one of its trials with its settings in place, compared
+//! with the mean that was reached.
 
 use linerate_model::ceiling::{PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
@@ -85,7 +85,7 @@ impl<'a> Bounds<'a> {
         let (here, there) = (&sample.local.interface, &sample.remote.interface);
         let ceilings = ceilings_of_path(&PathFacts {
             local: &local,
-            // A level may send the data another way.
+            // A level may use another path for the data.
             local_nic: here.as_ref().unwrap_or(local_nic),
             remote: &remote,
             remote_nic: there.as_ref().unwrap_or(remote_nic),
@@ -119,13 +119,13 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// The way that a trial's rate is one of; none of a rate that no bound of a path is one of.
+/// The direction that a trial's rate belongs to; none if no bound of a path applies to the rate.
 fn direction(sample: &Sample) -> Option<Direction> {
     match &sample.spec.workload {
         workload if workload.is_bulk() => Some(sample.spec.direction),
-        // One way of a message to and fro.
+        // One direction of a round trip.
         Workload::Pingpong(_) => Some(Direction::Forward),
-        // Both ways count, and pairs side by side use both at once.
+        // Both directions count, and concurrent pairs use both at once.
         Workload::Transfer(_) | Workload::Diffusion(_) => Some(Direction::Bidirectional),
         _ => None,
     }

@@ -105,7 +105,7 @@ fn gap(sorted: &Sorted<'_>, cell: &Cell) -> Option<String> {
     })
 }
 
-/// What it is, in words.
+/// A description of it.
 pub(crate) fn in_words(found: &DifferenceDocument) -> String {
     let DifferenceDocument {
         factor, of, less, ..

@@ -23,7 +23,7 @@ pub struct LabDocument {
     pub run: Option<String>,
     /// Its page, where one was written.
     pub report: Option<String>,
-    /// Whether it came to its end.
+    /// Whether it completed.
     pub complete: bool,
     /// Why it was stopped.
     pub stopped: Option<String>,
@@ -37,11 +37,11 @@ pub struct LabDocument {
     pub factors: Vec<FactorDocument>,
     /// The other hosts that are levels.
     pub peers: Vec<PeerDocument>,
-    /// What is judged, the first one first.
+    /// The analyzed figures, the first one first.
     pub responses: Vec<ResponseDocument>,
     /// What one level of a factor takes longer than the other; null where none is requested.
     pub difference: Option<DifferenceDocument>,
-    /// What others measured, beside the same of this run.
+    /// Published figures, with the same of this run.
     pub published: Vec<PublishedDocument>,
     /// Every trial, in the order they were made.
     pub trials: Vec<TrialDocument>,
@@ -142,7 +142,7 @@ pub struct PublishedDocument {
     pub why: Option<String>,
 }
 
-/// What this run has beside a published figure.
+/// The value of this run for a published figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct YoursDocument {
     /// The names of the combination's levels.

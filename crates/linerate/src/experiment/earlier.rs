@@ -251,7 +251,7 @@ pub(crate) fn note(sorted: &Sorted<'_>, header: &Header, earlier: &Earlier) -> S
     note
 }
 
-/// In what a host then differs from one now, in words.
+/// The differences between a host then and now, in words.
 fn differences(end: End, then: &Host, now: &Host) -> Vec<String> {
     let facts = |host: &Host| {
         let identity = &host.identity;

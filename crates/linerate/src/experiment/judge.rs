@@ -37,7 +37,7 @@ const BLOCKS_OF_OUTLIERS: usize = 5;
 /// A normal variable's median absolute deviation times this is its standard deviation.
 const DEVIATION_OF_MEDIAN: f64 = 1.4826;
 
-/// An experiment laid out, without the levels that cannot be had.
+/// An experiment laid out, without the unavailable levels.
 #[derive(Debug)]
 pub struct Laid {
     /// For each factor the levels that are left.
@@ -111,7 +111,7 @@ pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Laid> {
     let cell = |cell: &Cell| {
         let mut whole = without_factors(experiment);
         for (level, levels) in whole.iter_mut().zip(&kept) {
-            // A factor without any level that can be had is left as the experiment is without it.
+            // A factor without any available level is left as the experiment is without it.
             *level = levels.first().copied().unwrap_or(*level);
         }
         for (level, factor) in cell.iter().zip(&varied) {
@@ -144,7 +144,7 @@ fn asked(experiment: &Experiment, varied: &[usize]) -> Vec<Vec<usize>> {
 }
 
 impl Laid {
-    /// What the design mixes up, in words.
+    /// The confounding of the design, in words.
     pub fn confounding(&self, experiment: &Experiment) -> Vec<String> {
         let name = |effect: &[usize]| {
             let effect: Vec<usize> = effect.iter().map(|at| self.varied[*at]).collect();
@@ -203,7 +203,7 @@ impl Laid {
     }
 }
 
-/// Whether an experiment came to its end.
+/// Whether an experiment completed.
 pub(crate) fn is_whole(records: &[Record]) -> bool {
     sort(records).is_some_and(|sorted| sorted.complete)
 }

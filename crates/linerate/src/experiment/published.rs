@@ -1,4 +1,4 @@
-//! What others published, beside the same of one's own run.
+//! Published figures, compared with those of a run.
 
 use linerate_model::lab::{Amount, Cell, Published, PublishedFigure, Response};
 

@@ -47,7 +47,7 @@ pub struct Resolver {
     /// The experiment.
     pub experiment: Experiment,
     home: Ground,
-    /// The ways to the other hosts that are levels, as the experiment names them, or why there is none.
+    /// The paths to the other hosts that are levels, as the experiment names them, or why there is none.
     others: BTreeMap<String, Result<Ground, (Code, String)>>,
 }
 
@@ -107,7 +107,7 @@ impl Resolver {
         }
     }
 
-    /// Adds the way to another host, or why there is none.
+    /// Adds the path to another host, or why there is none.
     #[must_use]
     pub fn with_other(mut self, name: &str, way: Result<PathView<'_>, &Stop>) -> Self {
         let way = way.map(Ground::of);
@@ -122,7 +122,7 @@ impl Resolver {
         reached.map(|(name, _)| name.as_str())
     }
 
-    /// The ways to the other hosts that can be reached, for a person.
+    /// The paths to the other hosts that can be reached, for a person.
     pub(crate) fn others_in_words(&self) -> Vec<String> {
         let words = |(name, way): (&String, &Result<Ground, _>)| {
             let Ground {
@@ -157,7 +157,7 @@ impl Resolver {
         peer.is_some_and(|peer| matches!(self.others.get(&peer), Some(Err(_))))
     }
 
-    /// The trials of a combination: the one that is judged, then those that run at the same time.
+    /// The trials of a combination: the analyzed one, then those that run at the same time.
     pub fn trials(&self, cell: &[usize]) -> Outcome<Vec<TrialSpec>> {
         let at = self.experiment.at(cell);
         let workload = at.workload.as_deref().unwrap_or_default();
@@ -165,7 +165,7 @@ impl Resolver {
         let mut trials = vec![trial(ground, workload, &at.options)?];
         for beside in &self.experiment.beside {
             let mut options = beside.options.clone();
-            // What runs beside a trial lasts as long as it does.
+            // Concurrent traffic lasts as long as the trial.
             if let (None, Some(time)) = (options.get("time"), at.options.get("time")) {
                 options.insert("time".to_owned(), time.clone());
             }
@@ -220,7 +220,7 @@ impl Resolver {
         Ok(wanted)
     }
 
-    /// Whether every level means something; what only cannot be had here is no error of the experiment.
+    /// Whether every level is valid; one that is only unavailable here is not an error of the experiment.
     pub fn check(&self) -> Outcome<()> {
         let alone = judge::without_factors(&self.experiment);
         let told = |of: &str, outcome: Outcome<()>| match outcome {
@@ -421,7 +421,7 @@ fn keys(text: &str, host: &Host, nic: &NicName) -> Outcome<Vec<SettingKey>> {
     Ok(all.concat())
 }
 
-/// A value; for CPUs also `@near`, those of the card's node, `@all`, and `@none`.
+/// A value; for CPUs also `@near`, those of the NIC's node, `@all`, and `@none`.
 fn value(key: &SettingKey, word: &Word, host: &Host, nic: &NicName) -> Outcome<Value> {
     let text = match word.to_string().as_str() {
         "@near" => {

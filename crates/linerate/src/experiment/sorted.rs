@@ -16,7 +16,7 @@ use crate::store::{Earlier, EarlierTrial, Record};
 pub struct Sorted<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// Levels that cannot be had: factor, level, why.
+    /// Unavailable levels: factor, level, why.
     pub left: Vec<(usize, usize, &'a str)>,
     /// The trials before.
     pub pilots: Vec<&'a Sample>,
@@ -30,7 +30,7 @@ pub struct Sorted<'a> {
     pub peers: Vec<PeerRecord<'a>>,
     /// Trials that others took the place of.
     pub set_aside: usize,
-    /// Whether it came to its end.
+    /// Whether it completed.
     pub complete: bool,
     /// Why it was stopped.
     pub stopped: Option<&'a str>,
@@ -68,7 +68,7 @@ pub(crate) struct EarlierRun<'a> {
 pub struct Made<'a> {
     /// The place among all trials, from 0.
     pub order: usize,
-    /// The trials; none where it cannot be had.
+    /// The trials; none if it is unavailable.
     pub samples: &'a [Sample],
     /// Why there is none.
     pub why: Option<&'a str>,
@@ -181,7 +181,7 @@ impl Sorted<'_> {
         places.collect()
     }
 
-    /// What is judged: what the file names, else what the workload is about.
+    /// The analyzed figures: those that the file names, else the workload's main one.
     pub fn responses(&self) -> Vec<Response> {
         let named = &self.experiment.response.0;
         if !named.is_empty() {

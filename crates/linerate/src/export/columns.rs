@@ -25,7 +25,7 @@ pub(super) enum Kind {
 /// The value of a row in a column.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cell {
-    /// Not known, or not a thing of this row.
+    /// Unknown, or not applicable to this row.
     Null,
     /// In a column of text.
     Text(String),
@@ -122,7 +122,7 @@ const FIXED: [Fixed; 46] = [
     ("buffer_bytes", Kind::Whole, |_, row| {
         of(row, |figures| whole(figures.buffer_bytes))
     }),
-    // What came of it.
+    // The result.
     ("rate_bit_per_s", Kind::Real, |_, row| {
         of(row, |figures| real(figures.rate_bit_per_s))
     }),

@@ -1,7 +1,7 @@
 //! The table as text: CSV (RFC 4180, but for the line's end, which is that of Unix), and JSON a line.
 //!
-//! What a run's maker called a host or a level stays as it is, also when it begins with `=`: a table is data, and what
-//! a spreadsheet makes of it is the spreadsheet's to ask (docs/book/guides/many-runs.md).
+//! The name of a host or a level is not changed, even if it begins with `=`: a table is data, and a spreadsheet that
+//! interprets it must be configured not to (docs/book/guides/many-runs.md).
 
 use std::io::{self, Write};
 

@@ -75,18 +75,18 @@ pub(super) struct OtherPeer {
     pub facts: EndFacts,
     /// The interface that the data leaves by.
     pub local_nic: String,
-    /// The one that it comes to.
+    /// The resolved one.
     pub remote_nic: String,
 }
 
-/// A trial, or one that could not be had.
+/// A trial, or one that was unavailable.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     /// The kind of record that it is in.
     pub kind: TrialKind,
     /// Its place among those of its kind in its run, from 0, in the order in which they were made.
     pub order: u64,
-    /// 0; of those that ran at the same time as the one that is judged, their number from 1.
+    /// 0; for those that ran at the same time as the analyzed one, their number from 1.
     pub beside: u64,
     /// Whether another trial was made in its place.
     pub superseded: bool,
@@ -106,11 +106,11 @@ pub(super) struct Row {
     pub levels: Vec<(String, String)>,
     /// The remote end, where it is another one than the run's.
     pub other: Option<Arc<OtherPeer>>,
-    /// What was moved and what came of it; none where there is no trial.
+    /// The results; none if there is no trial.
     pub figures: Option<Figures>,
 }
 
-/// What was moved in a trial and what came of it.
+/// The results of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Figures {
     /// The workload.
@@ -119,7 +119,7 @@ pub(super) struct Figures {
     pub transport: &'static str,
     /// Connections in each direction that carries data.
     pub flows: u64,
-    /// Which way.
+    /// The direction.
     pub direction: &'static str,
     /// How long it was to last, or of a fixed amount at most.
     pub duration_s: f64,
@@ -129,7 +129,7 @@ pub(super) struct Figures {
     pub rate_bit_per_s: Option<f64>,
     /// Operations a second.
     pub operations_per_s: Option<f64>,
-    /// The mean of their times; of messages to and fro one way.
+    /// The mean of their times; for round trips, one direction.
     pub latency_mean_ns: Option<f64>,
     /// Half of them took no longer.
     pub latency_p50_ns: Option<u64>,

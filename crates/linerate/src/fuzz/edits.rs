@@ -162,7 +162,7 @@ fn put(value: &mut Value, to: u8) {
         (0..=7, Value::String(_)) => json!(TEXTS[pick]),
         (0..=3, Value::Bool(now)) => json!(!now),
         (0..=3, Value::Array(items)) => {
-            // Twice as many, none, or as they are the other way round.
+            // Twice as many, none, or in reverse order.
             let mut items = items.clone();
             match pick % 3 {
                 0 => items.extend(items.clone()),

@@ -42,7 +42,7 @@ pub fn iperf3_json(run: &Iperf3Run<'_>) -> Value {
 }
 
 /// The spans of the intervals. What is left after the last whole one belongs to it when it is short: the
-/// last data that was on the way.
+/// last data in flight.
 fn spans(run: &Iperf3Run<'_>) -> Vec<Span> {
     let end = run.sample.local.elapsed_ns.as_u64();
     let width = run.interval.as_u64().max(1_000_000);

@@ -106,7 +106,7 @@ fn measured(
 ) -> Result<ForeignMeasurement, Unmeasured> {
     let began_unix_s = now_unix_s();
     let (mut heard, mut failed) = (None, None);
-    // Where there is no way to the server, connecting reports it.
+    // If there is no route to the server, connecting reports it.
     let source = source_towards(server.ip()).ok();
     let local = record(spec, source, None, || {
         match measure(spec, server, interrupt.abort()) {

@@ -1,4 +1,4 @@
-//! Paths side by side between the same two ends: the one that is judged and changed, and those that only load; to each
+//! Concurrent paths between the same two ends: the one that is analyzed and changed, and those that only load; to each
 //! host that an experiment holds against another.
 
 use std::collections::BTreeMap;
@@ -54,19 +54,19 @@ impl Way {
     }
 }
 
-/// The ways to the peer of an experiment, and to each other host that is a level: all are kept up for the whole run,
+/// The paths to the peer of an experiment, and to each other host that is a level: all are kept open for the whole run,
 /// and one of them is turned to. This end's settings are changed through the first alone, which holds their journal.
 #[derive(Debug)]
 pub(super) struct Lanes {
     ways: Vec<Way>,
     now: usize,
-    /// The other hosts, as the experiment names them: the places of their ways, or why there is none.
+    /// The other hosts, as the experiment names them: the indices of their paths, or why there is none.
     others: BTreeMap<String, Result<usize, Stop>>,
 }
 
 impl Lanes {
-    /// Opens the ways to the peer and to `others`, each with so many paths beside the first. Another host that cannot
-    /// be reached is a level that cannot be had.
+    /// Opens the paths to the peer and to `others`, each with so many more paths. Another host that cannot
+    /// be reached is an unavailable level.
     pub(super) fn open(
         peer: &PeerArgs,
         others: &BTreeMap<String, PeerArgs>,
@@ -104,7 +104,7 @@ impl Lanes {
         firsts.for_each(Path::include_way_in);
     }
 
-    /// What is known of the way to each other host.
+    /// What is known of the path to each other host.
     pub(super) fn others(&self) -> impl Iterator<Item = (&String, Result<PathView<'_>, &Stop>)> {
         let others = self.others.iter();
         others.map(|(name, way)| {

@@ -173,7 +173,7 @@ fn others_of(experiment: &Experiment, push: bool) -> Outcome<BTreeMap<String, Pe
             address,
             port: None,
         });
-        // Levels of the same host by several addresses: the way to it is the usual one, and each trial aims.
+        // Levels of the same host by several addresses: the path to it is the usual one, and each trial has its target.
         if other.address != address {
             other.address = None;
         }
@@ -195,7 +195,7 @@ fn peer_address(text: &str) -> Outcome<PeerAddress> {
 /// What will be done, before it is.
 fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
     let laid = judge::laid(&resolver.experiment, &[])?;
-    // Any that can be had: which cannot is found out later, and all last as long.
+    // Any available one: which are unavailable is found out later, and all last as long.
     let first = laid
         .cells
         .iter()
@@ -275,7 +275,7 @@ fn resumable(stop: Stop, folder: &FilePath, header: &Header, experiment: &Experi
     stop.hint(format!("continue with `{command}`"))
 }
 
-/// The command that goes on with a run, with the peers that must be named.
+/// The command that resumes a run, with the peers that must be named.
 fn resume_command(folder: &FilePath, header: &Header, experiment: &Experiment) -> String {
     let commands = peers_of(header, experiment).filter(|peer| peer.starts_with("exec:"));
     let words = std::iter::once(quoted_path(folder)).chain(commands.map(|peer| quoted(&peer)));
@@ -491,8 +491,8 @@ pub(crate) fn is_lab(folder: &FilePath) -> Outcome<bool> {
     Ok(matches!(first, Some(Record::Lab { .. })))
 }
 
-/// Reads a run of an experiment, and what its pictures show, without what nothing is judged by: counters, profiles and
-/// CPU time step by step are most of a trial, and stay in the file.
+/// Reads a run of an experiment, and what its pictures show, without what is not analyzed: counters, profiles and
+/// CPU time step by step are most of a trial, and stay on disk.
 pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, Seen)> {
     let mut seen = Seen::default();
     let stored = store::read_keeping(folder, |record| {
@@ -509,7 +509,7 @@ pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, Seen)> {
             side.counters = Known::default();
             side.profile = Known::default();
             side.cpu.series = Vec::new();
-            // A list that was read has room for up to twice as much as is in it.
+            // A list that was read has capacity for up to twice as much as is in it.
             side.flows.shrink_to_fit();
             for flow in &mut side.flows {
                 flow.at_ns.shrink_to_fit();

@@ -1,9 +1,9 @@
-//! The loop of an experiment: leave out what cannot be had here, see how trials scatter, and run the combinations in
+//! The loop of an experiment: omit what is not available here, see how trials scatter, and run the combinations in
 //! randomized blocks.
 //!
 //! Each trial's settings are made by transactions before it and rolled back after it, so that the hosts are as they
-//! were found whenever the loop stops. Everything is recorded first and judged from the record, and the order of a
-//! block follows from the seed and the block's number alone: a run that was killed goes on where its record ends.
+//! were found whenever the loop stops. Everything is recorded first and analyzed from the record, and the order of a
+//! block follows from the seed and the block's number alone: a killed run resumes where its record ends.
 
 use std::net::IpAddr;
 
@@ -34,10 +34,10 @@ use crate::store::{Log, Record};
 const PILOTS: usize = 6;
 /// An effect that matters is to be seen with this probability.
 const POWER: f64 = 0.8;
-/// How long a trial lasts that only asks whether a level can be had.
+/// Duration of a trial that only checks whether a level is available.
 const PROBE: Nanoseconds = Nanoseconds::from_millis(200);
 
-/// What a run is asked beside its experiment.
+/// The options of a run besides its experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     /// The seed of the order of trials and of the intervals.
@@ -46,7 +46,7 @@ pub struct Asked {
     pub anyway: bool,
 }
 
-/// Both hosts of a path as they were found.
+/// The baseline of both hosts of a path.
 #[derive(Debug)]
 struct Found {
     /// The far one, where it is another than the experiment's peer.
@@ -56,7 +56,7 @@ struct Found {
     address: IpAddr,
 }
 
-/// An experiment under way.
+/// A running experiment.
 #[derive(Debug)]
 pub struct Session<'a> {
     stack: ChangeStack<'a>,
@@ -174,7 +174,7 @@ impl<'a> Session<'a> {
         self.blocks(&laid)
     }
 
-    /// Records the hosts of a path; of a run that goes on, the way must be the same.
+    /// Records the hosts of a path; for a resumed run, the path must be the same.
     fn meet(&mut self, found: &Found) -> Outcome<()> {
         let [local_nic, remote_nic] = &found.nics;
         let known = self.log.records().iter().find_map(|record| match record {

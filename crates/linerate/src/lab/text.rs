@@ -89,7 +89,7 @@ pub(super) fn table(lines: &mut Vec<String>, rows: &[Vec<String>]) {
     }
 }
 
-/// The means and effects of each figure, the first one whole, the others as far as there is room.
+/// The means and effects of each figure, the first one complete, the others as far as they fit.
 fn figures(lines: &mut Vec<String>, document: &LabDocument) {
     let mut room = FIGURES_MAX;
     let mut others: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! `measure diffusion`: the table of source 001 (real, user and sys of each end, both ways' rate), whether both
+//! `measure diffusion`: the table of source 001 (real, user and sys of each end, both directions' rate), whether both
 //! ends hold the same grid, what the work costs, and pictures.
 
 mod overhead;

@@ -507,7 +507,7 @@ pub(super) fn steps(sample: &Sample) -> Vec<(f64, f64)> {
         completed: 0,
     };
     let starts = std::iter::once(&begin).chain(&operations.steps);
-    // Behind the planned end only what was under way comes to its end.
+    // After the planned end only operations in flight complete.
     let whole = sample.spec.interval_ns.as_secs_f64() / 2.0;
     starts
         .zip(&operations.steps)

@@ -1,7 +1,7 @@
-//! `measure stream --ladder`: every way into the kernel and out of it, side by side.
+//! `measure stream --ladder`: every send and receive mode, compared.
 //!
-//! Rounds of one trial of each way, in random order, so that what drifts with the host drops out of the
-//! ratios. A way that the kernel or the device refuses has the reason instead of figures, and the others
+//! Rounds of one trial of each mode, in random order, so that the host's drift cancels out of the
+//! ratios. A mode that the kernel or the device refuses has the reason instead of figures, and the others
 //! go on.
 
 mod rung;
@@ -34,17 +34,17 @@ use rung::{RatioToPlain, Rung, Trial};
 const TIME: Nanoseconds = Nanoseconds::from_millis(2_000);
 /// With fewer rounds a ratio has no interval.
 const ROUNDS_MIN: u32 = 3;
-/// Nobody wants to wait for more.
+/// More would take too long.
 const ROUNDS_MAX: u32 = 1_000;
 
-/// How payload goes in and out.
+/// How payload is sent and received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct Way {
     send: SendMode,
     receive: ReceiveMode,
 }
 
-/// What every other way is compared with.
+/// What every other mode is compared with.
 const PLAIN: Way = Way {
     send: SendMode::Write,
     receive: ReceiveMode::Read,
@@ -220,7 +220,7 @@ impl Ladder {
             }
     }
 
-    /// One trial of one way; that it was refused is an outcome, too.
+    /// One trial of one mode; a refusal is an outcome, too.
     fn trial(&mut self, path: &mut Path, round: u32, way: Way, say: &Say) -> Outcome<()> {
         let stream = match &self.spec.workload {
             Workload::Stream(stream) => stream.clone(),
@@ -253,7 +253,7 @@ impl Ladder {
     }
 
     fn kept(&self, path: &Path, round: u32, way: Way, sample: Sample) -> Trial {
-        // No bound by copies: some of these ways do not copy.
+        // No bound by copies: some of these modes do not copy.
         let measured = Measured::over_path(path, sample, None);
         Trial::new(round, way, measured.rate, measured.sample, self.keeps_raw)
     }
@@ -284,7 +284,7 @@ fn rounds_in_words(rounds: u32) -> String {
     }
 }
 
-/// Whether only this way cannot be gone; when the peer is away, the next question reports it.
+/// Whether only this mode is unavailable; if the peer is gone, the next request reports it.
 fn is_refusal(stop: &Stop) -> bool {
     matches!(
         stop.code,
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
     use rung::tests::trial;
 
-    /// A ladder of so many rounds of the plain way and one other, every way else refused.
+    /// A ladder of so many rounds of the plain mode and one other, every other mode refused.
     fn ladder(rounds: u32, other: impl Fn(u32) -> f64) -> Ladder {
         let [plain, measured, rest @ ..] = &Way::all()[..] else {
             panic!("there are more than two ways");

@@ -102,7 +102,7 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
     }
 }
 
-/// A stream, or every way into and out of the kernel side by side.
+/// A stream, or all send and receive modes compared.
 fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
     let usage = |why: &str| Err(Stop::new(Code::Usage, why));
     let asked = trial_spec::measure_stream(args)?;

@@ -12,7 +12,7 @@ use crate::exit::Outcome;
 
 /// With fewer trials the median has no interval of 95 % (sign test).
 const TRIALS_MIN: usize = 6;
-/// Nobody wants to wait for more.
+/// More would take too long.
 const TRIALS_MAX: usize = 1_000;
 
 /// What the repeated trials gave.

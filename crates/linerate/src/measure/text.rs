@@ -410,7 +410,7 @@ fn extremes(rates: &[f64]) -> (f64, f64) {
     (least, most)
 }
 
-/// What happened over time: rates or operations, and beside them what the CPUs did.
+/// The course over time: rates or operations, and the CPUs' activity.
 fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
     let sample = &measured.sample;
     if matches!(sample.spec.workload, Workload::Pingpong(_)) {
@@ -444,7 +444,7 @@ fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
         figure(least),
         figure(most)
     ));
-    // Whoever asks for wide intervals wants to read each of them.
+    // A user who requests long intervals wants to read each of them.
     if sample.spec.interval_ns >= INTERVAL_READ && points.len() <= INTERVALS_SHOWN {
         let mut from = 0.0;
         for (to, value) in points {

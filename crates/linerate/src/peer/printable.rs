@@ -66,7 +66,7 @@ enum Kept {
     Dropped,
 }
 
-/// The length of the character that a text in JSON goes on with, and what becomes of it.
+/// The length of the character that a text in JSON continues with, and its replacement.
 fn next_char(text: &[u8]) -> (usize, Kept) {
     match text {
         [] => (0, Kept::AsItIs),

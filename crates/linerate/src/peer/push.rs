@@ -184,7 +184,7 @@ impl<'a> FarScript<'a> {
 
     /// The stop for a script that closed its output without an answer.
     fn ended(&mut self) -> Stop {
-        // Its last words are on their way until then.
+        // Its last output arrives until then.
         let _ = end_within(&mut self.child, FAREWELL);
         let why = self.stderr.text();
         let why = if why.is_empty() {

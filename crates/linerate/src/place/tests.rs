@@ -1,4 +1,4 @@
-//! Words against machines of one, two and four nodes.
+//! Named placement on machines of one, two and four nodes.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn set(list: &str) -> CpuSet {
     list.parse().expect("a list")
 }
 
-/// Two nodes of four CPUs, each core with two; the card is on node 1.
+/// Two nodes of four CPUs, each core with two; the NIC is on node 1.
 fn two_nodes() -> Host {
     build::host()
         .nodes(2, 4)
@@ -32,7 +32,7 @@ fn two_nodes() -> Host {
         .build()
 }
 
-/// What the words come to on `host`.
+/// The placement that the words resolve to on `host`.
 struct Asked<'a> {
     host: &'a Host,
     nic: NicName,
@@ -317,7 +317,7 @@ fn a_captured_machine_of_two_sockets_is_placed_too() {
     reason = "the method alone is one of a single lifetime"
 )]
 fn what_is_near_a_trial_over_verbs_is_the_node_of_its_device() {
-    // The card is on node 1, and its RDMA device reports node 0.
+    // The NIC is on node 1, and its RDMA device reports node 0.
     let host = two_nodes();
     let asked = Asked {
         rdma: Some(build::roce("mlx5_0", "eth0")),

@@ -1,4 +1,4 @@
-//! The words themselves: how they are read and written.
+//! The placement words: parsing and formatting.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -292,7 +292,7 @@ impl Mover {
         }
     }
 
-    /// Why it ended, in its own words and with its own code; none when it ended well.
+    /// Why it exited, in its own words and with its own code; none when it succeeded.
     fn failure(&mut self) -> Option<Stop> {
         // It may still run: with its input it ends.
         self.child.stdin = None;

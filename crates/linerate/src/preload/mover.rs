@@ -39,7 +39,7 @@ pub(super) enum Role {
 pub(super) enum Said {
     /// It listens on this port.
     Listens(u16),
-    /// It came to its end.
+    /// It finished.
     Carried(Carried),
 }
 
@@ -114,7 +114,7 @@ fn library(preload: PreloadArg) -> Outcome<PathBuf> {
     })
 }
 
-/// Ends this process when whoever started it is gone.
+/// Ends this process when its parent is gone.
 fn end_with_input() -> Outcome<()> {
     let watch = || {
         let mut rest = [0; 64];

@@ -67,7 +67,7 @@ impl Budget {
     }
 }
 
-/// What was tried, and what came of it.
+/// What was tried, and its result.
 #[derive(Debug, Default)]
 struct Seen {
     points: Vec<Point>,

@@ -2,7 +2,7 @@
 //! make the same page again from a stored run.
 //!
 //! Nothing is computed here. Rates and intervals come from `linerate-stats`, the hosts from
-//! `linerate-host`, the document from `prove`; whoever fills [`ReportData`] has them all at hand.
+//! `linerate-host`, the document from `prove`; the caller that fills [`ReportData`] has them all at hand.
 
 use linerate_model::finding::Undetermined;
 use linerate_model::host::{Host, Nic};
@@ -37,7 +37,7 @@ pub struct ReportData {
     pub trials: Vec<TrialSeries>,
     /// Every ceiling that was considered, those that could not be computed included.
     pub ceilings: Vec<CeilingLine>,
-    /// The rules that could not judge, with what they missed.
+    /// The skipped checks, with the missing data.
     pub undetermined: Vec<Undetermined>,
     /// How to get each number by hand.
     pub reproduce: Vec<Reproduce>,
@@ -170,7 +170,7 @@ pub struct CeilingLine {
     pub reason: String,
 }
 
-/// A number and the command that gives it without linerate.
+/// A number and a command that shows it without linerate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reproduce {
     /// Which number.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::words::wrap;
 
-/// What was judged, and how.
+/// The checked host, and how it was checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Visit<'a> {
     /// What the host is used for.
@@ -168,7 +168,7 @@ fn undetermined_line(undetermined: &Undetermined) -> String {
     )
 }
 
-/// What could not be judged; rules that lack the same facts share a line.
+/// Skipped checks; those that lack the same data share a line.
 fn undetermined_lines(all: &[Undetermined]) -> Vec<String> {
     let mut groups: Vec<(&[Gap], Vec<&Undetermined>)> = Vec::new();
     for one in all {
@@ -230,7 +230,7 @@ fn counted(count: usize, noun: &str) -> String {
     }
 }
 
-/// `doctor --format sarif`: Static Analysis Results Interchange Format 2.1.0. A rule that could not judge
+/// `doctor --format sarif`: Static Analysis Results Interchange Format 2.1.0. A skipped check
 /// is a result of kind `open`.
 pub fn doctor_sarif(visit: &Visit<'_>) -> Value {
     let rules: Vec<Value> = RULES
@@ -288,7 +288,7 @@ pub fn doctor_sarif(visit: &Visit<'_>) -> Value {
 }
 
 /// `doctor --format junit`: a test suite with a case for each rule and subject. Findings of warn and crit
-/// are failures, notes pass with their text, what could not be judged is skipped.
+/// are failures, notes pass with their text, skipped checks are skipped.
 pub fn doctor_junit(visit: &Visit<'_>) -> String {
     let mut cases = Vec::new();
     let (mut failures, mut skipped) = (0usize, 0usize);

@@ -66,7 +66,7 @@ impl Times {
             .then_some(times)
     }
 
-    /// Whether the intervals leave room for "no difference".
+    /// Whether the intervals are compatible with "no difference".
     pub(super) fn holds_one(self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
     }

@@ -444,7 +444,7 @@ fn source_of(key: &str) -> String {
         .unwrap_or_else(|| "read_host".to_owned())
 }
 
-/// The words that a pattern's stars stand for, when it fits.
+/// The words that match a pattern's stars, if it matches.
 fn matched<'a>(pattern: &str, key: &'a str) -> Option<Vec<&'a str>> {
     let mut words = Vec::new();
     let mut key = key.split('/');

@@ -18,7 +18,7 @@ use crate::words::count;
 /// Pictures of what moved within trials, and trials in each.
 const SERIES_DRAWN: usize = 6;
 const TRIALS_DRAWN: usize = 8;
-/// A trial with fewer points has no course to speak of.
+/// A trial with fewer points has no meaningful course.
 pub(super) const POINTS_MIN: usize = 4;
 /// Combinations whose operations' times are drawn.
 const STRIPS_DRAWN: usize = 24;
@@ -27,7 +27,7 @@ const COLUMNS_DRAWN: usize = 240;
 const CPUS_DRAWN: usize = 12;
 /// A kind of CPU time that never reached this share is in the table only.
 pub(super) const SHARE_DRAWN: f64 = 0.02;
-/// With at most so many columns each box has room for its number.
+/// With at most so many columns each box has space for its number.
 const COLUMNS_NUMBERED: usize = 16;
 
 /// What a combination is called, and its trials.
@@ -47,7 +47,7 @@ pub(super) fn combinations<'s>(document: &LabDocument, seen: &'s Seen) -> Vec<Co
         .collect()
 }
 
-/// What the raw records show beside the figures that were judged.
+/// What the raw records show in addition to the analyzed figures.
 pub(super) fn within_trials(document: &LabDocument, seen: &Seen, drawn: &mut Vec<Value>) -> String {
     let all = combinations(document, seen);
     [
@@ -67,7 +67,7 @@ struct Courses<'s> {
     longest: f64,
     /// The highest rate.
     highest: f64,
-    /// Whether one axis of rates does for all: the lowest is still seen beside the highest.
+    /// Whether one axis of rates works for all: the lowest is still visible next to the highest.
     alike: bool,
 }
 
@@ -493,7 +493,7 @@ fn cpus_of_end(all: &[Combination<'_>], end: usize, what: &str, drawn: &mut Vec<
     format!("{picture}{table}")
 }
 
-/// The boxes of the picture, with their numbers where there is room, and how many kinds are drawn.
+/// The boxes of the picture, with their numbers where they fit, and how many kinds are drawn.
 fn boxes(
     columns: &[Column<'_>],
     end: usize,

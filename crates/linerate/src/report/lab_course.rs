@@ -27,7 +27,7 @@ const UNKNOWN: u8 = u8::MAX;
 const LATE: f64 = 1.5;
 /// Next to the longest trial one of this share of its time would be hard to read: then each has its own axis.
 const SHORT: f64 = 0.3;
-/// Room for a row of a picture.
+/// Height of a row of a picture.
 const ROW: usize = 16;
 
 /// What the CPUs of an end did over the time of a trial, small enough to be kept of thousands of trials.

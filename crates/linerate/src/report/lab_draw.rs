@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::html::chart;
 use crate::experiment::judge::{LabDocument, ResponseDocument};
 
-/// Room for a row of a picture.
+/// Height of a row of a picture.
 pub(super) const ROW: usize = 34;
 
 /// What a figure is divided by for a picture, and the unit that it has then.
@@ -36,7 +36,7 @@ pub(super) fn axis(field: &str, title: &str) -> Value {
     json!({"field": field, "type": "quantitative", "title": title, "scale": {"zero": false}})
 }
 
-/// Rows by their names, in the order of the data. On a narrow screen the names get less room than the marks.
+/// Rows by their names, in the order of the data. On a narrow screen the names get less space than the marks.
 pub(super) fn rows(field: &str) -> Value {
     json!({"field": field, "type": "nominal", "sort": Value::Null, "title": Value::Null,
            "axis": {"labelLimit": {"expr": "min(320, 0.42 * containerSize()[0])"}, "domain": false, "ticks": false,
@@ -52,7 +52,7 @@ pub(super) fn short(value: f64) -> Value {
     json!(text.parse::<f64>().unwrap_or(value))
 }
 
-/// Keeps what is drawn, and gives the place where the page's script draws it.
+/// Keeps the data of a chart, and returns the place where the page's script draws it.
 pub(super) fn draw(
     drawn: &mut Vec<Value>,
     height: usize,

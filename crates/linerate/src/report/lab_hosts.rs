@@ -96,7 +96,7 @@ fn compared(host: &Host, nic: &NicName) -> BTreeMap<String, String> {
     all
 }
 
-/// Both hosts as they were found: first what differs, then what is the same.
+/// The baseline of both hosts: first what differs, then what is the same.
 pub(super) fn both_hosts(document: &LabDocument, header: &Header, seen: &Seen) -> String {
     let Some((local, remote)) = &seen.hosts else {
         return String::new();

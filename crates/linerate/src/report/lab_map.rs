@@ -1,4 +1,4 @@
-//! Of an experiment's page: both hosts with the way that the data took drawn in, and where the work was done in each
+//! Of an experiment's page: both hosts with the path of the data drawn in, and where the work was done in each
 //! combination.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ impl Way {
         host: &Host,
         nic: &NicName,
     ) -> Self {
-        // Only what the path's own queues raise is on the way.
+        // Only what the path's own queues raise is on the path.
         let queues = host.nic(nic).map_or(&[][..], |nic| &nic.queues);
         let own: BTreeSet<u32> = queues
             .iter()

@@ -1,4 +1,4 @@
-//! Of the page of an experiment: what others published beside one's own figures, and the other hosts that are levels.
+//! Of the page of an experiment: published figures compared with one's own, and the other hosts that are levels.
 
 use super::html::{escape, section, table};
 use crate::experiment::judge::LabDocument;

@@ -66,7 +66,7 @@ pub fn lab_page(document: &LabDocument, header: &Header, seen: &Seen) -> String 
     shell(&document.title, &header.version, &body, &data.to_string())
 }
 
-/// What came of it, in sentences.
+/// The result, in sentences.
 fn story(document: &LabDocument) -> String {
     let mut out = format!("<section><h1>{}</h1>", escape(&document.title));
     if !document.question.is_empty() {

@@ -29,7 +29,7 @@ pub(super) const COUNTED_MIN_S: f64 = 0.2;
 /// A CPU that took less of a host's packets than this share is not where they were taken.
 const SHARE_OF_PACKETS: f64 = 0.05;
 
-/// Everything that the pictures show beside the document.
+/// Everything that the pictures show in addition to the document.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub(super) experiment: Option<Box<Experiment>>,
@@ -265,7 +265,7 @@ fn series(sample: &Sample) -> (Moved, Vec<(f64, f64)>, f64) {
             .collect();
         return (Moved::Bits, thinned(&points), cut.unwrap_or(0.0));
     }
-    // A ping-pong goes through its sizes: what it does in a second follows from them.
+    // A ping-pong goes through its sizes: its operations per second follow from them.
     let mut asking = askers(sample);
     let steps = match (asking.next(), asking.next()) {
         (Some((_, operations)), None) if operations.sizes.is_empty() => &operations.steps[..],

@@ -31,7 +31,7 @@ const ROOM: f64 = 1.15;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OfSize {
     bytes: Bytes,
-    /// Whether its times are those of one way, and not of a whole operation.
+    /// Whether its times are one-way times, and not those of a whole operation.
     is_one_way: bool,
     /// The median and the 99th percentile of its times, seconds.
     times: Option<[f64; 2]>,
@@ -110,7 +110,7 @@ impl Middle {
         let most = values.iter().copied().reduce(f64::max)?;
         let logs: f64 = values.iter().map(|value| value.ln()).sum();
         let mean = (logs / real(values.len() as u64)).exp();
-        // Of equal values the mean may lie beside them by the last digit.
+        // Of equal values the mean may differ in the last digit.
         let mean = mean.clamp(least, most);
         Some(Self { mean, least, most })
     }
@@ -229,7 +229,7 @@ impl Figure {
     }
 }
 
-/// Round numbers of an axis of tenfolds, as many as it has room for; none where only its script knows some.
+/// Round numbers of a logarithmic axis, as many as fit; none where only its script knows some.
 fn ticks(low: f64, high: f64) -> Option<Vec<f64>> {
     let tenfolds = (high / low).log10();
     let of_each: &[f64] = if tenfolds < 0.7 {

@@ -1,4 +1,4 @@
-//! A device in the picture of a whole host: an interface with its PCIe way, its queues and what hangs on
+//! A device in the picture of a whole host: an interface with its PCIe path, its queues and what hangs on
 //! it, or a list of devices of one kind.
 
 use linerate_model::host::{BlockDevice, Host, Module, Nic, PcieHop, RdmaDevice};
@@ -13,7 +13,7 @@ pub(super) const WIDTH: u32 = 352;
 const PAD: u32 = 10;
 const ROW: u32 = 15;
 const HEAD: u32 = 26;
-/// A box of the PCIe way and its caption.
+/// A box of the PCIe path and its caption.
 const CHAIN: u32 = 44;
 const CHIPS: u32 = 26;
 /// Letters of 11 px that fit between the borders.

@@ -122,7 +122,7 @@ fn gid_word(kind: &Known<String>) -> String {
     }
 }
 
-/// Whether the kernel has no such thing here, which needs no words in a picture.
+/// Whether the kernel has no such thing here, which a picture need not mention.
 fn is_absent<T>(fact: &Known<T>) -> bool {
     fact.gap().is_some_and(|gap| !gap.leaves_a_question())
 }

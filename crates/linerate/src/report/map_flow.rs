@@ -7,7 +7,7 @@ use linerate_model::host::{Host, Nic, Queue, QueueKind};
 use linerate_model::ids::{CpuSet, NodeId};
 use linerate_model::known::Known;
 
-/// Queues whose interrupts go the same way.
+/// Queues whose interrupts take the same path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Flow {
     /// `rx 0-3, tx 0-3`.

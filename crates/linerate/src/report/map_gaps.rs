@@ -42,7 +42,7 @@ impl Entry {
         })
     }
 
-    /// The part of the host that it belongs to: one interface or RDMA device, else the kind of thing.
+    /// The part of the host that it belongs to: one interface or RDMA device, else the kind of fact.
     fn owner(&self) -> String {
         let field = self.fields.first().map_or("", String::as_str);
         let mut words = field.split('/').skip(1);

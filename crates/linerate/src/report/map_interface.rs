@@ -15,7 +15,7 @@ use crate::visible::visible;
 use crate::words::count;
 
 /// Interfaces that lead out first, with everything; the others in a line each, the loopback last.
-/// `more` gives what else is shown of each.
+/// `more` returns what else is shown of each.
 pub(super) fn nic_branches(host: &Host, more: &dyn Fn(&Nic) -> Vec<Branch>) -> Vec<Branch> {
     let rank = |nic: &&Nic| match nic.kind {
         NicKind::Physical | NicKind::Virtual | NicKind::Ipoib => 0,
@@ -381,7 +381,7 @@ fn stack_line(nic: &Nic) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// A TUN or TAP: what the program behind it gets and gives.
+/// A TUN or TAP: what the program behind it receives and sends.
 fn tun_words(tun: &Tun) -> Vec<String> {
     let switch = |fact: &Known<bool>| show_with(fact, |on| on_off(*on).to_owned());
     let mut words = vec![

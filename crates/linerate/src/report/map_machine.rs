@@ -144,7 +144,7 @@ fn power_line(host: &Host) -> Option<String> {
         parts.push(format!("turbo {}", if turbo { "on" } else { "off" }));
     }
     if let Some(smt) = power.smt.value() {
-        // The kernel's words, apart (Documentation/ABI/testing/sysfs-devices-system-cpu).
+        // The kernel's text, split (Documentation/ABI/testing/sysfs-devices-system-cpu).
         parts.push(match smt.as_str() {
             "notsupported" => "no SMT".to_owned(),
             "notimplemented" => "SMT not switchable".to_owned(),

@@ -196,7 +196,7 @@ fn queue_box(nic: &Nic, queue: &Queue, x: u32, y: u32, width: u32) -> String {
     )
 }
 
-/// The way that packets really took: a thick line from the queue of an interrupt to the CPU that took it, the thicker
+/// The path that packets really took: a thick line from the queue of an interrupt to the CPU that took it, the thicker
 /// the more of them did. An interface without interrupts has a line to each CPU that packets were taken in on.
 pub(super) fn hot_lines(nic: &Nic, hot: &HotPath, edge: u32, spots: &[Spot]) -> String {
     let place = |index: usize| {

@@ -62,7 +62,7 @@ fn leaf(what: &str, words: &[String]) -> Option<Branch> {
     (!words.is_empty()).then(|| Branch::leaf(format!("{what}: {}", words.join(", "))))
 }
 
-/// Leaves of at most [`ENTRIES`] things.
+/// Leaves of at most [`ENTRIES`] entries.
 fn leaves(text: String, all: Vec<String>) -> Branch {
     let rest = all.len().saturating_sub(ENTRIES);
     let mut below: Vec<Branch> = all.into_iter().take(ENTRIES).map(Branch::leaf).collect();

@@ -21,7 +21,7 @@ struct Said {
     xps: Option<Row<CpuSet>>,
 }
 
-/// A value of the first of some queues and of the last; between them it goes on by `step`.
+/// A value of the first of some queues and of the last; in between it increases by `step`.
 #[derive(Debug, Clone, PartialEq)]
 struct Row<T> {
     first: T,
@@ -59,7 +59,7 @@ impl<T: Stepped> Row<T> {
         }
     }
 
-    /// This row with one more value, when that goes on as the others do.
+    /// This row with one more value, if that continues the sequence.
     fn and(&self, next: &Self) -> Option<Self> {
         let step = next.first.after(&self.last)?;
         if next.step.is_some() || self.step.is_some_and(|own| own != step) {
@@ -142,7 +142,7 @@ fn text_of<T: Display>(value: &T) -> String {
 }
 
 impl Said {
-    /// These queues and the next one, when every fact goes on.
+    /// These queues and the next one, if every fact continues the sequence.
     fn and(&self, next: &Self) -> Option<Self> {
         Some(Self {
             irq: both(self.irq.as_ref(), next.irq.as_ref())?,

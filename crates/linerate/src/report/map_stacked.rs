@@ -14,7 +14,7 @@ const PILL_GAP: u32 = 16;
 const HEIGHT: u32 = 36;
 const ROW: u32 = 76;
 const PER_ROW: usize = 6;
-/// More interfaces than this are only counted: nobody reads a picture of a thousand.
+/// More interfaces than this are only counted: a picture of a thousand is unreadable.
 const DRAWN: usize = 60;
 /// What a hostile host reports may be a ring.
 const LEVELS: usize = 8;
@@ -139,7 +139,7 @@ fn rows<'a>(host: &'a Host, levels: &BTreeMap<&str, usize>) -> Vec<Vec<&'a Nic>>
         Some((*level, nic))
     });
     let mut known: Vec<(usize, &Nic)> = known.collect();
-    // Those at the foot carry the others: when not all fit, they stay.
+    // Those at the bottom carry the others: when not all fit, they are kept.
     known.sort_by_key(|(level, _)| *level);
     for (level, nic) in known.into_iter().take(DRAWN) {
         by_level.entry(level).or_default().push(nic);
@@ -185,7 +185,7 @@ fn pill(nic: &Nic, x: u32, y: u32) -> String {
     )
 }
 
-/// What it is, in a few words.
+/// A short description of it.
 fn what(nic: &Nic) -> String {
     let stack = &nic.stack;
     let mut text = if let Some(vlan) = &stack.vlan {

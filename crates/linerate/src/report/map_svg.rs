@@ -31,7 +31,7 @@ pub struct MapEnd<'a> {
     pub hot: Option<&'a HotPath>,
 }
 
-/// The way that the packets of trials took through a host.
+/// The path that the packets of trials took through a host.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HotPath {
     /// The CPUs on which the kernel took packets in.
@@ -57,12 +57,12 @@ pub enum Layout {
 
 const PANEL: u32 = 400;
 pub(super) const PAD: u32 = 16;
-/// Room for a host's name and kernel.
+/// Space for a host's name and kernel.
 const HEAD: u32 = 46;
 pub(super) const INNER: u32 = PANEL - 2 * PAD;
-/// Room between two hosts for the wire and its name.
+/// Space between two hosts for the wire and its name.
 const BETWEEN: u32 = 150;
-/// Room for the lines from queues to CPUs.
+/// Space for the lines from queues to CPUs.
 const LINES: u32 = 70;
 /// A machine with more CPUs on a node than this gets their number in words as well.
 const CPUS_DRAWN: usize = 512;
@@ -211,7 +211,7 @@ fn chosen_nics<'a>(end: &MapEnd<'a>) -> Vec<&'a Nic> {
         .collect()
 }
 
-/// A host none of whose queues has a dedicated CPU needs no room for lines.
+/// A host none of whose queues has a dedicated CPU needs no space for lines.
 fn lines_room(end: &MapEnd<'_>) -> u32 {
     let drawn = |queue: &Queue| {
         [&queue.cpus, steering(queue)]
@@ -489,7 +489,7 @@ pub(super) fn short<T: ToString>(fact: &Known<T>) -> String {
         .map_or_else(|| "?".to_owned(), |value| visible(&value.to_string()))
 }
 
-/// At most `most` characters; what is cut stays in the page's tables.
+/// At most `most` characters; what is cut remains in the page's tables.
 pub(super) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -497,7 +497,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// Gives a piece the reasons behind its question marks.
+/// Adds the reasons behind its question marks to a piece.
 pub(super) fn titled(gaps: &[&Gap], piece: &str) -> String {
     if gaps.is_empty() {
         return piece.to_owned();

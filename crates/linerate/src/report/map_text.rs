@@ -32,7 +32,7 @@ impl Branch {
     }
 }
 
-/// What a map shows beside the host.
+/// What a map shows in addition to the host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Beside<'a> {
     /// The whole host, where `host` holds one of its interfaces: that is shown with all its settings.

@@ -14,7 +14,7 @@ use crate::exit::{Outcome, Stop};
 
 /// The side of a block in pixels.
 const BLOCK: u32 = 6;
-/// Room above a picture for its words.
+/// Space above a picture for its caption.
 const HEAD: u32 = 44;
 const PAD: u32 = 14;
 /// Steps of the scale of colors.

@@ -1,4 +1,4 @@
-//! The pages that only a server gives: the list of all runs, and a run that goes on. What changes on them is one
+//! The pages that only a server has: the list of all runs, and a running run. What changes on them is one
 //! element with the address of its newer form; the page's script asks for that, and a reload does the same.
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub(crate) fn front_page(
     page("Runs of linerate", &body)
 }
 
-/// A run that goes on.
+/// A running run.
 pub(crate) fn progress_page(
     form: Form,
     name: &str,

@@ -11,7 +11,7 @@ use super::html::{chart, code, escape, section, table};
 use super::text::ceiling_words;
 use crate::words::{effect_figure, times};
 
-/// The first thing on the page.
+/// The first element of the page.
 pub(super) fn verdict(data: &ReportData) -> String {
     let prove = &data.prove;
     let ratio = gain(prove);
@@ -248,7 +248,7 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
     ]
 }
 
-/// A number stays with its unit, an interval with its numbers.
+/// A number is not separated from its unit, or an interval from its numbers.
 fn no_break(text: &str) -> String {
     let (numbers, rest) = text.split_once(" (").unwrap_or((text, ""));
     let numbers: Vec<String> = numbers

@@ -23,7 +23,7 @@ use crate::say::Say;
 
 /// What all of the index's files begin with.
 const NAME: &str = "index.sqlite";
-/// The form of the table; another one is made anew.
+/// The version of the table; one of another version is rebuilt.
 pub(super) const VERSION: i64 = 2;
 /// So many runs are read before what was found is kept.
 const BATCH: usize = 64;
@@ -58,7 +58,7 @@ CREATE TABLE runs (
     torn INTEGER
 ) STRICT";
 
-/// An index that is open, and nobody else's meanwhile.
+/// An open index, which is locked meanwhile.
 #[derive(Debug)]
 pub(super) struct Index {
     base: Connection,
@@ -116,7 +116,7 @@ impl Index {
         })
     }
 
-    /// Reads what is new or has changed, and forgets what is gone. Damage that shows only now makes the index anew.
+    /// Reads what is new or has changed, and forgets what is gone. Damage that is detected only now rebuilds the index.
     pub(super) fn refresh(mut self, say: &Say) -> Outcome<Self> {
         let found = self.found()?;
         match self.bring_up_to_date(&found, say) {
@@ -249,7 +249,7 @@ fn usable(place: &Path) -> rusqlite::Result<Option<Connection>> {
     Ok((whole == "ok" && table.as_deref() == Some(TABLE.trim())).then_some(base))
 }
 
-/// Makes the index anew; the lock is held.
+/// Rebuilds the index; the lock is held.
 fn fresh(place: &Path) -> Outcome<Connection> {
     for ending in ["", "-journal", "-wal", "-shm"] {
         let mut file = place.as_os_str().to_owned();

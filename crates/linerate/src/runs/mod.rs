@@ -30,7 +30,7 @@ pub const SCHEMA: &str = "linerate.runs/1";
 pub struct Filter {
     /// The name of a host at either end, or of one that is a level.
     pub host: Option<String>,
-    /// An interface of either end, or of the way to a host that is a level.
+    /// An interface of either end, or of the path to a host that is a level.
     pub nic: Option<String>,
     /// A workload that some trial has.
     pub workload: Option<String>,
@@ -94,7 +94,7 @@ pub struct Listed {
     pub address: String,
     /// The interface that the data left by.
     pub local_nic: String,
-    /// The one that it came to.
+    /// The resolved one.
     pub remote_nic: String,
     /// Both hosts.
     pub hosts: Hosts,
@@ -115,7 +115,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// The way of its data, then those to the other hosts that are levels: `db1:eth2 -> db2:eth2`, where `to` is the
+    /// The path of its data, then those to the other hosts that are levels: `db1:eth2 -> db2:eth2`, where `to` is the
     /// arrow.
     pub(crate) fn ways(&self, to: &str) -> String {
         let way = |local_nic: &str, host: &Option<String>, remote_nic: &str| {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::Outcome;
 use crate::store::{self, EndFacts, Header, Record, Records, RunKind, flag_word};
 
-/// How often each of some words was met.
+/// How often each of some words occurred.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
 /// A run in a list.
@@ -41,7 +41,7 @@ pub(super) struct Summary {
     pub torn: bool,
 }
 
-/// Another host that is a level of an experiment, and the way to it.
+/// Another host that is a level of an experiment, and the path to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherHost {
     /// How it was named.
@@ -52,7 +52,7 @@ pub struct OtherHost {
     pub kernel_release: Option<String>,
     /// The interface that data to it left by.
     pub local_nic: String,
-    /// The one that it came to.
+    /// The resolved one.
     pub remote_nic: String,
 }
 

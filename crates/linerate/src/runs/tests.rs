@@ -183,7 +183,7 @@ fn a_run_that_has_grown_is_read_again_and_no_other() {
     assert_eq!((grown.trials, grown.state), (2, State::Stopped));
     assert_eq!(grown.stopped.as_deref(), Some("interrupted"));
     assert_eq!(of("a-prove-7").peer, "netns:far");
-    // Read anew at will.
+    // Can be read again at will.
     let found = document(&runs, &Filter::default(), true, &quiet()).expect("a list");
     assert!(found.runs.iter().any(|run| run.peer == "netns:FAR"));
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::store::Trace;
 
-/// The runs that nobody wrote when they were requested last, with what their records were then.
+/// The runs that were not being written at the last request, with the state of their records then.
 #[derive(Debug, Default)]
 pub(super) struct Going {
     idle: BTreeMap<OsString, Trace>,
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(first, (one("d"), all));
         assert_eq!(look(&mut going, folder), (one("d"), one("d")));
 
-        // One that was killed is gone on with: it goes on before it reports it.
+        // A killed run may be resumed: it is written to before it is marked.
         drop(run);
         assert_eq!(look(&mut going, folder), (vec![], one("d")));
         assert_eq!(look(&mut going, folder), (vec![], vec![]));

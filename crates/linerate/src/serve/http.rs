@@ -23,7 +23,7 @@ const ASKING: Duration = Duration::from_secs(10);
 const ANSWERING: Duration = Duration::from_secs(120);
 /// How long is waited for a client to read the end of an answer.
 const LINGERING: Duration = Duration::from_secs(1);
-/// How long is waited where the system has no room for another connection.
+/// How long is waited when the system has no capacity for another connection.
 const NO_ROOM: Duration = Duration::from_millis(200);
 
 /// An answer.
@@ -162,7 +162,7 @@ fn work(listener: &TcpListener, pages: &dyn Pages, interrupt: &Interrupt) {
         let _ = poll(&mut ready, None);
         match listener.accept() {
             Ok((stream, peer)) => {
-                // Whoever has gone away needs no answer.
+                // A client that has disconnected needs no answer.
                 let _ = converse(stream, peer, pages, interrupt);
             }
             Err(error) if is_passing(&error) => {}
@@ -254,7 +254,7 @@ struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     fn new(stream: TcpStream, interrupt: &'a Interrupt) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // An answer goes in two writes.
+        // An answer is sent in two writes.
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,

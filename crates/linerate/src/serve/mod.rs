@@ -164,11 +164,11 @@ fn no_such() -> Answer {
 /// What of a run is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
-    /// How far it is while it goes on, then its report.
+    /// Its progress while it runs, then its report.
     Page,
     /// The live part of how far it is.
     Part,
-    /// Its report, whether it goes on or not.
+    /// Its report, whether it is running or not.
     Report,
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn search() -> Vec<Record> {
 }
 
 /// What `lab` records of an experiment of one factor, called `name`, with the levels 1 and 12: a pilot, a combination
-/// with another workload beside it, one that was made again, and one that cannot be had.
+/// with another concurrent workload, one that was repeated, and one that is unavailable.
 pub(crate) fn experiment(name: &str) -> Vec<Record> {
     let name = serde_json::to_string(name).expect("a text");
     let text = format!(

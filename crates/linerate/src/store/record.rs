@@ -60,7 +60,7 @@ pub struct EarlierTrial {
     pub block: u32,
     /// The level of each factor of the experiment that it is a level of, from 0.
     pub levels: Vec<usize>,
-    /// The trial that is judged.
+    /// The analyzed trial.
     pub sample: Sample,
 }
 
@@ -151,7 +151,7 @@ pub enum Record {
     },
     /// An earlier run that is a level of a factor, with its trials.
     Earlier(Box<Earlier>),
-    /// A level that cannot be had here.
+    /// A level that is unavailable here.
     LeftOut {
         /// The factor, counted from 0.
         factor: usize,
@@ -162,20 +162,20 @@ pub enum Record {
     },
     /// A trial of the first combination before the experiment, to see how trials scatter here.
     Pilot(Box<Sample>),
-    /// The trials of one combination in one block; none where it cannot be had. A second one of the same block and
+    /// The trials of one combination in one block; none if it is unavailable. A second one of the same block and
     /// combination was made because of the first one's flags, and takes its place.
     Cell {
         /// The block, from 0.
         block: u32,
         /// The level of each factor, from 0.
         levels: Vec<usize>,
-        /// The trial that is judged, then those that ran at the same time.
+        /// The analyzed trial, then those that ran at the same time.
         samples: Vec<Sample>,
         /// Why there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// A run that goes on after it was stopped or killed.
+    /// A run that was resumed after it was stopped or killed.
     Resumed {
         /// When, seconds since 1970 (UTC).
         unix_s: u64,
@@ -193,9 +193,9 @@ pub enum Record {
     After(Box<Sample>),
     /// What was restored at the end.
     Ended {
-        /// Whether both hosts are as they were found.
+        /// Whether both hosts equal their baseline.
         restored: bool,
-        /// Whether what helped was to stay.
+        /// Whether what helped was to be kept.
         kept: bool,
     },
     /// The injected faults of the demo: rule ids.

@@ -1,4 +1,4 @@
-//! Where a measurement runs: from the words of the command line, and what both ends' maps allow.
+//! Where a measurement runs: from the placement words of the command line, and what both ends' maps allow.
 
 use std::net::SocketAddr;
 

@@ -42,7 +42,7 @@ pub(super) struct Cpu {
     pub(super) sender: Option<f64>,
     /// Of those that receive.
     pub(super) receiver: Option<f64>,
-    /// Of all CPUs here, whoever they worked for.
+    /// Of all CPUs here, whatever they worked for.
     local_machine: Option<f64>,
     /// The same at the peer.
     remote_machine: Option<f64>,
@@ -117,11 +117,11 @@ impl Crossing {
     }
 }
 
-/// Whether the copy of a way was really avoided.
+/// Whether the copy of a mode was really avoided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
-    /// The way has a copy.
+    /// The mode copies.
     Made,
     /// By the kernel's own account it was avoided.
     Avoided,
@@ -135,7 +135,7 @@ pub(super) enum Answer {
     ThrownAway,
 }
 
-/// The copy of one way.
+/// The copies of one mode.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Copied {
     pub(super) answer: Answer,
@@ -193,7 +193,7 @@ impl Copied {
     }
 }
 
-/// How many times the plain way's rate.
+/// The ratio to the plain mode's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct RatioToPlain {
     /// The geometric mean of the rounds' ratios.
@@ -234,7 +234,7 @@ impl RatioToPlain {
     }
 }
 
-/// One way, from all its trials.
+/// One mode, from all its trials.
 #[derive(Debug, Serialize)]
 pub(super) struct Rung {
     #[serde(flatten)]

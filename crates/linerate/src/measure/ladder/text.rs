@@ -10,7 +10,7 @@ use crate::words::wrap;
 
 /// No line is longer.
 const WIDTH: usize = 100;
-/// The column of the ways.
+/// The column of the modes.
 const WAY: usize = 20;
 
 pub(super) fn text(ladder: &Ladder, path: &Path, rungs: &[Rung]) -> String {
@@ -100,7 +100,7 @@ fn copied(copied: Copied) -> String {
     }
 }
 
-/// Each flag once, with the ways that have it when not all do.
+/// Each flag once, with the modes that have it when not all do.
 fn flags(lines: &mut Vec<String>, rungs: &[Rung]) {
     let measured: Vec<&Rung> = rungs.iter().filter(|rung| rung.trials > 0).collect();
     let mut seen: Vec<Flag> = Vec::new();

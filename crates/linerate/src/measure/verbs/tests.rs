@@ -19,7 +19,7 @@ fn host(name: &str) -> Host {
         .build()
 }
 
-/// What `sample` comes to: the document, and the text.
+/// The output for `sample`: the document, and the text.
 fn shown(sample: Sample) -> (Value, String) {
     let (near, far) = (host("eth0"), host("eth1"));
     let ends = PathView {

@@ -407,7 +407,7 @@ fn the_page_of_tcp_against_rdma_has_the_seven_graphs_of_its_source() {
         }
     }
     assert!(page.contains("id=\"difference\"") && page.contains("work yes minus work no"));
-    // Published figures of the source beside them, also of the difference.
+    // Published figures of the source next to them, also of the difference.
     assert!(page.contains("0.1420 s/GB") && page.contains("0.00024 s/GB"));
 }
 

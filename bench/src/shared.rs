@@ -1,5 +1,5 @@
 //! What the programs of `bench/` have in common: each runs itself again as the stage that holds the network
-//! namespaces, finds the linerate built beside it, and changes its hosts with tc(8) and ip(8).
+//! namespaces, finds the linerate built next to it, and changes its hosts with tc(8) and ip(8).
 
 #![forbid(unsafe_code)]
 
@@ -59,7 +59,7 @@ pub fn restart_as_stage(seed_is_given: bool) -> io::Result<bool> {
     Ok(stage.status()?.success())
 }
 
-/// The linerate that is measured: the one given, else the one beside this program.
+/// The linerate that is measured: the one given, else the one next to this program.
 ///
 /// # Errors
 ///

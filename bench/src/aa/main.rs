@@ -49,7 +49,7 @@ struct Args {
     stage: bool,
 }
 
-/// What all experiments together came to.
+/// The totals over all experiments.
 #[derive(Default)]
 struct Count {
     effects: u32,

@@ -1,4 +1,4 @@
-//! The virtual machine (`testbed/vm`): a host with a card's settings, whose power can be cut.
+//! The virtual machine (`testbed/vm`): a host with a NIC's settings, whose power can be cut.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ impl Drop for Guest {
     }
 }
 
-/// Where root installs linerate in the guest: wherever it was built, and whoever owns it there, a boot may run it.
+/// Where root installs linerate in the guest: a boot may run it, wherever it was built, and whoever owns it there.
 pub(crate) const INSTALLED: &str = "/run/disk/bin/linerate";
 
 impl Guest {
@@ -74,7 +74,7 @@ impl Guest {
         }
     }
 
-    /// With the cards that the settings are of.
+    /// With the NICs that the settings belong to.
     pub(crate) fn set_up(&mut self) -> Result<(), Trouble> {
         self.must(SET_UP).map(drop)
     }

@@ -29,7 +29,7 @@ pub(crate) trait Host {
     /// linerate's file and its state folder.
     fn linerate(&self) -> (&Path, &Path);
 
-    /// Runs a script of sh, until nobody is left whom it started.
+    /// Runs a script of sh, until all its processes have ended.
     fn shell(&mut self, script: &str) -> Result<Ended, Trouble>;
 
     /// Who is killed on it.

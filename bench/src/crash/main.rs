@@ -153,7 +153,7 @@ fn mutant(args: &Args) -> String {
     mutant.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// What came of the kills of one row.
+/// The results of the kills of one row.
 #[derive(Debug, Default, Clone, Copy)]
 struct Score {
     tried: u32,
@@ -375,7 +375,7 @@ fn try_all(host: &mut dyn Host, row: &Row<'_>, mutant: &str) -> Result<Score, Tr
     } = row;
     let file = host.plan(kinds)?;
     let apply = ["tune", "apply", "--no-confirm", "--from", &file];
-    // What moving does to an interface by itself is nobody's change.
+    // The side effects of moving an interface do not count as a change.
     happen(host, meanwhile)?;
     let old = host.look()?;
     let steps = host.steps(&apply)?;
@@ -456,7 +456,7 @@ fn kill(
     // The steps of the second one to die are over when it lived.
     let mut is_over = step > steps;
     if is_over || death == Death::Undo {
-        // Nobody died who would have seen to it.
+        // No process died that would have handled it.
         host.shell(meanwhile.begin())?;
     }
     match death {

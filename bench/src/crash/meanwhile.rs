@@ -6,7 +6,7 @@ use std::process::Command;
 
 use linerate_bench_shared::Trouble;
 
-/// What happens to the interface that is changed, before whoever changed it dies or its undo begins.
+/// What happens to the changed interface, before the maker of the change dies or its undo begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meanwhile {
     Nothing,
@@ -51,7 +51,7 @@ impl Meanwhile {
         }
     }
 
-    /// What gives the interface its name and place again, where [`Self::begin`] was done.
+    /// Restores the interface's name and place, after [`Self::begin`].
     pub(crate) fn end(self) -> Option<&'static str> {
         match self {
             Self::Nothing | Self::MadeAgain => None,

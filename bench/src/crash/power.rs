@@ -170,7 +170,7 @@ fn count_steps(victim: &mut Victim, phase: Phase) -> Result<u32, Trouble> {
     steps.map_err(|_| Trouble(format!("count the steps of {phase:?}: {counted}")))
 }
 
-/// The power goes at `step`: whether the changes are kept afterwards; none for a mix.
+/// The power is cut at `step`: whether the changes are persistent afterwards; none for a mix.
 fn try_one(
     victim: &mut Victim,
     phase: Phase,

@@ -29,7 +29,7 @@ const CUT: Kind = Kind {
 /// What is done to the process that made the change.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
-    /// Nothing: nobody confirms.
+    /// Nothing: the change is not confirmed.
     Waits,
     /// SIGKILL.
     Killed,

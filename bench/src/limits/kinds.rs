@@ -117,7 +117,7 @@ pub(crate) struct Plant {
     pub(crate) shaper: Vec<String>,
     /// The relay's one-way delay and loss.
     pub(crate) relay: Option<(Duration, f64)>,
-    /// The CPUs that programs beside ours compute on, and how many on each.
+    /// The CPUs that other programs compute on, and how many on each.
     pub(crate) busy: Option<(u32, usize)>,
     /// How long the program runs and is stopped, in turn, and whether it is the sender's.
     pub(crate) stalls: Option<(Duration, Duration, bool)>,

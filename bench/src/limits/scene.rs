@@ -27,7 +27,7 @@ const OVERALL_MAX: Duration = Duration::from_secs(60);
 /// What one measurement gave.
 #[derive(Debug)]
 pub(crate) struct Measured {
-    /// What was named, in the words of `limit.what`.
+    /// The reported bottleneck, as in `limit.what`.
     pub(crate) named: String,
     pub(crate) bit_per_s: f64,
     pub(crate) sample: Sample,

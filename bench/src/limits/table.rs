@@ -7,7 +7,7 @@ use linerate_model::limit::LimitKind;
 
 use crate::kinds::Kind;
 
-/// What came of one run.
+/// The result of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// This was named.

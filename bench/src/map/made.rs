@@ -365,7 +365,7 @@ impl Make<'_> {
     }
 }
 
-/// PCI domain of all made cards.
+/// PCI domain of all synthetic NICs.
 const DOMAIN: &str = "0000";
 
 fn address(nic: u32) -> String {

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The program under test is built beside this one.
+/// The program under test is built next to this one.
 fn linerate() -> Result<PathBuf, BenchError> {
     let own =
         std::env::current_exe().map_err(|source| BenchError::new("find this program", source))?;

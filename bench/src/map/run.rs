@@ -24,7 +24,7 @@ impl BenchError {
     }
 }
 
-/// A program and its words.
+/// A program and its arguments.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) name: String,

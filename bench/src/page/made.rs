@@ -213,7 +213,7 @@ fn ask(sample: &mut Sample, levels: &[usize], random: &mut Random) {
     });
 }
 
-/// What every trial records of its host beside the flows.
+/// What every trial records about its host in addition to the flows.
 fn record_host(side: &mut SideSample, host: &Host, random: &mut Random) {
     let mut part = |of: u64| Nanoseconds::new(random.below(of));
     let mut times = |cpu: CpuId, span: u64| CpuTimes {

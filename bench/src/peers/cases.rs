@@ -274,7 +274,7 @@ fn rr(place: &Place, bytes: u32, spinning: bool) -> Case {
     }
 }
 
-/// qperf blocks, Open MPI polls: each beside linerate that waits the same way.
+/// qperf blocks, Open MPI polls: each is compared with linerate in the same waiting mode.
 fn pingpong(place: &Place, bytes: u32, name: &str, spinning: bool) -> Case {
     let Place {
         address,

@@ -54,7 +54,7 @@ fn build(folder: &Path) -> Result<std::path::PathBuf, String> {
     }
 }
 
-/// Each rank goes through it: rank 1 into the far namespace.
+/// Each rank runs through it: rank 1 into the far namespace.
 fn write_script(file: &Path, loopback: bool) -> std::io::Result<()> {
     let hop = if loopback {
         String::new()

@@ -35,7 +35,7 @@ pub(crate) struct Plants {
     pub(crate) faults: Vec<Fault>,
 }
 
-/// A finding that a host which nobody set up for a profile rightly gets in it.
+/// A finding that is correct in a role that the host was not configured for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stated {
@@ -90,7 +90,7 @@ pub(crate) struct Derived {
     pub(crate) edits: Edits,
 }
 
-/// A shape in network namespaces of this machine: `near`, which is judged, and `far`.
+/// A shape in network namespaces of this machine: `near`, which is checked, and `far`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Live {
@@ -113,7 +113,7 @@ pub(crate) struct Fault {
     /// The minimum severity that is right.
     #[serde(default = "warn")]
     pub(crate) severity: Severity,
-    /// Other rules that rightly speak of it too.
+    /// Other rules that correctly report it too.
     #[serde(default)]
     pub(crate) also: BTreeSet<String>,
     /// The shape at the other end.

@@ -1,5 +1,5 @@
 //! Faults in live network namespaces: a child in the namespace reads the host and changes its settings by
-//! the project's own setters; the parent judges. What it is asked and answers are lines.
+//! the project's own setters; the parent checks it. Requests and answers are lines.
 //!
 //! | asked | answer |
 //! |---|---|

@@ -38,7 +38,7 @@ pub(crate) struct Score {
     rules: BTreeMap<String, Tally>,
     shapes: BTreeSet<String>,
     healthy: usize,
-    /// Each miss and each false alarm, in words.
+    /// Each miss and each false alarm, as text.
     pub(crate) complaints: Vec<String>,
     /// Correct findings on healthy hosts.
     pub(crate) stated: Vec<String>,

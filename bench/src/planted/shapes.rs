@@ -1,5 +1,5 @@
 //! The captured shapes: the project's own captures, the machines of a corpus, and what is made of them
-//! by edits; and a captured shape as a host that can be judged.
+//! by edits; and a captured shape as a host that can be checked.
 
 use std::collections::BTreeMap;
 use std::fs;

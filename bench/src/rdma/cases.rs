@@ -9,7 +9,7 @@ use serde_json::Value;
 const NEAR: &str = "rxe-a";
 const FAR: &str = "rxe-b";
 const FAR_ADDRESS: &str = "198.18.0.2";
-/// Work requests under way: as many as a soft-RoCE device works off in a part of a trial, also of 1 MiB.
+/// Work requests in flight: as many as a soft-RoCE device completes in a part of a trial, also of 1 MiB.
 const DEPTH: u32 = 16;
 const BULKS: [(&str, Messages); 2] = [
     (
@@ -267,7 +267,7 @@ fn qperf_test(verb: &str) -> &'static str {
 }
 
 /// It finds the devices by the connection manager, and polls as the others do. Its remote end waits for what is still
-/// under way at the end of the time.
+/// in flight at the end of the time.
 fn qperf(test: &str, messages: Messages, figure: Reading) -> Contestant {
     let Messages { bytes, seconds, .. } = messages;
     let (test, options) = test.split_once(' ').unwrap_or((test, ""));

@@ -76,7 +76,7 @@ enum How {
     Steering,
 }
 
-/// What is varied: the search varies these, too, and more beside them.
+/// The varied settings: the search varies these, too, and more.
 const GRID: [Axis; 6] = [
     Axis {
         far: false,

@@ -26,7 +26,7 @@ const ETHERNET: u64 = 14;
 const TCP_HEADERS: u64 = 20 + 32;
 const UDP_HEADERS: u64 = 20 + 8;
 
-/// The trials: a name, and the words of each.
+/// The trials: a name, and the arguments of each.
 const CASES: [(&str, &str); 5] = [
     ("1 flow", "stream PEER --time 1"),
     ("4 flows back", "stream PEER --time 1 --flows 4 --reverse"),

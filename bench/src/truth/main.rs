@@ -64,7 +64,7 @@ enum Part {
     Shaper,
     /// The bytes that programs, sockets and interfaces count.
     Counts,
-    /// Percentiles beside a record of every operation.
+    /// Percentiles compared with a record of every operation.
     Percentiles,
     /// An injected stall, in open and in closed loop.
     Stall,

@@ -1,6 +1,6 @@
 //! Do percentiles agree with a record of every operation?
 //!
-//! Twice: the histogram that every workload records into beside a plain list of the same times, made by a loop
+//! Twice: the histogram that every workload records into, compared with a plain list of the same times, made by a loop
 //! over a socket; and `measure http` as a whole, against a server that answers after random delays and writes
 //! down when each request came and when its answer left. That server sees less than the client, the service
 //! alone; from one request to the next it sees more, the client's turn-round too. The client's percentiles lie

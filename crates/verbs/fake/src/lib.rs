@@ -162,7 +162,7 @@ impl Fault {
     }
 }
 
-/// Kinds of things that a device gives out and wants back.
+/// Kinds of objects that a device creates and that must be destroyed.
 const KINDS: [&str; 8] = [
     "contexts",
     "protection domains",
@@ -174,8 +174,8 @@ const KINDS: [&str; 8] = [
     "events not acknowledged",
 ];
 
-/// The file of the dynamic library: cargo puts it beside the program of the test that depends on this crate,
-/// or, of another program of the same build, into the folder `deps` beside that.
+/// The file of the dynamic library: cargo puts it next to the program of the test that depends on this crate,
+/// or, for another program of the same build, into the folder `deps` next to that.
 pub fn library() -> PathBuf {
     let program = std::env::current_exe().expect("a running program has a file");
     let folder = program.parent().expect("a file lies in a folder");
@@ -194,12 +194,12 @@ pub struct FakeDevice {
 }
 
 impl Fake {
-    /// One more device of RoCE, which nobody else uses.
+    /// One more RoCE device, for this caller only.
     pub fn device(&self) -> FakeDevice {
         self.device_of(Link::Roce)
     }
 
-    /// One more device, which nobody else uses.
+    /// One more device, for this caller only.
     pub fn device_of(&self, link: Link) -> FakeDevice {
         let number = self.add_device(link);
         self.numbered(number)
@@ -221,7 +221,7 @@ impl FakeDevice {
         &self.name
     }
 
-    /// The address that it alone has, beside `127.0.0.1` and `::1`: of `fakeN` it is `127.0.0.1` plus N.
+    /// The address that it alone has, in addition to `127.0.0.1` and `::1`: of `fakeN` it is `127.0.0.1` plus N.
     pub fn address(&self) -> IpAddr {
         sys::own_address(self.number)
     }

@@ -50,7 +50,7 @@ fn work() {
         let late = own.add_due();
         if let Some(number) = own.ready.pop_front() {
             own.carry_out(number);
-            // Whoever polls or posts has a turn too.
+            // Threads that poll or post get a turn too.
             drop(own);
             own = world();
             continue;

@@ -152,7 +152,7 @@ impl Queue {
         }
     }
 
-    /// Adds one; `false` when there was no room, once: nothing comes of the queue after that.
+    /// Adds one; `false` if it overflowed, which is permanent.
     pub(super) fn add(&self, address: usize, entry: ibv_wc, slot: Slot) -> bool {
         let mut inner = lock(&self.inner);
         if inner.broken {
@@ -180,7 +180,7 @@ impl Queue {
     /// Takes what is there, in its order, into `into`; `None` of a queue that broke.
     pub(super) fn poll(&self, room: usize, mut into: impl FnMut(usize, ibv_wc)) -> Option<usize> {
         if self.waiting.load(Ordering::Acquire) == 0 {
-            // Whoever polls in a loop leaves the processor to who has something to do.
+            // A thread that polls in a loop yields the processor to others.
             std::thread::yield_now();
             return Some(0);
         }

@@ -1,4 +1,4 @@
-//! A device: what it is of, where it is found, what goes wrong with it.
+//! A device: its transport, its addresses, its faults.
 
 use std::ffi::c_char;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -70,7 +70,7 @@ impl Device {
         self.fault(fault) != 0
     }
 
-    /// Whether queue pairs and datagrams of this device can begin that way.
+    /// Whether queue pairs and datagrams of this device can use that source address.
     pub(super) fn takes(&self, way: &ibv_ah_attr) -> bool {
         let has_gid = way.is_global != 0 && usize::from(way.grh.sgid_index) < self.gids.len();
         let is_way = match self.link {
@@ -81,7 +81,7 @@ impl Device {
         is_way && way.port_num == 1
     }
 
-    /// Whether that way ends at this device.
+    /// Whether that destination is this device.
     pub(super) fn is_at(&self, way: &ibv_ah_attr) -> bool {
         let is_its = |entry: &ibv_gid_entry| entry.gid.0 == way.grh.dgid.0;
         let by_gid = way.is_global != 0 && self.gids.iter().any(is_its);
@@ -109,7 +109,7 @@ impl Device {
 const FIRST_LID: u16 = SUBNET_MANAGER + 1;
 pub(super) const SUBNET_MANAGER: u16 = 1;
 
-/// The address that only one device has, beside those that all have.
+/// The address that only one device has, in addition to those that all have.
 pub(crate) fn own_address(number: u32) -> IpAddr {
     Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + number).into()
 }

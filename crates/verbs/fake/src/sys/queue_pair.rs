@@ -1,4 +1,4 @@
-//! Queue pairs: what they have under way and the states they go through.
+//! Queue pairs: their requests in flight and their states.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -122,7 +122,7 @@ fn transition_of_iwarp(from: c_int, to: c_int) -> Option<(c_int, c_int)> {
     })
 }
 
-/// What a transition needs beside the state, and what it may have.
+/// The attributes that a transition requires besides the state, and those that it may have.
 fn transition(datagrams: bool, from: c_int, to: c_int) -> Option<(c_int, c_int)> {
     let common = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
     Some(match (from, to, datagrams) {
@@ -242,7 +242,7 @@ impl World {
             }
             own.state = IBV_QPS_RTS;
             own.set.dest_qp_num = far;
-            // A message that finds no room ends the connection.
+            // A message without a posted receive ends the connection.
             own.set.rnr_retry = 0;
         }
         Ok(())
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// Ends a queue pair after a failure: what is under way comes back.
+    /// Ends a queue pair after a failure: what is in flight is flushed.
     pub(super) fn fail(&mut self, number: u32) {
         if let Some(own) = self.queue_pairs.get_mut(&number) {
             own.state = IBV_QPS_ERR;
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// Returns everything that a queue pair in the state of error has under way.
+    /// Flushes everything that a queue pair in the error state has in flight.
     pub(super) fn flush(&mut self, number: u32) {
         let own = self.queue_pairs.get_mut(&number).expect("it is alive");
         let (jobs, rooms) = (

@@ -1,5 +1,5 @@
-//! All that there is: the devices, what was made from them, what goes wrong. One lock for it; only a poll of an
-//! empty completion queue goes without.
+//! The global state: the devices, what was created from them, the faults. One lock for all; only a poll of an
+//! empty completion queue does without.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::c_int;
@@ -95,9 +95,9 @@ pub(super) struct World {
     order: u64,
     /// Events that were taken and not acknowledged, and whose they are.
     pub(super) unacknowledged: Vec<(Told, usize)>,
-    /// Where a message is while it is on its way.
+    /// Where a message is while it is in flight.
     pub(super) bytes: Vec<u8>,
-    /// Whether the thread that carries things out is there.
+    /// Whether the thread that executes requests is running.
     pub(super) works: bool,
 }
 
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// Whoever waited for the remote end looks again.
+    /// Threads that wait for the remote end check again.
     pub(super) fn wake(&mut self) {
         if !self.stalled.is_empty() {
             self.ready.extend(std::mem::take(&mut self.stalled));

@@ -1,4 +1,4 @@
-//! Protection domains, and what is in them beside queue pairs: regions, address handles.
+//! Protection domains, and what is in them besides queue pairs: regions, address handles.
 
 use std::ffi::{c_int, c_uint, c_void};
 

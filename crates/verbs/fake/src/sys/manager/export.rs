@@ -272,7 +272,7 @@ unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, given: *mut rdma_conn_par
     own.reads = (given.responder_resources, given.initiator_depth);
     if let Some(place) = device_at(to.ip()) {
         let raw: *mut rdma_cm_id = std::ptr::with_exposed_provenance_mut(called);
-        // SAFETY: it was just made, and nobody else has it yet.
+        // SAFETY: it was just created, and nothing else has it yet.
         unsafe { (*raw).verbs = manager.context(place.device) };
     }
     manager.tell(Told {

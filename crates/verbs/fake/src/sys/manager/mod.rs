@@ -19,7 +19,7 @@ use crate::{Fault, Link};
 const REJECTED: c_int = 8;
 const DISCONNECTED: c_int = 10;
 
-/// Why a call is rejected: nobody listens there, or who does does not want it.
+/// Why a call is rejected: no listener is there, or it rejects the call.
 const NO_SERVICE: c_int = 8;
 const BY_CONSUMER: c_int = 28;
 
@@ -31,7 +31,7 @@ pub(super) struct Told {
     event: c_int,
     status: c_int,
     private: Vec<u8>,
-    /// Reads and atomics that the remote end has under way, and answers.
+    /// Reads and atomics that the remote end has in flight, and answers.
     reads: (u8, u8),
     queue_pair: u32,
 }
@@ -207,7 +207,7 @@ impl Manager {
         found.map(|(id, _)| *id)
     }
 
-    /// A port that nobody has.
+    /// A free port.
     fn free_port(&mut self) -> u16 {
         loop {
             self.last_port = self.last_port.checked_add(1).unwrap_or(1).max(40_000);
@@ -242,7 +242,7 @@ impl Manager {
         self.tell(told);
     }
 
-    /// Ends an identifier, with the requests that came to it and that nobody took.
+    /// Ends an identifier, with its pending requests.
     fn destroy(&mut self, id: usize) {
         self.part(id);
         let own = self.identifiers.remove(&id);

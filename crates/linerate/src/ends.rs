@@ -46,7 +46,7 @@ pub trait Ends: fmt::Debug {
     /// remote end. Nothing may be open on the one before.
     fn turn(&mut self, peer: Option<&str>) -> Outcome<()> {
         peer.map_or(Ok(()), |peer| {
-            let why = format!("these are two ends, and {peer} is neither");
+            let why = format!("these ends have no path to {peer}");
             Err(Stop::new(Code::NotSupported, why))
         })
     }
@@ -55,7 +55,7 @@ pub trait Ends: fmt::Debug {
     /// or where it went at first.
     fn aim(&mut self, address: Option<&str>) -> Outcome<()> {
         address.map_or(Ok(()), |address| {
-            let why = format!("these ends have one way between them, not {address}");
+            let why = format!("these ends have one path between them, not {address}");
             Err(Stop::new(Code::NotSupported, why))
         })
     }

@@ -162,7 +162,7 @@ pub fn plan(bytes: &[u8]) {
         if let Ok(plan) = Plan::towards(&now, &wanted) {
             let there = plan.apply(&now);
             let back = there.and_then(|there| plan.undo().apply(&there));
-            assert_eq!(back, Ok(now), "undo does not give the settings back");
+            assert_eq!(back, Ok(now), "undo does not restore the settings");
         }
     }
 }

@@ -25,7 +25,7 @@ pub enum VerbsError {
     },
     /// The kernel has no RDMA, or no device.
     #[error(
-        "this host has no RDMA device; the module rdma_rxe can give you one over any Ethernet interface: \
+        "this host has no RDMA device; the module rdma_rxe can create one over any Ethernet interface: \
          `linerate testbed rxe`"
     )]
     NoDevice,
@@ -50,7 +50,7 @@ pub enum VerbsError {
     /// A device's file is not where this program runs.
     #[error(
         "cannot open the RDMA device {device}: its file {node} is not in this container or mount namespace; \
-         give it to the container (`--device /dev/infiniband` of Docker and Podman)"
+         pass it to the container (`--device /dev/infiniband` of Docker and Podman)"
     )]
     NodeMissing {
         /// The device.

@@ -399,7 +399,7 @@ impl Gathered {
         });
         let row = Row {
             levels: named.collect(),
-            skipped: (sample.is_none()).then(|| "those levels could not be made together".into()),
+            skipped: (sample.is_none()).then(|| "these levels cannot be combined".into()),
             ..self.row(TrialKind::Explored, sample)
         };
         self.rows.push(row);

@@ -49,7 +49,7 @@ pub(super) fn other_hosts(document: &LabDocument) -> String {
             ]
         })
         .collect();
-    let head = ["peer", "name", "kernel", "CPU", "way"];
+    let head = ["peer", "name", "kernel", "CPU", "path"];
     section(
         "other-hosts",
         "Other hosts",

@@ -318,7 +318,7 @@ impl<'a> Sender<'a> {
             }
             Errno::IO if cuts => Err(TrafficError::not_supported(
                 "use the batch `gso` (UDP_SEGMENT)",
-                "the interface computes no checksums (`tx-checksumming`), or IPsec is on the way; choose \
+                "the interface computes no checksums (`tx-checksumming`), or IPsec is on the path; use \
                  the batch mmsg or single",
             )),
             Errno::CONNREFUSED => {

@@ -202,7 +202,7 @@ fn without_address(
 fn nowhere(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> TrafficError {
     let names: Vec<&str> = candidates.iter().map(|one| one.device.name()).collect();
     let wanted = match choice.gid_index {
-        Some(index) => format!("a GID of index {index} beside that of {address}"),
+        Some(index) => format!("a GID of index {index} and that of {address}"),
         None => format!("the GID of {address}"),
     };
     TrafficError::not_supported(

@@ -196,7 +196,7 @@ fn check_needs(
     let wanted = needs.sends.max(needs.receives);
     if wanted > most {
         return Err(TrafficError::not_supported(
-            format!("have {wanted} work requests under way"),
+            format!("keep {wanted} work requests in flight"),
             format!("a queue pair of {} holds {most}", chosen.device.name()),
         ));
     }
@@ -206,12 +206,12 @@ fn check_needs(
     if wanted > most {
         return Err(TrafficError::not_supported(
             format!(
-                "have a completion queue for {wanted} work requests ({} to send and {} to receive, on each of \
+                "create a completion queue for {wanted} work requests ({} to send and {} to receive, on each of \
                  {flows} flows of a thread)",
                 needs.sends, needs.receives
             ),
             format!(
-                "one of {} holds {most}; ask for a smaller depth, fewer flows, or more threads",
+                "one of {} holds {most}; use a smaller depth, fewer flows, or more threads",
                 chosen.device.name()
             ),
         ));
@@ -298,12 +298,9 @@ fn fresh<'a>(
     // The device may give less than what an end chooses by itself, but not than what was requested.
     if verbs.inline_bytes.is_some() && pair.inline() < needs.inline {
         return Err(TrafficError::not_supported(
+            format!("send messages of {} bytes inline", needs.inline),
             format!(
-                "let messages of {} bytes travel in work requests",
-                needs.inline
-            ),
-            format!(
-                "those of {} take {} beside a depth of {}",
+                "{} supports {} bytes inline at a depth of {}",
                 domain.device().name(),
                 pair.inline(),
                 needs.sends

@@ -38,7 +38,7 @@ fn table(rungs: &[Rung]) -> Vec<String> {
         ),
         format!(
             "{:WAY$} {:>8}  {:<21} {:>7} {:>7}  avoided?",
-            "way", "Gb/s", "[95 % CI]", "sender", "receiver"
+            "mode", "Gb/s", "[95 % CI]", "sender", "receiver"
         ),
     ];
     for rung in rungs {

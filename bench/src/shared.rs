@@ -125,7 +125,7 @@ fn parent_of(stat: &str) -> Option<u32> {
 /// Lets time pass.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the length of the pause is what is planted or measured"
+    reason = "the length of the pause is what is injected or measured"
 )]
 pub fn pause(time: Duration) {
     std::thread::sleep(time);

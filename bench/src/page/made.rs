@@ -152,7 +152,7 @@ fn levels_of(mut cell: usize) -> Vec<usize> {
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "made-up rates"
+    reason = "synthetic rates"
 )]
 fn trial(levels: &[usize], hosts: [&Host; 2], random: &mut Random) -> Sample {
     let flows = [1, 2, 4, 8, 12][levels[0]];
@@ -184,7 +184,7 @@ fn trial(levels: &[usize], hosts: [&Host; 2], random: &mut Random) -> Sample {
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "made-up times"
+    reason = "synthetic times"
 )]
 fn ask(sample: &mut Sample, levels: &[usize], random: &mut Random) {
     let kibibytes = [16, 64, 128, 256, 1_024][levels[1]];

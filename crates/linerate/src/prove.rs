@@ -35,13 +35,13 @@ use crate::stack::{ChangeStack, RECOVER, moved_in_words, settings_of};
 use crate::store::{Arm, Log, Record};
 use crate::words::seconds_in_words;
 
-/// Trials before and after: odd, so that one of them is the median, and enough for its 95 % interval
+/// Trials before and after: odd, so that one of them is the median, and enough for its 95 % CI
 /// (six are needed).
 pub const REPEATS: u32 = 7;
-/// How often the rules are asked again after something helped.
+/// Maximum rounds of rules, each after something helped.
 const ROUNDS_MAX: u32 = 4;
 
-/// What `prove` is asked to do.
+/// The options of `prove`.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The trial.
@@ -56,25 +56,25 @@ pub struct Options {
     pub owns_shapers: bool,
     /// Whether no setting of the whole machine may be tried.
     pub spares_machine: bool,
-    /// What may get worse while the rate gets better.
+    /// Guards that may get worse.
     pub accepts_worse: Vec<Guard>,
-    /// Where remedies come from.
+    /// The source of remedies.
     pub source: Source,
 }
 
-/// Where remedies come from.
+/// The source of remedies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// The rules propose them, as long as one that is kept may uncover another.
+    /// The rules propose them, as long as a kept one may uncover another.
     Rules,
     /// The user specified them.
     Given(Vec<Proposal>),
-    /// They are looked for.
+    /// They are searched for.
     Search(Budget),
 }
 
 impl Options {
-    /// What will be done, for the first lines.
+    /// The plan, for the first lines of output.
     pub fn in_words(&self) -> String {
         format!(
             "{REPEATS} trials of {} before and {REPEATS} after: {}\n{}{} pairs of trials per \
@@ -91,7 +91,7 @@ impl Options {
         )
     }
 
-    /// How long the tries of so many remedies take.
+    /// The duration of the trials of so many remedies.
     fn tries_in_words(&self, remedies: usize) -> String {
         let noun = match remedies {
             0 => return "no remedies to test".to_owned(),
@@ -107,7 +107,7 @@ impl Options {
         )
     }
 
-    /// How long so many trials move bytes.
+    /// The time that so many trials transfer data.
     fn time_of(&self, trials: u64) -> String {
         seconds_in_words(Nanoseconds::new(
             self.spec.duration_ns.as_u64().saturating_mul(trials),
@@ -115,23 +115,23 @@ impl Options {
     }
 }
 
-/// A path under proof.
+/// A path being proved.
 #[derive(Debug)]
 pub struct Session<'a> {
-    /// Both ends, and what is changed on them: the remedies that were kept, and the one of a running trial.
+    /// Both ends, and the changes on them: the kept remedies, and those of a running trial.
     stack: ChangeStack<'a>,
     log: &'a mut dyn Log,
     options: Options,
     say: &'a Say,
-    /// The next draw of every random choice.
+    /// The random generator of the run.
     random: Random,
-    /// The trial, as kept remedies and the arm of an experiment leave it.
+    /// The trial, as changed by kept remedies and the arm of an experiment.
     spec: TrialSpec,
     /// How many remedies were kept.
     kept: usize,
     /// Remedies tried so far.
     tried: Vec<Tried>,
-    /// Remedies held back so far.
+    /// Remedies that were not tried.
     held_back: Vec<Proposal>,
 }
 
@@ -148,13 +148,13 @@ struct Tried {
 enum Weight {
     /// Its interval is above zero.
     Helps,
-    /// Its interval holds zero.
+    /// Its interval contains zero.
     Nothing,
     /// Its interval is below zero, a guard is worse, nothing moved with it, or it could not be made.
     Harms,
 }
 
-/// What the two arms of an experiment change.
+/// The changes of the two arms of an experiment.
 #[derive(Debug)]
 struct Arms {
     without: Vec<EndChange>,
@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The whole story. On an error everything is restored before it is reported.
+    /// The complete run. On an error everything is restored before it is reported.
     pub fn prove(mut self) -> Outcome<()> {
         let Err(stop) = self.story() else {
             return Ok(());
@@ -213,7 +213,7 @@ impl<'a> Session<'a> {
         } else {
             stop.message.clone()
         };
-        // The record is for later; the reason to stop is for now.
+        // The record is for later; the error is for now.
         let _ = self.log.add(Record::Stopped(why.clone()));
         let put_back = self.undo_everything();
         let _ = self.log.add(Record::Ended {
@@ -271,7 +271,7 @@ impl<'a> Session<'a> {
         while helped < package.len() {
             match self.weigh(design, &package, helped)? {
                 Weight::Helps => helped += 1,
-                // Where another does the same, it is that one that shows from now on.
+                // If another has the same effect, that one shows it from now on.
                 Weight::Nothing => idle.push(package.remove(helped)),
                 Weight::Harms => {
                     // It must not hide the others any more, and those that showed nothing
@@ -302,7 +302,7 @@ impl<'a> Session<'a> {
         if self.kept == kept_before && !again {
             return Ok(None);
         }
-        // What is proposed next starts from what the hosts have become.
+        // The next proposals start from the new state of the hosts.
         self.stack.ends.read_again()?;
         let sample = self.trial()?;
         self.log.add(Record::Between(Box::new(sample.clone())))?;
@@ -357,7 +357,7 @@ impl<'a> Session<'a> {
         Ok(false)
     }
 
-    /// Records that a remedy cannot be made here; any other reason to stop passes through.
+    /// Records that a remedy cannot be applied here; any other error is passed on.
     fn cannot_be_made(&mut self, proposal: &Proposal, remedy: usize, stop: Stop) -> Outcome<()> {
         let impossible = matches!(stop.code, Code::NotSupported | Code::PermissionMissing);
         if !impossible || self.stack.is_in_doubt() {
@@ -373,14 +373,14 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Whether a remedy is worth a try: one that did not help is only when something was kept since.
+    /// Whether a remedy is worth a try: one that did not help is only tried again if something was kept since.
     fn is_worth_a_try(&self, proposal: &Proposal) -> bool {
         let before = |tried: &&Tried| tried.changes == proposal.changes;
         let seen = self.tried.iter().rfind(before);
         seen.is_none_or(|tried| !tried.kept && tried.kept_then < self.kept)
     }
 
-    /// Records that a remedy's experiment begins; returns its number.
+    /// Records the start of a remedy's experiment; returns its number.
     fn begin(&mut self, proposal: &Proposal, beside: Vec<String>) -> Outcome<usize> {
         let begun = |record: &&Record| matches!(record, Record::Remedy { .. });
         let remedy = self.log.records().iter().filter(begun).count();
@@ -440,7 +440,7 @@ impl<'a> Session<'a> {
         (weight, price.filter(|_| dear), words)
     }
 
-    /// What the rules propose for the hosts as they were read last.
+    /// The proposals of the rules for the hosts as last read.
     fn proposals(&mut self, sample: &Sample) -> Outcome<Proposals> {
         let diagnosis: Diagnosis =
             diagnose(self.stack.ends, Some(sample), self.options.owns_shapers);
@@ -473,7 +473,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What was given, from the values that the settings have now; what has its value already is no change.
+    /// The specified changes, from the current values of the settings; a setting with the right value is not a change.
     fn as_of_now(&self, given: &[Proposal]) -> Vec<Proposal> {
         let mut given = given.to_vec();
         for proposal in &mut given {
@@ -527,7 +527,7 @@ impl<'a> Session<'a> {
         let order = design.order(&mut |bound| self.random.below(bound));
         let bar = self.say.progress(order.len() as u64, label);
         for (pair, in_order) in (0..).zip(order.chunks(2)) {
-            // One second chance for each pair: on a machine that is never quiet it must end, too.
+            // One retry per pair: the run must end on a machine that is never quiet, too.
             let mut may_repeat = true;
             for arm in in_order {
                 let arm = match arm {
@@ -580,7 +580,7 @@ impl<'a> Session<'a> {
         Ok(sample)
     }
 
-    /// Makes the changes on both ends, or none of them, and takes those of the trial into the next ones.
+    /// Applies the changes on both ends, or none of them, and those of the trial to the next trials.
     fn apply(&mut self, changes: &[EndChange]) -> Outcome<()> {
         let mut spec = self.spec.clone();
         change_trial(&mut spec, changes)?;
@@ -589,12 +589,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Undoes what is open, and returns the settings that moved by another hand than this session's.
+    /// Undoes what is open, and returns the settings that were changed by others than this session.
     fn undo_everything(&mut self) -> Outcome<Vec<(End, SettingKey)>> {
         self.stack.undo_everything(found(self.log.records()))
     }
 
-    /// Restores or commits, and holds both hosts against what they were.
+    /// Restores or commits, and compares both hosts with their baseline.
     fn finish(&mut self) -> Outcome<()> {
         let keeps = !self.options.undo && !self.stack.is_empty();
         let moved = if keeps {
@@ -605,7 +605,7 @@ impl<'a> Session<'a> {
             self.undo_everything()?
         };
         moved_in_words(&moved).for_each(|words| self.say.note(&words));
-        // Recorded before it is done: a run that cannot be written to its end changes nothing.
+        // Recorded before it is done: a run whose record cannot be completed changes nothing.
         self.log.add(Record::Ended {
             restored: moved.is_empty(),
             kept: keeps,
@@ -617,7 +617,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Both hosts as the run found them.
+/// The baseline of both hosts.
 fn found(records: &[Record]) -> Option<(&Host, &Host)> {
     match records.first() {
         Some(Record::Hosts { local, remote }) => Some((local, remote)),
@@ -625,7 +625,7 @@ fn found(records: &[Record]) -> Option<(&Host, &Host)> {
     }
 }
 
-/// The trial whose rate is the median; of trials that moved nothing, the last.
+/// The trial with the median rate; of trials without data, the last.
 fn middle_of(samples: &[Sample]) -> Outcome<Sample> {
     median_sample(&samples.iter().collect::<Vec<_>>())
         .or(samples.last())

@@ -30,15 +30,15 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::guard::{Armed, Locks, Rights};
 use crate::say::warn;
 
-/// This machine, seen from this network namespace, and the transactions that are open on it.
+/// This machine, as seen from this network namespace, and its open transactions.
 #[derive(Debug)]
 pub struct Station {
     live: LiveHost,
     netlink: Netlink,
     state: PathBuf,
-    // Before what they need: fields are dropped in order.
+    // Declared before what they need: fields are dropped in order.
     open: Vec<Transaction<Box<dyn Machine>>>,
-    /// From the first change on.
+    /// Set with the first change.
     armed: Option<Armed>,
     /// The fallback timer, if there is a deadline; or why there is none.
     belt: Option<Result<Belt, String>>,
@@ -64,18 +64,18 @@ impl Drop for Station {
 /// One transaction, as `tune` lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Its name.
+    /// Its id.
     pub id: String,
-    /// What became of it.
+    /// Its state.
     pub state: &'static str,
     /// Its changes, or the reason for its state.
     pub about: String,
-    /// Whether boots make its changes again.
+    /// Whether its changes are applied at every boot.
     pub kept: bool,
 }
 
 impl Station {
-    /// This machine; journals are kept below `state`.
+    /// Opens this machine; journals are kept below `state`.
     pub fn open(state: &Path) -> Outcome<Self> {
         let live = LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
         let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
@@ -92,8 +92,8 @@ impl Station {
         })
     }
 
-    /// Whether, from now on, interfaces that the operator's ssh connection comes in by may be disturbed; they
-    /// are never cut.
+    /// Whether, from now on, interfaces of the operator's ssh connection may be disrupted; they
+    /// are never disconnected.
     pub fn disturb_way_in(&mut self, may: bool) {
         self.disturbs_way_in = may;
     }
@@ -103,17 +103,17 @@ impl Station {
         self.deadline = Some(deadline);
     }
 
-    /// From now on, the reverter must be able to put any setting back: who knows which changes are to come?
+    /// From now on, the reverter must be able to restore any setting, because later changes are unknown.
     pub fn expect_any(&mut self) {
         self.expected.extend(needs::ALL);
     }
 
-    /// From now on, the reverter must be able to put these back too, although they are made later.
+    /// From now on, the reverter must be able to restore these too, although they are made later.
     pub fn expect(&mut self, changes: &[Change]) {
         self.expected.extend(self.rights_of(changes));
     }
 
-    /// The capabilities that putting changes back takes: their own settings, and what writing these disturbs.
+    /// The capabilities that rolling back changes requires: for their settings, and for those that writing these disturbs.
     fn rights_of(&self, changes: &[Change]) -> Rights {
         let own = changes.iter().map(|change| change.setting.clone());
         let disturbed = changes
@@ -146,12 +146,12 @@ impl Station {
         .collect()
     }
 
-    /// The root of this machine, to read from.
+    /// The root of this machine's files, for reading.
     pub fn root(&self) -> &HostRoot {
         self.live.root()
     }
 
-    /// The interfaces that the ssh connection comes in by that this process was started over; none of another.
+    /// The interfaces of the ssh connection that this process was started over; none without one.
     pub fn way_in(&self) -> BTreeSet<NicName> {
         let session = session_of(self.root(), std::process::id());
         session
@@ -167,7 +167,7 @@ impl Station {
         apply::settings::read(self.live.root(), &self.netlink, key)
     }
 
-    /// The other settings that writing one may change.
+    /// The other settings that writing this one may change.
     pub fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         apply::disturbed_by(self.live.root(), &self.netlink, key)
     }
@@ -177,7 +177,7 @@ impl Station {
         self.apply_as(plan, None)
     }
 
-    /// The same; for `kept`, a kept transaction whose changes the plan makes again.
+    /// The same; `kept` is a persistent transaction whose changes the plan applies again.
     pub fn apply_as(&mut self, plan: &Plan, kept: Option<&str>) -> Result<(), Failure> {
         let mut transaction = self.begin(plan, kept)?;
         match transaction.apply(plan) {
@@ -189,7 +189,7 @@ impl Station {
         }
     }
 
-    /// Refuses what would disturb (R2) or cut (R3 and worse) the ssh connection that this process was started
+    /// Refuses what would disrupt (R2) or disconnect (R3 and worse) the ssh connection that this process was started
     /// over.
     fn spare_way_in(&self, plan: &Plan) -> Result<(), Failure> {
         let root = self.live.root();
@@ -262,7 +262,7 @@ impl Station {
             .map_err(|error| failure(journal_kind(&error), &error.to_string()))
     }
 
-    /// Locks what `plan` changes, and has a reverter ready.
+    /// Locks what `plan` changes, and starts a reverter.
     fn arm(&mut self, plan: &Plan) -> Result<&Armed, Failure> {
         let unarmed = |error: &dyn std::error::Error| {
             let why = format!("cannot start the reverter process: {error}; nothing was changed");
@@ -283,7 +283,7 @@ impl Station {
                 self.armed = Some(armed);
                 return Err(failure(FailureKind::Other, &why));
             }
-            // The first one, the next after one that was killed, or one that may do more.
+            // The first one, the next after one that was killed, or one with more rights.
             gone => {
                 let locks = match gone {
                     Some(gone) => {
@@ -331,18 +331,18 @@ impl Station {
         }
     }
 
-    /// The folder of the newest open transaction's journal.
+    /// The folder of the journal of the newest open transaction.
     pub fn open_folder(&self) -> Option<PathBuf> {
         let newest = self.open.last()?;
         Some(apply::folder_of(&self.state, &newest.id()))
     }
 
-    /// The name of the newest open transaction.
+    /// The id of the newest open transaction.
     pub fn open_id(&self) -> Option<String> {
         self.open.last().map(Transaction::id)
     }
 
-    /// Whether transaction `id` was applied in this boot, and not rolled back.
+    /// Whether transaction `id` was applied in this boot and is not rolled back.
     pub fn is_applied(state: &Path, id: &str) -> Outcome<bool> {
         let is_it = |entry: &Entry| entry.id == id && entry.state == "applied";
         Ok(Self::status(state)?.iter().any(is_it))
@@ -388,7 +388,7 @@ impl Station {
 
     /// Rolls back what killed processes left incomplete.
     pub fn recover(state: &Path) -> Outcome<Vec<Entry>> {
-        // What a living process works on is left alone; a reverter that is at work is waited for.
+        // What a living process works on is left alone; a working reverter is waited for.
         let _lock = Lock::take(Scope::Netns, state);
         with_surroundings(|around| apply::recover(state, around)).and_then(settle)
     }
@@ -429,7 +429,7 @@ impl Station {
                     }
                 }
             };
-            // By the name that it has had since it was made.
+            // By the id that it has had since it was made.
             let id = again.unwrap_or(listed.id);
             let kept = is_kept(&id);
             Entry {
@@ -439,7 +439,7 @@ impl Station {
                 kept,
             }
         };
-        // Of another boot nothing is left on the machine.
+        // Nothing of another boot is left on the machine.
         let boot_id = apply::boot_id().map_err(identity)?;
         let is_here = |listed: &apply::Listed| match &listed.journal {
             Ok(told) => told.header.boot_id == boot_id,
@@ -467,8 +467,8 @@ impl Station {
         Ok(entries)
     }
 
-    /// What transaction `id` changed, or the newest that is applied: one of this boot, in the network namespace that
-    /// the machine boots with. Others cannot be kept.
+    /// The changes of transaction `id`, or of the newest applied one: of this boot, in the network namespace that
+    /// the machine boots with. Others cannot be made persistent.
     pub fn applied(state: &Path, id: Option<&str>) -> Outcome<(String, Vec<Change>)> {
         let listed = apply::journal_listing(state).map_err(|error| journal_stop(&error))?;
         let boot_id = apply::boot_id().map_err(identity)?;
@@ -504,7 +504,7 @@ pub fn kept_stop(error: &KeptError) -> Stop {
 }
 
 /// The result of a recovery, as entries; an incomplete restore is an error with its own exit code, and so is one that
-/// another process did not get done.
+/// another process did not complete.
 pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     let mut entries = Vec::new();
     let (mut incomplete, mut busy) = (Vec::new(), Vec::new());
@@ -556,7 +556,7 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     Err(Stop::new(code, why).hint("fix the cause, then run `linerate tune recover` again"))
 }
 
-/// Runs a recovery with this boot, this machine's processes and its namespaces in view.
+/// Runs a recovery with the data of this boot, this machine's processes and its namespaces.
 fn with_surroundings<T>(
     work: impl FnOnce(&Surroundings<'_>) -> Result<T, JournalError>,
 ) -> Outcome<T> {

@@ -6,8 +6,8 @@
 //! RUN/report.html     the page, made from the two above
 //! ```
 //!
-//! A record whose checksum is wrong never existed: that is what a crash in the middle of a write
-//! leaves, and only the last line can be one. Format version 1.
+//! A record with a wrong checksum is ignored: a crash in the middle of a write leaves one,
+//! and only the last line can be one. Format version 1.
 //!
 //! The writer of a run holds a lock on its records (flock(2)), which goes away with the process: so anyone can
 //! distinguish a running run from one that was killed.

@@ -1,4 +1,4 @@
-//! One trial over a path, and the path itself: both ends, their hosts, and the address between.
+//! One trial over a path, and the path itself: both ends, their hosts, and the address in between.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path as FilePath;
@@ -38,19 +38,19 @@ pub struct Path {
     pub station: Station,
     /// The remote end.
     pub peer: Peer,
-    /// This host, as it was read last.
+    /// This host, as last read.
     pub local: Host,
-    /// The far host, as it was read last.
+    /// The remote host, as last read.
     pub remote: Host,
-    /// The interface that the data leaves by.
+    /// The interface that the data is sent from.
     pub local_nic: NicName,
-    /// The interface that carries the far address.
+    /// The interface that has the remote address.
     pub remote_nic: NicName,
-    /// The far address.
+    /// The remote address.
     pub address: IpAddr,
-    /// The far port, when it must be a certain one.
+    /// The remote port, if it is fixed.
     pub port: Option<u16>,
-    /// Whether changes may disturb the interfaces that ssh connections to both ends come in by.
+    /// Whether changes may disrupt the management path of both ends.
     pub includes_way_in: bool,
     /// Ctrl-C.
     pub interrupt: Interrupt,
@@ -61,18 +61,18 @@ pub struct Path {
 pub struct PathView<'a> {
     /// This host.
     pub local: &'a Host,
-    /// The far host.
+    /// The remote host.
     pub remote: &'a Host,
-    /// The interface that the data leaves by.
+    /// The interface that the data is sent from.
     pub local_nic: &'a NicName,
-    /// The interface that carries the far address.
+    /// The interface that has the remote address.
     pub remote_nic: &'a NicName,
-    /// Whether the far address is one of IPv6.
+    /// Whether the remote address is an IPv6 one.
     pub ipv6: bool,
 }
 
 impl Path {
-    /// What trials are laid out by.
+    /// The facts by which trials are laid out.
     pub fn view(&self) -> PathView<'_> {
         PathView {
             local: &self.local,
@@ -123,7 +123,7 @@ impl Path {
         })
     }
 
-    /// From now on, changes may disturb the interfaces that ssh connections to both ends come in by.
+    /// From now on, changes may disrupt the management path of both ends.
     pub fn include_way_in(&mut self) {
         self.station.disturb_way_in(true);
         self.includes_way_in = true;
@@ -176,8 +176,8 @@ impl Lane<'_> {
                 self.peer.abort_trial()?;
                 Err(Stop::interrupted())
             }
-            // Its late answer would be taken for that of the next question, and while it thinks that
-            // a trial is on it refuses to put anything back.
+            // Its late answer would be taken for that of the next request, and while it believes that
+            // a trial is running it refuses to roll back.
             Err(stop) if stop.code == Code::TimeOut => {
                 // If this is lost too, the undo that follows reports it.
                 let _ = self.peer.abort_trial();
@@ -215,8 +215,8 @@ impl Lane<'_> {
         };
         self.peer.send(&Request::Start)?;
         let local = record_side(connected, spec, &abort);
-        // A broken connection is what the other end's failure left here, so the remote end knows more of it. Any
-        // other failure has its reason here; a remote end that the data no longer reaches would wait for its own
+        // A broken connection is the consequence of the other end's failure, so the remote end knows more about it. Any
+        // other failure has its cause here; a remote end that no longer receives data would wait for its own
         // time limit.
         if let Err(failure) = &local
             && failure.kind != FailureKind::Broken
@@ -227,7 +227,7 @@ impl Lane<'_> {
                     // If this is lost too, the undo that follows reports it.
                     let _ = self.peer.abort_trial();
                 }
-                // Of iWARP a queue pair fails at once when the remote end is gone.
+                // With iWARP a queue pair fails at once when the remote end is gone.
                 Err(far) if far.code == Code::PeerUnreachable => return Err(far),
                 // Either of the two may be the cause of the other.
                 Err(far)
@@ -309,7 +309,7 @@ impl Ends for Path {
     fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()> {
         match end {
             End::Local => {
-                // An experiment goes where it is led.
+                // The settings of an experiment are not known in advance.
                 self.station.expect_any();
                 Ok(self.station.apply(plan)?)
             }
@@ -346,7 +346,7 @@ pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Ou
     })
 }
 
-/// What one core copies, for a path without a wire: the only bound that it has.
+/// The memory copy rate of one core, for a path without a wire: its only bound.
 pub fn copy_bandwidth(path: &Path) -> Option<BitRate> {
     let wire = path
         .local_interface()
@@ -354,7 +354,7 @@ pub fn copy_bandwidth(path: &Path) -> Option<BitRate> {
     if wire {
         return None;
     }
-    // An upper bound: other work on the machine only ever makes a sample smaller.
+    // An upper bound: other work on the machine only ever reduces a sample.
     let sample = |_| {
         let budget = Duration::from_millis(15);
         linerate_traffic::copy::cached_copy_bandwidth(None, budget).ok()
@@ -369,8 +369,7 @@ fn host_of(reply: Reply) -> Outcome<Host> {
     }
 }
 
-/// An address of the peer on a subnet that this host is on too; else the host that ssh connects to.
-/// The far address on an interface of a kind that both hosts have, in a subnet of both.
+/// The remote address on an interface of a kind that both hosts have, in a subnet of both.
 pub(crate) fn address_of_kind(local: &Host, remote: &Host, kind: &str) -> Outcome<IpAddr> {
     let addresses = |host: &Host| -> Vec<(IpAddr, u8)> {
         let is_kind = |nic: &&Nic| serde_json::to_value(nic.kind).is_ok_and(|word| word == kind);
@@ -391,6 +390,7 @@ pub(crate) fn address_of_kind(local: &Host, remote: &Host, kind: &str) -> Outcom
     })
 }
 
+/// An address of the peer on a subnet that this host is on too; else the host that ssh connects to.
 fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
     let own: Vec<(IpAddr, u8)> = local
         .nics
@@ -447,7 +447,7 @@ fn parse_prefixed(text: &str) -> Option<(IpAddr, u8)> {
     Some((address.parse().ok()?, prefix.parse().ok()?))
 }
 
-/// Loopback and link-local addresses need a scope and lead nowhere else.
+/// Loopback and link-local addresses need a scope and are not reachable from elsewhere.
 fn usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
@@ -468,7 +468,7 @@ fn same_subnet(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
     one & mask == other & mask
 }
 
-/// The interface that the kernel would send to `address` by: it is asked by connecting a UDP socket,
+/// The interface that the kernel uses to send to `address`: found by connecting a UDP socket,
 /// which sends nothing.
 pub fn outgoing_nic(local: &Host, address: IpAddr) -> Outcome<NicName> {
     let source = source_towards(address).map_err(|error| {

@@ -41,7 +41,7 @@ fn only(cpu: usize) -> CpuSet {
     cpus
 }
 
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }

@@ -44,7 +44,7 @@ use crate::words::seconds_in_words;
 /// The page in a run's folder.
 const PAGE: &str = "report.html";
 
-/// Carries out `lab`.
+/// Runs `lab`.
 pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
     match action {
         LabAction::List => list(say),
@@ -54,7 +54,7 @@ pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
     }
 }
 
-/// The experiments that come with linerate.
+/// The built-in experiments.
 fn list(say: &Say) -> Outcome<()> {
     let shipped: Vec<Definition> = definition::SHIPPED
         .iter()
@@ -149,7 +149,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     show(&folder, Some(&folder.join(PAGE)), say)
 }
 
-/// The experiment on the paths that were opened for it.
+/// The resolver of the experiment for its open paths.
 fn resolver(experiment: Experiment, lanes: &Lanes) -> Resolver {
     let home = Resolver::new(experiment, lanes.home().view());
     lanes
@@ -164,7 +164,7 @@ fn others_of(experiment: &Experiment, push: bool) -> Outcome<BTreeMap<String, Pe
         let Some(name) = level.peer.at else {
             continue;
         };
-        // `@KIND` is looked for when both hosts are known.
+        // `@KIND` is resolved when both hosts are known.
         let address = level.address.and_then(|address| address.parse().ok());
         let peer = peer_address(&name)?;
         let other = others.entry(name).or_insert(PeerArgs {
@@ -192,7 +192,7 @@ fn peer_address(text: &str) -> Outcome<PeerAddress> {
         .map_err(|error| Stop::new(Code::BadInput, format!("`peer.at`: {error}")))
 }
 
-/// What will be done, before it is.
+/// Announces the plan.
 fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
     let laid = judge::laid(&resolver.experiment, &[])?;
     // Any available one: which are unavailable is found out later, and all last as long.
@@ -242,7 +242,7 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
     Ok(())
 }
 
-/// The experiment, as the command line changes it.
+/// The experiment with the changes of the command line.
 fn as_asked(args: &LabRunArgs) -> Outcome<Experiment> {
     let definition = definition::read(&args.experiment)?;
     let mut experiment = definition.experiment;
@@ -262,7 +262,7 @@ fn as_asked(args: &LabRunArgs) -> Outcome<Experiment> {
     Ok(experiment)
 }
 
-/// A stop of a run that can go on later.
+/// The stop of a run that can be resumed.
 fn resumable(stop: Stop, folder: &FilePath, header: &Header, experiment: &Experiment) -> Stop {
     let goes_on = matches!(
         stop.code,
@@ -290,7 +290,7 @@ fn peers_of(header: &Header, experiment: &Experiment) -> impl Iterator<Item = St
     all.into_iter()
 }
 
-/// Refuses to start a command that only the run names, and a peer that is none of the run's.
+/// Refuses to start a command that only the run names, and a peer that is not one of the run's.
 fn check_named(
     folder: &FilePath,
     header: &Header,
@@ -345,7 +345,7 @@ fn between_own_hosts(interrupt: &Interrupt, say: &Say) -> Outcome<()> {
     wait_for(command, "stage", interrupt)
 }
 
-/// This program as it was started, as another step.
+/// This program as it was started, for another step.
 fn again(step: &str) -> Outcome<Command> {
     let own =
         std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error))?;
@@ -356,9 +356,9 @@ fn again(step: &str) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Makes two hosts, and runs the command between them, with the peer's name behind it where it takes one.
+/// Creates two hosts, and runs the command between them, with the peer's name appended if it takes one.
 fn on_stage(experiment: &Experiment, peer: Option<&str>, say: &Say) -> Outcome<()> {
-    // First of all, while this process has one thread.
+    // Before anything else, while this process has one thread.
     let stage = Stage::enter().map_err(|error| stage_stop(&error))?;
     let interrupt = Interrupt::listen()?;
     let (near, far) = hosts(&stage)?;
@@ -373,13 +373,13 @@ fn on_stage(experiment: &Experiment, peer: Option<&str>, say: &Say) -> Outcome<(
     wait_for(command, "inside", &interrupt)
 }
 
-/// Whether some level sends data by a tunnel that both hosts have.
+/// Whether some level sends data over a tunnel that both hosts have.
 fn goes_by_tunnel(experiment: &Experiment) -> bool {
     let is_tunnel = |level: LevelTable| level.address.as_deref() == Some("@tunnel");
     levels(experiment).any(is_tunnel)
 }
 
-/// A VXLAN between the two hosts, over what joins them.
+/// A VXLAN between the two hosts, over their link.
 fn tunnel(near: &Netns, far: &Netns) -> io::Result<()> {
     let name = |text: &str| text.parse::<NicName>().map_err(io::Error::other);
     let (near_nic, far_nic) = (name("near0")?, name("far0")?);

@@ -30,9 +30,9 @@ use crate::say::Say;
 use crate::stack::{ChangeStack, RECOVER, moved_in_words};
 use crate::store::{Log, Record};
 
-/// Trials that show how trials scatter.
+/// Trials for the variance of trials.
 const PILOTS: usize = 6;
-/// An effect that matters is to be seen with this probability.
+/// Power for the effect that matters.
 const POWER: f64 = 0.8;
 /// Duration of a trial that only checks whether a level is available.
 const PROBE: Nanoseconds = Nanoseconds::from_millis(200);
@@ -42,14 +42,14 @@ const PROBE: Nanoseconds = Nanoseconds::from_millis(200);
 pub struct Asked {
     /// The seed of the order of trials and of the intervals.
     pub seed: u64,
-    /// Whether it is run although it will likely not show the effect that matters.
+    /// Whether it runs although it will probably not detect the effect that matters.
     pub anyway: bool,
 }
 
 /// The baseline of both hosts of a path.
 #[derive(Debug)]
 struct Found {
-    /// The far one, where it is another than the experiment's peer.
+    /// The remote one, if it is not the experiment's peer.
     peer: Option<String>,
     hosts: [Host; 2],
     nics: [NicName; 2],
@@ -67,7 +67,7 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// An experiment between `ends`, recorded in `log`, which holds what was done of it before.
+    /// An experiment between `ends`, recorded in `log`, which contains what was done before.
     pub fn new(
         ends: &'a mut dyn Ends,
         log: &'a mut dyn Log,
@@ -84,7 +84,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The whole story. However it ends, every setting is restored before that is reported.
+    /// The complete run. However it ends, every setting is restored before that is reported.
     pub fn run(mut self) -> Outcome<()> {
         let found = self.find()?;
         let story = self.story(&found);
@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
             } else {
                 &stop.message
             };
-            // The record is for later; the reason to stop is for now.
+            // The record is for later; the error is for now.
             let _ = self.log.add(Record::Stopped(why.to_owned()));
         }
         let put_back = self.put_back(&found);
@@ -117,7 +117,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The hosts as they are found: with the peer, then with each other host.
+    /// The baseline of the hosts: with the peer, then with each other host.
     fn find(&mut self) -> Outcome<Vec<Found>> {
         let others = self.resolver.others().map(|name| Some(name.to_owned()));
         let mut found = Vec::new();
@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
 
     /// Undoes what is open, and checks that every host equals its baseline. Returns what others changed.
     fn put_back(&mut self, found: &[Found]) -> Outcome<Vec<(End, SettingKey)>> {
-        // What is open is open where it was turned to last.
+        // Open transactions belong to the peer that was selected last.
         let now = self.stack.peer().map(str::to_owned);
         let (last, others): (Vec<&Found>, _) = found.iter().partition(|one| one.peer == now);
         let mut all = Ok(Vec::new());
@@ -227,7 +227,7 @@ impl<'a> Session<'a> {
             .collect()
     }
 
-    /// Tries every level once, alone: what this host or peer cannot give is left out.
+    /// Tries every level once, alone: what this host or peer does not support is omitted.
     fn leave_out(&mut self) -> Outcome<()> {
         let alone = judge::without_factors(&self.resolver.experiment);
         self.probe(&alone)??;
@@ -318,7 +318,7 @@ impl<'a> Session<'a> {
         Ok(samples)
     }
 
-    /// Looks how trials of one combination scatter, and whether the effect that matters would be seen.
+    /// Measures the variance of trials of one combination, and whether the effect that matters would be detected.
     fn see_scatter(&mut self, laid: &Laid) -> Outcome<()> {
         let experiment = &self.resolver.experiment;
         let design = &experiment.design;
@@ -379,7 +379,7 @@ impl<'a> Session<'a> {
         Err(Stop::new(Code::Inconclusive, why).hint(format!("{hint}, or run it with `--force`")))
     }
 
-    /// Runs what is left of the blocks.
+    /// Runs the remaining blocks.
     fn blocks(&mut self, laid: &Laid) -> Outcome<()> {
         let design = self.resolver.experiment.design.clone();
         let most = design.until.map_or(design.repeats, |_| design.at_most);
@@ -397,7 +397,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Whether every asked effect is known as exactly as was requested.
+    /// Whether every requested effect has the requested precision.
     fn is_certain(&self, laid: &Laid) -> bool {
         let Some(until) = self.resolver.experiment.design.until else {
             return false;
@@ -449,7 +449,7 @@ impl<'a> Session<'a> {
             .collect()
     }
 
-    /// Runs and records a combination in a block; one that must not be trusted gets a second chance. Returns the
+    /// Runs and records a combination in a block; an untrustworthy one is repeated once. Returns the
     /// figure that decides, or why there is none.
     fn cell(
         &mut self,
@@ -487,7 +487,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What the order of a block is drawn from.
+/// The seed of a block's order.
 fn order_of(seed: u64, block: u32) -> Random {
     // An odd multiplier (2^64 over the golden ratio) keeps the blocks' seeds apart.
     let block = u64::from(block).wrapping_add(1);

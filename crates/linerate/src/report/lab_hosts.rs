@@ -156,7 +156,7 @@ pub(super) fn both_hosts(document: &LabDocument, header: &Header, seen: &Seen) -
     )
 }
 
-/// In which settings the hosts of earlier runs were others than they are now.
+/// The settings in which the hosts of earlier runs differed from now.
 fn then_and_now(seen: &Seen) -> String {
     let (Some(experiment), Some((local, remote))) = (&seen.experiment, &seen.hosts) else {
         return String::new();
@@ -189,7 +189,7 @@ fn then_and_now(seen: &Seen) -> String {
     seen.earlier.iter().filter_map(of_run).collect()
 }
 
-/// A table of settings that is shown when it is requested; of far too many not all.
+/// A collapsed table of settings; truncated if it is too long.
 fn unfolded(summary: &str, caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     let rest = rows.len().saturating_sub(ROWS_MAX);
     let rest = match rest {
@@ -204,7 +204,7 @@ fn unfolded(summary: &str, caption: &str, head: &[&str], rows: &[Vec<String>]) -
     )
 }
 
-/// Where the levels' settings are looked up.
+/// Resolves the levels' settings.
 fn resolver(header: &Header, seen: &Seen) -> Option<Resolver> {
     let (local, remote) = seen.hosts.as_ref()?;
     let path = |local_nic, remote, remote_nic, address: Option<IpAddr>| PathView {
@@ -228,7 +228,7 @@ fn resolver(header: &Header, seen: &Seen) -> Option<Resolver> {
     Some(resolver)
 }
 
-/// What the experiment set on either host, level by level.
+/// The experiment's settings on either host, level by level.
 fn changed(document: &LabDocument, header: &Header, seen: &Seen) -> String {
     let (Some(resolver), Some((local, remote))) = (resolver(header, seen), &seen.hosts) else {
         return String::new();
@@ -236,7 +236,7 @@ fn changed(document: &LabDocument, header: &Header, seen: &Seen) -> String {
     let (mut rows, mut all): (Vec<Vec<String>>, Vec<Vec<String>>) = Default::default();
     let mut tell = |name: &str, level: &LevelTable| {
         let mut rows_of = |of: End, end: &str, host: &Host, level: &LevelTable| {
-            // What there is nothing of here has no settings here.
+            // A level without a counterpart here has no settings here.
             let wanted = resolver.settings_of(level).unwrap_or_default();
             let of_end: Vec<&Wanted> = wanted.iter().filter(|(end, ..)| *end == of).collect();
             let row = |what: String, found: String, value: String| {
@@ -261,7 +261,7 @@ fn changed(document: &LabDocument, header: &Header, seen: &Seen) -> String {
         if here.is_none() {
             rows_of(End::Remote, end_word(End::Remote), remote, level);
         }
-        // A level that names no host is made on each of them.
+        // A level that names no host is applied on each of them.
         for other in &seen.peers {
             if here.is_none_or(|at| *at == other.at) {
                 let mut level = level.clone();
@@ -310,7 +310,7 @@ fn end_word(end: End) -> &'static str {
     }
 }
 
-/// How to do it again: the run, its page, one trial of it, and that trial's settings and rate by hand.
+/// How to reproduce it: the run, its page, one trial of it, and that trial's settings and rate by hand.
 pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> String {
     let run = document.run.as_deref().unwrap_or("RUN");
     let run = quoted_path(Path::new(run));
@@ -403,7 +403,7 @@ fn command(header: &Header, seen: &Seen) -> String {
 /// The combination with the best mean of the first figure.
 fn best<'d>(document: &'d LabDocument, experiment: &Experiment) -> Option<&'d [String]> {
     let response = document.responses.first()?;
-    // Of an earlier run nothing is made here.
+    // An earlier run is not repeated here.
     let is_of_this_run = |cell: &&CellDocument| {
         experiment
             .at(&places(experiment, &cell.levels))
@@ -423,7 +423,7 @@ fn best<'d>(document: &'d LabDocument, experiment: &Experiment) -> Option<&'d [S
     told.max_by(better).map(|(_, levels)| levels)
 }
 
-/// The levels of a combination by their places; one past the last where a factor has none of them.
+/// The levels of a combination by their indices; one past the last if a factor has none of them.
 fn places(experiment: &Experiment, levels: &[String]) -> Vec<usize> {
     let factors = experiment.factors.iter().zip(levels);
     factors
@@ -435,7 +435,7 @@ fn places(experiment: &Experiment, levels: &[String]) -> Vec<usize> {
         .collect()
 }
 
-/// The command of `linerate measure` that makes such a trial.
+/// The `linerate measure` command for such a trial.
 fn measure(at: &LevelTable, peer: &str) -> String {
     let workload = at.workload.as_deref().unwrap_or_default();
     let mut words = vec![

@@ -245,7 +245,7 @@ fn a_run_of_numpys_that_is_kept_has_the_same_bits() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 #[expect(
     clippy::disallowed_methods,
     reason = "another program is what the test is about"

@@ -36,9 +36,9 @@ pub struct Foreign {
     pub server: ServerResults,
     /// Both ends of each connection, in flow order.
     pub connections: Vec<Connection>,
-    /// Of each connection, the kernel's figures at each reading; none where this end received.
+    /// For each connection, the kernel's figures at each reading; none if this end received.
     pub readings: Vec<Vec<Reading>>,
-    /// Of each UDP connection that this end received on, its figures at each reading.
+    /// For each UDP connection that this end received on, its figures at each reading.
     pub datagrams: Vec<Vec<DatagramReading>>,
     /// The cookie of the test.
     pub cookie: String,
@@ -50,22 +50,22 @@ pub struct Foreign {
     pub receive_buffer: Option<Bytes>,
 }
 
-/// Both ends of a connection, and its descriptor here, by which iperf3 names it.
+/// Both ends of a connection, and its local descriptor, by which iperf3 names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection {
     /// The descriptor.
     pub socket: i32,
-    /// Here.
+    /// The local end.
     pub local: SocketAddr,
-    /// There.
+    /// The remote end.
     pub remote: SocketAddr,
 }
 
-/// Carries out `spec`, a `stream` or `udp`, with the iperf3 server at `server`. This end is driven by
-/// blocking calls, one thread for each flow; whatever `spec` asks for beyond that is an error. An amount
-/// of bytes that arrives here ends the test at the first reading after it.
+/// Runs `spec`, a `stream` or `udp`, with the iperf3 server at `server`. This end uses
+/// blocking calls, one thread for each flow; any other request of `spec` is an error. If this end receives an amount
+/// of bytes, the test ends at the first reading after it.
 ///
-/// It comes back at the latest half a minute after the duration, and at once when it is given up.
+/// It returns at the latest half a minute after the duration, and at once when it is aborted.
 pub fn measure(
     spec: &TrialSpec,
     server: SocketAddr,
@@ -88,7 +88,7 @@ pub fn measure(
     outcome
 }
 
-/// What this end cannot do with a remote end that is not ours.
+/// What this end does not support with a foreign remote end.
 fn check(spec: &TrialSpec) -> Result<(), TalkError> {
     let modes = match &spec.workload {
         Workload::Stream(stream) => {
@@ -136,14 +136,14 @@ impl<'a> Test<'a> {
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| TrafficError::of_errno("make a cookie", errno))?;
         let cookie = Cookie::of_random(&random);
-        // A server that is busy reports it and closes, read or not: its word is worth more than our failure.
+        // A busy server reports it and closes, whether or not it was read: its message is more useful than our failure.
         if let Err(error) = line.write(cookie.bytes(), "room in the connection") {
             line.read_byte("its request for the parameters", ANSWER_MAX)
                 .map_err(|_| error)?;
         }
         Ok(Self {
             spec: TrialSpec {
-                // Of UDP the size of a send is that of a datagram.
+                // With UDP the size of a send is that of a datagram.
                 buffer_bytes: parameters.len,
                 threads: None,
                 ..spec.clone()
@@ -155,12 +155,12 @@ impl<'a> Test<'a> {
         })
     }
 
-    /// Waits for the server's next word.
+    /// Waits for the server's next state.
     fn hear(&mut self) -> Result<ClientStep, TrafficError> {
         let greeted = self.talk == ClientTalk::default();
         match self.line.read_byte(self.talk.awaited(), ANSWER_MAX) {
             Ok(byte) => step(self.line, &mut self.talk, byte),
-            // A busy server closes without reading our cookie: the reset may overtake its word.
+            // A busy server closes without reading our cookie: the reset may overtake its message.
             Err(TrafficError::Iperf3 {
                 source: TalkError::Closed { .. },
                 ..

@@ -22,7 +22,7 @@ use crate::TrafficError;
 use crate::trial::{Counter, Seat, Start};
 use crate::verbs::{Lane, Station, Took};
 
-/// Messages that are timed alone before a size's clock starts, if they take no more than a part in
+/// Messages that are timed one at a time before a size's clock starts, if they take no more than a part in
 /// [`ALONE_SHARE`] of the size's time.
 const ALONE: u64 = 10;
 const ALONE_SHARE: u32 = 100;
@@ -45,9 +45,9 @@ struct Going<'l, 'c> {
     size: u64,
     batch: usize,
     depth: u64,
-    /// Messages that are left to be posted.
+    /// Messages not posted yet.
     left: u64,
-    /// The last message, when it is a shorter one.
+    /// The last message, if it is a shorter one.
     tail: Option<(Sends<'l>, u64)>,
     posted: u64,
     done: u64,
@@ -126,7 +126,7 @@ impl<'l, 'c> Going<'l, 'c> {
         {
             last.post(&lane.pair, 0, 1)?;
             self.posted(1);
-            // What its completion adds is a whole message's bytes.
+            // The completion adds the bytes of a whole message.
             self.bytes = self.bytes.wrapping_add(size).wrapping_sub(self.size);
         }
         Ok(self.posted - before)
@@ -151,7 +151,7 @@ impl<'l, 'c> Going<'l, 'c> {
         self.posted == self.done && (self.left > 0 || self.tail.is_some())
     }
 
-    /// Posts fewer than a batch: the last messages of all.
+    /// Posts less than a batch: the last messages of all.
     fn post_rest(&mut self, lane: &Lane<'_>, at: usize) -> Result<(), (usize, rustix::io::Errno)> {
         let count = usize::try_from(self.left).unwrap_or(self.batch);
         let last = at + count - 1;
@@ -181,7 +181,7 @@ fn lane_of(id: u64) -> usize {
     usize::try_from(id >> 32).unwrap_or(0)
 }
 
-/// The sender's part.
+/// The sender's side.
 pub(super) fn send(
     seat: &Seat<'_>,
     station: &mut Station<'_>,
@@ -317,7 +317,7 @@ fn next(
     Ok(ended)
 }
 
-/// How many completions there are.
+/// The number of completions.
 #[inline]
 pub(super) fn take(
     seat: &Seat<'_>,
@@ -345,7 +345,7 @@ pub(super) fn look(
     crate::tcp::words::check_silence(first, start.at.elapsed())
 }
 
-/// THE hot loop: how long it took until the last message had ended, and the highest rate in messages a
+/// THE hot loop: returns the time until the last message had ended, and the highest rate in messages per
 /// second.
 fn carry(
     seat: &Seat<'_>,
@@ -368,7 +368,7 @@ fn carry(
         let before = peak.wants_to_begin().then(Instant::now);
         let count = take(seat, station, start)?;
         if let Some(before) = before.filter(|_| station.taker.has_taken_all(count)) {
-            // What it has taken ended before, or is none.
+            // Its previous completions are from before, or there are none.
             peak.begin(before);
         }
         if count == 0 {

@@ -18,12 +18,12 @@ use crate::trial::{Seat, Start};
 /// one's completion is inspected; more of them wait for the same space in the socket, and gained nothing
 /// when measured. Of several flows each has one.
 const DEPTH: u32 = 2;
-/// Entries that the kernel receives into, at least, before it must be given some back.
+/// Minimum number of entries that the kernel receives into before some must be returned.
 const ENTRIES_MIN: u32 = 8;
-/// How long the end of a trial waits for the word on the last zero-copy sends.
+/// How long the end of a trial waits for the notifications of the last zero-copy sends.
 const HEAR_MAX: Duration = Duration::from_millis(100);
 
-/// Makes a ring ready, waits for the start, moves payload until every lane has ended; nothing when there
+/// Prepares a ring, waits for the start, moves payload until every lane has ended; none if there
 /// was no trial.
 pub(super) fn carry<'a>(
     seat: &mut Seat<'a>,
@@ -51,7 +51,7 @@ struct Carrier<'a> {
     under_way: Vec<u32>,
     copies: Vec<Copies>,
     zerocopy: bool,
-    /// What one send asks for.
+    /// The bytes of one send.
     size: u32,
     done: Vec<Completion>,
 }
@@ -92,7 +92,7 @@ impl<'a> Carrier<'a> {
             .map_err(|errno| TrafficError::of_errno("wait for io_uring", errno))
     }
 
-    /// THE hot loop of a sender: one system call for what is to be submitted and what is done, one relaxed
+    /// THE hot loop of a sender: one system call to submit and to take completions, one relaxed
     /// store for each send.
     fn send(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
         let depth = depth(self.lanes.len());
@@ -165,7 +165,7 @@ impl<'a> Carrier<'a> {
     }
 
     /// Ends lane `index` when it failed, or has sent its share, or is stopped and has nothing in flight;
-    /// whether it did.
+    /// returns whether it did.
     fn end_if_over(
         &mut self,
         seat: &Seat<'_>,
@@ -183,7 +183,7 @@ impl<'a> Carrier<'a> {
         Ok(failed || over)
     }
 
-    /// Waits for the word on what is still with the kernel, but not for a peer that is silent.
+    /// Waits for the notifications of what is still with the kernel, but not for a peer that is silent.
     fn hear_the_rest(&mut self) -> Result<(), TrafficError> {
         let until = Instant::now() + HEAR_MAX;
         while !self.ring.is_idle() {
@@ -204,7 +204,7 @@ impl<'a> Carrier<'a> {
     }
 
     /// THE hot loop of a receiver: the kernel continues to receive by itself; one system call for what has
-    /// come, one relaxed store for each time that something had come.
+    /// arrived, one relaxed store for each time that something arrived.
     fn receive(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
         let submit = |errno| TrafficError::of_errno("submit to io_uring", errno);
         for index in 0..self.lanes.len() {
@@ -302,7 +302,7 @@ fn of_token(token: u64) -> (usize, u32) {
     ((token >> 32) as usize, token as u32)
 }
 
-/// Why there is no ring.
+/// Why no ring could be created.
 fn no_ring(waiting: Waiting, errno: Errno) -> TrafficError {
     let what = "use io_uring".to_owned();
     match errno {

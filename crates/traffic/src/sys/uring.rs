@@ -1,5 +1,5 @@
-//! io_uring(7) as far as bulk transfer needs it: sends (with and without a copy) from one buffer that never
-//! changes, and multishot receives into pieces of one buffer that nobody reads.
+//! io_uring(7) for bulk transfer: sends (with and without a copy) from one buffer that never
+//! changes, and multishot receives into pieces of one buffer that is never read.
 //!
 //! A [`Ring`] owns its buffer and returns it to the system only when no operation is in flight, so that
 //! the kernel never writes to memory that is something else by then.
@@ -23,8 +23,8 @@ const REPORT_USAGE: u16 = 1 << 3;
 const USAGE_COPIED: u32 = 1 << 31;
 /// The group of the entries.
 const GROUP: u16 = 0;
-/// How long the kernel's thread that takes submissions (SQPOLL) looks for more before it sleeps. What it
-/// takes is CPU time of the process, and not of the data thread: it is read beside (`trial::polling`).
+/// How long the kernel's thread that takes submissions (SQPOLL) polls for more before it sleeps. Its CPU time
+/// belongs to the process, and not to the data thread: it is read separately (`trial::polling`).
 const POLL_IDLE_MS: u32 = 100;
 /// How long a ring that ends waits for operations in flight.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -32,15 +32,15 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// The result of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Completion {
-    /// The number that the operation was given.
+    /// The token of the operation.
     pub(crate) token: u64,
     /// What was moved.
     pub(crate) result: Result<u32, Errno>,
     /// Whether the operation continues.
     pub(crate) more: bool,
-    /// Not a result, but the word that a zero-copy send is done with its buffer: whether it was copied.
+    /// Not a result, but the notification that a zero-copy send is done with its buffer: whether it was copied.
     pub(crate) released: Option<bool>,
-    /// The entry that what was received went to.
+    /// The entry that was received into.
     pub(crate) buffer: Option<u16>,
 }
 
@@ -73,7 +73,7 @@ struct Provided {
 }
 
 /// Waits until the kernel's thread of a new `SQPOLL` ring has taken a first submission, which does nothing.
-/// Before that it may not have run at all, and has not yet the name that it is known by.
+/// Before that it may not have run at all, and does not have its name yet.
 pub(super) fn await_kernel_thread(queues: &mut IoUring) -> std::io::Result<()> {
     let nothing = opcode::Nop::new().build();
     // SAFETY: the operation refers to no memory.
@@ -138,7 +138,7 @@ impl Ring {
     }
 
     /// Whether the kernel has multishot receives: they came with Linux 6.0, as zero-copy sends did, and only
-    /// of those can it be asked.
+    /// the latter can be probed.
     pub(crate) fn has_multishot_receive(&self) -> bool {
         let mut probe = Probe::new();
         self.queues.submitter().register_probe(&mut probe).is_ok()
@@ -231,7 +231,7 @@ impl Ring {
 
     fn push(&mut self, entry: &Entry) -> Result<(), Errno> {
         loop {
-            // SAFETY: operations are made below, on registered sockets and on the ring's own buffer, which
+            // SAFETY: operations are created below, on registered sockets and on the ring's own buffer, which
             // is kept until they are done.
             if unsafe { self.queues.submission().push(entry) }.is_ok() {
                 self.under_way += 1;
@@ -276,7 +276,7 @@ impl Ring {
         self.push(&entry)
     }
 
-    /// Receives on socket `socket` again and again, into provided buffers.
+    /// Receives on socket `socket` repeatedly, into provided buffers.
     pub(crate) fn receive(&mut self, socket: u32, token: u64) -> Result<(), Errno> {
         let entry = opcode::RecvMulti::new(Fixed(socket), GROUP)
             .build()
@@ -285,7 +285,7 @@ impl Ring {
     }
 
     /// Submits what was requested and fills `completions` with what is done; waits for one, at most
-    /// `limit`. When it spins, or is interrupted, it may come back with nothing.
+    /// `limit`. When it spins, or is interrupted, it may return with nothing.
     pub(crate) fn wait(
         &mut self,
         completions: &mut Vec<Completion>,
@@ -314,7 +314,7 @@ impl Ring {
                 cqueue::notif(entry.flags()).then(|| said.cast_unsigned() & USAGE_COPIED != 0);
             completions.push(Completion {
                 token: entry.user_data(),
-                // A word of release is flags alone, and may be any number.
+                // A notification has only flags, and any number.
                 result: match u32::try_from(said) {
                     Err(_) if released.is_none() => Err(Errno::from_raw_os_error(-said)),
                     moved => Ok(moved.unwrap_or(0)),

@@ -26,7 +26,7 @@ use crate::{Abort, TrafficError};
 /// How long after the end of a trial its receivers wait for what is still in flight.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Readings beyond those of the duration: the receivers' while the socket buffers drain.
+/// Readings beyond the duration: those of the receivers while the socket buffers drain.
 const READINGS_SPARE: usize = 32;
 
 /// The readings of one counter.
@@ -41,7 +41,7 @@ pub(super) struct Readings {
 pub(super) struct Watched {
     flows: Vec<Readings>,
     steps: Vec<Step>,
-    /// Of each thread's own counter: the CPUs seen, in order of time, each change once.
+    /// For each thread's own counter: the CPUs seen, in order of time, each change once.
     cpus: Vec<Vec<u32>>,
     ended_at: Nanoseconds,
     /// CPU time that watching took until the trial was ended.
@@ -56,7 +56,7 @@ impl Watched {
             .unwrap_or_default()
     }
 
-    /// The steps, the last of them at the end with what the threads themselves counted.
+    /// The steps; the last one is at the end, with the threads' own counts.
     pub(super) fn take_steps(&mut self, completed: u64) -> Vec<Step> {
         let mut steps = std::mem::take(&mut self.steps);
         steps.retain(|step| step.at_ns < self.ended_at);
@@ -78,7 +78,7 @@ impl Watched {
         (all.into_iter().map(CpuId).collect(), moves)
     }
 
-    /// CPU time of this thread for its readings; nothing of a trial that never started.
+    /// CPU time of this thread for its readings; none for a trial that never started.
     pub(super) fn reading(&self) -> Option<Nanoseconds> {
         self.reading.map(Nanoseconds::from)
     }
@@ -145,7 +145,7 @@ impl<'a> Control<'a> {
         })
     }
 
-    /// Watches over the trial until every data thread has ended.
+    /// Monitors the trial until every data thread has ended.
     pub(super) fn run(mut self, start: Instant, threads: usize) -> Watched {
         let begun = cpu_time_of_this_thread();
         let reading = || cpu_time_of_this_thread().saturating_sub(begun);
@@ -222,7 +222,7 @@ impl<'a> Control<'a> {
                 None => PollFd::new(self.abort, PollFlags::empty()),
             },
         ];
-        // An interrupted or failed poll only means that we look once more.
+        // An interrupted or failed poll only means that we check once more.
         let _ = poll(&mut fds, Some(&timespec(time)));
         if fds[1].revents().contains(PollFlags::IN) {
             self.board.fail(TrafficError::Aborted);
@@ -231,7 +231,7 @@ impl<'a> Control<'a> {
         speaks && self.ask(self.far.hear())
     }
 
-    /// What the remote end wants; a failure of it is the trial's.
+    /// What the remote end requests; its failure is the trial's.
     fn ask(&self, outcome: Result<bool, TrafficError>) -> bool {
         outcome.unwrap_or_else(|error| {
             self.board.fail(error);
@@ -266,7 +266,7 @@ impl<'a> Control<'a> {
 
     /// Ends the threads that begin operations. A stream's sender may be in a `send` that blocks: the
     /// kernel returns what it had taken of that buffer, sends everything it took, and then the end of
-    /// file. The others come back from what they wait for, and look.
+    /// file. The others return from what they wait for, and check.
     fn end_sending(&self) {
         self.board.stop();
         if self.spec.verbs.is_some() || !matches!(self.spec.workload, Workload::Stream(_)) {
@@ -278,7 +278,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Ends the receivers: they get what the kernel holds for them, and then the end of file.
+    /// Ends the receivers: they get what the kernel has for them, and then the end of file.
     fn end_receiving(&self) {
         for flow in self.flows.iter().filter(|flow| flow.role == Role::Receiver) {
             // It fails when the connection is gone, which its thread reports.
@@ -359,7 +359,7 @@ pub(super) fn leave_data_cpus(data: &CpuSet) {
     let Ok(allowed) = allowed_cpus() else { return };
     let others = allowed.minus(data);
     if !data.is_empty() && !others.is_empty() {
-        // Staying where we are is the only consequence of a refusal.
+        // A refusal only means that we stay where we are.
         let _ = pin_thread(&others);
     }
 }

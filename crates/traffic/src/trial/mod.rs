@@ -1,12 +1,12 @@
-//! A trial from the start to its record, whatever its workload: shares the connections out among data
-//! threads, agrees with the peer on the start, lets the control thread watch, and puts together what all
-//! of them found. A workload is one function that runs on each data thread (see [`Seat`]).
+//! A trial from the start to its record, whatever its workload: distributes the connections among data
+//! threads, agrees with the peer on the start, lets the control thread monitor it, and combines what all
+//! of them recorded. A workload is one function that runs on each data thread (see [`Seat`]).
 //!
 //! ```text
 //! Connected --seats--> data threads (the workload's function) --Found--> SideSample
 //!                        |  counters ^ stop                                 ^
 //!                        v           |                                      |
-//!                      control thread: readings at a steady beat, the end --+
+//!                      control thread: periodic readings, the end ----------+
 //! ```
 
 mod board;
@@ -38,10 +38,10 @@ use crate::sys::ThreadUse;
 use crate::tcp::{Flow, per_direction};
 use crate::{Abort, TrafficError};
 
-/// Enough for a data thread, which calls nothing deep; a thousand of them should not ask for 2 GiB.
+/// Enough for a data thread, whose calls are shallow; a thousand of them should not request 2 GiB.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// What runs on each data thread; nothing found when the trial never started.
+/// The function of each data thread; none if the trial never started.
 pub(crate) type Work<'a> = dyn Fn(&mut Seat<'_>) -> Result<Option<Found>, TrafficError> + Sync + 'a;
 
 /// One thread's share of the trial.
@@ -55,21 +55,21 @@ struct Plan {
     flows: Vec<usize>,
 }
 
-/// What one thread left behind.
+/// The result of one thread.
 #[derive(Debug)]
 struct Left {
     found: Found,
     used: ThreadUse,
     last_cpu: Known<CpuId>,
-    /// What the kernel's threads used that took its rings' submissions.
+    /// CPU time of the kernel threads that took its rings' submissions.
     polled: Vec<polling::Poller>,
 }
 
-/// Carries out a trial on `flows` and records it. The peer must run its end within 10 s, and this end
-/// comes back at the latest 10 s after the duration, also when the peer vanished. An abort ends it at
+/// Runs a trial on `flows` and records it. The peer must run its end within 10 s, and this end
+/// returns at the latest 10 s after the duration, also when the peer vanished. An abort ends it at
 /// once: the connections are shut down under the threads.
 ///
-/// The record holds what this crate can see: the machine's counters are the caller's to fill.
+/// The record contains what this crate can see: the caller adds the machine's counters.
 pub(crate) fn carry_out(
     spec: &TrialSpec,
     flows: &[Flow],
@@ -92,7 +92,7 @@ pub(crate) fn carry_out_with(
     carry_out_plans(spec, flows, &plans, far, work, abort)
 }
 
-/// The same without a peer of ours: this end alone, `spec.threads()` threads of role `role`.
+/// The same without a linerate peer: this end alone, `spec.threads()` threads of role `role`.
 pub(crate) fn carry_out_alone(
     spec: &TrialSpec,
     role: Role,
@@ -217,7 +217,7 @@ fn watch<'scope, 'env: 'scope>(
     let builder = thread::Builder::new().name("linerate-watch".to_owned());
     match builder.spawn_scoped(scope, watch) {
         Ok(watching) => watching.join().unwrap_or_else(|panic| {
-            // The data threads must not be left running unwatched while this one unwinds.
+            // The data threads must not keep running unsupervised while this one unwinds.
             board.decide(Verdict::Leave);
             board.stop();
             flows.iter().for_each(end_both_ways);
@@ -231,7 +231,7 @@ fn watch<'scope, 'env: 'scope>(
     }
 }
 
-/// The life of a data thread; nothing when it failed (the board holds why) or never started.
+/// The main function of a data thread; none if it failed (the board has the error) or never started.
 fn live(mut seat: Seat<'_>, work: &Work<'_>) -> Option<Left> {
     let board = seat.board;
     let lived = seat.pin().and_then(|()| {
@@ -263,7 +263,7 @@ fn plans(spec: &TrialSpec, flows: &[Flow]) -> Vec<Plan> {
                     flow.role == role && flow.number % per_direction(spec) % threads == index
                 })
                 .collect();
-            // Chosen by receive CPU, a thread runs where its first flow arrives.
+            // If placed by receive CPU, a thread runs where its first flow arrives.
             let received_on = served.first().and_then(|&first| flows[first].cpu);
             Plan {
                 role,

@@ -1,4 +1,4 @@
-//! What a data thread has over verbs: its device, its completion queue, and a lane for each of its flows.
+//! The verbs resources of a data thread: its device, its completion queue, and a lane for each of its flows.
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -25,10 +25,10 @@ use crate::tcp::words::{WORDS_MAX, local_of};
 use crate::tcp::{Side, role};
 use crate::trial::{Seat, SeatFlow};
 
-/// Bytes that go before a received datagram: its route header (InfiniBand Architecture Specification, 11.4.1.2).
+/// Bytes before a received datagram: its route header (InfiniBand Architecture Specification, 11.4.1.2).
 pub(crate) const ROUTE_HEADER: usize = 40;
 
-/// What a workload needs of each of its lanes.
+/// What a workload needs from each of its lanes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needs {
     /// Bytes of its memory.
@@ -37,14 +37,14 @@ pub(crate) struct Needs {
     pub(crate) sends: u32,
     /// Requests of the receiving side.
     pub(crate) receives: u32,
-    /// The largest message that travels in its request; the device may give less.
+    /// The largest message that is sent inline; the device may support less.
     pub(crate) inline: u32,
-    /// What the remote end does with the memory.
+    /// How the remote end accesses the memory.
     pub(crate) access: Access,
 }
 
 impl Needs {
-    /// Work requests of `flows` lanes that may end at once: what a completion queue of theirs must hold.
+    /// Work requests of `flows` lanes that may complete at once: what their completion queue must hold.
     fn completions(self, flows: u32) -> u32 {
         let of_one = self.sends.saturating_add(self.receives);
         of_one.saturating_mul(flows).max(1)
@@ -55,7 +55,7 @@ impl Needs {
 #[derive(Debug)]
 pub(crate) struct Station<'a> {
     pub(crate) taker: Taker<'a>,
-    /// The remote end can be asked to do it.
+    /// The longest message of the port.
     pub(crate) message_max: usize,
     pub(crate) has_atomics: bool,
     /// Whether a message without a posted receive ends the connection.
@@ -73,7 +73,7 @@ pub(crate) struct Lane<'a> {
     pub(crate) far: Remote,
     /// ... and its length.
     pub(crate) far_bytes: u64,
-    /// Where datagrams go.
+    /// The destination of datagrams.
     handle: Option<(AddressHandle, u32, u32)>,
     /// The path MTU.
     pub(crate) mtu: u32,
@@ -126,7 +126,7 @@ pub(super) struct Way {
 }
 
 impl<'a> Station<'a> {
-    /// Chooses the device, makes and connects a queue pair for each flow of `seat`. The remote end must do the
+    /// Chooses the device, creates and connects a queue pair for each flow of `seat`. The remote end must do the
     /// same meanwhile.
     pub(crate) fn open(
         seat: &Seat<'a>,
@@ -175,7 +175,7 @@ impl<'a> Station<'a> {
         }
     }
 
-    /// A request that was not taken.
+    /// A request that could not be posted.
     pub(crate) fn refused(&self, (_, errno): (usize, Errno)) -> TrafficError {
         TrafficError::Post {
             device: self.device_name.clone(),
@@ -230,7 +230,7 @@ fn check_needs(
     Ok(())
 }
 
-/// iWARP is RDMA over TCP: what InfiniBand's packets have it has not.
+/// iWARP is RDMA over TCP: it lacks the features of InfiniBand's packets.
 fn check_iwarp(chosen: &Chosen, verbs: &Verbs) -> Result<(), TrafficError> {
     if !chosen.device.is_iwarp() {
         return Ok(());
@@ -273,7 +273,7 @@ fn fresh<'a>(
         Buffer::new(Bytes::new(needs.memory as u64), seat.memory())?
     };
     let is_iwarp = domain.device().is_iwarp();
-    // Of iWARP something is read behind what was written, and what a read brings is written by the key of this end's
+    // With iWARP a read follows what was written, and the data of a read is written with the key of this end's
     // memory.
     let remote_read = needs.access.remote_read || (needs.access.remote_write && is_iwarp);
     let access = Access {
@@ -295,7 +295,7 @@ fn fresh<'a>(
             inline: needs.inline,
         },
     )?;
-    // The device may give less than what an end chooses by itself, but not than what was requested.
+    // The device may support less than what an end chooses by itself, but not than what was requested.
     if verbs.inline_bytes.is_some() && pair.inline() < needs.inline {
         return Err(TrafficError::not_supported(
             format!("send messages of {} bytes inline", needs.inline),
@@ -341,7 +341,7 @@ fn lane<'a>(chosen: &Chosen, fresh: Fresh<'a>, way: Way) -> Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Where its datagrams go, with this number; `None` of a reliable connection.
+    /// The destination of its datagrams, with this number; `None` for a reliable connection.
     pub(crate) fn to(&self, number: Option<u32>) -> Option<To<'_>> {
         let (handle, queue_pair, key) = self.handle.as_ref()?;
         Some(To {
@@ -357,7 +357,7 @@ impl Lane<'_> {
         node_of(self.region.start())
     }
 
-    /// What was chosen for it; what its thread did is the caller's to add.
+    /// What was chosen for it; the caller adds what its thread did.
     pub(crate) fn record(&self) -> VerbsRecord {
         self.record.clone()
     }

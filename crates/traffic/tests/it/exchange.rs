@@ -45,7 +45,7 @@ fn rr_spec(rr: Rr, waiting: Waiting, flows: u32) -> TrialSpec {
 }
 
 /// Both records, or `None` with a message, if this machine does not support the waiting mode.
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn both(spec: &TrialSpec, outcomes: (Outcome, Outcome)) -> Option<(SideSample, SideSample)> {
     match outcomes {
         (Err(error @ TrafficError::NotSupported { .. }), _)

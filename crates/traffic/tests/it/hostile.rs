@@ -246,7 +246,7 @@ fn a_congestion_control_that_the_kernel_does_not_have_is_named() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn a_socket_buffer_that_the_kernel_cuts_is_an_error_and_not_a_smaller_trial() {
     let limit = std::fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap_or_default();
     if !limit

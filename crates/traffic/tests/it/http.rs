@@ -211,7 +211,7 @@ fn more_connections_than_are_made_before_the_start_are_all_served() {
     run(&spec, 151);
 }
 
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 pub(crate) fn skip(why: &str) {
     eprintln!("SKIP: {why}");
 }

@@ -44,7 +44,7 @@ fn compared(direction: Direction, waiting: Waiting, flows: u32, bytes: Option<u6
 }
 
 /// What each flow carried, if both ends report the same; `None` with a message on stderr, if the kernel lacks the mode.
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn carried(what: &str, outcomes: (Outcome, Outcome)) -> Option<Vec<u64>> {
     match outcomes {
         (Err(error @ TrafficError::NotSupported { .. }), _)

@@ -17,7 +17,7 @@ use crate::stream_modes::stream;
 /// Set in the process that a test starts again under a lower limit.
 const AGAIN: &str = "LINERATE_TEST_UNDER_A_LOW_LIMIT";
 
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn skip(why: &str) {
     eprintln!("SKIP: {why}");
 }

@@ -51,7 +51,7 @@ fn name(spec: &TrialSpec) -> String {
 }
 
 /// Whether this kernel lacks the mode: then the test is skipped with a message.
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn is_lacking(spec: &TrialSpec, outcome: &Outcome) -> bool {
     let lacking = matches!(
         outcome,

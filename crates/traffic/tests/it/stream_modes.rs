@@ -54,7 +54,7 @@ fn amount(mut spec: TrialSpec, bytes: u64) -> TrialSpec {
 }
 
 /// Both ends' records; `None` with a message on stderr, if this kernel lacks or forbids the mode.
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn there(what: &str, (near, far): (Outcome, Outcome)) -> Option<(SideSample, SideSample)> {
     let lacking = |outcome: &Outcome| {
         matches!(
@@ -132,7 +132,7 @@ fn every_way_of_sending_reaches_every_way_of_receiving_over_ipv6() {
     every_pair_over(Ipv6Addr::LOCALHOST.into());
 }
 
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn skip(why: &str) {
     eprintln!("SKIP: {why}");
 }
@@ -195,7 +195,7 @@ fn every_way_of_waiting_moves_the_same_bytes_at_both_ends() {
 }
 
 /// Whether the kernel reports its polling threads by numbers of another PID namespace, with a message on stderr.
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn in_pid_namespace() -> bool {
     let outside = std::path::Path::new("pid:[4026531836]");
     let inside = std::fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own != outside);

@@ -117,7 +117,7 @@ fn every_datagram_of_a_slow_flow_arrives_however_it_is_batched() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn every_datagram_arrives_over_ipv6_too() {
     for batch in BATCHES {
         let spec = slow(2, Direction::Forward, batch);
@@ -159,7 +159,7 @@ fn every_way_of_waiting_serves_one_flow_and_several_on_a_thread() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+#[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn busy_polling_serves_them_where_this_user_may() {
     let spec = TrialSpec {
         waiting: Waiting::BusyPoll(20),

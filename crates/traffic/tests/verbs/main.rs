@@ -7,7 +7,7 @@
 )]
 #![expect(
     clippy::print_stderr,
-    reason = "a test that cannot run says so where the runner counts it"
+    reason = "a test that cannot run reports it where the runner counts it"
 )]
 
 mod choice;

@@ -1,4 +1,4 @@
-//! One thread of the client: the loop that asks, reads and times.
+//! One thread of the client: the loop that sends requests, reads answers and measures.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -25,36 +25,36 @@ use crate::tcp::connect_error;
 use crate::trial::{Seat, SeatFlow, Start};
 use crate::waiting::{Event, Poller};
 
-/// What an event is about; a smaller number is a connection's place.
+/// The token of an event; a smaller number is a connection's index.
 const WAKE: u64 = u64::MAX;
 const TICK: u64 = u64::MAX - 1;
 const DUE: u64 = u64::MAX - 2;
 const COMPANION: u64 = u64::MAX - 3;
 const ABORT: u64 = u64::MAX - 4;
 
-/// Events of one look.
+/// Events per epoll call.
 const EVENTS: usize = 512;
-/// Connections that are made before the start; the others follow it, as the server accepts them.
+/// Connections that are opened before the start; the others follow, as the server accepts them.
 const OPEN_FIRST: usize = 1024;
-/// Connections begun before those that stand have their turn.
+/// Connections opened before the established ones have their turn.
 const OPENS_A_TURN: usize = 64;
 /// How long the first connections may take.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked for answers that do not come, and connections are tried again.
+/// How often overdue answers are checked, and connections retried.
 const TICK_EVERY: Duration = Duration::from_millis(100);
-/// Ticks that an answer may stand still: ten seconds.
+/// Ticks without progress of an answer: ten seconds.
 const SILENT_TICKS_MAX: u32 = 100;
-/// Room to read into; a larger buffer of the specification goes before it.
+/// Minimum read buffer; a larger buffer of the specification takes precedence.
 const BUFFER_LEAST: Bytes = Bytes::kib(16);
-/// Shorter waits than this are spun through: to sleep and wake takes as long.
+/// Shorter waits than this are spun: sleeping and waking takes as long.
 const SPIN_BELOW_NS: u64 = 20_000;
 
-/// Requests begun, and those of them that were answered or have failed.
+/// Requests begun, and how many of them were answered or have failed.
 #[derive(Debug, Default)]
 struct Account {
     begun: u64,
     settled: u64,
-    /// Once the time is over, how many shall be settled, and until when since the start.
+    /// Once the time is over, how many must be settled, and until when since the start.
     owed: Option<(u64, u64)>,
 }
 
@@ -66,15 +66,15 @@ pub(super) struct Loader<'a> {
     poller: Poller,
     tick: Alarm,
     due: Alarm,
-    /// For when `due` is set, since the start.
+    /// The time that `due` is set to, since the start.
     due_ns: u64,
     buffer: Buffer,
     connections: Vec<Connection>,
-    /// Places of connections that are to be opened now.
+    /// Indices of connections that are to be opened now.
     to_open: Vec<usize>,
-    /// And of those that failed just now, and are tried again later.
+    /// And of those that failed just now, and are retried later.
     later: Vec<usize>,
-    /// In open loop, with the number of the next request whose time has not come.
+    /// In open loop, with the number of the next request that is not due yet.
     schedule: Option<(Schedule, u64)>,
     start: Instant,
     /// No request that is due later begins; since the start.
@@ -136,16 +136,16 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Notices when the other end of the trial is gone.
+    /// Detects when the other end of the trial is gone.
     pub(super) fn watch_companion(&mut self, companion: SeatFlow<'a>) -> Result<(), TrafficError> {
-        // READY and GO are still to be read by others: only the end is waited for.
+        // READY and GO are read elsewhere: only the end is waited for.
         self.poller
             .add(&companion.flow.socket, COMPANION, EventFlags::RDHUP)?;
         self.companion = Some(companion);
         Ok(())
     }
 
-    /// Makes the first connections, before the start. One that cannot be made is the trial's error.
+    /// Opens the first connections, before the start. A failure is the trial's error.
     pub(super) fn open_first(&mut self, seat: &Seat<'_>) -> Result<(), TrafficError> {
         let begun = Instant::now();
         let mut missing = 0;
@@ -201,7 +201,7 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Asks until the time is over, and waits for what was due before.
+    /// Sends requests until the time is over, and waits for what was due before.
     pub(super) fn run(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
         self.start = start.at;
         if self.schedule.is_none() {
@@ -278,7 +278,7 @@ impl<'a> Loader<'a> {
         nanoseconds(self.start.elapsed())
     }
 
-    /// Begins the requests whose time has come, and sets the alarm for the next; whether that is so near that
+    /// Begins the requests that are due, and sets the timer for the next; returns whether that is so near that
     /// sleeping is not worth it.
     fn ask_what_is_due(&mut self) -> Result<bool, TrafficError> {
         let Some((schedule, mut number)) = self.schedule else {
@@ -289,7 +289,7 @@ impl<'a> Loader<'a> {
         while schedule.at_ns(number) <= last_ns {
             let place = place_of(schedule.connection(number));
             let one = &self.connections[place];
-            // One that is busy, or not there, makes up for it as soon as it can.
+            // A busy or disconnected one catches up as soon as it can.
             if one.state == State::Idle && one.next == number {
                 self.ask_next(place, now_ns)?;
             }
@@ -305,7 +305,7 @@ impl<'a> Loader<'a> {
             return Ok(true);
         }
         if self.due_ns != next_ns {
-            // Awake a little early, and the rest is spun through.
+            // Wakes a little early, and spins for the rest.
             let left = Duration::from_nanos(left_ns - SPIN_BELOW_NS / 2);
             self.due.once_in(left)?;
             self.due_ns = next_ns;
@@ -313,7 +313,7 @@ impl<'a> Loader<'a> {
         Ok(false)
     }
 
-    /// Begins the connection's next request, unless its time has not come, or all time is over.
+    /// Begins the connection's next request, unless it is not due yet, or the time is over.
     fn ask_next(&mut self, place: usize, now_ns: u64) -> Result<(), TrafficError> {
         let one = &mut self.connections[place];
         if one.state != State::Idle {
@@ -435,14 +435,14 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// The connection is gone, or of no use any more.
+    /// The connection is gone, or no longer usable.
     fn broke(&mut self, place: usize) {
         let one = &mut self.connections[place];
         if matches!(one.state, State::Asking { .. } | State::Connecting) {
             self.done.failed += 1;
         }
         self.account.settled += u64::from(matches!(one.state, State::Asking { .. }));
-        // A server that takes connections and answers none is not asked without a pause.
+        // A server that accepts connections and answers none is retried with a pause.
         let again = if one.has_answered {
             &mut self.to_open
         } else {

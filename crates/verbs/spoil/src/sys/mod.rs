@@ -1,6 +1,6 @@
 //! The functions that linerate looks up, each handed on.
 
-#![expect(unsafe_code, reason = "it stands between a program and a C library")]
+#![expect(unsafe_code, reason = "it wraps a C library")]
 #![allow(
     clippy::missing_safety_doc,
     missing_docs,

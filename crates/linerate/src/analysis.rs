@@ -33,14 +33,14 @@ use crate::words::{detectable, effect_figure};
 
 /// The level of every interval.
 pub const LEVEL: f64 = 0.95;
-/// What makes a trial of a pair worth another one, since it did not measure what it was to measure.
+/// The flags for which a trial of a pair is repeated, because it did not measure what it should.
 const NOT_TO_BE_TRUSTED: [(Flag, &str); 3] = [
     (Flag::CutShort, "truncated"),
     (Flag::CountsDisagree, "byte counts of the ends differ"),
     (Flag::Steal, "steal"),
 ];
 
-/// Whether a trial is no measurement of what it was to measure: its flags report it, or it stalled.
+/// Whether a trial did not measure what it should: its flags report it, or it stalled.
 pub fn is_doubtful(sample: &Sample) -> bool {
     stalled(sample)
         || NOT_TO_BE_TRUSTED
@@ -62,7 +62,7 @@ fn warm_up(sample: &Sample) -> warmup::Warmup {
     warmup::cut(&rates)
 }
 
-/// How many leading intervals of a trial are warm-up. Over several sizes the rate is not to be even.
+/// How many leading intervals of a trial are warm-up. Over several sizes the rate is not constant.
 pub fn first_kept(sample: &Sample) -> usize {
     if sample.spec.workload.is_sweep() {
         return 0;
@@ -80,7 +80,7 @@ pub fn rate_of(sample: &Sample) -> Option<BitRate> {
     rate_after(sample, first_kept(sample))
 }
 
-/// The median of some rates with its interval.
+/// The median of some rates with its CI.
 pub fn rate_document(samples: &[&Sample]) -> Rate {
     let rates: Vec<f64> = samples
         .iter()
@@ -134,7 +134,7 @@ pub fn remedy_in_words(rule: &str, changes: &[EndChange]) -> String {
     format!("{name} {place}")
 }
 
-/// What got worse more than it may, for a person.
+/// The guards that got worse by more than allowed, as text.
 pub fn price_in_words(worse: &[GuardDocument]) -> Option<String> {
     let one = |one: &GuardDocument| {
         let (guard, effect) = (one.guard.words(), figures_in_words(&one.effect));
@@ -175,9 +175,9 @@ pub fn effect_in_words(effect: Option<&EffectDocument>, price: Option<&str>) -> 
     format!("{} {verdict}", figures_in_words(effect))
 }
 
-/// The settings of an end that are not as they were. Only what a setting can change is compared: where
-/// an interrupt was delivered last, or how many packets passed, is nobody's doing. Which CPUs may take an
-/// interrupt is moved by daemons all the time: that is compared only where it is among `touched`.
+/// The settings of an end that differ from the baseline. Only what a setting can change is compared: not where
+/// an interrupt was delivered last, or how many packets passed. Daemons change the allowed CPUs of an
+/// interrupt all the time: those are compared only if they are among `touched`.
 pub fn moved_settings(
     before: &Host,
     after: &Host,
@@ -205,7 +205,7 @@ pub fn moved_settings(
     moved
 }
 
-/// Every knob that linerate could turn on an interface.
+/// Every knob that linerate can change on an interface.
 fn knobs_of(nic: &Nic) -> Vec<NicKnob> {
     use linerate_model::host::QueueKind::{Rx, Tx};
     let mut knobs = vec![
@@ -234,7 +234,7 @@ fn knobs_of(nic: &Nic) -> Vec<NicKnob> {
     knobs
 }
 
-/// A run's records, sorted by what they are.
+/// A run's records, by kind.
 #[derive(Debug, Default)]
 pub struct Sorted<'a> {
     /// Both hosts before anything was done.
@@ -245,9 +245,9 @@ pub struct Sorted<'a> {
     pub after: Vec<&'a Sample>,
     /// The diagnoses of the rules, first to last.
     pub diagnoses: Vec<&'a Diagnosis>,
-    /// Each remedy: rule, changes, what was decided.
+    /// Each remedy: rule, changes, decision.
     pub remedies: Vec<SortedRemedy<'a>>,
-    /// Remedies that were not tried by will.
+    /// Remedies that were deliberately not tried.
     pub held_back: Vec<HeldBack<'a>>,
     /// What a search could vary.
     pub factors: &'a [Factor],
@@ -270,7 +270,7 @@ pub struct Explored<'a> {
     pub levels: &'a [usize],
     /// Whether it is one of the screening design's.
     pub screening: bool,
-    /// The trial, where those levels could be made.
+    /// The trial, if those levels could be combined.
     pub sample: Option<&'a Sample>,
 }
 
@@ -291,7 +291,7 @@ pub struct SortedRemedy<'a> {
     pub experiment: Experiment<'a>,
 }
 
-/// A remedy that was only advice.
+/// A remedy that was advice only.
 #[derive(Debug)]
 pub struct HeldBack<'a> {
     /// The rule that proposed it.
@@ -302,7 +302,7 @@ pub struct HeldBack<'a> {
     pub class: Class,
 }
 
-/// Sorts a run's records.
+/// Sorts a run's records by kind.
 pub fn sort(records: &[Record]) -> Sorted<'_> {
     let mut sorted = Sorted::default();
     for record in records {
@@ -374,7 +374,7 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
     sorted
 }
 
-/// The ceilings of a run's path as it was found, with one of its trials in view.
+/// The ceilings of a run's path at its baseline, based on one of its trials.
 pub fn ceilings(header: &Header, sorted: &Sorted<'_>, sample: Option<&Sample>) -> PathCeilings {
     sorted.hosts.map_or_else(PathCeilings::default, |hosts| {
         ceilings_between(header, sorted, hosts, sample)
@@ -404,7 +404,7 @@ fn ceilings_between(
     })
 }
 
-/// The trial whose rate is the median of `samples`.
+/// The trial with the median rate of `samples`.
 pub fn median_sample<'a>(samples: &[&'a Sample]) -> Option<&'a Sample> {
     let mut rated: Vec<(BitRate, &Sample)> = samples
         .iter()
@@ -414,7 +414,7 @@ pub fn median_sample<'a>(samples: &[&'a Sample]) -> Option<&'a Sample> {
     rated.get(rated.len() / 2).map(|(_, sample)| *sample)
 }
 
-/// What limits the path in some of its trials, with both hosts as they were then.
+/// The bottleneck in some trials of the path, with both hosts as they were then.
 fn limit_of(
     header: &Header,
     sorted: &Sorted<'_>,
@@ -433,7 +433,7 @@ fn limit_of(
     ))
 }
 
-/// The document of a run. Of a run that was cut short it holds what there is: what was not measured is
+/// The document of a run. For an incomplete run it contains what there is: what was not measured is
 /// not a number.
 pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
     let sorted = sort(records);
@@ -475,8 +475,8 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
     }
 }
 
-/// Both hosts as the kept remedies leave them. Those in the records are from before any change, so what
-/// was kept is put into them.
+/// Both hosts after the kept remedies. Those in the records are from before any change, so the
+/// kept changes are applied to them.
 fn hosts_after(sorted: &Sorted<'_>) -> Option<(Host, Host)> {
     let (local, remote) = sorted.hosts?;
     let (mut local, mut remote) = (local.clone(), remote.clone());
@@ -561,7 +561,7 @@ fn remedy_results(header: &Header, sorted: &Sorted<'_>) -> Vec<RemedyResult> {
     results
 }
 
-/// Whether a try that did not help was of the same settings for the same reason.
+/// Whether an unsuccessful try was of the same settings for the same reason.
 fn same_remedy(before: &RemedyResult, remedy: &SortedRemedy<'_>) -> bool {
     let settings = |changes: &[EndChange]| -> BTreeSet<(End, SettingKey)> {
         let pair = |change: &EndChange| (change.end, change.change.setting.clone());

@@ -19,16 +19,16 @@ use crate::interrupt::Interrupt;
 
 /// The socket's name next to the journal.
 const SOCKET: &str = "control";
-/// What is answered when a wish is granted and carried out.
+/// The answer when a request is granted and carried out.
 const DONE: &str = "done";
 /// How long the other end may take over its one line.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take until a wish is carried out.
+/// Maximum time until a request is carried out.
 const CARRIED_OUT: Duration = Duration::from_secs(60);
-/// How often Ctrl-C is looked for.
+/// Interval between checks for Ctrl-C.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// What becomes of changes that were made.
+/// The decision about changes that were made.
 #[derive(Debug)]
 pub enum Decision {
     /// They are kept; the asker may wait for the result.
@@ -37,7 +37,7 @@ pub enum Decision {
     Refused(Asker),
     /// No decision arrived in time.
     Late,
-    /// This process is to end.
+    /// This process has to exit.
     Interrupted,
 }
 
@@ -45,12 +45,12 @@ pub enum Decision {
 #[derive(Debug)]
 pub struct Asker(UnixStream);
 
-/// What can be asked of the process that made the changes.
+/// Requests to the process that made the changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// Keep them.
     Confirm,
-    /// Take them back.
+    /// Roll them back.
     Undo,
 }
 
@@ -63,7 +63,7 @@ impl Wish {
     }
 }
 
-/// Where a decision can be given.
+/// The socket for decisions.
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
@@ -86,7 +86,7 @@ impl Control {
         })
     }
 
-    /// Waits for a decision about changes of which the last was made at `applied`.
+    /// Waits for a decision about changes, the last of which was made at `applied`.
     pub fn wait(&self, applied: Boottime, until: Boottime, interrupt: &Interrupt) -> Decision {
         let started_from = session_of(self.live.root(), std::process::id());
         while !until.remaining().is_zero() {

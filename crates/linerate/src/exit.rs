@@ -1,5 +1,5 @@
-//! How a command ends: the documented exit codes, and the one error type that carries a code, a
-//! message and a hint to the person.
+//! How a command ends: the documented exit codes, and the one error type with a code, a
+//! message and a hint.
 
 use std::error::Error;
 use std::fmt;
@@ -15,27 +15,27 @@ pub enum Code {
     Done = 0,
     /// The command line is wrong.
     Usage = 2,
-    /// `doctor` found something of the asked severity or worse.
+    /// `doctor` found something of the requested severity or worse.
     Findings = 10,
-    /// `compare` established a difference in the bad direction.
+    /// `compare` found a regression.
     Regression = 11,
-    /// The data cannot answer the question.
+    /// The data is inconclusive.
     Inconclusive = 12,
     /// The peer cannot be reached, has another version, or disconnected.
     PeerUnreachable = 20,
-    /// A permission is missing.
+    /// Missing permission.
     PermissionMissing = 21,
-    /// This kernel, device or machine cannot do it.
+    /// Not supported by this kernel, device or machine.
     NotSupported = 22,
-    /// A file or value that was given is wrong.
+    /// A file or value is invalid.
     BadInput = 23,
     /// It failed, and everything was restored.
     FailedRestored = 30,
     /// It failed, and not everything could be restored.
     RestoreIncomplete = 31,
-    /// A time-out or deadline passed.
+    /// A timeout or deadline passed.
     TimeOut = 40,
-    /// No space, port, memory or file was left, or another linerate is changing settings.
+    /// Out of space, ports, memory or files, or another linerate is changing settings.
     Resource = 41,
     /// A bug in linerate.
     Bug = 70,
@@ -44,7 +44,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// Every code, for the tests that hold the documents against them.
+    /// Every code, for the tests that compare the documents with them.
     pub const ALL: [Self; 15] = [
         Self::Done,
         Self::Usage,
@@ -69,7 +69,7 @@ impl Code {
     }
 }
 
-/// Why a command stopped before its work was done.
+/// Why a command stopped early.
 #[derive(Debug)]
 pub struct Stop {
     /// The exit code.
@@ -78,9 +78,9 @@ pub struct Stop {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// What was behind it.
+    /// The underlying error.
     pub cause: Option<Box<dyn Error + Send + Sync>>,
-    /// Whether the person has read it already, from the process that met it.
+    /// Whether the process that failed has printed it already.
     pub told: bool,
 }
 
@@ -99,7 +99,7 @@ impl Stop {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -113,14 +113,14 @@ impl Stop {
         self
     }
 
-    /// Adds what was behind it.
+    /// Adds the underlying error.
     #[must_use]
     pub fn because(mut self, cause: impl Error + Send + Sync + 'static) -> Self {
         self.cause = Some(Box::new(cause));
         self
     }
 
-    /// The person pressed Ctrl-C (or the process was asked to end).
+    /// The user pressed Ctrl-C (or the process received a signal to end).
     pub fn interrupted() -> Self {
         Self::new(
             Code::Interrupted,

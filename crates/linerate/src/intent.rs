@@ -28,29 +28,29 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::station::Station;
 use crate::trial;
 
-/// So many settings that a change may disturb are named in a line.
+/// Maximum number of disturbed settings that are named in a line.
 const NAMED_MAX: usize = 3;
 
-/// A plan, with what there is to know of its changes.
+/// A plan, with the details of its changes.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Intent {
     pub(crate) changes: Vec<Wanted>,
 }
 
-/// A change, and what there is to know of it.
+/// A change, and its details.
 #[derive(Debug, Serialize)]
 pub(crate) struct Wanted {
     #[serde(flatten)]
     pub(crate) change: Change,
-    /// How it can be rolled back.
+    /// The class of its rollback.
     class: Class,
     /// The finding that it would fix.
     why: Option<Reason>,
-    /// What writing it may change too; that is restored along with it.
+    /// Other settings that writing it may change; they are restored along with it.
     disturbs: Vec<SettingKey>,
     /// The program that may change it by itself, in words.
     owner: Option<String>,
-    /// The capabilities that writing it takes.
+    /// The capabilities that writing it requires.
     needs: &'static [&'static str],
 }
 
@@ -61,10 +61,10 @@ struct Reason {
     summary: String,
 }
 
-/// The longest plan, or document of the doctor, that is read.
+/// Maximum size of a plan, or of a document of the doctor.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a file asks for.
+/// The request in a file.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// The finding that this fixes.
@@ -73,7 +73,7 @@ pub(crate) enum Asked {
     Settings { local: Settings, peer: Settings },
 }
 
-/// What of the doctor's document matters here.
+/// The relevant part of the doctor's document.
 #[derive(Debug, Deserialize)]
 struct Diagnosed {
     schema: String,
@@ -81,7 +81,7 @@ struct Diagnosed {
 }
 
 impl Intent {
-    /// What is requested on the command line.
+    /// The request of the command line.
     pub(crate) fn of(wanted: &WantedArgs, station: &Station) -> Outcome<Self> {
         match &wanted.from {
             Some(file) => Self::from_file(file, station),
@@ -117,7 +117,7 @@ impl Intent {
         Self::with(changes.collect(), station)
     }
 
-    /// What a plan file asks a process to hold: changes, and the longest wake-up of the CPUs in microseconds, which
+    /// The request of a plan file for `hold`: changes, and the maximum wake-up latency of the CPUs in microseconds, which
     /// lasts as long as a process holds it.
     pub(crate) fn held(file: &Path, station: &Station) -> Outcome<(Self, Option<u32>)> {
         let mut wanted = match read(file)? {
@@ -162,7 +162,7 @@ impl Intent {
         Self::with(changes, station)
     }
 
-    /// The remedies of the findings on this host that can be carried out alone and at once.
+    /// The remedies of the findings on this host that can be applied alone and at once.
     fn from_host(profile: Profile, station: &Station) -> Outcome<Self> {
         let host = station.read_host();
         let diagnosis = rules::diagnose(&Scene {
@@ -177,7 +177,7 @@ impl Intent {
         });
         let mut changes = remedies(&diagnosis.findings, station);
         if profile == Profile::Measurement {
-            // What a measurement asks for whatever the findings are, and `tune hold` holds.
+            // The settings for steady measurements, which `tune hold` holds, whatever the findings are.
             for change in to_be_steady(&host, station) {
                 if changes.iter().all(|(other, _)| *other != change) {
                     changes.retain(|(other, _)| other.setting != change.setting);
@@ -216,18 +216,18 @@ impl Intent {
         Ok(intent)
     }
 
-    /// The changes alone.
+    /// Only the changes.
     pub(crate) fn plan(&self) -> Outcome<Plan> {
         let changes = self.changes.iter().map(|wanted| wanted.change.clone());
         Plan::new(changes.collect()).map_err(|error| Stop::new(Code::Bug, error.to_string()))
     }
 
-    /// For a person: a line for each change, and below it what there is to know.
+    /// As text: a line for each change, and below it its details.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.changes.iter().flat_map(Wanted::lines).collect()
     }
 
-    /// The capabilities that it takes, and those of them that this process lacks.
+    /// The capabilities that it requires, and those of them that this process lacks.
     pub(crate) fn needs(&self) -> (BTreeSet<&'static str>, BTreeSet<&'static str>) {
         let needs: BTreeSet<&str> = (self.changes.iter())
             .flat_map(|wanted| wanted.needs.iter().copied())
@@ -237,7 +237,7 @@ impl Intent {
         let is_root = rustix::process::geteuid().is_root();
         let has = |name: &str| match name {
             needs::NET_ADMIN => held.contains(CapabilitySet::NET_ADMIN),
-            // The files are root's own.
+            // The files are owned by root.
             needs::DAC_OVERRIDE => is_root || held.contains(CapabilitySet::DAC_OVERRIDE),
             needs::SYS_ADMIN => held.contains(CapabilitySet::SYS_ADMIN),
             needs::KILL => is_root || held.contains(CapabilitySet::KILL),
@@ -248,14 +248,14 @@ impl Intent {
     }
 }
 
-/// The remedies of findings that can be carried out here, alone and at once, each with its finding.
+/// The remedies of findings that can be applied here, alone and at once, each with its finding.
 fn remedies(findings: &[Finding], station: &Station) -> Vec<(Change, Option<Reason>)> {
     let mut changes: Vec<(Change, Option<Reason>)> = Vec::new();
     for proposal in propose(findings, Permit::default()).to_try {
         for wanted in proposal.changes {
             let Change { setting, to, .. } = wanted.change;
             let is_new = changes.iter().all(|(other, _)| other.setting != setting);
-            // What cannot be read could not be restored; what was changed since is as it is now.
+            // What cannot be read could not be restored; what was changed since starts from its current value.
             let Known::Value(from) = station.read_setting(&setting) else {
                 continue;
             };
@@ -324,8 +324,8 @@ impl Wanted {
     }
 }
 
-/// What a file asks of both ends, as remedies to try: the plan's settings, each alone but for one that both ends are
-/// to have, or the remedies of the doctor's findings.
+/// The request of a file for both ends, as remedies to try: the plan's settings, each alone except those that both ends
+/// need, or the remedies of the doctor's findings.
 pub(crate) fn given(asked: Asked, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
     let (local, peer) = match asked {
         Asked::Findings(findings) => return Ok(propose(&findings, Permit::default()).to_try),
@@ -363,7 +363,7 @@ pub(crate) fn given(asked: Asked, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
     Ok(given)
 }
 
-/// What a plan file asks of both ends of a path.
+/// The request of a plan file for both ends of a path.
 pub(crate) fn both(
     (local, peer): (Settings, Settings),
     path: &trial::Path,
@@ -385,7 +385,7 @@ pub(crate) fn both(
     Ok((Intent::from_settings(local, &path.station)?, far))
 }
 
-/// What a plan file asks of two hosts.
+/// The request of a plan file for two hosts.
 pub(crate) fn read_both(file: &Path) -> Outcome<(Settings, Settings)> {
     match read(file)? {
         Asked::Settings { local, peer } => Ok((local, peer)),
@@ -396,7 +396,7 @@ pub(crate) fn read_both(file: &Path) -> Outcome<(Settings, Settings)> {
     }
 }
 
-/// What a plan asks of this host, which must be all that it asks.
+/// The request of a plan for this host, which must be its only one.
 fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settings> {
     if peer.is_empty() {
         return Ok(local);
@@ -405,7 +405,7 @@ fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settin
     Err(Stop::new(Code::BadInput, why).hint("use `tune apply --peer PEER`"))
 }
 
-/// What a file asks for: the doctor's JSON, or a plan. It may be a FIFO, so it is read before signals are listened for.
+/// The request in a file: the doctor's JSON, or a plan. It may be a FIFO, so it is read before signals are handled.
 pub(crate) fn read(file: &Path) -> Outcome<Asked> {
     let text = regular_file::read_named_text(file, FILE_BYTES_MAX)
         .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
@@ -426,7 +426,7 @@ pub(crate) fn read(file: &Path) -> Outcome<Asked> {
     Ok(Asked::Findings(diagnosed.findings))
 }
 
-/// What a plan file asks of this host and of the peer: TOML tables `[settings]` and `[peer.settings]` of
+/// The request of a plan file for this host and for the peer: TOML tables `[settings]` and `[peer.settings]` of
 /// `"key" = value`.
 pub(crate) fn wanted_settings(text: &str) -> Result<(Settings, Settings), String> {
     let table: toml::Table = text
@@ -467,7 +467,7 @@ fn settings_of(table: &toml::Table) -> Result<Settings, String> {
     Ok(wanted)
 }
 
-/// A TOML value as a person would type it: `true` is `on`, a list is its items with blanks between.
+/// A TOML value as a user would type it: `true` is `on`, a list is its items separated by blanks.
 fn plain_text(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),

@@ -37,11 +37,11 @@ use crate::say::Say;
 use crate::station::{Entry, Station};
 use crate::trial::Path;
 
-/// Below the state folder.
+/// The folder of the notes, below the state folder.
 const FOLDER: &str = "pairs";
-/// No note is longer: two names and a command line (execve(2), `MAX_ARG_STRLEN`).
+/// Maximum length of a note: two names and a command line (execve(2), `MAX_ARG_STRLEN`).
 const NOTE_BYTES_MAX: u64 = 256 << 10;
-/// How long bytes are moved in each direction to see that they arrive.
+/// How long bytes are sent in each direction to check that they arrive.
 const LOOK: Nanoseconds = Nanoseconds::from_millis(300);
 
 /// Two transactions that belong together.
@@ -51,15 +51,15 @@ struct Pair {
     peer: String,
     /// The transaction of this end.
     ours: String,
-    /// That of the remote end.
+    /// The transaction of the remote end.
     theirs: String,
-    /// The process that decides, as long as it lives.
+    /// The deciding process, as long as it lives.
     maker: Owner,
-    /// Whether an undo of both has begun.
+    /// Whether an undo of both has started.
     undoing: bool,
 }
 
-/// What becomes of the far half of a pair, as the command line has it.
+/// How the command line treats the remote half of a pair.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Far<'a> {
     /// Where this end's notes are.
@@ -100,7 +100,7 @@ impl Pair {
         }
     }
 
-    /// Every pair that is noted.
+    /// Every noted pair.
     fn all(state: &FilePath) -> Outcome<Vec<Self>> {
         let path = folder_of(state);
         let failed = |path: &FilePath, error| Stop::io(format!("read {}", path.display()), error);
@@ -154,7 +154,7 @@ impl Pair {
     }
 }
 
-/// Where the notes lie.
+/// The folder of the notes.
 fn folder_of(state: &FilePath) -> PathBuf {
     state.join(FOLDER)
 }
@@ -239,7 +239,7 @@ pub(crate) fn apply(
     }
 }
 
-/// Notes on stable storage which transactions belong together; of one alone there is nothing to note.
+/// Records on stable storage which transactions belong together; a single one needs no note.
 fn noted(path: &Path, theirs: Option<String>, state: &FilePath) -> Outcome<Option<Pair>> {
     let (Some(ours), Some(theirs)) = (path.station.open_id(), theirs) else {
         return Ok(None);
@@ -258,8 +258,8 @@ fn noted(path: &Path, theirs: Option<String>, state: &FilePath) -> Outcome<Optio
     Ok(Some(pair))
 }
 
-/// The same as [`works`], given up at `until`: at the deadline the reverter kills this process. What hangs is left to its
-/// thread, which ends with the process: to take leave of it would take too long.
+/// The same as [`works`], given up at `until`: at the deadline the reverter kills this process. A thread that hangs is
+/// abandoned, and ends with the process: a clean shutdown would take too long.
 fn works_until(
     until: Boottime,
     peer: &PeerAddress,
@@ -319,7 +319,7 @@ fn in_doubt(pair: &Pair, why: &Stop) -> Stop {
     Stop::new(Code::RestoreIncomplete, message).hint(why.hint.clone().unwrap_or_else(when))
 }
 
-/// Whether a connection that is made now reaches the peer, and bytes arrive in both directions.
+/// Whether a new connection reaches the peer, and bytes arrive in both directions.
 fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outcome<()> {
     let peer = Peer::start(address, false, state, interrupt)?;
     let mut path = Path::open(Station::open(state)?, peer, None, interrupt)?;
@@ -380,8 +380,8 @@ fn recover_one(pair: &Pair, far: Far<'_>) -> Outcome<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Rolls back the far half of transaction `id`, or of the newest that is applied, before this end's is: both, or where
-/// the remote end does not answer neither.
+/// Rolls back the remote half of transaction `id`, or of the newest that is applied, before this end's is: both, or if
+/// the remote end does not answer, neither.
 pub(crate) fn undo_far_half(far: Far<'_>, id: Option<&str>) -> Outcome<Option<Entry>> {
     let state = far.state;
     let newest = || -> Outcome<Option<String>> {

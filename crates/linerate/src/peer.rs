@@ -1,6 +1,6 @@
-//! The other end of a measurement: the talk with its agent. `address` is how it is named, `start` how its agent is
-//! started, `push` how this program is copied there first, `stderr` what is kept of its standard error, `printable` what
-//! becomes of its text.
+//! The peer of a measurement: the connection to its agent. `address` parses its name, `start` starts its
+//! agent, `push` copies this program there first, `stderr` keeps its standard error, `printable` makes
+//! its text safe to print.
 //!
 //! Control always goes through the standard streams of a child process (ssh, a shell command, or this
 //! program in another namespace): whoever may start that child may talk to the agent.
@@ -53,9 +53,9 @@ pub struct Peer {
     child: Child,
     input: Option<ChildStdin>,
     replies: Receiver<Heard>,
-    /// How long an answer may be to what was asked last.
+    /// Maximum length of the answer to the last request.
     answer_bytes_max: Arc<AtomicUsize>,
-    /// How long the record may be of the trial that was prepared last.
+    /// Maximum length of the record of the trial that was prepared last.
     record_bytes_max: usize,
     stderr: FarStderr,
     interrupt: Interrupt,
@@ -88,7 +88,7 @@ impl Peer {
             .map_err(|error| cannot_start(address, error))?;
         let input = child.stdin.take();
         let (heard, replies) = mpsc::sync_channel(REPLIES_WAITING_MAX);
-        // Nothing is asked yet: what comes now is no answer, and short.
+        // Nothing is requested yet: what arrives now is no answer, and short.
         let answer_bytes_max = Arc::new(AtomicUsize::new(64 << 10));
         if let Some(output) = child.stdout.take() {
             let bytes_max = Arc::clone(&answer_bytes_max);
@@ -121,7 +121,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub fn ask(&mut self, request: &Request) -> Outcome<Reply> {
         self.ask_within(request, WORK)
     }
@@ -182,7 +182,7 @@ impl Peer {
         }
     }
 
-    /// The stop for a failure at the remote end: what went wrong there did not go wrong here.
+    /// The stop for a failure at the remote end.
     fn says(&self, mut failure: Failure) -> Stop {
         failure.message = format!("the peer {} reports: {}", self.address, failure.message);
         failure.into()
@@ -205,7 +205,7 @@ impl Peer {
         }
     }
 
-    /// Asks and waits for the answer even while Ctrl-C is pending: what was begun at the remote end must be
+    /// Sends a request and waits for the answer even while Ctrl-C is pending: what was begun at the remote end must be
     /// known to be done or not, and what is undone must be undone.
     pub fn see_through(&mut self, request: &Request) -> Outcome<Reply> {
         self.send(request)?;
@@ -237,7 +237,7 @@ impl Peer {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.replies.recv_timeout(left) {
                 Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => break true,
-                // One that talks on instead of going is not listened to for ever.
+                // A peer that keeps sending instead of exiting is not listened to forever.
                 Ok(_) if !left.is_zero() => {}
                 Ok(_) | Err(RecvTimeoutError::Timeout) => break false,
             }
@@ -273,7 +273,7 @@ impl Peer {
     }
 
     fn kill(&mut self) {
-        // It fails when the child is gone already, which is what is wanted.
+        // It fails when the child is gone already, which is the goal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -340,7 +340,7 @@ pub(crate) fn end_within(child: &mut Child, limit: Duration) -> Option<ExitStatu
         }
         let running = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()?;
         let left = Timespec::try_from(left).ok()?;
-        // Woken by its end, by a signal or by the time: the loop finds out which.
+        // Woken by its exit, by a signal or by the timeout: the loop finds out which.
         let _ = poll(&mut [PollFd::new(&running, PollFlags::IN)], Some(&left));
     }
 }

@@ -1,8 +1,8 @@
-//! What shall be so after the next boot too: `tune persist` keeps what was applied, `tune boot` makes it again.
+//! Persistent settings: `tune persist` keeps what was applied, `tune boot` applies it at every boot.
 //!
 //! A boot's changes are protected like any others: reverter, deadline, and no user to confirm, so that the
-//! machine itself must be found as well off with them as without. Changes that made it worse, or at which it
-//! twice went down, are not made again.
+//! machine itself must be as healthy with them as without. Changes that made it worse, or during which it
+//! twice went down, are not applied again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};
@@ -28,11 +28,11 @@ use crate::probe::reach;
 use crate::say::Say;
 use crate::station::{Entry, Station, kept_stop, not_locked};
 
-/// How long a boot waits for interfaces and addresses that were there when the changes were kept.
+/// How long a boot waits for interfaces and addresses that were there when the changes were made persistent.
 const BEFORE: Duration = Duration::from_secs(30);
 /// Interval between two checks of the machine: it must be fine twice, as a NIC may lose its link a little late.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// So many boots in a row may end before its changes are decided.
+/// So many boots in a row may end before its changes are confirmed.
 const UNFINISHED_MAX: u32 = 2;
 
 fn beside() -> Beside {
@@ -42,7 +42,7 @@ fn beside() -> Beside {
     }
 }
 
-/// Keeps a transaction, or no longer.
+/// Makes a transaction persistent, or no longer.
 pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
     let path = |path: &Path| {
         absolute(path).map_err(|error| Stop::io(format!("find {}", path.display()), error))
@@ -112,7 +112,7 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
     }])
 }
 
-/// Refuses changes that a boot cannot make again.
+/// Refuses changes that cannot be applied at boot.
 fn can_be_kept(changes: &[Change]) -> Outcome<()> {
     let of_this_boot = |change: &Change| match change.setting.spec().keeping() {
         Keeping::Never(why) => Some((change.setting.clone(), why)),
@@ -187,7 +187,7 @@ fn is_up(root: &HostRoot, nic: &NicName) -> bool {
     )
 }
 
-/// What must be as well after the changes as before them.
+/// What must work after the changes as well as before them.
 #[derive(Debug, Default)]
 struct Conditions {
     up: BTreeSet<NicName>,
@@ -211,7 +211,7 @@ impl Conditions {
         self
     }
 
-    /// Looks until everything holds at `looks` looks in a row, or the time is over: what is broken then.
+    /// Checks until everything holds in `looks` checks in a row, or the time is over: returns what is broken then.
     fn wait(
         &self,
         root: &HostRoot,
@@ -248,7 +248,7 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Begins one, unless the set is not to be tried any more.
+    /// Begins one, unless the set is disabled.
     fn begin(state: &'a Path, set: String) -> Outcome<Self> {
         let tried = apply::tried(state, &set).map_err(|error| kept_stop(&error))?;
         let unfinished = match tried.map(|tried| (tried.verdict, tried.unfinished)) {
@@ -298,7 +298,7 @@ fn not_again(why: &str) -> Stop {
     )
 }
 
-/// Makes again what is kept.
+/// Applies the persistent changes.
 pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
     let state = &absolute(state).map_err(|error| Stop::io("find the state directory", error))?;
@@ -469,7 +469,7 @@ mod tests {
                 chown(path, Some(0), None).expect("taken again");
             }
         }
-        // What is in a folder for all now may be another's after the next boot.
+        // What is in a shared folder now may belong to another user after the next boot.
         set_mode(all.path(), 0o1777);
         assert!(refused(&trust).is_none());
         assert!(refused(&Trust::for_later(0)).is_some());

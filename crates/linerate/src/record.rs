@@ -31,19 +31,19 @@ use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 use crate::exit::traffic_failure;
 use crate::place::allowed_here;
 
-/// With more counters than this, those that stood still are left out of the record.
+/// With more counters than this, those that did not change are omitted from the record.
 const COUNTERS_MAX: usize = 256;
-/// A trial that lasts longer is one whose picture needs no finer steps than [`LONG_STEP`].
+/// A longer trial needs no finer steps of its CPU series than [`LONG_STEP`].
 const LONG: Duration = Duration::from_secs(120);
 const LONG_STEP: Duration = Duration::from_secs(5);
 const SHORT_STEP: Duration = Duration::from_secs(1);
 /// Maximum size of the CPU series, steps times CPUs: about 2 MiB of a record.
 const SERIES_MAX: u128 = 16_384;
-/// Frequencies are read at least this far apart, of at most so many CPUs.
+/// Minimum interval between readings of frequencies, and the maximum number of CPUs.
 const BEAT_MIN: Duration = Duration::from_millis(50);
 const FREQUENCIES_MAX: usize = 64;
 
-/// Moves the bytes of one end and adds what the machine reports of the time.
+/// Runs one end of a trial and adds the machine's readings of that time.
 pub fn record_side(
     connected: Connected,
     spec: &TrialSpec,
@@ -95,8 +95,8 @@ fn record_settled(
         data: asked_for(spec),
         online: machine.online.clone(),
     };
-    // Begun by this thread, before the data threads: where only this process may be watched, they are
-    // what is watched.
+    // Started by this thread, before the data threads: if only this process may be profiled, they are
+    // profiled.
     let profiler = spec
         .profile_hz
         .map(|hz| Profiler::start(root, &machine.online, hz));
@@ -115,7 +115,7 @@ fn record_settled(
     side.cpu.frequency = seen.frequency;
     side.counters = watch_between(&before, &after);
     side.interface = machine.interface();
-    // The engine has counted its own readings. To name a profile's symbols is no part of recording.
+    // The engine has counted its own readings. Resolving a profile's symbols is not part of recording.
     let before = ready.saturating_sub(begun);
     let own = before + cpu_time_of_this_thread().saturating_sub(over) + seen.took;
     let engines = side.cpu.recording_ns;
@@ -143,14 +143,14 @@ fn named(root: &HostRoot, samples: Option<Known<Samples>>) -> Known<Profile> {
     asked.map(|samples| samples.name(root))
 }
 
-/// The CPUs that the placement names; none when it names none.
+/// The CPUs that the placement names; none if it names none.
 fn asked_for(spec: &TrialSpec) -> CpuSet {
     let placement = &spec.placement;
     let all = placement.sender_cpus.iter();
     all.chain(placement.receiver_cpus.iter()).collect()
 }
 
-/// The RDMA devices that the trial asks for by name; which of them is this end's, both know.
+/// The RDMA devices that the trial names; both ends know which of them is theirs.
 fn named_devices(verbs: &Verbs) -> Vec<&str> {
     let choices = [&verbs.local, &verbs.remote];
     choices
@@ -159,7 +159,7 @@ fn named_devices(verbs: &Verbs) -> Vec<&str> {
         .collect()
 }
 
-/// How fine the picture of `cpus` CPUs is.
+/// The resolution of the series of `cpus` CPUs.
 fn step_of(spec: &TrialSpec, cpus: usize) -> Duration {
     let duration = Duration::from(spec.duration_ns);
     let usual = if duration > LONG {
@@ -174,10 +174,10 @@ fn step_of(spec: &TrialSpec, cpus: usize) -> Duration {
         .max(Duration::from_nanos(bounded))
 }
 
-/// What is read before and after.
+/// The data source for the readings before and after.
 struct Machine<'a> {
     root: &'a HostRoot,
-    /// What the counters are read of, and by whom.
+    /// The counters to read, and the reader.
     way: Known<(Way, Netlink)>,
     online: CpuSet,
 }
@@ -260,11 +260,11 @@ struct Beside<'a> {
     online: CpuSet,
 }
 
-/// What it saw.
+/// What it sampled.
 struct Seen {
     steps: Vec<(Instant, Vec<CpuTimes>)>,
     frequency: Known<Vec<CpuFrequency>>,
-    /// CPU time of looking.
+    /// CPU time of sampling.
     took: Duration,
 }
 
@@ -342,12 +342,12 @@ impl Beside<'_> {
         }
         let mut affinity = Affinity::new();
         others.iter().for_each(|cpu| affinity.set(cpu.0 as usize));
-        // Staying where we are is the only consequence of a refusal.
+        // A refusal only means that we stay where we are.
         let _ = sched_setaffinity(None, &affinity);
     }
 }
 
-/// The CPUs that were not idle all the time.
+/// The CPUs that were not always idle.
 fn worked(times: Vec<CpuTimes>) -> Vec<CpuTimes> {
     let mut times = times;
     times.retain(|cpu| cpu.busy() > Nanoseconds::new(0) || cpu.steal_ns > Nanoseconds::new(0));

@@ -32,7 +32,7 @@ use crate::words::count;
 const OUTLYING: f64 = 3.5;
 /// With fewer blocks no effect can be computed, whatever was measured.
 pub(crate) const BLOCKS_OF_EFFECTS: usize = 3;
-/// With fewer blocks what is usual is itself a guess.
+/// With fewer blocks the expected values are too uncertain.
 const BLOCKS_OF_OUTLIERS: usize = 5;
 /// A normal variable's median absolute deviation times this is its standard deviation.
 const DEVIATION_OF_MEDIAN: f64 = 1.4826;
@@ -40,7 +40,7 @@ const DEVIATION_OF_MEDIAN: f64 = 1.4826;
 /// An experiment laid out, without the unavailable levels.
 #[derive(Debug)]
 pub struct Laid {
-    /// For each factor the levels that are left.
+    /// For each factor the remaining levels.
     pub kept: Vec<Vec<usize>>,
     /// The factors with more than one.
     pub varied: Vec<usize>,
@@ -68,7 +68,7 @@ struct Effect {
     corner: Vec<(usize, usize)>,
 }
 
-/// Lays an experiment out without the levels that were left out, (factor, level), and without earlier runs, which are
+/// Lays an experiment out without the omitted levels, (factor, level), and without earlier runs, which are
 /// not measured again.
 pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Laid> {
     let factors = experiment.factors.iter().enumerate();
@@ -87,7 +87,7 @@ pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Laid> {
         .collect();
     let levels: Vec<usize> = varied.iter().map(|at| kept[*at].len()).collect();
     let mut design = experiment.design.clone();
-    // A fraction for fewer factors may have more runs than all combinations are.
+    // A fraction for fewer factors may have more runs than there are combinations.
     let all = 1u32 << varied.len().min(31);
     design.runs = design.runs.map(|runs| runs.min(all));
     let few = match design.kind {
@@ -128,13 +128,13 @@ pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Laid> {
     })
 }
 
-/// The combination in which no factor has any of its levels: no factor has a level of that number.
+/// The combination in which no factor has any of its levels: no level has that index.
 pub(crate) fn without_factors(experiment: &Experiment) -> Cell {
     let factors = experiment.factors.iter();
     factors.map(|factor| factor.levels.len()).collect()
 }
 
-/// The effects that are requested among the factors that are varied, by their places there.
+/// The requested effects among the varied factors, by their indices there.
 fn asked(experiment: &Experiment, varied: &[usize]) -> Vec<Vec<usize>> {
     let place = |factor: &usize| varied.iter().position(|at| at == factor);
     let asked = experiment.asked().into_iter();
@@ -187,7 +187,7 @@ impl Laid {
         effects
     }
 
-    /// How many times the noise of one trial the noise of a block's effect is: each asked effect by name, the largest
+    /// How many times the noise of one trial the noise of a block's effect is: each requested effect by name, the largest
     /// first.
     pub(crate) fn spreads(&self, experiment: &Experiment) -> Vec<(String, f64)> {
         let effects = self.effects(experiment).into_iter();
@@ -215,7 +215,7 @@ pub(crate) fn trials_made(records: &[Record]) -> usize {
 }
 
 impl Sorted<'_> {
-    /// What must be known to read the effects: what the design mixes up, and what was not interleaved.
+    /// Notes for reading the effects: confounding in the design, and what was not interleaved.
     fn notes(&self, header: &Header, laid: &Laid) -> Vec<String> {
         let mut notes = laid.confounding(self.experiment);
         let of_runs = self.earlier.iter();
@@ -238,7 +238,7 @@ impl Sorted<'_> {
             .collect()
     }
 
-    /// Half of the width of the widest interval of an asked effect, of the response that decides; none before each
+    /// Half of the width of the widest interval of a requested effect, of the deciding response; none before each
     /// has one.
     pub(crate) fn widest(&self, laid: &Laid, seed: u64) -> Option<f64> {
         let response = *self.responses().first()?;
@@ -255,7 +255,7 @@ impl Sorted<'_> {
     }
 }
 
-/// The scatter of trials of one combination, on the scale of logarithms.
+/// The standard deviation of trials of one combination, on the logarithmic scale.
 pub(crate) fn scatter(samples: &[&Sample], response: Response) -> Option<f64> {
     let logs: Vec<f64> = (samples.iter())
         .filter_map(|sample| figure(response, sample))
@@ -264,7 +264,7 @@ pub(crate) fn scatter(samples: &[&Sample], response: Response) -> Option<f64> {
     standard_deviation(&logs).ok()
 }
 
-/// The document of an experiment. Of one that was cut short it holds what there is.
+/// The document of an experiment. For an incomplete one it contains what there is.
 pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
     let sorted =
         sort(records).ok_or_else(|| Stop::new(Code::BadInput, "not records of an experiment"))?;
@@ -358,7 +358,7 @@ fn cells(
     bounds: Option<&Bounds<'_>>,
 ) -> Vec<CellDocument> {
     let blocks = sorted.blocks();
-    // A ceiling is one of rates.
+    // Ceilings apply to rates only.
     let bounds = bounds.filter(|_| response == Response::Rate);
     let one = |cell: &Cell| {
         let values = sorted.values(response, cell);
@@ -383,7 +383,7 @@ fn cells(
     laid.cells.iter().chain(&earlier).map(one).collect()
 }
 
-/// The effects, and why some are left out.
+/// The effects, and why some are omitted.
 fn effects(
     sorted: &Sorted<'_>,
     laid: &Laid,
@@ -465,10 +465,10 @@ fn levels_of_blocks(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Vec
         let mut values = blocks
             .iter()
             .map(|block| sorted.value(response, *block, cell));
-        // Of a part that is 0 there is no logarithm.
+        // There is no logarithm of 0.
         values.all(|value| value.is_some_and(|value| value > 0.0))
     };
-    // The last block may have been cut off: a block without most of its cells is no block.
+    // The last block may be incomplete: a block without most of its cells does not count.
     let cells: Vec<&Cell> = laid.cells.iter().filter(in_all).collect();
     if cells.len() * 2 < laid.cells.len() {
         return Vec::new();
@@ -498,12 +498,12 @@ fn drift(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Option<DriftDo
     let steady = slopes.iter().all(|slope| *slope > 0.0) || slopes.iter().all(|slope| *slope < 0.0);
     Some(DriftDocument {
         relative_per_block: median(&slopes).ok()?.exp_m1(),
-        // Three in order come about once in three times by chance.
+        // Three in order occur in one of three cases by chance.
         steady: steady && levels.len() > 4,
     })
 }
 
-/// Trials far from the sum of what their combination and their block are (in logarithms).
+/// Trials far from the sum of the effects of their combination and their block (in logarithms).
 fn outliers(
     sorted: &Sorted<'_>,
     laid: &Laid,

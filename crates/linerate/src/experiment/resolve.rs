@@ -21,7 +21,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::trial::PathView;
 use crate::trial_spec::trial_of;
 
-/// Options of `measure` that are of the command, not of a trial.
+/// Options of `measure` that belong to the command, not to a trial.
 const NOT_OF_A_TRIAL: [&str; 14] = [
     "push",
     "address",
@@ -38,10 +38,10 @@ const NOT_OF_A_TRIAL: [&str; 14] = [
     "require",
     "help",
 ];
-/// The value that leaves a setting as it was found.
+/// The value that leaves a setting at its baseline.
 const AS_FOUND: &str = "baseline";
 
-/// An experiment on the paths that it takes: what its levels stand for there.
+/// An experiment on its paths: the meaning of its levels there.
 #[derive(Debug)]
 pub struct Resolver {
     /// The experiment.
@@ -51,7 +51,7 @@ pub struct Resolver {
     others: BTreeMap<String, Result<Ground, (Code, String)>>,
 }
 
-/// A path as it was found.
+/// The baseline of a path.
 #[derive(Debug)]
 struct Ground {
     local: Host,
@@ -88,7 +88,7 @@ impl Ground {
     }
 }
 
-/// A setting of an end, and the value that is wanted.
+/// A setting of an end, and the requested value.
 pub type Wanted = (End, SettingKey, Value);
 
 #[derive(Debug, Parser)]
@@ -98,7 +98,7 @@ struct Measure {
 }
 
 impl Resolver {
-    /// The experiment on the path to its peer as it was found.
+    /// The experiment on the baseline of the path to its peer.
     pub fn new(experiment: Experiment, path: PathView<'_>) -> Self {
         Self {
             experiment,
@@ -151,7 +151,7 @@ impl Resolver {
         }
     }
 
-    /// Whether the remote end of a combination was out of reach from the start.
+    /// Whether the remote end of a combination was unreachable from the start.
     pub(crate) fn is_out_of_reach(&self, cell: &[usize]) -> bool {
         let peer = self.experiment.at(cell).peer.at;
         peer.is_some_and(|peer| matches!(self.others.get(&peer), Some(Err(_))))
@@ -179,7 +179,7 @@ impl Resolver {
         self.settings_of(&self.experiment.at(cell))
     }
 
-    /// The settings that a table asks for, of both ends.
+    /// The settings that a table requests, of both ends.
     pub(crate) fn settings_of(&self, at: &LevelTable) -> Outcome<Vec<Wanted>> {
         let mut wanted = Vec::new();
         let ground = self.ground(at.peer.at.as_deref())?;
@@ -204,7 +204,7 @@ impl Resolver {
             }
         }
         if ground.shares_kernel() {
-            // What belongs to the machine is both ends': it is changed by one of them.
+            // A machine-wide setting belongs to both ends: one of them changes it.
             let is_here_too = |key: &SettingKey, value: &Value, wanted: &[Wanted]| {
                 wanted
                     .iter()
@@ -248,7 +248,7 @@ impl Resolver {
         Ok(())
     }
 
-    /// Whether a level is an earlier run, of which nothing is made here.
+    /// Whether a level is an earlier run, which is not repeated here.
     pub(crate) fn is_earlier(&self, factor: usize, level: usize) -> bool {
         let of = self.experiment.factors.get(factor);
         of.is_some_and(|factor| factor.runs().any(|(run, _)| run == level))
@@ -290,7 +290,7 @@ impl Resolver {
     }
 }
 
-/// The trial that a workload with its options is on a path.
+/// The trial of a workload with its options on a path.
 fn trial(ground: &Ground, workload: &str, options: &Words) -> Outcome<TrialSpec> {
     let action = action(workload, options)?;
     trial_of(&action, ground.path())?.ok_or_else(|| {
@@ -299,7 +299,7 @@ fn trial(ground: &Ground, workload: &str, options: &Words) -> Outcome<TrialSpec>
     })
 }
 
-/// What must be changed for settings to be as they are wanted, from what they are.
+/// The changes from the current settings to the requested ones.
 pub(crate) fn changes(ends: &mut dyn Ends, wanted: &[Wanted]) -> Outcome<Vec<EndChange>> {
     let mut changes = Vec::new();
     for of in [End::Local, End::Remote] {

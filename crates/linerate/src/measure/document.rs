@@ -1,5 +1,5 @@
-//! What `measure --format json` prints (schema `linerate.sample/1`), made of the raw record. Everything in
-//! it but `raw` can be computed again from `raw`.
+//! What `measure --format json` prints (schema `linerate.sample/1`), derived from the raw record. Everything in
+//! it but `raw` can be recomputed from `raw`.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ use crate::analysis::{first_kept, rate_of, settling_flag};
 use crate::report::nulled;
 use crate::trial::{Path, PathView};
 
-/// A measurement and what is known of its path.
+/// A measurement and the facts about its path.
 #[derive(Debug)]
 pub(super) struct Measured<'a> {
     pub(super) sample: Sample,
@@ -38,19 +38,19 @@ pub(super) struct Measured<'a> {
     pub(super) limit: Option<Limit>,
     /// The combined result for the sizes of a ping-pong.
     pub(super) judgement: Option<Judgement>,
-    /// What the work of `diffusion` costs.
+    /// The overhead of `diffusion`'s work.
     pub(super) overhead: Option<Overhead>,
     /// What a foreign program at the remote end reported about itself.
     pub(super) foreign: Option<Value>,
 }
 
 impl<'a> Measured<'a> {
-    /// A trial over a path whose ends are both ours.
+    /// A trial over a path with linerate at both ends.
     pub(super) fn over_path(path: &'a Path, sample: Sample, copy: Option<BitRate>) -> Self {
         Self::between(path.view(), sample, copy)
     }
 
-    /// A trial between two ends of ours.
+    /// A trial between two linerate ends.
     pub(super) fn between(ends: PathView<'a>, mut sample: Sample, copy: Option<BitRate>) -> Self {
         let bulk = sample.spec.workload.is_bulk();
         let rate = if bulk {
@@ -73,7 +73,7 @@ impl<'a> Measured<'a> {
             copy_bandwidth: copy,
             sample: Some(&sample),
         };
-        // Of an exchange the rate is that of both directions in turn: no bound of one direction is one of it.
+        // The rate of an exchange is that of both directions in turn: no bound of one direction applies to it.
         let ceilings = if bulk {
             ceilings_of_path(&facts)
         } else {
@@ -84,10 +84,10 @@ impl<'a> Measured<'a> {
             Workload::Stream(_) | Workload::Rdma(_)
         );
         let limit = rate
-            // Of several sizes each has its own.
+            // If there are several sizes, each has its own.
             .filter(|_| bulk && !sample.spec.workload.is_sweep())
             .map(|rate| name_limit(&sample, ends.local, ends.remote, &ceilings.ceilings, rate))
-            // Datagrams at a rate that was requested, none lost: there is nothing to be determined.
+            // Datagrams at a requested rate, without loss: there is no bottleneck to determine.
             .filter(|limit| stream || limit.what != LimitKind::NotDetermined);
         let mut all = flags(&sample, ends.local, ends.remote, ceilings.lowest(), rate);
         if bulk && !sample.spec.workload.ends_by_itself() && !sample.spec.workload.is_sweep() {
@@ -106,7 +106,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// A trial whose remote end is not ours: nothing is known of its host, so no bound of the path is either.
+    /// A trial whose remote end is not linerate: nothing is known about its host, so there is no bound of the path either.
     pub(super) fn foreign(mut sample: Sample, told: Value) -> Self {
         let rate = sample
             .spec
@@ -134,7 +134,7 @@ impl<'a> Measured<'a> {
         self.ceilings.lowest()
     }
 
-    /// The share of the lowest bound that was reached; of several sizes each has its own.
+    /// The share of the lowest bound that was reached; none for several sizes, where each has its own.
     pub(super) fn reached(&self) -> Option<Ratio> {
         if self.sample.spec.workload.is_sweep() {
             return None;
@@ -142,7 +142,7 @@ impl<'a> Measured<'a> {
         share(self.rate?, self.ceiling()?.bit_per_s)
     }
 
-    /// Whose count of a connection is the one of what arrived: the receiver's, and of one-sided verbs the
+    /// Which end's count of a connection is that of the arrived bytes: the receiver's, and for one-sided verbs the
     /// sender's.
     pub(super) fn counted<'f>(
         &self,
@@ -156,7 +156,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// The connections, each with what both ends recorded of it: (sender's end, sender, receiver).
+    /// The connections, each with the records of both ends: (sender's end, sender, receiver).
     pub(super) fn flows(&self) -> Vec<(End, Option<&FlowRecord>, Option<&FlowRecord>)> {
         let sides = [
             (End::Local, &self.sample.local),
@@ -230,7 +230,7 @@ pub(super) struct MeasureDocument<'a> {
     seconds: f64,
     total: Value,
     repeats: Option<Value>,
-    /// Of `--require`.
+    /// Only with `--require`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) requirements: Vec<Judged>,
     flows: Flows<'a>,
@@ -248,7 +248,7 @@ pub(super) struct MeasureDocument<'a> {
     raw: &'a Sample,
 }
 
-/// Makes the document.
+/// Builds the document.
 pub(super) fn document<'a>(
     measured: &'a Measured<'_>,
     repeats: Option<&Repeats>,
@@ -298,7 +298,7 @@ pub(super) fn document<'a>(
     }
 }
 
-/// Where each end's threads and buffers were put; null is the scheduler's choice.
+/// Where each end's threads and buffers were placed; null is the scheduler's choice.
 pub(super) fn placement(spec: &TrialSpec) -> Value {
     let place = &spec.placement;
     let end = |sends: bool, receives: bool| {
@@ -366,14 +366,14 @@ fn total(measured: &Measured<'_>) -> Value {
     })
 }
 
-/// How much of a bulk trial's beginning was left out of its rate, in seconds.
+/// The warm-up of a bulk trial that its rate excludes, in seconds.
 pub(super) fn warmup(sample: &Sample) -> Option<f64> {
     let last = first_kept(sample).checked_sub(1)?;
     let point = *rate_series(sample).total.get(last)?;
     Some(point.at_ns.as_secs_f64())
 }
 
-/// The flows, each made when it is written: ten thousand of them as values would take half a gigabyte.
+/// The flows, each built when it is written: ten thousand of them as values would take half a gigabyte.
 #[derive(Debug)]
 struct Flows<'a>(&'a Measured<'a>);
 
@@ -395,7 +395,7 @@ impl Serialize for Flows<'_> {
     }
 }
 
-/// One flow: the sender's end, and what both ends recorded of it.
+/// One flow: the sender's end, and the records of both ends.
 fn flow_value(
     known: Option<&FlowRecord>,
     (from, sender, receiver): &(End, Option<&FlowRecord>, Option<&FlowRecord>),
@@ -519,7 +519,7 @@ pub(super) fn steps(sample: &Sample) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The histogram of all ends that ask.
+/// The combined histogram of all requesting ends.
 pub(super) fn whole_latency(
     sample: &Sample,
     pick: impl Fn(&Operations) -> Option<&Histogram>,
@@ -533,11 +533,11 @@ pub(super) fn whole_latency(
     whole.filter(|histogram| histogram.count() > 0)
 }
 
-/// The datagrams of all flows: how many were sent, when that is known, and what arrived.
+/// The datagrams of all flows: how many were sent, if known, and what arrived.
 pub(super) fn datagrams(measured: &Measured<'_>) -> Option<(Option<u64>, Datagrams)> {
     let mut sum: Option<(Option<u64>, Datagrams)> = None;
     if measured.sample.spec.verbs.is_some() {
-        // Those of verbs have no order that was inspected: `verbs::Datagrams`.
+        // With verbs their order was not checked: `verbs::Datagrams`.
         return None;
     }
     for (_, sender, receiver) in measured.flows() {

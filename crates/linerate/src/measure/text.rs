@@ -1,4 +1,4 @@
-//! What a person reads of a measurement.
+//! The text output of a measurement.
 
 use linerate_model::analysis::rate_series;
 use linerate_model::known::Known;
@@ -17,17 +17,17 @@ use crate::analysis::operations::{askers, ops_per_s, real};
 
 /// With more flows than these, only the slowest, median and fastest are shown.
 const FLOWS_SHOWN: usize = 16;
-/// A picture of steps has at most so many characters.
+/// Maximum width of a bar picture of steps.
 const STEPS_SHOWN: usize = 60;
-/// Intervals of at least this width are written out, when they are not more than so many.
+/// Intervals of at least this length are written out, if there are not too many.
 const INTERVAL_READ: Nanoseconds = Nanoseconds::from_millis(500);
 const INTERVALS_SHOWN: usize = 120;
-/// CPUs that are shown over time.
+/// Maximum CPUs shown over time.
 const CPUS_SHOWN: usize = 16;
-/// The hottest symbols that are shown.
+/// Maximum hot symbols shown.
 const SYMBOLS_SHOWN: usize = 12;
 
-/// The lines.
+/// The lines of output.
 pub(super) fn text(
     measured: &Measured<'_>,
     document: &MeasureDocument<'_>,
@@ -182,7 +182,7 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
             format!("{} -> {}", cpu(sender), cpu(receiver)),
             match retransmits {
                 Some(count) => count.to_string(),
-                // Over verbs a port counts them, of all queue pairs together.
+                // Over verbs a port counts them, for all queue pairs together.
                 None if known.verbs.is_some() => "-".to_owned(),
                 None => "?".to_owned(),
             },
@@ -282,7 +282,7 @@ fn latency(histogram: &Histogram) -> String {
     )
 }
 
-/// A time with the unit that suits it.
+/// A time in a suitable unit.
 pub(super) fn time(ns: f64) -> String {
     match ns {
         ns if ns < 1e3 => format!("{ns:.0} ns"),
@@ -456,7 +456,7 @@ fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
         }
     }
     cpus_over_time(lines, "local", &sample.local);
-    // Of one kernel the other end's CPUs are the same.
+    // With one kernel the other end's CPUs are the same.
     if !sample.shared_kernel {
         cpus_over_time(lines, "remote", &sample.remote);
     }

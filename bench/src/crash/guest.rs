@@ -13,7 +13,7 @@ use crate::kinds::{CARD, Kind, LOOK_CARD};
 const VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testbed/vm/vm");
 /// In the guest's memory.
 const STATE: &str = "/run/crash";
-/// A command in the guest may take so many seconds of its time.
+/// Time limit of a command in the guest, in seconds of its time.
 const LIMIT: &str = "300";
 /// The guest did not answer: it is off.
 pub(crate) const OFF: i32 = 255;
@@ -136,7 +136,7 @@ impl Host for Guest {
             (OFF, said) => Err(Trouble(format!("read from the guest: {said}"))),
             (code, said) => Ok(Ended {
                 done: code == 0,
-                // As a shell has it (128 and the signal's number).
+                // As in a shell (128 and the signal's number).
                 killed: code == 137,
                 said: said.trim().to_owned(),
             }),

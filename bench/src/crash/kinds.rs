@@ -1,6 +1,6 @@
 //! The kinds of settings that a host in a namespace has, a change of each, and how other tools see it.
 
-/// A setting that is changed to and fro.
+/// A setting that is changed back and forth.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind {
     /// What it is, in the table.

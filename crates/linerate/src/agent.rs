@@ -30,7 +30,7 @@ use crate::station::Station;
 /// How long the data connections of a prepared trial may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(15);
 
-/// Requests that may wait while one is carried out: a controller that floods is made to wait.
+/// Requests that may be queued while one is carried out: a controller that floods is throttled.
 const REQUESTS_WAITING_MAX: usize = 1;
 
 /// What the loop waits for.

@@ -78,7 +78,7 @@ fn asked(args: &HoldArgs, station: &Station) -> Outcome<(Intent, Option<u32>)> {
     Intent::held(file, station)
 }
 
-/// Runs the command to its end, which Ctrl-C reaches by itself; without one, waits for Ctrl-C.
+/// Runs the command to its end, which receives Ctrl-C by itself; without one, waits for Ctrl-C.
 fn until_it_ends(command: &[String], interrupt: &Interrupt, say: &Say) -> Outcome<u8> {
     let Some((program, arguments)) = command.split_first() else {
         say.note("settings held until Ctrl-C or SIGTERM");

@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 
 use crate::exit::{Code, Outcome, Stop};
 
-/// Whether the work shall end.
+/// Whether the work must stop.
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
@@ -51,7 +51,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether the work shall end.
+    /// Whether the work must stop.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst)
     }
@@ -61,7 +61,7 @@ impl Interrupt {
         self.abort.trigger();
     }
 
-    /// Waits until the work shall end, or for so long; whether it shall.
+    /// Waits until the work must stop, or for so long; returns whether it must.
     pub fn comes_within(&self, time: Duration) -> bool {
         let limit = Timespec::try_from(time).unwrap_or_default();
         // A signal may cut the wait short: then the caller looks around a little early.

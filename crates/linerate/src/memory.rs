@@ -19,7 +19,7 @@ const BUDGET: Duration = Duration::from_millis(200);
 /// With the making of buffers.
 const CELL_S: usize = 3;
 
-/// One cell of the matrix, and whose it is.
+/// One cell of the matrix, with its nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// The node whose CPUs work.

@@ -1,8 +1,8 @@
 //! Named placement of threads and memory: `--place near`, `--memory bind:1`. A word is resolved against
-//! what one host reports of itself, and becomes the CPUs and nodes of a [`Placement`].
+//! one host's map, and becomes the CPUs and nodes of a [`Placement`].
 //!
-//! A word that chooses never takes CPUs that are offline, isolated (`isolcpus=`: whoever isolated them has
-//! something else in mind) or outside what this process may use. A list, `cpu:2,4`, is taken as it is
+//! A word that chooses CPUs never takes those that are offline, isolated (`isolcpus=`: they are reserved
+//! for something else) or outside what this process may use. A list, `cpu:2,4`, is used as it is
 //! given: isolated CPUs too, but nothing that cannot run a thread.
 
 mod word;
@@ -40,9 +40,9 @@ pub struct Site<'a> {
     pub rdma: Option<&'a RdmaDevice>,
     /// The CPUs that linerate may use there, when that is known.
     pub allowed: Option<&'a CpuSet>,
-    /// Where its threads shall run.
+    /// The CPUs of its threads.
     pub cpus: &'a Where,
-    /// Where its buffers shall be.
+    /// The memory policy of its buffers.
     pub memory: &'a MemoryWhere,
 }
 

@@ -57,11 +57,11 @@ pub(crate) struct Progress {
     pub(crate) trials: u64,
     /// Whether it went on after it had been stopped or killed.
     pub(crate) resumed: bool,
-    /// Of a proof, the remedies in the order they were tried.
+    /// For a proof, the remedies in the order they were tried.
     pub(crate) remedies: Vec<Tried>,
     /// The latest trials, the last one first.
     pub(crate) latest: VecDeque<Latest>,
-    /// Of an experiment, what it was asked to do.
+    /// For an experiment, its plan.
     pub(crate) experiment: Option<Experiment>,
     /// Unavailable levels: factor, level.
     left: Vec<(usize, usize)>,
@@ -303,7 +303,7 @@ mod tests {
             let now = followed.now().expect("Report so far");
             seen.push((now.trials, now.planned()));
         }
-        // Two levels, as often as a design is repeated by itself.
+        // Two levels, as often as a design repeats by itself.
         let planned = seen
             .last()
             .and_then(|(_, planned)| *planned)

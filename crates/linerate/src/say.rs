@@ -1,4 +1,4 @@
-//! The only place that prints. stdout is data, stderr is talk and progress; a reader that has gone
+//! The only module that prints. stdout is data, stderr is messages and progress; a reader that has gone
 //! away (`| head`) ends the program quietly. Nothing that is printed controls a terminal, whatever its origin.
 
 use std::backtrace::{Backtrace, BacktraceStatus};

@@ -72,9 +72,9 @@ pub struct Header {
     pub peer: String,
     /// The interface that the data leaves by.
     pub local_nic: NicName,
-    /// The interface that carries the far address.
+    /// The interface that has the remote address.
     pub remote_nic: NicName,
-    /// The far address.
+    /// The remote address.
     pub address: String,
     /// Memory copy bandwidth of one core, when it was measured.
     pub copy_bit_per_s: Option<u64>,
@@ -87,7 +87,7 @@ impl Header {
     }
 }
 
-/// Where a session records what happens: in life a [`Run`].
+/// Where a session records what happens: in practice a [`Run`].
 pub trait Log: fmt::Debug {
     /// Adds a record; once this returns `Ok` it is kept.
     fn add(&mut self, record: Record) -> Outcome<()>;
@@ -199,8 +199,8 @@ impl Run {
             // Another process only asked whether it is written.
             std::thread::yield_now();
         }
-        // Who watches runs by their traces sees that this one goes on, before it reports it. One that is not seen to is
-        // seen by its first record.
+        // Observers of the runs' modification times see that this one continues, before it reports it. If they miss it,
+        // they see its first record.
         let _ = file.set_modified(SystemTime::now());
         let mut lines = Records::of(folder, file.try_clone().map_err(failed)?);
         let records = lines.by_ref().collect::<Outcome<_>>()?;
@@ -356,7 +356,7 @@ pub fn read_own(folder: &Path) -> Outcome<StoredRun> {
     })
 }
 
-/// The stop for a run whose files cannot be carried out.
+/// The stop for a run whose files cannot be used.
 fn not_own(folder: &Path, name: &str, error: &io::Error) -> Stop {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return no_run(folder, name, error);

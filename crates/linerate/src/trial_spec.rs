@@ -42,7 +42,7 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
         (_, true) => Direction::Bidirectional,
         _ => Direction::Forward,
     };
-    // Twenty readings of a short trial, ten a second of a long one; fewer of thousands of flows, so that
+    // Twenty readings of a short trial, ten per second of a long one; fewer for thousands of flows, so that
     // the record stays small.
     let records = u64::from(args.flows) * if args.bidir { 2 } else { 1 };
     let by_flows = duration_ns.as_u64() / (250_000 / records).max(1) + 1;

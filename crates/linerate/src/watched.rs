@@ -64,7 +64,7 @@ impl Live {
         read_host(self.machine.root(), &self.netlink)
     }
 
-    /// Reads it and, beside it, which programs hold connections: that is asked of the live machine only,
+    /// Reads it and also which programs hold connections: the latter for the live machine only,
     /// never captured, and takes as long as the rest.
     fn host_with_owners(&self) -> Host {
         let owners = || {

@@ -18,8 +18,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// `size` bytes, filled with what does not repeat within a page's reach, so that nothing on the way can
-    /// profit from compressing it.
+    /// `size` bytes, filled with data that does not repeat within a page's reach, so that nothing on the path can
+    /// gain from compressing it.
     pub(crate) fn new(size: Bytes, policy: &MemoryPolicy) -> Result<Self, TrafficError> {
         let full = TrafficError::OutOfMemory {
             doing: "allocate a data thread's buffer",
@@ -30,7 +30,7 @@ impl Buffer {
         Self::of(Mapping::new(size), size, policy, full)
     }
 
-    /// The same of huge pages, of which there must be enough.
+    /// The same with huge pages, of which there must be enough.
     pub(crate) fn of_huge_pages(size: usize, policy: &MemoryPolicy) -> Result<Self, TrafficError> {
         let full = TrafficError::not_supported(
             "have a buffer of huge pages",

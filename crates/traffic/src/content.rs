@@ -24,7 +24,7 @@ impl Wrong {
         }
     }
 
-    /// The same of a stream, of which what was compared begins with byte `offset`.
+    /// The same for a stream, whose compared part begins with byte `offset`.
     pub(crate) fn on_stream(self, flow: u32, offset: u64) -> TrafficError {
         TrafficError::WrongByte {
             flow,

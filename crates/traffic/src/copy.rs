@@ -12,7 +12,7 @@
 //! loopback with both ends on one core 46 Gb/s were seen where memory gave 64 Gb/s for one copy.
 //!
 //! The method: whole buffers are copied by `memcpy` (which chooses its own stores, as the kernel's copy
-//! does; non-temporal stores are not forced), timed one by one, and the median taken.
+//! does; non-temporal stores are not forced), timed separately, and the median taken.
 
 use std::hint::black_box;
 use std::panic::resume_unwind;

@@ -313,7 +313,7 @@ pub enum TrafficError {
         /// Its name.
         name: String,
     },
-    /// The kernel has it, but not for this user.
+    /// The kernel supports it, but does not permit it for this user.
     #[error(
         "the congestion control `{name}` is not permitted without CAP_NET_ADMIN: \
          /proc/sys/net/ipv4/tcp_allowed_congestion_control lists those that are"

@@ -1,4 +1,4 @@
-//! Which code carries out which workload: the only place that knows them all.
+//! Which code runs which workload: the only place that knows them all.
 
 use linerate_model::sample::SideSample;
 use linerate_model::workload::Workload;

@@ -204,7 +204,7 @@ mod tests {
         let (user, system) = (told(Response::UserLocal), told(Response::SystemLocal));
         assert!((user / system - 3.0).abs() < 1e-9, "{user} {system}");
         assert!((user + system - told(Response::CpuLocal)).abs() < 1e-12);
-        // Verbs that ask again and again need no kernel: that is a figure.
+        // Polling verbs needs no system call: 0 is a figure.
         assert_eq!(figure(Response::SystemPeer, &sample), Some(0.0));
         assert!((told(Response::UserPeer) - told(Response::CpuPeer)).abs() < 1e-12);
         // An end that reports no CPU time has no part of it either.

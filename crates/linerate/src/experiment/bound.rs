@@ -131,8 +131,8 @@ fn direction(sample: &Sample) -> Option<Direction> {
     }
 }
 
-/// Whether data goes there, then back, and never both at once: of both ways it gets their harmonic mean at most, which is
-/// at most half of their sum.
+/// Whether data is sent there, then back, and never both at once: the rate is at most the harmonic mean of both
+/// directions, which is at most half of their sum.
 fn takes_turns(sample: &Sample) -> bool {
     let is_there_and_back = matches!(
         sample.spec.workload,

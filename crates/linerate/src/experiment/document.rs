@@ -193,7 +193,7 @@ pub struct CellDocument {
     pub least: Option<f64>,
     /// The largest.
     pub most: Option<f64>,
-    /// Of a rate, what the path could carry at most, and the share of it that the mean is; null where no bound is known.
+    /// For a rate, its ceiling, and the mean as a share of it; null if no bound is known.
     pub ceiling: Option<CeilingDocument>,
     /// Why there is none.
     pub why: Option<String>,

@@ -18,7 +18,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::moment::rfc3339;
 use crate::store::{self, Earlier, EarlierTrial, Header, Record, StoredRun};
 
-/// So many settings that differ are named one by one.
+/// Maximum number of differing settings that are listed.
 const NAMED_MAX: usize = 6;
 
 /// The earlier runs that are levels of an experiment and not in `records` yet, read and found to fit it.
@@ -108,7 +108,7 @@ pub fn record(
     })))
 }
 
-/// Two experiments of which one has a factor more.
+/// Two experiments, one of which has one more factor.
 struct Fit<'a> {
     new: &'a Experiment,
     old: &'a Experiment,

@@ -133,7 +133,7 @@ fn own_difference(
 }
 
 fn yours(levels: Vec<String>, mean: f64, trials: usize, published: Amount) -> YoursDocument {
-    // Of a difference below 0 the larger published figure is the nearer one.
+    // For a negative difference the larger published figure is the nearer one.
     let ratios = [mean / published.high, mean / published.low];
     YoursDocument {
         levels,

@@ -192,7 +192,7 @@ impl Sorted<'_> {
         first.map(own_response).into_iter().collect()
     }
 
-    /// A figure of a combination in a block: of this run, or of the earlier one that it is of.
+    /// A figure of a combination in a block: of this run, or of the earlier one that it belongs to.
     pub(crate) fn value(&self, response: Response, block: u32, cell: &[usize]) -> Option<f64> {
         let sample = match self.earlier_of(cell) {
             Some(earlier) => earlier.trials.get(cell)?.get(&block)?,
@@ -215,7 +215,7 @@ impl Sorted<'_> {
         samples.any(|sample| figure(response, sample).is_some())
     }
 
-    /// The trials of a combination, of this run or of the earlier one that it is of, in the order of their blocks.
+    /// The trials of a combination, of this run or of the earlier one that it belongs to, in the order of their blocks.
     fn samples_of(&self, cell: &[usize]) -> Vec<&Sample> {
         match self.earlier_of(cell) {
             Some(earlier) => {

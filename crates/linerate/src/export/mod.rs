@@ -69,7 +69,7 @@ pub fn run(args: &ExportArgs, say: &Say) -> Outcome<()> {
     Err(Stop::new(Code::BadInput, why))
 }
 
-/// What was requested, else what the file's name says.
+/// The requested format, else that of the file name's extension.
 fn format_of(args: &ExportArgs, said: Format) -> TableFormat {
     let ending = args.out.as_ref().and_then(|out| out.extension());
     let by_name = match ending.and_then(|ending| ending.to_str()) {

@@ -124,7 +124,7 @@ impl<W: Write + Send> Table for Parquet<'_, W> {
 
 fn failed(error: ParquetError) -> io::Error {
     match error {
-        // What the disk said is what the person must know: `no space`, for one.
+        // The error of the disk is what the user must see: `no space`, for example.
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {
             Ok(error) => *error,
             Err(other) => io::Error::other(other),

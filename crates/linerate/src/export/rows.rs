@@ -26,13 +26,13 @@ pub(super) enum TrialKind {
     Between,
     /// With everything that was kept.
     After,
-    /// Of a remedy's pair.
+    /// A trial of a remedy's pair.
     Paired,
-    /// Of a search.
+    /// A trial of a search.
     Explored,
     /// Before an experiment, to see how trials scatter.
     Pilot,
-    /// Of an experiment.
+    /// A trial of an experiment.
     Cell,
 }
 

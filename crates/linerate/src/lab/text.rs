@@ -8,7 +8,7 @@ use crate::experiment::judge::{
 use crate::experiment::published::OTHER_HARDWARE;
 use crate::report::flag_in_words;
 
-/// So many trials are named one by one.
+/// Maximum number of trials that are listed.
 const NAMED_MAX: usize = 5;
 /// A terminal is no page: figures after the first one are printed while all of them take no more lines than these, and
 /// so are differences, and the published figures of a source.

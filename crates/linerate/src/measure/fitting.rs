@@ -1,4 +1,4 @@
-//! For tests: what a measurement comes to, and other documents, compared with the schema that people read them by.
+//! For tests: the output of a measurement, and other documents, validated against the published schema.
 
 use serde_json::Value;
 

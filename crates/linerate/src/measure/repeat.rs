@@ -29,7 +29,7 @@ pub(super) struct Repeats {
     high: f64,
     /// Half the interval's width, relative to the median.
     reached: f64,
-    /// What was requested; none where only so many trials were.
+    /// The requested precision; none if only a number of trials was requested.
     asked: Option<f64>,
 }
 

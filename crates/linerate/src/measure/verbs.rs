@@ -265,7 +265,7 @@ impl Datagrams {
             "received": self.received,
             "lost": self.lost(),
             "lost_share": (self.sent > 0).then(|| real(self.lost()) / real(self.sent)),
-            // The order of what came is not inspected.
+            // The order of arrival is not checked.
             "reordered": Value::Null,
             "duplicated": Value::Null,
             "jitter_ns": Value::Null,

@@ -1,9 +1,9 @@
 //! `--push`: copies this program to the remote end, unless a copy of the same build is there already.
 //!
-//! The remote end's part is a shell script, `push.sh`. It takes nothing but a folder that nobody else can write to, and
+//! The remote end's part is a shell script, `push.sh`. It accepts only a folder that no other user can write to, and
 //! the copy gets its name (version and the start of its SHA-256) only after the checksum of the whole file, as it is
 //! at the remote end, is that of the program that runs here. The same check of an older copy decides whether anything
-//! is sent. Neither end trusts the copy's own word: it does not run before that.
+//! is sent. Neither end trusts the copy's own report: it does not run before that.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};

@@ -32,7 +32,7 @@ pub enum Where {
 /// On which nodes the buffers of one end are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryWhere {
-    /// As numactl(8) has it: `default`, `local`, `bind:0`, `interleave:0,1`, `preferred:1`.
+    /// As in numactl(8): `default`, `local`, `bind:0`, `interleave:0,1`, `preferred:1`.
     Policy(MemoryPolicy),
     /// Bound to the interface's node: `near`.
     Near,

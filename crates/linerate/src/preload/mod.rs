@@ -1,10 +1,10 @@
 //! `measure stream PEER --preload rsocket`: the same plain program twice, over the kernel's TCP and with
-//! librspreload loaded before it at both ends (rsocket(7)), so that what bypassing the kernel gives a program that
-//! was not changed can be seen.
+//! librspreload preloaded at both ends (rsocket(7)), to show the effect of kernel bypass on an unmodified
+//! program.
 //!
-//! linerate's own workloads ask the kernel without the C library, which such a library would never see; and it knows
-//! neither epoll nor io_uring. So both ends are movers ([`mover`]), one process each. What is not asked of the
-//! kernel's TCP is not known: no record, no limit, no ceiling.
+//! linerate's own workloads call the kernel without the C library, so such a library would never see the calls; and it
+//! supports neither epoll nor io_uring. So both ends are movers ([`mover`]), one process each. What the kernel's
+//! TCP would report is unknown: no record, no limit, no ceiling.
 
 pub mod mover;
 

@@ -27,7 +27,7 @@ use crate::store::Record;
 const LOOKING_TENTHS: u32 = 6;
 /// What of those is for the screening design at most, in tenths.
 const SCREENING_TENTHS: u32 = 5;
-/// More pairs than this show hardly more.
+/// More pairs than this add little.
 const PAIRS_MAX: u32 = 15;
 /// A level that brings less than this share of the rate, or than half of the noise of a trial, by the surface, is
 /// left as it was found ...
@@ -58,7 +58,7 @@ impl Budget {
         self.trials.saturating_sub(2 * REPEATS + self.looking())
     }
 
-    /// Pairs for each of so many remedies, at least as many as were requested. A path that is badly set scatters much:
+    /// Pairs for each of so many remedies, at least as many as requested. A badly configured path has a high variance:
     /// few pairs would not show what is worth many times the rate.
     pub(super) fn pairs_for(self, remedies: usize, asked: u32) -> u32 {
         let remedies = u32::try_from(remedies.max(1)).unwrap_or(u32::MAX);
@@ -89,8 +89,8 @@ impl Seen {
         self.values.push(value.unwrap_or(worst - 1.0));
     }
 
-    /// The surface that all of it speaks for. How much each factor counts is asked anew when there are a fifth more
-    /// trials than when it was asked last.
+    /// The surrogate model of all points. The weight of each factor is fitted again when there are a fifth more
+    /// trials than at the last fit.
     fn surface(&mut self) -> Outcome<Surrogate> {
         let number = self.points.len();
         let fresh = (self.fitted.as_ref())
@@ -230,7 +230,7 @@ impl Session<'_> {
         Ok(rate)
     }
 
-    /// The best point by the surface, with at most so many factors changed.
+    /// The best point of the model, with at most so many factors changed.
     fn choose(&mut self, seen: &mut Seen, levels: &[usize], most: u32) -> Outcome<Point> {
         seen.fitted = None;
         let surface = seen.surface()?;

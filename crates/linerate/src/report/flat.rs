@@ -7,7 +7,7 @@ use linerate_model::host::Host;
 use linerate_model::known::Gap;
 use serde_json::{Map, Value};
 
-/// One fact.
+/// One fact of a host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
     /// The value; `Err` is the reason why it is unknown.
@@ -21,7 +21,7 @@ pub fn facts(host: &Host) -> BTreeMap<String, Fact> {
     let mut all = BTreeMap::new();
     if let Ok(Value::Object(body)) = serde_json::to_value(host) {
         for (key, value) in &body {
-            // The reader's own list of what it missed is no fact of the machine.
+            // The reader's own list of failed reads is not a fact of the machine.
             if key != "gaps" {
                 walk(key.clone(), value, &mut all);
             }
@@ -72,7 +72,7 @@ fn gap_of(object: &Map<String, Value>) -> Option<Gap> {
     serde_json::from_value(Value::Object(object.clone())).ok()
 }
 
-/// What an entry of a list is called: by its own name or number, else by its place.
+/// The name of a list entry: its own name or number, else its index.
 fn name_of(item: &Value, index: usize) -> String {
     let word = |key: &str| match &item[key] {
         Value::String(text) => Some(text.clone()),
@@ -91,7 +91,7 @@ fn name_of(item: &Value, index: usize) -> String {
     .replace('/', "!")
 }
 
-/// Where facts come from: the first pattern that fits a key. `*` is one word and may stand in the place
+/// The sources of facts: the first pattern that matches a key. `*` is one word and may be used in the source
 /// as `{1}`, `{2}`; `**` is the rest. `ethtool`, `rtnetlink`, `netdev`, `devlink` name netlink requests.
 const SOURCES: &[(&str, &str)] = &[
     ("identity/hostname", "/proc/sys/kernel/hostname"),
@@ -436,7 +436,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("software/**", "/proc/*/stat, /proc/*/status"),
 ];
 
-/// The place that the fact called `key` comes from.
+/// The source of the fact with this `key`.
 fn source_of(key: &str) -> String {
     SOURCES
         .iter()
@@ -479,7 +479,7 @@ fn filled(place: &str, words: &[&str]) -> String {
     text
 }
 
-/// A value in a line.
+/// A value on one line.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -496,9 +496,9 @@ pub fn shown(value: &Value) -> String {
 pub struct Change {
     /// The fact's key.
     pub key: String,
-    /// What it was; none where the first host has no such fact.
+    /// The old value; none if the first host has no such fact.
     pub from: Option<Fact>,
-    /// What it is; none where the second host has no such fact.
+    /// The new value; none if the second host has no such fact.
     pub to: Option<Fact>,
 }
 
@@ -528,7 +528,7 @@ pub(super) fn is_reading(key: &str) -> bool {
         .any(|pattern| matched(pattern, key).is_some())
 }
 
-/// What differs between two hosts, readings that move by themselves left out.
+/// The differences between two hosts, without readings that change by themselves.
 pub fn changes(one: &Host, other: &Host) -> Vec<Change> {
     let (from, to) = (facts(one), facts(other));
     let keys: std::collections::BTreeSet<&String> = from.keys().chain(to.keys()).collect();

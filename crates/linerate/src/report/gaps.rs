@@ -385,7 +385,7 @@ enum StructOrGap<'n, S: Serializer> {
     Gap(CaughtGap<'n, S>),
 }
 
-/// A `linerate_model::known::Gap` on its way to being noted.
+/// A `linerate_model::known::Gap` that is about to be noted.
 struct CaughtGap<'n, S> {
     inner: S,
     notes: &'n RefCell<Notes>,

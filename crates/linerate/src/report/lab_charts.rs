@@ -30,7 +30,7 @@ pub(super) const SHARE_DRAWN: f64 = 0.02;
 /// With at most so many columns each box has space for its number.
 const COLUMNS_NUMBERED: usize = 16;
 
-/// What a combination is called, and its trials.
+/// The name of a combination, and its trials.
 pub(super) type Combination<'s> = (String, Vec<&'s Trial>);
 
 /// Every combination, in the order of the first figure's table of means.
@@ -272,7 +272,7 @@ fn strip<'t>(name: &str, times: impl Iterator<Item = &'t Times>) -> Vec<Value> {
     let most = real(bins.values().copied().max().unwrap_or(1));
     let one = |(bin, count): (&i32, &u64)| {
         let (from, to) = bin_s(*bin);
-        // The faintest is still seen: it was some operation's time.
+        // The faintest is still visible: it was the time of some operation.
         let shade = 0.08 + 0.72 * (real(*count) / most).sqrt();
         json!({"name": name, "from": short(from * 1e6), "to": short(to * 1e6), "shade": short(shade)})
     };
@@ -317,7 +317,7 @@ fn quantiles<'t>(trials: impl Iterator<Item = &'t [f64]>) -> Vec<f64> {
         .collect()
 }
 
-/// A time for a person.
+/// A time as text.
 fn seconds(time: f64) -> String {
     match time {
         small if small < 1e-3 => format!("{:.1} us", small * 1e6),
@@ -363,7 +363,7 @@ fn cpu_time(
     )
 }
 
-/// The combinations in their places with only those trials whose remote end was the peer, or another host.
+/// The combinations in their order with only those trials whose remote end was the peer, or another host.
 fn with<'s>(all: &[Combination<'s>], peer: Option<&str>) -> Vec<Combination<'s>> {
     let of = |trials: &[&'s Trial]| {
         let trials = trials.iter().copied();
@@ -412,7 +412,7 @@ fn columns<'t>(all: &[Combination<'t>]) -> Vec<Column<'t>> {
     columns
 }
 
-/// What a column is.
+/// The label of a column.
 fn columns_in_words(all: &[Combination<'_>]) -> String {
     let trials: usize = all.iter().map(|(_, trials)| trials.len()).sum();
     if trials <= COLUMNS_DRAWN {
@@ -515,7 +515,7 @@ fn boxes(
             }
         }
     }
-    // Rows stand in the order of the data.
+    // Rows are in the order of the data.
     boxes.sort_by_key(|(cpu, kind, ..)| (*cpu, *kind));
     for (cpu, kind, column, share) in boxes {
         if !kinds_seen[kind] {

@@ -1,4 +1,4 @@
-//! Of an experiment's page: what the CPUs spent their time on while one trial went on, step by step.
+//! Part of an experiment's page: the CPU time over the course of one trial, step by step.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::words::count;
 const CPUS_KEPT: usize = 8;
 /// More steps than these are put together.
 const COLUMNS_MAX: usize = 60;
-/// A share is kept in so many parts: the kernel counts ticks of 10 ms, of which a step of a second has a hundred.
+/// Resolution of a share: the kernel counts ticks of 10 ms, of which a step of a second has a hundred.
 const PARTS: f64 = 200.0;
 /// What is kept where a share is not known.
 const UNKNOWN: u8 = u8::MAX;
@@ -357,7 +357,7 @@ mod tests {
 
     use super::*;
 
-    /// A CPU that spent so many milliseconds of a step of a second for its user and on softirqs.
+    /// A CPU that spent so many milliseconds of a one-second step in user mode and on softirqs.
     fn worked(cpu: u32, user: u64, softirq: u64) -> CpuTimes {
         build::cpu_times(cpu, user, softirq, 1_000 - user - softirq)
     }

@@ -22,7 +22,7 @@ use crate::experiment::judge::{LabDocument, ResponseDocument};
 const CURVES_DRAWN: usize = 6;
 /// A span this wide is shown in tenfolds.
 const WIDE: f64 = 8.0;
-/// Of values that may be below 0, intervals are shown so many times the largest mean beyond the means.
+/// For values that may be below 0, intervals are shown up to this multiple of the largest mean beyond the means.
 const REACH: f64 = 2.0;
 
 /// A mean of a combination, and its interval.

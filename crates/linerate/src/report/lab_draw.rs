@@ -64,7 +64,7 @@ pub(super) fn draw(
     chart("drawn", Some(drawn.len() - 1), title, about)
 }
 
-/// The factors of which more than one level is in the table, by their places.
+/// The factors with more than one level in the table, by index.
 pub(super) fn varied(document: &LabDocument) -> Vec<usize> {
     let cells = document.responses.first().map(|response| &response.cells);
     let differs = |factor: &usize| {
@@ -158,7 +158,7 @@ pub(super) fn apart(names: &[&str]) -> [Value; 3] {
     ]
 }
 
-/// Places of at most `most` among so many, the first and the last among them.
+/// At most `most` indices out of so many, including the first and the last.
 pub(super) fn spread(number: usize, most: usize) -> Vec<usize> {
     if number <= most {
         return (0..number).collect();

@@ -14,7 +14,7 @@ const CELLS_STEPPED: u64 = 500_000_000;
 /// A larger buffer is not made for a page.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Cells that so many repetitions of a grid step.
+/// Cells times repetitions of a grid that is recomputed.
 fn cost(grid: &Grid, repetitions: u64) -> u64 {
     let side = grid.diffusion.side() as u64;
     (side * side).saturating_mul(repetitions)

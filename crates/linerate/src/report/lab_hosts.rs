@@ -1,5 +1,5 @@
-//! Of an experiment's page: both hosts with their settings and what differs, what the experiment set, and how to do it
-//! again, by hand too.
+//! Part of an experiment's page: both hosts with their settings and differences, the experiment's settings, and how to
+//! reproduce it, also by hand.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

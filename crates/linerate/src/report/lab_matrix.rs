@@ -62,7 +62,7 @@ impl<'d> Grid<'d> {
         let (least, most) = means.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), mean| {
             (least.min(mean), most.max(mean))
         });
-        // Ratios are what counts: a halving and a doubling are alike. Of a part that is 0 there is none.
+        // Ratios matter: a halving and a doubling are alike. There is no ratio to 0.
         let place = |mean: f64| {
             if least > 0.0 {
                 (mean / least).ln()

@@ -1,4 +1,4 @@
-//! What the pictures of an experiment are drawn from: of each trial a little, taken from its raw record, so that
+//! The data of the pictures of an experiment: a little of each trial, extracted from its raw record, so that
 //! thousands of trials fit, and nothing is kept that no picture shows.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,20 +22,20 @@ use crate::store::Record;
 
 /// More points of one trial than these add nothing to a picture.
 const POINTS_MAX: usize = 120;
-/// Bins of operations' times in each tenfold.
+/// Bins of operations' times per decade.
 const BINS_OF_TENFOLD: f64 = 24.0;
-/// The kernel counts CPU time by ticks of up to 10 ms: shares of less time than this are none.
+/// The kernel counts CPU time in ticks of up to 10 ms: shares of less time than this are not shown.
 pub(super) const COUNTED_MIN_S: f64 = 0.2;
-/// A CPU that took less of a host's packets than this share is not where they were taken.
+/// A CPU that took less than this share of a host's packets is not shown as taking them.
 const SHARE_OF_PACKETS: f64 = 0.05;
 
 /// Everything that the pictures show in addition to the document.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub(super) experiment: Option<Box<Experiment>>,
-    /// Whether it made its own two hosts.
+    /// Whether it created its own two hosts.
     pub(super) own_hosts: bool,
-    /// Both hosts before anything was done.
+    /// The baseline of both hosts.
     pub(super) hosts: Option<(Box<Host>, Box<Host>)>,
     /// The other hosts that are levels.
     pub(super) peers: Vec<OtherHost>,
@@ -48,11 +48,11 @@ pub struct Seen {
 /// Another host that is a level.
 #[derive(Debug)]
 pub(super) struct OtherHost {
-    /// How it was named.
+    /// Its name.
     pub(super) at: String,
-    /// The interface that data to it leaves by.
+    /// The interface that data to it is sent from.
     pub(super) local_nic: NicName,
-    /// The interface that carries its address.
+    /// The interface that has its address.
     pub(super) remote_nic: NicName,
     /// That address, if the run contains it.
     pub(super) address: Option<IpAddr>,
@@ -68,12 +68,12 @@ pub(super) struct EarlierHosts {
     pub(super) remote: Box<Host>,
 }
 
-/// What moved in a trial over time.
+/// The transfer of a trial over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// Bits a second.
+    /// Bits per second.
     Bits,
-    /// Operations a second.
+    /// Operations per second.
     Operations,
 }
 
@@ -81,25 +81,25 @@ pub(super) enum Moved {
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) block: u32,
-    /// The other host that its remote end was; none of the experiment's own peer.
+    /// The other host that was its remote end; none for the experiment's own peer.
     pub(super) peer: Option<String>,
     pub(super) moved: Moved,
     /// The end of each interval, seconds since the start, and the rate within it.
     pub(super) series: Vec<(f64, f64)>,
-    /// Until when it is warm-up, seconds.
+    /// The end of its warm-up, seconds.
     pub(super) warm_up_s: f64,
-    /// How long operations took, where there are any.
+    /// Latencies, if it has operations.
     pub(super) times: Option<Times>,
     /// Its result for each size, if it went through several.
     pub(super) sizes: Vec<OfSize>,
-    /// Here, and at the peer.
+    /// This end's, and the peer's.
     pub(super) ends: [EndOfTrial; 2],
-    /// Whether both ends ran on one kernel: their CPUs are the same ones.
+    /// Whether both ends ran on one kernel: then they share the CPUs.
     pub(super) shared_kernel: bool,
     pub(super) grid: Option<Grid>,
 }
 
-/// The times of a trial's operations.
+/// The latencies of a trial.
 #[derive(Debug)]
 pub(super) struct Times {
     pub(super) count: u64,
@@ -109,7 +109,7 @@ pub(super) struct Times {
     pub(super) quantiles: Vec<f64>,
 }
 
-/// The quantiles that are kept, and what they are called.
+/// The quantiles that are kept, and their names.
 pub(super) const QUANTILES: [(f64, &str); 5] = [
     (0.5, "median"),
     (0.9, "90 %"),
@@ -118,7 +118,7 @@ pub(super) const QUANTILES: [(f64, &str); 5] = [
     (1.0, "longest"),
 ];
 
-/// What CPUs spend time on.
+/// The kinds of CPU time.
 pub(super) const KINDS: [&str; 5] = ["user", "system", "softirq", "irq", "steal"];
 
 /// One end of a trial.
@@ -126,14 +126,14 @@ pub(super) const KINDS: [&str; 5] = ["user", "system", "softirq", "irq", "steal"
 pub(super) struct EndOfTrial {
     /// The shares of each CPU's time by kind.
     pub(super) cpus: BTreeMap<CpuId, [f64; KINDS.len()]>,
-    /// Why they are not known, where they are not.
+    /// Why they are unknown, if they are.
     pub(super) why_no_cpus: String,
     /// The same of the busiest CPUs, step by step.
     pub(super) course: Course,
-    /// Where threads ran that send, and that receive.
+    /// Where sending and receiving threads ran.
     pub(super) senders: BTreeSet<CpuId>,
     pub(super) receivers: BTreeSet<CpuId>,
-    /// Where the kernel took the packets in.
+    /// Where the kernel took packets in.
     pub(super) packets: BTreeSet<CpuId>,
     /// Interrupts by their number and the CPU that took them.
     pub(super) interrupts: BTreeMap<(u32, CpuId), u64>,
@@ -150,7 +150,7 @@ pub(super) struct Grid {
 }
 
 impl Seen {
-    /// What all records of a run show.
+    /// The data of all records of a run.
     pub fn of<'r>(records: impl IntoIterator<Item = &'r Record>) -> Self {
         let mut seen = Self::default();
         for record in records {
@@ -159,7 +159,7 @@ impl Seen {
         seen
     }
 
-    /// Takes what there is to show of a record; records come in the order of the run.
+    /// Adds a record; records arrive in the order of the run.
     pub fn see(&mut self, record: &Record) {
         match record {
             Record::Lab {
@@ -250,7 +250,7 @@ impl Trial {
     }
 }
 
-/// What moved over time: the rate of bulk, operations of all others.
+/// The course over time: the rate of bulk transfers, operations of all others.
 fn series(sample: &Sample) -> (Moved, Vec<(f64, f64)>, f64) {
     let workload = &sample.spec.workload;
     if workload.is_bulk() {
@@ -410,7 +410,7 @@ impl EndOfTrial {
     }
 }
 
-/// What share of a CPU's time each kind took; none where hardly more was counted than a tick is long.
+/// The share of a CPU's time by kind; none if little more than a tick was counted.
 pub(super) fn shares(cpu: &CpuTimes) -> Option<[f64; KINDS.len()]> {
     let kinds = [
         cpu.user_ns,
@@ -429,7 +429,7 @@ pub(super) fn set<'c>(cpus: impl IntoIterator<Item = &'c CpuId>) -> CpuSet {
     cpus.into_iter().copied().collect()
 }
 
-/// A rate as it is drawn, and the unit it has then.
+/// A rate as drawn, with its unit.
 pub(super) fn moved_unit(moved: Moved) -> (f64, &'static str) {
     match moved {
         Moved::Bits => (1e9, "rate, Gb/s"),

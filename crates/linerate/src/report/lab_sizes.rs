@@ -24,7 +24,7 @@ const ROWS_MAX: usize = 2_000;
 /// More rows than these are folded.
 const ROWS_OPEN: usize = 40;
 
-/// The axis reaches so many times beyond the figures.
+/// The axis extends this factor beyond the figures.
 const ROOM: f64 = 1.15;
 
 /// The result of a trial for one of its sizes.

@@ -18,7 +18,7 @@ const CHAIN: u32 = 44;
 const CHIPS: u32 = 26;
 /// Letters of 11 px that fit between the borders.
 const LETTERS: usize = 56;
-/// Links that are drawn one by one.
+/// Maximum number of links that are drawn separately.
 const HOPS: usize = 4;
 const FLOWS: usize = 4;
 const LIST: usize = 8;

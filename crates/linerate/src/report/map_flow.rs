@@ -1,5 +1,5 @@
-//! The queues of an interface, folded: those whose interrupts go to CPUs alike are one flow, so that a
-//! card with 64 queues is a line in a picture and not 64.
+//! The queues of an interface, grouped: those whose interrupts go to the same CPUs are one flow, so that a
+//! NIC with 64 queues is one line in a picture and not 64.
 
 use std::collections::BTreeSet;
 

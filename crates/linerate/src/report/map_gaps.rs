@@ -53,7 +53,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is one of a numbered row, of which all lack the same.
+    /// Whether it is one of a numbered series that all lack the same.
     fn is_numbered(&self) -> bool {
         let rows = ["/cpus/", "/irqs/", "/block/"];
         let within = ["/queues/", "/napis/", "/queue_coalesce/"];

@@ -45,7 +45,7 @@ pub(super) fn cpus_in_words(host: &Host) -> String {
     )
 }
 
-/// Nodes, then one line for each matter of the machine of which something is known.
+/// Nodes, then one line for each known aspect of the machine.
 pub(super) fn machine_branches(host: &Host) -> Vec<Branch> {
     let mut all: Vec<Branch> = host
         .nodes

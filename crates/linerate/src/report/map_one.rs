@@ -1,4 +1,4 @@
-//! All settings of one interface (`linerate map eth0`): what the map of the whole host leaves out. A
+//! All settings of one interface (`linerate map eth0`): what the map of the whole host omits. A
 //! fact that is not known is shown with its cause if the driver could have reported it, and omitted
 //! if the interface has no such thing.
 
@@ -15,7 +15,7 @@ use super::map_text::{Branch, kind_word, show, show_with};
 use crate::visible::visible;
 use crate::words::count;
 
-/// Longer lists are cut; `--format json` and `--why` have them whole.
+/// Longer lists are truncated; `--format json` and `--why` have them in full.
 const ENTRIES: usize = 32;
 
 /// Further facts about an interface of `whole`; none when the whole host is shown.
@@ -53,7 +53,7 @@ fn told<T>(
     }
 }
 
-/// Whether there is such a thing, known or not.
+/// Whether it exists, known or not.
 fn is_offered<T>(fact: &Known<T>) -> bool {
     fact.gap().is_none_or(Gap::leaves_a_question)
 }
@@ -89,7 +89,7 @@ fn chain(nic: &Nic, whole: &Host) -> Option<Branch> {
         .then(|| Branch::leaf(format!("from top to bottom: {}", words.join(" > "))))
 }
 
-/// Level by level, each once: what a hostile host reports may be a ring.
+/// Level by level, each once: the report of a hostile host may contain a cycle.
 fn steps<'a>(
     from: &'a NicName,
     whole: &'a Host,
@@ -216,7 +216,7 @@ fn rss(nic: &Nic) -> Option<Branch> {
             words.push("symmetric".to_owned());
         }
         if let Some(fields) = rss.fields.value() {
-            // Flows that are hashed alike stand together.
+            // Flows with the same hash are grouped.
             let mut by_field: BTreeMap<&str, Vec<String>> = BTreeMap::new();
             for (flow, field) in fields {
                 by_field.entry(field).or_default().push(visible(flow));
@@ -231,7 +231,7 @@ fn rss(nic: &Nic) -> Option<Branch> {
     })
 }
 
-/// How many entries of the table each queue has: one figure where they are even.
+/// How many entries of the table each queue has: one figure if they are equal.
 fn table_text(table: &[u32]) -> String {
     let mut shares: BTreeMap<u32, usize> = BTreeMap::new();
     for queue in table {
@@ -302,7 +302,7 @@ fn coalesce(nic: &Nic) -> Option<Branch> {
     })
 }
 
-/// Neighbors with the same moderation on one line.
+/// Neighbors with the same coalescing on one line.
 fn by_queue(all: &[QueueCoalesce]) -> Vec<String> {
     let mut lines: Vec<(u32, u32, String)> = Vec::new();
     for one in all {
@@ -359,7 +359,7 @@ fn sizes(stack: &Stack) -> Option<Branch> {
     leaf("GSO and GRO sizes", &words)
 }
 
-/// Features that are off and that a user may switch on.
+/// Features that are off and that a user may enable.
 fn features_off(nic: &Nic) -> Option<Branch> {
     told("features", &nic.features, |all| {
         let off = |feature: &Feature| !feature.active && feature.changeable;
@@ -434,7 +434,7 @@ fn timestamping(nic: &Nic) -> Option<Branch> {
     })
 }
 
-/// Every queueing qdisc and class, where there is more than the root.
+/// Every qdisc and class, if there is more than the root.
 fn shaping(nic: &Nic) -> Option<Branch> {
     let of = |handle: u32| format!("{:x}:{:x}", handle >> 16, handle & 0xffff);
     let node = |one: &QdiscNode| {

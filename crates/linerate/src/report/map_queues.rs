@@ -31,7 +31,7 @@ struct Row<T> {
 
 /// What can go on by a step.
 trait Stepped: PartialEq + Clone {
-    /// By how much `self` comes after `before`, when it is the same thing moved on.
+    /// By how much `self` exceeds `before`, if it continues the same sequence.
     fn after(&self, before: &Self) -> Option<i64>;
 }
 

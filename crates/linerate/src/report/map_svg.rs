@@ -17,7 +17,7 @@ use crate::words::count;
 /// One host of a map.
 #[derive(Debug, Clone, Copy)]
 pub struct MapEnd<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: &'a str,
     /// The host.
     pub host: &'a Host,
@@ -36,7 +36,7 @@ pub struct MapEnd<'a> {
 pub struct HotPath {
     /// The CPUs on which the kernel took packets in.
     pub packets: CpuSet,
-    /// The interrupts that came, by number and CPU, each with its share of all of them.
+    /// The interrupts, by number and CPU, each with its share of all of them.
     pub interrupts: Vec<(u32, CpuId, f64)>,
 }
 
@@ -46,7 +46,7 @@ impl HotPath {
     }
 }
 
-/// How two hosts stand.
+/// The layout of two hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// Next to each other, for wide pages.
@@ -101,7 +101,7 @@ fn beside(near: &MapEnd<'_>, far: &MapEnd<'_>, wire: &str) -> (u32, u32, String)
     let height = heights[0].max(heights[1]);
     // The lower of the two gets longer lines, so that both begin and end together.
     let panels = [0, 1].map(|side| Panel::draw(ends[side], false, room + height - heights[side]));
-    // Interfaces stand at the foot of each panel, so the wire runs straight.
+    // Interfaces are at the bottom of each panel, so the wire is straight.
     let y = height - PAD - 24;
     let (from, to) = (PANEL - PAD, PANEL + BETWEEN + PAD);
     let wire = format!(
@@ -120,7 +120,7 @@ fn stacked(near: &Panel, far: &MapEnd<'_>, wire: &str) -> (u32, u32, String) {
     let far = Panel::draw(far, true, lines_room(far));
     let gap = 56;
     let (from, to) = (near.height - PAD, near.height + gap + HEAD);
-    // Right of the far host's name.
+    // Right of the remote host's name.
     let x = PANEL - 90;
     let wire = format!(
         "<line x1=\"{x}\" y1=\"{from}\" x2=\"{x}\" y2=\"{to}\" stroke=\"{INK}\" stroke-width=\"2.5\"/>{}",
@@ -157,7 +157,7 @@ pub(super) struct Spot {
 }
 
 impl Panel {
-    /// Draws a host with its interface at the foot, or, `flipped`, at the head, and `room` for the lines
+    /// Draws a host with its interface at the bottom, or, `flipped`, at the top, and `room` for the lines
     /// between CPUs and queues.
     fn draw(end: &MapEnd<'_>, flipped: bool, room: u32) -> Self {
         let nics = chosen_nics(end);
@@ -196,7 +196,7 @@ impl Panel {
         } else {
             nic_y + nic_height.max(30)
         };
-        // Lines run over the nodes' ground and under everything that is read.
+        // Lines run over the nodes' background and under all text.
         Self {
             height: foot + PAD - 10,
             body: [title(end), cpus.ground, lines, cpus.cells, boxes].concat(),
@@ -315,7 +315,7 @@ impl Cpus {
 
 type Group<'a> = (String, Vec<&'a Cpu>, Vec<&'a Gap>);
 
-/// The nodes with their CPUs, and the CPUs whose node is not known.
+/// The nodes with their CPUs, and the CPUs whose node is unknown.
 fn groups(host: &Host) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = host
         .nodes

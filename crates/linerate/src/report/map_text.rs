@@ -105,7 +105,7 @@ pub(super) fn link_text(nic: &Nic) -> String {
     }
 }
 
-/// The root queueing qdisc and what a shaper lets pass.
+/// The root qdisc, and the rate of a shaper.
 pub(super) fn qdisc_text(nic: &Nic) -> String {
     show_with(&nic.qdisc, |qdisc| match qdisc.rate_bit_per_s {
         Some(rate) => format!("{}, shaped to {rate}", visible(&qdisc.kind)),

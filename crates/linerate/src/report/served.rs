@@ -152,7 +152,7 @@ fn told(progress: &Progress, now_unix_s: u64) -> (String, Option<(u64, u64)>) {
         });
         let of = if made > fewest { most } else { fewest };
         value = (of > 0).then_some((made.min(of), of));
-        // What went on later stood still in between.
+        // A resumed run made no progress in between.
         let goes_on = !progress.resumed && progress.stopped.is_none();
         if made >= MADE_MIN && made < of && fewest == most && goes_on {
             let each = now_unix_s

@@ -106,7 +106,7 @@ fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
     format!("<dl class=\"facts\">{}</dl>", items.concat())
 }
 
-/// The sign of multiplication where a page has it and a terminal may not.
+/// The multiplication sign, which a page has and a terminal may lack.
 fn cross(times: &str) -> String {
     times.replace('x', "×")
 }

@@ -1,8 +1,8 @@
-//! The list of all stored runs, kept in SQLite (`STATE/runs/index.sqlite`) so that thousands of runs need not be read
-//! again for each question. It is a cache: everything in it comes from the runs, and it may be deleted at any time.
+//! The list of all stored runs, cached in SQLite (`STATE/runs/index.sqlite`) so that thousands of runs need not be read
+//! again for each query. Everything in it comes from the runs, and it may be deleted at any time.
 //!
-//! A lock beside it is held while it is open. Only so may a damaged one be deleted: a database that is taken away under
-//! another process that writes to it may be damaged in its turn (<https://www.sqlite.org/howtocorrupt.html>, 1.2).
+//! A lock next to it is held while it is open. Only then may a damaged one be deleted: a database that is deleted while
+//! another process writes to it may corrupt the new one (<https://www.sqlite.org/howtocorrupt.html>, 1.2).
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -75,7 +75,7 @@ pub(crate) fn is_index(path: &Path) -> bool {
 }
 
 impl Index {
-    /// Opens the index of the runs in `folder`, which exists; a damaged one, or with `anew` any, is made anew. In a folder
+    /// Opens the index of the runs in `folder`, which exists; a damaged one, or with `anew` any, is rebuilt. In a folder
     /// that others may write to there is none.
     pub(super) fn open(folder: &Path, anew: bool, say: &Say) -> Outcome<Self> {
         let place = folder.join(NAME);

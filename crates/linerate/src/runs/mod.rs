@@ -90,7 +90,7 @@ pub struct Listed {
     pub seed: u64,
     /// How the peer was named.
     pub peer: String,
-    /// The far address.
+    /// The remote address.
     pub address: String,
     /// The interface that the data left by.
     pub local_nic: String,

@@ -1,6 +1,6 @@
-//! Which of many runs go on. Who writes a run holds a lock on its records, and to ask for each of thousands of runs at
-//! every look is thousands of files to open: one that nobody held is requested again only when its records are others
-//! than they were then. Who begins to write makes them so, also of a run that is gone on with.
+//! Which of many runs are being written. The writer of a run holds a lock on its records, and testing the locks of
+//! thousands of runs at every request means opening thousands of files: an unlocked one is tested again only when its
+//! records have changed since. A writer changes them at once, also of a run that is resumed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
-//! A server of HTTP/1.1 for the browser of the person who started it: GET and HEAD, an answer for a connection. What a
-//! request may be is judged by the strict reader of `linerate_traffic::http`, which the fuzzer knows. Everything is
-//! bounded: the head of a request, the time of a conversation, and how many there are at once; who comes beyond waits
+//! An HTTP/1.1 server for the local user's browser: GET and HEAD, one answer per connection. Requests
+//! are parsed by the strict parser of `linerate_traffic::http`, which is fuzzed. Everything is
+//! bounded: the head of a request, the time of a connection, and their number; further ones wait
 //! in the kernel's queue.
 
 use std::io::{self, Read, Write};

@@ -148,7 +148,7 @@ impl http::Pages for Site {
         match page {
             Ok(Some((page, reach))) => Answer::page(page, policy(reach)),
             Ok(None) => no_such(),
-            // Of a run that has just begun there may be nothing to show yet.
+            // A run that has just begun may have nothing to show yet.
             Err(stop) if stop.code == Code::Inconclusive => {
                 Answer::words(Status::NotFound, &format!("cannot show this: {stop}"))
             }

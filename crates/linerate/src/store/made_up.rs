@@ -58,7 +58,7 @@ pub(crate) fn store(folder: &Path, header: &Header, records: Vec<Record>) -> Pat
     folder.to_owned()
 }
 
-/// What `prove` records: before, a pair of which one trial was made again, after.
+/// The records of `prove`: before, a pair with one repeated trial, after.
 pub(crate) fn proof() -> Vec<Record> {
     let paired = |arm, sample| Record::Paired {
         remedy: 0,

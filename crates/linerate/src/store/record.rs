@@ -180,7 +180,7 @@ pub enum Record {
         /// When, seconds since 1970 (UTC).
         unix_s: u64,
     },
-    /// A remedy that is only advice, since a change of it is of a class above what linerate does alone.
+    /// A remedy that is advice only, because a change of it is of a class above what linerate does alone.
     HeldBack {
         /// The rule that proposed it.
         rule: String,

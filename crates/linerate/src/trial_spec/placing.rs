@@ -12,7 +12,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::place::{self, MemoryWhere, Site, Where, allowed_here};
 use crate::trial::PathView;
 
-/// Where the threads and buffers of a trial of `spec` shall be, as the arguments ask and both maps allow.
+/// The placement of the threads and buffers of a trial of `spec`, as the arguments request and both maps allow.
 pub fn placement<'a>(args: &TrialArgs, spec: &TrialSpec, path: PathView<'a>) -> Outcome<Placement> {
     let here = match &args.place {
         Some(Placing::At(place)) => place.clone(),
@@ -89,7 +89,7 @@ fn refuse_remote(trial: &TrialArgs) -> Outcome<()> {
     Ok(())
 }
 
-/// Where this end's threads and buffers shall be when the remote end is not ours.
+/// The placement of this end's threads and buffers with a foreign remote end.
 pub(crate) fn placement_alone(
     trial: &TrialArgs,
     spec: &TrialSpec,

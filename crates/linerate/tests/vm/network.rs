@@ -1,4 +1,4 @@
-//! Stacks of interfaces and queueing qdiscs of this kernel, and streams over paths that netem spoils.
+//! Stacks of interfaces and qdiscs of this kernel, and streams over paths that netem spoils.
 
 use serde_json::json;
 

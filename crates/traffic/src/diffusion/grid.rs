@@ -76,7 +76,7 @@ pub(crate) fn blank_picture(side: usize) -> GridPicture {
     }
 }
 
-/// Takes the picture of the grid in `buffer` after so many repetitions; allocates nothing.
+/// Stores the image of the grid in `buffer` after so many repetitions; does not allocate.
 pub(crate) fn take_picture(picture: &mut GridPicture, buffer: &mut [u8], repetitions: u64) {
     let side = picture.section.len();
     let blocks = picture.blocks as usize;

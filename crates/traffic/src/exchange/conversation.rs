@@ -55,7 +55,7 @@ pub(super) trait Conversation {
     /// What all conversations of a thread note together.
     type Ledger;
 
-    /// What shall be sent now; empty when nothing.
+    /// What to send now; empty if nothing.
     fn to_send(&mut self) -> Range<usize>;
 
     /// The first `count` bytes of it were taken by the kernel.
@@ -109,7 +109,7 @@ pub(super) enum Fault {
     Kernel(&'static str, Errno),
     /// The other end sent something that was not requested.
     Unasked(&'static str),
-    /// This end cannot wait, or fails by itself.
+    /// This end cannot wait, or fails itself.
     Own(TrafficError),
 }
 

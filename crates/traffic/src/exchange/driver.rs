@@ -200,7 +200,7 @@ fn block<C: Conversation>(
     }
 }
 
-/// THE hot loop of one connection that is asked again and again.
+/// THE hot loop of one connection that is polled.
 fn spin<C: Conversation>(
     socket: BorrowedFd<'_>,
     memory: &mut [u8],

@@ -98,13 +98,13 @@ impl<'a> Pace<'a> {
         self.next - before
     }
 
-    /// When the next request of the schedule shall begin; `None` when there is none.
+    /// When the next request of the schedule is due; `None` when there is none.
     fn next_intended(&self) -> Option<Instant> {
         let intended = self.schedule.as_ref()?.at(self.next);
         (intended < self.end && !self.gave_up).then_some(intended)
     }
 
-    /// When the next request shall begin; `None` when an answer must come first, and in closed loop. After
+    /// When the next request is due; `None` when an answer must come first, and in closed loop. After
     /// the last request of the schedule a time that is never reached: only the sign to stop is waited for.
     #[inline]
     pub(super) fn due(&self) -> Option<Instant> {

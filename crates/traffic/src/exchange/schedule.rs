@@ -1,4 +1,4 @@
-//! When the requests of an open loop shall begin: request *k* of all flows together at *k* / rate after
+//! When the requests of an open loop are due: request *k* of all flows together at *k* / rate after
 //! the start, whatever the responses do, and the flows take turns. Every time is computed from the start,
 //! so that nothing adds up over a long trial.
 
@@ -24,7 +24,7 @@ impl Schedule {
         }
     }
 
-    /// When request `number` of this flow (from 0) shall begin.
+    /// When request `number` of this flow (from 0) is due.
     pub(super) fn at(&self, number: u64) -> Instant {
         self.zero + self.after(number)
     }

@@ -12,7 +12,7 @@
 //!
 //! Two seams: how the buffer travels ([`Asking`], [`Answering`]: over TCP, or by verbs that read and write
 //! the other end's memory) and what is done with it ([`Compute`]: nothing, or a step of the heat equation).
-//! Of several pairs on one thread each makes a cycle in turn.
+//! If a thread has several pairs, each runs a cycle in turn.
 
 mod grids;
 mod tcp;
@@ -71,7 +71,7 @@ trait Asking: Travel {
     /// Announces that the outgoing buffer is ready, and what the other end needs to fetch it.
     fn announce(&mut self) -> Result<(), Fault>;
 
-    /// Waits until the other end has it; the time that it spent comparing.
+    /// Waits until the other end has it; returns the time that it spent comparing.
     fn await_go(&mut self) -> Result<Duration, Fault>;
 
     /// Waits until the buffer is back.
@@ -296,7 +296,7 @@ fn found(
     })
 }
 
-/// The asking end's cycles, of all its pairs in turn. What is done before and after is not in their times.
+/// The requesting end's cycles, of all its pairs in turn. What is done before and after is not in their times.
 fn ask(
     seat: &Seat<'_>,
     journey: Journey,
@@ -307,7 +307,7 @@ fn ask(
     let mut operations = Operations::default();
     let repetitions = journey.repetitions.unwrap_or(u64::MAX);
     for repetition in 0..repetitions {
-        // Only here: the other end serves the pairs in turn, so all of them make equally many cycles.
+        // Only here: the other end serves the pairs in turn, so all of them complete the same number of cycles.
         if seat.board.is_stopped() {
             break;
         }

@@ -338,7 +338,7 @@ struct Server<'a> {
     line: &'a Line<'a>,
     talk: Mutex<ClientTalk>,
     udp: bool,
-    /// What shall arrive here, all flows together.
+    /// The bytes expected here, all flows together.
     amount: Option<u64>,
     /// The server has reported the end of its data.
     heard: AtomicBool,

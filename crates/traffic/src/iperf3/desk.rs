@@ -31,7 +31,7 @@ pub(super) struct Place {
 /// What a test waits for.
 #[derive(Debug, Default)]
 struct Inbox {
-    /// How many streams it still wants, and of which kind.
+    /// How many streams it still expects, and of which kind.
     wanted: usize,
     udp: bool,
     turn: bool,

@@ -25,7 +25,7 @@ use crate::waiting::timespec;
 pub(super) struct Orders {
     /// The rate of each flow that sends.
     pub(super) rate: Option<BitRate>,
-    /// What all flows that send shall send together.
+    /// The amount that all sending flows send together.
     pub(super) amount: Option<u64>,
     /// Receivers have the kernel throw the payload away.
     pub(super) truncate: bool,
@@ -56,7 +56,7 @@ impl Orders {
         (0..flows).map(|_| Progress::default()).collect()
     }
 
-    /// What flow `number` of `flows` shall send: the shares differ by a byte at most.
+    /// The amount that flow `number` of `flows` sends: the shares differ by a byte at most.
     fn share(&self, number: u32, flows: u32) -> Option<u64> {
         let (amount, flows) = (self.amount?, u64::from(flows.max(1)));
         let number = u64::from(number) % flows;

@@ -46,7 +46,7 @@ pub struct Parameters {
     pub congestion: Option<String>,
     /// The type of service.
     pub tos: u8,
-    /// The CPU that the server shall run on.
+    /// The CPU for the server.
     pub server_affinity: Option<u32>,
     /// Packet numbers have 64 bits.
     pub counters_64bit: bool,

@@ -116,7 +116,7 @@ impl fmt::Debug for Cookie {
 }
 
 /// JSON behind its length (32 bits, big endian), read as it arrives. It never asks for a byte of what
-/// comes after it, and holds no more memory than has arrived.
+/// comes after it, and uses no more memory than has arrived.
 #[derive(Debug)]
 pub struct Frame {
     limit: usize,

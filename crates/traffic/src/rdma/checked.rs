@@ -215,7 +215,7 @@ fn post(
     Ok(count.div_ceil(batch))
 }
 
-/// What reads and atomics brought.
+/// The data of reads and atomics.
 fn compare_fetched(
     job: &Job,
     lane: &Lane<'_>,

@@ -11,7 +11,7 @@ use crate::verbs::{Lane, Needs, ROUTE_HEADER, Station, verbs_of};
 
 /// Messages up to this size are sent inline unless the trial specifies otherwise: perftest's default.
 const INLINE: u32 = 220;
-/// One request in so many is signaled at most.
+/// At most one request in this many is signaled.
 const MODERATION_MAX: u32 = 64;
 /// Maximum bytes that one call posts, unless the trial specifies otherwise. The cost of a call matters for short
 /// messages only; and a software device does its work in the call, so a long list delays the completions.
@@ -29,7 +29,7 @@ pub(super) struct Job {
     pub(super) sizes: Vec<usize>,
     /// Messages of each size on each queue pair; `None` is as many as the time allows.
     pub(super) repetitions: Option<u64>,
-    /// Of a stream of a fixed amount: the bytes of each lane.
+    /// For a stream of a fixed amount: the bytes of each lane.
     shares: Option<Vec<u64>>,
     /// Whether its messages are operations of the record.
     pub(super) counts_operations: bool,
@@ -335,7 +335,7 @@ impl Job {
     }
 }
 
-/// Of messages to and fro one in so many is signaled: the others' ends are seen by the answers.
+/// Of round-trip messages one in so many is signaled: the answers show the completion of the others.
 pub(super) const SIGNALLED_EVERY: u32 = 16;
 
 /// Space for those that are not known to have completed.

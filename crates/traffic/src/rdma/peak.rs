@@ -8,7 +8,7 @@ use super::rate::real;
 /// is a part of a batch, and so of little weight.
 const DEPTHS: u64 = 8;
 
-/// The highest rate over windows, each of which begins when nothing that has ended was left to be taken: what was
+/// The highest rate over windows, each of which begins when no completion was pending: what was
 /// kept waiting while the thread did not run must not pass for what ended at once.
 #[derive(Debug)]
 pub(super) struct Peak {
@@ -73,7 +73,7 @@ impl Peak {
         }
     }
 
-    /// In messages a second. Of fewer messages than a window has it is the rate of all, until `last`.
+    /// In messages per second. With fewer messages than a window has it is the rate of all, until `last`.
     pub(super) fn best(&self, last: Instant) -> Option<f64> {
         (self.best).or_else(|| self.window.as_ref()?.rate(last))
     }

@@ -1,4 +1,4 @@
-//! An io_uring for messages to and fro: sends and receives from one buffer that the ring owns, so that
+//! An io_uring for request/response messages: sends and receives from one buffer that the ring owns, so that
 //! the kernel never writes to memory that has another owner.
 
 use std::mem::ManuallyDrop;

@@ -75,7 +75,7 @@ pub(crate) struct ThreadUse {
     pub(crate) system: Nanoseconds,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
-    /// What the kernel keeps with `CONFIG_SCHED_INFO`, as every distribution has it.
+    /// The kernel's statistics with `CONFIG_SCHED_INFO`, which every distribution enables.
     pub(crate) waited_for_cpu: Option<Nanoseconds>,
     pub(crate) minor_faults: u64,
     pub(crate) major_faults: u64,

@@ -146,7 +146,7 @@ impl Board {
         })
     }
 
-    /// Whether the threads that start operations shall begin no further one.
+    /// Whether the threads that start operations must start no further one.
     #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.0.load(Ordering::Relaxed)

@@ -8,7 +8,7 @@ use crate::sys::ThreadUse;
 
 /// The tasks of this process.
 const TASKS: &str = "/proc/self/task";
-/// A kernel's tick is counted in so many a second, whatever its own (`USER_HZ`).
+/// A kernel's ticks are reported in units of this many per second, whatever its own (`USER_HZ`).
 const TICKS_PER_S: u64 = 100;
 
 /// One such thread, at one point in time.

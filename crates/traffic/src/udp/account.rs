@@ -4,7 +4,7 @@ use linerate_model::latency::Histogram;
 use linerate_model::sample::Datagrams;
 use linerate_model::units::Nanoseconds;
 
-/// How far back a datagram is known again: so many of the highest sequence numbers.
+/// How far back a duplicate is recognized: so many of the highest sequence numbers.
 pub(super) const WINDOW: u64 = 1 << 16;
 const WORD_BITS: u64 = u64::BITS as u64;
 
@@ -66,7 +66,7 @@ impl Account {
     fn place(&mut self, sequence: u64) {
         if sequence >= self.next {
             self.forget(self.next, sequence);
-            // The sequence of a sender that keeps to the protocol never comes near its end.
+            // The sequence of a conforming sender never comes near its end.
             self.next = sequence.saturating_add(1);
             self.mark(sequence);
             return;

@@ -1,10 +1,10 @@
-//! How datagrams stand in a thread's buffer: so many in a message, so many messages in a system call.
+//! The layout of datagrams in a thread's buffer: so many in a message, so many messages in a system call.
 
 use linerate_model::workload::DatagramBatch;
 
 use crate::sys::MESSAGES_MAX;
 
-/// The kernel cuts one message into at most so many (`UDP_MAX_SEGMENTS`, include/linux/udp.h; 128 since
+/// Maximum segments into which the kernel splits one message (`UDP_MAX_SEGMENTS`, include/linux/udp.h; 128 since
 /// Linux 6.9).
 const SEGMENTS_MAX: usize = 64;
 /// The payload of the largest IPv4 datagram, which is also the maximum for GSO.
@@ -29,7 +29,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Of a sender.
+    /// The layout of a sender.
     pub(super) fn sending(batch: DatagramBatch, datagram: usize) -> Self {
         let in_message = match batch {
             DatagramBatch::Single | DatagramBatch::Mmsg => 1,
@@ -38,7 +38,7 @@ impl Layout {
         Self::of(batch, datagram, in_message * datagram)
     }
 
-    /// Of a receiver. Each place is larger than a datagram, so that one which is too long shows.
+    /// The layout of a receiver. Each place is larger than a datagram, so that one that is too long is detected.
     pub(super) fn receiving(batch: DatagramBatch, datagram: usize) -> Self {
         let stride = match batch {
             DatagramBatch::Single | DatagramBatch::Mmsg => (datagram + 1).next_multiple_of(LINE),

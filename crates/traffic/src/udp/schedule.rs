@@ -8,7 +8,7 @@ const NANOSECONDS: u128 = 1_000_000_000;
 /// The due times of one flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Schedule {
-    /// Of a datagram.
+    /// Bits of a datagram.
     bits: u128,
     bit_per_s: u128,
     /// When the first one is due: the flows of a trial do not all begin at once.

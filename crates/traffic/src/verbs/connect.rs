@@ -246,7 +246,7 @@ fn answer(
                 index = index.or(next.gid_index());
                 one.pair.follow(&next)?;
             }
-            // iWARP: the kernel takes the queue pair on by itself.
+            // iWARP: the kernel completes the queue pair's connection by itself.
             Err(_) if step != Step::Initialize => break,
             Err(error) => return Err(error.into()),
         }

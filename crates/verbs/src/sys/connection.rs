@@ -138,7 +138,7 @@ impl Listener {
     }
 }
 
-/// An identifier that a request brought, on its listener's channel.
+/// The identifier of a request, on its listener's channel.
 struct Brought {
     identifier: Identifier,
     listener: Listener,

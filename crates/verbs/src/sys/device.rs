@@ -479,7 +479,7 @@ mod tests {
         assert!(!event(9, Some(1)).is_fatal_for(1));
     }
 
-    /// A host's files, of which these are there and empty.
+    /// A host's files, of which these exist and are empty.
     fn host(files: &[&str]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a folder");
         for file in files {

@@ -48,9 +48,9 @@ pub struct Attributes {
     pub(super) mask: i32,
     /// What the remote end may do with this end's memory.
     pub access: Access,
-    /// The path MTU, where it shall be smaller than what the manager found.
+    /// The path MTU, if it must be smaller than what the manager found.
     pub mtu: Option<u32>,
-    /// As that of a [`Path`](super::Path), where it shall not be what the manager takes.
+    /// As that of a [`Path`](super::Path), if it must differ from the manager's.
     pub ack_timeout: Option<u8>,
 }
 
@@ -154,7 +154,7 @@ impl Channel {
         unsafe { BorrowedFd::borrow_raw((*self.raw).fd) }
     }
 
-    /// Forgets what came for an identifier that is no longer used: another one may get its address.
+    /// Discards the events of an identifier that is no longer used: another one may get its address.
     pub(super) fn forget(&self, id: *mut rdma_cm_id) {
         self.held.borrow_mut().retain(|told| told.id != id);
     }

@@ -192,13 +192,13 @@ impl Completion {
         }
     }
 
-    /// Of a received message: its bytes; of a datagram with the 40 of its route header.
+    /// For a received message: its bytes; for a datagram including the 40 of its route header.
     #[inline]
     pub fn bytes(&self) -> u32 {
         self.0.byte_len
     }
 
-    /// Of a received message: its number, when it has one.
+    /// For a received message: its immediate data, if it has any.
     #[inline]
     pub fn number(&self) -> Option<u32> {
         (self.0.wc_flags & IBV_WC_WITH_IMM != 0).then(|| u32::from_be(self.0.imm_data))
@@ -319,7 +319,7 @@ pub struct QueuePairNeeds {
     pub inline: u32,
 }
 
-/// Two queues of work that a device carries out in their order.
+/// Two work queues that a device processes in order.
 pub struct QueuePair {
     raw: *mut ibv_qp,
     domain: ProtectionDomain,
@@ -386,10 +386,10 @@ const RECEIVER_NOT_READY_TIMER: u8 = 1;
 const HOPS: u8 = 64;
 
 impl Path {
-    /// 4.096 us x 2^14 = 67 ms, as perftest has it.
+    /// 4.096 us x 2^14 = 67 ms, as in perftest.
     pub const ACK_TIMEOUT: u8 = 14;
 
-    /// The address as the library has it, where an index has 8 bits.
+    /// The address as the library has it, if an index has 8 bits.
     fn address(&self) -> Result<ibv_ah_attr, Errno> {
         let index = u8::try_from(self.gid_index.unwrap_or(0)).map_err(|_| Errno::INVAL)?;
         Ok(ibv_ah_attr {

@@ -4,7 +4,7 @@
 import { fileName, save } from "./save.js";
 import { button, toolsOfTable } from "./tools.js";
 
-/** The text of a cell; the lines and items of it are set apart. */
+/** The text of a cell; its lines and items are separated. */
 function textOf(cell: Element): string {
   let text = "";
   const walk = (node: Node): void => {

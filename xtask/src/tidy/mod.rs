@@ -3,6 +3,7 @@
 
 mod modules;
 mod papers;
+mod phrases;
 mod rules;
 mod source;
 
@@ -30,7 +31,7 @@ struct Problem {
 
 type Rule = fn(&[TreeFile]) -> Vec<Problem>;
 
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 19] = [
     source::every_file_says_what_it_is,
     source::no_file_is_too_long,
     source::only_say_prints,
@@ -49,6 +50,7 @@ const RULES: [Rule; 18] = [
     papers::every_schema_names_itself,
     papers::every_decision_is_listed,
     papers::every_test_that_security_names_exists,
+    phrases::no_listed_phrase,
 ];
 
 /// Directories without committed files.

@@ -236,7 +236,7 @@ fn after_colons(tokens: &[TokenTree], at: usize) -> Option<&TokenTree> {
 }
 
 /// `#[cfg(test)]`, `#[cfg(any(test, …))]` or `#[test]`.
-fn is_test_attribute(tokens: &[TokenTree]) -> bool {
+pub(super) fn is_test_attribute(tokens: &[TokenTree]) -> bool {
     let [hash, TokenTree::Group(attribute), ..] = tokens else {
         return false;
     };
@@ -254,7 +254,7 @@ fn is_test_attribute(tokens: &[TokenTree]) -> bool {
 }
 
 /// Behind the item that begins at `at`: its `;` or its braces.
-fn end_of_item(tokens: &[TokenTree], at: usize) -> usize {
+pub(super) fn end_of_item(tokens: &[TokenTree], at: usize) -> usize {
     let ends = |token: &TokenTree| {
         is_sign(token, ';')
             || matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)

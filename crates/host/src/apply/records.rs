@@ -1,5 +1,5 @@
-//! What a journal holds, as data: its header, each write that is announced and what came of it, and the settings that could
-//! not be put back.
+//! What a journal holds, as data: its header, each announced write with its result, and the settings that could not be
+//! restored.
 
 use std::fmt;
 

@@ -108,9 +108,9 @@ fn kinds_line(host: &Host) -> Option<String> {
         let all = host.cpus.iter().filter(|cpu| cpu.kind.get() == Some(kind));
         all.map(|cpu| cpu.id).collect()
     };
-    let (fast, thrifty) = (of(CpuKind::Performance), of(CpuKind::Efficiency));
-    (!fast.is_empty() || !thrifty.is_empty())
-        .then(|| format!("kinds of core: performance CPUs {fast}, efficiency CPUs {thrifty}"))
+    let (fast, efficient) = (of(CpuKind::Performance), of(CpuKind::Efficiency));
+    (!fast.is_empty() || !efficient.is_empty())
+        .then(|| format!("kinds of core: performance CPUs {fast}, efficiency CPUs {efficient}"))
 }
 
 fn power_line(host: &Host) -> Option<String> {

@@ -139,6 +139,9 @@ fn a_run_that_was_cut_off_before_its_third_block_has_no_difference_yet_and_says_
     let log = Memory::of(&records[..begins_third.expect("five blocks")]);
     for cell in &difference(&said(&log, 5)).cells {
         assert_eq!((cell.blocks, cell.difference), (2, None));
-        assert_eq!(cell.why.as_deref(), Some("2 blocks with both: at least 3 are required"));
+        assert_eq!(
+            cell.why.as_deref(),
+            Some("2 blocks with both: at least 3 are required")
+        );
     }
 }

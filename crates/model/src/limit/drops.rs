@@ -3,7 +3,6 @@
 //! A counter is evidence only if it increased, and decides only if its count may be at least half of the loss. A
 //! qdisc drops whole packets of up to 64 KiB before segmentation (GSO), and counts each once; a NIC counts frames. A
 //! count is converted to bytes by the maximum size of what it counts.
-//! each once, a card counts frames: a count is held against bytes by the most that one may stand for.
 
 use super::{LimitKind, Trial, other_end};
 use crate::analysis::Way;

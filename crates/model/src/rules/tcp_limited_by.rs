@@ -69,18 +69,18 @@ fn cpu_is_left(figures: &Figures) -> bool {
 /// The send buffer is the sender's, the window the receiver's.
 fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Option<Draft> {
     let (share, what, else_mend) = if sender {
-        let mend = "the program asks for a small SO_SNDBUF, or the path needs more";
-        (figures.sndbuf_limited, "send buffer", mend)
+        let fix = "the program asks for a small SO_SNDBUF, or the path needs more";
+        (figures.sndbuf_limited, "send buffer", fix)
     } else {
-        let mend = "the program reads slowly or asks for a small SO_RCVBUF";
-        (figures.rwnd_limited, "receive window", mend)
+        let fix = "the program reads slowly or asks for a small SO_RCVBUF";
+        (figures.rwnd_limited, "receive window", fix)
     };
     let share = share.filter(|share| *share > threshold::LIMITED_SHARE)?;
     let explained = RULES.iter().any(|rule| {
         let found = |outcome: &Outcome| matches!(outcome, Outcome::Finding(_));
         rule.id == BUFFERS && judge(rule, scene).iter().any(found)
     });
-    let mend = if explained {
+    let fix = if explained {
         "raise the maximum that tcp-buffer-below-bdp names"
     } else {
         else_mend
@@ -98,7 +98,7 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
         },
         subject: "host".to_owned(),
         summary: format!(
-            "{flows} limited by the {what} of this end for {share} of the busy time: {mend}"
+            "{flows} limited by the {what} of this end for {share} of the busy time: {fix}"
         ),
         evidence: figures.evidence(),
         remedies: Vec::new(),

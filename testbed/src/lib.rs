@@ -9,13 +9,13 @@
 //! ```no_run
 //! use std::process::Command;
 //!
-//! In the program that the user started: run it again as the stage.
+//! // In the program that the user started: run it again as the stage.
 //! let mut stage = Command::new(std::env::current_exe()?);
 //! stage.arg("stage");
 //! linerate_testbed::tie_to_parent(&mut stage);
 //! stage.status()?;
 //!
-//! At the start of that child, while it has one thread:
+//! // At the start of that child, while it has one thread:
 //! let stage = linerate_testbed::Stage::enter()?;
 //! let near = stage.add_host("near")?;
 //! let mut child = Command::new("ip");

@@ -1,17 +1,17 @@
-//! Reads many small files by several threads. A read of `/proc` or `/sys` costs some microseconds in
-//! the kernel, and a machine with a thousand CPUs has tens of thousands of them.
+//! Reads many small files in several threads. A read of `/proc` or `/sys` takes some microseconds in the kernel, and
+//! a machine with a thousand CPUs has tens of thousands of files.
 
 use std::thread;
 
 /// Fewer items than this are read by the caller alone: starting a thread costs as much as ten reads.
 const ITEMS_PER_THREAD_MIN: usize = 64;
-/// More threads than this wait for the kernel's locks rather than read.
+/// More threads than this only wait for the kernel's locks.
 const THREADS_MAX: usize = 8;
 
-/// What `read` gives for every item, in the order of the items.
+/// The results of `read` for all items, in order.
 pub(crate) fn each<I: Sync, T: Send>(items: &[I], read: impl Fn(&I) -> T + Sync) -> Vec<T> {
     let most = (items.len() / ITEMS_PER_THREAD_MIN).min(THREADS_MAX);
-    // How many processors there are costs some reads to learn.
+    // Finding the number of processors costs some reads.
     let threads = match most {
         0 | 1 => most,
         _ => thread::available_parallelism().map_or(1, |processors| processors.get().min(most)),
@@ -35,7 +35,7 @@ pub(crate) fn each<I: Sync, T: Send>(items: &[I], read: impl Fn(&I) -> T + Sync)
                     Ok(read) => read,
                     Err(panic) => std::panic::resume_unwind(panic),
                 },
-                // A limit on threads is no reason not to read.
+                // If a thread limit is reached, continue with fewer.
                 Err(_) => part.iter().map(read).collect(),
             })
             .collect()

@@ -1,8 +1,9 @@
-//! A folder of this user alone, held open, and the files in it: what an undo journal, a lock or a note says is done with
-//! this user's rights, so nobody else may have written it.
+//! A directory private to this user, held open, and the files in it: the contents of an undo journal, a lock or a
+//! note are acted on with this user's privileges, so no other user may have written them.
 //!
-//! The way to the folder is checked by [`Trust`]. A file is opened by its name in the folder without following a link and
-//! without waiting (a FIFO), and what was opened must be a regular file of this user that nobody else may write to.
+//! The path to the directory is checked by [`Trust`]. A file is opened by its name in the directory without following
+//! a link and without blocking (a FIFO), and the opened file must be a regular file of this user that no other user
+//! can write to.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,7 +18,7 @@ use rustix::process::geteuid;
 use crate::regular_file;
 use crate::trust::{Fault, Trust, Untrusted};
 
-/// A folder of this user that nobody else may write to.
+/// A directory of this user that no other user can write to.
 #[derive(Debug)]
 pub struct PrivateFolder {
     file: File,
@@ -26,14 +27,14 @@ pub struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Opens the folder at `path`.
+    /// Opens the directory at `path`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let trust = Trust::of_this_process()?;
         let place = trust.follow(path)?;
         Self::at(&place.descriptor, OsStr::new("."), path, trust)
     }
 
-    /// Opens the folder at `path`; missing folders are made, with mode 0700.
+    /// Opens the directory at `path`; missing directories are created with mode 0700.
     pub fn make(path: &Path) -> io::Result<Self> {
         let trust = Trust::of_this_process()?;
         let place = trust.make(path)?;
@@ -57,17 +58,18 @@ impl PrivateFolder {
         Ok(folder)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder itself: to sync it, to lock it, or to reach what is in it.
+    /// The directory itself: to sync it, to lock it, or to access its entries.
     pub fn as_file(&self) -> &File {
         &self.file
     }
 
-    /// Opens a folder in this one, made if it is missing; what a former version made for others to read is made private.
+    /// Opens a subdirectory, and creates it if it is missing; one that an earlier version made readable for others is
+    /// made private.
     pub fn make_folder(&self, name: &str) -> io::Result<Self> {
         match mkdirat(&self.file, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -81,7 +83,7 @@ impl PrivateFolder {
         Ok(folder)
     }
 
-    /// Opens a file in this folder. `flags` say for what, as those of open(2); one that they create has mode 0600.
+    /// Opens a file in this directory. `flags` are those of open(2); a created file has mode 0600.
     pub fn open_file(&self, name: impl AsRef<OsStr>, flags: OFlags) -> io::Result<File> {
         let name = one_name(name.as_ref())?;
         let safe = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -91,7 +93,7 @@ impl PrivateFolder {
             fault: Fault::NotAFile,
         };
         let file = match openat(&self.file, name, flags | safe, Mode::RUSR | Mode::WUSR) {
-            // A link; or a FIFO or socket that cannot be opened so.
+            // A link; or a FIFO or socket that cannot be opened this way.
             Err(Errno::LOOP | Errno::NXIO) => return Err(not_a_file().into()),
             opened => File::from(opened?),
         };
@@ -107,12 +109,12 @@ impl PrivateFolder {
         regular_file::read_from(self.open_file(name, OFlags::RDONLY)?, limit)
     }
 
-    /// Replaces a file: all of it is there, or what was there before.
+    /// Replaces a file atomically: it has either the new or the old content.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         regular_file::replace(&self.path.join(one_name(name.as_ref())?), 0o600, bytes)
     }
 
-    /// Removes a file; one that is not there is as good.
+    /// Removes a file; succeeds if it does not exist.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         match unlinkat(&self.file, one_name(name.as_ref())?, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -120,7 +122,7 @@ impl PrivateFolder {
         }
     }
 
-    /// The names of what is in it, sorted.
+    /// The names of its entries, sorted.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.file)? {
@@ -133,7 +135,7 @@ impl PrivateFolder {
         Ok(names)
     }
 
-    /// Puts the names in it on stable storage.
+    /// Syncs its entries to stable storage.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
@@ -149,7 +151,7 @@ impl PrivateFolder {
     }
 }
 
-/// A name in a folder, which leads nowhere else.
+/// A name in a directory that cannot refer to another directory.
 fn one_name(name: &OsStr) -> io::Result<&OsStr> {
     if name.as_bytes().contains(&b'/') {
         return Err(Errno::INVAL.into());
@@ -157,7 +159,7 @@ fn one_name(name: &OsStr) -> io::Result<&OsStr> {
     Ok(name)
 }
 
-/// Opens the file at `path`, which must lie in a private folder, as [`PrivateFolder::open_file`] does.
+/// Opens the file at `path`, which must be in a private directory, like [`PrivateFolder::open_file`].
 pub fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL.into());
@@ -165,7 +167,7 @@ pub fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     PrivateFolder::open(folder)?.open_file(name, flags)
 }
 
-/// Reads the file at `path`, which must lie in a private folder, and be at most `limit` bytes long.
+/// Reads the file at `path`, which must be in a private directory, of at most `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     regular_file::read_from(open(path, OFlags::RDONLY)?, limit)
 }
@@ -228,7 +230,7 @@ mod tests {
             assert_eq!(fault(read(&path, 9)), Fault::Writable(0o777));
             set_mode(at_fault, before);
         }
-        // Sticky folders may stand above, but are nobody's own.
+        // Sticky directories are accepted as parents, but not as private directories.
         set_mode(&inner, 0o1777);
         assert_eq!(fault(read(&path, 9)), Fault::Writable(0o1777));
         set_mode(&inner, 0o755);
@@ -280,7 +282,7 @@ mod tests {
         for name in ["lock", "note"] {
             assert_eq!(mode(&pairs.path().join(name)), 0o600, "{name}");
         }
-        // What its user made before, and wants read by others, stays as it is.
+        // An existing directory that its user made readable for others is not changed.
         set_mode(&state, 0o755);
         PrivateFolder::make(&state).expect("there");
         assert_eq!(mode(&state), 0o755);

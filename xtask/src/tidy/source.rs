@@ -131,7 +131,7 @@ struct Line<'a> {
     number: usize,
     text: &'a str,
     is_test: bool,
-    /// Whether it stands in a module `sys` of its file.
+    /// Whether the line is in a module `sys` of its file.
     in_sys: bool,
 }
 
@@ -164,7 +164,7 @@ fn code(file: &TreeFile) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// Whether `word` stands in `text` on its own, not as the end of a longer word.
+/// Whether `word` occurs in `text` on its own, not as the end of a longer word.
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();

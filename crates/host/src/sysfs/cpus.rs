@@ -96,7 +96,6 @@ pub(crate) fn read_cpus(
 }
 
 /// Read for each CPU: on some processors, SMT siblings differ in their core number (AMD's modules of two cores).
-/// cores).
 fn read_core(root: &HostRoot, id: CpuId) -> Known<u32> {
     let path = format!("{FOLDER}/cpu{id}/topology/core_id");
     number_or_minus_one(root, &path, "the firmware does not report cores")

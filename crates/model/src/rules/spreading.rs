@@ -208,7 +208,6 @@ pub(super) fn is_managed(host: &Host, irq: IrqNumber) -> bool {
 }
 
 /// One of `homes` for each movable interrupt of `moved`: unused ones first, then round-robin.
-/// round robin.
 pub(super) fn spread(
     scene: &Scene<'_>,
     nic: &Nic,

@@ -51,7 +51,7 @@ impl fmt::Display for Status {
             Self::Flushed => f.write_str("flushed after an earlier failure"),
             Self::LocalLength => f.write_str("a message was longer than its buffer"),
             Self::LocalOperation => f.write_str(
-                "local operation error: the interface is down, there is no route to the remote end, or the \
+                "local operation error: its interface is down, there is no route to the remote end, or the \
                  device is out of memory",
             ),
             Self::LocalProtection => f.write_str("the local memory is not registered for this \

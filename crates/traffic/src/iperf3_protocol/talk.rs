@@ -12,7 +12,7 @@ use super::wire::State;
 pub enum TalkError {
     /// The server runs another test.
     #[error(
-        "it refused the test: it is running or just finished another test, or it requires \
+        "it refused the test: it is busy with another test or just finished one, or it requires \
          authentication; an iperf3 server runs one test at a time"
     )]
     Busy,

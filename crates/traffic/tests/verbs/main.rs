@@ -556,7 +556,7 @@ fn a_device_that_fails_in_mid_run_ends_the_trial_with_its_reason() {
                 "reported an event",
                 "retry count exceeded",
                 "cannot post",
-                "gone",
+                "removed",
             ];
             assert!(
                 says.iter().any(|one| errors.contains(one)),

@@ -52,7 +52,7 @@ pub enum CaptureError {
         line: u64,
     },
     /// A line is invalid.
-    #[error("cannot parse line {line} of the archive: {why}")]
+    #[error("line {line} of the archive is invalid: {why}")]
     Line {
         /// Its number, from 1.
         line: u64,

@@ -34,7 +34,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The role of a host (`--profile`); it selects the rules that are checked.
+/// The role of a host (`--role`); it selects the rules that are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {

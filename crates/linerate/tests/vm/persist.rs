@@ -283,7 +283,7 @@ pub(crate) fn what_cannot_be_kept_is_said_and_nothing_is_left(guest: &Guest) {
         etc()
     ));
     assert_eq!(foreign.code, 23, "{foreign:#?}");
-    assert!(foreign.err.contains("not linerate's"), "{foreign:#?}");
+    assert!(foreign.err.contains("not written by linerate"), "{foreign:#?}");
     let full = run(&format!(
         "mkdir -p /run/full; mount -t tmpfs -o mode=755,nr_inodes=1 full /run/full
         {command} tune persist --etc /run/full; code=$?; umount /run/full; exit $code"

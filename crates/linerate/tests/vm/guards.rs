@@ -77,7 +77,7 @@ pub(crate) fn a_reverter_that_does_not_end_is_named_and_left_alone_with_its_lock
         "{}; echo $reverter >/run/reverter; {command} tune confirm >/dev/null; wait $maker; cat /run/ten.log",
         waiting("", LONG)
     ));
-    assert!(said.contains("has not ended within 10 s"), "{said}");
+    assert!(said.contains("did not exit within 10 s"), "{said}");
     let reverter = guest.shell("cat /run/reverter");
     assert!(
         said.contains(&format!("kill -KILL {}", reverter.trim())),

@@ -96,7 +96,7 @@ END",
         ("kept", "not persistent")
     );
     let there = &kept[1].1;
-    assert!(there.contains("at netns:far"), "{there}");
+    assert!(there.contains("on netns:far"), "{there}");
     assert!(there.contains("run `linerate tune persist "), "{there}");
     let removed = halves(&guest.linerate(&["tune", "persist", "--remove"]));
     assert!(removed[1].1.contains("--remove"), "{removed:?}");
@@ -283,7 +283,10 @@ pub(crate) fn what_cannot_be_kept_is_said_and_nothing_is_left(guest: &Guest) {
         etc()
     ));
     assert_eq!(foreign.code, 23, "{foreign:#?}");
-    assert!(foreign.err.contains("not written by linerate"), "{foreign:#?}");
+    assert!(
+        foreign.err.contains("not written by linerate"),
+        "{foreign:#?}"
+    );
     let full = run(&format!(
         "mkdir -p /run/full; mount -t tmpfs -o mode=755,nr_inodes=1 full /run/full
         {command} tune persist --etc /run/full; code=$?; umount /run/full; exit $code"

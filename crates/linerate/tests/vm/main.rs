@@ -43,7 +43,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 64] = tests![
+const TESTS: [Test; 65] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -84,6 +84,7 @@ const TESTS: [Test; 64] = tests![
     iwarp::a_changed_byte_over_iwarp_fails,
     iwarp::what_iwarp_does_not_have_is_said_and_a_killed_end_leaves_nothing,
     settings::all_that_can_be_written_is_set_read_back_and_undone,
+    settings::pause_frames_are_set_read_back_and_undone,
     settings::disciplines_are_made_with_their_parameters_and_put_back,
     settings::what_a_port_offers_is_changed_and_put_back,
     settings::interrupts_are_spread_close_to_their_card_by_one_command,

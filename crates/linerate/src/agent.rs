@@ -30,6 +30,9 @@ use crate::station::Station;
 /// How long the data connections of a prepared trial may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(15);
 
+/// How long the agent of a controller that was killed may take to notice it and to end.
+const ORPHANED: Duration = Duration::from_secs(10);
+
 /// Requests that may be queued while one is carried out: a controller that floods is throttled.
 const REQUESTS_WAITING_MAX: usize = 1;
 
@@ -213,7 +216,7 @@ impl Agent {
             message: stop.message,
         };
         if Station::is_applied(&self.state, id).map_err(failed)? {
-            Station::undo_committed(&self.state, Some(id)).map_err(failed)?;
+            Station::undo_committed_within(&self.state, Some(id), ORPHANED).map_err(failed)?;
         }
         Ok(Reply::Undone)
     }

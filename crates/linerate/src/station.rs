@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use linerate_host::apply::{
     self, ApplyError, Beside, Boottime, Ending, Faults, Faulty, Header, JournalError, Kept,
@@ -395,8 +395,17 @@ impl Station {
 
     /// Rolls back a committed transaction: `id`, or the newest.
     pub fn undo_committed(state: &Path, id: Option<&str>) -> Outcome<Vec<Entry>> {
-        let _lock =
-            Lock::take(Scope::Netns, state).map_err(|error| Stop::from(not_locked(&error)))?;
+        Self::undo_committed_within(state, id, Duration::ZERO)
+    }
+
+    /// The same, and waits that long for another linerate that changes settings here.
+    pub fn undo_committed_within(
+        state: &Path,
+        id: Option<&str>,
+        patience: Duration,
+    ) -> Outcome<Vec<Entry>> {
+        let _lock = Lock::take_within(Scope::Netns, state, patience)
+            .map_err(|error| Stop::from(not_locked(&error)))?;
         let undone = with_surroundings(|around| apply::undo_committed(state, id, around))?;
         match id {
             Some(id) if undone.is_empty() => Err(Stop::new(

@@ -104,20 +104,25 @@ pub struct Lock {
 impl Lock {
     /// Acquires the lock of `scope`; `state` is used if `/run` is not writable.
     pub fn take(scope: Scope, state: &Path) -> Result<Self, LockError> {
+        Self::take_within(scope, state, Duration::ZERO)
+    }
+
+    /// The same, and waits that long for another process that works under it.
+    pub fn take_within(scope: Scope, state: &Path, patience: Duration) -> Result<Self, LockError> {
         let name = match scope {
             Scope::Netns => format!("netns-{}.lock", NetnsIdentity::current()?.inode),
             Scope::Machine => "machine.lock".to_owned(),
         };
         loop {
             let path = folder(state)?.join(&name);
-            if let Some(lock) = Self::take_file(path)? {
+            if let Some(lock) = Self::take_file(path, patience)? {
                 return Ok(lock);
             }
         }
     }
 
     /// Acquires the lock at `path`; none if the file was removed meanwhile.
-    pub(super) fn take_file(path: PathBuf) -> Result<Option<Self>, LockError> {
+    pub(super) fn take_file(path: PathBuf, patience: Duration) -> Result<Option<Self>, LockError> {
         let failed = |source| LockError::Io {
             path: path.clone(),
             source,
@@ -136,7 +141,9 @@ impl Lock {
             if is_ancestor(&holder.owner) {
                 return Ok(Some(Self { file: None, path }));
             }
-            if !holder.owner.is_alive() {
+            if holder.owner.is_alive() {
+                locked = lock_until(&file, Boottime::now().plus(patience));
+            } else {
                 // Its reverter rolls everything back, which does not take long.
                 let until = Boottime::now().plus(REVERTING);
                 locked = lock_until(&file, until);
@@ -328,12 +335,29 @@ mod tests {
         let victim = all.path().join("victim");
         fs::write(&victim, "text").expect("written");
         symlink(&victim, all.path().join("machine.lock")).expect("a link");
-        let refused = Lock::take_file(all.path().join("machine.lock")).expect_err("a link");
+        let refused =
+            Lock::take_file(all.path().join("machine.lock"), Duration::ZERO).expect_err("a link");
         assert!(
             refused.to_string().contains("not a regular file"),
             "{refused}"
         );
         assert_eq!(fs::read(&victim).expect("untouched"), b"text");
+    }
+
+    #[test]
+    fn a_lock_that_another_process_holds_is_refused_at_once_or_waited_for() {
+        let all = tempfile::tempdir().expect("a folder");
+        let take = |patience| Lock::take_file(all.path().join("machine.lock"), patience);
+        let held = take(Duration::ZERO).expect("free").expect("there");
+        let refused = take(Duration::ZERO).expect_err("held");
+        assert!(matches!(refused, LockError::Held { .. }), "{refused}");
+        thread::scope(|scope| {
+            // None: its file was removed with the lock, so the next attempt creates it again.
+            let waited = scope.spawn(|| take(REVERTING).expect("free in time"));
+            drop(held);
+            drop(waited.join().expect("no panic"));
+        });
+        assert!(take(Duration::ZERO).expect("free").is_some());
     }
 
     #[test]

@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn a_lock_that_was_handed_over_is_held_until_both_have_ended() {
         let folder = tempfile::tempdir().expect("a folder for the lock");
-        let take = || Lock::take_file(folder.path().join("machine.lock"));
+        let take = || Lock::take_file(folder.path().join("machine.lock"), Duration::ZERO);
         let (own, theirs) = UnixStream::pair().expect("two sockets");
         (&theirs).write_all(ARMED).expect("room");
         let guard = Guard::armed(own).expect("it was said");

@@ -218,7 +218,8 @@ pub(crate) fn a_measurement_over_verbs_tells_what_it_cost_and_what_limits_it(gue
     // The writing end's program and its kernel work.
     let system = number(&rate, "/cpu/local/system_s");
     let user = number(&rate, "/cpu/local/user_s");
-    assert!(system > 0.0 && user > 0.0);
+    // The kernel splits a thread's time by what its ticks found: either part may be 0.
+    assert!(system + user > 0.0);
     assert!(number(&rate, "/cpu/local/s_per_gb") > 0.0);
     let flags = rate["flags"].to_string();
     assert!(flags.contains("shared-kernel"), "{flags}");

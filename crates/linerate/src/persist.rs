@@ -32,7 +32,7 @@ use crate::station::{Entry, Station, kept_stop, not_locked};
 const BEFORE: Duration = Duration::from_secs(30);
 /// Interval between two checks of the machine: it must be fine twice, as a NIC may lose its link a little late.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// So many boots in a row may end before its changes are confirmed.
+/// The maximum number of boots in a row that may end before their changes are confirmed.
 const UNFINISHED_MAX: u32 = 2;
 
 fn beside() -> Beside {

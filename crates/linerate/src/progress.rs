@@ -11,7 +11,7 @@ use crate::exit::Outcome;
 use crate::experiment::judge;
 use crate::store::{self, Header, Place, Record, Records, RunKind};
 
-/// So many of the latest trials are shown.
+/// The number of latest trials that are shown.
 const LATEST: usize = 12;
 
 /// A run that is read as it grows.

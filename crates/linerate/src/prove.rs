@@ -91,7 +91,7 @@ impl Options {
         )
     }
 
-    /// The duration of the trials of so many remedies.
+    /// The duration of the trials of this many remedies.
     fn tries_in_words(&self, remedies: usize) -> String {
         let noun = match remedies {
             0 => return "no remedies to test".to_owned(),
@@ -107,7 +107,7 @@ impl Options {
         )
     }
 
-    /// The time that so many trials transfer data.
+    /// The time that this many trials transfer data.
     fn time_of(&self, trials: u64) -> String {
         seconds_in_words(Nanoseconds::new(
             self.spec.duration_ns.as_u64().saturating_mul(trials),

@@ -1,4 +1,4 @@
-//! The way to a reverter, as its maker holds it: what it is told, and how it is let go.
+//! The side of a reverter that the process making the changes holds: its requests, and how it is dismissed.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;

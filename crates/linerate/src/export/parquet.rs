@@ -14,7 +14,7 @@ use parquet::schema::types::{Type, TypePtr};
 use super::columns::{Cell, Column, Kind};
 use super::lines::Table;
 
-/// So many rows are kept in memory before they are written: some megabytes.
+/// The number of rows that are kept in memory before they are written: some megabytes.
 const ROWS_OF_GROUP: usize = 8_192;
 
 /// A table that is being written.

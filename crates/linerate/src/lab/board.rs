@@ -60,7 +60,7 @@ impl Board {
         }
     }
 
-    /// The table in at most so many lines: if there are more combinations, those that were measured last.
+    /// The table in at most this many lines: if there are more combinations, those that were measured last.
     pub(super) fn lines(&self, most: usize) -> Vec<String> {
         let room = most.saturating_sub(1);
         let mut shown: Vec<usize> = (0..self.rows.len()).collect();

@@ -65,7 +65,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Opens the paths to the peer and to `others`, each with so many more paths. Another host that cannot
+    /// Opens the paths to the peer and to `others`, each with this many more paths. Another host that cannot
     /// be reached is an unavailable level.
     pub(super) fn open(
         peer: &PeerArgs,

@@ -353,7 +353,7 @@ mod tests {
     use super::*;
     use rung::tests::trial;
 
-    /// A ladder of so many rounds of the plain mode and one other, every other mode refused.
+    /// A ladder of this many rounds of the plain mode and one other, every other mode refused.
     fn ladder(rounds: u32, other: impl Fn(u32) -> f64) -> Ladder {
         let [plain, measured, rest @ ..] = &Way::all()[..] else {
             panic!("there are more than two ways");

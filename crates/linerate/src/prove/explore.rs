@@ -58,7 +58,7 @@ impl Budget {
         self.trials.saturating_sub(2 * REPEATS + self.looking())
     }
 
-    /// Pairs for each of so many remedies, at least as many as requested. A badly configured path has a high variance:
+    /// Pairs for each remedy, at least as many as requested. A badly configured path has a high variance:
     /// few pairs would not show what is worth many times the rate.
     pub(super) fn pairs_for(self, remedies: usize, asked: u32) -> u32 {
         let remedies = u32::try_from(remedies.max(1)).unwrap_or(u32::MAX);
@@ -230,7 +230,7 @@ impl Session<'_> {
         Ok(rate)
     }
 
-    /// The best point of the model, with at most so many factors changed.
+    /// The best point of the model, with at most this many factors changed.
     fn choose(&mut self, seen: &mut Seen, levels: &[usize], most: u32) -> Outcome<Point> {
         seen.fitted = None;
         let surface = seen.surface()?;

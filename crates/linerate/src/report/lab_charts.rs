@@ -27,7 +27,7 @@ const COLUMNS_DRAWN: usize = 240;
 const CPUS_DRAWN: usize = 12;
 /// A kind of CPU time that never reached this share is in the table only.
 pub(super) const SHARE_DRAWN: f64 = 0.02;
-/// With at most so many columns each box has space for its number.
+/// With at most this many columns each box has space for its number.
 const COLUMNS_NUMBERED: usize = 16;
 
 /// The name of a combination, and its trials.

@@ -357,7 +357,7 @@ mod tests {
 
     use super::*;
 
-    /// A CPU that spent so many milliseconds of a one-second step in user mode and on softirqs.
+    /// A CPU that spent this many milliseconds of a one-second step in user mode and on softirqs.
     fn worked(cpu: u32, user: u64, softirq: u64) -> CpuTimes {
         build::cpu_times(cpu, user, softirq, 1_000 - user - softirq)
     }

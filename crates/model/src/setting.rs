@@ -2,8 +2,10 @@
 //! them; they all use the same key, typed value, domain, reversibility class and scope.
 
 mod applications;
+mod by_hand;
 mod catalogue;
 pub mod discipline;
+mod file;
 mod hash_key;
 mod link;
 pub mod needs;
@@ -21,8 +23,12 @@ use serde::de;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use applications::{Application, application_words, parse_applications};
+pub use by_hand::by_hand;
 pub use catalogue::{Access, Class, Domain, Keeping, Scope, SettingSpec};
 pub use discipline::Discipline;
+pub use file::{
+    Form, SettingFile, fixed_file, parse_chosen, parse_scheduler, rdma_defaults_folder,
+};
 pub use hash_key::{key_words, parse_key};
 pub use link::{LinkSpeed, is_speed, is_untold, link_words};
 pub use nic_knob::NicKnob;

@@ -1,137 +1,33 @@
-//! Settings that are one file each: its path, and the conversion between its text and the setting's value. Paths:
-//! `/proc/sys` (Documentation/admin-guide/sysctl), `/sys/class/net/*` (Documentation/ABI/testing/sysfs-class-net,
-//! sysfs-class-net-queues), `/proc/irq/*/smp_affinity_list` (Documentation/core-api/irq/irq-affinity.rst),
-//! `/sys/block/*/queue` (Documentation/ABI/stable/sysfs-block), and those in the catalog for the others.
+//! The file of a setting on this machine, if it is one: most paths are the same everywhere ([`fixed_file`]), some
+//! depend on the machine.
 
 use linerate_model::host::QueueKind;
-use linerate_model::ids::{CpuId, CpuSet, NicName};
+use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
-    BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
+    BlockKnob, Form, MachineKnob, NicKnob, SettingFile, SettingKey, Value, fixed_file,
 };
 
 use super::rdma_defaults;
 use crate::attributes::followed;
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::block::parse_scheduler;
 use crate::sysfs::nics::irqs_of_queues;
 use crate::sysfs::nvme::read_nvme;
-use crate::sysfs::power::parse_chosen;
 
 const NO_TURBO: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
 const BOOST: &str = "sys/devices/system/cpu/cpufreq/boost";
 
-/// Whether SMT is on (Documentation/ABI/testing/sysfs-devices-system-cpu).
-const SMT_CONTROL: &str = "sys/devices/system/cpu/smt/control";
-
 /// A sysctl name has fewer components than this; it bounds the search for the file of an untrusted name.
 const SYSCTL_WORDS_MAX: usize = 16;
 
-/// The file of a setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SettingFile {
-    /// Relative to the root.
-    pub(super) path: String,
-    form: Form,
-}
-
-/// The format of a value in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// Words separated by white space.
-    Words,
-    /// A whole number.
-    Number,
-    /// 0 or 1.
-    Switch,
-    /// The same inverted: `no_turbo`.
-    Opposite,
-    /// CPUs as a hexadecimal mask.
-    CpuMask,
-    /// CPUs in list form.
-    CpuList,
-    /// Queues as a hexadecimal mask.
-    QueueMask,
-    /// All choices, the selected one in brackets.
-    Chosen,
-    /// The same; `none` may appear without brackets.
-    Scheduler,
-    /// A name followed by its number: `layer3+4 1`.
-    Named,
-}
-
-impl SettingFile {
-    fn new(path: impl Into<String>, form: Form) -> Self {
-        let path = path.into();
-        Self { path, form }
-    }
-
-    /// The value that the file has.
-    pub(super) fn read(&self, root: &HostRoot) -> Known<Value> {
-        root.read(&self.path)
-            .and_then(|text| match self.form.value(&text) {
-                Ok(value) => Known::Value(value),
-                Err(why) => Known::unknown(Cause::Unreadable, absolute(&self.path), why),
-            })
-    }
-
-    /// The text to write for `value`; `None` if the value has another type.
-    pub(super) fn text(&self, value: &Value) -> Option<String> {
-        match (self.form, value) {
-            (Form::Words | Form::Chosen | Form::Scheduler | Form::Named, Value::Text(text)) => {
-                (!text.contains(['\n', '\0'])).then(|| text.clone())
-            }
-            (Form::CpuList, Value::Text(text)) => Some(text.parse::<CpuSet>().ok()?.to_string()),
-            (Form::CpuMask, Value::Text(text)) => Some(text.parse::<CpuSet>().ok()?.to_mask()),
-            (Form::QueueMask, Value::Text(text)) => {
-                let queue = |word: &str| match word.parse() {
-                    Ok(queue) if queue <= CpuSet::CPU_MAX => Some(CpuId(queue)),
-                    _ => None,
-                };
-                let queues: Option<CpuSet> = text.split_whitespace().map(queue).collect();
-                Some(queues?.to_mask())
-            }
-            (Form::Number, Value::Integer(number)) => Some(number.to_string()),
-            (Form::Switch, Value::Switch(on)) => Some(u8::from(*on).to_string()),
-            (Form::Opposite, Value::Switch(on)) => Some(u8::from(!*on).to_string()),
-            _ => None,
-        }
-    }
-}
-
-impl Form {
-    /// The value of `text`. Text that could not be written back unchanged is not accepted.
-    fn value(self, text: &str) -> Result<Value, &'static str> {
-        let text = text.trim();
-        let flag = || match text {
-            "0" => Ok(false),
-            "1" => Ok(true),
-            _ => Err("neither 0 nor 1"),
-        };
-        let mask = || CpuSet::from_mask(text).map_err(|_| "not a mask");
-        Ok(match self {
-            Self::Words => Value::Text(fold_blanks(text)),
-            Self::Number => Value::Integer(text.parse().map_err(|_| "not a whole number")?),
-            Self::Switch => Value::Switch(flag()?),
-            Self::Opposite => Value::Switch(!flag()?),
-            Self::CpuMask => Value::Text(mask()?.to_string()),
-            Self::CpuList => {
-                let cpus: CpuSet = text.parse().map_err(|_| "not a list of CPUs")?;
-                Value::Text(cpus.to_string())
-            }
-            Self::QueueMask => {
-                let queues: Vec<String> = mask()?.iter().map(|queue| queue.to_string()).collect();
-                Value::Text(queues.join(" "))
-            }
-            Self::Chosen => Value::Text(parse_chosen(text)?),
-            Self::Scheduler => Value::Text(parse_scheduler(text)?),
-            Self::Named => {
-                let name = text.split_whitespace().next();
-                Value::Text(name.ok_or("it is empty")?.to_owned())
-            }
+/// The value that the file has.
+pub(super) fn read(root: &HostRoot, file: &SettingFile) -> Known<Value> {
+    root.read(&file.path)
+        .and_then(|text| match file.form.value(&text) {
+            Ok(value) => Known::Value(value),
+            Err(why) => Known::unknown(Cause::Unreadable, absolute(&file.path), why),
         })
-    }
 }
 
 /// The file of `key`: `None` for a setting that is not a file, a gap if this machine does not have it.
@@ -145,7 +41,7 @@ pub(super) fn file_of(
     {
         return Some(Known::Unknown(gap));
     }
-    if let Some(file) = fixed(key) {
+    if let Some(file) = fixed_file(key) {
         return Some(Known::Value(file));
     }
     match key {
@@ -163,93 +59,6 @@ pub(super) fn file_of(
         SettingKey::Block(device, BlockKnob::IoPolicy) => Some(io_policy_file(root, device)),
         _ => None,
     }
-}
-
-/// The file of a setting that is the same on every machine.
-pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
-    let (path, form) = match key {
-        SettingKey::Nic(nic, knob) => return of_interface(nic, knob),
-        SettingKey::Machine(knob) => match knob {
-            MachineKnob::Clocksource => (
-                "sys/devices/system/clocksource/clocksource0/current_clocksource".to_owned(),
-                Form::Words,
-            ),
-            MachineKnob::TransparentHugepages => (
-                "sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
-                Form::Chosen,
-            ),
-            MachineKnob::Smt => (SMT_CONTROL.to_owned(), Form::Words),
-            _ => return None,
-        },
-        SettingKey::Online(cpu) => (
-            format!("sys/devices/system/cpu/cpu{}/online", cpu.0),
-            Form::Switch,
-        ),
-        SettingKey::IrqCpus(number) => (
-            format!("proc/irq/{number}/smp_affinity_list"),
-            Form::CpuList,
-        ),
-        SettingKey::ResumeLatency(cpu) => (
-            format!(
-                "sys/devices/system/cpu/cpu{}/power/pm_qos_resume_latency_us",
-                cpu.0
-            ),
-            Form::Words,
-        ),
-        SettingKey::Policy(number, knob) => {
-            let file = match knob {
-                PolicyKnob::Governor => "scaling_governor",
-                PolicyKnob::EnergyPreference => "energy_performance_preference",
-            };
-            (
-                format!("sys/devices/system/cpu/cpufreq/policy{number}/{file}"),
-                Form::Words,
-            )
-        }
-        SettingKey::Block(device, knob) => {
-            let of_queue = |file: &str| format!("sys/block/{device}/queue/{file}");
-            match knob {
-                BlockKnob::Scheduler => (of_queue("scheduler"), Form::Scheduler),
-                BlockKnob::Nomerges => (of_queue("nomerges"), Form::Number),
-                BlockKnob::RqAffinity => (of_queue("rq_affinity"), Form::Number),
-                BlockKnob::NrRequests => (of_queue("nr_requests"), Form::Number),
-                BlockKnob::IoPolicy => return None,
-            }
-        }
-        SettingKey::Rdma(device, port, knob) => {
-            let folder = format!("{}/ports/{port}", rdma_defaults::folder(device));
-            match knob {
-                RdmaKnob::DefaultGidType => (format!("{folder}/default_roce_mode"), Form::Words),
-                RdmaKnob::DefaultRoceTos => (format!("{folder}/default_roce_tos"), Form::Number),
-            }
-        }
-        SettingKey::Sysctl(_) | SettingKey::RdmaDefaults(_) | SettingKey::Trial(_) => return None,
-    };
-    Some(SettingFile::new(path, form))
-}
-
-/// The file of an interface's setting.
-fn of_interface(nic: &NicName, knob: &NicKnob) -> Option<SettingFile> {
-    let of_nic = |file: &str| format!("sys/class/net/{nic}/{file}");
-    let of_queue =
-        |kind: &str, index: u32, file: &str| of_nic(&format!("queues/{kind}-{index}/{file}"));
-    let (path, form) = match knob {
-        NicKnob::RpsCpus(index) => (of_queue("rx", *index, "rps_cpus"), Form::CpuMask),
-        NicKnob::RpsFlowCnt(index) => (of_queue("rx", *index, "rps_flow_cnt"), Form::Number),
-        NicKnob::XpsCpus(index) => (of_queue("tx", *index, "xps_cpus"), Form::CpuMask),
-        NicKnob::XpsRxqs(index) => (of_queue("tx", *index, "xps_rxqs"), Form::QueueMask),
-        NicKnob::GroFlushTimeoutNs => (of_nic("gro_flush_timeout"), Form::Number),
-        NicKnob::DeferHardIrqs => (of_nic("napi_defer_hard_irqs"), Form::Number),
-        NicKnob::Threaded => (of_nic("threaded"), Form::Switch),
-        NicKnob::BondHashPolicy => (of_nic("bonding/xmit_hash_policy"), Form::Named),
-        NicKnob::IpoibMode => (of_nic("mode"), Form::Words),
-        NicKnob::Aspm(state) => {
-            let state = state.replace('-', "_");
-            (of_nic(&format!("device/link/{state}")), Form::Switch)
-        }
-        _ => return None,
-    };
-    Some(SettingFile::new(path, form))
 }
 
 /// The file with an interface's MTU; it is set over netlink, which reports why it is refused.
@@ -337,61 +146,4 @@ fn descend(root: &HostRoot, folder: String, words: &[&str]) -> Option<String> {
             .then(|| descend(root, path, &words[taken..]))
             .flatten()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_read_is_written_back_as_it_was() {
-        for (form, text, value) in [
-            (
-                Form::Words,
-                "4096\t131072\t6291456\n",
-                Value::Text("4096 131072 6291456".into()),
-            ),
-            (Form::Number, "20000\n", Value::Integer(20_000)),
-            (Form::Switch, "1\n", Value::Switch(true)),
-            (Form::Opposite, "1\n", Value::Switch(false)),
-            (
-                Form::CpuMask,
-                "00000001,0000000f\n",
-                Value::Text("0-3,32".into()),
-            ),
-            (Form::CpuList, "0-3,32\n", Value::Text("0-3,32".into())),
-            (Form::QueueMask, "5\n", Value::Text("0 2".into())),
-            (Form::QueueMask, "0\n", Value::Text(String::new())),
-            (
-                Form::Chosen,
-                "always [madvise] never\n",
-                Value::Text("madvise".into()),
-            ),
-            (Form::Scheduler, "none\n", Value::Text("none".into())),
-            (Form::Named, "layer3+4 1\n", Value::Text("layer3+4".into())),
-        ] {
-            assert_eq!(form.value(text), Ok(value.clone()), "{text:?}");
-            let file = SettingFile::new("a/file", form);
-            let written = file.text(&value).expect("its own value");
-            // The kernel marks the selected word if it shows all of them.
-            let shown = match form {
-                Form::Chosen => format!("[{written}]"),
-                _ => written,
-            };
-            assert_eq!(form.value(&shown), Ok(value), "{shown:?}");
-        }
-    }
-
-    #[test]
-    fn what_could_not_be_put_back_is_not_read_and_what_does_not_fit_is_not_written() {
-        // Busy-polling NAPI threads (Linux 6.19) are more than on.
-        assert_eq!(Form::Switch.value("2"), Err("neither 0 nor 1"));
-        assert!(Form::Chosen.value("a b").is_err());
-        assert!(Form::Named.value("").is_err());
-        let writes = |form, value: &Value| SettingFile::new("a/file", form).text(value);
-        assert_eq!(writes(Form::Switch, &Value::Integer(1)), None);
-        assert_eq!(writes(Form::Words, &Value::Text("a\nb".into())), None);
-        assert_eq!(writes(Form::QueueMask, &Value::Text("0 x".into())), None);
-        assert_eq!(writes(Form::CpuList, &Value::Text("0 x".into())), None);
-    }
 }

@@ -10,7 +10,6 @@
 //! There is one transaction per plan. A process that makes changes arms a [`reverter`](stand_by) first, and holds the
 //! lock of its namespace (and of the machine, for machine-wide settings) until they are committed or rolled back.
 
-mod by_hand;
 mod clock;
 mod cpus;
 mod daemon;

@@ -6,19 +6,15 @@
 //! changed, and restored before it is removed.
 
 use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::setting::rdma_defaults_folder;
 
 use crate::root::{HostRoot, absolute};
 
 const CONFIGFS: &str = "sys/kernel/config";
 
-/// The directory of a device.
-pub(super) fn folder(device: &str) -> String {
-    format!("{CONFIGFS}/rdma_cm/{device}")
-}
-
 /// Whether the directory exists; a gap if it cannot be created.
 pub(super) fn is_shown(root: &HostRoot, device: &str) -> Known<bool> {
-    let folder = folder(device);
+    let folder = rdma_defaults_folder(device);
     if root.exists(&folder) {
         return Known::Value(true);
     }
@@ -44,7 +40,7 @@ pub(super) fn no_folder(root: &HostRoot, device: &str) -> Option<Gap> {
         Known::Value(true) => None,
         Known::Value(false) => Some(Gap::new(
             Cause::Absent,
-            absolute(&folder(device)),
+            absolute(&rdma_defaults_folder(device)),
             format!(
                 "the configfs directory does not exist: enable rdma/{device}/cm-defaults first"
             ),
@@ -57,11 +53,11 @@ pub(super) fn no_folder(root: &HostRoot, device: &str) -> Option<Gap> {
 mod tests {
     use std::fs;
 
-    use linerate_model::setting::{SettingKey, Value};
+    use linerate_model::setting::Value;
 
     use super::*;
     use crate::apply::fake::NoNics;
-    use crate::apply::settings::{by_hand, read};
+    use crate::apply::settings::read;
 
     #[test]
     fn defaults_are_known_once_their_folder_is_made_and_each_lack_has_its_cause() {
@@ -104,12 +100,5 @@ mod tests {
         assert_eq!(now(tos), Known::Value(Value::Integer(0)));
         let mode = now("rdma/rxe0/1/default-gid-type");
         assert_eq!(mode, Known::Value(Value::Text("IB/RoCE v1".to_owned())));
-
-        let key: SettingKey = shown.parse().expect("a key");
-        let command = by_hand(&key, &Value::Switch(false));
-        assert_eq!(
-            command.as_deref(),
-            Some("rmdir /sys/kernel/config/rdma_cm/rxe0")
-        );
     }
 }

@@ -4,13 +4,12 @@
 use std::fmt;
 
 use linerate_model::plan::Change;
-use linerate_model::setting::{SettingKey, Value};
+use linerate_model::setting::{SettingKey, Value, by_hand};
 use serde::{Deserialize, Serialize};
 
 use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
 use super::located::Located;
 use super::machine::Machine;
-use super::settings::by_hand;
 use super::subject::Subject;
 
 /// The version of the format that this program writes, and the only one it reads.

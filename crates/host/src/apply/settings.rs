@@ -10,9 +10,10 @@ use std::io;
 use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{LinkSpeed, MachineKnob, NicKnob, SettingKey, Value, is_untold};
+use linerate_model::setting::{
+    LinkSpeed, MachineKnob, NicKnob, SettingKey, Value, is_untold, rdma_defaults_folder,
+};
 
-pub use super::by_hand::by_hand;
 pub use super::told::advice;
 use super::write_error::{
     WriteError, as_count, as_qdisc, as_switch, as_text, misfit, not_supported,
@@ -55,7 +56,7 @@ pub(super) fn is_of_another(key: &SettingKey, value: &Value) -> WriteError {
 /// The current value of `key`.
 pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Value> {
     if let Some(file) = files::file_of(root, nics, key) {
-        let value = file.and_then(|file| file.read(root));
+        let value = file.and_then(|file| files::read(root, &file));
         return match value.gap().and_then(|gap| cpus::out_of_use(root, key, gap)) {
             Some(gap) => Known::Unknown(gap),
             None => value,
@@ -92,7 +93,7 @@ fn read_nic(
 ) -> Known<Value> {
     let count = |value: Known<u32>| value.map(|n| Value::Integer(u64::from(n)));
     match knob {
-        NicKnob::Mtu => files::mtu(nic).read(root),
+        NicKnob::Mtu => files::read(root, &files::mtu(nic)),
         NicKnob::Feature(name) => nics.features(nic).and_then(|all| match all.get(name) {
             Some(feature) => Known::Value(Value::Switch(feature.active)),
             None => Known::unknown(
@@ -160,7 +161,7 @@ pub fn write(
             setting: key.clone(),
         }),
         SettingKey::RdmaDefaults(device) => {
-            let folder = rdma_defaults::folder(device);
+            let folder = rdma_defaults_folder(device);
             let done = if as_switch(key, value)? {
                 live.make_folder(&folder)
             } else {
@@ -442,12 +443,6 @@ mod tests {
             Some(&Value::Text("balance_power".to_owned()))
         );
         assert!(text("policy5/governor").gap().is_some());
-        let governor = key("cpu/policy4/governor");
-        let to = Value::Text("performance".to_owned());
-        assert_eq!(
-            by_hand(&governor, &to).as_deref(),
-            Some("echo performance > /sys/devices/system/cpu/cpufreq/policy4/scaling_governor")
-        );
     }
 
     #[test]

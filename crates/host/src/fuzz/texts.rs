@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use linerate_model::ids::CpuSet;
+use linerate_model::setting::{parse_chosen, parse_scheduler};
 
 use crate::hex::{from_hex, to_hex};
 use crate::procfs::{
@@ -58,7 +59,7 @@ const READERS: &[Reader] = &[
     |text| seen(&stat::parse_stat(text)),
     |text| seen(&(block::parse_cpu_list(text), block::parse_size(text))),
     |text| seen(&block::parse_transport(halves(text).0, halves(text).1)),
-    |text| seen(&(block::parse_scheduler(text), block::parse_schedulers(text))),
+    |text| seen(&(parse_scheduler(text), block::parse_schedulers(text))),
     |text| seen(&(nodes::parse_page_size(text), nodes::parse_distances(text))),
     |text| {
         seen(&(
@@ -68,7 +69,7 @@ const READERS: &[Reader] = &[
     },
     |text| seen(&(bond::parse_option(text), nics::parse_speed(text))),
     |text| seen(&(cpus::parse_online(text), isolation::parse_list(text))),
-    |text| seen(&(power::parse_cpus(text), power::parse_chosen(text))),
+    |text| seen(&(power::parse_cpus(text), parse_chosen(text))),
     |text| seen(&power::parse_latency(text.as_bytes())),
     |text| seen(&(stack::parse_flag(text), queues::parse_queue_mask(text))),
     |text| seen(&irq_names::parse_queue_name(text)),

@@ -3,12 +3,12 @@
 use linerate_model::host::{BlockDevice, Node};
 use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::setting::parse_scheduler;
 use linerate_model::units::Bytes;
 
 use super::cpus::parse_online;
 use super::nvme::{Nvme, read_nvme};
 use super::pci::{function_above, read_node};
-use super::power::parse_chosen;
 use crate::attributes::{followed, number, numbered, parsed, understood};
 use crate::parallel;
 use crate::root::{HostRoot, absolute};
@@ -145,15 +145,7 @@ pub(crate) fn parse_transport(name: &str, folder: &str) -> Option<&'static str> 
     known.map(|(_, transport)| *transport)
 }
 
-/// `none [mq-deadline] kyber`: the active one is in brackets; a single `none` has no brackets.
-pub(crate) fn parse_scheduler(text: &str) -> Result<String, &'static str> {
-    match text.trim() {
-        alone @ "none" => Ok(alone.to_owned()),
-        text => parse_chosen(text),
-    }
-}
-
-/// Every scheduler of that line.
+/// Every scheduler of `none [mq-deadline] kyber`.
 pub(crate) fn parse_schedulers(text: &str) -> Result<Vec<String>, &'static str> {
     let plain = |word: &str| word.trim_matches(['[', ']']).to_owned();
     let names: Vec<String> = text.split_whitespace().map(plain).collect();
@@ -196,16 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn the_active_scheduler_stands_in_brackets() {
-        assert_eq!(
-            parse_scheduler("none [mq-deadline] bfq").as_deref(),
-            Ok("mq-deadline")
-        );
+    fn the_schedulers_of_a_device_are_all_words_of_its_line() {
         assert_eq!(
             parse_schedulers("none [mq-deadline] bfq").map(|all| all.join("|")),
             Ok("none|mq-deadline|bfq".to_owned())
         );
-        assert_eq!(parse_scheduler("none").as_deref(), Ok("none"));
-        assert!(parse_scheduler("").is_err());
     }
 }

@@ -4,6 +4,7 @@
 use linerate_model::host::{FrequencyPolicy, Power};
 use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::{Cause, Known};
+use linerate_model::setting::parse_chosen;
 
 use super::cpus::FOLDER;
 use super::idle::read_idle_states;
@@ -129,14 +130,6 @@ pub(crate) fn parse_cpus(text: &str) -> Result<CpuSet, String> {
     text.split_whitespace().map(number).collect()
 }
 
-/// The word in brackets: `always [madvise] never`.
-pub(crate) fn parse_chosen(text: &str) -> Result<String, &'static str> {
-    text.split_whitespace()
-        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
-        .map(str::to_owned)
-        .ok_or("no word in brackets")
-}
-
 /// Reads the word in brackets of a file.
 pub(crate) fn chosen(root: &HostRoot, path: &str) -> Known<String> {
     root.read(path)
@@ -159,10 +152,6 @@ mod tests {
         assert_eq!(parse_latency(b"abc"), None);
         let cpus = parse_cpus("0 2 4").map(|cpus| cpus.to_string());
         assert_eq!(cpus.as_deref(), Ok("0,2,4"));
-        assert_eq!(
-            parse_chosen("always [madvise] never").as_deref(),
-            Ok("madvise")
-        );
     }
 
     proptest! {

@@ -1,6 +1,5 @@
 //! From a stored run to what its page shows.
 
-use linerate_host::apply::settings::by_hand;
 use linerate_model::analysis::{cost_of_local, cost_of_remote, rate_series};
 use linerate_model::finding::Undetermined;
 use linerate_model::host::Host;
@@ -8,6 +7,7 @@ use linerate_model::ids::CpuSet;
 use linerate_model::known::Known;
 use linerate_model::prove::ProveDocument;
 use linerate_model::sample::{Sample, SideSample};
+use linerate_model::setting::by_hand;
 use linerate_model::shell::{quoted, quoted_path};
 use linerate_model::units::BitRate;
 

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-use linerate_host::apply::settings::by_hand;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::lab::{Experiment, LevelTable, OfPeer, Word};
 use linerate_model::plan::End;
-use linerate_model::setting::{SettingKey, current};
+use linerate_model::setting::{SettingKey, by_hand, current};
 use linerate_model::shell::{quoted, quoted_path};
 
 use super::fill::typed_again;

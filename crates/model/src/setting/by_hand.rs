@@ -1,18 +1,19 @@
-//! Shell commands for the settings that linerate writes, printed for what could not be restored.
+//! Shell commands for the settings that linerate writes: printed for what could not be restored, and in reports.
 
-use linerate_model::host::QueueKind;
-use linerate_model::setting::{Discipline, LinkSpeed, NicKnob, SettingKey, Value, parse_rates};
-use linerate_model::shell::{quoted, quoted_words};
-use linerate_model::units::BitRate;
-
-use super::{files, rdma_defaults};
+use super::{
+    Discipline, LinkSpeed, NicKnob, SettingKey, Value, fixed_file, parse_rates,
+    rdma_defaults_folder,
+};
+use crate::host::QueueKind;
+use crate::shell::{quoted, quoted_words};
+use crate::units::BitRate;
 
 /// A caveat about the rates that dcb(8) takes; a shell treats it as a comment.
 const DCB_RATES: &str = "  # with iproute2 6.18 or later: an earlier dcb sets 125 times the rate";
 
 /// The command that sets `key` to `value`; none if no common tool can.
 pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
-    if let Some(file) = files::fixed(key) {
+    if let Some(file) = fixed_file(key) {
         let text = file.text(value)?;
         // echo may parse these as options or escapes.
         let print = if text.starts_with('-') || text.contains('\\') {
@@ -29,7 +30,7 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         }
         SettingKey::Nic(nic, knob) => by_knob(&quoted(nic.as_str()), knob, value),
         SettingKey::RdmaDefaults(device) => {
-            let folder = quoted(&format!("/{}", rdma_defaults::folder(device)));
+            let folder = quoted(&format!("/{}", rdma_defaults_folder(device)));
             match value {
                 Value::Switch(true) => Some(format!("mkdir {folder}")),
                 Value::Switch(false) => Some(format!("rmdir {folder}")),
@@ -248,19 +249,19 @@ mod tests {
         );
     }
 
-    /// The words of a command as a shell splits them, without creating a file.
+    /// The words of a command as a shell splits them. Nothing can create a file in the shell's folder: a command or a
+    /// redirection in a word would print an error.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a shell is what the command is for"
+        reason = "a test: only a shell knows what it makes of words"
     )]
     fn taken_by_sh(command: &str) -> Vec<String> {
-        let folder = tempfile::tempdir().expect("a folder");
         let mut shell = Command::new("sh");
-        shell.current_dir(&folder);
+        shell.current_dir("/proc");
         let script = format!("for word in {command}; do printf '%s\\0' \"$word\"; done");
         let output = shell.args(["-c", &script]).output().expect("a shell");
-        let made = std::fs::read_dir(&folder).expect("a folder").count();
-        assert!(output.status.success() && made == 0, "{command}");
+        assert!(output.status.success(), "{command}");
+        assert!(output.stderr.is_empty(), "{command}: {output:?}");
         let words = String::from_utf8(output.stdout).expect("text");
         words.split_terminator('\0').map(str::to_owned).collect()
     }
@@ -287,6 +288,23 @@ mod tests {
         let app = by_hand(&key("nic/e/dcb/app"), &text("dscp-prio 1;>c"));
         let app = app.expect("a command");
         assert!(app.ends_with("dev e dscp-prio '1;>c'"), "{app}");
+    }
+
+    #[test]
+    fn what_is_a_file_or_a_folder_is_set_by_commands_for_files() {
+        let governor = by_hand(
+            &key("cpu/policy4/governor"),
+            &Value::Text("performance".to_owned()),
+        );
+        assert_eq!(
+            governor.as_deref(),
+            Some("echo performance > /sys/devices/system/cpu/cpufreq/policy4/scaling_governor")
+        );
+        let defaults = by_hand(&key("rdma/rxe0/cm-defaults"), &Value::Switch(false));
+        assert_eq!(
+            defaults.as_deref(),
+            Some("rmdir /sys/kernel/config/rdma_cm/rxe0")
+        );
     }
 
     #[test]

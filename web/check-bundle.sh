@@ -4,7 +4,7 @@
 set -eu
 
 web=$(cd "$(dirname "$0")" && pwd)
-committed=$web/../crates/linerate/src/report
+committed=$web/../crates/report/src
 
 if ! command -v node >/dev/null 2>&1 || ! command -v npm >/dev/null 2>&1; then
     echo "SKIP: no node: the committed bundle was not rebuilt (apt-get install nodejs npm)" >&2

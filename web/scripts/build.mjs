@@ -1,7 +1,7 @@
 // Builds the one script of the report page and its hash, byte for byte the same on every machine: exact
 // versions from package-lock.json, no time, no path in the output.
 //
-// usage: node scripts/build.mjs [OUTPUT_FOLDER]   (default: crates/linerate/src/report)
+// usage: node scripts/build.mjs [OUTPUT_FOLDER]   (default: crates/report/src)
 
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const web = join(dirname(fileURLToPath(import.meta.url)), "..");
-const out = resolve(process.argv[2] ?? join(web, "../crates/linerate/src/report"));
+const out = resolve(process.argv[2] ?? join(web, "../crates/report/src"));
 
 const result = await build({
   absWorkingDir: web,

@@ -1,4 +1,4 @@
-// The shape of the data in the page: `PageData` of crates/linerate/src/report/page.rs, only the parts
+// The shape of the data in the page: `PageData` of crates/report/src/page.rs, only the parts
 // that charts need. Rates are bit/s, times seconds, CPU costs seconds per gigabyte (10^9 bytes).
 
 export type Arm = "before" | "without" | "with" | "after" | "confirm";

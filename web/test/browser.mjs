@@ -40,7 +40,7 @@ export function makePage(folder, name, change = (data) => data) {
   const input = join(folder, `${name}.json`);
   writeFileSync(input, JSON.stringify(data));
   const page = execFileSync(
-    "cargo", ["run", "--quiet", "-p", "linerate", "--example", "report_page", "--", input],
+    "cargo", ["run", "--quiet", "-p", "linerate-report", "--example", "report_page", "--", input],
     { cwd: root, maxBuffer: 64 << 20, stdio: ["ignore", "pipe", "inherit"] },
   );
   const path = join(folder, `${name}.html`);

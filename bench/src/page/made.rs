@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use linerate::store::{Header, Log, Record, Run, SCHEMA};
+use linerate_analysis::record::{Header, Record, SCHEMA};
 use linerate_bench_shared::Trouble;
 use linerate_model::build;
 use linerate_model::host::Host;
@@ -15,6 +15,7 @@ use linerate_model::sample::{CpuStep, CpuTimes, Operations, Sample, SideSample, 
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Rr, Workload};
 use linerate_stats::{Random, Seed};
+use linerate_store::{Log, Run};
 use serde_json::json;
 
 /// Levels of each factor: fifty combinations.
@@ -51,7 +52,7 @@ pub(crate) fn store(
 ) -> Result<(), Trouble> {
     let blocks = whole_blocks(trials) / COMBINATIONS;
     let experiment = experiment(traffic, blocks)?;
-    let word = |error: linerate::exit::Stop| Trouble(format!("write the run: {error}"));
+    let word = |error: linerate_model::exit::Stop| Trouble(format!("write the run: {error}"));
     let name = |name: &str| {
         name.parse()
             .map_err(|_| Trouble(format!("use the name {name}")))

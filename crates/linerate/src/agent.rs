@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::time::{Duration, Instant};
 
 use linerate_host::apply::Boottime;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::Plan;
 use linerate_model::protocol::{Failure, FailureKind, PROTOCOL, Reply, Token, request_bytes_max};
 use linerate_model::sample::SideSample;
@@ -20,7 +21,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::AgentArgs;
-use crate::exit::{Code, Outcome, Stop, traffic_failure};
 use crate::interrupt::Interrupt;
 use crate::place::allowed_here;
 use crate::record::record_side;
@@ -68,7 +68,7 @@ fn serve_http(args: &AgentArgs, address: SocketAddr, say: &Say) -> Outcome<()> {
     let threads = args
         .threads
         .unwrap_or_else(|| u32::try_from(cpus.len()).unwrap_or(1).max(1));
-    let failed = |error| Stop::from(traffic_failure(&error));
+    let failed = |error| Stop::from(Failure::from(&error));
     let interrupt = Interrupt::listen()?;
     let server = Server::open(address, threads, cpus, args.body, args.wait).map_err(failed)?;
     say.note(&format!(
@@ -224,7 +224,7 @@ impl Agent {
     fn prepare(&mut self, spec: &TrialSpec, token: Token, bind: &str) -> Result<Reply, Failure> {
         let prepared = Listening::open(spec, token, bind)
             .and_then(|listening| Ok((listening, Abort::new()?)))
-            .map_err(|error| traffic_failure(&error));
+            .map_err(|error| Failure::from(&error));
         let (listening, abort) = match prepared {
             Ok(prepared) => prepared,
             Err(failure) => {
@@ -280,7 +280,7 @@ fn run_trial(
 ) -> Result<Box<SideSample>, Failure> {
     let connected = listening
         .accept(Instant::now() + ARRIVAL, abort)
-        .map_err(|error| traffic_failure(&error))?;
+        .map_err(|error| Failure::from(&error))?;
     if start.recv().is_err() {
         return Err(Failure {
             kind: FailureKind::Other,

@@ -10,17 +10,17 @@ use linerate_model::ceiling::{
     self, Bound, Ceiling, EthernetPath, IwarpPath, Packets, PathCeilings, PathFacts, RocePath,
     TIMESTAMPS_BYTES, Tunnel, UnknownCeiling,
 };
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::Direction;
+use linerate_report::doctor::gap_json;
 use serde_json::{Value, json};
 
 use crate::cli::{CeilingArgs, TunnelArg};
-use crate::exit::{Code, Outcome, Stop};
 use crate::host_source::{check_nic, host_from};
 use crate::interrupt::Interrupt;
-use crate::report::doctor::gap_json;
 use crate::say::{Format, Say};
 use crate::trial::{copy_bandwidth, open_path};
 

@@ -15,14 +15,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
-use linerate_model::finding::{Profile, Severity};
-use linerate_model::ids::NicName;
-use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
-
 pub use diffusion::MeasureDiffusion;
 pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep};
 pub use ladder::LadderArgs;
+use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
+use linerate_model::finding::{Profile, Severity};
+use linerate_model::ids::NicName;
+use linerate_model::peer_address::PeerAddress;
+use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
 pub use measure::{
     AgentArgs, BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,
     MeasureTransfer, MeasureUdp, MoverArgs, PeerOrForeign, Placing, PreloadArg, ReceiveArg,
@@ -30,12 +30,11 @@ pub use measure::{
 };
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
 pub use requirement::Requirement;
-pub use store::{ExportArgs, ReportArgs, RunsArgs, TableFormat};
+pub use store::{ExportArgs, ReportArgs, RunsArgs, TableFormatArg};
 pub use testbed::{RxeAction, TestbedAction};
 pub use tune::{ApplyArgs, HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};
 pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
 
-use crate::peer::PeerAddress;
 use crate::say::Format;
 
 /// The heading of the options that every command takes.

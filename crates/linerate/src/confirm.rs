@@ -12,9 +12,9 @@ use linerate_host::apply::Boottime;
 use linerate_host::management::{Session, session_of};
 use linerate_host::private_folder::PrivateFolder;
 use linerate_host::root::LiveHost;
+use linerate_model::exit::{Code, Outcome, Stop};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 
 /// The socket's name next to the journal.

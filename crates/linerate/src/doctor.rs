@@ -1,16 +1,16 @@
 //! `linerate doctor`: what is wrong on a host, worst first; and `linerate explain`, why.
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::{Diagnosis, Rule, Scene, Status};
 use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::rules::{self, RULES};
 use linerate_model::watch::Watch;
+use linerate_report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use serde_json::{Value, json};
 
 use crate::cli::{DoctorArgs, FormatArg};
-use crate::exit::{Code, Outcome, Stop};
 use crate::host_source::check_nic;
-use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use crate::say::{Format, Say};
 use crate::watched::read_watched;
 

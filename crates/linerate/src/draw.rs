@@ -1,8 +1,7 @@
 //! Random data from the kernel's generator: unguessable tokens, and seeds.
 
+use linerate_model::exit::{Outcome, Stop};
 use linerate_model::protocol::Token;
-
-use crate::exit::{Outcome, Stop};
 
 /// An unguessable token, from the kernel's generator.
 pub(crate) fn fresh_token() -> Outcome<Token> {

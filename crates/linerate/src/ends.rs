@@ -5,6 +5,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::{Diagnosis, Profile, Scene, Undetermined};
 use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName};
@@ -15,8 +16,6 @@ use linerate_model::rules::UNWATCHED;
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, TrialKnob, Value, current};
 use linerate_model::workload::TrialSpec;
-
-use crate::exit::{Code, Outcome, Stop};
 
 /// Two hosts with a path between them. Transactions of an end are a stack: [`Ends::apply`] opens one on
 /// top, [`Ends::undo`] rolls back the newest, [`Ends::commit`] keeps all of them.

@@ -7,10 +7,14 @@ mod edits;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use edits::facts;
+use linerate_analysis::record::{Header, Record, SCHEMA, StoredRun};
+use linerate_analysis::{experiment, proof};
 use linerate_host::fuzz::{PROFILES, judge};
 use linerate_model::finding::{Diagnosis, Scene};
 use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName, PciAddress};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Request, request_bytes_max};
 use linerate_model::rules::diagnose;
@@ -19,18 +23,16 @@ use linerate_model::setting::{SettingKey, Settings};
 use linerate_model::talk::{AgentTalk, Lines, answer};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::watch::Watch;
+use linerate_report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
+use linerate_report::{self as report, fill, flat};
+use linerate_store as store;
 use linerate_traffic::iperf3::{Account, Header as DatagramHeader};
 use linerate_traffic::iperf3_protocol::{
     COOKIE_BYTES, ClientTalk, Cookie, Frame, Parameters, Results, ServerTalk,
 };
 
-use crate::peer::{PeerAddress, reply_from};
-use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
-use crate::report::{self, fill, flat};
-use crate::store::{self, Header, Record, StoredRun};
-use crate::{analysis, experiment, intent};
-
-pub use edits::facts;
+use crate::intent;
+use crate::peer::reply_from;
 
 /// A host as JSON, as a remote end or a stored run gives it: analyzed, bounded, and shown in every form.
 pub fn host_json(bytes: &[u8]) {
@@ -190,11 +192,10 @@ pub fn setting_key(bytes: &[u8]) {
 /// and text.
 pub fn store(bytes: &[u8]) {
     let _ = store::parse_records(bytes);
-    let with_sums: Vec<String> = String::from_utf8_lossy(bytes)
+    let with_sums: String = String::from_utf8_lossy(bytes)
         .lines()
-        .map(|json| format!("{:08x} {json}", crc32fast::hash(json.as_bytes())))
+        .map(store::with_checksum)
         .collect();
-    let with_sums = with_sums.join("\n") + "\n";
     if let Ok((records, torn)) = store::parse_records(with_sums.as_bytes()) {
         show_run(records, torn);
     }
@@ -205,7 +206,7 @@ fn show_run(records: Vec<Record>, torn: bool) {
         return;
     };
     let header = Header {
-        schema: store::SCHEMA.to_owned(),
+        schema: SCHEMA.to_owned(),
         version: "0.0.0".to_owned(),
         created_unix_s: u64::MAX,
         command: Vec::new(),
@@ -217,7 +218,7 @@ fn show_run(records: Vec<Record>, torn: bool) {
         address: "192.0.2.1".to_owned(),
         copy_bit_per_s: Some(1),
     };
-    let document = analysis::document(&header, &records);
+    let document = proof::document(&header, &records);
     let _ = report::render_text(&document, 80, true);
     let _ = serde_json::to_value(&document);
     if let Ok(document) = experiment::judge::document(&header, &records) {

@@ -1,21 +1,20 @@
 //! `linerate tune hold`: settings for as long as a command runs, such as a measurement by any program. They are never
 //! committed: however this process ends, the reverter rolls them back, and the kernel what a descriptor holds.
 
-use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use linerate_host::hold::LatencyLimit;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::Profile;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::cli::HoldArgs;
-use crate::exit::{Code, Outcome, Stop};
 use crate::intent::Intent;
 use crate::interrupt::Interrupt;
 use crate::recover::recover_first;

@@ -4,10 +4,9 @@ use std::path::Path as FilePath;
 
 use linerate_host::capture::{CaptureError, Captured};
 use linerate_host::read::read_host;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-
-use crate::exit::{Code, Outcome, Stop};
 
 /// The host that is asked about: this one, or a captured one.
 pub(crate) fn host_from(from: Option<&FilePath>) -> Outcome<Host> {

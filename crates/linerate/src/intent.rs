@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use linerate_host::apply;
 use linerate_host::read::read_owners;
-use linerate_host::regular_file;
+use linerate_host::{apply, regular_file};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::{Finding, Profile, Scene, Severity};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
@@ -24,7 +24,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::WantedArgs;
 use crate::ends::Ends;
-use crate::exit::{Code, Outcome, Stop};
 use crate::station::Station;
 use crate::trial;
 

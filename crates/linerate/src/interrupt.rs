@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_traffic::Abort;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-
-use crate::exit::{Code, Outcome, Stop};
 
 /// Whether the work must stop.
 #[derive(Debug, Clone)]

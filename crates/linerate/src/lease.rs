@@ -9,16 +9,16 @@
 //! two phase commit", VLDB 1993, section 2). A recovery does so after a crash, as soon as the remote end can be reached.
 
 use std::ffi::OsStr;
-use std::io;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use std::{io, thread};
 
 use linerate_host::apply::{Boottime, Faults, Moment, Owner};
 use linerate_host::private_folder::PrivateFolder;
 use linerate_model::analysis::rate_after;
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Reply, Request};
 use linerate_model::shell::quoted;
@@ -29,10 +29,9 @@ use serde::{Deserialize, Serialize};
 use crate::cli::StayArgs;
 use crate::crash;
 use crate::ends::Ends;
-use crate::exit::{Code, Outcome, Stop};
 use crate::guard::EARLIER;
 use crate::interrupt::Interrupt;
-use crate::peer::{Peer, PeerAddress};
+use crate::peer::Peer;
 use crate::say::Say;
 use crate::station::{Entry, Station};
 use crate::trial::Path;

@@ -7,10 +7,10 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
-pub mod analysis;
 mod belt;
 pub mod ceiling;
 pub mod cli;
+mod clock;
 pub mod commands;
 pub mod confirm;
 pub mod crash;
@@ -18,9 +18,6 @@ pub mod demo;
 pub mod doctor;
 mod draw;
 pub mod ends;
-pub mod exit;
-pub mod experiment;
-pub mod export;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod guard;
@@ -34,43 +31,36 @@ mod lease;
 pub mod map;
 pub mod measure;
 pub mod memory;
-mod moment;
 pub mod peer;
 mod persist;
 pub mod place;
 pub mod preload;
 mod probe;
-mod progress;
 pub mod prove;
 pub mod record;
 mod recover;
-pub mod report;
 mod reverter;
 mod run_page;
-pub mod runs;
 pub mod say;
 pub mod serve;
 pub mod settings_page;
 mod stack;
 mod stage;
 pub mod station;
-pub mod store;
 pub mod testbed;
 pub mod trial;
 pub mod trial_spec;
 pub mod tune;
-mod visible;
 pub mod watched;
-mod words;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use linerate_model::exit::{Code, Outcome, Stop};
 
 use crate::ceiling::Typed;
 use crate::cli::{Cli, Command, TuneAction};
-use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
 
 /// Parses the command line, runs the command, and turns its result into an exit code.
@@ -161,8 +151,8 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
         Command::Testbed { action } => testbed::run(action, &state, say).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
         Command::Report(args) => commands::report(args, &state, say).map(done),
-        Command::Runs(args) => runs::run(args, &state, say).map(done),
-        Command::Export(args) => export::run(args, say).map(done),
+        Command::Runs(args) => commands::runs::run(args, &state, say).map(done),
+        Command::Export(args) => commands::export::run(args, say).map(done),
         Command::Completions { shell } => commands::completions(*shell, say).map(done),
     }
 }

@@ -1,16 +1,16 @@
 //! `linerate map`: the picture of a host, every fact with its place, and what differs between two.
 
 use linerate_model::activity::{Activity, activity};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
+use linerate_report::doctor::gap_json;
+use linerate_report::flat::{Change, Fact, changes, facts, shown};
+use linerate_report::{self as report, Beside, MapDocument};
 use serde_json::{Value, json};
 
 use crate::cli::{FormatArg, MapArgs};
-use crate::exit::{Code, Outcome, Stop};
 use crate::host_source::{check_nic, host_from};
 use crate::memory::{matrix, memory_json, memory_text};
-use crate::report::doctor::gap_json;
-use crate::report::flat::{Change, Fact, changes, facts, shown};
-use crate::report::{self, Beside, MapDocument};
 use crate::say::Say;
 use crate::watched::Live;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Node};
 use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::units::BitRate;
@@ -10,7 +11,6 @@ use linerate_traffic::TrafficError;
 use linerate_traffic::memory::{Bandwidth, Cell, measure_cell};
 use serde_json::{Value, json};
 
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::Say;
 

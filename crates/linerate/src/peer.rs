@@ -1,11 +1,10 @@
-//! The peer of a measurement: the connection to its agent. `address` parses its name, `start` starts its
+//! The peer of a measurement: the connection to its agent. `start` starts its
 //! agent, `push` copies this program there first, `stderr` keeps its standard error, `printable` makes
 //! its text safe to print.
 //!
 //! Control always goes through the standard streams of a child process (ssh, a shell command, or this
 //! program in another namespace): whoever may start that child may talk to the agent.
 
-mod address;
 mod printable;
 mod push;
 mod start;
@@ -19,16 +18,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request, record_bytes_max};
 use linerate_model::talk::{Lines, answer};
 
-pub use self::address::PeerAddress;
 pub(crate) use self::printable::printable;
 use self::printable::printable_json;
 pub(crate) use self::start::program_command;
 use self::start::{agent_command, cannot_start};
 pub(crate) use self::stderr::FarStderr;
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 
 /// How long the remote end may take to greet: a person may have to type a password.

@@ -13,6 +13,7 @@ use linerate_host::apply::{
 };
 use linerate_host::root::HostRoot;
 use linerate_host::trust::{Trust, Untrusted};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, Plan};
@@ -21,7 +22,6 @@ use linerate_model::shell::quoted;
 
 use crate::cli::PersistArgs;
 use crate::crash;
-use crate::exit::{Code, Outcome, Stop};
 use crate::guard::EARLIER;
 use crate::interrupt::Interrupt;
 use crate::probe::reach;

@@ -9,6 +9,7 @@ mod word;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Nic, RdmaDevice};
 use linerate_model::ids::{CpuId, CpuSet, NicName, NodeId};
 use linerate_model::known::Known;
@@ -16,7 +17,6 @@ use linerate_model::sample::Role;
 use linerate_model::workload::{Direction, MemoryPolicy, Placement};
 
 pub use self::word::{MemoryWhere, Where, WordError};
-use crate::exit::{Code, Outcome, Stop};
 
 /// The resolved placement on one host.
 #[derive(Debug, Clone, PartialEq, Eq)]

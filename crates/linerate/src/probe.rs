@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::exit::{Code, Outcome, Stop};
+use linerate_model::exit::{Code, Outcome, Stop};
 
 /// Opens a new TCP connection, and closes it.
 pub(crate) fn reach(address: &str) -> Outcome<()> {

@@ -10,6 +10,13 @@
 
 mod explore;
 
+use linerate_analysis::proof::{
+    effect_in_words, experiment_of, median_sample, price_in_words, remedy_in_words,
+};
+use linerate_analysis::record::{Arm, Record};
+use linerate_analysis::text::words::seconds_in_words;
+use linerate_analysis::trial::{is_doubtful, rate_of, rates_in_words, settling_flag};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
 use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
@@ -22,18 +29,12 @@ use linerate_model::trust;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_stats::{Random, Seed};
+use linerate_store::Log;
 
 pub use self::explore::Budget;
-use crate::analysis::{
-    effect_in_words, experiment_of, is_doubtful, median_sample, price_in_words, rate_of,
-    rates_in_words, remedy_in_words, settling_flag,
-};
 use crate::ends::{Ends, change_trial, diagnose};
-use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
 use crate::stack::{ChangeStack, RECOVER, moved_in_words, settings_of};
-use crate::store::{Arm, Log, Record};
-use crate::words::seconds_in_words;
 
 /// Trials before and after: odd, so that one of them is the median, and enough for its 95 % CI
 /// (six are needed).

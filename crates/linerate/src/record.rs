@@ -28,7 +28,6 @@ use linerate_traffic::tcp::Connected;
 use linerate_traffic::{Abort, TrafficError, cpu_time_of_this_thread};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 
-use crate::exit::traffic_failure;
 use crate::place::allowed_here;
 
 /// With more counters than this, those that did not change are omitted from the record.
@@ -109,7 +108,7 @@ fn record_settled(
     let over = cpu_time_of_this_thread();
     let after = machine.read();
     let samples = profiler.map(|profiler| profiler.map(Profiler::stop));
-    let mut side = side.map_err(|error| traffic_failure(&error))?;
+    let mut side = side.map_err(|error| Failure::from(&error))?;
     side.cpu.machine = times_between(&before, &after);
     side.cpu.series = seen.series(ended, side.elapsed_ns);
     side.cpu.frequency = seen.frequency;
@@ -129,7 +128,7 @@ fn unrecorded(
     run: impl FnOnce() -> Result<SideSample, TrafficError>,
     settle: impl FnOnce(&mut SideSample),
 ) -> Result<SideSample, Failure> {
-    let mut side = run().map_err(|error| traffic_failure(&error))?;
+    let mut side = run().map_err(|error| Failure::from(&error))?;
     settle(&mut side);
     let gap = |path: &str| Gap::new(Cause::NotAsked, path, "recording is off for this trial");
     side.cpu.machine = Known::Unknown(gap("/proc/stat"));

@@ -2,9 +2,10 @@
 
 use std::path::Path as FilePath;
 
-use crate::exit::{Code, Outcome};
+use linerate_model::exit::{Code, Outcome};
+use linerate_model::peer_address::PeerAddress;
+
 use crate::lease::{self, Far};
-use crate::peer::PeerAddress;
 use crate::say::Say;
 use crate::station::Station;
 

@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use linerate_host::apply::{Beside, close_inherited, stand_by};
+use linerate_model::exit::{Outcome, Stop};
 
 use crate::crash;
-use crate::exit::{Outcome, Stop};
 use crate::say::Say;
 use crate::station::{settle, this_machine};
 

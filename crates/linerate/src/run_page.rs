@@ -2,15 +2,18 @@
 
 use std::path::Path as FilePath;
 
+use linerate_analysis::record::StoredRun;
+use linerate_analysis::{experiment, proof};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::prove::ProveDocument;
+use linerate_report as report;
+use linerate_store as store;
 
-use crate::exit::{Code, Outcome, Stop};
-use crate::store::{self, StoredRun};
-use crate::{analysis, experiment, lab, report};
+use crate::lab;
 
 /// The document of a run of `prove`.
 pub(crate) fn document_of(stored: &StoredRun) -> ProveDocument {
-    let mut document = analysis::document(&stored.header, &stored.records);
+    let mut document = proof::document(&stored.header, &stored.records);
     document.run = Some(stored.folder.display().to_string());
     document
 }
@@ -29,7 +32,7 @@ pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
         let (stored, seen) = lab::read_run(folder)?;
         let mut document = experiment::judge::document(&stored.header, &stored.records)?;
         document.run = Some(folder.display().to_string());
-        return Ok(report::lab_page(&document, &stored.header, &seen));
+        return Ok(lab::page(&document, &stored.header, seen));
     }
     let stored = store::read(folder)?;
     let document = document_of(&stored);

@@ -8,11 +8,12 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use linerate_analysis::text::visible::{
+    VisibleJson, VisibleLines, visible, visible_lines, visible_styled,
+};
+use linerate_model::exit::{Code, Outcome, Stop};
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, PrettyFormatter, Serializer};
-
-use crate::exit::{Code, Outcome, Stop};
-use crate::visible::{VisibleJson, VisibleLines, visible, visible_lines, visible_styled};
 
 /// Lines are never cut shorter than this, however narrow the terminal.
 const NARROWEST: usize = 40;
@@ -255,7 +256,7 @@ fn in_lines(text: &str, width: usize) -> String {
         let indent = line.len() - line.trim_start_matches(' ').len();
         let hang = column_of_text(line, indent).unwrap_or(indent + 2);
         let mut now = String::new();
-        for word in crate::words::words(line) {
+        for word in linerate_analysis::text::words::words(line) {
             let used = now.chars().count();
             if now.trim().is_empty() {
                 now = format!("{}{word}", " ".repeat(indent));

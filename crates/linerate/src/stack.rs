@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use linerate_analysis::proof::moved_settings;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::prove::EndChange;
 use linerate_model::setting::SettingKey;
 
-use crate::analysis::moved_settings;
 use crate::ends::{Ends, apply_changes, keep_changes, undo_changes};
-use crate::exit::{Code, Outcome, Stop};
 
 /// What to do when a host may still be changed.
 pub(crate) const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune \

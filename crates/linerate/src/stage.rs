@@ -3,11 +3,11 @@
 use std::process::Command;
 use std::str::FromStr;
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_testbed::{Netns, Obstacle, Stage, StageError};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 
 /// Two hosts, `near` and `far`, joined by a virtual Ethernet pair.

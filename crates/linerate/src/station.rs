@@ -16,6 +16,7 @@ use linerate_host::netlink::Netlink;
 use linerate_host::nic_control::NicRead;
 use linerate_host::read::read_host;
 use linerate_host::root::{HostRoot, LiveHost};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
@@ -26,7 +27,6 @@ use serde::Serialize;
 
 use crate::belt::{self, Belt};
 use crate::crash;
-use crate::exit::{Code, Outcome, Stop};
 use crate::guard::{Armed, Locks, Rights};
 use crate::say::warn;
 

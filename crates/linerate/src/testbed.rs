@@ -3,10 +3,10 @@
 use std::path::Path as FilePath;
 
 use linerate_host::soft_roce::{Device, Left, Obstacle, Removed, SoftRoce, SoftRoceError, Wire};
+use linerate_model::exit::{Code, Outcome, Stop};
 use serde::Serialize;
 
 use crate::cli::{RxeAction, TestbedAction};
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::{Format, Say};
 
@@ -25,14 +25,14 @@ pub fn run(action: &TestbedAction, state: &FilePath, say: &Say) -> Outcome<()> {
     let TestbedAction::Rxe { action } = action;
     // A few quick steps, which end as a whole.
     let _interrupt = Interrupt::listen()?;
-    let mut all = SoftRoce::open(state)?;
+    let mut all = SoftRoce::open(state).map_err(stop)?;
     let (word, removed) = match action {
         RxeAction::Add { nic, name } => {
-            all.add(nic, name.as_deref())?;
+            all.add(nic, name.as_deref()).map_err(stop)?;
             ("add", Removed::default())
         }
         RxeAction::Pair { network, mtu } => {
-            all.pair(&Wire::new(*network, *mtu))?;
+            all.pair(&Wire::new(*network, *mtu)).map_err(stop)?;
             ("pair", Removed::default())
         }
         RxeAction::Remove { name, .. } => {
@@ -44,7 +44,7 @@ pub fn run(action: &TestbedAction, state: &FilePath, say: &Say) -> Outcome<()> {
         }
         RxeAction::List => ("list", Removed::default()),
     };
-    let devices = all.devices()?;
+    let devices = all.devices().map_err(stop)?;
     if say.format == Format::Json {
         return say.json(&RxeDocument {
             schema: "linerate.testbed-rxe/1",
@@ -128,25 +128,24 @@ fn not_removed(error: SoftRoceError) -> Stop {
     match error.obstacle() {
         Obstacle::Failed => Stop::new(Code::RestoreIncomplete, error.to_string())
             .hint("run `linerate testbed rxe remove --all` again"),
-        _ => error.into(),
+        _ => stop(error),
     }
 }
 
-impl From<SoftRoceError> for Stop {
-    fn from(error: SoftRoceError) -> Self {
-        let code = match error.obstacle() {
-            Obstacle::NotSupported => Code::NotSupported,
-            Obstacle::Permission => Code::PermissionMissing,
-            Obstacle::BadInput => Code::BadInput,
-            Obstacle::Failed => Code::FailedRestored,
-            Obstacle::Incomplete => Code::RestoreIncomplete,
-        };
-        let stop = Self::new(code, error.to_string());
-        if code == Code::RestoreIncomplete {
-            stop.hint("run `linerate testbed rxe remove --all` to finish")
-        } else {
-            stop
-        }
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` gives")]
+fn stop(error: SoftRoceError) -> Stop {
+    let code = match error.obstacle() {
+        Obstacle::NotSupported => Code::NotSupported,
+        Obstacle::Permission => Code::PermissionMissing,
+        Obstacle::BadInput => Code::BadInput,
+        Obstacle::Failed => Code::FailedRestored,
+        Obstacle::Incomplete => Code::RestoreIncomplete,
+    };
+    let stop = Stop::new(code, error.to_string());
+    if code == Code::RestoreIncomplete {
+        stop.hint("run `linerate testbed rxe remove --all` to finish")
+    } else {
+        stop
     }
 }
 

@@ -4,11 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Nic};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
+use linerate_model::path::PathView;
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::{End, Plan};
-use linerate_model::protocol::{FailureKind, Reply, Request, Token};
+use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, Value};
 use linerate_model::units::BitRate;
@@ -18,9 +21,8 @@ use linerate_traffic::tcp::Connected;
 use crate::cli::PeerArgs;
 use crate::draw::fresh_token;
 use crate::ends::Ends;
-use crate::exit::{Code, Outcome, Stop, traffic_failure};
 use crate::interrupt::Interrupt;
-use crate::peer::{Peer, PeerAddress};
+use crate::peer::Peer;
 use crate::record::record_side;
 use crate::station::Station;
 
@@ -54,21 +56,6 @@ pub struct Path {
     pub includes_way_in: bool,
     /// Ctrl-C.
     pub interrupt: Interrupt,
-}
-
-/// What determines how the trials of a path can be laid out: both hosts, and the interfaces of the data.
-#[derive(Debug, Clone, Copy)]
-pub struct PathView<'a> {
-    /// This host.
-    pub local: &'a Host,
-    /// The remote host.
-    pub remote: &'a Host,
-    /// The interface that the data is sent from.
-    pub local_nic: &'a NicName,
-    /// The interface that has the remote address.
-    pub remote_nic: &'a NicName,
-    /// Whether the remote address is an IPv6 one.
-    pub ipv6: bool,
 }
 
 impl Path {
@@ -206,7 +193,7 @@ impl Lane<'_> {
         let connected = match Connected::connect(spec, target, token, deadline, &abort) {
             Ok(connected) => connected,
             Err(error) => {
-                let failure = traffic_failure(&error);
+                let failure = Failure::from(&error);
                 if !self.interrupt.asked() {
                     self.peer.abort_trial()?;
                 }

@@ -2,23 +2,23 @@
 
 mod placing;
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
+use linerate_model::path::PathView;
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{
     DeviceChoice, Diffusion, Direction, Http, Pingpong, Rdma, Rr, Service, Stream, Transfer,
     TrialSpec, Udp, Verb, Verbs, Waiting, Workload,
 };
+pub use placing::placement;
+pub(crate) use placing::placement_alone;
 
 use crate::cli::{
     MeasureAction, MeasureDiffusion, MeasureHttp, MeasurePingpong, MeasureRdma, MeasureRr,
     MeasureStream, MeasureTransfer, MeasureUdp, ServiceArg, StreamArgs, TransportArg,
     TransportArgs, TrialArgs,
 };
-use crate::exit::{Code, Outcome, Stop};
-use crate::trial::PathView;
-pub use placing::placement;
-pub(crate) use placing::placement_alone;
 
 /// The default duration of a measurement.
 pub(crate) const TIME: Nanoseconds = Nanoseconds::from_millis(10_000);

@@ -5,26 +5,24 @@ use std::path::Path as FilePath;
 use std::time::Duration;
 
 use linerate_host::apply::{Boottime, folder_of};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::Profile;
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::Change;
 use serde::Serialize;
 
 use crate::cli::{ApplyArgs, PeerArgs, PersistArgs, ProveArgs, StayArgs, TuneAction, WantedArgs};
-use crate::commands;
 use crate::confirm::{self, Control, Decision, Wish};
-use crate::exit::{Code, Outcome, Stop};
 use crate::guard::EARLIER;
-use crate::hold;
 use crate::intent::{self, Intent};
 use crate::interrupt::Interrupt;
 use crate::lease::{self, Far};
-use crate::peer::PeerAddress;
-use crate::persist;
 use crate::probe::reach;
 use crate::recover::{recover_first, recover_first_with};
 use crate::say::{Format, Say};
 use crate::station::{Entry, Station};
 use crate::trial::open_path;
+use crate::{commands, hold, persist};
 
 /// The document that `tune` prints.
 #[derive(Debug, Serialize)]

@@ -10,6 +10,7 @@ use linerate_host::procfs::sockets::read_socket_owners;
 use linerate_host::read::read_host;
 use linerate_host::root::{HostRoot, LiveHost};
 use linerate_host::watch::read_counters;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::known::Known;
 use linerate_model::units::Nanoseconds;
@@ -18,7 +19,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::cli::DoctorArgs;
-use crate::exit::{Code, Outcome, Stop};
 use crate::host_source::not_captured;
 use crate::interrupt::Interrupt;
 use crate::say::Say;

@@ -4,10 +4,9 @@
 mod grid;
 mod machine;
 
-use serde::{Deserialize, Serialize};
-
-pub use grid::{Checksum, GridPicture, GridRecord, Vectors};
+pub use grid::{Checksum, Film, GridPicture, GridRecord, Vectors};
 pub use machine::{CpuFrequency, CpuStep, ProfileScope};
+use serde::{Deserialize, Serialize};
 
 use crate::ids::{CpuId, CpuSet, NicName, NodeId};
 use crate::known::{Cause, Gap, Known};

@@ -19,9 +19,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 pub use applications::{Application, application_words, parse_applications};
 pub use by_hand::by_hand;
 pub use catalogue::{Access, Class, Domain, Keeping, Scope, SettingSpec};
@@ -38,6 +35,7 @@ pub use priorities::{
     parse_priorities, parse_rates, priority_words, rate_words,
 };
 pub use rows::CATALOGUE;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use self::nic_knob::parse_nic_knob;
 use crate::host::Qdisc;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_model::ids::CpuId;
-use linerate_model::protocol::FailureKind;
+use linerate_model::protocol::{Failure, FailureKind};
 use linerate_model::units::Bytes;
 use linerate_model::workload::{SpecError, Waiting};
 use linerate_verbs::{Status, VerbsError};
@@ -450,6 +450,16 @@ impl TrafficError {
             | Self::WorkRequest { .. }
             | Self::Kernel { .. } => FailureKind::Other,
             Self::PeerClosed { .. } | Self::Aborted => FailureKind::Broken,
+        }
+    }
+}
+
+/// As sent to the other end and shown to a person.
+impl From<&TrafficError> for Failure {
+    fn from(error: &TrafficError) -> Self {
+        Self {
+            kind: error.kind(),
+            message: error.to_string(),
         }
     }
 }

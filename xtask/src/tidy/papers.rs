@@ -11,7 +11,7 @@ use super::{Problem, TreeFile};
 const TEXT: [&str; 12] = [
     "rs", "md", "toml", "json", "sh", "ts", "css", "html", "yml", "yaml", "mjs", "js",
 ];
-const EXIT: &str = "crates/linerate/src/exit.rs";
+const EXIT: &str = "crates/model/src/exit.rs";
 const EXIT_PAGE: &str = "docs/reference/exit-codes.md";
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 

@@ -50,8 +50,7 @@ pub use effects::disturbed_by;
 pub use fault::{Faults, Faulty, Moment};
 pub use guard::Guard;
 pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id, is_first_netns};
-pub use journal::folder_of;
-pub use journal::{Beside, Ending, JournalError};
+pub use journal::{Beside, Ending, JournalError, folder_of};
 pub use kept::{
     BootFiles, Here, KEPT_VERSION, Kept, KeptError, KeptSet, NotForBoot, Tried, Verdict, device_of,
     forget, keep, kept_set, note_try, tidy, tried,

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::Nanoseconds;
 
 use super::parse_seconds;
-use crate::peer::PeerAddress;
 
 /// `lab`.
 #[derive(Debug, Subcommand)]

@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use clap::{Arg, ArgGroup, Args, Subcommand, ValueEnum};
 use linerate_model::ids::{CpuSet, IdError};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
 use super::{
     LadderArgs, MeasureDiffusion, MeasureRdma, PeerArgs, Requirement, TransportArgs, parse_seconds,
 };
-use crate::peer::PeerAddress;
 use crate::place::{MemoryWhere, Where, WordError};
 
 /// The heading of the options of every workload.

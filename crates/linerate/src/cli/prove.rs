@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::prove::Guard;
 use linerate_model::units::Nanoseconds;
 
 use super::{PeerArgs, StreamArgs, parse_seconds};
-use crate::peer::PeerAddress;
 
 /// How remedies are tested.
 #[derive(Debug, Args)]

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use linerate_analysis::record::RunKind;
+use linerate_analysis::text::timestamp;
 use linerate_model::sample::Flag;
-
-use crate::moment;
-use crate::store::RunKind;
+use linerate_store::export::TableFormat;
 
 /// `report`.
 #[derive(Debug, Args)]
@@ -39,7 +40,7 @@ pub struct ExportArgs {
     pub runs: Vec<PathBuf>,
     /// Table format [default: from the file extension, else csv; with `--format json` jsonl].
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub to: Option<TableFormat>,
+    pub to: Option<TableFormatArg>,
     /// The file to write [default: standard output].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -47,13 +48,23 @@ pub struct ExportArgs {
 
 /// The formats of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TableFormat {
+pub enum TableFormatArg {
     /// Comma-separated values with a header line; unknown values are empty.
     Csv,
     /// One JSON object per line; unknown values are null.
     Jsonl,
     /// Apache Parquet.
     Parquet,
+}
+
+impl From<TableFormatArg> for TableFormat {
+    fn from(format: TableFormatArg) -> Self {
+        match format {
+            TableFormatArg::Csv => Self::Csv,
+            TableFormatArg::Jsonl => Self::Jsonl,
+            TableFormatArg::Parquet => Self::Parquet,
+        }
+    }
 }
 
 /// `runs`.
@@ -72,17 +83,29 @@ pub struct RunsArgs {
     #[arg(long, value_name = "PEER")]
     pub peer: Option<String>,
     /// Only runs started at this time or later: `2026-11-21`, `2026-11-21T04:02Z` (UTC).
-    #[arg(long, value_name = "DATE", value_parser = moment::parse)]
+    #[arg(long, value_name = "DATE", value_parser = timestamp::parse)]
     pub since: Option<u64>,
     /// Only runs with a trial that has this flag, such as `steal`.
     #[arg(long, value_name = "FLAG", value_parser = parse_flag)]
     pub flag: Option<Flag>,
     /// Only runs of this command: lab, prove, demo, search.
-    #[arg(long, value_enum, hide_possible_values = true)]
+    #[arg(long, value_parser = kinds(), hide_possible_values = true)]
     pub kind: Option<RunKind>,
     /// Rebuild the index: read every run again.
     #[arg(long)]
     pub rebuild: bool,
+}
+
+/// The commands that store runs, by their names.
+fn kinds() -> impl TypedValueParser<Value = RunKind> {
+    PossibleValuesParser::new(RunKind::ALL.map(RunKind::word)).map(|word| {
+        let is_meant = |kind: &RunKind| kind.word() == word;
+        // The parser lets only these words pass.
+        RunKind::ALL
+            .into_iter()
+            .find(is_meant)
+            .unwrap_or(RunKind::Prove)
+    })
 }
 
 fn parse_flag(text: &str) -> Result<Flag, String> {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use linerate_model::finding::Profile;
 use linerate_model::ids::NicName;
+use linerate_model::peer_address::PeerAddress;
 
 use super::{SearchArgs, parse_role};
-use crate::peer::PeerAddress;
 
 /// `tune hold`.
 #[derive(Debug, Args)]

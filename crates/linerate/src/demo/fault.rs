@@ -2,6 +2,7 @@
 
 use linerate_host::netlink::Netlink;
 use linerate_host::nic_control::{NicRead, NicWrite};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Qdisc};
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::Known;
@@ -10,7 +11,6 @@ use linerate_model::prove::EndChange;
 use linerate_model::setting::{SettingKey, Value, current};
 use linerate_model::units::{BitRate, Bytes};
 
-use crate::exit::{Code, Outcome, Stop};
 use crate::trial::Path;
 
 /// A fault: the rule that should find it, and what makes it.

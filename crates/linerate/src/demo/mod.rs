@@ -17,19 +17,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use linerate_analysis::record::Record;
 use linerate_host::private_folder::PrivateFolder;
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_store::{Log, Run, run_folder};
 use linerate_testbed::Stage;
 
 use crate::cli::{DemoArgs, DemoStage};
+use crate::clock::now_unix_s;
 use crate::commands::show_run;
 use crate::draw::fresh_seed;
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::moment::now_unix_s;
 use crate::say::Say;
 use crate::stage::{enter, hosts, stage_stop, wait_for};
 use crate::station::Station;
-use crate::store::{Log, Record, Run, run_folder};
 
 /// How long each trial of the proof lasts, seconds.
 const TRIAL_SECONDS: &str = "0.8";

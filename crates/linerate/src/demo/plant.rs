@@ -4,26 +4,27 @@
 use std::fs;
 use std::path::Path as FilePath;
 
+use linerate_analysis::trial::{LEVEL, rate_of};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::CpuSet;
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::End;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, Placement, TrialSpec};
 use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::median;
 use linerate_stats::{Random, Seed};
+use linerate_store as store;
 
 use super::fault::{Fault, candidates, congestion_control};
 use super::planted_file;
-use crate::analysis::{LEVEL, rate_of};
 use crate::cli::DemoArgs;
 use crate::draw::fresh_token;
 use crate::ends::{Ends, apply_changes, keep_changes, undo_changes};
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::peer::{Peer, PeerAddress};
+use crate::peer::Peer;
 use crate::say::Say;
 use crate::station::Station;
-use crate::store;
 use crate::trial::Path;
 
 /// How many faults are injected.

@@ -8,6 +8,9 @@ mod streams;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+pub use document::{Iperf3Run, iperf3_json};
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::protocol::Failure;
 use linerate_model::sample::Sample;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec};
@@ -17,11 +20,8 @@ use linerate_traffic::iperf3_protocol::TalkError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
-pub use document::{Iperf3Run, iperf3_json};
-
-use crate::exit::{Code, Outcome, Stop, traffic_failure};
+use crate::clock::now_unix_s;
 use crate::interrupt::Interrupt;
-use crate::moment::now_unix_s;
 use crate::record::record;
 use crate::say::{Format, Say};
 use crate::trial::source_towards;
@@ -163,7 +163,7 @@ fn stop_of(error: &TrafficError) -> Stop {
         TrafficError::ConnectTimeOut { .. } | TrafficError::Unreachable { .. } => {
             Stop::new(Code::PeerUnreachable, error.to_string())
         }
-        _ => Stop::from(traffic_failure(error)),
+        _ => Stop::from(Failure::from(error)),
     }
 }
 

@@ -165,7 +165,7 @@ fn http_date(unix_s: u64) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let utc = crate::moment::utc(unix_s);
+    let utc = linerate_analysis::text::timestamp::utc(unix_s);
     let (date, time) = utc.split_once(' ').unwrap_or((&utc, ""));
     let mut date = date.split('-');
     let mut next = || date.next().unwrap_or_default();

@@ -1,11 +1,10 @@
 //! The table below the progress of a running experiment: the results of each combination so far.
 
+use linerate_analysis::experiment::judge::{Laid, Sorted};
+use linerate_analysis::trial::figure::{in_words, mean};
 use linerate_model::lab::{Cell, Experiment, Response};
 
 use super::text::table;
-use crate::analysis::figure::{in_words, mean};
-use crate::experiment::judge::Laid;
-use crate::experiment::judge::Sorted;
 
 /// The results of each combination for the deciding figure.
 pub(super) struct Board {
@@ -107,9 +106,10 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use linerate_analysis::experiment::definition::parse;
+    use linerate_analysis::experiment::judge::laid;
+
     use super::*;
-    use crate::experiment::definition::parse;
-    use crate::experiment::judge::laid;
 
     const FILE: &str = "title = \"one\"\nworkload = \"stream\"\n\
         [[factors]]\noption = \"flows\"\nlevels = [1, 2, 4, 8]\n[design]\nrepeats = 4\n";

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
+use linerate_analysis::experiment::judge::{self, Sorted};
+use linerate_analysis::trial::LEVEL;
+use linerate_analysis::trial::figure::{figure, in_words, mean};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::{Cell, Response};
 use linerate_stats::effect::unpaired_relative;
+use linerate_store as store;
 use serde::Serialize;
 
-use crate::analysis::LEVEL;
-use crate::analysis::figure::{figure, in_words, mean};
-use crate::exit::{Code, Outcome, Stop};
-use crate::experiment::judge::{self, Sorted};
 use crate::say::{Format, Say};
-use crate::store;
 
 /// The comparison of two runs.
 #[derive(Debug, Serialize)]
@@ -81,7 +81,7 @@ impl Verdict {
 pub(crate) fn run(before: &FilePath, after: &FilePath, margin: f64, say: &Say) -> Outcome<()> {
     let stored = [store::read(before)?, store::read(after)?];
     for run in &stored {
-        crate::experiment::experiment_of(run)?;
+        linerate_analysis::experiment::experiment_of(run)?;
     }
     let sorted = |run: usize| judge::sort(&stored[run].records);
     let (Some(old), Some(new)) = (sorted(0), sorted(1)) else {

@@ -6,9 +6,11 @@ use std::net::IpAddr;
 use std::path::Path as FilePath;
 use std::thread;
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
+use linerate_model::path::PathView;
 use linerate_model::plan::{End, Plan};
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, Value};
@@ -17,9 +19,8 @@ use linerate_model::workload::TrialSpec;
 use crate::cli::PeerArgs;
 use crate::draw::fresh_token;
 use crate::ends::Ends;
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::trial::{Path, PathView, address_of_kind, open_path};
+use crate::trial::{Path, address_of_kind, open_path};
 
 /// The paths to one host. Each has its own agent at the remote end.
 #[derive(Debug)]

@@ -1,45 +1,52 @@
 //! `linerate lab`: designed experiments.
 //!
-//! `session` runs an experiment in randomized blocks, `text` formats it as text, `board` is the table while it runs.
+//! `definition` reads its file, `trials` turns a combination of levels into trials, `session` runs an experiment in randomized blocks, `text` formats it as text, `board` is the table while it runs.
 //! `lanes` are the paths to the peer and to other hosts that are levels. `compare` compares two runs.
-//! The definition of an experiment, and the analysis of its record, are in [`crate::experiment`].
+//! The definition of an experiment, and the analysis of its record, are in [`linerate_analysis::experiment`].
 
 mod board;
 pub(crate) mod compare;
+mod definition;
 mod lanes;
 pub mod session;
 mod text;
+mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path as FilePath;
 use std::process::Command;
 
+use linerate_analysis::experiment::experiment_of;
+use linerate_analysis::experiment::judge::{self, LabDocument};
+use linerate_analysis::experiment::resolve::Resolver;
+use linerate_analysis::record::{Header, Record, SCHEMA, StoredRun};
+use linerate_analysis::text::words::seconds_in_words;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::lab::{Experiment, Factor, LevelTable};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::shell::{quoted, quoted_path};
 use linerate_model::units::BitRate;
+use linerate_report::{self as report, Seen};
+use linerate_store::earlier::missing;
+use linerate_store::{self as store, Log, Records, Run, run_folder};
 use linerate_testbed::{Netns, Stage, TunnelEnd};
+use linerate_traffic::diffusion::film;
 
+use self::definition::Definition;
 use self::lanes::Lanes;
 use self::session::{Asked, Session};
+use self::trials::{check, trials};
 use crate::cli::{LabAction, LabRunArgs, LabStep, PeerArgs};
+use crate::clock::now_unix_s;
 use crate::draw::fresh_seed;
-use crate::exit::{Code, Outcome, Stop};
-use crate::experiment::definition::{self, Definition};
-use crate::experiment::resolve::Resolver;
-use crate::experiment::{earlier, experiment_of, judge};
 use crate::interrupt::Interrupt;
-use crate::moment::now_unix_s;
-use crate::peer::PeerAddress;
 use crate::recover::recover_first;
-use crate::report::{self, Seen};
 use crate::say::{Format, Say};
 use crate::stage::{enter, hosts, stage_stop, wait_for};
-use crate::store::{self, Header, Log, Record, Records, Run, StoredRun, run_folder};
 use crate::trial::copy_bandwidth;
-use crate::words::seconds_in_words;
 
 /// The page in a run's folder.
 const PAGE: &str = "report.html";
@@ -93,7 +100,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         return between_own_hosts(&interrupt, say);
     };
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
-    let earlier = earlier::missing(&experiment, &[])?;
+    let earlier = missing(&experiment, &[])?;
     recover_first(state, say)?;
     let others = others_of(&experiment, args.push)?;
     let beside = experiment.beside.len();
@@ -104,7 +111,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let home = lanes.home();
     let created_unix_s = now_unix_s();
     let header = Header {
-        schema: store::SCHEMA.to_owned(),
+        schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         created_unix_s,
         command: std::env::args().collect(),
@@ -121,7 +128,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         seed,
         anyway: args.force,
     };
-    resolver.check()?;
+    check(&resolver)?;
     say_plan(&resolver, &header, say)?;
     if args.plan {
         return lanes.leave();
@@ -199,9 +206,9 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
     let first = laid
         .cells
         .iter()
-        .find_map(|cell| resolver.trials(cell).ok());
+        .find_map(|cell| trials(resolver, cell).ok());
     let alone = judge::without_factors(&resolver.experiment);
-    let trial = first.map_or_else(|| resolver.trials(&alone), Ok)?;
+    let trial = first.map_or_else(|| trials(resolver, &alone), Ok)?;
     let design = &resolver.experiment.design;
     let cells = laid.cells.len() as u64;
     let trials = cells.saturating_mul(design.repeats.into());
@@ -420,7 +427,7 @@ fn resume(
     if has_own_hosts(&stored) && step.is_none() {
         return between_own_hosts(&Interrupt::listen()?, say);
     }
-    let missing = earlier::missing(experiment, &stored.records)?;
+    let missing = missing(experiment, &stored.records)?;
     let mut run = Run::resume(folder)?;
     let header = &stored.header;
     let interrupt = Interrupt::listen()?;
@@ -520,6 +527,12 @@ pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, Seen)> {
     Ok((stored, seen))
 }
 
+/// The page of an experiment, with the grid that its trials computed.
+pub(crate) fn page(document: &LabDocument, header: &Header, mut seen: Seen) -> String {
+    seen.film = seen.film_wanted().map(|(bytes, after)| film(bytes, &after));
+    report::lab_page(document, header, &seen)
+}
+
 /// Analyzes a run of an experiment from its records, prints the result, and writes its page.
 pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()> {
     let (stored, seen) = read_run(folder)?;
@@ -531,7 +544,7 @@ pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()
     document.run = Some(folder.display().to_string());
     document.report = page.map(|page| page.display().to_string());
     if let Some(page) = page {
-        let page_text = report::lab_page(&document, &stored.header, &seen);
+        let page_text = self::page(&document, &stored.header, seen);
         store::write_page(folder, page, &page_text)?;
     }
     if !document.complete {

@@ -7,6 +7,12 @@
 
 use std::net::IpAddr;
 
+use linerate_analysis::experiment::judge::{self, Laid};
+use linerate_analysis::experiment::resolve::Resolver;
+use linerate_analysis::record::Record;
+use linerate_analysis::trial::figure::{figure, in_words};
+use linerate_analysis::trial::{LEVEL, is_doubtful, settling_flag};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::lab::Response;
@@ -18,17 +24,13 @@ use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_stats::power::{blocks_for, detectable};
 use linerate_stats::{Random, Seed};
+use linerate_store::Log;
 
 use super::board::Board;
-use crate::analysis::figure::{figure, in_words};
-use crate::analysis::{LEVEL, is_doubtful, settling_flag};
+use super::trials::{changes, trials};
 use crate::ends::Ends;
-use crate::exit::{Code, Outcome, Stop};
-use crate::experiment::judge::{self, Laid};
-use crate::experiment::resolve::{Resolver, changes};
 use crate::say::Say;
 use crate::stack::{ChangeStack, RECOVER, moved_in_words};
-use crate::store::{Log, Record};
 
 /// Trials for the variance of trials.
 const PILOTS: usize = 6;
@@ -261,7 +263,7 @@ impl<'a> Session<'a> {
 
     /// Whether a combination is available; the inner stop is the reason.
     fn probe(&mut self, cell: &[usize]) -> Outcome<Result<(), Stop>> {
-        let specs = match self.resolver.trials(cell) {
+        let specs = match trials(self.resolver, cell) {
             Ok(specs) => specs,
             Err(stop) if stop.code == Code::NotSupported || self.resolver.is_out_of_reach(cell) => {
                 return Ok(Err(stop));
@@ -326,7 +328,7 @@ impl<'a> Session<'a> {
             return Ok(());
         };
         let cell = laid.cells[0].clone();
-        let specs = self.resolver.trials(&cell)?;
+        let specs = trials(self.resolver, &cell)?;
         let is_pilot = |record: &&Record| matches!(record, Record::Pilot(_));
         let made = self.log.records().iter().filter(is_pilot).count();
         if made < PILOTS {
@@ -456,7 +458,7 @@ impl<'a> Session<'a> {
         block: u32,
         cell: &[usize],
     ) -> Outcome<Result<Option<(Response, f64)>, String>> {
-        let specs = self.resolver.trials(cell)?;
+        let specs = trials(self.resolver, cell)?;
         for may_repeat in [true, false] {
             let (samples, why) = match self.trial(cell, &specs) {
                 Ok(samples) => (samples, None),
@@ -482,7 +484,8 @@ impl<'a> Session<'a> {
 
     fn told(&self, sample: &Sample) -> Option<(Response, f64)> {
         let named = self.resolver.experiment.response.0.first().copied();
-        let response = named.unwrap_or_else(|| crate::analysis::figure::own_response(sample));
+        let response =
+            named.unwrap_or_else(|| linerate_analysis::trial::figure::own_response(sample));
         Some((response, figure(response, sample)?))
     }
 }

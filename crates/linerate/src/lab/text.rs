@@ -1,12 +1,12 @@
 //! What a person reads of an experiment.
 
-use crate::analysis::figure::{in_words, s_per_gb_in_words};
-use crate::experiment::difference::in_words as difference_in_words;
-use crate::experiment::judge::{
+use linerate_analysis::experiment::difference::in_words as difference_in_words;
+use linerate_analysis::experiment::judge::{
     DifferenceDocument, LabDocument, PublishedDocument, ResponseDocument, TrialDocument,
 };
-use crate::experiment::published::OTHER_HARDWARE;
-use crate::report::flag_in_words;
+use linerate_analysis::experiment::published::OTHER_HARDWARE;
+use linerate_analysis::trial::figure::{in_words, s_per_gb_in_words};
+use linerate_report::flag_in_words;
 
 /// Maximum number of trials that are listed.
 const NAMED_MAX: usize = 5;
@@ -321,10 +321,11 @@ fn flags(document: &LabDocument) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use linerate_analysis::experiment::judge;
+    use linerate_analysis::made_up;
+
     use super::*;
-    use crate::experiment::judge;
     use crate::measure::fitting::assert_fits;
-    use crate::store::made_up;
 
     #[test]
     fn a_large_experiment_fits_a_terminal_and_says_where_the_rest_of_it_is() {

@@ -3,26 +3,28 @@
 
 mod overhead;
 
+use std::fs;
 use std::path::Path as FilePath;
 
+use linerate_analysis::trial::diffusion::{EndFigures, figures, of, pictures, repetitions};
+use linerate_analysis::trial::operations::{real, result_of};
+use linerate_host::regular_file;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::End;
-use linerate_model::sample::{Checksum, Flag, Sample};
+use linerate_model::sample::{Checksum, Flag, GridPicture, Sample};
+use linerate_report::picture;
+pub(super) use overhead::Overhead;
 use serde_json::{Map, Value, json};
 
 use super::document::Measured;
 use super::require::Requirements;
 use super::{announced, repeat, show, text};
-use crate::analysis::diffusion::{EndFigures, figures, of, pictures, repetitions};
-use crate::analysis::operations::{real, result_of};
 use crate::cli::MeasureDiffusion;
 use crate::draw::fresh_token;
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::report::picture;
 use crate::say::Say;
 use crate::trial::open_path;
 use crate::trial_spec::{self, placement};
-pub(super) use overhead::Overhead;
 
 /// Carries it out.
 pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outcome<()> {
@@ -62,12 +64,24 @@ pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outco
         ..Measured::over_path(&path, sample, None)
     };
     if let Some(folder) = &args.pictures {
-        picture::write(folder, pictures(&measured.sample))?;
+        write_pictures(folder, pictures(&measured.sample))?;
         say.note(&format!("images written to {}", folder.display()));
     }
     let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
     path.peer.leave()?;
     shown
+}
+
+/// Writes pictures of the grid into a folder.
+fn write_pictures(folder: &FilePath, pictures: &[GridPicture]) -> Outcome<()> {
+    fs::create_dir_all(folder)
+        .map_err(|error| Stop::io(format!("make {}", folder.display()), error))?;
+    for (name, text) in picture::files(pictures) {
+        let path = folder.join(name);
+        regular_file::replace(&path, 0o666, text.as_bytes())
+            .map_err(|error| Stop::io(format!("write {}", path.display()), error))?;
+    }
+    Ok(())
 }
 
 /// Ends as any changed byte does where the two ends do not hold the same grid.

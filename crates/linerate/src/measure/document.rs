@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use linerate_analysis::trial::operations::{askers, exchanged_rate, ops_per_s, real};
+use linerate_analysis::trial::{first_kept, rate_of, settling_flag};
 use linerate_model::analysis::{RatePoint, cost_of_local, cost_of_remote, rate_series};
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::{Limit, LimitKind, name_limit};
+use linerate_model::path::PathView;
 use linerate_model::pingpong::{self, Judgement};
 use linerate_model::plan::End;
 use linerate_model::sample::{
@@ -16,6 +19,7 @@ use linerate_model::sample::{
 use linerate_model::trust::flags;
 use linerate_model::units::{BitRate, Nanoseconds, Ratio};
 use linerate_model::workload::{Direction, MemoryPolicy, TrialSpec, Workload};
+use linerate_report::nulled;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -23,10 +27,7 @@ use super::diffusion::{self, Overhead};
 use super::repeat::Repeats;
 use super::require::Judged;
 use super::verbs;
-use crate::analysis::operations::{askers, exchanged_rate, ops_per_s, real};
-use crate::analysis::{first_kept, rate_of, settling_flag};
-use crate::report::nulled;
-use crate::trial::{Path, PathView};
+use crate::trial::Path;
 
 /// A measurement and the facts about its path.
 #[derive(Debug)]

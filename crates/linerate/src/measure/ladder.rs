@@ -11,24 +11,24 @@ use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use linerate_analysis::text::words::seconds_in_words;
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::sample::Sample;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, ReceiveMode, SendMode, Stream, TrialSpec, Workload};
 use linerate_stats::{Random, Seed};
+use rung::{RatioToPlain, Rung, Trial};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::document::{self, Measured};
 use crate::cli::{MeasureStream, ReceiveArg, SendArg};
 use crate::draw::{fresh_seed, fresh_token};
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::peer::PeerAddress;
 use crate::say::{Format, Say};
 use crate::trial::{Path, open_path};
 use crate::trial_spec::{self, placement};
-use crate::words::seconds_in_words;
-use rung::{RatioToPlain, Rung, Trial};
 
 /// The default duration of each trial: there are many of them.
 const TIME: Nanoseconds = Nanoseconds::from_millis(2_000);
@@ -350,8 +350,9 @@ fn over_wire(path: &Path) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rung::tests::trial;
+
+    use super::*;
 
     /// A ladder of this many rounds of the plain mode and one other, every other mode refused.
     fn ladder(rounds: u32, other: impl Fn(u32) -> f64) -> Ladder {

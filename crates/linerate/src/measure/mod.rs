@@ -16,28 +16,30 @@ mod verbs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;
 
+use document::Measured;
+use linerate_analysis::text::words::seconds_in_words;
+use linerate_analysis::trial::operations::result_of;
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::path::PathView;
+use linerate_model::protocol::Failure;
 use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{TrialSpec, Verb};
 use linerate_traffic::http::Target;
+use require::{Judged, Requirements};
 
-use crate::analysis::operations::result_of;
 use crate::cli::{
     FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
     TrialArgs, UntilArgs,
 };
+use crate::clock::now_unix_s;
 use crate::draw::fresh_token;
-use crate::exit::{Code, Outcome, Stop, traffic_failure};
 use crate::interrupt::Interrupt;
 use crate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
-use crate::moment::now_unix_s;
 use crate::record::record;
 use crate::say::{Format, Say};
-use crate::trial::{Path, PathView, copy_bandwidth, open_path, source_towards};
+use crate::trial::{Path, copy_bandwidth, open_path, source_towards};
 use crate::trial_spec::{self, placement, placement_alone, rdma_over, udp_over};
-use crate::words::seconds_in_words;
-use document::Measured;
-use require::{Judged, Requirements};
 
 /// The port of an iperf3 server.
 const IPERF3_PORT: u16 = 5201;
@@ -354,7 +356,7 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
         ));
     }
     let (target, path) =
-        Target::parse(&args.target).map_err(|error| Stop::from(traffic_failure(&error)))?;
+        Target::parse(&args.target).map_err(|error| Stop::from(Failure::from(&error)))?;
     let mut spec = trial_spec::http(args, &path)?;
     spec.placement = placement_alone(&args.trial, &spec, target.address)?;
     let interrupt = Interrupt::listen()?;

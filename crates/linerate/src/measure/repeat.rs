@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use linerate_analysis::trial::LEVEL;
+use linerate_model::exit::Outcome;
 use linerate_model::units::Nanoseconds;
 use linerate_stats::summary::{median, median_interval};
 use serde::Serialize;
 
-use crate::analysis::LEVEL;
 use crate::cli::UntilArgs;
-use crate::exit::Outcome;
 
 /// With fewer trials the median has no interval of 95 % (sign test).
 const TRIALS_MIN: usize = 6;

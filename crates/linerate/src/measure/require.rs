@@ -1,14 +1,14 @@
 //! `--require`: a measurement as a test that passes, fails, or is inconclusive.
 
+use linerate_analysis::trial::LEVEL;
+use linerate_analysis::trial::figure::{figure, in_words};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::Response;
 use linerate_model::sample::Sample;
 use linerate_stats::summary::{median, median_interval};
 use serde::Serialize;
 
-use crate::analysis::LEVEL;
-use crate::analysis::figure::{figure, in_words};
 use crate::cli::Requirement;
-use crate::exit::{Code, Outcome, Stop};
 
 /// The result of the trials for a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,5 +1,6 @@
 //! The text output of a measurement.
 
+use linerate_analysis::trial::operations::{askers, ops_per_s, real};
 use linerate_model::analysis::rate_series;
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
@@ -13,7 +14,6 @@ use serde_json::Value;
 use super::document::{MeasureDocument, Measured, datagrams, steps, warmup, whole_latency};
 use super::repeat::Repeats;
 use super::{diffusion, verbs};
-use crate::analysis::operations::{askers, ops_per_s, real};
 
 /// With more flows than these, only the slowest, median and fastest are shown.
 const FLOWS_SHOWN: usize = 16;
@@ -84,7 +84,7 @@ pub(super) fn text(
             .sample
             .flags
             .iter()
-            .map(|flag| crate::report::flag_in_words(*flag))
+            .map(|flag| linerate_report::flag_in_words(*flag))
             .collect();
         lines.push(format!("flags     {}", flags.join("; ")));
     }

@@ -3,6 +3,7 @@
 
 pub(super) mod text;
 
+use linerate_analysis::trial::operations::{askers, real};
 use linerate_model::latency::Histogram;
 use linerate_model::plan::End;
 use linerate_model::sample::{FlowRecord, Operations, Role, Sample, SideSample, VerbsRecord};
@@ -11,7 +12,6 @@ use linerate_model::workload::{Rdma, Service, Verbs, Workload};
 use serde_json::{Map, Value, json};
 
 use super::document::latency_value;
-use crate::analysis::operations::{askers, real};
 
 /// What only `rdma-*` has, of a sample of it.
 pub(super) fn rdma(sample: &Sample) -> Option<&Rdma> {

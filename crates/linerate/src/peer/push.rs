@@ -11,13 +11,14 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::peer_address::PeerAddress;
+
 use super::start::{cannot_start, ssh};
 use super::stderr::FarStderr;
 use super::{FAREWELL, GREETING, end_within, printable};
 use crate::draw::fresh_token;
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::peer::PeerAddress;
 
 /// The cache folder in the remote end's home.
 const FOLDER: &str = ".cache/linerate";

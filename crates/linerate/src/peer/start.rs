@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use linerate_host::trust::find_program;
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::peer_address::PeerAddress;
 use linerate_testbed::{Netns, NetnsError};
 
-use super::PeerAddress;
 use super::push::push as push_program;
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 
 /// What starts the agent of a peer.

@@ -15,18 +15,19 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::mover::{Carried, Order};
+use mover::{Role, Said, Task};
 use serde::Serialize;
 
 use crate::cli::{MeasureStream, PreloadArg};
 use crate::draw::fresh_token;
-use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::peer::{FAREWELL, FarStderr, PeerAddress, end_within, program_command};
+use crate::peer::{FAREWELL, FarStderr, end_within, program_command};
 use crate::say::{Format, Say};
 use crate::trial::open_path;
-use mover::{Role, Said, Task};
 
 /// How much longer than its time a trial may take.
 const GRACE: Duration = Duration::from_secs(30);

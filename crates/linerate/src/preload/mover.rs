@@ -8,11 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_traffic::mover::{Carried, Door, Order, send};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{MoverArgs, PreloadArg};
-use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
 
 /// The order for a mover.

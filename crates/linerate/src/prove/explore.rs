@@ -7,6 +7,9 @@
 
 use std::time::Instant;
 
+use linerate_analysis::record::Record;
+use linerate_analysis::trial::rate_of;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::factor::{Factor, Site, factors};
 use linerate_model::finding::Severity;
 use linerate_model::plan::End;
@@ -19,9 +22,6 @@ use linerate_stats::screening::{FACTORS_MAX, plackett_burman};
 use linerate_stats::surrogate::{Point, Surrogate};
 
 use super::{REPEATS, Session};
-use crate::analysis::rate_of;
-use crate::exit::{Code, Outcome, Stop};
-use crate::store::Record;
 
 /// The share of the trials for exploration, in tenths; the others test what was found.
 const LOOKING_TENTHS: u32 = 6;

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use crate::store::Trace;
+use linerate_store::Trace;
 
 /// The runs that were not being written at the last request, with the state of their records then.
 #[derive(Debug, Default)]
@@ -45,8 +45,11 @@ impl Going {
 mod tests {
     use std::cell::RefCell;
 
+    use linerate_analysis::made_up;
+    use linerate_analysis::record::Record;
+    use linerate_store::{self as store, Log, Run};
+
     use super::*;
-    use crate::store::{self, Log, Record, Run, made_up};
 
     /// The runs that go on, and those that were requested.
     fn look(going: &mut Going, folder: &Path) -> (Vec<String>, Vec<String>) {
@@ -66,7 +69,11 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let folder = place.path();
         for name in ["a", "b", "c"] {
-            made_up::store(&folder.join(name), &made_up::header(1, 0), made_up::proof());
+            linerate_store::made_up::store(
+                &folder.join(name),
+                &made_up::header(1, 0),
+                made_up::proof(),
+            );
         }
         let mut run = Run::create(&folder.join("d"), &made_up::header(1, 0)).expect("a new run");
         run.add(made_up::hosts("far")).expect("a record");

@@ -13,23 +13,24 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use linerate_analysis::run_list::RunsDocument;
 use linerate_host::procfs::connections::user_of_connection;
 use linerate_host::root::LiveHost;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::known::Known;
+use linerate_report::page::{Reach, policy};
+use linerate_report::{Form, front_page, progress_page};
+use linerate_store::follow::Followed;
+use linerate_store::runs::{self, Filter};
+use linerate_store::{self as store};
 use rustix::process::geteuid;
 
 use self::going::Going;
 use self::http::{Answer, Status};
-use crate::exit::{Code, Outcome, Stop};
+use crate::clock::now_unix_s;
 use crate::interrupt::Interrupt;
-use crate::moment::now_unix_s;
-use crate::progress::Followed;
-use crate::report::page::{Reach, policy};
-use crate::report::{Form, front_page, progress_page};
 use crate::run_page::page_of;
-use crate::runs::{self, Filter, RunsDocument};
 use crate::say::{Format, Say};
-use crate::store;
 
 /// Serves the runs of a state folder until Ctrl-C.
 pub fn run(address: SocketAddr, state: &Path, say: &Say) -> Outcome<()> {
@@ -206,7 +207,9 @@ impl Site {
 
     fn list(&self) -> Outcome<RunsDocument> {
         let _one = self.in_turn()?;
-        runs::document(&self.folder, &Filter::default(), false, &self.say)
+        runs::document(&self.folder, &Filter::default(), false, &|words| {
+            self.say.note(words);
+        })
     }
 
     /// Waits until no other page is made that reads whole runs; not after Ctrl-C.

@@ -2,15 +2,15 @@
 
 use std::net::SocketAddr;
 
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
+use linerate_model::path::PathView;
 use linerate_model::workload::{
     DeviceChoice, Direction, MemoryPolicy, Placement, TrialSpec, Verbs,
 };
 
 use crate::cli::{Placing, TrialArgs};
-use crate::exit::{Code, Outcome, Stop};
 use crate::place::{self, MemoryWhere, Site, Where, allowed_here};
-use crate::trial::PathView;
 
 /// The placement of the threads and buffers of a trial of `spec`, as the arguments request and both maps allow.
 pub fn placement<'a>(args: &TrialArgs, spec: &TrialSpec, path: PathView<'a>) -> Outcome<Placement> {

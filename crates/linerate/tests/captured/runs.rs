@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
-use linerate::store::{Arm, Header, Log, Record, Run, SCHEMA};
+use linerate_analysis::record::{Arm, Header, Record, SCHEMA};
 use linerate_model::build;
 use linerate_model::finding::Scene;
 use linerate_model::plan::{Change, End};
 use linerate_model::prove::EndChange;
 use linerate_model::rules::diagnose;
 use linerate_model::sample::Sample;
+use linerate_store::{Log, Run};
 use serde_json::Value;
 
 use super::archives::{Edit, archive, host, repository};

@@ -362,7 +362,7 @@ fn nobody_at_the_other_end_is_an_error_with_a_hint() {
     let interrupt = Interrupt::listen().expect("signals");
     let nobody = free_port();
     let stop = measure_foreign(&TrialSpec::default(), nobody, &interrupt).expect_err("nobody");
-    assert_eq!(stop.code, linerate::exit::Code::PeerUnreachable);
+    assert_eq!(stop.code, linerate_model::exit::Code::PeerUnreachable);
     assert!(stop.to_string().contains("iperf3 -s"), "{stop}");
     let taken = TcpListener::bind((LOOPBACK, 0)).expect("a free port");
     let address = taken.local_addr().expect("bound");
@@ -371,5 +371,5 @@ fn nobody_at_the_other_end_is_an_error_with_a_hint() {
         quiet: true,
     };
     let stop = serve(address, &interrupt, &say).expect_err("the port is taken");
-    assert_eq!(stop.code, linerate::exit::Code::Resource);
+    assert_eq!(stop.code, linerate_model::exit::Code::Resource);
 }

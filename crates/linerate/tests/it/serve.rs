@@ -1,15 +1,15 @@
 //! `report --serve` and clients of every kind: what they are shown of runs that are over and of one that grows, and
 //! what those get who ask for more.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::{fs, thread};
 
-use linerate::store::{self, Log, Record, Run, StoredRun};
+use linerate_analysis::record::{Record, StoredRun};
+use linerate_store::{self as store, Log, Run};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 

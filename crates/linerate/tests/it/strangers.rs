@@ -1,12 +1,12 @@
 //! Runs prepared by another user: what a command reads from them and writes next to them touches no other file, waits for
 //! nothing and ends.
 
-use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::{fs, thread};
 
-use linerate::store::{self, Record};
+use linerate_analysis::record::Record;
+use linerate_store as store;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::geteuid;
 

@@ -1,10 +1,11 @@
 //! Every fault at every step: afterwards both hosts are unchanged, or the exit code reports that they may
 //! not be and the message how to fix it; and whatever was recorded can be read.
 
-use linerate::analysis::document;
-use linerate::exit::{Code, Outcome};
-use linerate::store::{Log, Record};
+use linerate_analysis::proof::document;
+use linerate_analysis::record::Record;
+use linerate_model::exit::{Code, Outcome};
 use linerate_model::plan::End;
+use linerate_store::Log;
 
 use crate::world::{Cost, Fault, Memory, Planned, World, put};
 use crate::{header, options, prove};

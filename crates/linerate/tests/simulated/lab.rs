@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use linerate::exit::{Code, Outcome};
-use linerate::experiment::judge::{self, EffectDocument, LabDocument};
-use linerate::experiment::resolve::Resolver;
 use linerate::lab::session::{Asked, Session};
 use linerate::say::{Format, Say};
-use linerate::store::{self, Log, Record};
-use linerate::trial::PathView;
+use linerate_analysis::experiment::judge::{self, EffectDocument, LabDocument};
+use linerate_analysis::experiment::resolve::Resolver;
+use linerate_analysis::record::Record;
+use linerate_model::exit::{Code, Outcome};
 use linerate_model::lab::Experiment;
+use linerate_model::path::PathView;
 use linerate_model::plan::End;
+use linerate_store::{self as store, Log};
 use serde_json::Value;
 
 use crate::header;

@@ -1,8 +1,9 @@
 //! Designed experiments between simulated hosts: what one level takes longer than the other, against known truth.
 
-use linerate::experiment::judge::{DifferenceDocument, LabDocument};
-use linerate::report::{Seen, lab_page};
-use linerate::store::{Log, Record};
+use linerate_analysis::experiment::judge::{DifferenceDocument, LabDocument};
+use linerate_analysis::record::Record;
+use linerate_report::{Seen, lab_page};
+use linerate_store::Log;
 
 use crate::header;
 use crate::lab::{PLAIN, experiment, run, said, world};

@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use linerate::ends::Ends;
-use linerate::exit::{Code, Stop};
-use linerate::experiment::earlier;
-use linerate::experiment::resolve::Resolver;
-use linerate::report::{Seen, lab_page};
-use linerate::store::{Log, Record, StoredRun};
-use linerate::trial::PathView;
+use linerate_analysis::experiment::earlier;
+use linerate_analysis::experiment::resolve::Resolver;
+use linerate_analysis::record::{Record, StoredRun};
+use linerate_model::exit::{Code, Stop};
 use linerate_model::lab::Experiment;
+use linerate_model::path::PathView;
 use linerate_model::plan::End;
+use linerate_report::{Seen, lab_page};
+use linerate_store::Log;
+use linerate_store::earlier::missing;
 
 use crate::header;
 use crate::lab::{effect, experiment, order, run, run_with, said, stored, world};
@@ -36,7 +38,7 @@ fn two_peers(seed: u64) -> World {
     world
 }
 
-fn run_hosts(world: &mut World, log: &mut Memory, seed: u64) -> linerate::exit::Outcome<()> {
+fn run_hosts(world: &mut World, log: &mut Memory, seed: u64) -> linerate_model::exit::Outcome<()> {
     let experiment = experiment(HOSTS);
     let resolver = with_third(experiment.clone(), world);
     run_with(&experiment, &resolver, world, log, seed)
@@ -184,12 +186,12 @@ fn an_earlier_run_is_a_level_that_is_not_measured_again_and_said_not_to_be_inter
         own_hosts: false,
     })
     .expect("in memory");
-    let missing = earlier::missing(&experiment, log.records()).expect("it fits");
-    for one in missing {
+    let found = missing(&experiment, log.records()).expect("it fits");
+    for one in found {
         log.add(one).expect("in memory");
     }
     assert!(
-        earlier::missing(&experiment, log.records())
+        missing(&experiment, log.records())
             .expect("held")
             .is_empty()
     );
@@ -283,7 +285,7 @@ fn an_earlier_run_of_another_design_is_refused_with_what_differs() {
     ] {
         let changed = fitting.replace(change.0, change.1);
         assert_ne!(changed, fitting, "{words}");
-        let stop = earlier::missing(&experiment(&changed), &[]).expect_err(words);
+        let stop = missing(&experiment(&changed), &[]).expect_err(words);
         assert_eq!(stop.code, Code::BadInput);
         assert!(stop.message.contains(words), "{stop}");
         assert!(stop.message.contains("the level `then` of `day`"), "{stop}");

@@ -11,15 +11,15 @@ mod stored;
 mod truth;
 mod world;
 
-use linerate::analysis::document;
-use linerate::exit::Outcome;
 use linerate::prove::{Options, Session, Source};
 use linerate::say::{Format, Say};
-use linerate::store::{Header, Log, Record, SCHEMA};
+use linerate_analysis::proof::document;
+use linerate_analysis::record::{Header, Record, SCHEMA};
+use linerate_model::exit::Outcome;
 use linerate_model::prove::ProveDocument;
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, Placement, TrialSpec};
-
+use linerate_store::Log;
 use world::{Memory, World};
 
 /// The default options of a session in these tests.

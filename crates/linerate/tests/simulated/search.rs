@@ -1,7 +1,7 @@
 //! A search of settings on paths whose best is known.
 
 use linerate::prove::{Budget, Options, Source};
-use linerate::store::Record;
+use linerate_analysis::record::Record;
 use linerate_model::plan::End;
 use linerate_model::units::BitRate;
 

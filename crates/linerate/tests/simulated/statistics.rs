@@ -1,7 +1,8 @@
 //! What the session promises about chance, and that chance is all in the seed.
 
-use linerate::store::{Log, Record};
+use linerate_analysis::record::Record;
 use linerate_model::plan::End;
+use linerate_store::Log;
 
 use crate::world::{Cost, Memory, World, put};
 use crate::{options, prove, proved};

@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use linerate::analysis::document;
 use linerate::commands::show_run;
-use linerate::exit::Code;
 use linerate::say::{Format, Say};
-use linerate::store::{self, Log, Record, Run};
+use linerate_analysis::proof::document;
+use linerate_analysis::record::Record;
+use linerate_model::exit::Code;
 use linerate_model::plan::End;
+use linerate_store::{self as store, Log, Run};
 
 use crate::world::{Cost, World, put};
 use crate::{header, options, prove};

@@ -1,7 +1,7 @@
 //! Injected faults with known effects: what is kept, what is undone, and what is reported.
 
 use linerate::prove::Source;
-use linerate::store::Record;
+use linerate_analysis::record::Record;
 use linerate_model::finding::Severity;
 use linerate_model::plan::{Change, End};
 use linerate_model::propose::{GIVEN, Proposal};
@@ -268,8 +268,9 @@ fn a_healthy_pair_is_left_alone() {
 
 #[test]
 fn what_the_kernel_refuses_is_noted_and_the_others_are_tried() {
+    use linerate_model::exit::Code;
+
     use crate::world::{Fault, Planned};
-    use linerate::exit::Code;
     for code in [Code::NotSupported, Code::PermissionMissing] {
         let mut world = faulty(2);
         world.planned = Some(Planned {

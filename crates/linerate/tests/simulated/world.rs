@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use linerate::ends::Ends;
-use linerate::exit::{Code, Outcome, Stop};
-use linerate::store::{Log, Record, line_of};
+use linerate_analysis::record::Record;
 use linerate_model::build;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::plan::{End, Plan};
@@ -15,6 +15,7 @@ use linerate_model::sample::{Flag, Sample};
 use linerate_model::setting::{self, Value};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::TrialSpec;
+use linerate_store::{Log, line_of};
 use linerate_traffic::simulated::SimulatedPath;
 
 /// A bound of the path that holds while a host has a setting at some values.

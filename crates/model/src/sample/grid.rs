@@ -82,6 +82,15 @@ impl GridPicture {
     }
 }
 
+/// A grid over its repetitions, computed without a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Film {
+    /// After each of the repetitions that were requested.
+    pub pictures: Vec<GridPicture>,
+    /// Checksum of the buffer after the last image; both ends of a pair report theirs.
+    pub checksum: Checksum,
+}
+
 /// The vector instructions for the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,20 +1,11 @@
 //! Pictures of a grid without a network: what both ends of a pair do to it, done in one place. They need not travel
 //! with a trial, whose every byte counts.
 
-use linerate_model::sample::{Checksum, GridPicture};
+use linerate_model::sample::Film;
 use linerate_model::units::Bytes;
 use linerate_model::workload::Diffusion;
 
 use super::{Stepper, blank_picture, checksum, fill, set_boundary, take_picture};
-
-/// A grid over its repetitions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Film {
-    /// After each of the repetitions that were requested.
-    pub pictures: Vec<GridPicture>,
-    /// Checksum of the buffer after the last image; both ends of a pair report theirs.
-    pub checksum: Checksum,
-}
 
 /// The grid in a buffer of `bytes` after each of `after` repetitions (there and back with the work), ascending. Takes
 /// as much memory as the buffer, and a step's time for each repetition.

@@ -20,12 +20,11 @@ mod film;
 mod grid;
 mod plain;
 
-use linerate_model::sample::Vectors;
-use linerate_model::workload::Diffusion;
-
-pub use film::{Film, film};
+pub use film::film;
 pub(crate) use grid::{blank_picture, take_picture};
 pub use grid::{cells_of, checksum, fill, set_boundary};
+use linerate_model::sample::Vectors;
+use linerate_model::workload::Diffusion;
 pub use plain::step_plainly;
 
 pub use crate::sys::vectors::Cell;

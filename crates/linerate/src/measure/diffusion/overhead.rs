@@ -1,5 +1,8 @@
 //! What the work costs: trials with and without it in pairs, and the differences within each.
 
+use linerate_analysis::trial::LEVEL;
+use linerate_analysis::trial::diffusion::{EndFigures, Figures, figures};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::sample::Sample;
 use linerate_model::workload::{TrialSpec, Workload};
 use linerate_stats::summary::{median, median_interval};
@@ -8,10 +11,7 @@ use serde::Serialize;
 
 use super::super::repeat::keep_nearest;
 use super::seconds;
-use crate::analysis::LEVEL;
-use crate::analysis::diffusion::{EndFigures, Figures, figures};
 use crate::draw::fresh_seed;
-use crate::exit::{Code, Outcome, Stop};
 
 /// The cost of the work.
 #[derive(Debug, Clone, PartialEq, Serialize)]

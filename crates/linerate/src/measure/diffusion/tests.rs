@@ -1,6 +1,8 @@
 //! Documents and texts of made samples, compared with the schema that people read them by.
 
 use linerate_model::build;
+use linerate_model::path::PathView;
+use linerate_model::protocol::Failure;
 use linerate_model::sample::{GridPicture, GridRecord, Operations, Vectors};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Diffusion, Workload};
@@ -9,8 +11,6 @@ use serde_json::json;
 
 use super::super::fitting::told_and_fitting;
 use super::*;
-use crate::exit::traffic_failure;
-use crate::trial::PathView;
 
 /// A trial of two pairs, 10,000 repetitions of 1 MiB in two seconds, each end with its own grid.
 fn sample(work: bool) -> Sample {
@@ -109,7 +109,7 @@ fn grids_that_differ_end_the_command_as_a_changed_byte_does() {
         expected: 1,
         found: 2,
     };
-    let changed: Stop = traffic_failure(&byte).into();
+    let changed: Stop = Failure::from(&byte).into();
     assert_eq!(stop.code, changed.code);
 }
 

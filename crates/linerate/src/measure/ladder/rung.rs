@@ -1,5 +1,7 @@
 //! The combined results of one mode's trials.
 
+use linerate_analysis::trial::LEVEL;
+use linerate_analysis::trial::operations::real;
 use linerate_model::analysis::{SideCost, cost_of_local, cost_of_remote, s_per_gb_of_role};
 use linerate_model::sample::{Flag, Role, Sample, SideSample};
 use linerate_model::units::BitRate;
@@ -10,8 +12,6 @@ use linerate_stats::summary::{mean, median};
 use serde::Serialize;
 
 use super::{PLAIN, Way};
-use crate::analysis::LEVEL;
-use crate::analysis::operations::real;
 
 /// At least this share uncopied, and the copy was avoided: the first sends of a connection may be copied
 /// while its socket is being set up.

@@ -1,12 +1,12 @@
 //! The ladder for a person: one table.
 
+use linerate_analysis::text::words::wrap;
 use linerate_model::sample::Flag;
+use linerate_report::flag_in_words;
 
 use super::rung::{Answer, Copied, RatioToPlain, Rung};
 use super::{Ladder, PLAIN, over_wire, rounds_in_words};
-use crate::report::flag_in_words;
 use crate::trial::Path;
-use crate::words::wrap;
 
 /// No line is longer.
 const WIDTH: usize = 100;

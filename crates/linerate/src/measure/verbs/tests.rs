@@ -3,6 +3,7 @@
 use linerate_model::build;
 use linerate_model::host::Host;
 use linerate_model::known::Known;
+use linerate_model::path::PathView;
 use linerate_model::sample::{Datagrams as Counted, Flag};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Verb;
@@ -10,7 +11,6 @@ use linerate_model::workload::Verb;
 use super::super::document::Measured;
 use super::super::fitting::told_and_fitting;
 use super::*;
-use crate::trial::PathView;
 
 fn host(name: &str) -> Host {
     build::host()

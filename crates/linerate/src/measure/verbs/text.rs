@@ -1,13 +1,13 @@
 //! What a person reads of a measurement over RDMA verbs: perftest's tables, the queue pairs of both ends, and
 //! what their ports counted.
 
+use linerate_analysis::trial::operations::{askers, real};
 use linerate_model::latency::Histogram;
 use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::Rdma;
 
 use super::{Datagrams, Size, moved, records, sides, sizes};
-use crate::analysis::operations::{askers, real};
 
 /// Counters that are shown of each end.
 const COUNTERS_SHOWN: usize = 24;

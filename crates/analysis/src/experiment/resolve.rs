@@ -1,0 +1,311 @@
+//! Resolves a combination of levels into settings of both hosts of its path.
+
+use std::collections::BTreeMap;
+
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::host::{Host, Nic, QueueKind};
+use linerate_model::ids::{CpuSet, NicName};
+use linerate_model::lab::{Experiment, LevelTable, Word};
+use linerate_model::path::PathView;
+use linerate_model::plan::End;
+use linerate_model::setting::{Scope, SettingError, SettingKey, Value};
+
+/// The value that leaves a setting at its baseline.
+const AS_FOUND: &str = "baseline";
+
+/// An experiment on its paths: the meaning of its levels there.
+#[derive(Debug)]
+pub struct Resolver {
+    /// The experiment.
+    pub experiment: Experiment,
+    home: Ground,
+    /// The paths to the other hosts that are levels, as the experiment names them, or why there is none.
+    others: BTreeMap<String, Result<Ground, (Code, String)>>,
+}
+
+/// The baseline of a path.
+#[derive(Debug)]
+struct Ground {
+    local: Host,
+    remote: Host,
+    local_nic: NicName,
+    remote_nic: NicName,
+    ipv6: bool,
+}
+
+impl Ground {
+    fn of(path: PathView<'_>) -> Self {
+        Self {
+            local: path.local.clone(),
+            remote: path.remote.clone(),
+            local_nic: path.local_nic.clone(),
+            remote_nic: path.remote_nic.clone(),
+            ipv6: path.ipv6,
+        }
+    }
+
+    fn path(&self) -> PathView<'_> {
+        PathView {
+            local: &self.local,
+            remote: &self.remote,
+            local_nic: &self.local_nic,
+            remote_nic: &self.remote_nic,
+            ipv6: self.ipv6,
+        }
+    }
+
+    fn shares_kernel(&self) -> bool {
+        let boot = |host: &Host| host.identity.boot_id.value().cloned();
+        boot(&self.local).is_some_and(|id| boot(&self.remote) == Some(id))
+    }
+}
+
+/// A setting of an end, and the requested value.
+pub type Wanted = (End, SettingKey, Value);
+
+impl Resolver {
+    /// The experiment on the baseline of the path to its peer.
+    pub fn new(experiment: Experiment, path: PathView<'_>) -> Self {
+        Self {
+            experiment,
+            home: Ground::of(path),
+            others: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the path to another host, or why there is none.
+    #[must_use]
+    pub fn with_other(mut self, name: &str, way: Result<PathView<'_>, &Stop>) -> Self {
+        let way = way.map(Ground::of);
+        let way = way.map_err(|stop| (stop.code, stop.message.clone()));
+        self.others.insert(name.to_owned(), way);
+        self
+    }
+
+    /// The other hosts that can be reached.
+    pub fn others(&self) -> impl Iterator<Item = &str> {
+        let reached = self.others.iter().filter(|(_, way)| way.is_ok());
+        reached.map(|(name, _)| name.as_str())
+    }
+
+    /// The paths to the other hosts that can be reached, for a person.
+    pub fn others_in_words(&self) -> Vec<String> {
+        let words = |(name, way): (&String, &Result<Ground, _>)| {
+            let Ground {
+                local_nic,
+                remote_nic,
+                ..
+            } = way.as_ref().ok()?;
+            Some(format!(
+                "another host: {local_nic} -> {remote_nic} of {name}"
+            ))
+        };
+        self.others.iter().filter_map(words).collect()
+    }
+
+    /// The path to a peer as an experiment names it, or to its own.
+    pub fn path(&self, peer: Option<&str>) -> Outcome<PathView<'_>> {
+        self.ground(peer).map(Ground::path)
+    }
+
+    fn ground(&self, peer: Option<&str>) -> Outcome<&Ground> {
+        let Some(peer) = peer else {
+            return Ok(&self.home);
+        };
+        match self.others.get(peer) {
+            Some(Ok(ground)) => Ok(ground),
+            Some(Err((code, why))) => Err(Stop::new(*code, format!("{peer}: {why}"))),
+            None => {
+                let why = format!("no path to {peer} was resolved");
+                Err(Stop::new(Code::Bug, why))
+            }
+        }
+    }
+
+    /// Whether the remote end of a combination was unreachable from the start.
+    pub fn is_out_of_reach(&self, cell: &[usize]) -> bool {
+        let peer = self.experiment.at(cell).peer.at;
+        peer.is_some_and(|peer| matches!(self.others.get(&peer), Some(Err(_))))
+    }
+
+    /// The settings of a combination, of both ends.
+    pub fn settings(&self, cell: &[usize]) -> Outcome<Vec<Wanted>> {
+        self.settings_of(&self.experiment.at(cell))
+    }
+
+    /// The settings that a table requests, of both ends.
+    pub fn settings_of(&self, at: &LevelTable) -> Outcome<Vec<Wanted>> {
+        let mut wanted = Vec::new();
+        let ground = self.ground(at.peer.at.as_deref())?;
+        let ends = [
+            (End::Local, &ground.local, &ground.local_nic, &at.settings),
+            (
+                End::Remote,
+                &ground.remote,
+                &ground.remote_nic,
+                &at.peer.settings,
+            ),
+        ];
+        for (end, host, nic, settings) in ends {
+            for (key, word) in settings {
+                if word.to_string() == AS_FOUND {
+                    continue;
+                }
+                for key in keys(key, host, nic)? {
+                    let value = value(&key, word, host, nic)?;
+                    wanted.push((end, key, value));
+                }
+            }
+        }
+        if ground.shares_kernel() {
+            // A machine-wide setting belongs to both ends: one of them changes it.
+            let is_here_too = |key: &SettingKey, value: &Value, wanted: &[Wanted]| {
+                wanted
+                    .iter()
+                    .any(|(end, k, v)| *end == End::Local && (k, v) == (key, value))
+            };
+            let all = wanted.clone();
+            wanted.retain(|(end, key, value)| {
+                *end == End::Local
+                    || key.spec().scope != Scope::Machine
+                    || !is_here_too(key, value, &all)
+            });
+        }
+        Ok(wanted)
+    }
+
+    /// Whether a level is an earlier run, which is not repeated here.
+    pub fn is_earlier(&self, factor: usize, level: usize) -> bool {
+        let of = self.experiment.factors.get(factor);
+        of.is_some_and(|factor| factor.runs().any(|(run, _)| run == level))
+    }
+
+    /// Every setting that some combination changes, with its values, as text. Unavailable ones are reported when they
+    /// are tried.
+    pub fn changed_in_words(&self) -> Vec<String> {
+        let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+        let base = LevelTable {
+            settings: self.experiment.settings.clone(),
+            peer: self.experiment.peer.clone(),
+            ..LevelTable::default()
+        };
+        let levels =
+            self.experiment.factors.iter().flat_map(|factor| {
+                (0..factor.levels.len()).filter_map(|level| factor.level(level))
+            });
+        let tables: Vec<LevelTable> = levels.chain([base]).collect();
+        let peers = std::iter::once(None).chain(self.others().map(Some));
+        for (peer, table) in peers.flat_map(|peer| tables.iter().map(move |table| (peer, table))) {
+            let mut at = table.clone();
+            at.peer.at = peer.map(str::to_owned);
+            for (end, key, value) in self.settings_of(&at).unwrap_or_default() {
+                let host = match (end, peer) {
+                    (End::Remote, Some(peer)) => peer.to_owned(),
+                    (end, _) => end.to_string(),
+                };
+                let (key, value) = (format!("{host} {key}"), value.to_string());
+                match lines.iter_mut().find(|(known, _)| *known == key) {
+                    Some((_, values)) if values.contains(&value) => {}
+                    Some((_, values)) => values.push(value),
+                    None => lines.push((key, vec![value])),
+                }
+            }
+        }
+        let line = |(key, values): (String, Vec<String>)| format!("{key}: {}", values.join(", "));
+        lines.into_iter().map(line).collect()
+    }
+}
+
+/// The settings on a host that a key of a file matches: `@` is the interface of the path, `rx-*` and `tx-*` all of
+/// its queues, `cpu*` and `policy*` all CPUs and all groups of them that change frequency together.
+fn keys(text: &str, host: &Host, nic: &NicName) -> Outcome<Vec<SettingKey>> {
+    let text = text
+        .split('/')
+        .map(|noun| if noun == "@" { nic.as_str() } else { noun })
+        .collect::<Vec<_>>()
+        .join("/");
+    let queues = |kind| {
+        let queues = host.nic(nic).map_or(&[][..], |nic: &Nic| &nic.queues);
+        let of_kind = queues.iter().filter(move |queue| queue.kind == kind);
+        of_kind.map(|queue| queue.index).collect::<Vec<u32>>()
+    };
+    let numbers = if text.contains("/rx-*") {
+        queues(QueueKind::Rx)
+    } else if text.contains("/tx-*") {
+        queues(QueueKind::Tx)
+    } else if text.contains("/policy*") {
+        let policies = host.power.frequency.value().into_iter().flatten();
+        policies.filter_map(|policy| policy.number.get()).collect()
+    } else if text.contains("/cpu*") {
+        host.cpus.iter().map(|cpu| cpu.id.0).collect()
+    } else {
+        let key = text
+            .parse()
+            .map_err(|error: SettingError| Stop::new(Code::BadInput, error.to_string()))?;
+        if matches!(key, SettingKey::Trial(_)) {
+            let why = format!("{key} belongs to the trial: vary an option of the workload instead");
+            return Err(Stop::new(Code::BadInput, why));
+        }
+        return Ok(vec![key]);
+    };
+    if numbers.is_empty() {
+        let why = format!("`{text}` matches nothing on this path");
+        return Err(Stop::new(Code::NotSupported, why));
+    }
+    let one = |number: u32| keys(&text.replace('*', &number.to_string()), host, nic);
+    let all: Vec<Vec<SettingKey>> = numbers.into_iter().map(one).collect::<Outcome<_>>()?;
+    Ok(all.concat())
+}
+
+/// A value; for CPUs also `@near`, those of the NIC's node, `@all`, and `@none`.
+fn value(key: &SettingKey, word: &Word, host: &Host, nic: &NicName) -> Outcome<Value> {
+    let text = match word.to_string().as_str() {
+        "@near" => {
+            let near = host
+                .nic(nic)
+                .and_then(|nic| nic.local_cpus.value().cloned());
+            let near = near.ok_or_else(|| {
+                let why = format!("the local CPUs of {nic} are unknown");
+                Stop::new(Code::NotSupported, why)
+            })?;
+            near.to_string()
+        }
+        "@all" => {
+            let all: CpuSet = host.cpus.iter().map(|cpu| cpu.id).collect();
+            all.to_string()
+        }
+        "@none" => String::new(),
+        text => text.to_owned(),
+    };
+    key.parse_value(&text)
+        .map_err(|error| Stop::new(Code::BadInput, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::build;
+
+    use super::*;
+
+    #[test]
+    fn a_key_stands_for_the_path_s_own_interface_and_for_all_of_its_queues() {
+        let (near, _) = build::veth_pair();
+        let nic = "near0".parse().expect("a name");
+        let keys = |text| {
+            let keys = keys(text, &near, &nic).map_err(|stop| stop.message)?;
+            Ok::<_, String>(keys.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(keys("nic/@/mtu"), Ok(vec!["nic/near0/mtu".to_owned()]));
+        let queues = keys("nic/@/queue/rx-*/rps-cpus").expect("queues");
+        assert!(
+            queues.contains(&"nic/near0/queue/rx-0/rps-cpus".to_owned()),
+            "{queues:?}"
+        );
+        assert!(
+            keys("placement/sender-cpus")
+                .expect_err("of a trial")
+                .contains("option")
+        );
+        assert!(keys("nic/@/mtus").is_err());
+    }
+}

@@ -1,0 +1,17 @@
+//! What the records of a run mean.
+//!
+//! `record` has what is stored; `trial` the figures of one trial, `proof` the document of `prove`, `experiment` the
+//! definition and the judgement of a designed experiment, `progress` how far a run is, `run_list` the list of runs.
+//! `text` writes numbers, times and foreign text. Everything here can be recomputed from a stored run: no file, socket, clock
+//! or random number generator is used.
+
+#![forbid(unsafe_code)]
+
+pub mod experiment;
+pub mod made_up;
+pub mod progress;
+pub mod proof;
+pub mod record;
+pub mod run_list;
+pub mod text;
+pub mod trial;

@@ -1,0 +1,55 @@
+//! Which command made a run.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{Header, Record};
+
+/// The commands that store runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunKind {
+    /// `lab`.
+    Lab,
+    /// `prove`.
+    Prove,
+    /// `demo`.
+    Demo,
+    /// `tune search`.
+    Search,
+}
+
+impl RunKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Lab, Self::Prove, Self::Demo, Self::Search];
+
+    /// The word of the kind, as people type and read it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Lab => "lab",
+            Self::Prove => "prove",
+            Self::Demo => "demo",
+            Self::Search => "search",
+        }
+    }
+
+    /// The kind according to the folder's name. A demo, for example, writes its own record only when its proof is over:
+    /// if it was stopped before, only the name shows it.
+    pub fn of_folder(folder: &Path, header: &Header) -> Self {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let is = |kind: &Self| name.ends_with(&format!("-{}-{}", kind.word(), header.seed));
+        Self::ALL.into_iter().find(is).unwrap_or(Self::Prove)
+    }
+
+    /// What is known once `record` was seen, too.
+    #[must_use]
+    pub fn and(self, record: &Record) -> Self {
+        match record {
+            Record::Lab { .. } => Self::Lab,
+            Record::Factors(_) | Record::Explored { .. } => Self::Search,
+            Record::Planted(_) => Self::Demo,
+            _ => self,
+        }
+    }
+}

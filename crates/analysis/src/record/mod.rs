@@ -1,0 +1,260 @@
+//! What happened in a run: its records, as they are stored.
+
+mod facts;
+mod kind;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use linerate_model::factor::Factor;
+use linerate_model::finding::Diagnosis;
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
+use linerate_model::lab::Experiment;
+use linerate_model::prove::EndChange;
+use linerate_model::sample::Sample;
+use linerate_model::setting::Class;
+use serde::{Deserialize, Serialize};
+
+pub use self::facts::{EndFacts, flag_word};
+pub use self::kind::RunKind;
+
+/// The name of the header's schema.
+pub const SCHEMA: &str = "linerate.run/1";
+
+/// What a run is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of linerate that made it.
+    pub version: String,
+    /// When it began, seconds since 1970 (UTC).
+    pub created_unix_s: u64,
+    /// The command line that made it.
+    pub command: Vec<String>,
+    /// The seed of the order of trials and of the intervals.
+    pub seed: u64,
+    /// The pairs of each experiment.
+    pub pairs: u32,
+    /// How the peer was named.
+    pub peer: String,
+    /// The interface that the data leaves by.
+    pub local_nic: NicName,
+    /// The interface that has the remote address.
+    pub remote_nic: NicName,
+    /// The remote address.
+    pub address: String,
+    /// Memory copy bandwidth of one core, when it was measured.
+    pub copy_bit_per_s: Option<u64>,
+}
+
+impl Header {
+    /// Whether data uses IPv6 to a remote address of the run: the peer's own if no other is known.
+    pub fn is_ipv6(&self, other: Option<IpAddr>) -> bool {
+        other.map_or_else(|| self.address.contains(':'), |other| other.is_ipv6())
+    }
+}
+
+/// A run as it was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRun {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its header.
+    pub header: Header,
+    /// Its records.
+    pub records: Vec<Record>,
+    /// Whether its last line was torn and left out.
+    pub torn: bool,
+}
+
+/// The arm of a trial in a paired experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arm {
+    /// As it was.
+    Without,
+    /// With the remedy.
+    With,
+}
+
+impl Arm {
+    /// The word of the arm, as in the record.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Without => "without",
+            Self::With => "with",
+        }
+    }
+}
+
+/// An earlier run that is a level of a factor: all its analyzed data, so that this run does not depend on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// The factor, counted from 0.
+    pub factor: usize,
+    /// The level, counted from 0.
+    pub level: usize,
+    /// Its folder, as the experiment names it.
+    pub run: String,
+    /// Its header.
+    pub header: Header,
+    /// The host that linerate was started on then.
+    pub local: Box<Host>,
+    /// The peer then.
+    pub remote: Box<Host>,
+    /// Its trials.
+    pub trials: Vec<EarlierTrial>,
+}
+
+/// A trial of an earlier run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EarlierTrial {
+    /// Its block there, from 0.
+    pub block: u32,
+    /// The level of each factor of the experiment that it is a level of, from 0.
+    pub levels: Vec<usize>,
+    /// The analyzed trial.
+    pub sample: Sample,
+}
+
+/// What happened, in the order it happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// Both hosts before anything was done.
+    Hosts {
+        /// The host that linerate was started on.
+        local: Box<Host>,
+        /// The peer.
+        remote: Box<Host>,
+    },
+    /// A trial before any change.
+    Before(Box<Sample>),
+    /// The diagnosis of both ends, based on the trial before it.
+    Diagnosis(Box<Diagnosis>),
+    /// A remedy whose experiment begins; the number is its place in the run.
+    Remedy {
+        /// Its number, from 0.
+        remedy: usize,
+        /// The rule that proposed it.
+        rule: String,
+        /// What it changes.
+        changes: Vec<EndChange>,
+        /// The rules of the remedies that were in place in both arms.
+        #[serde(default)]
+        beside: Vec<String>,
+    },
+    /// What a search may vary.
+    Factors(Vec<Factor>),
+    /// A trial of a search.
+    Explored {
+        /// The level of each factor, counted from 0.
+        levels: Vec<usize>,
+        /// Whether it is one of the screening design's, in which each factor is changed in half of the trials.
+        screening: bool,
+        /// The trial; none where those levels could not be made together.
+        sample: Option<Box<Sample>>,
+    },
+    /// A trial between two rounds, as input of the rules.
+    Between(Box<Sample>),
+    /// A trial of a remedy's experiment. A second one of the same remedy, pair and arm was made because
+    /// of the first one's flags, and takes its place.
+    Paired {
+        /// The remedy.
+        remedy: usize,
+        /// The pair, from 0.
+        pair: u32,
+        /// The arm.
+        arm: Arm,
+        /// The trial.
+        sample: Box<Sample>,
+    },
+    /// What was decided about a remedy.
+    Decided {
+        /// The remedy.
+        remedy: usize,
+        /// Whether it is kept.
+        kept: bool,
+        /// Why it could not be tried, when it could not.
+        note: Option<String>,
+    },
+    /// An experiment that begins.
+    Lab {
+        /// What was requested.
+        experiment: Box<Experiment>,
+        /// Whether settings may be changed that disrupt the management path.
+        include_way_in: bool,
+        /// Whether it makes its own two hosts, which vanish whenever it stops.
+        #[serde(default)]
+        own_hosts: bool,
+    },
+    /// Another host that is a level of a factor, before anything was done.
+    Peer {
+        /// How it was named.
+        at: String,
+        /// The interface that data to it leaves by.
+        local_nic: NicName,
+        /// The interface that carries its address.
+        remote_nic: NicName,
+        /// That address; earlier runs do not contain it.
+        #[serde(default)]
+        address: Option<IpAddr>,
+        /// The host.
+        host: Box<Host>,
+    },
+    /// An earlier run that is a level of a factor, with its trials.
+    Earlier(Box<Earlier>),
+    /// A level that is unavailable here.
+    LeftOut {
+        /// The factor, counted from 0.
+        factor: usize,
+        /// The level, counted from 0.
+        level: usize,
+        /// Why.
+        why: String,
+    },
+    /// A trial of the first combination before the experiment, to see how trials scatter here.
+    Pilot(Box<Sample>),
+    /// The trials of one combination in one block; none if it is unavailable. A second one of the same block and
+    /// combination was made because of the first one's flags, and takes its place.
+    Cell {
+        /// The block, from 0.
+        block: u32,
+        /// The level of each factor, from 0.
+        levels: Vec<usize>,
+        /// The analyzed trial, then those that ran at the same time.
+        samples: Vec<Sample>,
+        /// Why there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// A run that was resumed after it was stopped or killed.
+    Resumed {
+        /// When, seconds since 1970 (UTC).
+        unix_s: u64,
+    },
+    /// A remedy that is advice only, because a change of it is of a class above what linerate does alone.
+    HeldBack {
+        /// The rule that proposed it.
+        rule: String,
+        /// What it would change.
+        changes: Vec<EndChange>,
+        /// The class of the change that is hardest to roll back.
+        class: Class,
+    },
+    /// A trial with every kept remedy.
+    After(Box<Sample>),
+    /// What was restored at the end.
+    Ended {
+        /// Whether both hosts equal their baseline.
+        restored: bool,
+        /// Whether what helped was to be kept.
+        kept: bool,
+    },
+    /// The injected faults of the demo: rule ids.
+    Planted(Vec<String>),
+    /// Why the run stopped before its end.
+    Stopped(String),
+}

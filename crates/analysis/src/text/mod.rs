@@ -1,0 +1,5 @@
+//! Text as every output writes it.
+
+pub mod timestamp;
+pub mod visible;
+pub mod words;

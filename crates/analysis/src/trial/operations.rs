@@ -1,0 +1,53 @@
+//! Operations of a trial: which end requested, how many completed per second, and what they moved.
+
+use linerate_model::sample::{Operations, Sample, SideSample};
+use linerate_model::units::BitRate;
+use linerate_model::workload::Workload;
+
+use super::{diffusion, rate_of};
+
+/// The figure that a trial is about: bit/s of bulk, operations a second of the others.
+pub fn result_of(sample: &Sample) -> Option<f64> {
+    if sample.spec.workload.is_bulk() {
+        rate_of(sample).map(BitRate::as_f64)
+    } else {
+        ops_per_s(sample)
+    }
+}
+
+/// The ends that ask: one, or both at once.
+pub fn askers(sample: &Sample) -> impl Iterator<Item = (&SideSample, &Operations)> {
+    [&sample.local, &sample.remote]
+        .into_iter()
+        .filter_map(|side| Some((side, side.operations.as_ref()?)))
+}
+
+/// Operations a second of all ends that ask.
+pub fn ops_per_s(sample: &Sample) -> Option<f64> {
+    let rates: Vec<f64> = askers(sample)
+        .filter(|(side, _)| side.elapsed_ns.as_u64() > 0)
+        .map(|(side, operations)| {
+            real(operations.completed) / side.began_for(&sample.spec).as_secs_f64()
+        })
+        .collect();
+    (!rates.is_empty()).then(|| rates.iter().sum())
+}
+
+/// Both directions of an exchange, over its time.
+pub fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
+    if let Some(found) = diffusion::figures(sample) {
+        return found.rate();
+    }
+    let each = |workload: &Workload| match workload {
+        Workload::Rr(rr) => Some(rr.request_bytes.as_u64() + rr.response_bytes.as_u64()),
+        Workload::Transfer(transfer) => Some(transfer.bytes.as_u64().saturating_mul(2)),
+        _ => None,
+    };
+    BitRate::from_f64(ops_per_s(sample)? * real(each(&sample.spec.workload)?) * 8.0)
+}
+
+/// A count as a real number.
+#[expect(clippy::cast_precision_loss, reason = "counts of a trial fit in 2^53")]
+pub fn real(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,472 @@
+//! What `doctor` prints: text, JSON, and the two formats that pipelines read, SARIF 2.1.0 (OASIS) and
+//! JUnit's XML. All show the same diagnosis.
+
+use linerate_analysis::text::words::wrap;
+use linerate_model::finding::{Diagnosis, Finding, Profile, Severity, Undetermined};
+use linerate_model::known::Gap;
+use linerate_model::rules::RULES;
+use serde_json::{Value, json};
+
+/// The checked host, and how it was checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Visit<'a> {
+    /// What the host is used for.
+    pub profile: Profile,
+    /// The seconds that counters were watched for; none when they were not.
+    pub watched_s: Option<f64>,
+    /// The diagnosis of the rules.
+    pub diagnosis: &'a Diagnosis,
+}
+
+/// An unknown fact, as it appears in every JSON document.
+pub fn gap_json(gap: &Gap) -> Value {
+    json!({"path": gap.path, "reason": gap.reason, "cause": gap.cause})
+}
+
+/// `doctor --format json`.
+pub fn doctor_json(visit: &Visit<'_>) -> Value {
+    let undetermined = |one: &Undetermined| {
+        json!({
+            "rule": one.rule,
+            "end": one.end,
+            "subject": one.subject,
+            "missing": one.missing.iter().map(gap_json).collect::<Vec<_>>(),
+        })
+    };
+    let finding = |one: &Finding| {
+        let mut value = serde_json::to_value(one).unwrap_or(Value::Null);
+        if let (Some(object), Some(rule)) = (
+            value.as_object_mut(),
+            linerate_model::rules::find(&one.rule),
+        ) {
+            object.insert("effect".to_owned(), json!(rule.effect));
+            object.insert("persist".to_owned(), json!(rule.persist));
+            object.insert("contested".to_owned(), json!(rule.contested));
+        }
+        value
+    };
+    let diagnosis = visit.diagnosis;
+    json!({
+        "schema": "linerate.doctor/1",
+        "profile": visit.profile,
+        "watched_s": visit.watched_s,
+        "rules": RULES.len(),
+        "findings": diagnosis.findings.iter().map(finding).collect::<Vec<_>>(),
+        "undetermined": diagnosis.undetermined.iter().map(undetermined).collect::<Vec<_>>(),
+    })
+}
+
+/// `doctor` for a person: one line for each finding, everything with `verbose`. A finding that is longer
+/// than `width` is set in parts below each other: about what, what is wrong, what to do.
+pub fn doctor_text(visit: &Visit<'_>, verbose: bool, width: Option<usize>) -> String {
+    let diagnosis = visit.diagnosis;
+    let mut lines = Vec::new();
+    for finding in &diagnosis.findings {
+        lines.extend(finding_lines(finding, width));
+        if verbose {
+            lines.extend(details(finding));
+        }
+    }
+    if diagnosis.findings.is_empty() {
+        lines.push(format!("no findings by {} rules", RULES.len()));
+    }
+    if verbose {
+        lines.extend(undetermined_lines(&diagnosis.undetermined));
+    } else {
+        lines.extend(closing(diagnosis));
+    }
+    lines.join("\n")
+}
+
+/// Under the subject, to which a severity and two blanks lead.
+const UNDER: usize = 6;
+
+fn finding_lines(finding: &Finding, width: Option<usize>) -> Vec<String> {
+    let head = format!(
+        "{:<4}  {}  {}",
+        finding.severity, finding.subject, finding.rule
+    );
+    let whole = format!("{head}: {}", finding.summary);
+    let Some(width) = width.filter(|width| whole.chars().count() > *width) else {
+        return vec![whole];
+    };
+    let (wrong, mend) = parts(&finding.summary);
+    let mut lines = vec![head];
+    let mut set = |text: &str, first: &str| {
+        let rest = " ".repeat(UNDER + first.len());
+        for (at, line) in wrap(text, width.saturating_sub(rest.len()))
+            .iter()
+            .enumerate()
+        {
+            lines.push(match at {
+                0 => format!("{}{first}{line}", " ".repeat(UNDER)),
+                _ => format!("{rest}{line}"),
+            });
+        }
+    };
+    set(wrong, "");
+    if let Some(mend) = mend {
+        set(mend, "-> ");
+    }
+    lines
+}
+
+/// Problem and advice: a summary ends with the advice, after the last colon or semicolon
+/// outside brackets.
+fn parts(summary: &str) -> (&str, Option<&str>) {
+    let mut depth = 0usize;
+    let mut last = None;
+    for (at, character) in summary.char_indices() {
+        match character {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            ':' | ';' if depth == 0 && summary[at + 1..].starts_with(' ') => last = Some(at),
+            _ => {}
+        }
+    }
+    match last {
+        Some(at) => (&summary[..at], Some(&summary[at + 2..])),
+        None => (summary, None),
+    }
+}
+
+fn details(finding: &Finding) -> Vec<String> {
+    let mut lines: Vec<String> = finding
+        .remedies
+        .iter()
+        .map(|remedy| format!("      remedy [{}]: {}", remedy.class, remedy.change))
+        .collect();
+    lines.push(format!("      threshold: {}", finding.threshold));
+    lines.extend(finding.evidence.iter().map(|evidence| {
+        format!(
+            "      {}: {}  [{}]",
+            evidence.what, evidence.value, evidence.path
+        )
+    }));
+    if let Some(rule) = linerate_model::rules::find(&finding.rule) {
+        lines.push(format!("      effect: {}", rule.effect));
+        lines.push(format!("      make it persistent: {}", rule.persist));
+        if let Some(both) = rule.contested {
+            lines.push(format!("      sources disagree, measure it: {both}"));
+        }
+    }
+    lines
+}
+
+fn undetermined_line(undetermined: &Undetermined) -> String {
+    let missing: Vec<String> = undetermined
+        .missing
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    format!(
+        "?     {}  {}: skipped, missing {}",
+        undetermined.subject,
+        undetermined.rule,
+        missing.join("; ")
+    )
+}
+
+/// Skipped checks; those that lack the same data share a line.
+fn undetermined_lines(all: &[Undetermined]) -> Vec<String> {
+    let mut groups: Vec<(&[Gap], Vec<&Undetermined>)> = Vec::new();
+    for one in all {
+        match groups
+            .iter_mut()
+            .find(|(missing, _)| *missing == one.missing)
+        {
+            Some((_, group)) => group.push(one),
+            None => groups.push((&one.missing, vec![one])),
+        }
+    }
+    let line = |(missing, group): (&[Gap], Vec<&Undetermined>)| match group.as_slice() {
+        [one] => undetermined_line(one),
+        group => {
+            let names: Vec<String> = group
+                .iter()
+                .map(|one| match one.subject.as_str() {
+                    "host" => one.rule.clone(),
+                    subject => format!("{} ({subject})", one.rule),
+                })
+                .collect();
+            let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            format!(
+                "?     {} checks skipped, missing {}: {}",
+                group.len(),
+                missing.join("; "),
+                names.join(", ")
+            )
+        }
+    };
+    groups.into_iter().map(line).collect()
+}
+
+/// What a terse page leaves out, in a line each.
+fn closing(diagnosis: &Diagnosis) -> Vec<String> {
+    let mut lines = Vec::new();
+    let remedies: usize = diagnosis.findings.iter().map(|f| f.remedies.len()).sum();
+    if remedies > 0 {
+        lines.push(format!(
+            "{} proposed (`-v` shows them with the evidence, `linerate tune plan` makes a plan)",
+            counted(remedies, "change")
+        ));
+    }
+    let unknown = diagnosis.undetermined.len();
+    if unknown > 0 {
+        lines.push(format!(
+            "{} skipped: data not available (`-v` lists them)",
+            counted(unknown, "check")
+        ));
+    }
+    lines
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{count} {noun}s")
+    }
+}
+
+/// `doctor --format sarif`: Static Analysis Results Interchange Format 2.1.0. A skipped check
+/// is a result of kind `open`.
+pub fn doctor_sarif(visit: &Visit<'_>) -> Value {
+    let rules: Vec<Value> = RULES
+        .iter()
+        .map(|rule| {
+            json!({
+                "id": rule.id,
+                "shortDescription": {"text": rule.title},
+                "help": {"text": rule.page, "markdown": rule.page},
+                "properties": {"threshold": rule.threshold, "source": rule.source},
+            })
+        })
+        .collect();
+    let place = |subject: &str| json!([{"logicalLocations": [{"fullyQualifiedName": subject}]}]);
+    let found = visit.diagnosis.findings.iter().map(|finding| {
+        json!({
+            "ruleId": finding.rule,
+            "kind": "fail",
+            "level": match finding.severity {
+                Severity::Crit => "error",
+                Severity::Warn => "warning",
+                Severity::Note => "note",
+            },
+            "message": {"text": finding.summary},
+            "locations": place(&finding.subject),
+            "properties": {
+                "evidence": finding.evidence,
+                "threshold": finding.threshold,
+                "remedies": finding.remedies,
+            },
+        })
+    });
+    let open = visit.diagnosis.undetermined.iter().map(|unknown| {
+        let missing: Vec<String> = unknown.missing.iter().map(ToString::to_string).collect();
+        json!({
+            "ruleId": unknown.rule,
+            "kind": "open",
+            "level": "none",
+            "message": {"text": format!("skipped, missing {}", missing.join("; "))},
+            "locations": place(&unknown.subject),
+        })
+    });
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "linerate",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            }},
+            "results": found.chain(open).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+/// `doctor --format junit`: a test suite with a case for each rule and subject. Findings of warn and crit
+/// are failures, notes pass with their text, skipped checks are skipped.
+pub fn doctor_junit(visit: &Visit<'_>) -> String {
+    let mut cases = Vec::new();
+    let (mut failures, mut skipped) = (0usize, 0usize);
+    for rule in RULES {
+        let findings = visit
+            .diagnosis
+            .findings
+            .iter()
+            .filter(|f| f.rule == rule.id);
+        let unknown = visit
+            .diagnosis
+            .undetermined
+            .iter()
+            .filter(|u| u.rule == rule.id);
+        let before = cases.len();
+        for finding in findings {
+            let text = xml(&finding.summary);
+            let body = if finding.severity >= Severity::Warn {
+                failures += 1;
+                let evidence: Vec<String> = details(finding);
+                format!(
+                    "<failure type=\"{}\" message=\"{text}\">{}</failure>",
+                    finding.severity,
+                    xml(&evidence.join("\n"))
+                )
+            } else {
+                format!("<system-out>{text}</system-out>")
+            };
+            cases.push(case(rule.id, &finding.subject, &body));
+        }
+        for one in unknown {
+            skipped += 1;
+            let missing: Vec<String> = one.missing.iter().map(ToString::to_string).collect();
+            let body = format!(
+                "<skipped message=\"missing {}\"/>",
+                xml(&missing.join("; "))
+            );
+            cases.push(case(rule.id, &one.subject, &body));
+        }
+        if cases.len() == before {
+            cases.push(case(rule.id, "host", ""));
+        }
+    }
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <testsuites>\n\
+         <testsuite name=\"linerate doctor\" tests=\"{}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\">\n\
+         {}\n</testsuite>\n</testsuites>",
+        cases.len(),
+        cases.join("\n")
+    )
+}
+
+fn case(rule: &str, subject: &str, body: &str) -> String {
+    format!(
+        "<testcase classname=\"{}\" name=\"{}\">{body}</testcase>",
+        xml(rule),
+        xml(subject)
+    )
+}
+
+/// Text for XML 1.0: its five characters escaped, those it does not allow replaced.
+fn xml(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            '\t' | '\n' => out.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::finding::Evidence;
+    use linerate_model::known::Cause;
+    use linerate_model::plan::End;
+
+    use super::*;
+
+    fn diagnosis() -> Diagnosis {
+        Diagnosis {
+            findings: vec![Finding {
+                rule: "rps-wrong".to_owned(),
+                severity: Severity::Warn,
+                end: End::Local,
+                subject: "nic/<eth0>".to_owned(),
+                summary: "a & b \u{1}".to_owned(),
+                evidence: vec![Evidence::new("mask", "1", "/sys/x")],
+                threshold: "t".to_owned(),
+                remedies: Vec::new(),
+            }],
+            undetermined: vec![Undetermined {
+                rule: "irq-remote-numa".to_owned(),
+                end: End::Local,
+                subject: "nic/eth0".to_owned(),
+                missing: vec![Gap::new(Cause::Denied, "/p", "needs root")],
+            }],
+        }
+    }
+
+    fn visit(diagnosis: &Diagnosis) -> Visit<'_> {
+        Visit {
+            profile: Profile::Throughput,
+            watched_s: Some(2.0),
+            diagnosis,
+        }
+    }
+
+    #[test]
+    fn a_pipeline_reads_failures_skips_and_passes() {
+        let diagnosis = diagnosis();
+        let text = doctor_junit(&visit(&diagnosis));
+        let count = format!(
+            "tests=\"{}\" failures=\"1\" errors=\"0\" skipped=\"1\"",
+            RULES.len()
+        );
+        assert!(text.contains(&count), "{text}");
+        assert!(text.contains("name=\"nic/&lt;eth0&gt;\"") && text.contains("a &amp; b \u{fffd}"));
+    }
+
+    #[test]
+    fn sarif_says_what_is_wrong_and_what_is_open() {
+        let diagnosis = diagnosis();
+        let sarif = doctor_sarif(&visit(&diagnosis));
+        let results = &sarif["runs"][0]["results"];
+        assert_eq!(results[0]["level"], "warning");
+        assert_eq!(results[1]["kind"], "open");
+        let rules = sarif["runs"][0]["tool"]["driver"]["rules"].as_array();
+        assert_eq!(rules.map(Vec::len), Some(RULES.len()));
+    }
+
+    #[test]
+    fn on_a_terminal_a_long_finding_is_set_in_parts_that_fit_and_a_short_one_is_not() {
+        let mut diagnosis = diagnosis();
+        let short = doctor_text(&visit(&diagnosis), false, Some(80));
+        assert!(
+            short.starts_with("warn  nic/<eth0>  rps-wrong: a & b"),
+            "{short}"
+        );
+        diagnosis.findings[0].summary = "PCIe passes 31.504 Gb/s of the 252.048 Gb/s that eth2 is \
+             capable of, limited at 0000:80:01.0: it runs at 8.0 GT/s x4 (could: x16; x8); check slot and BIOS"
+            .to_owned();
+        let set = doctor_text(&visit(&diagnosis), false, Some(60));
+        let expected = "\
+warn  nic/<eth0>  rps-wrong
+      PCIe passes 31.504 Gb/s of the 252.048 Gb/s that eth2
+      is capable of, limited at 0000:80:01.0: it runs at
+      8.0 GT/s x4 (could: x16; x8)
+      -> check slot and BIOS
+";
+        assert!(set.starts_with(expected), "{set}");
+        let piped = doctor_text(&visit(&diagnosis), false, None);
+        assert_eq!(piped.lines().count(), 2, "{piped}");
+    }
+
+    #[test]
+    fn a_summary_without_advice_has_one_part() {
+        assert_eq!(parts("a card (x: y)"), ("a card (x: y)", None));
+        assert_eq!(parts("at 0000:80:01.0"), ("at 0000:80:01.0", None));
+        assert_eq!(parts("a: b; mend it"), ("a: b", Some("mend it")));
+    }
+
+    #[test]
+    fn a_finding_is_one_line_until_more_is_asked_for() {
+        let diagnosis = diagnosis();
+        let short = doctor_text(&visit(&diagnosis), false, None);
+        assert_eq!(short.lines().count(), 2, "{short}");
+        let long = doctor_text(&visit(&diagnosis), true, None);
+        assert!(
+            long.contains("[/sys/x]") && long.contains("needs root"),
+            "{long}"
+        );
+    }
+}

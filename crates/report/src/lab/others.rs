@@ -1,0 +1,61 @@
+//! Of the page of an experiment: published figures compared with one's own, and the other hosts that are levels.
+
+use linerate_analysis::experiment::judge::LabDocument;
+use linerate_analysis::experiment::published::OTHER_HARDWARE;
+
+use crate::html::{escape, section, table};
+
+/// The table of published figures; nothing where the experiment has none.
+pub(super) fn published(document: &LabDocument) -> String {
+    if document.published.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = (document.published.iter())
+        .map(|one| {
+            let (yours, ratio) = one.yours_in_words();
+            let words = [
+                one.of_in_words(),
+                one.what_in_words(),
+                one.figure.clone(),
+                yours,
+                ratio,
+                one.source.clone(),
+            ];
+            words.iter().map(|words| escape(words)).collect()
+        })
+        .collect();
+    let head = ["of", "what", "published", "yours", "ratio", "source"];
+    section(
+        "published",
+        "Published results",
+        OTHER_HARDWARE,
+        &table("Published figures and those of this run", &head, &rows),
+    )
+}
+
+/// The table of other hosts; nothing where every level is of one peer.
+pub(super) fn other_hosts(document: &LabDocument) -> String {
+    if document.peers.is_empty() {
+        return String::new();
+    }
+    let told = |known: &Option<String>| escape(known.as_deref().unwrap_or("?"));
+    let rows: Vec<Vec<String>> = (document.peers.iter())
+        .map(|one| {
+            vec![
+                escape(&one.peer),
+                told(&one.host),
+                told(&one.kernel),
+                told(&one.cpu_model),
+                escape(&format!("{} to {}", one.local_nic, one.remote_nic)),
+            ]
+        })
+        .collect();
+    let head = ["peer", "name", "kernel", "CPU", "path"];
+    section(
+        "other-hosts",
+        "Other hosts",
+        "Levels that use another peer; their trials are interleaved with the others in the same \
+         blocks.",
+        &table("Other hosts", &head, &rows),
+    )
+}

@@ -1,0 +1,455 @@
+//! The page of an experiment: the result first, then the pictures, then every table. It is complete without
+//! JavaScript; with it, the pictures are drawn by the bundle from what is written here.
+
+use linerate_analysis::experiment::judge::{EffectDocument, LabDocument, ResponseDocument};
+use linerate_analysis::record::Header;
+use linerate_analysis::text::words::count;
+use linerate_analysis::trial::figure::in_words;
+use serde_json::{Value, json};
+
+use super::draw::{ROW, axis, means_of, rows, scale};
+use super::seen::Seen;
+use super::{charts, curves, difference, grid, hosts, map, matrix, others, sizes};
+use crate::figures::flag_in_words;
+use crate::html::{chart, escape, section, table};
+use crate::page::shell;
+
+/// More combinations or effects than these are in their table only.
+const CELLS_DRAWN: usize = 60;
+/// More trials than these are drawn as every n-th.
+const TRIALS_DRAWN: usize = 2_000;
+
+/// Replaces the effects if too little was measured.
+const UNTOLD: &str = "No effects: three complete blocks are required.";
+
+/// The page of an experiment as one HTML document.
+pub fn lab_page(document: &LabDocument, header: &Header, seen: &Seen) -> String {
+    let mut drawn: Vec<Value> = Vec::new();
+    let mut body = story(document);
+    for (place, response) in document.responses.iter().enumerate() {
+        let number = place + 1;
+        body.push_str(&effects(response, number, &mut drawn));
+        body.push_str(&matrix::matrix(document, response, number, &mut drawn));
+        body.push_str(&curves::of_figure(document, response, number, &mut drawn));
+        body.push_str(&means(document, response, number, &mut drawn));
+        if place == 0 {
+            body.push_str(&difference::difference(document, &mut drawn));
+        }
+    }
+    body.push_str(&sizes::by_size(document, seen, &mut drawn));
+    body.push_str(&map::path(document, header, seen));
+    body.push_str(&charts::within_trials(document, seen, &mut drawn));
+    body.push_str(&grid::grids(seen));
+    if let Some(response) = document.responses.first() {
+        body.push_str(&over_time(document, response, &mut drawn));
+        body.push_str(&checks(document, response));
+    }
+    body.push_str(&others::published(document));
+    body.push_str(&trials(document));
+    body.push_str(&hosts::both_hosts(document, header, seen));
+    body.push_str(&others::other_hosts(document));
+    body.push_str(&hosts::again(document, header, seen));
+    let data = json!({"report": Value::Null, "cpu": [], "drawn": drawn});
+    let created = linerate_analysis::text::timestamp::utc(header.created_unix_s);
+    let body = format!(
+        "<a class=\"skip\" href=\"#effects-1\">To the effects</a>\n<header class=\"top\"><p class=\"brand\">linerate \
+         <span>experiment</span></p><p>{} · {} to {}</p></header>\n<main>\n{body}</main>\n",
+        escape(&created),
+        escape(header.local_nic.as_str()),
+        escape(&header.peer),
+    );
+    shell(&document.title, &header.version, &body, &data.to_string())
+}
+
+/// The result, in sentences.
+fn story(document: &LabDocument) -> String {
+    let mut out = format!("<section><h1>{}</h1>", escape(&document.title));
+    if !document.question.is_empty() {
+        out.push_str(&format!(
+            "<p class=\"lead\">{}</p>",
+            escape(&document.question)
+        ));
+    }
+    out.push_str("<ul>");
+    let mut say = |text: String| out.push_str(&format!("<li>{}</li>", escape(&text)));
+    if let Some(response) = document.responses.first() {
+        let shown = response
+            .effects
+            .iter()
+            .filter(|effect| effect.shown_among_all);
+        let mut any = false;
+        for effect in shown {
+            any = true;
+            say(sentence(effect, response));
+        }
+        let alone =
+            (response.effects.iter()).filter(|effect| effect.shown && !effect.shown_among_all);
+        let word = response.response.word();
+        match (any, alone.count(), response.effects.is_empty()) {
+            (true, ..) => {}
+            (false, _, true) => say(match &response.left_out {
+                Some(words) => format!("No effects on {word}: {words}."),
+                None => format!("No effects on {word}: three complete blocks are required."),
+            }),
+            (false, 0, false) => {
+                let seen = (response.effects.iter())
+                    .map(|effect| effect.smallest_detectable)
+                    .fold(0.0, f64::max);
+                say(format!(
+                    "No significant effect on {word}; the smallest minimum detectable effect is \
+                     {:.1} %.",
+                    seen * 100.0
+                ));
+            }
+            (false, some, false) => say(format!(
+                "No effect on {word} is significant after correction for multiple comparisons; \
+                 {some} would be alone."
+            )),
+        }
+    }
+    for factor in &document.factors {
+        for level in &factor.levels {
+            if let Some(why) = &level.skipped {
+                say(format!("Skipped: {} {}: {why}", factor.name, level.name));
+            }
+        }
+    }
+    if let Some(why) = &document.stopped {
+        say(format!("The run stopped early: {why}"));
+    }
+    match document.restored {
+        Some(true) => say("All settings were restored to the baseline.".to_owned()),
+        Some(false) => say("NOT all settings were restored to the baseline.".to_owned()),
+        None => {}
+    }
+    out.push_str("</ul></section>\n");
+    out
+}
+
+/// An effect as a sentence: `flows 12 against 1: +158.0 % [+140.1, +177.2] rate, better.`
+fn sentence(effect: &EffectDocument, response: &ResponseDocument) -> String {
+    format!(
+        "{}: {:+.1} % [{:+.1}, {:+.1}] of {}: {}.",
+        effect.in_words(),
+        effect.relative * 100.0,
+        effect.low * 100.0,
+        effect.high * 100.0,
+        response.response.word(),
+        effect.verdict(response.more_is_better)
+    )
+}
+
+/// The picture of the effects of a figure.
+fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) {
+    let word = response.response.word();
+    let data: Vec<Value> = (response.effects.iter())
+        .map(|effect| {
+            json!({"name": effect.in_words(), "low": effect.low * 100.0, "high": effect.high * 100.0,
+                   "middle": effect.relative * 100.0,
+                   "shown": if effect.shown { "shown" } else { "not significant" }})
+        })
+        .collect();
+    let title = format!("change of {word}, percent");
+    let x = axis("low", &title);
+    drawn.push(json!({
+        "height": ROW * data.len(),
+        "data": data,
+        "layer": [
+            {"mark": {"type": "rule", "color": "var(--ink-soft)", "strokeDash": [4, 4]},
+             "data": {"values": [{"zero": 0}]}, "encoding": {"x": axis("zero", &title)}},
+            {"mark": {"type": "rule", "strokeWidth": 2, "color": "var(--accent)"},
+             "encoding": {"x": x, "x2": {"field": "high"}, "y": rows("name")}},
+            {"mark": {"type": "point", "size": 90, "color": "var(--accent)"},
+             "encoding": {"x": axis("middle", &title), "y": rows("name"),
+                          "fill": {"condition": {"test": "datum.shown === 'shown'", "value": "var(--accent)"},
+                                   "value": "var(--card)"}}}
+        ]
+    }));
+}
+
+fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -> String {
+    let word = response.response.word();
+    if response.effects.is_empty() {
+        return section(
+            &format!("effects-{number}"),
+            &format!("Effects on {word}"),
+            response.left_out.as_deref().unwrap_or(UNTOLD),
+            "",
+        );
+    }
+    let picture = if response.effects.len() <= CELLS_DRAWN {
+        draw_effects(response, drawn);
+        chart(
+            "drawn",
+            Some(drawn.len() - 1),
+            &format!(
+                "Effects on {word} with 95 % CI; filled points have an interval that excludes zero"
+            ),
+            "The table below has the same figures.",
+        )
+    } else {
+        format!("<p>More than {CELLS_DRAWN} effects: see the table.</p>")
+    };
+    let rows: Vec<Vec<String>> = (response.effects.iter())
+        .map(|effect| {
+            let verdict = effect.verdict(response.more_is_better);
+            vec![
+                escape(&effect.in_words()),
+                format!("{:+.1} %", effect.relative * 100.0),
+                format!(
+                    "{:+.1} % to {:+.1} %",
+                    effect.low * 100.0,
+                    effect.high * 100.0
+                ),
+                format!("{:.1} %", effect.smallest_detectable * 100.0),
+                verdict.to_owned(),
+            ]
+        })
+        .collect();
+    let head = [
+        "effect",
+        "change",
+        "95 % CI",
+        "minimum detectable",
+        "verdict",
+    ];
+    let left_out = response.left_out.as_ref();
+    let left_out = left_out.map_or_else(String::new, |why| format!("<p>{}</p>", escape(why)));
+    let body = format!(
+        "{picture}{}{left_out}",
+        table(&format!("Effects on {word}"), &head, &rows)
+    );
+    section(
+        &format!("effects-{number}"),
+        &format!("Effects on {word}"),
+        "Main effects compare each level with the first one, averaged over the other factors; \
+         interactions are the joint effect of two factors beyond their separate effects. Verdicts \
+         of better or worse are corrected for multiple comparisons.",
+        &body,
+    )
+}
+
+fn means(
+    document: &LabDocument,
+    response: &ResponseDocument,
+    number: usize,
+    drawn: &mut Vec<Value>,
+) -> String {
+    let word = response.response.word();
+    let words = |value: Option<f64>| {
+        value.map_or_else(
+            || "-".to_owned(),
+            |value| in_words(response.response, value),
+        )
+    };
+    let names = document.factors.iter().map(|factor| factor.name.as_str());
+    let mut head: Vec<&str> = vec!["combination"];
+    head.extend(names);
+    head.extend(["mean", "least", "most", "trials"]);
+    let bounded = response.cells.iter().any(|cell| cell.ceiling.is_some());
+    head.extend(bounded.then_some("of the ceiling"));
+    let rows_of_table: Vec<Vec<String>> = (response.cells.iter().enumerate())
+        .map(|(place, cell)| {
+            let mut row = vec![(place + 1).to_string()];
+            row.extend(cell.levels.iter().map(|level| escape(level)));
+            row.extend([words(cell.mean), words(cell.least), words(cell.most)]);
+            row.push(cell.trials.to_string());
+            row.extend(bounded.then(|| cell.share_in_words().unwrap_or_else(|| "?".to_owned())));
+            row
+        })
+        .collect();
+    let mut body = String::new();
+    if response.cells.len() <= CELLS_DRAWN {
+        let (by, unit) = scale(response.response);
+        let drawable = |value: Option<f64>| value.map(|value| value / by);
+        let data: Vec<Value> = (response.cells.iter())
+            .filter(|cell| cell.mean.is_some())
+            .map(|cell| {
+                json!({"name": cell.levels.join(", "), "mean": drawable(cell.mean),
+                       "least": drawable(cell.least), "most": drawable(cell.most)})
+            })
+            .collect();
+        let title = format!("{word}, {unit}");
+        drawn.push(json!({
+            "height": ROW * data.len().max(1),
+            "data": data,
+            "layer": [
+                {"mark": {"type": "rule", "strokeWidth": 2, "color": "var(--ink-soft)"},
+                 "encoding": {"x": axis("least", &title), "x2": {"field": "most"}, "y": rows("name")}},
+                {"mark": {"type": "point", "size": 90, "color": "var(--accent)", "filled": true},
+                 "encoding": {"x": axis("mean", &title), "y": rows("name")}}
+            ]
+        }));
+        body.push_str(&chart(
+            "drawn",
+            Some(drawn.len() - 1),
+            &format!("Mean of {word}, with minimum and maximum"),
+            "The table below has the same figures.",
+        ));
+    }
+    body.push_str(&table(&format!("Means of {word}"), &head, &rows_of_table));
+    body.push_str(&ceilings(response));
+    section(
+        &format!("means-{number}"),
+        &format!("All combinations: {word}"),
+        &format!("{}.", means_of(response)),
+        &body,
+    )
+}
+
+/// The ceilings that the combinations are compared with, each with its arithmetic once.
+fn ceilings(response: &ResponseDocument) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut known: Vec<(String, Vec<String>)> = Vec::new();
+    for (place, cell) in response.cells.iter().enumerate() {
+        let Some(ceiling) = &cell.ceiling else {
+            continue;
+        };
+        let number = (place + 1).to_string();
+        match known.iter_mut().find(|(why, _)| *why == ceiling.reason) {
+            Some((_, cells)) => cells.push(number),
+            None => known.push((ceiling.reason.clone(), vec![number])),
+        }
+    }
+    for (why, cells) in known {
+        rows.push(vec![cells.join(", "), escape(&why)]);
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<details><summary>The ceilings and their arithmetic</summary>{}</details>",
+        table(
+            "The lowest bound of each combination's path",
+            &["combination", "arithmetic"],
+            &rows
+        )
+    )
+}
+
+fn over_time(
+    document: &LabDocument,
+    response: &ResponseDocument,
+    drawn: &mut Vec<Value>,
+) -> String {
+    let word = response.response.word();
+    let (by, unit) = scale(response.response);
+    let every = document.trials.len().div_ceil(TRIALS_DRAWN).max(1);
+    let data: Vec<Value> = (document.trials.iter().step_by(every))
+        .filter_map(|trial| {
+            let value = trial.values.get(word)? / by;
+            Some(json!({"order": trial.order + 1, "value": value,
+                        "first": trial.levels.first(), "block": trial.block + 1}))
+        })
+        .collect();
+    let title = format!("{word}, {unit}");
+    let mut order = axis("order", "trial, in run order");
+    order["axis"] = json!({"tickMinStep": 1, "format": "d"});
+    drawn.push(json!({
+        "height": 260,
+        "data": data,
+        "layer": [
+            {"mark": {"type": "point", "size": 40},
+             "encoding": {"x": order, "y": axis("value", &title),
+                          "shape": {"field": "first", "type": "nominal"},
+                          "color": {"field": "first", "type": "nominal",
+                                    "scale": {"range": ["var(--accent)", "var(--warm)", "var(--ink-soft)", "var(--ink)"]}}}}
+        ]
+    }));
+    let about = "The last table lists all trials.";
+    let of = if every == 1 {
+        "every trial".to_owned()
+    } else {
+        format!("one trial in {every}")
+    };
+    let body = chart(
+        "drawn",
+        Some(drawn.len() - 1),
+        &format!("{word} of {of}, by the level of the first factor"),
+        about,
+    );
+    section(
+        "time",
+        "Over time",
+        "Drift appears as a common slope of all levels; an outlier as a single point.",
+        &body,
+    )
+}
+
+fn checks(document: &LabDocument, response: &ResponseDocument) -> String {
+    let mut items = Vec::new();
+    let design = &document.design;
+    items.push(format!(
+        "{} combinations ({}), {} blocks, {} trials in random order within blocks, seed {}",
+        design.cells,
+        design.kind,
+        design.blocks,
+        document.trials.len(),
+        document.seed
+    ));
+    items.extend(design.confounding.iter().cloned());
+    items.push(match &response.drift {
+        Some(drift) if drift.steady => format!(
+            "Linear drift: {:+.2} % per block, in all combinations.",
+            drift.relative_per_block * 100.0
+        ),
+        Some(_) => "No linear drift over the blocks.".to_owned(),
+        None => "Too few blocks to detect drift.".to_owned(),
+    });
+    items.push(match response.outliers.len() {
+        0 => "No outliers.".to_owned(),
+        some => format!("{}: kept in the figures.", count(some, "trial")),
+    });
+    let all = document.trials.len();
+    let flags = document.flags().into_iter();
+    items.extend(
+        flags.map(|(flag, count)| format!("{} ({count} of {all} trials)", flag_in_words(flag))),
+    );
+    let list = list(items.iter().map(|item| escape(item)));
+    section(
+        "checks",
+        "Possible disturbances",
+        "Flags mark trials that may be invalid or need a caveat.",
+        &list,
+    )
+}
+
+/// A list of pieces of HTML.
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    format!("<ul><li>{}</li></ul>", items.join("</li><li>"))
+}
+
+fn trials(document: &LabDocument) -> String {
+    let mut head = vec!["trial".to_owned(), "block".to_owned()];
+    head.extend(document.factors.iter().map(|factor| factor.name.clone()));
+    let responses = document.responses.iter();
+    head.extend(responses.map(|response| response.response.word().to_owned()));
+    head.push("note".to_owned());
+    let rows: Vec<Vec<String>> = (document.trials.iter())
+        .map(|trial| {
+            let mut row = vec![(trial.order + 1).to_string(), (trial.block + 1).to_string()];
+            row.extend(trial.levels.iter().map(|level| escape(level)));
+            row.extend(document.responses.iter().map(|response| {
+                let value = trial.values.get(response.response.word());
+                value.map_or_else(
+                    || "-".to_owned(),
+                    |value| in_words(response.response, *value),
+                )
+            }));
+            let doubt = trial.doubtful.then(|| "invalid".to_owned());
+            row.push(escape(&trial.why.clone().or(doubt).unwrap_or_default()));
+            row
+        })
+        .collect();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let body = format!(
+        "<details><summary>All {} trials</summary>{}</details>",
+        rows.len(),
+        table("All trials", &head, &rows)
+    );
+    section("trials", "All trials", "In run order.", &body)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! The listeners on a run: terminal, JSON, and one self-contained page.
+
+#![expect(
+    clippy::format_push_string,
+    reason = "a page is made once; `write!` would give every line a Result that cannot fail"
+)]
+
+pub mod data;
+pub mod doctor;
+mod figures;
+pub mod fill;
+pub mod flat;
+mod gaps;
+mod html;
+mod lab;
+mod map;
+pub mod page;
+pub mod picture;
+mod sections;
+mod served;
+mod text;
+mod verdict;
+
+pub use data::ReportData;
+pub use figures::flag_in_words;
+pub use gaps::nulled;
+pub use lab::page::lab_page;
+pub use lab::seen::Seen;
+pub use map::dot::map_dot;
+pub use map::json::{MAP_SCHEMA, MapDocument, map_json};
+pub use map::picture::map_svg;
+pub use map::svg::{HotPath, Layout, MapEnd, host_map_svg};
+pub use map::text::{Beside, map_text, map_text_with};
+pub use map::watch::watch_json;
+pub use page::render_page;
+pub use served::{Form, front_page, progress_page};
+pub use text::render_text;

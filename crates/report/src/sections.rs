@@ -1,0 +1,454 @@
+//! The page, top to bottom: verdict, path, remedies, rates, CPU, findings, ceilings, hosts, trials, how to
+//! get each number by hand.
+
+use linerate_analysis::text::words::count;
+use linerate_model::finding::{Evidence, Finding};
+
+use super::data::{Arm, EndData, ReportData};
+use super::figures::{cost, cpu_bars, flag, rate};
+use super::html::{chart, code, escape, section, table};
+use super::map::svg::{Layout, MapEnd, host_map_svg};
+use super::map::text::{link_text, qdisc_text, show};
+use super::verdict::{remedies, verdict};
+
+/// Everything between `<body>` and the data.
+pub(super) fn body(data: &ReportData) -> String {
+    let parts = [
+        verdict(data),
+        path(data),
+        remedies(&data.prove),
+        rates(data),
+        cpu(data),
+        findings(data),
+        ceilings(data),
+        hosts(data),
+        trials(data),
+        reproduce(data),
+    ];
+    format!(
+        "<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n<header class=\"top\"><p class=\"brand\">linerate <span>report</span></p><p>{} · {} to {}</p></header>\n<main>\n{}</main>\n{}",
+        escape(&data.created),
+        escape(&data.local.name),
+        escape(&data.remote.name),
+        parts.concat(),
+        footer(data)
+    )
+}
+
+fn path(data: &ReportData) -> String {
+    let near = map_end(&data.local);
+    let far = map_end(&data.remote);
+    let picture = |layout| host_map_svg(&near, Some((&far, &data.wire)), layout);
+    let evidence = if data.prove.limit.evidence.is_empty() {
+        "<p>No further evidence.</p>".to_owned()
+    } else {
+        evidence_table(
+            &format!("Bottleneck before any change: {}", data.prove.limit.what),
+            &data.prove.limit.evidence,
+        )
+    };
+    section(
+        "path",
+        "The path",
+        "S marks CPUs with sending threads, R with receiving threads. Solid lines connect a queue \
+         to the CPU of its interrupt, dashed lines to CPUs selected by RPS or XPS. A ? marks a \
+         value that could not be read: hover for the reason.",
+        &format!(
+            "<div class=\"map wide\">{}</div><div class=\"map narrow\">{}</div>{evidence}",
+            picture(Layout::Beside),
+            picture(Layout::Stacked)
+        ),
+    )
+}
+
+fn map_end(end: &EndData) -> MapEnd<'_> {
+    MapEnd {
+        name: &end.name,
+        host: &end.host,
+        nic: end.nic.as_ref(),
+        sender_cpus: &end.sender_cpus,
+        receiver_cpus: &end.receiver_cpus,
+        hot: None,
+    }
+}
+
+fn evidence_table(caption: &str, evidence: &[Evidence]) -> String {
+    let rows: Vec<Vec<String>> = evidence
+        .iter()
+        .map(|line| vec![escape(&line.what), escape(&line.value), code(&line.path)])
+        .collect();
+    table(caption, &["Figure", "Value", "Provenance"], &rows)
+}
+
+fn rates(data: &ReportData) -> String {
+    let mut charts = String::new();
+    let ends = |arm| matches!(arm, Arm::Before | Arm::After | Arm::Confirm);
+    if data.trials.iter().any(|trial| ends(trial.arm)) {
+        charts.push_str(&chart(
+            "series",
+            None,
+            "Before and after",
+            "The rate of every trial before and after over time",
+        ));
+    }
+    for (index, remedy) in data.prove.remedies.iter().enumerate() {
+        if data
+            .trials
+            .iter()
+            .any(|trial| trial.remedy_index == Some(index))
+        {
+            charts.push_str(&chart(
+                "series",
+                Some(index),
+                &remedy.rule,
+                &format!(
+                    "The rate of every trial with and without the remedy of {} over time",
+                    remedy.rule
+                ),
+            ));
+        }
+    }
+    section(
+        "rates",
+        "Rates over time",
+        "All trials overlaid. The shaded part was cut as warm-up and is excluded from all \
+         figures. The dashed line is the ceiling.",
+        &format!(
+            "<div class=\"grid\">{charts}</div><noscript><p class=\"note\">The charts need \
+             JavaScript; the tables have all of their figures.</p></noscript>"
+        ),
+    )
+}
+
+fn cpu(data: &ReportData) -> String {
+    let rows: Vec<Vec<String>> = cpu_bars(data)
+        .iter()
+        .map(|bar| {
+            vec![
+                format!("{}, {}", bar.arm.word(), escape(&bar.end)),
+                bar.kind.to_owned(),
+                bar.s_per_gb
+                    .map_or("unknown".to_owned(), |[mean, _, _]| cost(mean)),
+                bar.s_per_gb.map_or("unknown".to_owned(), |[_, low, high]| {
+                    format!(
+                        "{} to {}, {}",
+                        cost(low),
+                        cost(high),
+                        count(bar.trials, "trial")
+                    )
+                }),
+            ]
+        })
+        .collect();
+    section(
+        "cpu",
+        "CPU cost",
+        "CPU time per gigabyte (10⁹ bytes) moved, by kind and end: mean, minimum and maximum of \
+         the trials.",
+        &format!(
+            "{}{}",
+            chart(
+                "cpu",
+                None,
+                "CPU seconds per gigabyte by kind",
+                "Stacked bars of CPU seconds per gigabyte by kind, before and after, at each end; \
+                 the table below has the numbers"
+            ),
+            table(
+                "CPU seconds per gigabyte",
+                &["When and where", "Kind", "Mean", "Min to max"],
+                &rows
+            )
+        ),
+    )
+}
+
+fn findings(data: &ReportData) -> String {
+    let mut body: String = data.prove.findings.iter().map(finding).collect();
+    if !data.undetermined.is_empty() {
+        let rows: Vec<Vec<String>> = data
+            .undetermined
+            .iter()
+            .map(|rule| {
+                let missing: Vec<String> = rule
+                    .missing
+                    .iter()
+                    .map(|gap| {
+                        format!(
+                            "{}: {} ({})",
+                            code(&gap.path),
+                            gap.cause,
+                            escape(&gap.reason)
+                        )
+                    })
+                    .collect();
+                vec![
+                    escape(&rule.rule),
+                    format!("{}, {}", rule.end, escape(&rule.subject)),
+                    missing.join("<br>"),
+                ]
+            })
+            .collect();
+        body.push_str(&table(
+            "Skipped checks (not the same as passed)",
+            &["Rule", "Subject", "Missing data"],
+            &rows,
+        ));
+    }
+    let lead = if data.prove.findings.is_empty() {
+        "No findings."
+    } else {
+        "Findings on both hosts before any change, worst first, with their evidence."
+    };
+    section("findings", "Findings", lead, &body)
+}
+
+fn finding(finding: &Finding) -> String {
+    let remedies: Vec<String> = finding
+        .remedies
+        .iter()
+        .map(|remedy| {
+            format!(
+                "<li>{}: {} <span class=\"soft\">(class {})</span></li>",
+                remedy.end,
+                code(&remedy.change.to_string()),
+                remedy.class
+            )
+        })
+        .collect();
+    let remedies = if remedies.is_empty() {
+        "<p class=\"soft\">No remedy that linerate can test.</p>".to_owned()
+    } else {
+        format!("<ul class=\"changes\">{}</ul>", remedies.concat())
+    };
+    format!(
+        "<article class=\"finding {severity}\"><h3><span class=\"severity\">{severity}</span> {} <span class=\"soft\">{}, {}</span></h3><p>{}</p>{}<p class=\"soft\">Threshold: {}</p>{remedies}</article>",
+        escape(&finding.rule),
+        finding.end,
+        escape(&finding.subject),
+        escape(&finding.summary),
+        evidence_table(&format!("Evidence for {}", finding.rule), &finding.evidence),
+        escape(&finding.threshold),
+        severity = finding.severity,
+    )
+}
+
+fn ceilings(data: &ReportData) -> String {
+    let lowest = data.prove.ceiling.bit_per_s;
+    let rows: Vec<Vec<String>> = data
+        .ceilings
+        .iter()
+        .map(|ceiling| {
+            let bound = ceiling.bit_per_s.map_or("none".to_owned(), rate);
+            let is_lowest = ceiling.bit_per_s.is_some() && ceiling.bit_per_s == lowest;
+            vec![
+                escape(&ceiling.name),
+                if is_lowest {
+                    format!("<strong>{bound}</strong> ◀ the ceiling")
+                } else {
+                    bound
+                },
+                escape(&ceiling.reason),
+            ]
+        })
+        .collect();
+    section(
+        "ceilings",
+        "Ceilings",
+        "Computed upper bounds of the path. The ceiling is the lowest bound that still applies \
+         with the kept remedies.",
+        &table(
+            "All bounds considered",
+            &["Bound", "Rate", "Arithmetic"],
+            &rows,
+        ),
+    )
+}
+
+fn hosts(data: &ReportData) -> String {
+    let ends = [&data.local, &data.remote];
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut row = |name: &str, text: &dyn Fn(&EndData) -> String| {
+        let mut cells = vec![name.to_owned()];
+        cells.extend(ends.iter().map(|end| escape(&text(end))));
+        rows.push(cells);
+    };
+    row("Host name", &|end| show(&end.host.identity.hostname));
+    row("Kernel", &|end| show(&end.host.identity.kernel_release));
+    row("CPU", &|end| {
+        format!(
+            "{}, {}",
+            show(&end.host.identity.cpu_model),
+            count(end.host.cpus.len(), "CPU")
+        )
+    });
+    row("NUMA nodes", &|end| end.host.nodes.len().to_string());
+    row("Kernel command line", &|end| {
+        show(&end.host.identity.command_line)
+    });
+    row("Boot id", &|end| show(&end.host.identity.boot_id));
+    row("Interrupt time accounting", &|end| {
+        super::map::text::show_with(&end.host.identity.irq_time_accounting, |exact| {
+            if *exact { "exact" } else { "by ticks" }.to_owned()
+        })
+    });
+    let nic = |text: &dyn Fn(&linerate_model::host::Nic) -> String, end: &EndData| {
+        end.path_nic()
+            .map_or_else(|| "? (unknown)".to_owned(), text)
+    };
+    row("Interface of the path", &|end| {
+        nic(
+            &|nic| format!("{}, driver {}", nic.name, show(&nic.driver)),
+            end,
+        )
+    });
+    row("Link", &|end| nic(&link_text, end));
+    row("MTU", &|end| nic(&|nic| show(&nic.mtu), end));
+    row("Qdisc", &|end| nic(&qdisc_text, end));
+    row("Sending threads on", &|end| cpus_text(&end.sender_cpus));
+    row("Receiving threads on", &|end| cpus_text(&end.receiver_cpus));
+    let sysctls: std::collections::BTreeSet<&String> = ends
+        .iter()
+        .flat_map(|end| end.host.sysctls.keys())
+        .collect();
+    let settings: Vec<Vec<String>> = sysctls
+        .into_iter()
+        .map(|name| {
+            let mut cells = vec![code(name)];
+            cells.extend(ends.iter().map(|end| escape(&show(&end.host.sysctl(name)))));
+            cells
+        })
+        .collect();
+    let head = ["What", &data.local.name, &data.remote.name];
+    let mut body = table("Both hosts, baseline", &head, &rows);
+    if !settings.is_empty() {
+        body.push_str(&format!(
+            "<details><summary>Kernel settings of both hosts ({})</summary>{}</details>",
+            settings.len(),
+            table("Kernel settings (sysctl)", &head, &settings)
+        ));
+    }
+    section(
+        "hosts",
+        "Hosts",
+        "The environment is part of the result.",
+        &body,
+    )
+}
+
+fn cpus_text(cpus: &linerate_model::ids::CpuSet) -> String {
+    if cpus.is_empty() {
+        "not pinned".to_owned()
+    } else {
+        format!("CPU {cpus}")
+    }
+}
+
+fn trials(data: &ReportData) -> String {
+    let mut trials: Vec<_> = data.trials.iter().collect();
+    trials.sort_by_key(|trial| trial.order);
+    let mut flags: Vec<_> = trials
+        .iter()
+        .flat_map(|trial| trial.flags.iter().copied())
+        .collect();
+    flags.sort_unstable();
+    flags.dedup();
+    let rows: Vec<Vec<String>> = flags
+        .iter()
+        .map(|which| {
+            let marked = trials
+                .iter()
+                .filter(|trial| trial.flags.contains(which))
+                .count();
+            let (name, meaning) = flag(*which);
+            vec![
+                name.to_owned(),
+                meaning.to_owned(),
+                format!("{marked} of {}", count(trials.len(), "trial")),
+            ]
+        })
+        .collect();
+    let flags_part = if rows.is_empty() {
+        "<p>No trial has a flag.</p>".to_owned()
+    } else {
+        table(
+            "Flags: trials that may be invalid or need a caveat",
+            &["Flag", "Meaning", "Trials"],
+            &rows,
+        )
+    };
+    let rows: Vec<Vec<String>> = trials
+        .iter()
+        .map(|trial| {
+            let of = trial
+                .remedy_index
+                .and_then(|index| data.prove.remedies.get(index))
+                .map_or_else(String::new, |remedy| format!(" {}", escape(&remedy.rule)));
+            let names: Vec<&str> = trial.flags.iter().map(|which| flag(*which).0).collect();
+            vec![
+                escape(&trial.label),
+                format!("{}{of}", trial.arm.word()),
+                rate(trial.mean_bit_per_s),
+                if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                },
+            ]
+        })
+        .collect();
+    section(
+        "trials",
+        "Trials and their flags",
+        "A flagged trial is marked, never silently averaged.",
+        &format!(
+            "{flags_part}<details><summary>All trials in run order ({})</summary>{}</details>",
+            trials.len(),
+            table(
+                "All trials",
+                &["Trial", "Part", "Mean rate, warm-up cut", "Flags"],
+                &rows
+            )
+        ),
+    )
+}
+
+fn reproduce(data: &ReportData) -> String {
+    let items: Vec<String> = data
+        .reproduce
+        .iter()
+        .map(|line| {
+            format!(
+                "<li><p>{}</p><pre tabindex=\"0\"><code>{}</code></pre></li>",
+                escape(&line.what),
+                // A command may have several lines.
+                line.command
+                    .lines()
+                    .map(escape)
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            )
+        })
+        .collect();
+    section(
+        "reproduce",
+        "By hand",
+        "How to get each number without linerate.",
+        &format!("<ol class=\"reproduce\">{}</ol>", items.concat()),
+    )
+}
+
+fn footer(data: &ReportData) -> String {
+    let run = data
+        .prove
+        .run
+        .as_ref()
+        .map_or_else(String::new, |run| format!(" · run {}", code(run)));
+    format!(
+        "<footer><p>linerate {} · seed {}{run}</p><p>This page is self-contained (data: \
+         <code>#linerate-data</code>, JSON) and loads no external resources. Charts: Vega and \
+         Vega-Lite, BSD-3-Clause; the script starts with their licenses.</p></footer>\n",
+        escape(&data.linerate_version),
+        data.prove.seed
+    )
+}

@@ -1,0 +1,288 @@
+//! The head of the page: the verdict, and the remedies behind it.
+
+use linerate_analysis::text::words::{effect_figure, times};
+use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
+
+use super::data::ReportData;
+use super::figures::{
+    Fate, Times, cost, effect_interval, effect_meaning, gain, gain_words, rate, rate_interval,
+    scores, share, tried,
+};
+use super::html::{chart, code, escape, section, table};
+use super::text::ceiling_words;
+
+/// The first element of the page.
+pub(super) fn verdict(data: &ReportData) -> String {
+    let prove = &data.prove;
+    let ratio = gain(prove);
+    let words = gain_words(prove).map_or_else(String::new, |words| {
+        format!("<span class=\"times\">{}</span>", cross(&words))
+    });
+    let big = format!(
+        "<p class=\"headline\"><span class=\"was\">{}</span><span class=\"arrow\"><span aria-hidden=\"true\">→</span><span class=\"spoken\"> became </span></span><span class=\"is\">{}</span>{words}</p>",
+        spaced(&rate(prove.before.rate_bit_per_s)),
+        spaced(&rate(prove.after.rate_bit_per_s))
+    );
+    format!(
+        "<section class=\"verdict\" aria-labelledby=\"verdict\"><h1 id=\"verdict\">{}</h1>{big}<p class=\"summary\">{}</p>{}{}</section>\n",
+        escape(&data.title),
+        escape(&summary(prove)),
+        facts(prove, ratio),
+        verdict_table(prove)
+    )
+}
+
+/// The number large, its unit small.
+fn spaced(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((number, unit)) => format!("{}<small> {}</small>", escape(number), escape(unit)),
+        None => escape(text),
+    }
+}
+
+fn summary(prove: &ProveDocument) -> String {
+    let ceiling = match (prove.ceiling.bit_per_s, prove.ceiling.share) {
+        (Some(bound), Some(part)) if part > 1.0 => format!(
+            "The computed ceiling of {} is wrong: the measurement reached {} of it.",
+            rate(bound),
+            share(part)
+        ),
+        (Some(bound), Some(part)) => {
+            format!("That is {} of the ceiling, {}.", share(part), rate(bound))
+        }
+        (Some(bound), None) => format!("The ceiling is {}.", rate(bound)),
+        (None, _) => "The ceiling is unknown.".to_owned(),
+    };
+    format!(
+        "{ceiling} Bottleneck before any change: {}. {}",
+        prove.limit.what,
+        tried(prove)
+    )
+}
+
+/// Short facts: a name, the fact, and its notes.
+fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
+    let mut facts: Vec<(&str, String, String)> = Vec::new();
+    if let Some(ratio) = ratio {
+        let range = format!("{} to {}", times(ratio.low), times(ratio.high));
+        facts.push(("Gain", cross(&times(ratio.value)), cross(&range)));
+    }
+    let not_known = || "unknown".to_owned();
+    let bound = prove.ceiling.bit_per_s.map_or_else(not_known, rate);
+    let reached = prove.ceiling.share.map_or_else(not_known, share);
+    facts.push(("Ceiling", bound, "computed".to_owned()));
+    facts.push((
+        "Share of the ceiling",
+        reached,
+        "rate after / ceiling".to_owned(),
+    ));
+    if !prove.planted.is_empty() {
+        let scores = scores(prove);
+        let planted = scores.iter().filter(|score| score.planted);
+        let hits = planted.filter(|score| score.found).count();
+        let besides = scores.iter().filter(|score| !score.planted).count();
+        facts.push((
+            "Injected faults found",
+            format!("{hits} of {}", prove.planted.len()),
+            format!("{besides} more found"),
+        ));
+    }
+    let (restored, how) = if prove.restored {
+        ("✓ yes", "no setting differs from the start")
+    } else {
+        ("✗ NO", "run `linerate tune recover`")
+    };
+    facts.push(("Restored", restored.to_owned(), how.to_owned()));
+    let items: Vec<String> = facts
+        .iter()
+        .map(|(name, fact, more)| {
+            format!(
+                "<div><dt>{name}</dt><dd>{}<small>{}</small></dd></div>",
+                escape(fact),
+                escape(more)
+            )
+        })
+        .collect();
+    format!("<dl class=\"facts\">{}</dl>", items.concat())
+}
+
+/// The multiplication sign, which a page has and a terminal may lack.
+fn cross(times: &str) -> String {
+    times.replace('x', "×")
+}
+
+fn verdict_table(prove: &ProveDocument) -> String {
+    let row = |name: &str, measured: &Rate| {
+        vec![
+            name.to_owned(),
+            escape(&rate(measured.rate_bit_per_s)),
+            escape(&rate_interval(measured)),
+            measured.cpu_s_per_gb.map_or("unknown".to_owned(), cost),
+        ]
+    };
+    let ceiling = vec![
+        "Ceiling".to_owned(),
+        prove.ceiling.bit_per_s.map_or("unknown".to_owned(), rate),
+        escape(&ceiling_words(prove)),
+        "–".to_owned(),
+    ];
+    let numbers = table(
+        "Before, after and the ceiling",
+        &["What", "Rate (median)", "CI or reason", "CPU, both ends"],
+        &[
+            row("Before", &prove.before),
+            row("After", &prove.after),
+            ceiling,
+        ],
+    );
+    let bars = chart(
+        "bars",
+        None,
+        "Before, after, ceiling",
+        "Bars of the rate before, the rate after and the ceiling, with confidence intervals; the \
+         table below has the numbers",
+    );
+    format!("{bars}{numbers}")
+}
+
+/// Every remedy with the result of its experiment.
+pub(super) fn remedies(prove: &ProveDocument) -> String {
+    if prove.remedies.is_empty() {
+        return section(
+            "remedies",
+            "Remedies",
+            "No finding had a remedy to try.",
+            "",
+        );
+    }
+    let rows: Vec<Vec<String>> = prove.remedies.iter().map(remedy_row).collect();
+    let charts = format!(
+        "<div class=\"pair\">{}{}</div>",
+        chart(
+            "effects",
+            None,
+            "Effect on the rate with 95 % CI",
+            "A point with its confidence interval for each remedy against a line at zero; the \
+             table below has the numbers"
+        ),
+        chart(
+            "pairs",
+            None,
+            "All pairs: rate without ○ and with ● the remedy",
+            "For each remedy and pair, a line from the rate without to the rate with it; the \
+             table of trials has the numbers"
+        )
+    );
+    let body = format!(
+        "{charts}{}{}",
+        table(
+            "All remedies",
+            &["Remedy", "Change", "Effect", "Interval", "Result", "Fate"],
+            &rows
+        ),
+        planted(prove)
+    );
+    section(
+        "remedies",
+        "Remedies",
+        "Each remedy was tested in interleaved pairs of trials, one without and one with it, in \
+         random order. A remedy is kept only if its whole 95 % CI lies above 0 % (ratio above 1×).",
+        &body,
+    )
+}
+
+fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
+    let mut changes: Vec<String> = remedy
+        .changes
+        .iter()
+        .map(|change| {
+            format!(
+                "<li>{} <span class=\"soft\">{}: {} → {}</span></li>",
+                code(&change.change.setting.to_string()),
+                change.end,
+                escape(&change.change.from.to_string()),
+                escape(&change.change.to.to_string())
+            )
+        })
+        .collect();
+    if changes.is_empty() {
+        changes.push(format!(
+            "<li>{} <span class=\"soft\">{}: {} → {}</span></li>",
+            code(&remedy.setting),
+            remedy.end,
+            escape(&remedy.from),
+            escape(&remedy.to)
+        ));
+    }
+    let note = remedy.note.as_ref().map_or_else(String::new, |note| {
+        format!("<br><span class=\"soft\">{}</span>", escape(note))
+    });
+    let fate = Fate::of(remedy);
+    let (effect, interval, meaning) = match &remedy.effect {
+        Some(effect) => (
+            format!(
+                "<strong class=\"n\">{}</strong>",
+                cross(&effect_figure(effect)(effect.relative))
+            ),
+            no_break(&cross(&effect_interval(effect))),
+            format!("{}{note}", cross(&escape(&effect_meaning(effect)))),
+        ),
+        None => (
+            "none".to_owned(),
+            "none".to_owned(),
+            format!("no effect measured{note}"),
+        ),
+    };
+    vec![
+        escape(&remedy.rule),
+        format!("<ul class=\"changes\">{}</ul>", changes.concat()),
+        effect,
+        interval,
+        meaning,
+        format!(
+            "<span class=\"fate {}\">{} {}</span>",
+            fate.word().replace(' ', "-"),
+            fate.mark(),
+            fate.word()
+        ),
+    ]
+}
+
+/// A number is not separated from its unit, or an interval from its numbers.
+fn no_break(text: &str) -> String {
+    let (numbers, rest) = text.split_once(" (").unwrap_or((text, ""));
+    let numbers: Vec<String> = numbers
+        .split(" to ")
+        .map(|number| format!("<span class=\"n\">{}</span>", escape(number)))
+        .collect();
+    let rest = rest.trim_end_matches(')');
+    format!(
+        "{} <span class=\"soft\">({})</span>",
+        numbers.join(" to "),
+        escape(rest)
+    )
+}
+
+fn planted(prove: &ProveDocument) -> String {
+    if prove.planted.is_empty() {
+        return String::new();
+    }
+    let yes = |is: bool| if is { "✓ yes" } else { "– no" }.to_owned();
+    let rows: Vec<Vec<String>> = scores(prove)
+        .iter()
+        .map(|score| {
+            vec![
+                escape(score.rule),
+                yes(score.planted),
+                yes(score.found),
+                score.word().to_owned(),
+            ]
+        })
+        .collect();
+    table(
+        "Injected and found: a separate process injected the faults without disclosing them to \
+         linerate",
+        &["Rule", "Injected", "Found", "Verdict"],
+        &rows,
+    )
+}

@@ -1,0 +1,453 @@
+//! The reports of a run, made from the sample under `fixtures/report`: what a reader must find in them,
+//! and that nothing a host reports can steer a page or a terminal. How the page looks and behaves in a real
+//! browser is tested in `web/test`.
+
+#![expect(clippy::disallowed_methods, reason = "tests read fixtures")]
+
+use std::path::PathBuf;
+
+use linerate_model::host::Host;
+use linerate_model::ids::CpuSet;
+use linerate_model::known::{Cause, Known};
+use linerate_report::data::{Arm, ReportData, SCHEMA};
+use linerate_report::{
+    Layout, MAP_SCHEMA, MapEnd, host_map_svg, map_dot, map_json, map_text, render_page, render_text,
+};
+use serde_json::Value;
+
+fn fixture(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/report")
+        .join(name);
+    std::fs::read_to_string(&path).expect("the fixture is in the repository")
+}
+
+fn sample() -> ReportData {
+    serde_json::from_str(&fixture("sample.json")).expect("the sample is report data")
+}
+
+fn physical_host() -> Host {
+    serde_json::from_str(&fixture("physical-host.json")).expect("the fixture is a host")
+}
+
+const HOSTILE: &str =
+    "</script><script>alert(1)</script>\"'&<img src=x onerror=alert(1)>\u{1b}[2J\u{202e}\0";
+
+/// Everything between `<body>` and the data: what Rust wrote for people.
+fn readable(page: &str) -> &str {
+    let start = page.find("<body>").expect("a body");
+    let end = page.find("<script").expect("the data follows");
+    &page[start..end]
+}
+
+/// Text without its line breaks.
+fn flat(text: &str) -> String {
+    let words: Vec<&str> = text
+        .split(['\n', ' ', '│'])
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.join(" ")
+}
+
+#[test]
+fn report_data_survives_the_store() {
+    let data = sample();
+    assert_eq!(data.schema, SCHEMA);
+    let text = serde_json::to_string(&data).expect("plain data");
+    assert_eq!(
+        serde_json::from_str::<ReportData>(&text).expect("what was written"),
+        data
+    );
+}
+
+#[test]
+fn the_page_says_everything_essential_without_its_script() {
+    let data = sample();
+    let page = render_page(&data);
+    let text = readable(&page);
+    let rates = data
+        .trials
+        .iter()
+        .filter(|trial| trial.arm == Arm::With)
+        .count();
+    assert!(rates > 0, "the sample holds pairs");
+    for remedy in &data.prove.remedies {
+        assert!(text.contains(&remedy.rule), "{}", remedy.rule);
+    }
+    for finding in &data.prove.findings {
+        for evidence in &finding.evidence {
+            assert!(text.contains(&evidence.value), "{}", evidence.value);
+        }
+    }
+    for words in [
+        "injected and found",
+        "not tried",
+        "not significant",
+        "shared-kernel",
+        "taskset -c 5 iperf3",
+        "20261121",
+    ] {
+        assert!(text.contains(words), "the page does not say {words}");
+    }
+    assert_eq!(
+        text.matches("<table").count(),
+        text.matches("<caption>").count()
+    );
+}
+
+#[test]
+fn the_page_may_load_nothing_and_run_only_its_own_script() {
+    let page = render_page(&sample());
+    assert!(page.contains("default-src 'none'; script-src 'sha256-"));
+    let policy = page.split("script-src").nth(1).expect("a policy");
+    let scripts = policy.split(';').next().expect("its sources");
+    assert!(!scripts.contains("unsafe"), "{scripts}");
+    // The name of the SVG namespace is no address that anything is loaded from.
+    let text = readable(&page).replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+    for loader in ["http", "src=", "url(", "@import", "<link"] {
+        assert!(!text.contains(loader), "{loader}");
+    }
+    let (before_bundle, _) = page.rsplit_once("<script>").expect("the bundle is last");
+    assert_eq!(
+        before_bundle.matches("<script").count(),
+        1,
+        "the data and nothing else"
+    );
+}
+
+#[test]
+fn hostile_text_from_a_host_stays_text() {
+    let mut data = sample();
+    data.title = HOSTILE.to_owned();
+    data.wire = HOSTILE.to_owned();
+    data.created = HOSTILE.to_owned();
+    data.linerate_version = HOSTILE.to_owned();
+    for end in [&mut data.local, &mut data.remote] {
+        end.name = HOSTILE.to_owned();
+        end.host.identity.hostname = Known::Value(HOSTILE.to_owned());
+        end.host.identity.kernel_release = Known::unknown(Cause::Unreadable, HOSTILE, HOSTILE);
+        for value in end.host.sysctls.values_mut() {
+            *value = Known::Value(HOSTILE.to_owned());
+        }
+        let nic = &mut end.host.nics[0];
+        nic.name = "<b>\"'&\u{202e}".parse().expect("the kernel allows it");
+        nic.driver = Known::Value(HOSTILE.to_owned());
+        end.nic = Some(nic.name.clone());
+    }
+    data.prove.limit.what = HOSTILE.to_owned();
+    data.prove.ceiling.reason = HOSTILE.to_owned();
+    data.prove.planted = vec![HOSTILE.to_owned()];
+    for remedy in &mut data.prove.remedies {
+        remedy.rule = HOSTILE.to_owned();
+        remedy.note = Some(HOSTILE.to_owned());
+        remedy.changes.clear();
+        remedy.setting = HOSTILE.to_owned();
+    }
+    for finding in &mut data.prove.findings {
+        finding.summary = HOSTILE.to_owned();
+        finding.subject = HOSTILE.to_owned();
+        finding.evidence[0].path = HOSTILE.to_owned();
+    }
+    data.ceilings[0].reason = HOSTILE.to_owned();
+    data.reproduce[0].command = HOSTILE.to_owned();
+    data.trials[0].label = HOSTILE.to_owned();
+
+    let page = render_page(&data);
+    let text = readable(&page);
+    for bad in ["<img", "<script", "<b>", "\u{1b}", "\u{202e}", "\0"] {
+        assert!(!text.contains(bad), "{bad:?} got through");
+    }
+    let json = page
+        .split("id=\"linerate-data\">")
+        .nth(1)
+        .and_then(|rest| rest.split("</script>").next());
+    let value: Value = serde_json::from_str(json.expect("the data")).expect("whole JSON");
+    assert_eq!(value["report"]["title"], HOSTILE);
+
+    let terminal = render_text(&data.prove, 80, false);
+    assert!(
+        !terminal.contains(['\u{1b}', '\u{202e}', '\0']),
+        "{terminal}"
+    );
+}
+
+#[test]
+fn the_page_stands_what_is_not_a_number_and_what_is_not_there() {
+    let mut data = sample();
+    data.prove.before.rate_bit_per_s = f64::NAN;
+    data.prove.after.high_bit_per_s = f64::INFINITY;
+    data.prove.ceiling.bit_per_s = None;
+    data.prove.ceiling.share = None;
+    data.prove.remedies[0]
+        .effect
+        .as_mut()
+        .expect("an effect")
+        .low = f64::NAN;
+    data.trials[0].remedy_index = Some(99);
+    data.trials[1].at_s.clear();
+    data.trials[2].first_kept = usize::MAX;
+    data.local.nic = None;
+    data.remote.host.cpus.clear();
+    data.remote.host.nodes.clear();
+    let page = render_page(&data);
+    assert!(!readable(&page).contains("NaN"));
+    assert!(readable(&page).contains("The ceiling is unknown"));
+    let text = render_text(&data.prove, 80, true);
+    assert!(!text.contains("NaN") && text.contains("unknown"), "{text}");
+
+    data.trials.clear();
+    data.prove.remedies.clear();
+    data.prove.findings.clear();
+    data.ceilings.clear();
+    assert!(render_page(&data).contains("No remedy was tried."));
+}
+
+#[test]
+fn a_ceiling_below_the_measured_rate_is_called_wrong() {
+    let mut data = sample();
+    data.prove.ceiling.share = Some(1.2);
+    assert!(render_page(&data).contains("is wrong: the measurement reached 120.0 % of it"));
+    assert!(flat(&render_text(&data.prove, 80, false)).contains("this ceiling is wrong"));
+}
+
+#[test]
+fn a_long_trial_is_thinned_and_keeps_its_mean() {
+    let mut data = sample();
+    let trial = &mut data.trials[0];
+    trial.at_s = (1..=6000).map(f64::from).collect();
+    trial.rate_bit_per_s = (1..=6000).map(f64::from).collect();
+    trial.first_kept = 15;
+    let page = render_page(&data);
+    let json = page
+        .split("id=\"linerate-data\">")
+        .nth(1)
+        .and_then(|rest| rest.split("</script>").next());
+    let value: Value = serde_json::from_str(json.expect("the data")).expect("whole JSON");
+    let shown = &value["report"]["trials"][0];
+    let rates: Vec<f64> = serde_json::from_value(shown["rate_bit_per_s"].clone()).expect("rates");
+    assert_eq!(rates.len(), 600);
+    assert!((rates.iter().sum::<f64>() / 600.0 - 3000.5).abs() < 1e-6);
+    assert_eq!(shown["first_kept"], 2);
+    assert_eq!(shown["at_s"][599], 6000.0);
+}
+
+#[test]
+fn the_terminal_says_the_verdict_within_its_width_and_without_colour_if_asked() {
+    let prove = sample().prove;
+    for width in [40, 60, 80, 100] {
+        let text = render_text(&prove, width, false);
+        assert!(!text.contains('\u{1b}'));
+        for line in text
+            .lines()
+            .filter(|line| !line.starts_with("run") && !line.starts_with("report"))
+        {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+        let flat = flat(&text);
+        for words in [
+            "Gb/s, 8.0x",
+            "3 of 3 injected faults found",
+            "not tried",
+            "not significant",
+            "yes: no setting",
+        ] {
+            assert!(
+                flat.contains(words),
+                "{width}: {words} is missing in\n{text}"
+            );
+        }
+    }
+    // Color adds nothing but color.
+    let plain = render_text(&prove, 80, false);
+    let coloured = render_text(&prove, 80, true);
+    assert!(coloured.contains("\u{1b}[32m"));
+    let mut stripped = String::new();
+    for (index, part) in coloured.split('\u{1b}').enumerate() {
+        let text = if index == 0 {
+            part
+        } else {
+            part.split_once('m').expect("a colour").1
+        };
+        stripped.push_str(text);
+    }
+    assert_eq!(stripped, plain);
+}
+
+#[test]
+fn a_host_that_could_not_be_restored_is_loud() {
+    let mut prove = sample().prove;
+    prove.restored = false;
+    let text = render_text(&prove, 80, false);
+    assert!(text.contains("NO: run `linerate tune recover`"), "{text}");
+}
+
+#[test]
+fn the_text_map_fits_80_columns_and_names_the_cause_of_every_unknown() {
+    for host in [physical_host(), sample().local.host] {
+        let text = map_text(&host);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(!text.contains("? ()"));
+    }
+    let text = map_text(&physical_host());
+    let flat = flat(&text);
+    for words in [
+        "node 1: CPUs 8-15",
+        "narrowest 0000:16:02.0",
+        "rx-0 to rx-5: irqs 120-125 - CPUs 8-13, one each",
+        "tx-0 to tx-7: irq and its CPUs ? (permission denied), XPS CPUs 0-7",
+        "nvme0n1: node ? (not reported)",
+        "RDMA mlx5_0",
+        "8.0 GT/s x8 of ? (unreadable) x16",
+    ] {
+        assert!(flat.contains(words), "{words} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn the_json_map_has_null_and_a_gap_for_every_unknown_and_nothing_else() {
+    let host = physical_host();
+    let map = map_json(&host);
+    assert_eq!(map["schema"], MAP_SCHEMA);
+    assert_eq!(map["host"]["nics"][0]["queues"][0]["cpus"], "8");
+    assert_eq!(
+        map["host"]["nics"][0]["pcie"]["available_bit_per_s"],
+        63_008_000_000_u64
+    );
+    assert_eq!(
+        map["host"]["nics"][0]["pcie"]["links"][1]["transfer_max_mt_per_s"],
+        Value::Null
+    );
+    let text = map["host"].to_string();
+    assert!(!text.contains("\"unknown\""), "a gap is left in the host");
+    let gaps = map["gaps"].as_array().expect("a list");
+    let raw = serde_json::to_string(&host).expect("plain data");
+    let mut fields = 0;
+    let mut without = 0;
+    for gap in gaps {
+        let object = gap.as_object().expect("an object");
+        assert!(
+            object["path"].is_string()
+                && object["reason"].is_string()
+                && object["cause"].is_string()
+        );
+        let own = object["fields"].as_array().expect("a list");
+        (fields, without) = (fields + own.len(), without + usize::from(own.is_empty()));
+        for field in own {
+            let field = field.as_str().expect("a pointer");
+            assert_eq!(map["host"].pointer(field), Some(&Value::Null), "{field}");
+        }
+    }
+    assert_eq!(fields + without, raw.matches("\"unknown\":").count());
+    assert!(gaps.len() < fields, "nothing was gathered");
+}
+
+#[test]
+fn a_sysctl_that_is_called_unknown_is_not_taken_for_a_gap() {
+    let mut host = physical_host();
+    host.sysctls
+        .insert("unknown".to_owned(), Known::Value("denied".to_owned()));
+    host.sysctls
+        .insert("path".to_owned(), Known::Value("x".to_owned()));
+    host.sysctls
+        .insert("reason".to_owned(), Known::Value("y".to_owned()));
+    host.sysctls.insert("a/b".to_owned(), Known::not_asked("z"));
+    let map = map_json(&host);
+    assert_eq!(map["host"]["sysctls"]["unknown"], "denied");
+    assert!(
+        map["gaps"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .any(|gap| gap["fields"][0] == "/sysctls/a~1b")
+    );
+}
+
+#[test]
+fn the_dot_map_quotes_what_a_host_says() {
+    let mut host = physical_host();
+    host.nics[0].driver = Known::Value("x\"]; evil [label=\"\\".to_owned());
+    let dot = map_dot(&host);
+    assert!(dot.contains("x\\\"]; evil [label=\\\"\\\\"), "{dot}");
+    assert!(dot.contains("\"nic/ens2f0np0/pcie/0000:16:02.0\""));
+    // The graph itself and a cluster for each node.
+    assert_eq!(dot.matches('{').count(), 1 + host.nodes.len());
+}
+
+#[test]
+fn the_picture_is_well_formed_and_gives_the_cause_of_its_question_marks() {
+    let host = physical_host();
+    let (senders, none) = (CpuSet::one(linerate_model::ids::CpuId(8)), CpuSet::empty());
+    let near = MapEnd {
+        name: "storage7",
+        host: &host,
+        nic: None,
+        sender_cpus: &senders,
+        receiver_cpus: &none,
+        hot: None,
+    };
+    let other = sample();
+    let far = MapEnd {
+        name: "<far>",
+        host: &other.remote.host,
+        nic: other.remote.nic.as_ref(),
+        sender_cpus: &none,
+        receiver_cpus: &none,
+        hot: None,
+    };
+    let pictures = [
+        host_map_svg(&near, None, Layout::Beside),
+        host_map_svg(&near, Some((&far, "cable")), Layout::Beside),
+        host_map_svg(&far, Some((&near, "cable")), Layout::Stacked),
+    ];
+    for svg in &pictures {
+        assert!(svg.contains("8 S") && svg.contains("S sends: CPU 8"));
+        assert!(
+            svg.contains("permission denied: run as root"),
+            "the cause of the unknown interrupts"
+        );
+        assert!(svg.contains("◀ narrowest, 63.01 Gb/s"));
+        assert!(svg.contains("NUMA node ?"), "CPU 7 has no node");
+        for tag in ["g", "title", "text", "svg"] {
+            let (open, close) = (
+                svg.matches(&format!("<{tag} ")).count() + svg.matches(&format!("<{tag}>")).count(),
+                svg.matches(&format!("</{tag}>")).count(),
+            );
+            assert_eq!(open, close, "{tag}");
+        }
+    }
+}
+
+#[test]
+fn a_machine_of_any_size_can_be_drawn() {
+    let mut host = physical_host();
+    let cpu = host.cpus[0].clone();
+    host.cpus = (0..16_384)
+        .map(|id| {
+            let mut one = cpu.clone();
+            one.id.0 = id;
+            one
+        })
+        .collect();
+    let queue = host.nics[0].queues[0].clone();
+    host.nics[0].queues = (0..5000)
+        .map(|index| {
+            let mut one = queue.clone();
+            one.index = index;
+            one
+        })
+        .collect();
+    let none = CpuSet::empty();
+    let end = MapEnd {
+        name: "large",
+        host: &host,
+        nic: None,
+        sender_cpus: &none,
+        receiver_cpus: &none,
+        hot: None,
+    };
+    let svg = host_map_svg(&end, Some((&end, "cable")), Layout::Stacked);
+    assert!(svg.contains("more not shown") && svg.contains("+4988"));
+    assert!(map_text(&host).contains("rx-0 to rx-4999"));
+}

@@ -1,57 +1,23 @@
-//! The user-facing program: command line, session, agent, peer, store, analysis and report.
+//! The program for people: command line, sessions, agent and peer.
 //!
-//! Data flows one way: `cli` parses the request; `prove` (the session) runs trials between two
-//! [`ends`], in practice a [`trial::Path`] from a [`station::Station`] here to an agent there; the `store` keeps
-//! the raw records; `analysis` evaluates them; `report` shows the result.
+//! Each folder is a room, and a room knows only those below it: `commands`, `demo` and `tune` · `lab` · `prove` and
+//! `measure` · `endpoint` · `cli` · `console`. `cli` parses the request; a session (of `prove`, `lab`) runs trials between two
+//! [`endpoint::ends`], in practice an [`endpoint::trial::Path`] from the machine here to an agent there; `linerate_store` keeps
+//! the raw records, `linerate_analysis` evaluates them, `linerate_report` shows the result.
 
 #![forbid(unsafe_code)]
 
-pub mod agent;
-mod belt;
-pub mod ceiling;
 pub mod cli;
-mod clock;
-pub mod commands;
-pub mod confirm;
-pub mod crash;
-pub mod demo;
-pub mod doctor;
-mod draw;
-pub mod ends;
+mod commands;
+pub mod console;
+mod demo;
+pub mod endpoint;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
-pub mod guard;
-mod hold;
-mod host_source;
-mod intent;
-pub mod interrupt;
-pub mod iperf3;
 pub mod lab;
-mod lease;
-pub mod map;
-pub mod measure;
-pub mod memory;
-pub mod peer;
-mod persist;
-pub mod place;
-pub mod preload;
-mod probe;
+mod measure;
 pub mod prove;
-pub mod record;
-mod recover;
-mod reverter;
-mod run_page;
-pub mod say;
-pub mod serve;
-pub mod settings_page;
-mod stack;
-mod stage;
-pub mod station;
-pub mod testbed;
-pub mod trial;
-pub mod trial_spec;
-pub mod tune;
-pub mod watched;
+mod tune;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -59,13 +25,13 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use linerate_model::exit::{Code, Outcome, Stop};
 
-use crate::ceiling::Typed;
 use crate::cli::{Cli, Command, TuneAction};
-use crate::say::Say;
+use crate::commands::ceiling::Typed;
+use crate::console::say::Say;
 
 /// Parses the command line, runs the command, and turns its result into an exit code.
 pub fn run() -> ExitCode {
-    say::panics();
+    console::say::panics();
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
         let cli =
             Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()));
@@ -75,7 +41,7 @@ pub fn run() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => {
             // Help and version arrive here too; clap knows which stream each belongs to.
-            say::usage(&error);
+            console::say::usage(&error);
             return ExitCode::from(if error.use_stderr() {
                 Code::Usage.number()
             } else {
@@ -106,7 +72,7 @@ pub fn run() -> ExitCode {
 
 /// Returns the exit code: one of [`Code`]'s, or that of a command that was run.
 fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
-    let state = commands::state_folder(cli.state.as_deref())?;
+    let state = cli::state_folder::state_folder(cli.state.as_deref())?;
     let picture = matches!(cli.format, cli::FormatArg::Dot | cli::FormatArg::Svg);
     if picture && !matches!(cli.command, Command::Map(_)) {
         return Err(Stop::new(
@@ -131,28 +97,28 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
     let done = |()| Code::Done.number();
     match &cli.command {
         Command::Demo(args) => demo::run(args, &state, say).map(done),
-        Command::Map(args) => map::run(args, cli.format, say).map(done),
-        Command::Doctor(args) => doctor::run(args, cli.format, say).map(Code::number),
-        Command::Explain { rule } => doctor::explain(rule, say).map(done),
-        Command::Ceiling(args) => ceiling::run(args, typed, &state, say).map(done),
+        Command::Map(args) => commands::map::run(args, cli.format, say).map(done),
+        Command::Doctor(args) => commands::doctor::run(args, cli.format, say).map(Code::number),
+        Command::Explain { rule } => commands::doctor::explain(rule, say).map(done),
+        Command::Ceiling(args) => commands::ceiling::run(args, typed, &state, say).map(done),
         Command::Measure { action } => measure::run(action, cli.format, &state, say).map(done),
-        Command::Prove(args) => commands::prove(args, &state, say).map(done),
+        Command::Prove(args) => prove::prove(args, &state, say).map(done),
         Command::Lab { action } => lab::run(action, &state, say).map(done),
         Command::Compare(args) => {
             lab::compare::run(&args.before, &args.after, args.margin, say).map(done)
         }
         Command::Tune {
             action: TuneAction::Hold(args),
-        } => hold::run(args, &state, say),
+        } => tune::hold::run(args, &state, say),
         Command::Tune { action } => tune::run(action, &state, say).map(done),
-        Command::Agent(args) => agent::run(args, &state, say).map(done),
-        Command::Mover(args) => preload::mover::run(args, say).map(done),
-        Command::Reverter { of, hold } => reverter::run(*of, hold, &state, say).map(done),
-        Command::Testbed { action } => testbed::run(action, &state, say).map(done),
-        Command::Capture { file } => commands::capture(file, say).map(done),
-        Command::Report(args) => commands::report(args, &state, say).map(done),
+        Command::Agent(args) => endpoint::agent::run(args, &state, say).map(done),
+        Command::Mover(args) => measure::preload::mover::run(args, say).map(done),
+        Command::Reverter { of, hold } => endpoint::reverter::run(*of, hold, &state, say).map(done),
+        Command::Testbed { action } => commands::testbed::run(action, &state, say).map(done),
+        Command::Capture { file } => commands::capture::run(file, say).map(done),
+        Command::Report(args) => commands::report::run(args, &state, say).map(done),
         Command::Runs(args) => commands::runs::run(args, &state, say).map(done),
         Command::Export(args) => commands::export::run(args, say).map(done),
-        Command::Completions { shell } => commands::completions(*shell, say).map(done),
+        Command::Completions { shell } => commands::completions::run(*shell, say).map(done),
     }
 }

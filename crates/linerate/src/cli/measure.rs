@@ -12,7 +12,7 @@ use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 use super::{
     LadderArgs, MeasureDiffusion, MeasureRdma, PeerArgs, Requirement, TransportArgs, parse_seconds,
 };
-use crate::place::{MemoryWhere, Where, WordError};
+use crate::cli::place_word::{MemoryWhere, Where, WordError};
 
 /// The heading of the options of every workload.
 const TRIAL: &str = "Trial options";

@@ -4,7 +4,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_store::export::{Export, TableFormat};
 
 use crate::cli::ExportArgs;
-use crate::say::{Format, Say};
+use crate::console::say::{Format, Say};
 
 /// Carries out `export`.
 pub(crate) fn run(args: &ExportArgs, say: &Say) -> Outcome<()> {

@@ -9,7 +9,7 @@ use linerate_model::exit::Outcome;
 use linerate_store::runs::{Filter, document};
 
 use crate::cli::RunsArgs;
-use crate::say::{Format, Say};
+use crate::console::say::{Format, Say};
 
 /// The filter that was typed.
 fn filter_of(args: &RunsArgs) -> Filter {

@@ -11,7 +11,7 @@ use linerate_model::prove::EndChange;
 use linerate_model::setting::{SettingKey, Value, current};
 use linerate_model::units::{BitRate, Bytes};
 
-use crate::trial::Path;
+use crate::endpoint::trial::Path;
 
 /// A fault: the rule that should find it, and what makes it.
 #[derive(Debug, Clone)]

@@ -24,19 +24,19 @@ use linerate_store::{Log, Run, run_folder};
 use linerate_testbed::Stage;
 
 use crate::cli::{DemoArgs, DemoStage};
-use crate::clock::now_unix_s;
-use crate::commands::show_run;
-use crate::draw::fresh_seed;
-use crate::interrupt::Interrupt;
-use crate::say::Say;
-use crate::stage::{enter, hosts, stage_stop, wait_for};
-use crate::station::Station;
+use crate::console::clock::now_unix_s;
+use crate::console::interrupt::Interrupt;
+use crate::console::random::fresh_seed;
+use crate::console::say::Say;
+use crate::endpoint::local::Station;
+use crate::endpoint::stage::{enter, hosts, stage_stop, wait_for};
+use crate::prove::show::show;
 
 /// How long each trial of the proof lasts, seconds.
 const TRIAL_SECONDS: &str = "0.8";
 
 /// Carries out the demo, or one of its inner steps.
-pub fn run(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
+pub(crate) fn run(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
     match (args.stage, &args.folder) {
         (None, None) => start(args, state, say),
         (Some(DemoStage::Conduct), Some(folder)) => conduct(args, state, folder, say),
@@ -160,7 +160,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     let mut run = Run::append_to(&out)?;
     run.add(Record::Planted(planted))?;
     say.note("");
-    show_run(&out, &out.join("report.html"), say)
+    show(&out, &out.join("report.html"), say)
 }
 
 /// This program, with the arguments that every step shares.
@@ -171,7 +171,7 @@ fn myself(state: &Path, say: &Say) -> Outcome<Command> {
     if say.quiet {
         command.arg("--quiet");
     }
-    if say.format == crate::say::Format::Json {
+    if say.format == crate::console::say::Format::Json {
         command.args(["--format", "json"]);
     }
     Ok(command)

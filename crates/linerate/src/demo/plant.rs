@@ -19,13 +19,13 @@ use linerate_store as store;
 use super::fault::{Fault, candidates, congestion_control};
 use super::planted_file;
 use crate::cli::DemoArgs;
-use crate::draw::fresh_token;
-use crate::ends::{Ends, apply_changes, keep_changes, undo_changes};
-use crate::interrupt::Interrupt;
-use crate::peer::Peer;
-use crate::say::Say;
-use crate::station::Station;
-use crate::trial::Path;
+use crate::console::interrupt::Interrupt;
+use crate::console::random::fresh_token;
+use crate::console::say::Say;
+use crate::endpoint::ends::{Ends, apply_changes, keep_changes, undo_changes};
+use crate::endpoint::local::Station;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::trial::Path;
 
 /// How many faults are injected.
 const FAULTS: usize = 3;

@@ -12,7 +12,7 @@ use linerate_stats::effect::unpaired_relative;
 use linerate_store as store;
 use serde::Serialize;
 
-use crate::say::{Format, Say};
+use crate::console::say::{Format, Say};
 
 /// The comparison of two runs.
 #[derive(Debug, Serialize)]

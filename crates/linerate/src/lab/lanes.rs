@@ -17,10 +17,10 @@ use linerate_model::setting::{SettingKey, Value};
 use linerate_model::workload::TrialSpec;
 
 use crate::cli::PeerArgs;
-use crate::draw::fresh_token;
-use crate::ends::Ends;
-use crate::interrupt::Interrupt;
-use crate::trial::{Path, address_of_kind, open_path};
+use crate::console::interrupt::Interrupt;
+use crate::console::random::fresh_token;
+use crate::endpoint::ends::Ends;
+use crate::endpoint::trial::{Path, address_of_kind, open_path};
 
 /// The paths to one host. Each has its own agent at the remote end.
 #[derive(Debug)]

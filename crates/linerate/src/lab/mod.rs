@@ -40,13 +40,13 @@ use self::lanes::Lanes;
 use self::session::{Asked, Session};
 use self::trials::{check, trials};
 use crate::cli::{LabAction, LabRunArgs, LabStep, PeerArgs};
-use crate::clock::now_unix_s;
-use crate::draw::fresh_seed;
-use crate::interrupt::Interrupt;
-use crate::recover::recover_first;
-use crate::say::{Format, Say};
-use crate::stage::{enter, hosts, stage_stop, wait_for};
-use crate::trial::copy_bandwidth;
+use crate::console::clock::now_unix_s;
+use crate::console::interrupt::Interrupt;
+use crate::console::random::fresh_seed;
+use crate::console::say::{Format, Say};
+use crate::endpoint::recover::recover_first;
+use crate::endpoint::stage::{enter, hosts, stage_stop, wait_for};
+use crate::endpoint::trial::copy_bandwidth;
 
 /// The page in a run's folder.
 const PAGE: &str = "report.html";

@@ -28,9 +28,9 @@ use linerate_store::Log;
 
 use super::board::Board;
 use super::trials::{changes, trials};
-use crate::ends::Ends;
-use crate::say::Say;
-use crate::stack::{ChangeStack, RECOVER, moved_in_words};
+use crate::console::say::Say;
+use crate::endpoint::ends::Ends;
+use crate::prove::stack::{ChangeStack, RECOVER, moved_in_words};
 
 /// Trials for the variance of trials.
 const PILOTS: usize = 6;

@@ -15,8 +15,8 @@ use linerate_model::setting::SettingKey;
 use linerate_model::workload::TrialSpec;
 
 use crate::cli::MeasureAction;
-use crate::ends::Ends;
-use crate::trial_spec::trial_of;
+use crate::endpoint::ends::Ends;
+use crate::measure::trial_spec::trial_of;
 
 /// Options of `measure` that belong to the command, not to a trial.
 const NOT_OF_A_TRIAL: [&str; 14] = [

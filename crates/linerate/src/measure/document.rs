@@ -27,7 +27,7 @@ use super::diffusion::{self, Overhead};
 use super::repeat::Repeats;
 use super::require::Judged;
 use super::verbs;
-use crate::trial::Path;
+use crate::endpoint::trial::Path;
 
 /// A measurement and the facts about its path.
 #[derive(Debug)]

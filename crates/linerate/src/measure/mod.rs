@@ -1,6 +1,6 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
-//! [`crate::trial_spec`] parses the request, `repeat` decides how often, `document` turns the record into
+//! [`crate::measure::trial_spec`] parses the request, `repeat` decides how often, `document` turns the record into
 //! JSON, `text` into text. `ladder` compares many measurements.
 
 pub(crate) mod diffusion;
@@ -8,9 +8,11 @@ mod document;
 #[cfg(test)]
 pub(crate) mod fitting;
 mod ladder;
+pub(crate) mod preload;
 mod repeat;
 mod require;
 mod text;
+pub(crate) mod trial_spec;
 mod verbs;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -28,18 +30,18 @@ use linerate_model::workload::{TrialSpec, Verb};
 use linerate_traffic::http::Target;
 use require::{Judged, Requirements};
 
+use self::trial_spec::{placement, placement_alone, rdma_over, udp_over};
 use crate::cli::{
     FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
     TrialArgs, UntilArgs,
 };
-use crate::clock::now_unix_s;
-use crate::draw::fresh_token;
-use crate::interrupt::Interrupt;
-use crate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
-use crate::record::record;
-use crate::say::{Format, Say};
-use crate::trial::{Path, copy_bandwidth, open_path, source_towards};
-use crate::trial_spec::{self, placement, placement_alone, rdma_over, udp_over};
+use crate::console::clock::now_unix_s;
+use crate::console::interrupt::Interrupt;
+use crate::console::random::fresh_token;
+use crate::console::say::{Format, Say};
+use crate::endpoint::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
+use crate::endpoint::record::record;
+use crate::endpoint::trial::{Path, copy_bandwidth, open_path, source_towards};
 
 /// The port of an iperf3 server.
 const IPERF3_PORT: u16 = 5201;
@@ -55,7 +57,12 @@ struct Telling<'a> {
 }
 
 /// Carries out `measure`.
-pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Say) -> Outcome<()> {
+pub(crate) fn run(
+    action: &MeasureAction,
+    format: FormatArg,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
     let telling = Telling {
         say,
         as_iperf3: format == FormatArg::Iperf3Json,
@@ -118,7 +125,7 @@ fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outco
         return usage("verbs support only text and json");
     }
     if let Some(preload) = args.preload {
-        return crate::preload::stream(args, &asked, preload, state, telling.say);
+        return preload::stream(args, &asked, preload, state, telling.say);
     }
     let trial = &args.stream.trial;
     match args.peer.peer() {

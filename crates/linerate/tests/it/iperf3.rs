@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use linerate::interrupt::Interrupt;
-use linerate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, serve, test_document};
-use linerate::say::{Format, Say};
+use linerate::console::interrupt::Interrupt;
+use linerate::console::say::{Format, Say};
+use linerate::endpoint::iperf3::{Iperf3Run, iperf3_json, measure_foreign, serve, test_document};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};

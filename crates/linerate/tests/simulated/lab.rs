@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use linerate::console::say::{Format, Say};
 use linerate::lab::session::{Asked, Session};
-use linerate::say::{Format, Say};
 use linerate_analysis::experiment::judge::{self, EffectDocument, LabDocument};
 use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::Record;
@@ -58,7 +58,7 @@ pub(crate) fn world(seed: u64, cost: f64) -> World {
 }
 
 fn resolver(experiment: Experiment, world: &World) -> Resolver {
-    use linerate::ends::Ends;
+    use linerate::endpoint::ends::Ends;
     let view = PathView {
         local: world.host(End::Local),
         remote: world.host(End::Remote),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use linerate::ends::Ends;
+use linerate::endpoint::ends::Ends;
 use linerate_analysis::experiment::earlier;
 use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::{Record, StoredRun};

@@ -11,8 +11,8 @@ mod stored;
 mod truth;
 mod world;
 
+use linerate::console::say::{Format, Say};
 use linerate::prove::{Options, Session, Source};
-use linerate::say::{Format, Say};
 use linerate_analysis::proof::document;
 use linerate_analysis::record::{Header, Record, SCHEMA};
 use linerate_model::exit::Outcome;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use linerate::commands::show_run;
-use linerate::say::{Format, Say};
+use linerate::prove::show::show;
+use linerate::console::say::{Format, Say};
 use linerate_analysis::proof::document;
 use linerate_analysis::record::Record;
 use linerate_model::exit::Code;
@@ -57,7 +57,7 @@ fn a_run_that_was_killed_after_any_record_is_judged_by_what_it_holds() {
     for (number, end) in ends.iter().enumerate().step_by(5) {
         for cut in [end + 1, end - 10] {
             fs::write(folder.join("records.jsonl"), &whole[..cut]).expect("the cut");
-            let shown = show_run(&folder, &folder.join("report.html"), &quiet());
+            let shown = show(&folder, &folder.join("report.html"), &quiet());
             let has_hosts = number > 0 || cut > *end;
             assert_eq!(shown.is_ok(), has_hosts, "cut at {cut}: {shown:?}");
         }
@@ -69,7 +69,7 @@ fn a_run_that_was_killed_before_its_first_record_says_so() {
     let place = tempfile::tempdir().expect("a folder");
     let folder = place.path().join("run");
     drop(Run::create(&folder, &header(9)).expect("a new run"));
-    let show = || show_run(&folder, &folder.join("report.html"), &quiet());
+    let show = || show(&folder, &folder.join("report.html"), &quiet());
     let stop = show().expect_err("there is nothing to show");
     assert_eq!(stop.code, Code::Inconclusive);
     assert!(
@@ -102,7 +102,7 @@ fn a_stored_run_tells_why_it_stopped() {
         (why.as_str(), *restored, *kept),
         ("interrupted", true, false)
     );
-    show_run(&folder, &folder.join("report.html"), &quiet()).expect("what there is");
+    show(&folder, &folder.join("report.html"), &quiet()).expect("what there is");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use linerate::ends::Ends;
+use linerate::endpoint::ends::Ends;
 use linerate_analysis::record::Record;
 use linerate_model::build;
 use linerate_model::exit::{Code, Outcome, Stop};

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::super::repeat::keep_nearest;
 use super::seconds;
-use crate::draw::fresh_seed;
+use crate::console::random::fresh_seed;
 
 /// The cost of the work.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -6,7 +6,7 @@ use linerate_report::flag_in_words;
 
 use super::rung::{Answer, Copied, RatioToPlain, Rung};
 use super::{Ladder, PLAIN, over_wire, rounds_in_words};
-use crate::trial::Path;
+use crate::endpoint::trial::Path;
 
 /// No line is longer.
 const WIDTH: usize = 100;

@@ -1,0 +1,43 @@
+//! `linerate report`: a stored run, or all of them for a browser.
+
+use std::path::Path as FilePath;
+
+use linerate_analysis::experiment;
+use linerate_model::exit::{Code, Outcome, Stop};
+
+use super::serve;
+use crate::cli::ReportArgs;
+use crate::console::say::Say;
+use crate::lab;
+use crate::prove::show;
+
+/// `linerate report`.
+pub(crate) fn run(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    match (args.serve, &args.run) {
+        (Some(address), _) => serve::run(address, state, say),
+        (None, Some(run)) => {
+            let page = args.out.clone();
+            show_run(run, &page.unwrap_or_else(|| run.join("report.html")), say)
+        }
+        (None, None) => Err(Stop::new(Code::Usage, "no run given")),
+    }
+}
+
+/// Analyzes a run from its records, writes its page and prints the result.
+fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
+    if lab::is_lab(folder)? {
+        return lab::show(folder, Some(page), say);
+    }
+    show::show(folder, page, say)
+}
+
+/// The page of a stored run, computed from its records, without writing anything.
+pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
+    if lab::is_lab(folder)? {
+        let (stored, seen) = lab::read_run(folder)?;
+        let mut document = experiment::judge::document(&stored.header, &stored.records)?;
+        document.run = Some(folder.display().to_string());
+        return Ok(lab::page(&document, &stored.header, seen));
+    }
+    show::page_of(folder)
+}

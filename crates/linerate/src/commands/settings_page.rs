@@ -1,0 +1,89 @@
+//! The page of all settings, generated from the catalog: `linerate explain settings` prints it and
+//! `docs/reference/settings.md` contains it, so that neither can list a setting that does not exist.
+
+use std::fmt::Write;
+
+use linerate_model::setting::{Access, CATALOGUE, Domain, Keeping, Scope};
+
+/// The text before the table.
+const PREFACE: &str = include_str!("settings_page.md");
+
+/// The page in Markdown.
+pub(crate) fn page() -> String {
+    let mut page = PREFACE.to_owned();
+    page.push_str(
+        "| key | value | class | scope | written | kept by | what it is | defined in |\n",
+    );
+    page.push_str("|---|---|---|---|---|---|---|---|\n");
+    for spec in CATALOGUE {
+        // Writing into a String does not fail.
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} | {} | {} | {} | {} |",
+            spec.pattern,
+            value(spec.domain),
+            spec.class,
+            scope(spec.scope),
+            access(spec.access),
+            kept(spec.keeping()),
+            spec.about,
+            spec.source
+        );
+    }
+    page
+}
+
+fn value(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Switch => "on, off",
+        Domain::Integer => "number",
+        Domain::Text => "text",
+        Domain::Cpus => "CPUs",
+        Domain::Queues => "queues",
+        Domain::EgressMap | Domain::Priorities => "priorities",
+        Domain::Classes => "classes",
+        Domain::ClassRates => "rates",
+        Domain::Applications => "applications",
+        Domain::HashKey => "bytes",
+        Domain::LinkSpeed => "modes",
+        Domain::Qdisc => "qdisc",
+    }
+}
+
+fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Trial => "trial",
+        Scope::Netns => "netns",
+        Scope::Machine => "machine",
+    }
+}
+
+fn access(access: Access) -> &'static str {
+    match access {
+        Access::Written => "yes",
+        Access::Judged | Access::Told => "no",
+    }
+}
+
+fn kept(keeping: Keeping) -> &'static str {
+    match keeping {
+        Keeping::Persist => "`tune persist`",
+        Keeping::CommandLine => "kernel command line",
+        Keeping::Never(_) => "nothing",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_in_the_book_is_the_catalogue() {
+        let stored = include_str!("../../../../docs/reference/settings.md");
+        assert!(
+            stored == page(),
+            "docs/reference/settings.md is stale: make it again by\n  \
+             target/release/linerate explain settings > docs/reference/settings.md"
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! Entry points of the fuzz targets (`fuzz/` at the root of the repository): arbitrary bytes as a remote end, a
+//! plan file, a stored run or a host as JSON, and everything that is then computed and printed.
+//! Only with the feature `fuzz`.
+
+mod edits;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use edits::facts;
+use linerate_analysis::record::{Header, Record, SCHEMA, StoredRun};
+use linerate_analysis::{experiment, proof};
+use linerate_host::fuzz::{PROFILES, judge};
+use linerate_model::finding::{Diagnosis, Scene};
+use linerate_model::host::Host;
+use linerate_model::ids::{CpuSet, NicName, PciAddress};
+use linerate_model::peer_address::PeerAddress;
+use linerate_model::plan::{End, Plan};
+use linerate_model::protocol::{Request, request_bytes_max};
+use linerate_model::rules::diagnose;
+use linerate_model::sample::Sample;
+use linerate_model::setting::{SettingKey, Settings};
+use linerate_model::talk::{AgentTalk, Lines, answer};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::watch::Watch;
+use linerate_report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
+use linerate_report::{self as report, fill, flat};
+use linerate_store as store;
+use linerate_traffic::iperf3::{Account, Header as DatagramHeader};
+use linerate_traffic::iperf3_protocol::{
+    COOKIE_BYTES, ClientTalk, Cookie, Frame, Parameters, Results, ServerTalk,
+};
+
+use crate::endpoint::peer::reply_from;
+use crate::prove::intent;
+
+/// A host as JSON, as a remote end or a stored run gives it: analyzed, bounded, and shown in every form.
+pub fn host_json(bytes: &[u8]) {
+    if let Ok(host) = serde_json::from_slice::<Host>(bytes) {
+        judge(&host, None);
+        show(&host, None, None);
+    }
+}
+
+/// Shows a host and its findings in every form.
+fn show(host: &Host, watch: Option<&Watch>, sample: Option<&Sample>) {
+    let _ = report::map_json(host);
+    let _ = report::map_text(host);
+    let _ = report::map_dot(host);
+    let _ = report::map_svg(host);
+    let _ = flat::facts(host);
+    let _ = flat::changes(host, host);
+    let diagnosis = diagnose(&Scene {
+        end: End::Local,
+        host,
+        nic: None,
+        other: Some(host),
+        sample,
+        watch,
+        profile: PROFILES[0],
+        owns_shapers: true,
+    });
+    show_diagnosis(&diagnosis, watch);
+}
+
+fn show_diagnosis(diagnosis: &Diagnosis, watch: Option<&Watch>) {
+    let visit = Visit {
+        profile: PROFILES[0],
+        watched_s: watch.map(|watch| watch.span_ns.as_secs_f64()),
+        diagnosis,
+    };
+    let _ = doctor_json(&visit);
+    let _ = doctor_text(&visit, true, Some(80));
+    let _ = doctor_sarif(&visit);
+    let _ = doctor_junit(&visit);
+}
+
+/// Bytes of the control channel, in pieces of a size that the first byte gives: the agent's side
+/// takes its lines as requests, the controller's as replies.
+pub fn protocol(bytes: &[u8]) {
+    let Some((size, stream)) = bytes.split_first() else {
+        return;
+    };
+    let asked = [
+        Request::ReadHost,
+        Request::ReadSettings(Vec::new()),
+        Request::Undo,
+        Request::Commit,
+        Request::Start,
+        Request::Abort,
+    ];
+    let mut lines = Lines::default();
+    let mut agent = AgentTalk::new("0.0.0");
+    for piece in stream.chunks(usize::from(*size).max(1)) {
+        if lines.push(piece, request_bytes_max).is_err() {
+            return;
+        }
+        while let Some(line) = lines.next_line() {
+            let _ = agent.on_line(&line);
+            if let Ok(reply) = reply_from(&line) {
+                for request in &asked {
+                    let _ = answer(request, reply.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of an iperf3 client or server, in pieces of a size that the first byte gives: a cookie, JSON with a length
+/// prefix as parameters and as results, states in any order, and datagrams. What is understood is
+/// written and read again.
+pub fn iperf3(bytes: &[u8]) {
+    let Some((size, stream)) = bytes.split_first() else {
+        return;
+    };
+    if let Some(cookie) = stream.first_chunk::<COOKIE_BYTES>() {
+        let _ = Cookie::read(cookie);
+    }
+    let mut frame = Frame::new(Frame::PARAMETERS_MAX);
+    for piece in stream.chunks(usize::from(*size).max(1)) {
+        if frame.push(piece).is_err() {
+            break;
+        }
+    }
+    let json = frame.into_body();
+    if let Ok(asked) = Parameters::read(&json) {
+        assert_eq!(Parameters::read(asked.write().as_bytes()), Ok(asked));
+    }
+    if let Ok(told) = Results::read(&json) {
+        let again = Results::read(told.write().as_bytes()).expect("our own words");
+        assert_eq!(again.streams.len(), told.streams.len());
+    }
+    let (mut talk, mut account) = (ClientTalk::default(), Account::default());
+    for &byte in stream {
+        let _ = talk.hear(byte);
+        let _ = ServerTalk::Running.hear(byte);
+    }
+    for datagram in stream.chunks(16) {
+        let wide = size % 2 == 0;
+        if let Some(header) = DatagramHeader::read(datagram, wide) {
+            account.take(header, Duration::from_secs(u64::from(*size)));
+        }
+    }
+    let _ = account.record();
+}
+
+/// A plan file; and the change to it from other settings and back, which must end where it began.
+pub fn plan(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(experiment) = experiment::definition::parse(&text) {
+        let laid = experiment::judge::laid(&experiment, &[]);
+        let _ = laid.map(|laid| laid.confounding(&experiment));
+        assert_eq!(experiment.quick().check(), Ok(()), "the short form is none");
+    }
+    let Ok((local, peer)) = intent::wanted_settings(&text) else {
+        return;
+    };
+    for wanted in [local, peer] {
+        let now: Settings = wanted
+            .iter()
+            .zip(wanted.values().rev())
+            .map(|((key, _), value)| (key.clone(), value.clone()))
+            .collect();
+        if let Ok(plan) = Plan::towards(&now, &wanted) {
+            let there = plan.apply(&now);
+            let back = there.and_then(|there| plan.undo().apply(&there));
+            assert_eq!(back, Ok(now), "undo does not restore the settings");
+        }
+    }
+}
+
+/// The name of a setting and, after a line's end, a value of it; and the other small texts that people
+/// and remote end write: sizes, rates, times, CPUs, addresses.
+pub fn setting_key(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (name, value) = text.split_once('\n').unwrap_or((&text, ""));
+    if let Ok(key) = name.parse::<SettingKey>() {
+        assert_eq!(key.to_string().parse(), Ok(key.clone()), "{key}");
+        let _ = key.spec();
+        let _ = key.parse_value(value);
+    }
+    let _ = (name.parse::<Bytes>(), name.parse::<BitRate>());
+    let _ = (name.parse::<Nanoseconds>(), name.parse::<NicName>());
+    let _ = (name.parse::<PeerAddress>(), name.parse::<PciAddress>());
+    if let Ok(cpus) = name.parse::<CpuSet>() {
+        assert_eq!(cpus.to_string().parse(), Ok(cpus.clone()), "{cpus}");
+        let _ = CpuSet::from_mask(name);
+    }
+}
+
+/// The records of a stored run, as they are and with the right checksums; then the run's document, page
+/// and text.
+pub fn store(bytes: &[u8]) {
+    let _ = store::parse_records(bytes);
+    let with_sums: String = String::from_utf8_lossy(bytes)
+        .lines()
+        .map(store::with_checksum)
+        .collect();
+    if let Ok((records, torn)) = store::parse_records(with_sums.as_bytes()) {
+        show_run(records, torn);
+    }
+}
+
+fn show_run(records: Vec<Record>, torn: bool) {
+    let Ok(nic) = "eth2".parse::<NicName>() else {
+        return;
+    };
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        version: "0.0.0".to_owned(),
+        created_unix_s: u64::MAX,
+        command: Vec::new(),
+        seed: 1,
+        pairs: 3,
+        peer: "local".to_owned(),
+        local_nic: nic.clone(),
+        remote_nic: nic,
+        address: "192.0.2.1".to_owned(),
+        copy_bit_per_s: Some(1),
+    };
+    let document = proof::document(&header, &records);
+    let _ = report::render_text(&document, 80, true);
+    let _ = serde_json::to_value(&document);
+    if let Ok(document) = experiment::judge::document(&header, &records) {
+        let _ = serde_json::to_value(&document);
+        let _ = report::lab_page(&document, &header, &report::Seen::of(&records));
+    }
+    let stored = StoredRun {
+        folder: PathBuf::from("run"),
+        header,
+        records,
+        torn,
+    };
+    if let Some(data) = fill::report_data(&stored, &document) {
+        let _ = report::render_page(&data);
+    }
+}

@@ -1,0 +1,203 @@
+//! `measure diffusion`: the table of source 001 (real, user and sys of each end, both directions' rate), whether both
+//! ends hold the same grid, what the work costs, and pictures.
+
+mod overhead;
+
+use std::fs;
+use std::path::Path as FilePath;
+
+use linerate_analysis::trial::diffusion::{EndFigures, figures, of, pictures, repetitions};
+use linerate_analysis::trial::operations::{real, result_of};
+use linerate_host::regular_file;
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::plan::End;
+use linerate_model::sample::{Checksum, Flag, GridPicture, Sample};
+use linerate_report::picture;
+pub(super) use overhead::Overhead;
+use serde_json::{Map, Value, json};
+
+use super::document::Measured;
+use super::require::Requirements;
+use super::{announced, repeat, show, text};
+use crate::cli::MeasureDiffusion;
+use crate::console::interrupt::Interrupt;
+use crate::console::random::fresh_token;
+use crate::console::say::Say;
+use crate::endpoint::trial::open_path;
+use crate::measure::trial_spec::{self, placement};
+
+/// Carries it out.
+pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outcome<()> {
+    // Contradicting options are reported before the peer is contacted.
+    let mut spec = trial_spec::diffusion(args)?;
+    let interrupt = Interrupt::listen()?;
+    let mut path = open_path(&args.peer, state, &interrupt)?;
+    spec.placement = placement(&args.trial, &spec, path.view())?;
+    let what = announced(&path, &spec, &args.peer);
+    let mut requirements = Requirements::new(&args.until.require);
+    let (sample, overhead, repeats) = if let Some(pairs) = args.overhead {
+        say.note(&format!(
+            "{what} per trial, {pairs} trials with and {pairs} without the computation; Ctrl-C \
+             stops it"
+        ));
+        let trials = overhead::measure(&spec, pairs, args.seed, |spec, number| {
+            say.note(&format!("trial {number} of {}", 2 * pairs));
+            path.run(spec, fresh_token()?)
+        })?;
+        (trials.0, Some(trials.1), None)
+    } else {
+        say.note(&format!("{what}; Ctrl-C stops it"));
+        let (sample, repeats) = repeat::until_certain(
+            &args.until,
+            spec.duration_ns,
+            |_| {
+                let sample = path.run(&spec, fresh_token()?)?;
+                requirements.see(&sample);
+                Ok(sample)
+            },
+            result_of,
+        )?;
+        (sample, None, repeats)
+    };
+    let measured = Measured {
+        overhead,
+        ..Measured::over_path(&path, sample, None)
+    };
+    if let Some(folder) = &args.pictures {
+        write_pictures(folder, pictures(&measured.sample))?;
+        say.note(&format!("images written to {}", folder.display()));
+    }
+    let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
+    path.peer.leave()?;
+    shown
+}
+
+/// Writes pictures of the grid into a folder.
+fn write_pictures(folder: &FilePath, pictures: &[GridPicture]) -> Outcome<()> {
+    fs::create_dir_all(folder)
+        .map_err(|error| Stop::io(format!("make {}", folder.display()), error))?;
+    for (name, text) in picture::files(pictures) {
+        let path = folder.join(name);
+        regular_file::replace(&path, 0o666, text.as_bytes())
+            .map_err(|error| Stop::io(format!("write {}", path.display()), error))?;
+    }
+    Ok(())
+}
+
+/// Ends as any changed byte does where the two ends do not hold the same grid.
+pub(super) fn judge(sample: &Sample) -> Outcome<()> {
+    if !sample.flags.contains(&Flag::GridsDiffer) {
+        return Ok(());
+    }
+    Err(Stop::new(
+        Code::FailedRestored,
+        "the grids of the two ends differ: memory, a device or the path corrupts data",
+    )
+    .hint("`--data-check` shows the first wrong byte"))
+}
+
+/// The keys of the document that only this workload has.
+pub(super) fn keys(sample: &Sample, overhead: Option<&Overhead>) -> Map<String, Value> {
+    let mut keys = Map::new();
+    let (Some(diffusion), Some(found)) = (of(sample), figures(sample)) else {
+        return keys;
+    };
+    let mut value = json!({
+        "buffer_bytes": diffusion.bytes,
+        "side": diffusion.side(),
+        "repetitions": repetitions(sample),
+        "pairs": sample.spec.flows,
+        "work": diffusion.work,
+        "real_s": found.real_s,
+        "aggregate_gb_per_s": found.rate().map(|rate| rate.as_f64() / 8e9),
+        "local": end_value(&found.local),
+        "remote": end_value(&found.remote),
+        "same_grid": found.is_same(),
+    });
+    let pictures = pictures(sample);
+    if !pictures.is_empty() {
+        let pictures: Vec<Value> = pictures.iter().map(picture::value).collect();
+        value["pictures"] = json!(pictures);
+    }
+    keys.insert("diffusion".to_owned(), value);
+    if let Some(overhead) = overhead {
+        keys.insert("overhead".to_owned(), json!(overhead));
+    }
+    keys
+}
+
+fn end_value(end: &EndFigures) -> Value {
+    let checksums: Vec<Checksum> = end.checksums.iter().map(|(_, sum)| *sum).collect();
+    json!({
+        "real_s": end.real_s,
+        "user_s": end.user_s,
+        "system_s": end.system_s,
+        "work_s": end.work_s,
+        "vectors": end.vectors,
+        "checksums": checksums,
+    })
+}
+
+/// The lines for a person.
+pub(super) fn text(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    let sample = &measured.sample;
+    let (Some(diffusion), Some(found)) = (of(sample), figures(sample)) else {
+        return;
+    };
+    let repetitions = repetitions(sample).unwrap_or(0);
+    let side = diffusion.side();
+    lines.push(format!(
+        "grid      {side} x {side} doubles in {}, {repetitions} round trips, {}",
+        diffusion.bytes,
+        if diffusion.work {
+            "one step each"
+        } else {
+            "no computation"
+        },
+    ));
+    lines.push(format!(
+        "          {:>9} {:>9} {:>9} {:>9}   (seconds; compute: on the grid itself)",
+        "real", "user", "sys", "compute"
+    ));
+    let rows = [(End::Local, &found.local), (End::Remote, &found.remote)];
+    for (name, end) in rows {
+        let vectors = end.vectors.map(|vectors| format!("   ({vectors})"));
+        lines.push(format!(
+            "{:<9} {:>9.3} {:>9.3} {:>9.3} {:>9.3}{}",
+            name.to_string(),
+            end.real_s,
+            end.user_s,
+            end.system_s,
+            end.work_s,
+            vectors.unwrap_or_default(),
+        ));
+    }
+    let rate = found.rate().map_or_else(
+        || "unknown".to_owned(),
+        |rate| format!("{:.3} GB/s", rate.as_f64() / 8e9),
+    );
+    lines.push(format!(
+        "aggregate {rate}   (2 x {:.3} GB / {:.3} s)",
+        real(found.bytes) / 2e9,
+        found.real_s
+    ));
+    lines.push(match (found.is_same(), found.local.checksums.first()) {
+        (Some(true), Some((_, checksum))) => {
+            format!("same grid yes, on both ends of every pair: {checksum}")
+        }
+        (Some(true) | None, _) => "same grid unknown: one end does not report it".to_owned(),
+        (Some(false), _) => "same grid NO: the grids of a pair differ".to_owned(),
+    });
+    if let Some(overhead) = &measured.overhead {
+        overhead.text(lines);
+    }
+}
+
+/// A time in seconds, with the unit that suits it; negative ones too.
+fn seconds(value: f64) -> String {
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", text::time(value.abs() * 1e9))
+}
+
+#[cfg(test)]
+mod tests;

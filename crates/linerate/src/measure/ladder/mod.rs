@@ -1,0 +1,395 @@
+//! `measure stream --ladder`: every send and receive mode, compared.
+//!
+//! Rounds of one trial of each mode, in random order, so that the host's drift cancels out of the
+//! ratios. A mode that the kernel or the device refuses has the reason instead of figures, and the others
+//! go on.
+
+mod rung;
+mod text;
+
+use std::path::Path as FilePath;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use linerate_analysis::text::words::seconds_in_words;
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::peer_address::PeerAddress;
+use linerate_model::sample::Sample;
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::workload::{Direction, ReceiveMode, SendMode, Stream, TrialSpec, Workload};
+use linerate_stats::{Random, Seed};
+use rung::{RatioToPlain, Rung, Trial};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::document::{self, Measured};
+use crate::cli::{MeasureStream, ReceiveArg, SendArg};
+use crate::console::interrupt::Interrupt;
+use crate::console::random::{fresh_seed, fresh_token};
+use crate::console::say::{Format, Say};
+use crate::endpoint::trial::{Path, open_path};
+use crate::measure::trial_spec::{self, placement};
+
+/// The default duration of each trial: there are many of them.
+const TIME: Nanoseconds = Nanoseconds::from_millis(2_000);
+/// With fewer rounds a ratio has no interval.
+const ROUNDS_MIN: u32 = 3;
+/// More would take too long.
+const ROUNDS_MAX: u32 = 1_000;
+
+/// How payload is sent and received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Way {
+    send: SendMode,
+    receive: ReceiveMode,
+}
+
+/// What every other mode is compared with.
+const PLAIN: Way = Way {
+    send: SendMode::Write,
+    receive: ReceiveMode::Read,
+};
+
+impl Way {
+    /// The plain mode, each other send mode, each other receive mode.
+    fn all() -> Vec<Self> {
+        let sends = SendArg::value_variants().iter().map(|&send| Self {
+            send: send.into(),
+            ..PLAIN
+        });
+        let receives = ReceiveArg::value_variants().iter().map(|&receive| Self {
+            receive: receive.into(),
+            ..PLAIN
+        });
+        let others = sends.chain(receives).filter(|way| *way != PLAIN);
+        std::iter::once(PLAIN).chain(others).collect()
+    }
+
+    fn in_words(self) -> String {
+        if self == PLAIN {
+            "write, read".to_owned()
+        } else if self.send == PLAIN.send {
+            format!("receive {}", self.receive)
+        } else {
+            format!("send {}", self.send)
+        }
+    }
+}
+
+/// When there are enough rounds.
+#[derive(Debug, Clone, Copy)]
+enum Enough {
+    /// After so many.
+    Rounds(u32),
+    /// When half the interval of every ratio is at most this part of it, or the time is over.
+    Certain(f64, Duration),
+}
+
+/// The trials so far.
+#[derive(Debug)]
+struct Ladder {
+    spec: TrialSpec,
+    seed: u64,
+    keeps_raw: bool,
+    trials: Vec<Trial>,
+    refused: Vec<(Way, Stop)>,
+}
+
+/// Carries out `measure stream --ladder`.
+pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<()> {
+    let Some(peer) = args.peer.peer() else {
+        return Err(Stop::new(Code::Usage, "`--ladder` needs a linerate peer"));
+    };
+    let mut asked = trial_spec::stream(&args.stream, args.bytes, TIME)?;
+    let interrupt = Interrupt::listen()?;
+    let mut path = open_path(&peer, state, &interrupt)?;
+    asked.placement = placement(&args.stream.trial, &asked, path.view())?;
+    let mut ladder = Ladder {
+        seed: args.ladder.seed.map_or_else(fresh_seed, Ok)?,
+        spec: asked,
+        keeps_raw: say.format == Format::Json,
+        trials: Vec::new(),
+        refused: Vec::new(),
+    };
+    let enough = match args.until.until_ci {
+        Some(asked) => Enough::Certain(asked, args.until.max_time.into()),
+        None => Enough::Rounds(args.ladder.rounds),
+    };
+    ladder.announce(&path, &peer.peer, enough, say);
+    let ended = ladder.climb(&mut path, enough, say);
+    let rungs = ladder.rungs();
+    if ladder.trials.is_empty() {
+        // No figure: then the error of the plain mode is more useful than an empty table.
+        ended?;
+        let plain = ladder.refused.iter().position(|(way, _)| *way == PLAIN);
+        return Err(ladder.refused.swap_remove(plain.unwrap_or(0)).1);
+    }
+    let stopped = ended.as_ref().err().map(ToString::to_string);
+    if say.format == Format::Json {
+        say.json(&document(&ladder, &path, &rungs, stopped))?;
+    } else {
+        say.lines(&text::text(&ladder, &path, &rungs))?;
+    }
+    ended?;
+    path.peer.leave()?;
+    match enough {
+        Enough::Certain(asked, _) if !are_certain(&rungs, asked) => Err(Stop::new(
+            Code::Inconclusive,
+            "`--max-time` expired before every ratio reached the requested precision",
+        )
+        .hint("raise `--max-time`, or use longer trials with `--time`")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether every ratio that can have one has an interval as narrow as was requested.
+fn are_certain(rungs: &[Rung], asked: f64) -> bool {
+    rungs
+        .iter()
+        .filter(|rung| rung.refused.is_none() && rung.way != PLAIN)
+        .all(|rung| {
+            let width = rung.ratio.and_then(RatioToPlain::half_width);
+            width.is_some_and(|width| width <= asked)
+        })
+}
+
+impl Ladder {
+    /// Announces what will happen and how long it takes.
+    fn announce(&self, path: &Path, peer: &PeerAddress, enough: Enough, say: &Say) {
+        let ways = Way::all().len();
+        let each = self.spec.duration_ns;
+        let most = if self.spec.workload.ends_by_itself() {
+            "at most "
+        } else {
+            ""
+        };
+        let whole = match enough {
+            Enough::Rounds(rounds) => {
+                let trials = u64::from(rounds) * ways as u64;
+                let time = Nanoseconds::new(each.as_u64().saturating_mul(trials));
+                let rounds = rounds_in_words(rounds);
+                format!(
+                    "{rounds} in random order, {most}{} in total",
+                    seconds_in_words(time)
+                )
+            }
+            Enough::Certain(asked, _) => format!(
+                "rounds in random order until each ratio is within +-{:.2} %",
+                asked * 100.0
+            ),
+        };
+        say.note(&format!(
+            "measuring the copy ladder over {} to {} ({peer}): {ways} modes, {whole} (trials of \
+             {most}{}), seed {}; Ctrl-C stops and keeps the results so far",
+            path.local_nic,
+            path.address,
+            seconds_in_words(each),
+            self.seed,
+        ));
+    }
+
+    /// Makes round after round until there are enough.
+    fn climb(&mut self, path: &mut Path, enough: Enough, say: &Say) -> Outcome<()> {
+        let mut random = Random::new(Seed(self.seed));
+        let begun = Instant::now();
+        for round in 0..ROUNDS_MAX {
+            if self.is_enough(round, enough, begun) {
+                break;
+            }
+            let mut order = Way::all();
+            random.shuffle(&mut order);
+            for way in order {
+                if !self.refused.iter().any(|(refused, _)| *refused == way) {
+                    self.trial(path, round, way, say)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_enough(&self, rounds: u32, enough: Enough, begun: Instant) -> bool {
+        let all_refused = self.refused.len() == Way::all().len();
+        all_refused
+            || match enough {
+                Enough::Rounds(asked) => rounds >= asked,
+                Enough::Certain(asked, time) => {
+                    // As long again as a round took so far, at least.
+                    let next = begun.elapsed() + begun.elapsed() / rounds.max(1);
+                    rounds >= ROUNDS_MIN && (are_certain(&self.rungs(), asked) || next > time)
+                }
+            }
+    }
+
+    /// One trial of one mode; a refusal is an outcome, too.
+    fn trial(&mut self, path: &mut Path, round: u32, way: Way, say: &Say) -> Outcome<()> {
+        let stream = match &self.spec.workload {
+            Workload::Stream(stream) => stream.clone(),
+            _ => Stream::default(),
+        };
+        let spec = TrialSpec {
+            workload: Workload::Stream(Stream {
+                send: way.send,
+                receive: way.receive,
+                ..stream
+            }),
+            ..self.spec.clone()
+        };
+        let told = match path.run(&spec, fresh_token()?) {
+            Ok(sample) => {
+                let trial = self.kept(path, round, way, sample);
+                let rate = trial.rate_bit_per_s.and_then(BitRate::from_f64);
+                self.trials.push(trial);
+                rate.map_or_else(|| "rate unknown".to_owned(), |rate| rate.to_string())
+            }
+            Err(stop) if is_refusal(&stop) => {
+                let told = format!("refused: {}", stop.message);
+                self.refused.push((way, stop));
+                told
+            }
+            Err(stop) => return Err(stop),
+        };
+        say.note(&format!("round {}: {}: {told}", round + 1, way.in_words()));
+        Ok(())
+    }
+
+    fn kept(&self, path: &Path, round: u32, way: Way, sample: Sample) -> Trial {
+        // No bound by copies: some of these modes do not copy.
+        let measured = Measured::over_path(path, sample, None);
+        Trial::new(round, way, measured.rate, measured.sample, self.keeps_raw)
+    }
+
+    /// The rounds that were begun.
+    fn rounds(&self) -> u32 {
+        let last = self.trials.iter().map(|trial| trial.round).max();
+        last.map_or(0, |round| round + 1)
+    }
+
+    fn rungs(&self) -> Vec<Rung> {
+        let refused = |way: Way| {
+            let mut all = self.refused.iter();
+            all.find(|(refused, _)| *refused == way)
+                .map(|(_, stop)| stop.message.clone())
+        };
+        Way::all()
+            .into_iter()
+            .map(|way| Rung::new(way, &self.trials, refused(way), Seed(self.seed)))
+            .collect()
+    }
+}
+
+fn rounds_in_words(rounds: u32) -> String {
+    match rounds {
+        1 => "1 round".to_owned(),
+        more => format!("{more} rounds"),
+    }
+}
+
+/// Whether only this mode is unavailable; if the peer is gone, the next request reports it.
+fn is_refusal(stop: &Stop) -> bool {
+    matches!(
+        stop.code,
+        Code::NotSupported | Code::PermissionMissing | Code::Resource | Code::FailedRestored
+    )
+}
+
+/// The document (schema `linerate.ladder/1`).
+#[derive(Debug, Serialize)]
+struct LadderDocument<'a> {
+    schema: &'static str,
+    workload: &'static str,
+    transport: &'static str,
+    direction: Direction,
+    flows: u32,
+    buffer_bytes: Bytes,
+    waiting: String,
+    placement: Value,
+    seconds: f64,
+    seed: u64,
+    rounds: u32,
+    over_wire: Option<bool>,
+    ways: &'a [Rung],
+    stopped: Option<String>,
+    hosts: Value,
+    trials: &'a [Trial],
+}
+
+fn document<'a>(
+    ladder: &'a Ladder,
+    path: &Path,
+    rungs: &'a [Rung],
+    stopped: Option<String>,
+) -> LadderDocument<'a> {
+    let spec = &ladder.spec;
+    LadderDocument {
+        schema: "linerate.ladder/1",
+        workload: spec.workload.name(),
+        transport: spec.transport(),
+        direction: spec.direction,
+        flows: spec.flows,
+        buffer_bytes: spec.buffer_bytes,
+        waiting: spec.waiting.to_string(),
+        placement: document::placement(spec),
+        seconds: spec.duration_ns.as_secs_f64(),
+        seed: ladder.seed,
+        rounds: ladder.rounds(),
+        over_wire: over_wire(path),
+        ways: rungs,
+        stopped,
+        hosts: json!({
+            "local": document::host_line(&path.local),
+            "remote": document::host_line(&path.remote),
+        }),
+        trials: &ladder.trials,
+    }
+}
+
+/// Whether the payload left this host by a device that has a wire.
+fn over_wire(path: &Path) -> Option<bool> {
+    path.local_interface().map(|nic| nic.kind.has_wire())
+}
+
+#[cfg(test)]
+mod tests {
+    use rung::tests::trial;
+
+    use super::*;
+
+    /// A ladder of this many rounds of the plain mode and one other, every other mode refused.
+    fn ladder(rounds: u32, other: impl Fn(u32) -> f64) -> Ladder {
+        let [plain, measured, rest @ ..] = &Way::all()[..] else {
+            panic!("there are more than two ways");
+        };
+        let trials = (0..rounds).flat_map(|round| {
+            [
+                trial(round, *plain, 10.0),
+                trial(round, *measured, other(round)),
+            ]
+        });
+        let refused = |way: &Way| (*way, Stop::new(Code::NotSupported, "not here"));
+        Ladder {
+            spec: TrialSpec::default(),
+            seed: 1,
+            keeps_raw: false,
+            trials: trials.collect(),
+            refused: rest.iter().map(refused).collect(),
+        }
+    }
+
+    #[test]
+    fn rounds_go_on_until_every_ratio_is_certain_or_the_time_is_over() {
+        let (now, hour) = (Instant::now(), Duration::from_secs(3_600));
+        let certain = Enough::Certain(0.01, hour);
+        let alike = |_| 12.0;
+        assert!(!ladder(2, alike).is_enough(2, certain, now), "no interval");
+        assert!(ladder(3, alike).is_enough(3, certain, now));
+        let noisy = |round| 12.0 + f64::from(round);
+        assert!(!ladder(3, noisy).is_enough(3, certain, now));
+        let over = Enough::Certain(0.01, Duration::ZERO);
+        assert!(ladder(3, noisy).is_enough(3, over, now));
+        assert!(
+            !ladder(2, noisy).is_enough(2, over, now),
+            "the fewest come first"
+        );
+        assert!(ladder(2, noisy).is_enough(2, Enough::Rounds(2), now));
+    }
+}

@@ -1,0 +1,345 @@
+//! `measure stream PEER --preload rsocket`: the same plain program twice, over the kernel's TCP and with
+//! librspreload preloaded at both ends (rsocket(7)), to show the effect of kernel bypass on an unmodified
+//! program.
+//!
+//! linerate's own workloads call the kernel without the C library, so such a library would never see the calls; and it
+//! supports neither epoll nor io_uring. So both ends are movers ([`mover`]), one process each. What the kernel's
+//! TCP would report is unknown: no record, no limit, no ceiling.
+
+pub(crate) mod mover;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::path::Path as FilePath;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::peer_address::PeerAddress;
+use linerate_model::workload::TrialSpec;
+use linerate_traffic::mover::{Carried, Order};
+use mover::{Role, Said, Task};
+use serde::Serialize;
+
+use crate::cli::{MeasureStream, PreloadArg};
+use crate::console::interrupt::Interrupt;
+use crate::console::random::fresh_token;
+use crate::console::say::{Format, Say};
+use crate::endpoint::peer::{FAREWELL, FarStderr, end_within, program_command};
+use crate::endpoint::trial::open_path;
+
+/// How much longer than its time a trial may take.
+const GRACE: Duration = Duration::from_secs(30);
+/// How long a mover may take until it listens.
+const LISTENS: Duration = Duration::from_secs(20);
+/// How often Ctrl-C is listened for.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// The document.
+#[derive(Debug, Serialize)]
+struct PreloadDocument {
+    schema: &'static str,
+    workload: &'static str,
+    peer: String,
+    address: String,
+    flows: u32,
+    /// The kernel's TCP first.
+    carriers: [Carrier; 2],
+    /// The rate with the library over the rate of the kernel's TCP.
+    ratio: f64,
+}
+
+/// What carried the stream, and how fast.
+#[derive(Debug, Serialize)]
+struct Carrier {
+    #[serde(rename = "carrier")]
+    name: &'static str,
+    bytes: u64,
+    seconds: f64,
+    rate_bit_per_s: f64,
+    cpu_local_s: f64,
+    cpu_remote_s: f64,
+}
+
+/// Carries out `measure stream --preload`; `asked` is what the other options ask for.
+pub(crate) fn stream(
+    args: &MeasureStream,
+    asked: &TrialSpec,
+    preload: PreloadArg,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
+    let Some(peer) = args.peer.peer() else {
+        let why = "`--preload` needs a linerate PEER, not `--iperf3`";
+        return Err(Stop::new(Code::Usage, why));
+    };
+    check(asked)?;
+    if matches!(peer.peer, PeerAddress::Exec(_)) {
+        let why =
+            "`--preload` does not work with `exec:` peers: it must start another program there";
+        return Err(Stop::new(Code::NotSupported, why).hint("use an ssh or netns peer"));
+    }
+    let interrupt = Interrupt::listen()?;
+    let path = open_path(&peer, state, &interrupt)?;
+    let address = SocketAddr::new(path.address, path.port.unwrap_or(0));
+    say.note(&format!(
+        "measuring stream to {} ({}), {} each over plain TCP and rsocket; Ctrl-C stops it",
+        path.address, peer.peer, asked.duration_ns
+    ));
+    let trial = |preload: Option<PreloadArg>| {
+        let ends = Ends {
+            peer: &peer.peer,
+            push: peer.push,
+            state,
+            preload,
+            interrupt: &interrupt,
+        };
+        ends.trial(address, asked)
+    };
+    let carriers = [
+        carrier("tcp", trial(None)?),
+        carrier("rsocket", trial(Some(preload))?),
+    ];
+    path.peer.leave()?;
+    let document = PreloadDocument {
+        schema: "linerate.preload/1",
+        workload: "stream",
+        peer: peer.peer.to_string(),
+        address: address.ip().to_string(),
+        flows: asked.flows,
+        ratio: carriers[1].rate_bit_per_s / carriers[0].rate_bit_per_s,
+        carriers,
+    };
+    if say.format == Format::Json {
+        say.json(&document)
+    } else {
+        say.lines(&in_words(&document))
+    }
+}
+
+/// Only what a mover does can be requested.
+fn check(asked: &TrialSpec) -> Outcome<()> {
+    let plain = TrialSpec {
+        flows: asked.flows,
+        duration_ns: asked.duration_ns,
+        interval_ns: asked.interval_ns,
+        buffer_bytes: asked.buffer_bytes,
+        unrecorded: asked.unrecorded,
+        ..TrialSpec::default()
+    };
+    if *asked == plain {
+        return Ok(());
+    }
+    let why = "`--preload` streams forward with plain blocking calls: only `--time`, `--flows`, \
+        `--buffer`, `--address` and `--port` apply";
+    Err(Stop::new(Code::Usage, why))
+}
+
+fn carrier(name: &'static str, (near, far): (Carried, Carried)) -> Carrier {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a rate has no 53 bits that count"
+    )]
+    let bits = far.bytes as f64 * 8.0;
+    Carrier {
+        name,
+        bytes: far.bytes,
+        seconds: far.seconds,
+        rate_bit_per_s: bits / far.seconds,
+        cpu_local_s: near.cpu_s,
+        cpu_remote_s: far.cpu_s,
+    }
+}
+
+fn in_words(document: &PreloadDocument) -> String {
+    use linerate_model::units::BitRate;
+    let mut lines = Vec::new();
+    for one in &document.carriers {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate is positive and far below 2^64"
+        )]
+        let rate = BitRate::from_bit_per_s(one.rate_bit_per_s as u64);
+        lines.push(format!(
+            "{:<8}  {rate}   ({:.1} s; CPU of the programs: local {:.2} s, remote {:.2} s)",
+            one.name, one.seconds, one.cpu_local_s, one.cpu_remote_s
+        ));
+    }
+    lines.push(format!(
+        "ratio     {:.3}   (rsocket over tcp, one trial of each)",
+        document.ratio
+    ));
+    lines.join("\n")
+}
+
+/// Both ends of one trial.
+struct Ends<'a> {
+    peer: &'a PeerAddress,
+    push: bool,
+    state: &'a FilePath,
+    preload: Option<PreloadArg>,
+    interrupt: &'a Interrupt,
+}
+
+impl Ends<'_> {
+    /// What the sender here and the receiver there did.
+    fn trial(&self, address: SocketAddr, asked: &TrialSpec) -> Outcome<(Carried, Carried)> {
+        let order = Order {
+            flows: asked.flows,
+            buffer_bytes: asked.buffer_bytes,
+            duration_ns: asked.duration_ns,
+            token: fresh_token()?,
+        };
+        let mut far = Mover::start(self, self.peer, address, Role::Receives, &order)?;
+        let Said::Listens(port) = far.hear(LISTENS, self.interrupt)? else {
+            return Err(far.nonsense());
+        };
+        let target = SocketAddr::new(address.ip(), port);
+        let mut near = Mover::start(self, &PeerAddress::Local, target, Role::Sends, &order)?;
+        let limit = Duration::from(order.duration_ns) + GRACE;
+        let near = near.carried(limit, self.interrupt)?;
+        let far = far.carried(limit, self.interrupt)?;
+        if self.preload.is_some() && (near.by_kernel || far.by_kernel) {
+            let why = "librspreload fell back to kernel TCP: no RDMA path between the ends at \
+                this address, or the module rdma_ucm is not loaded";
+            return Err(Stop::new(Code::NotSupported, why)
+                .hint("create a device with `linerate testbed rxe`; check rdma_cm with `rping`"));
+        }
+        Ok((near, far))
+    }
+}
+
+/// A mover that runs. It ends with its standard input.
+struct Mover {
+    name: String,
+    child: Child,
+    said: Receiver<String>,
+    stderr: FarStderr,
+}
+
+impl Mover {
+    fn start(
+        ends: &Ends<'_>,
+        at: &PeerAddress,
+        address: SocketAddr,
+        role: Role,
+        order: &Order,
+    ) -> Outcome<Self> {
+        let words: &[&str] = match ends.preload {
+            None => &["--quiet", "mover"],
+            Some(PreloadArg::Rsocket) => &["--quiet", "mover", "--preload", "rsocket"],
+        };
+        let push = ends.push && matches!(at, PeerAddress::Ssh { .. });
+        let mut command = program_command(at, push, ends.state, words, ends.interrupt)?;
+        linerate_testbed::tie_to_parent(&mut command);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| Stop::io(format!("start a mover at {at}"), error))?;
+        let task = Task {
+            address,
+            role,
+            order: order.clone(),
+        };
+        let mut line = serde_json::to_vec(&task)
+            .map_err(|error| Stop::new(Code::Bug, "cannot write a task").because(error))?;
+        line.push(b'\n');
+        let said = listen(child.stdout.take());
+        let stderr = FarStderr::read(child.stderr.take());
+        if let Some(input) = &mut child.stdin {
+            // If it has ended, the reason is reported below.
+            let _ = input.write_all(&line);
+        }
+        let name = match role {
+            Role::Receives => format!("the peer {at} reports: "),
+            Role::Sends => String::new(),
+        };
+        Ok(Self {
+            name,
+            child,
+            said,
+            stderr,
+        })
+    }
+
+    /// Its next message.
+    fn hear(&mut self, limit: Duration, interrupt: &Interrupt) -> Outcome<Said> {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.said.recv_timeout(BEAT) {
+                Ok(line) => return serde_json::from_str(&line).map_err(|_| self.nonsense()),
+                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {
+                    interrupt.check()?;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let why = format!("{}nothing within {} s", self.name, limit.as_secs());
+                    return Err(Stop::new(Code::TimeOut, why));
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(self.failure().unwrap_or_else(|| self.nonsense()));
+                }
+            }
+        }
+    }
+
+    fn carried(&mut self, limit: Duration, interrupt: &Interrupt) -> Outcome<Carried> {
+        match self.hear(limit, interrupt)? {
+            Said::Carried(carried) => Ok(carried),
+            Said::Listens(_) => Err(self.nonsense()),
+        }
+    }
+
+    /// Why it exited, in its own words and with its own code; none when it succeeded.
+    fn failure(&mut self) -> Option<Stop> {
+        // It may still run: with its input it ends.
+        self.child.stdin = None;
+        let number = end_within(&mut self.child, FAREWELL)?.code();
+        let code = Code::ALL
+            .into_iter()
+            .find(|code| number == Some(code.number().into()))
+            .unwrap_or(Code::FailedRestored);
+        let text = self.stderr.text();
+        let text = text.trim_start_matches("error: ");
+        (code != Code::Done && !text.is_empty())
+            .then(|| Stop::new(code, format!("{}{text}", self.name)))
+    }
+
+    fn nonsense(&self) -> Stop {
+        let why = format!(
+            "{}an invalid message: both ends must run the same version of linerate",
+            self.name
+        );
+        Stop::new(Code::PeerUnreachable, why)
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.child.stdin = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A longer line is no mover's.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// The lines of a stream, read in a separate thread.
+fn listen(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (tell, lines) = mpsc::channel();
+    if let Some(stream) = stream {
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream.take(LINE_BYTES_MAX)).lines() {
+                let Ok(line) = line else { break };
+                if tell.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    lines
+}

@@ -1,0 +1,476 @@
+//! The requested changes: where the plan comes from (a file, a diagnosis, this host's own), and what there is
+//! to know about each change before it is made.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use linerate_host::read::read_owners;
+use linerate_host::{apply, regular_file};
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::finding::{Finding, Profile, Scene, Severity};
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
+use linerate_model::known::Known;
+use linerate_model::plan::{Change, End, Plan};
+use linerate_model::propose::{GIVEN, Permit, Proposal, propose};
+use linerate_model::prove::EndChange;
+use linerate_model::rules::{self, owner_of};
+use linerate_model::setting::{
+    Class, MachineKnob, SettingError, SettingKey, Settings, Value, current, needs,
+};
+use linerate_model::steady::steady;
+use rustix::thread::{CapabilitySet, capabilities};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::WantedArgs;
+use crate::endpoint::ends::Ends;
+use crate::endpoint::local::Station;
+use crate::endpoint::trial;
+
+/// Maximum number of disturbed settings that are named in a line.
+const NAMED_MAX: usize = 3;
+
+/// A plan, with the details of its changes.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Intent {
+    pub(crate) changes: Vec<Wanted>,
+}
+
+/// A change, and its details.
+#[derive(Debug, Serialize)]
+pub(crate) struct Wanted {
+    #[serde(flatten)]
+    pub(crate) change: Change,
+    /// The class of its rollback.
+    class: Class,
+    /// The finding that it would fix.
+    why: Option<Reason>,
+    /// Other settings that writing it may change; they are restored along with it.
+    disturbs: Vec<SettingKey>,
+    /// The program that may change it by itself, in words.
+    owner: Option<String>,
+    /// The capabilities that writing it requires.
+    needs: &'static [&'static str],
+}
+
+/// A finding, in short.
+#[derive(Debug, Clone, Serialize)]
+struct Reason {
+    rule: String,
+    summary: String,
+}
+
+/// Maximum size of a plan, or of a document of the doctor.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// The request in a file.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// The finding that this fixes.
+    Findings(Vec<Finding>),
+    /// These values.
+    Settings { local: Settings, peer: Settings },
+}
+
+/// The relevant part of the doctor's document.
+#[derive(Debug, Deserialize)]
+struct Diagnosed {
+    schema: String,
+    findings: Vec<Finding>,
+}
+
+impl Intent {
+    /// The request of the command line.
+    pub(crate) fn of(wanted: &WantedArgs, station: &Station) -> Outcome<Self> {
+        match &wanted.from {
+            Some(file) => Self::from_file(file, station),
+            None => Self::from_host(wanted.role, station),
+        }
+    }
+
+    /// Each interrupt of the interface on its own CPU, close to the interface.
+    pub(crate) fn affinity(station: &Station, name: &NicName) -> Outcome<Self> {
+        let host = station.read_host();
+        let Some(nic) = host.nic(name) else {
+            return Err(
+                Stop::new(Code::BadInput, format!("no such interface: {name}"))
+                    .hint("`linerate map` lists the interfaces"),
+            );
+        };
+        match rules::affinity(&host, nic) {
+            Known::Value(changes) => {
+                let changes = changes.into_iter().map(|change| (change, None));
+                Self::with(changes.collect(), station)
+            }
+            Known::Unknown(gap) => {
+                let why = format!("cannot place the interrupts of {name}: {gap}");
+                Err(Stop::new(Code::NotSupported, why))
+            }
+        }
+    }
+
+    /// Prepares this host for steady measurements, as far as it supports them.
+    pub(crate) fn steady(station: &Station) -> Outcome<Self> {
+        let changes = to_be_steady(&station.read_host(), station);
+        let changes = changes.into_iter().map(|change| (change, None));
+        Self::with(changes.collect(), station)
+    }
+
+    /// The request of a plan file for `hold`: changes, and the maximum wake-up latency of the CPUs in microseconds, which
+    /// lasts as long as a process holds it.
+    pub(crate) fn held(file: &Path, station: &Station) -> Outcome<(Self, Option<u32>)> {
+        let mut wanted = match read(file)? {
+            Asked::Findings(findings) => {
+                return Ok((Self::from_findings(&findings, station)?, None));
+            }
+            Asked::Settings { local, peer } => without_peer(file, local, &peer)?,
+        };
+        let limit = wanted.remove(&SettingKey::Machine(MachineKnob::MaxLatencyUs));
+        let limit = match limit {
+            Some(Value::Integer(limit)) => Some(u32::try_from(limit).unwrap_or(u32::MAX)),
+            _ => None,
+        };
+        Ok((Self::from_settings(wanted, station)?, limit))
+    }
+
+    fn from_file(file: &Path, station: &Station) -> Outcome<Self> {
+        match read(file)? {
+            Asked::Findings(findings) => Self::from_findings(&findings, station),
+            Asked::Settings { local, peer } => {
+                Self::from_settings(without_peer(file, local, &peer)?, station)
+            }
+        }
+    }
+
+    fn from_settings(wanted: Settings, station: &Station) -> Outcome<Self> {
+        let mut changes = Vec::new();
+        for (key, to) in wanted {
+            let from = station.read_setting(&key).ok().cloned().map_err(|gap| {
+                Stop::new(Code::NotSupported, format!("cannot change {key}: {gap}"))
+            })?;
+            if to.is_met_by(&from) {
+                continue;
+            }
+            if let Some(advice) = apply::settings::advice(&key) {
+                let why = format!("cannot change {key}, which is {from}: {advice}");
+                return Err(Stop::new(Code::NotSupported, why));
+            }
+            let setting = key;
+            changes.push((Change { setting, from, to }, None));
+        }
+        Self::with(changes, station)
+    }
+
+    /// The remedies of the findings on this host that can be applied alone and at once.
+    fn from_host(profile: Profile, station: &Station) -> Outcome<Self> {
+        let host = station.read_host();
+        let diagnosis = rules::diagnose(&Scene {
+            end: End::Local,
+            host: &host,
+            nic: None,
+            other: None,
+            sample: None,
+            watch: None,
+            profile,
+            owns_shapers: false,
+        });
+        let mut changes = remedies(&diagnosis.findings, station);
+        if profile == Profile::Measurement {
+            // The settings for steady measurements, which `tune hold` holds, whatever the findings are.
+            for change in to_be_steady(&host, station) {
+                if changes.iter().all(|(other, _)| *other != change) {
+                    changes.retain(|(other, _)| other.setting != change.setting);
+                    changes.push((change, None));
+                }
+            }
+        }
+        Self::with(changes, station)
+    }
+
+    fn from_findings(findings: &[Finding], station: &Station) -> Outcome<Self> {
+        Self::with(remedies(findings, station), station)
+    }
+
+    fn with(mut changes: Vec<(Change, Option<Reason>)>, station: &Station) -> Outcome<Self> {
+        changes.sort_by_cached_key(|(change, _)| {
+            let setting = change.setting.clone();
+            (turn(&setting), setting)
+        });
+        let owners = read_owners(station.root());
+        let owners = owners.value().map_or(&[][..], Vec::as_slice);
+        let wanted = |(change, why): (Change, Option<Reason>)| Wanted {
+            class: change.setting.spec().class,
+            why,
+            disturbs: station.disturbed_by(&change.setting),
+            owner: owner_of(owners, &change.setting),
+            needs: change.setting.needs(),
+            change,
+        };
+        let changes = changes.into_iter();
+        let changes = changes.filter(|(change, _)| change.from != change.to);
+        let intent = Self {
+            changes: changes.map(wanted).collect(),
+        };
+        intent.plan()?;
+        Ok(intent)
+    }
+
+    /// Only the changes.
+    pub(crate) fn plan(&self) -> Outcome<Plan> {
+        let changes = self.changes.iter().map(|wanted| wanted.change.clone());
+        Plan::new(changes.collect()).map_err(|error| Stop::new(Code::Bug, error.to_string()))
+    }
+
+    /// As text: a line for each change, and below it its details.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.changes.iter().flat_map(Wanted::lines).collect()
+    }
+
+    /// The capabilities that it requires, and those of them that this process lacks.
+    pub(crate) fn needs(&self) -> (BTreeSet<&'static str>, BTreeSet<&'static str>) {
+        let needs: BTreeSet<&str> = (self.changes.iter())
+            .flat_map(|wanted| wanted.needs.iter().copied())
+            .collect();
+        let held = capabilities(None).map(|sets| sets.effective);
+        let held = held.unwrap_or_else(|_| CapabilitySet::empty());
+        let is_root = rustix::process::geteuid().is_root();
+        let has = |name: &str| match name {
+            needs::NET_ADMIN => held.contains(CapabilitySet::NET_ADMIN),
+            // The files are owned by root.
+            needs::DAC_OVERRIDE => is_root || held.contains(CapabilitySet::DAC_OVERRIDE),
+            needs::SYS_ADMIN => held.contains(CapabilitySet::SYS_ADMIN),
+            needs::KILL => is_root || held.contains(CapabilitySet::KILL),
+            _ => true,
+        };
+        let lacks = needs.iter().copied().filter(|name| !has(name)).collect();
+        (needs, lacks)
+    }
+}
+
+/// The remedies of findings that can be applied here, alone and at once, each with its finding.
+fn remedies(findings: &[Finding], station: &Station) -> Vec<(Change, Option<Reason>)> {
+    let mut changes: Vec<(Change, Option<Reason>)> = Vec::new();
+    for proposal in propose(findings, Permit::default()).to_try {
+        for wanted in proposal.changes {
+            let Change { setting, to, .. } = wanted.change;
+            let is_new = changes.iter().all(|(other, _)| other.setting != setting);
+            // What cannot be read could not be restored; what was changed since starts from its current value.
+            let Known::Value(from) = station.read_setting(&setting) else {
+                continue;
+            };
+            if wanted.end == End::Local && is_new && !to.is_met_by(&from) {
+                let mends = |finding: &&Finding| {
+                    let mut remedies = finding.remedies.iter();
+                    remedies.any(|remedy| remedy.change.setting == setting)
+                };
+                let why = findings.iter().find(mends).map(|finding| Reason {
+                    rule: finding.rule.clone(),
+                    summary: finding.summary.clone(),
+                });
+                changes.push((Change { setting, from, to }, why));
+            }
+        }
+    }
+    changes
+}
+
+/// The settings of a host for steady measurements, as far as it supports them.
+fn to_be_steady(host: &Host, station: &Station) -> Vec<Change> {
+    let wanted = steady(host).into_iter();
+    let changes = wanted.filter_map(|(setting, to)| {
+        let from = station.read_setting(&setting).value()?.clone();
+        Some(Change { setting, from, to })
+    });
+    changes.collect()
+}
+
+/// The order of settings in a plan, before their place in the catalog: irqbalance gets its banned interrupts while
+/// it listens, so that it moves none that is placed then, and interrupts can be placed on CPUs that are online.
+fn turn(setting: &SettingKey) -> u8 {
+    match setting {
+        SettingKey::Machine(MachineKnob::IrqbalanceBans) => 0,
+        SettingKey::Machine(MachineKnob::IrqbalancePaused) => 1,
+        SettingKey::Machine(MachineKnob::Smt) | SettingKey::Online(_) => 2,
+        _ => 3,
+    }
+}
+
+impl Wanted {
+    fn lines(&self) -> Vec<String> {
+        let spec = self.change.setting.spec();
+        let mut lines = vec![format!(
+            "{}   [{}, {}]",
+            self.change, self.class, spec.about
+        )];
+        if let Some(Reason { rule, summary }) = &self.why {
+            lines.push(format!("    why: {summary} ({rule})"));
+        }
+        let named: Vec<String> = self.disturbs.iter().map(ToString::to_string).collect();
+        match named.as_slice() {
+            [] => {}
+            few if few.len() <= NAMED_MAX => {
+                lines.push(format!("    may disrupt: {}", few.join(", ")));
+            }
+            [first, ..] => lines.push(format!(
+                "    may disrupt: {first} and {} more",
+                named.len() - 1
+            )),
+        }
+        if let Some(owner) = &self.owner {
+            lines.push(format!("    may be overridden by: {owner}"));
+        }
+        lines
+    }
+}
+
+/// The request of a file for both ends, as remedies to try: the plan's settings, each alone except those that both ends
+/// need, or the remedies of the doctor's findings.
+pub(crate) fn given(asked: Asked, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
+    let (local, peer) = match asked {
+        Asked::Findings(findings) => return Ok(propose(&findings, Permit::default()).to_try),
+        Asked::Settings { local, peer } => (local, peer),
+    };
+    let mut given: Vec<Proposal> = Vec::new();
+    for (end, settings) in [(End::Local, local), (End::Remote, peer)] {
+        for (setting, to) in settings {
+            let from = current(ends.host(end), &setting)
+                .ok()
+                .cloned()
+                .map_err(|gap| {
+                    let why = format!("cannot change {setting} of the {end} end: {gap}");
+                    Stop::new(Code::NotSupported, why)
+                })?;
+            let class = setting.spec().class;
+            let subject = (end, setting.to_string());
+            let change = Change { setting, from, to };
+            let same = |other: &&mut Proposal| other.changes[0].change.setting == change.setting;
+            match given.iter_mut().find(same) {
+                Some(both) => {
+                    both.subjects.push(subject);
+                    both.changes.push(EndChange { end, change });
+                }
+                None => given.push(Proposal {
+                    rule: GIVEN.to_owned(),
+                    subjects: vec![subject],
+                    severity: Severity::Note,
+                    changes: vec![EndChange { end, change }],
+                    class,
+                }),
+            }
+        }
+    }
+    Ok(given)
+}
+
+/// The request of a plan file for both ends of a path.
+pub(crate) fn both(
+    (local, peer): (Settings, Settings),
+    path: &trial::Path,
+) -> Outcome<(Intent, Plan)> {
+    let mut changes = Vec::new();
+    for (setting, to) in peer {
+        let from = current(&path.remote, &setting)
+            .ok()
+            .cloned()
+            .map_err(|gap| {
+                let why = format!("cannot change {setting} of the peer: {gap}");
+                Stop::new(Code::NotSupported, why)
+            })?;
+        if !to.is_met_by(&from) {
+            changes.push(Change { setting, from, to });
+        }
+    }
+    let far = Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))?;
+    Ok((Intent::from_settings(local, &path.station)?, far))
+}
+
+/// The request of a plan file for two hosts.
+pub(crate) fn read_both(file: &Path) -> Outcome<(Settings, Settings)> {
+    match read(file)? {
+        Asked::Settings { local, peer } => Ok((local, peer)),
+        Asked::Findings(_) => {
+            let why = format!("{}: findings describe a single host", file.display());
+            Err(Stop::new(Code::BadInput, why).hint("use a plan file"))
+        }
+    }
+}
+
+/// The request of a plan for this host, which must be its only one.
+fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settings> {
+    if peer.is_empty() {
+        return Ok(local);
+    }
+    let why = format!("{}: `[peer.settings]` needs a peer", file.display());
+    Err(Stop::new(Code::BadInput, why).hint("use `tune apply --peer PEER`"))
+}
+
+/// The request in a file: the doctor's JSON, or a plan. It may be a FIFO, so it is read before signals are handled.
+pub(crate) fn read(file: &Path) -> Outcome<Asked> {
+    let text = regular_file::read_named_text(file, FILE_BYTES_MAX)
+        .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
+    let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
+    if !text.trim_start().starts_with('{') {
+        let (local, peer) = wanted_settings(&text).map_err(wrong)?;
+        return Ok(Asked::Settings { local, peer });
+    }
+    let diagnosed: Diagnosed =
+        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    if diagnosed.schema != "linerate.doctor/1" {
+        let why = format!(
+            "it is a {} document, not linerate.doctor/1",
+            diagnosed.schema
+        );
+        return Err(wrong(why));
+    }
+    Ok(Asked::Findings(diagnosed.findings))
+}
+
+/// The request of a plan file for this host and for the peer: TOML tables `[settings]` and `[peer.settings]` of
+/// `"key" = value`.
+pub(crate) fn wanted_settings(text: &str) -> Result<(Settings, Settings), String> {
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| error.to_string())?;
+    let unknown =
+        |name: &str| format!("unknown table `{name}`: expected `[settings]` or `[peer.settings]`");
+    let (mut local, mut peer) = (None, None);
+    for (name, value) in &table {
+        match (name.as_str(), value) {
+            ("settings", toml::Value::Table(settings)) => local = Some(settings),
+            ("peer", toml::Value::Table(of_peer)) => {
+                for (name, value) in of_peer {
+                    match (name.as_str(), value) {
+                        ("settings", toml::Value::Table(settings)) => peer = Some(settings),
+                        _ => return Err(unknown(&format!("peer.{name}"))),
+                    }
+                }
+            }
+            _ => return Err(unknown(name)),
+        }
+    }
+    if local.is_none() && peer.is_none() {
+        return Err("it has no `[settings]` table".to_owned());
+    }
+    let all = |table: Option<&toml::Table>| table.map_or(Ok(Settings::new()), settings_of);
+    Ok((all(local)?, all(peer)?))
+}
+
+fn settings_of(table: &toml::Table) -> Result<Settings, String> {
+    let mut wanted = Settings::new();
+    for (name, value) in table {
+        let wrong = |error: SettingError| error.to_string();
+        let key: SettingKey = name.parse().map_err(wrong)?;
+        let to = key.parse_value(&plain_text(value)).map_err(wrong)?;
+        wanted.insert(key, to);
+    }
+    Ok(wanted)
+}
+
+/// A TOML value as a user would type it: `true` is `on`, a list is its items separated by blanks.
+fn plain_text(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Array(items) => items.iter().map(plain_text).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    }
+}

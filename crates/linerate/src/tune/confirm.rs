@@ -1,0 +1,227 @@
+//! Who may confirm changes: a user who connected after the last of them. The process that made the
+//! changes listens on a socket next to its journal, and asks the kernel which process is at the other end.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use linerate_host::apply::Boottime;
+use linerate_host::management::{Session, session_of};
+use linerate_host::private_folder::PrivateFolder;
+use linerate_host::root::LiveHost;
+use linerate_model::exit::{Code, Outcome, Stop};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::console::interrupt::Interrupt;
+
+/// The socket's name next to the journal.
+const SOCKET: &str = "control";
+/// The answer when a request is granted and carried out.
+const DONE: &str = "done";
+/// How long the other end may take over its one line.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time until a request is carried out.
+const CARRIED_OUT: Duration = Duration::from_secs(60);
+/// Interval between checks for Ctrl-C.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// The decision about changes that were made.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    /// They are kept; the asker may wait for the result.
+    Confirmed(Option<Asker>),
+    /// A user wants them rolled back, and waits for the result.
+    Refused(Asker),
+    /// No decision arrived in time.
+    Late,
+    /// This process has to exit.
+    Interrupted,
+}
+
+/// A process that decided, and waits for the result.
+#[derive(Debug)]
+pub(crate) struct Asker(UnixStream);
+
+/// Requests to the process that made the changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Keep them.
+    Confirm,
+    /// Roll them back.
+    Undo,
+}
+
+impl Wish {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Confirm => "confirm",
+            Self::Undo => "undo",
+        }
+    }
+}
+
+/// The socket for decisions.
+#[derive(Debug)]
+pub(crate) struct Control {
+    listener: UnixListener,
+    path: PathBuf,
+    live: LiveHost,
+}
+
+impl Control {
+    /// Listens next to the journal in `folder`.
+    pub(crate) fn open(folder: &Path) -> Outcome<Self> {
+        let path = folder.join(SOCKET);
+        let failed = |error| Stop::io(format!("listen on {}", path.display()), error);
+        let listener = by_short_name(folder, UnixListener::bind).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let live = LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
+        Ok(Self {
+            listener,
+            path,
+            live,
+        })
+    }
+
+    /// Waits for a decision about changes, the last of which was made at `applied`.
+    pub(crate) fn wait(
+        &self,
+        applied: Boottime,
+        until: Boottime,
+        interrupt: &Interrupt,
+    ) -> Decision {
+        let started_from = session_of(self.live.root(), std::process::id());
+        while !until.remaining().is_zero() {
+            if interrupt.asked() {
+                return Decision::Interrupted;
+            }
+            let beat = BEAT.min(until.remaining());
+            let beat = rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: beat.subsec_nanos().into(),
+            };
+            // A signal ends the wait, and the loop looks for what it means.
+            let _ = poll(
+                &mut [PollFd::new(&self.listener, PollFlags::IN)],
+                Some(&beat),
+            );
+            let Ok((stream, _)) = self.listener.accept() else {
+                continue;
+            };
+            let Some(wish) = hear(&stream) else {
+                continue;
+            };
+            let asker = Asker(stream);
+            match (self.may(&asker, wish, applied, started_from), wish) {
+                (Ok(()), Wish::Confirm) => return Decision::Confirmed(Some(asker)),
+                (Ok(()), Wish::Undo) => return Decision::Refused(asker),
+                (refused, _) => asker.hears(&refused),
+            }
+        }
+        Decision::Late
+    }
+
+    /// Whether `asker` may have the wish.
+    fn may(
+        &self,
+        asker: &Asker,
+        wish: Wish,
+        applied: Boottime,
+        started_from: Option<Session>,
+    ) -> Outcome<()> {
+        let refuse = |why: &str| {
+            Err(Stop::new(
+                Code::PermissionMissing,
+                format!("cannot {}: {why}", wish.word()),
+            ))
+        };
+        let who = rustix::net::sockopt::socket_peercred(&asker.0)
+            .map_err(|error| Stop::io("identify the caller", error.into()))?;
+        if !who.uid.is_root() && who.uid != rustix::process::geteuid() {
+            return refuse("another user made the changes");
+        }
+        let pid = u32::try_from(who.pid.as_raw_nonzero().get()).unwrap_or_default();
+        match (wish, session_of(self.live.root(), pid)) {
+            (Wish::Undo, _) => Ok(()),
+            (Wish::Confirm, Some(session)) if session.began > applied => Ok(()),
+            (Wish::Confirm, Some(_)) => refuse(
+                "this ssh connection is older than the last change and does not prove that a new \
+                 one works; confirm over a new ssh connection",
+            ),
+            // The console, or a program of this machine: so were the changes made.
+            (Wish::Confirm, None) if started_from.is_none() => Ok(()),
+            (Wish::Confirm, None) => {
+                refuse("the changes were made over ssh; confirm over a new ssh connection")
+            }
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // With the journal's folder it may be gone already.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A socket's path may have 107 bytes (unix(7)); a state folder may have more. The folder must be this user's alone, so
+/// that no other user can have put a socket there.
+fn by_short_name<T>(
+    folder: &Path,
+    open: impl FnOnce(PathBuf) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    let folder = PrivateFolder::open(folder)?;
+    open(PathBuf::from(format!(
+        "/proc/self/fd/{}/{SOCKET}",
+        folder.as_file().as_raw_fd()
+    )))
+}
+
+fn hear(stream: &UnixStream) -> Option<Wish> {
+    stream.set_nonblocking(false).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    let mut line = String::new();
+    BufReader::new(stream.take(64)).read_line(&mut line).ok()?;
+    [Wish::Confirm, Wish::Undo]
+        .into_iter()
+        .find(|wish| wish.word() == line.trim_end())
+}
+
+impl Asker {
+    /// Sends the result. A process that has disconnected has made its decision all the same.
+    pub(crate) fn hears(mut self, result: &Outcome<()>) {
+        let reply = match result {
+            Ok(()) => DONE.to_owned(),
+            Err(stop) => stop.to_string(),
+        };
+        let _ = self.0.write_all(reply.as_bytes());
+    }
+}
+
+/// Sends the decision to the process that keeps the transaction in `folder` open.
+pub(crate) fn tell(folder: &Path, wish: Wish) -> Outcome<()> {
+    let gone = || {
+        Stop::new(Code::BadInput, "no process is waiting for its confirmation")
+            .hint("`linerate tune status` shows its state")
+    };
+    let stream = by_short_name(folder, UnixStream::connect).map_err(|_| gone())?;
+    let talk = || -> std::io::Result<String> {
+        stream.set_read_timeout(Some(CARRIED_OUT))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        (&stream).write_all(format!("{}\n", wish.word()).as_bytes())?;
+        let mut reply = String::new();
+        (&stream).take(4096).read_to_string(&mut reply)?;
+        Ok(reply)
+    };
+    let reply =
+        talk().map_err(|error| Stop::io("talk to the process that made the changes", error))?;
+    match reply.as_str() {
+        DONE => Ok(()),
+        "" => Err(gone()),
+        why => Err(Stop::new(Code::PermissionMissing, why)),
+    }
+}

@@ -1,0 +1,419 @@
+//! `linerate tune`: show, apply, undo and recover settings of this host.
+//!
+//! `hold` keeps settings while a command runs, `persist` across reboots, `confirm` waits for the user's word, `probe` checks
+//! that the peer can still be reached.
+
+pub(crate) mod confirm;
+pub(crate) mod hold;
+mod persist;
+mod probe;
+
+use std::collections::BTreeSet;
+use std::path::Path as FilePath;
+use std::time::Duration;
+
+use linerate_host::apply::{Boottime, folder_of};
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::finding::Profile;
+use linerate_model::peer_address::PeerAddress;
+use linerate_model::plan::Change;
+use serde::Serialize;
+
+use self::confirm::{Control, Decision, Wish};
+use crate::cli::{ApplyArgs, PeerArgs, PersistArgs, ProveArgs, StayArgs, TuneAction, WantedArgs};
+use crate::console::interrupt::Interrupt;
+use crate::console::say::{Format, Say};
+use crate::endpoint::guard::EARLIER;
+use crate::endpoint::lease::{self, Far};
+use crate::endpoint::local::{Entry, Station};
+use crate::endpoint::recover::{recover_first, recover_first_with};
+use crate::endpoint::trial::open_path;
+use crate::prove::intent::{self, Intent};
+use crate::prove::{prove as run_prove, search};
+use crate::tune::probe::reach;
+
+/// The document that `tune` prints.
+#[derive(Debug, Serialize)]
+struct TuneDocument<T> {
+    schema: &'static str,
+    action: &'static str,
+    #[serde(flatten)]
+    body: T,
+}
+
+/// Carries out a `tune` action.
+pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
+    match action {
+        TuneAction::Plan { wanted } => plan(wanted, state, say),
+        TuneAction::Apply(args) => apply_as_asked(args, state, say),
+        TuneAction::Hold(args) => hold::run(args, state, say).map(drop),
+        TuneAction::Search(args) => search(args, state, say),
+        TuneAction::Confirm { id } => confirm(state, id.as_deref(), say),
+        TuneAction::Affinity {
+            nic,
+            dry_run,
+            persist,
+        } => {
+            if !dry_run {
+                recover_first(state, say)?;
+            }
+            let station = Station::open(state)?;
+            let intent = Intent::affinity(&station, nic)?;
+            if *dry_run {
+                return show("affinity", &intent, say);
+            }
+            // Changing interrupt affinity disconnects nobody.
+            let stay = StayArgs {
+                persist: *persist,
+                ..StayArgs::at_once()
+            };
+            apply("affinity", station, state, &intent, &stay, say)
+        }
+        TuneAction::Persist(args) => {
+            let mut entries = persist::persist(args, state)?;
+            entries.extend(lease::other_halves(state, &entries, args.remove)?);
+            report("persist", entries, say)
+        }
+        TuneAction::Boot => persist::boot(state, say),
+        TuneAction::Undo { id, peer } => {
+            // A rollback is not interrupted.
+            let _interrupt = Interrupt::listen()?;
+            let given = peer.as_ref();
+            undo(Far { state, given }, id.as_deref(), say)
+        }
+        TuneAction::Recover { peer } => {
+            let _interrupt = Interrupt::listen()?;
+            let own = Station::recover(state)?;
+            let given = peer.as_ref();
+            let far = lease::recover(Far { state, given })?;
+            report("recover", [own, far].concat(), say)
+        }
+        TuneAction::Status => {
+            let mut entries = Station::status(state)?;
+            lease::tell(state, &mut entries)?;
+            report("status", entries, say)
+        }
+    }
+}
+
+fn plan(wanted: &WantedArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    let station = Station::open(state)?;
+    let intent = Intent::of(wanted, &station)?;
+    let (needs, lacks) = intent.needs();
+    let listed = |names: BTreeSet<&str>| Vec::from_iter(names).join(", ");
+    if !needs.is_empty() {
+        let needs = listed(needs);
+        say.note(&if lacks.is_empty() {
+            format!("applying requires {needs}")
+        } else {
+            format!(
+                "applying requires {needs}; this process lacks {}",
+                listed(lacks)
+            )
+        });
+    }
+    if wanted.from.is_none() && wanted.role == Profile::Measurement {
+        say.note(
+            "to hold these settings and keep the CPUs awake during a measurement: `linerate tune \
+             hold [-- COMMAND]`",
+        );
+    }
+    show("plan", &intent, say)
+}
+
+fn apply_as_asked(args: &ApplyArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    let ApplyArgs {
+        wanted,
+        stay,
+        prove,
+        peer,
+    } = args;
+    if let Some(peer) = prove {
+        if wanted.from.is_none() && wanted.role != Profile::Throughput {
+            let why = "`--prove` compares throughput: no other `--role` is supported";
+            return Err(Stop::new(Code::Usage, why));
+        }
+        let mut args = ProveArgs::of(peer);
+        args.from.clone_from(&wanted.from);
+        args.weigh.allow_management_disruption = stay.allow_management_disruption;
+        return run_prove(&args, state, say);
+    }
+    if let Some(peer) = peer {
+        return apply_to_both(wanted, stay, peer, state, say);
+    }
+    recover_first(state, say)?;
+    let station = Station::open(state)?;
+    let intent = Intent::of(wanted, &station)?;
+    apply("apply", station, state, &intent, stay, say)
+}
+
+/// Changes this host and a peer together.
+fn apply_to_both(
+    wanted: &WantedArgs,
+    stay: &StayArgs,
+    peer: &PeerAddress,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
+    let Some(file) = &wanted.from else {
+        let why = "`--peer` needs a plan for both hosts: pass it with `--from`";
+        return Err(Stop::new(Code::Usage, why));
+    };
+    let asked = intent::read_both(file)?;
+    recover_first_with(Some(peer), state, say)?;
+    let interrupt = Interrupt::listen()?;
+    let path = open_path(&PeerArgs::of(peer), state, &interrupt)?;
+    let (intent, far) = intent::both(asked, &path)?;
+    let near = intent.plan()?;
+    if near.changes.is_empty() && far.changes.is_empty() {
+        say.note("nothing to change: every setting already has its value");
+        path.peer.leave()?;
+    } else {
+        lease::apply(path, (&near, &far), stay, state, &interrupt, say)?;
+    }
+    if say.format == Format::Json {
+        return say.json(&TuneDocument {
+            schema: "linerate.tune/1",
+            action: "apply",
+            body: Both {
+                intent,
+                peer_changes: far.changes,
+            },
+        });
+    }
+    for line in intent.lines() {
+        say.data(&line)?;
+    }
+    for change in far.changes {
+        say.data(&format!("peer: {change}"))?;
+    }
+    Ok(())
+}
+
+/// Changes of both ends, as they are printed.
+#[derive(Debug, Serialize)]
+struct Both {
+    #[serde(flatten)]
+    intent: Intent,
+    peer_changes: Vec<Change>,
+}
+
+/// Carries a plan out, sees to it that it is confirmed or rolled back, and shows it.
+fn apply(
+    action: &'static str,
+    mut station: Station,
+    state: &FilePath,
+    intent: &Intent,
+    stay: &StayArgs,
+    say: &Say,
+) -> Outcome<()> {
+    let plan = intent.plan()?;
+    if plan.changes.is_empty() {
+        say.note("nothing to change: every setting already has its value");
+        return show(action, intent, say);
+    }
+    say.note(&match plan.changes.len() {
+        1 => "changing 1 setting".to_owned(),
+        all => format!("changing {all} settings"),
+    });
+    for address in &stay.probe {
+        reach(address).map_err(|stop| {
+            stop.hint("every probe must also succeed before the change; nothing was changed")
+        })?;
+    }
+    let interrupt = Interrupt::listen()?;
+    let deadline = Boottime::now().plus(Duration::from_secs(stay.deadline.into()));
+    station.allow_until(deadline);
+    station.disturb_way_in(stay.allow_management_disruption);
+    station.apply(&plan)?;
+    let (stop, asker) = match decide(&station, stay, deadline, &interrupt, say) {
+        Ok(Decision::Confirmed(asker)) => {
+            for moved in station.moved() {
+                say.note(&moved);
+            }
+            let committed = station.commit().map_err(Stop::from);
+            if let Some(asker) = asker {
+                asker.hears(&committed);
+            }
+            committed?;
+            // The lock is released with it.
+            drop(station);
+            if stay.persist {
+                let id = Station::applied(state, None)?.0;
+                persist::persist(&PersistArgs::of(id), state)
+                    .map_err(|stop| stop.hint("changes applied until the next boot"))?;
+                say.note("persistent: applied at every boot");
+            }
+            say.note("to roll back: `linerate tune undo`");
+            return show(action, intent, say);
+        }
+        Ok(Decision::Interrupted) => (Stop::interrupted(), None),
+        Ok(Decision::Refused(asker)) => {
+            let why = "undo requested; all changes were rolled back";
+            (Stop::new(Code::FailedRestored, why), Some(asker))
+        }
+        Ok(Decision::Late) => {
+            let limit = stay.deadline;
+            let why = format!("not confirmed within {limit} s; all changes were rolled back");
+            (Stop::new(Code::TimeOut, why), None)
+        }
+        Err(mut stop) => {
+            stop.message.push_str("; all changes were rolled back");
+            (stop, None)
+        }
+    };
+    let undone = station.undo().map_err(Stop::from);
+    if let Some(asker) = asker {
+        asker.hears(&undone);
+    }
+    undone.and(Err(stop))
+}
+
+/// Whether changes that were just made are to be kept.
+fn decide(
+    station: &Station,
+    stay: &StayArgs,
+    deadline: Boottime,
+    interrupt: &Interrupt,
+    say: &Say,
+) -> Outcome<Decision> {
+    let applied = Boottime::now();
+    if interrupt.asked() {
+        return Ok(Decision::Interrupted);
+    }
+    if !stay.probe.is_empty() {
+        for address in &stay.probe {
+            reach(address)?;
+        }
+        return Ok(Decision::Confirmed(None));
+    }
+    let Some(folder) = station.open_folder().filter(|_| !stay.no_confirm) else {
+        return Ok(Decision::Confirmed(None));
+    };
+    let control = Control::open(&folder)?;
+    let id = folder.file_name().unwrap_or_default().to_string_lossy();
+    let until = deadline.before(EARLIER);
+    say.note(&format!(
+        "changed; run `linerate tune confirm {id}` over a new connection within {} s to keep the \
+         changes; otherwise they are rolled back; {}",
+        until.remaining().as_secs(),
+        station.with_both_killed()
+    ));
+    Ok(control.wait(applied, until, interrupt))
+}
+
+/// Confirms the changes to the process that waits for it.
+fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
+    let id = waiting(state, id)?;
+    confirm::tell(&folder_of(state, &id), Wish::Confirm)?;
+    say.note(&format!("{id} is kept; to roll back: `linerate tune undo`"));
+    let changed = Station::status(state)?
+        .into_iter()
+        .filter(|entry| entry.id == id);
+    report("confirm", changed.collect(), say)
+}
+
+/// Rolls back what is applied, or has the process that waits for a decision do so.
+fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
+    let state = far.state;
+    let waits = |id: &str| waiting(state, Some(id)).is_ok();
+    match id {
+        Some(id) if waits(id) => {
+            confirm::tell(&folder_of(state, id), Wish::Undo)?;
+            let undone = Entry {
+                id: id.to_owned(),
+                state: "restored",
+                about: "by the process that made the changes".to_owned(),
+                kept: false,
+            };
+            report("undo", vec![undone], say)
+        }
+        id => {
+            let far = lease::undo_far_half(far, id)?;
+            let own = Station::undo_committed(state, id)?;
+            for entry in &own {
+                lease::forget(state, &entry.id)?;
+            }
+            report("undo", far.into_iter().chain(own).collect(), say)
+        }
+    }
+}
+
+/// The transaction that is meant: `id`, or the newest that is open.
+fn waiting(state: &FilePath, id: Option<&str>) -> Outcome<String> {
+    let open = Station::status(state)?.into_iter().rev();
+    let mut open = open.filter(|entry| entry.state == "open");
+    match id {
+        Some(id) => open
+            .find(|entry| entry.id == id)
+            .map(|entry| entry.id)
+            .ok_or_else(|| {
+                Stop::new(
+                    Code::BadInput,
+                    format!("transaction `{id}` is not waiting for confirmation"),
+                )
+                .hint("`linerate tune status` lists them")
+            }),
+        None => open.next().map(|entry| entry.id).ok_or_else(|| {
+            Stop::new(Code::BadInput, "no transaction is waiting for confirmation")
+                .hint("`linerate tune status` lists them")
+        }),
+    }
+}
+
+fn show(action: &'static str, intent: &Intent, say: &Say) -> Outcome<()> {
+    if say.format == Format::Json {
+        return say.json(&TuneDocument {
+            schema: "linerate.tune/1",
+            action,
+            body: intent,
+        });
+    }
+    if intent.changes.is_empty() {
+        return say.data("no changes");
+    }
+    for line in intent.lines() {
+        say.data(&line)?;
+    }
+    Ok(())
+}
+
+fn report(action: &'static str, lines: Vec<Entry>, say: &Say) -> Outcome<()> {
+    #[derive(Serialize)]
+    struct Entries {
+        transactions: Vec<Entry>,
+    }
+    if say.format == Format::Json {
+        let body = Entries {
+            transactions: lines,
+        };
+        return say.json(&TuneDocument {
+            schema: "linerate.tune/1",
+            action,
+            body,
+        });
+    }
+    if lines.is_empty() {
+        return say.data(match action {
+            "persist" => "no persistent transactions",
+            "recover" => "nothing to recover: no incomplete transactions",
+            "undo" => "nothing to undo: no applied transactions",
+            _ => "no transactions",
+        });
+    }
+    for Entry {
+        id,
+        state,
+        about,
+        kept,
+    } in &lines
+    {
+        let kept = if *kept && *state != "kept" {
+            ", persistent"
+        } else {
+            ""
+        };
+        say.data(&format!("{id}  {state}{kept}  {about}"))?;
+    }
+    Ok(())
+}

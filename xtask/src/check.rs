@@ -65,6 +65,13 @@ pub(crate) fn format<'a>(root: &'a Path, arguments: &'static [&str]) -> Job<'a> 
             .flatten()
             .flatten()
             .map(|file| file.path());
+        let files = files.map(|path| {
+            if path.is_dir() {
+                path.join("mod.rs")
+            } else {
+                path
+            }
+        });
         rules.args(files.filter(|path| path.extension().is_some_and(|end| end == "rs")));
         let more = collect(rules.current_dir(root));
         output.stdout += &more.stdout;

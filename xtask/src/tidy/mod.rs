@@ -31,9 +31,10 @@ struct Problem {
 
 type Rule = fn(&[TreeFile]) -> Vec<Problem>;
 
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     source::every_file_says_what_it_is,
     source::no_file_is_too_long,
+    source::no_file_stands_beside_its_folder,
     source::only_say_prints,
     source::no_test_is_ignored_or_sleeps,
     source::unsafe_code_lives_in_sys,

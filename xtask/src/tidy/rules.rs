@@ -20,7 +20,7 @@ pub(super) fn every_rule_has_its_three_kinds_of_case(files: &[TreeFile]) -> Vec<
     let mut problems = Vec::new();
     for file in declaring(files) {
         // A rule's tests may stand in a file of their own.
-        let apart = file.path.replace(".rs", "/tests.rs");
+        let apart = file.path.replace("/mod.rs", "/tests.rs");
         let mut places = files
             .iter()
             .filter(|own| own.path == file.path || own.path == apart);

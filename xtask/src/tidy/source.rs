@@ -28,6 +28,22 @@ pub(super) fn no_file_is_too_long(files: &[TreeFile]) -> Vec<Problem> {
         .collect()
 }
 
+/// A module is a file, or a folder with its contents page in `mod.rs`.
+pub(super) fn no_file_stands_beside_its_folder(files: &[TreeFile]) -> Vec<Problem> {
+    let is_in = |folder: &str| {
+        let prefix = format!("{folder}/");
+        rust(files).any(|file| file.path.starts_with(&prefix))
+    };
+    let sources = rust(files).filter(|file| file.path.contains("/src/"));
+    sources
+        .filter(|file| file.path.strip_suffix(".rs").is_some_and(is_in))
+        .map(|file| {
+            let folder = file.path.trim_end_matches(".rs");
+            Problem::new(file, None, format!("move it to {folder}/mod.rs"))
+        })
+        .collect()
+}
+
 /// Files that are longer than they should be, but still allowed.
 pub(super) fn long_files(files: &[TreeFile]) -> Vec<String> {
     lengths(files)
@@ -193,6 +209,21 @@ mod tests {
         let files = [long, longer, table];
         assert_eq!(long_files(&files).len(), 1);
         assert_eq!(no_file_is_too_long(&files).len(), 1);
+    }
+
+    #[test]
+    fn a_file_beside_a_folder_of_its_name_is_found() {
+        let files = [
+            file("crates/host/src/a.rs", ""),
+            file("crates/host/src/a/b.rs", ""),
+            file("crates/host/src/c/mod.rs", ""),
+            file("crates/host/src/c/d.rs", ""),
+            file("crates/host/tests/e.rs", ""),
+            file("crates/host/tests/e/f.rs", ""),
+        ];
+        let problems = no_file_stands_beside_its_folder(&files);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].path, "crates/host/src/a.rs");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use linerate::prove::show::show;
 use linerate::console::say::{Format, Say};
+use linerate::prove::show::show;
 use linerate_analysis::proof::document;
 use linerate_analysis::record::Record;
 use linerate_model::exit::Code;

@@ -168,5 +168,4 @@ fn gap(counts: &mut NicCounts, group: &str, path: &str) {
 }
 
 #[cfg(test)]
-#[path = "facts_tests.rs"]
 mod tests;

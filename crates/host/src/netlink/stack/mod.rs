@@ -431,5 +431,4 @@ fn unknown(gap: &Gap) -> Stack {
 }
 
 #[cfg(test)]
-#[path = "stack_tests.rs"]
 mod tests;

@@ -195,5 +195,4 @@ fn parse_address(body: &[u8]) -> Result<Option<(u32, String)>, Failure> {
 }
 
 #[cfg(test)]
-#[path = "link_tests.rs"]
 mod tests;

@@ -531,5 +531,4 @@ fn parse_queue_coalesce(answer: &[u8], queues: usize) -> Result<Vec<QueueCoalesc
 }
 
 #[cfg(test)]
-#[path = "ioctl_tests.rs"]
 mod tests;

@@ -183,5 +183,4 @@ fn tbf_options(rate: BitRate, burst: Bytes, limit: Bytes) -> Result<Vec<u8>, Fai
 }
 
 #[cfg(test)]
-#[path = "make_tests.rs"]
 mod tests;

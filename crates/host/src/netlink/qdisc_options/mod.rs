@@ -435,5 +435,4 @@ pub(super) fn asked_again(kind: &str, mut options: Vec<u8>) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "qdisc_options_tests.rs"]
 mod tests;

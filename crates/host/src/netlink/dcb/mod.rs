@@ -369,5 +369,4 @@ fn buffers(bytes: &[u8]) -> Result<Vec<Bytes>, Failure> {
 }
 
 #[cfg(test)]
-#[path = "dcb_tests.rs"]
 mod tests;

@@ -258,5 +258,4 @@ fn class_rates(entry: &Entry) -> Result<(Option<BitRate>, Option<BitRate>), Fail
 }
 
 #[cfg(test)]
-#[path = "shaping_tests.rs"]
 mod tests;

@@ -425,5 +425,4 @@ fn from_hex(text: &str) -> Result<Vec<u8>, Failure> {
 }
 
 #[cfg(test)]
-#[path = "qdisc_tests.rs"]
 mod tests;

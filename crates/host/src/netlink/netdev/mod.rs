@@ -330,5 +330,4 @@ fn pool_counters(body: &[u8], index: u32) -> Result<Counters, Failure> {
 }
 
 #[cfg(test)]
-#[path = "netdev_tests.rs"]
 mod tests;

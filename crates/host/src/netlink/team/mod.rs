@@ -240,5 +240,4 @@ fn team_port(
 }
 
 #[cfg(test)]
-#[path = "team_tests.rs"]
 mod tests;

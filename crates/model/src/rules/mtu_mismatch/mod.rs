@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
     fix: Fix::Proposed(&[Class::R3]),
     persist: "a systemd .network or .link file (MTUBytes=) or nmcli 802-3-ethernet.mtu",
     contested: None,
-    page: include_str!("../../../../docs/rules/mtu-mismatch.md"),
+    page: include_str!("../../../../../docs/rules/mtu-mismatch.md"),
     check,
 };
 

@@ -74,7 +74,7 @@ mod captured {
 
     #[test]
     fn a_kernels_shaper_is_read_and_asked_for_again_with_the_same_bytes() {
-        let answer = &answers(include_str!("captured/qdisc-tbf.hex"))[0];
+        let answer = &answers(include_str!("../captured/qdisc-tbf.hex"))[0];
         let shaper = Entry::parse(&answer.body).expect("the kernel's own");
         assert_eq!(
             (shaper.kind.as_str(), shaper.handle, shaper.parent),
@@ -92,9 +92,9 @@ mod captured {
 
     #[test]
     fn an_htb_with_one_class_is_told_in_words_and_may_be_replaced() {
-        let root = &entries_in(include_str!("captured/qdisc-htb.hex"))[0];
-        let one = entries_in(include_str!("captured/classes-htb-one.hex"));
-        let two = entries_in(include_str!("captured/classes-htb-two.hex"));
+        let root = &entries_in(include_str!("../captured/qdisc-htb.hex"))[0];
+        let one = entries_in(include_str!("../captured/classes-htb-one.hex"));
+        let two = entries_in(include_str!("../captured/classes-htb-two.hex"));
         let words =
             |classes: &[Entry]| qdisc_options::words(root, classes).expect("the kernel's own");
         let told = words(&one);
@@ -110,9 +110,9 @@ mod captured {
 
     #[test]
     fn only_the_single_default_class_of_htb_has_the_interfaces_rate() {
-        let root = &entries_in(include_str!("captured/qdisc-htb.hex"))[0];
-        let one = entries_in(include_str!("captured/classes-htb-one.hex"));
-        let two = entries_in(include_str!("captured/classes-htb-two.hex"));
+        let root = &entries_in(include_str!("../captured/qdisc-htb.hex"))[0];
+        let one = entries_in(include_str!("../captured/classes-htb-one.hex"));
+        let two = entries_in(include_str!("../captured/classes-htb-two.hex"));
         assert_eq!((root.kind.as_str(), one.len(), two.len()), ("htb", 1, 2));
         let rate = |classes: &[Entry]| htb_rate(root, classes).expect("the kernel's own");
         assert_eq!(rate(&one), Some(BitRate::from_mbit_per_s(50)));

@@ -321,5 +321,4 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> Result<u32, Failure> {
 }
 
 #[cfg(test)]
-#[path = "message_tests.rs"]
 mod tests;

@@ -44,7 +44,7 @@ fn infiniband_hardware_is_known_without_a_kind() {
 fn a_kernels_links_and_addresses_are_read() {
     use crate::netlink::captured::answers;
 
-    let veth = &answers(include_str!("captured/link-veth.hex"))[0];
+    let veth = &answers(include_str!("../captured/link-veth.hex"))[0];
     assert_eq!(
         parse(&veth.body).expect("the kernel's own"),
         Link {
@@ -53,12 +53,12 @@ fn a_kernels_links_and_addresses_are_read() {
             qdisc: Some("noqueue".to_owned()),
         }
     );
-    let loopback = &answers(include_str!("captured/link-loopback.hex"))[0];
+    let loopback = &answers(include_str!("../captured/link-loopback.hex"))[0];
     let loopback = parse(&loopback.body).expect("the kernel's own");
     assert_eq!(loopback.kind, Some(NicKind::Loopback));
     assert_eq!(loopback.qdisc.as_deref(), Some("noop"));
 
-    let addresses: Vec<(u32, String)> = answers(include_str!("captured/addresses.hex"))
+    let addresses: Vec<(u32, String)> = answers(include_str!("../captured/addresses.hex"))
         .iter()
         .filter_map(|answer| parse_address(&answer.body).expect("the kernel's own"))
         .collect();

@@ -601,5 +601,4 @@ fn is_burst(asked: u32, found: u32, rate: BitRate) -> bool {
 }
 
 #[cfg(test)]
-#[path = "discipline_tests.rs"]
 mod tests;

@@ -259,5 +259,4 @@ fn parse_reporter(
 }
 
 #[cfg(test)]
-#[path = "devlink_tests.rs"]
 mod tests;

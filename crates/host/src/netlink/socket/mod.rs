@@ -164,5 +164,4 @@ impl Connection {
 }
 
 #[cfg(test)]
-#[path = "socket_tests.rs"]
 mod tests;

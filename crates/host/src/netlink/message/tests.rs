@@ -113,7 +113,7 @@ fn a_message_longer_than_its_datagram_is_refused() {
 #[cfg(target_endian = "little")]
 #[test]
 fn the_kernels_explanation_of_a_refusal_is_read() {
-    let bytes = crate::netlink::captured::bytes(include_str!("captured/refusal.hex"));
+    let bytes = crate::netlink::captured::bytes(include_str!("../captured/refusal.hex"));
     let messages = parse_messages(&bytes).expect("the kernel's own bytes");
     let failure = parse_outcome(&messages[0]).expect_err("a refusal");
     assert!(matches!(

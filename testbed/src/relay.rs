@@ -213,7 +213,7 @@ impl Random {
 }
 
 /// A queued packet: ordered by its time, then by its number.
-type Held = Reverse<(Instant, u64, Vec<u8>)>;
+type QueuedPacket = Reverse<(Instant, u64, Vec<u8>)>;
 
 struct Direction {
     from: Arc<OwnedFd>,
@@ -222,7 +222,7 @@ struct Direction {
     impairment: Impairment,
     random: Random,
     counters: Arc<Counters>,
-    held: BinaryHeap<Held>,
+    held: BinaryHeap<QueuedPacket>,
     held_bytes: usize,
     number: u64,
 }
@@ -352,7 +352,7 @@ mod tests {
     fn the_packet_that_is_due_first_leaves_first_and_equals_keep_their_order() {
         let now = Instant::now();
         let later = now + Duration::from_millis(1);
-        let mut held: BinaryHeap<Held> = BinaryHeap::new();
+        let mut held: BinaryHeap<QueuedPacket> = BinaryHeap::new();
         for (due, number) in [(later, 1), (now, 2), (now, 3), (later, 4)] {
             held.push(Reverse((due, number, vec![0; 3])));
         }

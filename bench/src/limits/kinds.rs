@@ -107,7 +107,7 @@ impl Kind {
 
 /// A plant with its parameters.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Plant {
+pub(crate) struct InjectedLimit {
     pub(crate) kind: Kind,
     /// `tcp_wmem`'s largest at the sender, bytes.
     pub(crate) send_buffer: Option<u64>,
@@ -148,7 +148,7 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-impl Plant {
+impl InjectedLimit {
     /// Parameters of `kind`.
     pub(crate) fn draw(kind: Kind, random: &mut Random) -> Self {
         let coin = |random: &mut Random| random.below(2) == 0;
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_plants_the_same() {
-        let draw = |kind| Plant::draw(kind, &mut Random::new(Seed(5)));
+        let draw = |kind| InjectedLimit::draw(kind, &mut Random::new(Seed(5)));
         for kind in Kind::LIVE {
             assert_eq!(draw(kind), draw(kind), "{}", kind.name());
         }
@@ -310,7 +310,7 @@ mod tests {
     fn every_plant_can_be_told_from_the_path_without_it() {
         let mut random = Random::new(Seed(1));
         for kind in Kind::LIVE.into_iter().filter(|kind| !kind.fills_cpus()) {
-            let plant = Plant::draw(kind, &mut random);
+            let plant = InjectedLimit::draw(kind, &mut random);
             assert_ne!(plant, plant.unplanted(), "{}", kind.name());
             assert!(!kind.right().is_empty());
         }

@@ -9,8 +9,8 @@
     reason = "a developer's tool that talks to its terminal"
 )]
 
+mod hosts;
 mod kinds;
-mod scene;
 mod simulated;
 mod table;
 
@@ -27,8 +27,8 @@ use linerate_model::sample::{Sample, SideSample};
 use linerate_stats::{Random, Seed};
 use linerate_testbed::Stage;
 
-use crate::kinds::{Kind, Plant};
-use crate::scene::{Measured, Scene};
+use crate::hosts::{Measured, TestHosts};
+use crate::kinds::{InjectedLimit, Kind};
 use crate::table::{Table, Verdict, is_right};
 
 /// The injected bottleneck is in effect when the rate falls to at most this share of that without it.
@@ -176,7 +176,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn run(&mut self, kind: Kind, round: u16) -> Result<(), Trouble> {
-        let plant = Plant::draw(kind, &mut self.random);
+        let plant = InjectedLimit::draw(kind, &mut self.random);
         let mut verdict = Verdict::Disturbed;
         let mut words = String::new();
         for _ in 0..ATTEMPTS {
@@ -215,14 +215,18 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn measure(&mut self, plant: &Plant) -> Result<Measured, Trouble> {
+    fn measure(&mut self, plant: &InjectedLimit) -> Result<Measured, Trouble> {
         self.hosts += 1;
-        let scene = Scene::set(&self.stage, self.hosts, plant, self.random.next_u64())?;
-        scene.measure(&self.linerate, plant, Duration::from_millis(self.args.time))
+        let hosts = TestHosts::set(&self.stage, self.hosts, plant, self.random.next_u64())?;
+        hosts.measure(&self.linerate, plant, Duration::from_millis(self.args.time))
     }
 
     /// Whether the injected bottleneck binds, and the figures that show it.
-    fn held(&mut self, plant: &Plant, measured: &Measured) -> Result<(bool, String), Trouble> {
+    fn held(
+        &mut self,
+        plant: &InjectedLimit,
+        measured: &Measured,
+    ) -> Result<(bool, String), Trouble> {
         if plant.kind.fills_cpus() {
             let filled = filled_share(plant, &measured.sample);
             let why = format!("our threads use {:.0} % of the CPUs", filled * 100.0);
@@ -235,7 +239,7 @@ impl Bench<'_> {
 
     /// The rate without the injected bottleneck. A plain path is measured once for each place and congestion
     /// control, a path with a delay each time.
-    fn unplanted(&mut self, plant: &Plant) -> Result<f64, Trouble> {
+    fn unplanted(&mut self, plant: &InjectedLimit) -> Result<f64, Trouble> {
         let key = format!("{} {}", plant.words(), plant.kind.is_of_cpus());
         if let Some(rate) = self.unplanted.get(&key) {
             return Ok(*rate);
@@ -279,7 +283,7 @@ fn waited_share(kind: Kind, sample: &Sample) -> f64 {
 }
 
 /// How much of the CPUs that ours may run on they took.
-fn filled_share(plant: &Plant, sample: &Sample) -> f64 {
+fn filled_share(plant: &InjectedLimit, sample: &Sample) -> f64 {
     let cpus = match plant.place {
         Some((from, to)) if from == to => 1,
         Some(_) => 2,

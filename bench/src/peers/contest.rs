@@ -33,13 +33,13 @@ pub(crate) struct Problem(pub(crate) String);
 
 /// Two hosts joined by a virtual Ethernet pair; over the loopback both ends are in the first.
 #[derive(Debug)]
-pub(crate) struct Scene {
+pub(crate) struct HostPair {
     near: Netns,
     far: Netns,
     loopback: bool,
 }
 
-impl Scene {
+impl HostPair {
     pub(crate) fn set(stage: &Stage, loopback: bool) -> Result<Self, Problem> {
         let host = |name| {
             let made = stage.add_host(name);

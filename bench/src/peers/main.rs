@@ -28,7 +28,7 @@ use linerate_bench_shared::{linerate_file, load, restart_as_stage, shuffled};
 use linerate_testbed::Stage;
 
 use crate::cases::{Case, Contestant};
-use crate::contest::{Problem, Scene};
+use crate::contest::{HostPair, Problem};
 
 /// The fewest rounds that have an interval.
 const ROUNDS_MIN: usize = 3;
@@ -103,8 +103,8 @@ fn conduct(args: &Args) -> Result<(), Problem> {
     let stage = Stage::enter().map_err(|error| Problem(error.to_string()))?;
     let linerate =
         linerate_file(args.linerate.as_deref()).map_err(|why| Problem(format!("cannot {why}")))?;
-    let scene = Scene::set(&stage, args.loopback)?;
-    let mut place = scene.place(linerate, args.time);
+    let hosts = HostPair::set(&stage, args.loopback)?;
+    let mut place = hosts.place(linerate, args.time);
     place.mpi = mpi::prepare(&place, args.loopback);
     fs::write(
         place.state.join("nginx.conf"),
@@ -133,13 +133,13 @@ fn conduct(args: &Args) -> Result<(), Problem> {
         all.len(),
         (trials * rounds * (args.time as usize + 1)).div_ceil(60)
     );
-    run_rounds(&scene, &mut all, rounds, seed, args.time);
+    run_rounds(&hosts, &mut all, rounds, seed, args.time);
     let rows: Vec<Row> = all.iter().flat_map(|one| rows_of(one, seed)).collect();
     let text = format!(
         "{}\nLinux {}, {}, {} rounds of {} s, seed {seed}, over {}, load average {} at the end.\n",
         ratios::markdown(&rows),
         kernel(),
-        scene.cpus(),
+        hosts.cpus(),
         rounds,
         args.time,
         if args.loopback {
@@ -162,7 +162,7 @@ fn conduct(args: &Args) -> Result<(), Problem> {
 }
 
 /// Runs every round: every case in random order, and in each every program in random order.
-fn run_rounds(scene: &Scene, all: &mut [Rounds], rounds: usize, seed: u64, seconds: u32) {
+fn run_rounds(hosts: &HostPair, all: &mut [Rounds], rounds: usize, seed: u64, seconds: u32) {
     for round in 0..rounds {
         for index in shuffled(all.len(), seed, round as u64) {
             let Rounds { case, trials } = &mut all[index];
@@ -172,7 +172,7 @@ fn run_rounds(scene: &Scene, all: &mut [Rounds], rounds: usize, seed: u64, secon
                 (round * 1_000 + index) as u64,
             );
             for contestant in order {
-                let outcome = scene.trial(&case.contestants[contestant], seconds);
+                let outcome = hosts.trial(&case.contestants[contestant], seconds);
                 if let Err(problem) = &outcome {
                     eprintln!("{}: {problem}", case.name);
                 }

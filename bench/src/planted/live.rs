@@ -26,7 +26,7 @@ use linerate_testbed::{Netns, Stage};
 use crate::Trouble;
 use crate::data::{Fault, Live, Plants};
 use crate::score::{Score, ask};
-use crate::shapes::Seen;
+use crate::shapes::WatchedHost;
 
 /// The hidden option that makes this program the child.
 pub(crate) const INSIDE: &str = "--inside";
@@ -39,15 +39,15 @@ pub(crate) fn run(
     say: &mut Vec<String>,
 ) -> Result<(), Trouble> {
     for live in &plants.live {
-        match Scene::set(stage, live) {
-            Ok(mut scene) => scene.run(plants, score, say)?,
+        match LiveHosts::set(stage, live) {
+            Ok(mut hosts) => hosts.run(plants, score, say)?,
             Err(Trouble(why)) => say.push(format!("SKIP: {}: cannot {why}", live.name)),
         }
     }
     Ok(())
 }
 
-struct Scene {
+struct LiveHosts {
     name: String,
     near: Netns,
     far: Netns,
@@ -55,7 +55,7 @@ struct Scene {
     there: Inside,
 }
 
-impl Scene {
+impl LiveHosts {
     fn set(stage: &Stage, live: &Live) -> Result<Self, Trouble> {
         let host = |end: &str| {
             stage
@@ -92,7 +92,7 @@ impl Scene {
             Known::Unknown(_) => Nanoseconds::from_millis(1000),
         };
         let watch = Some(after.since(&before, span));
-        score.take_healthy(&self.name, &Seen { host, watch }, &plants.stated);
+        score.take_healthy(&self.name, &WatchedHost { host, watch }, &plants.stated);
         let name = self.name.clone();
         let own = plants.faults.iter().filter(|fault| fault.shape == name);
         for fault in own {
@@ -132,7 +132,7 @@ impl Scene {
     fn asked(&mut self, fault: &Fault) -> Result<Diagnosis, Trouble> {
         let (host, _) = self.here.look()?;
         let (other, _) = self.there.look()?;
-        let seen = Seen { host, watch: None };
+        let seen = WatchedHost { host, watch: None };
         Ok(ask(&seen, Some(&other), fault.profile))
     }
 }

@@ -22,7 +22,7 @@ use linerate_testbed::{Stage, tie_to_parent};
 
 use crate::data::{Fault, Plants};
 use crate::score::{Score, ask};
-use crate::shapes::{Seen, Shape, look, still};
+use crate::shapes::{Shape, WatchedHost, look, still};
 
 /// Injects known faults into captured and live hosts and prints recall and precision of each rule
 #[derive(Debug, Parser)]
@@ -128,7 +128,7 @@ fn on_captures(
                 None => return Err(named(Trouble(format!("find the shape {name}")))),
             },
         };
-        let other = other.as_ref().map(|seen: &Seen| &seen.host);
+        let other = other.as_ref().map(|seen: &WatchedHost| &seen.host);
         let before = look(&shape.archive, &still(&fault.edits), fault.seconds).map_err(named)?;
         let after = look(&shape.archive, &fault.edits, fault.seconds).map_err(named)?;
         score.take(

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_model::finding::{Diagnosis, Finding, Profile, Scene, Severity};
+use linerate_model::finding::{Context, Diagnosis, Finding, Profile, Severity};
 use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::rules;
 
 use crate::data::{Fault, Stated};
-use crate::shapes::Seen;
+use crate::shapes::WatchedHost;
 
 /// Every profile, worst known first in no order.
 pub(crate) const PROFILES: [Profile; 7] = [
@@ -45,8 +45,8 @@ pub(crate) struct Score {
 }
 
 /// The doctor's diagnosis of a host.
-pub(crate) fn ask(seen: &Seen, other: Option<&Host>, profile: Profile) -> Diagnosis {
-    let scene = Scene {
+pub(crate) fn ask(seen: &WatchedHost, other: Option<&Host>, profile: Profile) -> Diagnosis {
+    let context = Context {
         end: End::Local,
         host: &seen.host,
         nic: None,
@@ -56,7 +56,7 @@ pub(crate) fn ask(seen: &Seen, other: Option<&Host>, profile: Profile) -> Diagno
         profile,
         owns_shapers: false,
     };
-    rules::diagnose(&scene)
+    rules::diagnose(&context)
 }
 
 fn is_loud(finding: &Finding) -> bool {
@@ -111,7 +111,7 @@ impl Score {
     }
 
     /// A healthy host, in every profile.
-    pub(crate) fn take_healthy(&mut self, name: &str, seen: &Seen, stated: &[Stated]) {
+    pub(crate) fn take_healthy(&mut self, name: &str, seen: &WatchedHost, stated: &[Stated]) {
         self.healthy += 1;
         let mut told = BTreeSet::new();
         for profile in PROFILES {

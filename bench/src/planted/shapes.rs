@@ -30,7 +30,7 @@ pub(crate) struct Shape {
 
 /// A host with what its counters did, when they were watched.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct WatchedHost {
     pub(crate) host: Host,
     pub(crate) watch: Option<Watch>,
 }
@@ -104,13 +104,13 @@ fn trouble<E: std::fmt::Display>(doing: &str, path: &Path) -> impl Fn(E) -> Trou
 }
 
 /// A shape as it is, or with a fault, and with its counters watched where the fault is in them.
-pub(crate) fn look(archive: &Archive, edits: &Edits, seconds: u64) -> Result<Seen, Trouble> {
+pub(crate) fn look(archive: &Archive, edits: &Edits, seconds: u64) -> Result<WatchedHost, Trouble> {
     let first = edited(archive.clone(), edits, 0)?;
     let is_watched = !edits.counters.is_empty() || !edits.counts.is_empty();
     if !is_watched {
         let first = first.into_captured();
         let host = read_host(first.root(), &first);
-        return Ok(Seen { host, watch: None });
+        return Ok(WatchedHost { host, watch: None });
     }
     let second = edited(archive.clone(), edits, 1)?;
     let at = |archive: Archive, second: u64| {
@@ -122,7 +122,7 @@ pub(crate) fn look(archive: &Archive, edits: &Edits, seconds: u64) -> Result<See
     let before = read_counters(first.root(), &first, &host);
     let after = read_counters(second.root(), &second, &host);
     match after.span_since(&before) {
-        Known::Value(span) => Ok(Seen {
+        Known::Value(span) => Ok(WatchedHost {
             watch: Some(after.since(&before, span)),
             host,
         }),

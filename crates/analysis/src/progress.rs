@@ -26,7 +26,7 @@ pub struct Progress {
     /// Whether it went on after it had been stopped or killed.
     pub resumed: bool,
     /// For a proof, the remedies in the order they were tried.
-    pub remedies: Vec<Tried>,
+    pub remedies: Vec<RemedyProgress>,
     /// The latest trials, the last one first.
     pub latest: VecDeque<Latest>,
     /// For an experiment, its plan.
@@ -43,7 +43,7 @@ pub struct Progress {
 
 /// A remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tried {
+pub struct RemedyProgress {
     /// The rule that proposed it.
     pub rule: String,
     /// Whether it is kept; none while it is tested.
@@ -193,7 +193,7 @@ impl Progress {
                 samples,
                 why,
             } => self.cell(*block, levels, samples, why.as_deref()),
-            Record::Remedy { rule, .. } => self.remedies.push(Tried {
+            Record::Remedy { rule, .. } => self.remedies.push(RemedyProgress {
                 rule: rule.clone(),
                 kept: None,
             }),

@@ -19,7 +19,7 @@ use linerate_host::read::read_host;
 use linerate_host::root::HostRoot;
 use linerate_host::watch::read_counters;
 use linerate_model::ceiling::{Packets, ceilings_of_nic};
-use linerate_model::finding::{Profile, Scene};
+use linerate_model::finding::{Context, Profile};
 use linerate_model::plan::End;
 use linerate_model::rules::diagnose;
 use linerate_model::units::Nanoseconds;
@@ -132,7 +132,7 @@ fn read_and_judge(root: &HostRoot, nics: &dyn NicRead) {
     let before = read_counters(root, nics, &host);
     let watch = before.since(&before, Nanoseconds::from_millis(1000));
     for profile in PROFILES {
-        let _ = diagnose(&Scene {
+        let _ = diagnose(&Context {
             end: End::Local,
             host: &host,
             nic: None,

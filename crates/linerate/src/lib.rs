@@ -2,7 +2,7 @@
 //!
 //! Each folder is a room, and a room knows only those below it: `commands`, `demo` and `tune` · `lab` · `prove` and
 //! `measure` · `endpoint` · `cli` · `console`. `cli` parses the request; a session (of `prove`, `lab`) runs trials between two
-//! [`endpoint::ends`], in practice an [`endpoint::trial::Path`] from the machine here to an agent there; `linerate_store` keeps
+//! [`endpoint::ends`], in practice an [`endpoint::trial::PeerPath`] from the machine here to an agent there; `linerate_store` keeps
 //! the raw records, `linerate_analysis` evaluates them, `linerate_report` shows the result.
 
 #![forbid(unsafe_code)]
@@ -26,7 +26,7 @@ use clap::{CommandFactory, FromArgMatches};
 use linerate_model::exit::{Code, Outcome, Stop};
 
 use crate::cli::{Cli, Command, TuneAction};
-use crate::commands::ceiling::Typed;
+use crate::commands::ceiling::TypedOptions;
 use crate::console::say::Say;
 
 /// Parses the command line, runs the command, and turns its result into an exit code.
@@ -35,7 +35,7 @@ pub fn run() -> ExitCode {
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
         let cli =
             Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()));
-        Ok((cli?, Typed::of(&matches)))
+        Ok((cli?, TypedOptions::of(&matches)))
     });
     let (cli, typed) = match parsed {
         Ok(parsed) => parsed,
@@ -71,7 +71,7 @@ pub fn run() -> ExitCode {
 }
 
 /// Returns the exit code: one of [`Code`]'s, or that of a command that was run.
-fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
+fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
     let state = cli::state_folder::state_folder(cli.state.as_deref())?;
     let picture = matches!(cli.format, cli::FormatArg::Dot | cli::FormatArg::Svg);
     if picture && !matches!(cli.command, Command::Map(_)) {

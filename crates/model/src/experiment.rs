@@ -40,7 +40,7 @@ pub enum DesignError {
 
 /// Interleaved pairs of trials, in an order given by a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Asked")]
+#[serde(try_from = "UncheckedDesign")]
 pub struct PairedDesign {
     pairs: u32,
     seed: u64,
@@ -48,14 +48,14 @@ pub struct PairedDesign {
 
 /// A design in serialized form, before it is checked.
 #[derive(Deserialize)]
-struct Asked {
+struct UncheckedDesign {
     pairs: u32,
     seed: u64,
 }
 
-impl TryFrom<Asked> for PairedDesign {
+impl TryFrom<UncheckedDesign> for PairedDesign {
     type Error = DesignError;
-    fn try_from(asked: Asked) -> Result<Self, DesignError> {
+    fn try_from(asked: UncheckedDesign) -> Result<Self, DesignError> {
         Self::new(asked.pairs, asked.seed)
     }
 }

@@ -87,7 +87,7 @@ pub fn factors(sites: &[Site<'_>], permit: Permit, owns_shapers: bool) -> Vec<Fa
     let mut factors = Vec::new();
     for (place, site) in sites.iter().enumerate() {
         let of_machine = place == 0 || !permit.shared_kernel;
-        let wanted = Wanted {
+        let wanted = EndScope {
             site: *site,
             permit,
             of_machine,
@@ -106,14 +106,14 @@ pub fn factors(sites: &[Site<'_>], permit: Permit, owns_shapers: bool) -> Vec<Fa
 }
 
 /// One end, and what may be changed there.
-struct Wanted<'a> {
+struct EndScope<'a> {
     site: Site<'a>,
     permit: Permit,
     /// Whether machine-wide settings may be varied at this end.
     of_machine: bool,
 }
 
-impl Wanted<'_> {
+impl EndScope<'_> {
     fn congestion_control(&self) -> Option<Factor> {
         let available = SettingKey::Sysctl("net.ipv4.tcp_available_congestion_control".to_owned());
         let Some(Value::Text(available)) = current(self.site.host, &available).value().cloned()

@@ -133,7 +133,7 @@ pub enum Outcome {
 
 /// The input of a rule: one end of a path, its other end, and a trial over it.
 #[derive(Debug, Clone, Copy)]
-pub struct Scene<'a> {
+pub struct Context<'a> {
     /// Which end is checked.
     pub end: End,
     /// The host that is checked.
@@ -271,7 +271,7 @@ pub struct Rule {
     /// The explanation page, Markdown.
     pub page: &'static str,
     /// The check.
-    pub check: fn(&Rule, &Scene<'_>) -> Vec<Outcome>,
+    pub check: fn(&Rule, &Context<'_>) -> Vec<Outcome>,
 }
 
 impl Rule {

@@ -168,7 +168,7 @@ fn once_each(proposal: &mut Proposal, permit: Permit) {
 mod tests {
     use super::*;
     use crate::build;
-    use crate::finding::{Profile, Remedy, Scene};
+    use crate::finding::{Context, Profile, Remedy};
     use crate::host::Host;
     use crate::plan::Change;
     use crate::plan::End::{Local, Remote};
@@ -177,7 +177,7 @@ mod tests {
 
     /// The findings of both ends of a trial, as collected by `prove`.
     fn findings(near: &Host, far: &Host, sample: &Sample) -> Vec<Finding> {
-        let scene = |end, host, other| Scene {
+        let context = |end, host, other| Context {
             end,
             host,
             nic: None,
@@ -187,8 +187,8 @@ mod tests {
             profile: Profile::Throughput,
             owns_shapers: true,
         };
-        let mut findings = rules::diagnose(&scene(Local, near, far)).findings;
-        findings.extend(rules::diagnose(&scene(Remote, far, near)).findings);
+        let mut findings = rules::diagnose(&context(Local, near, far)).findings;
+        findings.extend(rules::diagnose(&context(Remote, far, near)).findings);
         rules::sort(&mut findings);
         findings
     }

@@ -1,7 +1,7 @@
 //! Counters may have any value: a host whose counters all increased by the maximum is checked without an overflow.
 
 use linerate_model::build;
-use linerate_model::finding::{Profile, Scene};
+use linerate_model::finding::{Context, Profile};
 use linerate_model::plan::End;
 use linerate_model::rules::diagnose;
 use linerate_model::watch::Counter;
@@ -47,7 +47,7 @@ fn counters_that_grew_by_the_most_there_is_are_judged() {
         Profile::Mixed,
         Profile::Measurement,
     ] {
-        let said = diagnose(&Scene {
+        let said = diagnose(&Context {
             end: End::Local,
             host: &host,
             nic: None,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// The checked host, and how it was checked.
 #[derive(Debug, Clone, Copy)]
-pub struct Visit<'a> {
+pub struct CheckedHost<'a> {
     /// What the host is used for.
     pub profile: Profile,
     /// The seconds that counters were watched for; none when they were not.
@@ -24,7 +24,7 @@ pub fn gap_json(gap: &Gap) -> Value {
 }
 
 /// `doctor --format json`.
-pub fn doctor_json(visit: &Visit<'_>) -> Value {
+pub fn doctor_json(visit: &CheckedHost<'_>) -> Value {
     let undetermined = |one: &Undetermined| {
         json!({
             "rule": one.rule,
@@ -58,7 +58,7 @@ pub fn doctor_json(visit: &Visit<'_>) -> Value {
 
 /// `doctor` for a person: one line for each finding, everything with `verbose`. A finding that is longer
 /// than `width` is set in parts below each other: about what, what is wrong, what to do.
-pub fn doctor_text(visit: &Visit<'_>, verbose: bool, width: Option<usize>) -> String {
+pub fn doctor_text(visit: &CheckedHost<'_>, verbose: bool, width: Option<usize>) -> String {
     let diagnosis = visit.diagnosis;
     let mut lines = Vec::new();
     for finding in &diagnosis.findings {
@@ -231,7 +231,7 @@ fn counted(count: usize, noun: &str) -> String {
 
 /// `doctor --format sarif`: Static Analysis Results Interchange Format 2.1.0. A skipped check
 /// is a result of kind `open`.
-pub fn doctor_sarif(visit: &Visit<'_>) -> Value {
+pub fn doctor_sarif(visit: &CheckedHost<'_>) -> Value {
     let rules: Vec<Value> = RULES
         .iter()
         .map(|rule| {
@@ -288,7 +288,7 @@ pub fn doctor_sarif(visit: &Visit<'_>) -> Value {
 
 /// `doctor --format junit`: a test suite with a case for each rule and subject. Findings of warn and crit
 /// are failures, notes pass with their text, skipped checks are skipped.
-pub fn doctor_junit(visit: &Visit<'_>) -> String {
+pub fn doctor_junit(visit: &CheckedHost<'_>) -> String {
     let mut cases = Vec::new();
     let (mut failures, mut skipped) = (0usize, 0usize);
     for rule in RULES {
@@ -396,8 +396,8 @@ mod tests {
         }
     }
 
-    fn visit(diagnosis: &Diagnosis) -> Visit<'_> {
-        Visit {
+    fn visit(diagnosis: &Diagnosis) -> CheckedHost<'_> {
+        CheckedHost {
             profile: Profile::Throughput,
             watched_s: Some(2.0),
             diagnosis,

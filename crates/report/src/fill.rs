@@ -1,6 +1,6 @@
 //! From a stored run to what its page shows.
 
-use linerate_analysis::proof::{Sorted, ceilings, median_sample, sort};
+use linerate_analysis::proof::{ProofRecords, ceilings, median_sample, sort};
 use linerate_analysis::record::{self, Record, StoredRun};
 use linerate_analysis::text::timestamp::utc;
 use linerate_analysis::trial::{first_kept, rate_of};
@@ -167,7 +167,7 @@ fn cpu(sample: &Sample) -> TrialCpu {
     }
 }
 
-fn ceiling_lines(stored: &StoredRun, sorted: &Sorted<'_>) -> Vec<CeilingLine> {
+fn ceiling_lines(stored: &StoredRun, sorted: &ProofRecords<'_>) -> Vec<CeilingLine> {
     let all = ceilings(&stored.header, sorted, median_sample(&sorted.before));
     let known = all.ceilings.iter().map(|ceiling| CeilingLine {
         name: ceiling.bound.to_string(),
@@ -182,7 +182,7 @@ fn ceiling_lines(stored: &StoredRun, sorted: &Sorted<'_>) -> Vec<CeilingLine> {
     known.chain(unknown).collect()
 }
 
-fn undetermined(sorted: &Sorted<'_>) -> Vec<Undetermined> {
+fn undetermined(sorted: &ProofRecords<'_>) -> Vec<Undetermined> {
     sorted
         .diagnoses
         .first()

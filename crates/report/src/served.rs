@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use linerate_analysis::progress::{Progress, Tried};
+use linerate_analysis::progress::{Progress, RemedyProgress};
 use linerate_analysis::run_list::{Listed, RunsDocument, State};
 use linerate_analysis::text::timestamp::utc;
 use linerate_analysis::text::words::{count, seconds_in_words};
@@ -193,7 +193,7 @@ fn live_run(name: &str, progress: &Progress, now_unix_s: u64) -> String {
         inner.push_str(&growing_table("means", &caption, &head, &rows));
     }
     if progress.experiment.is_none() {
-        let fate = |tried: &Tried| match tried.kept {
+        let fate = |tried: &RemedyProgress| match tried.kept {
             Some(true) => "kept",
             Some(false) => "undone",
             None => "in trial",

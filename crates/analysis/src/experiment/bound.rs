@@ -13,7 +13,7 @@ use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::{Direction, Workload};
 
 use super::resolve::Resolver;
-use super::sorted::{PeerRecord, Sorted};
+use super::sorted::{ExperimentRecords, PeerRecord};
 use crate::record::Header;
 use crate::trial::figure::figure;
 
@@ -28,7 +28,7 @@ pub(super) struct Bounds<'a> {
 
 impl<'a> Bounds<'a> {
     /// None of a run that ended before both hosts were read.
-    pub(super) fn of(header: &'a Header, sorted: &Sorted<'a>) -> Option<Self> {
+    pub(super) fn of(header: &'a Header, sorted: &ExperimentRecords<'a>) -> Option<Self> {
         let hosts = sorted.hosts?;
         let path = |local_nic, remote, remote_nic, address| PathView {
             local: hosts.0,

@@ -9,13 +9,17 @@ use linerate_stats::effect::mean_with_interval;
 use linerate_stats::summary::mean;
 
 use super::document::{DifferenceCell, DifferenceDocument};
-use super::judge::{BLOCKS_OF_EFFECTS, Laid};
-use super::sorted::Sorted;
+use super::judge::{BLOCKS_OF_EFFECTS, ResolvedDesign};
+use super::sorted::ExperimentRecords;
 use crate::text::words::count;
 use crate::trial::LEVEL;
 
 /// The differences; none where the experiment asks for none.
-pub fn document(sorted: &Sorted<'_>, laid: &Laid, seed: u64) -> Option<DifferenceDocument> {
+pub fn document(
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
+    seed: u64,
+) -> Option<DifferenceDocument> {
     let experiment = sorted.experiment;
     let places = experiment.difference_places()?;
     let factor = &experiment.factors[places.factor];
@@ -39,12 +43,17 @@ pub fn document(sorted: &Sorted<'_>, laid: &Laid, seed: u64) -> Option<Differenc
 }
 
 /// Seconds for each GB, of all flows together.
-fn time(sorted: &Sorted<'_>, block: u32, cell: &[usize]) -> Option<f64> {
+fn time(sorted: &ExperimentRecords<'_>, block: u32, cell: &[usize]) -> Option<f64> {
     let rate = sorted.value(Response::Rate, block, cell)?;
     Some(8e9 / rate)
 }
 
-fn one(sorted: &Sorted<'_>, places: DifferencePlaces, with: &Cell, seed: u64) -> DifferenceCell {
+fn one(
+    sorted: &ExperimentRecords<'_>,
+    places: DifferencePlaces,
+    with: &Cell,
+    seed: u64,
+) -> DifferenceCell {
     let mut without = with.clone();
     without[places.factor] = places.less;
     let blocks = sorted.blocks_of_cell(with).into_iter();
@@ -78,7 +87,7 @@ fn one(sorted: &Sorted<'_>, places: DifferencePlaces, with: &Cell, seed: u64) ->
 }
 
 /// Why there are no times of a combination at all; none where there are some.
-fn gap(sorted: &Sorted<'_>, cell: &Cell) -> Option<String> {
+fn gap(sorted: &ExperimentRecords<'_>, cell: &Cell) -> Option<String> {
     if !sorted.values(Response::Rate, cell).is_empty() {
         return None;
     }

@@ -11,8 +11,8 @@ use linerate_model::plan::End;
 use linerate_stats::effect::{Effect, unpaired_relative};
 use linerate_stats::summary::mean;
 
-use super::judge::{Asked, Laid, without_factors};
-use super::sorted::{EarlierRun, Sorted};
+use super::judge::{EffectTerms, ResolvedDesign, without_factors};
+use super::sorted::{EarlierRun, ExperimentRecords};
 use crate::proof::moved_settings;
 use crate::record::{Earlier, EarlierTrial, Header, Record, StoredRun};
 use crate::text::timestamp::rfc3339;
@@ -192,7 +192,7 @@ impl<'a> Fit<'a> {
 }
 
 /// What the reader of an effect of an earlier run must know: when it was, and what of the hosts differs.
-pub fn note(sorted: &Sorted<'_>, header: &Header, earlier: &Earlier) -> String {
+pub fn note(sorted: &ExperimentRecords<'_>, header: &Header, earlier: &Earlier) -> String {
     let factor = &sorted.experiment.factors[earlier.factor];
     let level = factor.level(earlier.level).unwrap_or_default().name;
     let mut note = format!(
@@ -264,7 +264,7 @@ fn differences(end: End, then: &Host, now: &Host) -> Vec<String> {
 
 /// The effects that are requested of each earlier run: it and the first level that was measured here, the later of the
 /// two in the file against the other, alone and together with each other factor.
-pub fn effects(sorted: &Sorted<'_>, laid: &Laid) -> Vec<Asked> {
+pub fn effects(sorted: &ExperimentRecords<'_>, laid: &ResolvedDesign) -> Vec<EffectTerms> {
     let mut effects = Vec::new();
     for EarlierRun { run: earlier, .. } in &sorted.earlier {
         let factor = earlier.factor;
@@ -277,7 +277,7 @@ pub fn effects(sorted: &Sorted<'_>, laid: &Laid) -> Vec<Asked> {
                 continue;
             }
             let Some(&other) = asked.iter().find(|at| **at != factor) else {
-                effects.push(Asked {
+                effects.push(EffectTerms {
                     factors: vec![factor],
                     levels: vec![high],
                     against: vec![low],
@@ -293,7 +293,7 @@ pub fn effects(sorted: &Sorted<'_>, laid: &Laid) -> Vec<Asked> {
                 }
             };
             for level in laid.kept[other].iter().skip(1) {
-                effects.push(Asked {
+                effects.push(EffectTerms {
                     factors: asked.clone(),
                     levels: both(high, *level),
                     against: both(low, laid.kept[other][0]),
@@ -306,9 +306,9 @@ pub fn effects(sorted: &Sorted<'_>, laid: &Laid) -> Vec<Asked> {
 
 /// An unpaired effect on a figure; none where either run has fewer than three whole blocks of what both have.
 pub fn effect(
-    sorted: &Sorted<'_>,
-    laid: &Laid,
-    asked: &Asked,
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
+    asked: &EffectTerms,
     response: Response,
     level: f64,
 ) -> Option<Effect> {

@@ -17,7 +17,7 @@ pub use super::document::{
     EffectDocument, FactorDocument, LabDocument, LevelDocument, PeerDocument, PublishedDocument,
     ResponseDocument, SCHEMA, TrialDocument,
 };
-pub use super::sorted::{Made, PeerRecord, Sorted, sort};
+pub use super::sorted::{CellResult, ExperimentRecords, PeerRecord, sort};
 use super::{difference, earlier, published};
 use crate::record::{Header, Record};
 use crate::text::words::count;
@@ -37,7 +37,7 @@ const DEVIATION_OF_MEDIAN: f64 = 1.4826;
 
 /// An experiment laid out, without the unavailable levels.
 #[derive(Debug)]
-pub struct Laid {
+pub struct ResolvedDesign {
     /// For each factor the remaining levels.
     pub kept: Vec<Vec<usize>>,
     /// The factors with more than one.
@@ -49,7 +49,7 @@ pub struct Laid {
 
 /// An effect in the terms of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct EffectTerms {
     /// The factors.
     pub factors: Vec<usize>,
     /// Their levels.
@@ -61,14 +61,14 @@ pub struct Asked {
 /// An effect in the terms of the file, and in those of the layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Effect {
-    asked: Asked,
+    asked: EffectTerms,
     /// Varied factor and its kept level, both counted from 0.
     corner: Vec<(usize, usize)>,
 }
 
 /// Lays an experiment out without the omitted levels, (factor, level), and without earlier runs, which are
 /// not measured again.
-pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Laid> {
+pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<ResolvedDesign> {
     let factors = experiment.factors.iter().enumerate();
     let kept: Vec<Vec<usize>> = factors
         .map(|(at, factor)| {
@@ -118,7 +118,7 @@ pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Laid> {
         whole
     };
     let cells = layout.cells().iter().map(cell).collect::<Vec<Cell>>();
-    Ok(Laid {
+    Ok(ResolvedDesign {
         kept,
         varied,
         cells,
@@ -141,7 +141,7 @@ fn asked(experiment: &Experiment, varied: &[usize]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-impl Laid {
+impl ResolvedDesign {
     /// The confounding of the design, in words.
     pub fn confounding(&self, experiment: &Experiment) -> Vec<String> {
         let name = |effect: &[usize]| {
@@ -173,7 +173,7 @@ impl Laid {
                 let level =
                     |(place, level): &(usize, usize)| self.kept[self.varied[*place]][*level];
                 Effect {
-                    asked: Asked {
+                    asked: EffectTerms {
                         factors: corner.iter().map(factor).collect(),
                         levels: corner.iter().map(level).collect(),
                         against: corner.iter().map(|one| self.kept[factor(one)][0]).collect(),
@@ -212,9 +212,9 @@ pub fn trials_made(records: &[Record]) -> usize {
     records.iter().filter(is_trial).count()
 }
 
-impl Sorted<'_> {
+impl ExperimentRecords<'_> {
     /// Notes for reading the effects: confounding in the design, and what was not interleaved.
-    fn notes(&self, header: &Header, laid: &Laid) -> Vec<String> {
+    fn notes(&self, header: &Header, laid: &ResolvedDesign) -> Vec<String> {
         let mut notes = laid.confounding(self.experiment);
         let of_runs = self.earlier.iter();
         notes.extend(of_runs.map(|earlier| earlier::note(self, header, earlier.run)));
@@ -222,7 +222,12 @@ impl Sorted<'_> {
     }
 
     /// Both sides of a contrast in each block that has all of its cells.
-    fn pairs(&self, laid: &Laid, contrast: &Contrast, response: Response) -> Vec<(f64, f64)> {
+    fn pairs(
+        &self,
+        laid: &ResolvedDesign,
+        contrast: &Contrast,
+        response: Response,
+    ) -> Vec<(f64, f64)> {
         let sum = |block: u32, side: &[(usize, f64)]| -> Option<f64> {
             let each = side.iter().map(|(cell, weight)| {
                 let value = self.value(response, block, &laid.cells[*cell])?;
@@ -238,7 +243,7 @@ impl Sorted<'_> {
 
     /// Half of the width of the widest interval of a requested effect, of the deciding response; none before each
     /// has one.
-    pub fn widest(&self, laid: &Laid, seed: u64) -> Option<f64> {
+    pub fn widest(&self, laid: &ResolvedDesign, seed: u64) -> Option<f64> {
         let response = *self.responses().first()?;
         let effects = laid.effects(self.experiment).into_iter();
         let half = effects.map(|effect| {
@@ -269,7 +274,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
     let experiment = sorted.experiment;
     let laid = laid(experiment, &sorted.left_out())?;
     let responses = sorted.responses();
-    let mut made: Vec<(&(u32, &[usize]), &Made<'_>)> = sorted.cells.iter().collect();
+    let mut made: Vec<(&(u32, &[usize]), &CellResult<'_>)> = sorted.cells.iter().collect();
     made.sort_by_key(|(_, made)| made.order);
     let trials = made.iter().map(|((block, cell), made)| {
         let sample = made.samples.first();
@@ -331,7 +336,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
     })
 }
 
-fn factors(sorted: &Sorted<'_>) -> Vec<FactorDocument> {
+fn factors(sorted: &ExperimentRecords<'_>) -> Vec<FactorDocument> {
     let factors = sorted.experiment.factors.iter().enumerate();
     let documents = factors.map(|(at, factor)| FactorDocument {
         name: factor.name().to_owned(),
@@ -350,8 +355,8 @@ fn factors(sorted: &Sorted<'_>) -> Vec<FactorDocument> {
 }
 
 fn cells(
-    sorted: &Sorted<'_>,
-    laid: &Laid,
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
     response: Response,
     bounds: Option<&Bounds<'_>>,
 ) -> Vec<CellDocument> {
@@ -383,8 +388,8 @@ fn cells(
 
 /// The effects, and why some are omitted.
 fn effects(
-    sorted: &Sorted<'_>,
-    laid: &Laid,
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
     response: Response,
     seed: u64,
 ) -> (Vec<EffectDocument>, Option<String>) {
@@ -403,8 +408,8 @@ fn effects(
         };
         pairs.map(name).collect::<Vec<String>>()
     };
-    let told =
-        |asked: &Asked, interleaved: bool, found: &Relative, strict: &Relative| EffectDocument {
+    let told = |asked: &EffectTerms, interleaved: bool, found: &Relative, strict: &Relative| {
+        EffectDocument {
             effect: experiment.effect_name(&asked.factors),
             levels: names(&asked.factors, &asked.levels),
             against: names(&asked.factors, &asked.against),
@@ -417,7 +422,8 @@ fn effects(
             shown: found.interval.excludes(0.0),
             shown_among_all: strict.interval.excludes(0.0),
             interleaved,
-        };
+        }
+    };
     let here = effects.iter().filter_map(|effect| {
         let contrast = laid.layout.contrast(&effect.corner)?;
         let pairs = sorted.pairs(laid, &contrast, response);
@@ -440,7 +446,11 @@ fn effects(
 
 /// Why effects on a figure cannot be computed although it was measured: there is no relative change of 0, and omitting
 /// the trials without it would bias the rest.
-fn without_ratios(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Option<String> {
+fn without_ratios(
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
+    response: Response,
+) -> Option<String> {
     let earlier = sorted.earlier_cells();
     let cells = laid.cells.iter().chain(&earlier);
     let values: Vec<f64> = cells
@@ -457,7 +467,11 @@ fn without_ratios(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Optio
 }
 
 /// The mean of the logarithms of a block's cells, over the cells that every block has.
-fn levels_of_blocks(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Vec<f64> {
+fn levels_of_blocks(
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
+    response: Response,
+) -> Vec<f64> {
     let blocks = sorted.blocks();
     let in_all = |cell: &&Cell| {
         let mut values = blocks
@@ -481,7 +495,11 @@ fn levels_of_blocks(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Vec
     blocks.iter().filter_map(level).collect()
 }
 
-fn drift(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Option<DriftDocument> {
+fn drift(
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
+    response: Response,
+) -> Option<DriftDocument> {
     let levels = levels_of_blocks(sorted, laid, response);
     if levels.len() < 3 {
         return None;
@@ -503,8 +521,8 @@ fn drift(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Option<DriftDo
 
 /// Trials far from the sum of the effects of their combination and their block (in logarithms).
 fn outliers(
-    sorted: &Sorted<'_>,
-    laid: &Laid,
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
     response: Response,
     trials: &[TrialDocument],
 ) -> Vec<usize> {

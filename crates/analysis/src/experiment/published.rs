@@ -3,8 +3,8 @@
 use linerate_model::lab::{Amount, Cell, Published, PublishedFigure, Response};
 
 use super::document::{DifferenceDocument, PublishedDocument, YoursDocument};
-use super::judge::{Laid, without_factors};
-use super::sorted::Sorted;
+use super::judge::{ResolvedDesign, without_factors};
+use super::sorted::ExperimentRecords;
 use crate::trial::figure::{in_words, mean, s_per_gb_in_words};
 
 /// The note on the ratio to a published figure.
@@ -13,8 +13,8 @@ pub const OTHER_HARDWARE: &str = "The published figures come from other hardware
 
 /// Every published figure with the one of the same combination.
 pub fn documents(
-    sorted: &Sorted<'_>,
-    laid: &Laid,
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
     difference: Option<&DifferenceDocument>,
 ) -> Vec<PublishedDocument> {
     let of = |published: &Published| {
@@ -27,8 +27,8 @@ pub fn documents(
 }
 
 fn document(
-    sorted: &Sorted<'_>,
-    laid: &Laid,
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
     difference: Option<&DifferenceDocument>,
     published: &Published,
     figure: &PublishedFigure,
@@ -69,8 +69,8 @@ fn document(
 /// The combination that a published figure is of: a factor that it does not name is at its first level, that of a
 /// difference at the one whose time it is.
 fn cell(
-    sorted: &Sorted<'_>,
-    laid: &Laid,
+    sorted: &ExperimentRecords<'_>,
+    laid: &ResolvedDesign,
     published: &Published,
     figure: &PublishedFigure,
 ) -> Result<Cell, String> {
@@ -107,7 +107,7 @@ fn cell(
 }
 
 fn own(
-    sorted: &Sorted<'_>,
+    sorted: &ExperimentRecords<'_>,
     response: Response,
     cell: &Cell,
     published: Amount,

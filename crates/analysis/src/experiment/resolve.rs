@@ -18,14 +18,14 @@ const AS_FOUND: &str = "baseline";
 pub struct Resolver {
     /// The experiment.
     pub experiment: Experiment,
-    home: Ground,
+    home: PathBaseline,
     /// The paths to the other hosts that are levels, as the experiment names them, or why there is none.
-    others: BTreeMap<String, Result<Ground, (Code, String)>>,
+    others: BTreeMap<String, Result<PathBaseline, (Code, String)>>,
 }
 
 /// The baseline of a path.
 #[derive(Debug)]
-struct Ground {
+struct PathBaseline {
     local: Host,
     remote: Host,
     local_nic: NicName,
@@ -33,7 +33,7 @@ struct Ground {
     ipv6: bool,
 }
 
-impl Ground {
+impl PathBaseline {
     fn of(path: PathView<'_>) -> Self {
         Self {
             local: path.local.clone(),
@@ -61,14 +61,14 @@ impl Ground {
 }
 
 /// A setting of an end, and the requested value.
-pub type Wanted = (End, SettingKey, Value);
+pub type RequestedSetting = (End, SettingKey, Value);
 
 impl Resolver {
     /// The experiment on the baseline of the path to its peer.
     pub fn new(experiment: Experiment, path: PathView<'_>) -> Self {
         Self {
             experiment,
-            home: Ground::of(path),
+            home: PathBaseline::of(path),
             others: BTreeMap::new(),
         }
     }
@@ -76,7 +76,7 @@ impl Resolver {
     /// Adds the path to another host, or why there is none.
     #[must_use]
     pub fn with_other(mut self, name: &str, way: Result<PathView<'_>, &Stop>) -> Self {
-        let way = way.map(Ground::of);
+        let way = way.map(PathBaseline::of);
         let way = way.map_err(|stop| (stop.code, stop.message.clone()));
         self.others.insert(name.to_owned(), way);
         self
@@ -90,8 +90,8 @@ impl Resolver {
 
     /// The paths to the other hosts that can be reached, for a person.
     pub fn others_in_words(&self) -> Vec<String> {
-        let words = |(name, way): (&String, &Result<Ground, _>)| {
-            let Ground {
+        let words = |(name, way): (&String, &Result<PathBaseline, _>)| {
+            let PathBaseline {
                 local_nic,
                 remote_nic,
                 ..
@@ -105,10 +105,10 @@ impl Resolver {
 
     /// The path to a peer as an experiment names it, or to its own.
     pub fn path(&self, peer: Option<&str>) -> Outcome<PathView<'_>> {
-        self.ground(peer).map(Ground::path)
+        self.ground(peer).map(PathBaseline::path)
     }
 
-    fn ground(&self, peer: Option<&str>) -> Outcome<&Ground> {
+    fn ground(&self, peer: Option<&str>) -> Outcome<&PathBaseline> {
         let Some(peer) = peer else {
             return Ok(&self.home);
         };
@@ -129,12 +129,12 @@ impl Resolver {
     }
 
     /// The settings of a combination, of both ends.
-    pub fn settings(&self, cell: &[usize]) -> Outcome<Vec<Wanted>> {
+    pub fn settings(&self, cell: &[usize]) -> Outcome<Vec<RequestedSetting>> {
         self.settings_of(&self.experiment.at(cell))
     }
 
     /// The settings that a table requests, of both ends.
-    pub fn settings_of(&self, at: &LevelTable) -> Outcome<Vec<Wanted>> {
+    pub fn settings_of(&self, at: &LevelTable) -> Outcome<Vec<RequestedSetting>> {
         let mut wanted = Vec::new();
         let ground = self.ground(at.peer.at.as_deref())?;
         let ends = [
@@ -159,7 +159,7 @@ impl Resolver {
         }
         if ground.shares_kernel() {
             // A machine-wide setting belongs to both ends: one of them changes it.
-            let is_here_too = |key: &SettingKey, value: &Value, wanted: &[Wanted]| {
+            let is_here_too = |key: &SettingKey, value: &Value, wanted: &[RequestedSetting]| {
                 wanted
                     .iter()
                     .any(|(end, k, v)| *end == End::Local && (k, v) == (key, value))

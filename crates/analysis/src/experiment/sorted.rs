@@ -13,7 +13,7 @@ use crate::trial::figure::{figure, own_response};
 
 /// The records of an experiment, sorted.
 #[derive(Debug)]
-pub struct Sorted<'a> {
+pub struct ExperimentRecords<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
     /// Unavailable levels: factor, level, why.
@@ -21,7 +21,7 @@ pub struct Sorted<'a> {
     /// The trials before.
     pub pilots: Vec<&'a Sample>,
     /// The trials of each block and combination, the last ones made.
-    pub cells: BTreeMap<(u32, &'a [usize]), Made<'a>>,
+    pub cells: BTreeMap<(u32, &'a [usize]), CellResult<'a>>,
     /// The earlier runs that are levels.
     pub earlier: Vec<EarlierRun<'a>>,
     /// Both hosts before anything was done.
@@ -65,7 +65,7 @@ pub struct EarlierRun<'a> {
 
 /// What was made of a combination in a block.
 #[derive(Debug, Clone, Copy)]
-pub struct Made<'a> {
+pub struct CellResult<'a> {
     /// The place among all trials, from 0.
     pub order: usize,
     /// The trials; none if it is unavailable.
@@ -75,12 +75,12 @@ pub struct Made<'a> {
 }
 
 /// Sorts the records of an experiment; none where they are of something else.
-pub fn sort(records: &[Record]) -> Option<Sorted<'_>> {
+pub fn sort(records: &[Record]) -> Option<ExperimentRecords<'_>> {
     let experiment = records.iter().find_map(|record| match record {
         Record::Lab { experiment, .. } => Some(&**experiment),
         _ => None,
     })?;
-    let mut sorted = Sorted {
+    let mut sorted = ExperimentRecords {
         experiment,
         left: Vec::new(),
         pilots: Vec::new(),
@@ -123,7 +123,7 @@ pub fn sort(records: &[Record]) -> Option<Sorted<'_>> {
                 samples,
                 why,
             } => {
-                let made = Made {
+                let made = CellResult {
                     order,
                     samples,
                     why: why.as_deref(),
@@ -174,7 +174,7 @@ impl<'a> EarlierRun<'a> {
     }
 }
 
-impl Sorted<'_> {
+impl ExperimentRecords<'_> {
     /// The levels that are left out.
     pub fn left_out(&self) -> Vec<(usize, usize)> {
         let places = self.left.iter().map(|(factor, level, _)| (*factor, *level));

@@ -166,7 +166,7 @@ fn knobs_of(nic: &Nic) -> Vec<NicKnob> {
 
 /// A run's records, by kind.
 #[derive(Debug, Default)]
-pub struct Sorted<'a> {
+pub struct ProofRecords<'a> {
     /// Both hosts before anything was done.
     pub hosts: Option<(&'a Host, &'a Host)>,
     /// Trials before any change.
@@ -233,8 +233,8 @@ pub struct HeldBack<'a> {
 }
 
 /// Sorts a run's records by kind.
-pub fn sort(records: &[Record]) -> Sorted<'_> {
-    let mut sorted = Sorted::default();
+pub fn sort(records: &[Record]) -> ProofRecords<'_> {
+    let mut sorted = ProofRecords::default();
     for record in records {
         match record {
             Record::Hosts { local, remote } => sorted.hosts = Some((local, remote)),
@@ -305,7 +305,11 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
 }
 
 /// The ceilings of a run's path at its baseline, based on one of its trials.
-pub fn ceilings(header: &Header, sorted: &Sorted<'_>, sample: Option<&Sample>) -> PathCeilings {
+pub fn ceilings(
+    header: &Header,
+    sorted: &ProofRecords<'_>,
+    sample: Option<&Sample>,
+) -> PathCeilings {
     sorted.hosts.map_or_else(PathCeilings::default, |hosts| {
         ceilings_between(header, sorted, hosts, sample)
     })
@@ -313,7 +317,7 @@ pub fn ceilings(header: &Header, sorted: &Sorted<'_>, sample: Option<&Sample>) -
 
 fn ceilings_between(
     header: &Header,
-    sorted: &Sorted<'_>,
+    sorted: &ProofRecords<'_>,
     (local, remote): (&Host, &Host),
     sample: Option<&Sample>,
 ) -> PathCeilings {
@@ -347,7 +351,7 @@ pub fn median_sample<'a>(samples: &[&'a Sample]) -> Option<&'a Sample> {
 /// The bottleneck in some trials of the path, with both hosts as they were then.
 fn limit_of(
     header: &Header,
-    sorted: &Sorted<'_>,
+    sorted: &ProofRecords<'_>,
     hosts: (&Host, &Host),
     trials: &[&Sample],
 ) -> Option<Limit> {
@@ -407,7 +411,7 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
 
 /// Both hosts after the kept remedies. Those in the records are from before any change, so the
 /// kept changes are applied to them.
-fn hosts_after(sorted: &Sorted<'_>) -> Option<(Host, Host)> {
+fn hosts_after(sorted: &ProofRecords<'_>) -> Option<(Host, Host)> {
     let (local, remote) = sorted.hosts?;
     let (mut local, mut remote) = (local.clone(), remote.clone());
     for remedy in sorted.remedies.iter().filter(|remedy| remedy.kept) {
@@ -452,7 +456,7 @@ fn limit_document(limit: Option<Limit>) -> LimitDocument {
 }
 
 /// Every tried remedy with the notes on its effect, then those that were not tried.
-fn remedy_results(header: &Header, sorted: &Sorted<'_>) -> Vec<RemedyResult> {
+fn remedy_results(header: &Header, sorted: &ProofRecords<'_>) -> Vec<RemedyResult> {
     let mut results: Vec<RemedyResult> = Vec::new();
     for remedy in &sorted.remedies {
         let mut notes: Vec<String> = remedy.note.map(ToOwned::to_owned).into_iter().collect();

@@ -4,11 +4,11 @@ use linerate_model::prove::{FactorDocument, SearchDocument};
 use linerate_model::units::BitRate;
 use linerate_stats::screening::screened;
 
-use super::Sorted;
+use super::ProofRecords;
 use crate::trial::{LEVEL, rate_of};
 
 /// What was inspected; `None` of a run that searched nothing.
-pub(super) fn document(sorted: &Sorted<'_>) -> Option<SearchDocument> {
+pub(super) fn document(sorted: &ProofRecords<'_>) -> Option<SearchDocument> {
     if sorted.factors.is_empty() {
         return None;
     }

@@ -7,13 +7,14 @@ mod texts;
 use std::path::Path;
 
 use linerate_model::ceiling::{Packets, ceilings_of_nic};
-use linerate_model::finding::{Profile, Scene};
+use linerate_model::finding::{Context, Profile};
 use linerate_model::host::Host;
 use linerate_model::known::Known;
 use linerate_model::plan::End;
 use linerate_model::rules::diagnose;
 use linerate_model::units::Nanoseconds;
 use linerate_model::watch::Watch;
+pub use texts::sysfs_text;
 
 use crate::capture::answers::{CapturedNics, CapturedRdma};
 use crate::capture::pseudonym::Pseudonyms;
@@ -26,8 +27,6 @@ use crate::read::read_host;
 use crate::root::HostRoot;
 use crate::sysfs::config_space;
 use crate::watch::{Reading, read_counters};
-
-pub use texts::sysfs_text;
 
 /// All roles.
 pub const PROFILES: [Profile; 7] = [
@@ -54,7 +53,7 @@ const PACKETS: Packets = Packets {
 /// Checks a host in every role and computes the ceilings of its interfaces.
 pub fn judge(host: &Host, watch: Option<&Watch>) {
     for profile in PROFILES {
-        let _ = diagnose(&Scene {
+        let _ = diagnose(&Context {
             end: End::Local,
             host,
             nic: None,

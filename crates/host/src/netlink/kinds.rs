@@ -10,7 +10,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
 use super::error::Failure;
-use super::said::{Said, numbers};
+use super::response::{ResponseAttributes, numbers};
 
 pub(super) const BOND_MODE: u16 = 1;
 pub(super) const BOND_ACTIVE_SLAVE: u16 = 2;
@@ -91,7 +91,7 @@ pub(super) type Names = BTreeMap<u32, NicName>;
 
 /// The interface with an index; index 0 is none.
 pub(super) fn named(
-    said: &Said<'_>,
+    said: &ResponseAttributes<'_>,
     names: &Names,
     index: Known<u32>,
     what: &str,
@@ -106,7 +106,7 @@ pub(super) fn named(
     })
 }
 
-pub(super) fn bond(data: &Said<'_>, names: &Names) -> Bond {
+pub(super) fn bond(data: &ResponseAttributes<'_>, names: &Names) -> Bond {
     const MODES: [&str; 7] = [
         "balance-rr",
         "active-backup",
@@ -143,7 +143,7 @@ pub(super) fn bond(data: &Said<'_>, names: &Names) -> Bond {
     }
 }
 
-pub(super) fn bond_port(data: &Said<'_>, bond: Known<NicName>) -> BondPort {
+pub(super) fn bond_port(data: &ResponseAttributes<'_>, bond: Known<NicName>) -> BondPort {
     const MII: [&str; 4] = ["up", "going down", "down", "going back"];
     let word = |kind, what: &str, words: &[&str]| data.word(data.u8(kind, what), what, words);
     BondPort {
@@ -155,7 +155,7 @@ pub(super) fn bond_port(data: &Said<'_>, bond: Known<NicName>) -> BondPort {
     }
 }
 
-pub(super) fn vlan(data: &Said<'_>) -> Vlan {
+pub(super) fn vlan(data: &ResponseAttributes<'_>) -> Vlan {
     let protocol = data.u16_of_network(VLAN_PROTOCOL, "protocol");
     Vlan {
         id: data.u16(VLAN_ID, "id").map(u32::from),
@@ -170,7 +170,7 @@ pub(super) fn vlan(data: &Said<'_>) -> Vlan {
 }
 
 /// A map of priorities; the kernel sends only entries that differ from the default, and nothing if none does.
-fn priorities(data: &Said<'_>, kind: u16, what: &str) -> Known<Vec<(u32, u32)>> {
+fn priorities(data: &ResponseAttributes<'_>, kind: u16, what: &str) -> Known<Vec<(u32, u32)>> {
     data.fact(what, |attributes| {
         let nest = attributes.nest(kind)?;
         let pairs = nest.iter().filter(|(own, _)| *own == VLAN_QOS_MAPPING);
@@ -182,7 +182,7 @@ fn priorities(data: &Said<'_>, kind: u16, what: &str) -> Known<Vec<(u32, u32)>> 
 }
 
 /// A tunnel's settings by the name of its kind; `None` for a kind that is not a tunnel.
-pub(super) fn tunnel(kind: &str, data: &Said<'_>, names: &Names) -> Option<Tunnel> {
+pub(super) fn tunnel(kind: &str, data: &ResponseAttributes<'_>, names: &Names) -> Option<Tunnel> {
     let mut tunnel = match kind {
         "vxlan" => vxlan(data, names),
         "geneve" => geneve(data),
@@ -195,7 +195,7 @@ pub(super) fn tunnel(kind: &str, data: &Said<'_>, names: &Names) -> Option<Tunne
     Some(tunnel)
 }
 
-fn vxlan(data: &Said<'_>, names: &Names) -> Tunnel {
+fn vxlan(data: &ResponseAttributes<'_>, names: &Names) -> Tunnel {
     let over_6 = data.has(VXLAN_GROUP6) || data.has(VXLAN_LOCAL6);
     Tunnel {
         kind: Known::default(),
@@ -213,7 +213,7 @@ fn vxlan(data: &Said<'_>, names: &Names) -> Tunnel {
     }
 }
 
-fn geneve(data: &Said<'_>) -> Tunnel {
+fn geneve(data: &ResponseAttributes<'_>) -> Tunnel {
     Tunnel {
         kind: Known::default(),
         id: data.u32(GENEVE_ID, "id"),
@@ -230,7 +230,7 @@ fn geneve(data: &Said<'_>) -> Tunnel {
     }
 }
 
-fn gre(data: &Said<'_>, names: &Names) -> Tunnel {
+fn gre(data: &ResponseAttributes<'_>, names: &Names) -> Tunnel {
     let flags = data.u16_of_network(GRE_OUT_FLAGS, "oflags");
     let encap = [GRE_ENCAP_TYPE, GRE_ENCAP_PORT, GRE_ENCAP_FLAGS];
     let (port, udp_checksum) = encapsulation(data, encap);
@@ -249,7 +249,7 @@ fn gre(data: &Said<'_>, names: &Names) -> Tunnel {
     }
 }
 
-fn ip_in_ip(data: &Said<'_>, names: &Names) -> Tunnel {
+fn ip_in_ip(data: &ResponseAttributes<'_>, names: &Names) -> Tunnel {
     let encap = [IP_ENCAP_TYPE, IP_ENCAP_PORT, IP_ENCAP_FLAGS];
     let (port, udp_checksum) = encapsulation(data, encap);
     Tunnel {
@@ -264,7 +264,10 @@ fn ip_in_ip(data: &Said<'_>, names: &Names) -> Tunnel {
 }
 
 /// The UDP encapsulation of a GRE or IP tunnel (foo-over-UDP): its port and its checksum.
-fn encapsulation(data: &Said<'_>, [kind, port, flags]: [u16; 3]) -> (Known<u32>, Known<bool>) {
+fn encapsulation(
+    data: &ResponseAttributes<'_>,
+    [kind, port, flags]: [u16; 3],
+) -> (Known<u32>, Known<bool>) {
     let wrapped = data.u16(kind, "encap-type");
     if wrapped.get().is_none_or(|kind| kind == 0) {
         let why = "the tunnel has no UDP encapsulation";
@@ -281,7 +284,7 @@ fn encapsulation(data: &Said<'_>, [kind, port, flags]: [u16; 3]) -> (Known<u32>,
 }
 
 /// The first of `kinds` that is an address; all zero is "any", which counts as not set.
-fn address(data: &Said<'_>, kinds: &[u16], what: &str) -> Known<String> {
+fn address(data: &ResponseAttributes<'_>, kinds: &[u16], what: &str) -> Known<String> {
     let said = data.fact(what, |attributes| {
         let first = kinds.iter().find_map(|kind| attributes.bytes(*kind));
         first.map(ip).transpose()
@@ -307,7 +310,7 @@ fn mac(bytes: &[u8]) -> Result<String, Failure> {
     Ok(octets.map(|octet| format!("{octet:02x}")).join(":"))
 }
 
-pub(super) fn bridge(data: &Said<'_>) -> Bridge {
+pub(super) fn bridge(data: &ResponseAttributes<'_>) -> Bridge {
     let own = data.u8(BRIDGE_CALLS_IPTABLES, "nf-call-iptables");
     Bridge {
         stp: data.u32(BRIDGE_STP, "stp").map(|state| state != 0),
@@ -326,7 +329,7 @@ pub(super) fn bridge(data: &Said<'_>) -> Bridge {
 }
 
 /// The mode of a macvlan or ipvlan.
-pub(super) fn macvlan_mode(kind: &str, data: &Said<'_>) -> Known<String> {
+pub(super) fn macvlan_mode(kind: &str, data: &ResponseAttributes<'_>) -> Known<String> {
     if kind.starts_with("ipv") {
         let mode = data.u16(IPVLAN_MODE, "mode");
         let mode = mode.map(|mode| u8::try_from(mode).unwrap_or(u8::MAX));
@@ -341,14 +344,14 @@ pub(super) fn macvlan_mode(kind: &str, data: &Said<'_>) -> Known<String> {
 }
 
 /// The mode of an IPoIB interface.
-pub(super) fn ipoib_mode(data: &Said<'_>) -> Known<String> {
+pub(super) fn ipoib_mode(data: &ResponseAttributes<'_>) -> Known<String> {
     let mode = data.u16(IPOIB_MODE, "mode");
     let mode = mode.map(|mode| u8::try_from(mode).unwrap_or(u8::MAX));
     data.word(mode, "mode", &["datagram", "connected"])
 }
 
 /// A TUN or TAP interface, whose data exist since Linux 4.17.
-pub(super) fn tun(data: &Said<'_>) -> Tun {
+pub(super) fn tun(data: &ResponseAttributes<'_>) -> Tun {
     let flag = |kind, what: &str| data.u8(kind, what).map(|on| on != 0);
     let mode = data.u8(TUN_TYPE, "type");
     // The kernel sends owner and group only if they are set.

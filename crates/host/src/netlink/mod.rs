@@ -51,8 +51,8 @@ mod nldev_make;
 mod qdisc;
 mod qdisc_entry;
 mod qdisc_options;
+mod response;
 mod routing;
-mod said;
 #[cfg(any(test, feature = "fuzz"))]
 mod script;
 mod shaping;

@@ -17,8 +17,8 @@ use linerate_model::ids::NicName;
 use serde::Serialize;
 
 pub use self::error::{Obstacle, SoftRoceError};
-pub use self::modules::Left;
-use self::record::{Made, Record};
+pub use self::modules::LoadedModule;
+use self::record::{CreatedObject, Record};
 pub use self::wire::Wire;
 use crate::netlink::{Netlink, NetlinkError, RdmaLink, RdmaLinks};
 use crate::root::LiveHost;
@@ -69,7 +69,7 @@ pub struct Removed {
     /// The removed devices.
     pub devices: Vec<String>,
     /// Modules that were loaded for them and that others use now.
-    pub modules_left: Vec<Left>,
+    pub modules_left: Vec<LoadedModule>,
 }
 
 /// The soft-RoCE devices that linerate created on this machine. Other processes wait until it is dropped.
@@ -90,10 +90,10 @@ impl SoftRoce {
     pub fn devices(&self) -> Result<Vec<Device>, SoftRoceError> {
         let netlink = netlink()?;
         let made = self.record.made();
-        let wires: Vec<&Wire> = made.iter().filter_map(Made::wire).collect();
+        let wires: Vec<&Wire> = made.iter().filter_map(CreatedObject::wire).collect();
         let devices = made
             .iter()
-            .filter_map(Made::device)
+            .filter_map(CreatedObject::device)
             .map(|(name, nic)| Device {
                 name: name.to_owned(),
                 interface: nic.clone(),
@@ -129,7 +129,7 @@ impl SoftRoce {
         wire.check_free(&netlink()?)?;
         let before = self.record.made().len();
         let made = self.load().and_then(|()| {
-            self.record.write(Made::Wire(wire.clone()))?;
+            self.record.write(CreatedObject::Wire(wire.clone()))?;
             wire.lay(&netlink()?)?;
             let mut links = links()?;
             for (name, nic) in wire.devices() {
@@ -149,13 +149,13 @@ impl SoftRoce {
                 name: name.to_owned(),
             });
         };
-        let stay = |made: &Made| match made {
-            Made::Device { name: other, .. } if !device.paired => other != name,
-            Made::Device { nic, .. } => !devices
+        let stay = |made: &CreatedObject| match made {
+            CreatedObject::Device { name: other, .. } if !device.paired => other != name,
+            CreatedObject::Device { nic, .. } => !devices
                 .iter()
                 .any(|other| other.paired && other.interface == *nic),
-            Made::Wire(_) => !device.paired,
-            Made::Modules { .. } => true,
+            CreatedObject::Wire(_) => !device.paired,
+            CreatedObject::Modules { .. } => true,
         };
         let mut removed = self.undo(stay)?;
         if !self
@@ -181,9 +181,10 @@ impl SoftRoce {
             .into_iter()
             .filter(|name| !loaded.contains(*name))
             .collect();
-        let known = |made: &Made| matches!(made, Made::Modules { .. });
+        let known = |made: &CreatedObject| matches!(made, CreatedObject::Modules { .. });
         if !missing.is_empty() && !self.record.made().iter().any(known) {
-            self.record.write(Made::Modules { before: loaded })?;
+            self.record
+                .write(CreatedObject::Modules { before: loaded })?;
         }
         for name in missing {
             match modules::load(name, self.record.lock()) {
@@ -213,7 +214,7 @@ impl SoftRoce {
                 name: link.name.clone(),
             });
         }
-        self.record.write(Made::Device {
+        self.record.write(CreatedObject::Device {
             name: name.to_owned(),
             nic: nic.clone(),
         })?;
@@ -243,8 +244,11 @@ impl SoftRoce {
 
     /// Undoes, newest first, everything that is not in `stays`, and removes it from the record. A step that fails
     /// stays in the record, and the others are still undone.
-    fn undo(&mut self, mut stays: impl FnMut(&Made) -> bool) -> Result<Removed, SoftRoceError> {
-        let (mut rest, gone): (Vec<Made>, Vec<Made>) =
+    fn undo(
+        &mut self,
+        mut stays: impl FnMut(&CreatedObject) -> bool,
+    ) -> Result<Removed, SoftRoceError> {
+        let (mut rest, gone): (Vec<CreatedObject>, Vec<CreatedObject>) =
             self.record.made().iter().cloned().partition(&mut stays);
         let mut removed = Removed::default();
         let mut failed = None;
@@ -259,9 +263,9 @@ impl SoftRoce {
     }
 }
 
-fn undo_step(made: &Made, removed: &mut Removed) -> Result<(), SoftRoceError> {
+fn undo_step(made: &CreatedObject, removed: &mut Removed) -> Result<(), SoftRoceError> {
     match made {
-        Made::Device { name, nic } => {
+        CreatedObject::Device { name, nic } => {
             let mut links = match links() {
                 Err(error) if error.obstacle() == Obstacle::NotSupported => return Ok(()),
                 links => links?,
@@ -276,14 +280,14 @@ fn undo_step(made: &Made, removed: &mut Removed) -> Result<(), SoftRoceError> {
                 removed.devices.push(name.clone());
             }
         }
-        Made::Wire(wire) => wire.take_up(&netlink()?)?,
-        Made::Modules { before } => {
+        CreatedObject::Wire(wire) => wire.take_up(&netlink()?)?,
+        CreatedObject::Modules { before } => {
             removed.modules_left = match users_of_driver() {
                 users if users.is_empty() => {
                     let asked = [&[DRIVER, VERBS, MANAGER], &COMPANIONS[..]].concat();
                     modules::unload(&asked, before)?
                 }
-                used_by => vec![Left {
+                used_by => vec![LoadedModule {
                     name: DRIVER.to_owned(),
                     used_by,
                 }],

@@ -21,7 +21,7 @@ const TABLE: &str = "proc/modules";
 
 /// A module that stays loaded because others use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Left {
+pub struct LoadedModule {
     /// Its name.
     pub name: String,
     /// The modules (or devices, for the driver) that use it; none if it is a program.
@@ -128,7 +128,7 @@ fn may_load() -> bool {
 pub(super) fn unload(
     asked: &[&str],
     before: &BTreeSet<String>,
-) -> Result<Vec<Left>, SoftRoceError> {
+) -> Result<Vec<LoadedModule>, SoftRoceError> {
     let mut left = ours(&table()?, asked, before);
     loop {
         let now = table()?;
@@ -140,7 +140,7 @@ pub(super) fn unload(
         }
         if !is_any_gone {
             let used_by = |name: &String| now[name].iter().cloned().collect();
-            let left = left.iter().map(|name| Left {
+            let left = left.iter().map(|name| LoadedModule {
                 used_by: used_by(name),
                 name: name.clone(),
             });

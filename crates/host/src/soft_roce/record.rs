@@ -17,7 +17,7 @@ use crate::private_folder::PrivateFolder;
 /// Something that was created, or was about to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Made {
+pub(super) enum CreatedObject {
     /// Modules were loaded, in addition to those loaded `before`.
     Modules {
         /// Every module that was loaded before.
@@ -34,7 +34,7 @@ pub(super) enum Made {
     },
 }
 
-impl Made {
+impl CreatedObject {
     pub(super) fn wire(&self) -> Option<&Wire> {
         match self {
             Self::Wire(wire) => Some(wire),
@@ -57,7 +57,7 @@ struct Content {
     schema: String,
     boot_id: String,
     netns: NetnsIdentity,
-    made: Vec<Made>,
+    made: Vec<CreatedObject>,
 }
 
 const SCHEMA: &str = "linerate.testbed-rxe-record/1";
@@ -114,19 +114,19 @@ impl Record {
     }
 
     /// Everything that was created, oldest first.
-    pub(super) fn made(&self) -> &[Made] {
+    pub(super) fn made(&self) -> &[CreatedObject] {
         &self.content.made
     }
 
     /// Records that `made` is about to be created.
-    pub(super) fn write(&mut self, made: Made) -> Result<(), SoftRoceError> {
+    pub(super) fn write(&mut self, made: CreatedObject) -> Result<(), SoftRoceError> {
         let mut all = self.content.made.clone();
         all.push(made);
         self.replace(all)
     }
 
     /// Replaces the record's entries.
-    pub(super) fn replace(&mut self, made: Vec<Made>) -> Result<(), SoftRoceError> {
+    pub(super) fn replace(&mut self, made: Vec<CreatedObject>) -> Result<(), SoftRoceError> {
         self.content.made = made;
         let written = if self.content.made.is_empty() {
             self.folder.remove(FILE)
@@ -170,8 +170,8 @@ mod tests {
 
     use super::*;
 
-    fn device(name: &str) -> Made {
-        Made::Device {
+    fn device(name: &str) -> CreatedObject {
+        CreatedObject::Device {
             name: name.to_owned(),
             nic: "eth0".parse().expect("a name"),
         }

@@ -71,9 +71,9 @@ pub(crate) fn read_cpus(
     let mut kinds = read_kinds(root, &usable, frequency);
     let mut reader = Reader {
         root,
-        packages: Told::default(),
-        dies: Told::default(),
-        siblings: Told::default(),
+        packages: KnownByCpu::default(),
+        dies: KnownByCpu::default(),
+        siblings: KnownByCpu::default(),
         caches: Caches::default(),
         governors: Governors::of(root, usable.first().copied(), frequency),
     };
@@ -103,15 +103,15 @@ fn read_core(root: &HostRoot, id: CpuId) -> Known<u32> {
 
 /// Known results, by CPU.
 #[derive(Debug)]
-struct Told<T>(BTreeMap<CpuId, T>);
+struct KnownByCpu<T>(BTreeMap<CpuId, T>);
 
-impl<T> Default for Told<T> {
+impl<T> Default for KnownByCpu<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: Clone> Told<T> {
+impl<T: Clone> KnownByCpu<T> {
     /// The result for `cpu`: known before, or read now and then applied to `others` too. A gap applies only to its
     /// own CPU, because it names its file.
     fn of(
@@ -138,9 +138,9 @@ impl<T: Clone> Told<T> {
 
 struct Reader<'a> {
     root: &'a HostRoot,
-    packages: Told<u32>,
-    dies: Told<u32>,
-    siblings: Told<CpuSet>,
+    packages: KnownByCpu<u32>,
+    dies: KnownByCpu<u32>,
+    siblings: KnownByCpu<CpuSet>,
     caches: Caches,
     governors: Governors,
 }
@@ -193,7 +193,7 @@ impl Reader<'_> {
 /// The governors by CPU.
 enum Governors {
     /// From the cpufreq policies.
-    Told(BTreeMap<CpuId, Known<String>>),
+    Reported(BTreeMap<CpuId, Known<String>>),
     /// No cpufreq: the reason, which is the same for each CPU.
     None(Gap),
     /// Read for each CPU, for kernels before 4.2.
@@ -208,7 +208,7 @@ impl Governors {
                 let cpus = policy.cpus.value().into_iter().flat_map(CpuSet::iter);
                 told.extend(cpus.map(|cpu| (cpu, policy.governor.clone())));
             }
-            return Self::Told(told);
+            return Self::Reported(told);
         }
         match first.map(|first| root.read(&governor_path(first))) {
             Some(Known::Unknown(gap)) if gap.cause == Cause::Absent => Self::None(gap),
@@ -218,7 +218,7 @@ impl Governors {
 
     fn of_cpu(&self, cpu: CpuId) -> Option<Known<String>> {
         match self {
-            Self::Told(told) => told.get(&cpu).cloned(),
+            Self::Reported(told) => told.get(&cpu).cloned(),
             Self::None(gap) => Some(Known::unknown(
                 gap.cause,
                 format!("/{}", governor_path(cpu)),

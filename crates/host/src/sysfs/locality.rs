@@ -23,7 +23,7 @@ pub(crate) struct Locality {
 
 /// A function's own locality files.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct LocalityFiles {
     pub(crate) firmware: Known<NodeId>,
     pub(crate) local_cpus: Known<CpuSet>,
 }
@@ -40,9 +40,9 @@ impl Locality {
 }
 
 /// The locality files of the function in `folder`.
-pub(crate) fn read_said(root: &HostRoot, folder: &str) -> Said {
+pub(crate) fn read_said(root: &HostRoot, folder: &str) -> LocalityFiles {
     let path = format!("{folder}/numa_node");
-    Said {
+    LocalityFiles {
         firmware: root.read(&path).and_then(|text| match text.trim() {
             "-1" => Known::unknown(
                 Cause::NotSaid,
@@ -56,7 +56,11 @@ pub(crate) fn read_said(root: &HostRoot, folder: &str) -> Said {
 }
 
 /// The locality of the function in `folder`; `said` reads it and each bridge above.
-pub(crate) fn locate(folder: &str, nodes: &[Node], mut said: impl FnMut(&str) -> Said) -> Locality {
+pub(crate) fn locate(
+    folder: &str,
+    nodes: &[Node],
+    mut said: impl FnMut(&str) -> LocalityFiles,
+) -> Locality {
     let own = said(folder);
     let bridges = functions_to_root(folder);
     let bridge = bridges.into_iter().skip(1).find_map(|(folder, address)| {
@@ -92,7 +96,7 @@ pub(crate) fn locate(folder: &str, nodes: &[Node], mut said: impl FnMut(&str) ->
 }
 
 fn best(
-    own: &Said,
+    own: &LocalityFiles,
     bridge: Option<(PciAddress, NodeId)>,
     nodes: &[Node],
 ) -> Option<(NodeId, NodeSource)> {
@@ -115,7 +119,7 @@ fn best(
     Some((node, NodeSource::UpstreamBridge(address)))
 }
 
-impl Said {
+impl LocalityFiles {
     /// The node of the local CPUs, if they belong to one node.
     fn node_of_cpus(&self, nodes: &[Node]) -> Option<NodeId> {
         match touched(self.local_cpus.value()?, nodes).as_slice() {
@@ -134,7 +138,7 @@ fn touched(cpus: &CpuSet, nodes: &[Node]) -> Vec<NodeId> {
 }
 
 /// Why the node is unknown: the result of each source.
-fn silence(folder: &str, own: &Said, nodes: &[Node]) -> Gap {
+fn silence(folder: &str, own: &LocalityFiles, nodes: &[Node]) -> Gap {
     let gap = match &own.firmware {
         Known::Unknown(gap) if gap.cause == Cause::NotSaid => gap,
         Known::Unknown(gap) => return gap.clone(),
@@ -188,7 +192,7 @@ mod tests {
     ) -> Locality {
         locate(DEVICE, nodes, |folder| {
             let (node, cpus) = if folder == DEVICE { device } else { bridge };
-            Said {
+            LocalityFiles {
                 firmware: node.map_or_else(
                     || Known::unknown(Cause::NotSaid, "/numa_node", "-1"),
                     |node| Known::Value(NodeId(node)),

@@ -31,7 +31,7 @@ pub(crate) struct Nvme {
 }
 
 /// The NVMe data of one block device.
-pub(crate) struct Said {
+pub(crate) struct NvmeFiles {
     pub(crate) transport: Known<String>,
     pub(crate) io_policy: Known<String>,
     pub(crate) paths: Known<Vec<NvmePath>>,
@@ -105,9 +105,9 @@ impl Nvme {
     }
 
     /// The NVMe data of the block device at the real directory `folder`.
-    pub(crate) fn of(&self, folder: &str) -> Said {
+    pub(crate) fn of(&self, folder: &str) -> NvmeFiles {
         if !is_nvme(folder) {
-            return Said::gap(&Gap::new(
+            return NvmeFiles::gap(&Gap::new(
                 Cause::Absent,
                 absolute(folder),
                 "not an NVMe device",
@@ -121,13 +121,13 @@ impl Nvme {
         };
         let paths: Vec<NvmePath> = self.controllers.iter().filter(is_path).cloned().collect();
         if paths.is_empty() {
-            return Said::gap(&Gap::new(
+            return NvmeFiles::gap(&Gap::new(
                 Cause::Absent,
                 absolute(CONTROLLERS),
                 "no controller of the device is listed",
             ));
         }
-        Said {
+        NvmeFiles {
             transport: shared(&paths),
             io_policy: match subsystem {
                 Some(subsystem) => subsystem.io_policy.clone(),
@@ -138,7 +138,7 @@ impl Nvme {
     }
 }
 
-impl Said {
+impl NvmeFiles {
     /// The node of every path, if it is the same: a multipath device is not below any function itself.
     pub(crate) fn node(&self) -> Option<NodeId> {
         let (first, others) = self.paths.value()?.split_first()?;

@@ -16,7 +16,7 @@ use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::{BitRate, TransferRate};
 
 use super::config_space::{CONVENTIONAL_BYTES, EXTENDED_BYTES, Express, NotTold, parse_config};
-use super::locality::{Locality, Said, locate, read_said};
+use super::locality::{Locality, LocalityFiles, locate, read_said};
 use crate::attributes::{cpu_list, cpu_mask, followed, last_name, or_if_absent, understood};
 use crate::root::{HostRoot, absolute};
 
@@ -90,7 +90,7 @@ pub(crate) struct Functions<'a> {
     root: &'a HostRoot,
     nodes: &'a [Node],
     hops: BTreeMap<String, PcieHop>,
-    said: BTreeMap<String, Said>,
+    said: BTreeMap<String, LocalityFiles>,
 }
 
 impl<'a> Functions<'a> {

@@ -8,7 +8,7 @@ mod cpus;
 pub(crate) mod devices;
 pub(crate) mod interrupts;
 mod nics;
-pub mod way;
+pub mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -34,7 +34,12 @@ const COMPLETING: [(&str, &[&str]); 4] = [
 ];
 
 /// `linerate ceiling`; `typed` are the options that stood on the command line.
-pub(crate) fn run(args: &CeilingArgs, typed: &Typed, state: &FilePath, say: &Say) -> Outcome<()> {
+pub(crate) fn run(
+    args: &CeilingArgs,
+    typed: &TypedOptions,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
     refuse_idle(typed)?;
     let mut all = bounds_of_figures(args)?;
     match (&args.nic, &args.peer) {
@@ -58,9 +63,9 @@ pub(crate) fn run(args: &CeilingArgs, typed: &Typed, state: &FilePath, say: &Say
 
 /// The names of the options that stood on the command line, as opposed to those with their default.
 #[derive(Debug, Default)]
-pub(crate) struct Typed(BTreeSet<String>);
+pub(crate) struct TypedOptions(BTreeSet<String>);
 
-impl Typed {
+impl TypedOptions {
     /// Those of the subcommand that was chosen.
     pub(crate) fn of(matches: &ArgMatches) -> Self {
         let chosen = matches.subcommand().map(|(_, own)| own);
@@ -77,7 +82,7 @@ impl Typed {
 }
 
 /// A figure that nothing is computed from is a mistake: it would seem to have been counted.
-fn refuse_idle(typed: &Typed) -> Outcome<()> {
+fn refuse_idle(typed: &TypedOptions) -> Outcome<()> {
     let alone = typed.has("nic") && !typed.has("peer");
     let has_packets = alone || typed.has("speed");
     let idle = |id: &str| match id {
@@ -294,7 +299,7 @@ fn bound_of_wire(args: &CeilingArgs, speed: BitRate) -> Known<Ceiling> {
     })
 }
 
-fn packets(args: &CeilingArgs, typed: &Typed) -> Packets {
+fn packets(args: &CeilingArgs, typed: &TypedOptions) -> Packets {
     Packets {
         mtu: typed.has("mtu").then_some(args.mtu),
         outer_ipv6: args.outer_ipv6,
@@ -307,7 +312,7 @@ fn packets(args: &CeilingArgs, typed: &Typed) -> Packets {
     }
 }
 
-fn bounds_of_nic(args: &CeilingArgs, typed: &Typed, nic: &NicName) -> Outcome<PathCeilings> {
+fn bounds_of_nic(args: &CeilingArgs, typed: &TypedOptions, nic: &NicName) -> Outcome<PathCeilings> {
     let host = host_from(args.from.as_deref())?;
     check_nic(&host, Some(nic))?;
     let Some(nic) = host.nic(nic) else {

@@ -1,12 +1,12 @@
 //! `linerate doctor`: what is wrong on a host, worst first; and `linerate explain`, why.
 
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::finding::{Diagnosis, Rule, Scene, Status};
+use linerate_model::finding::{Context, Diagnosis, Rule, Status};
 use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::rules::{self, RULES};
 use linerate_model::watch::Watch;
-use linerate_report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
+use linerate_report::doctor::{CheckedHost, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use serde_json::{Value, json};
 
 use crate::cli::{DoctorArgs, FormatArg};
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &DoctorArgs, format: FormatArg, say: &Say) -> Outcome<Co
     let (host, watch) = read_watched(args, say)?;
     check_nic(&host, args.nic.as_ref())?;
     let diagnosis = diagnose(args, &host, watch.as_ref());
-    let visit = Visit {
+    let visit = CheckedHost {
         profile: args.role,
         watched_s: watch.as_ref().map(|watch| watch.span_ns.as_secs_f64()),
         diagnosis: &diagnosis,
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &DoctorArgs, format: FormatArg, say: &Say) -> Outcome<Co
 }
 
 fn diagnose(args: &DoctorArgs, host: &Host, watch: Option<&Watch>) -> Diagnosis {
-    rules::diagnose(&Scene {
+    rules::diagnose(&Context {
         end: End::Local,
         host,
         nic: args.nic.as_ref(),

@@ -5,7 +5,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_report::doctor::gap_json;
 use linerate_report::flat::{Change, Fact, changes, facts, shown};
-use linerate_report::{self as report, Beside, MapDocument};
+use linerate_report::{self as report, MapDocument, MapExtras};
 use serde_json::{Value, json};
 
 use crate::cli::{FormatArg, MapArgs};
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
         FormatArg::Dot => say.data(&report::map_dot(&host)),
         FormatArg::Svg => say.data(&report::map_svg(&host)),
         FormatArg::Text | FormatArg::Sarif | FormatArg::Junit | FormatArg::Iperf3Json => {
-            let beside = Beside {
+            let beside = MapExtras {
                 whole: args.nic.is_some().then_some(&whole),
                 activity: activity.as_ref(),
             };

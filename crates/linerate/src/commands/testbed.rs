@@ -2,7 +2,9 @@
 
 use std::path::Path as FilePath;
 
-use linerate_host::soft_roce::{Device, Left, Obstacle, Removed, SoftRoce, SoftRoceError, Wire};
+use linerate_host::soft_roce::{
+    Device, LoadedModule, Obstacle, Removed, SoftRoce, SoftRoceError, Wire,
+};
 use linerate_model::exit::{Code, Outcome, Stop};
 use serde::Serialize;
 
@@ -17,7 +19,7 @@ struct RxeDocument {
     action: &'static str,
     devices: Vec<Device>,
     removed: Vec<String>,
-    modules_left: Vec<Left>,
+    modules_left: Vec<LoadedModule>,
 }
 
 /// Carries out a `testbed` action.
@@ -164,7 +166,7 @@ mod tests {
         };
         let removed = Removed {
             devices: vec!["rxe1".to_owned()],
-            modules_left: vec![Left {
+            modules_left: vec![LoadedModule {
                 name: "ib_core".to_owned(),
                 used_by: vec!["ib_umad".to_owned()],
             }],

@@ -11,7 +11,7 @@ use linerate_model::prove::EndChange;
 use linerate_model::setting::{SettingKey, Value, current};
 use linerate_model::units::{BitRate, Bytes};
 
-use crate::endpoint::trial::Path;
+use crate::endpoint::trial::PeerPath;
 
 /// A fault: the rule that should find it, and what makes it.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(super) struct Fault {
 }
 
 /// Every fault that this kernel and user can make, with the clean rate at hand.
-pub(super) fn candidates(path: &Path, clean: BitRate) -> Outcome<Vec<Fault>> {
+pub(super) fn candidates(path: &PeerPath, clean: BitRate) -> Outcome<Vec<Fault>> {
     let mut faults = vec![
         settings_fault(
             path,
@@ -58,7 +58,7 @@ pub(super) fn candidates(path: &Path, clean: BitRate) -> Outcome<Vec<Fault>> {
 
 /// A fault made of settings; `None` where a setting is not there, cannot be written, or has the value.
 fn settings_fault(
-    path: &Path,
+    path: &PeerPath,
     rule: &'static str,
     settings: &[(End, &str, &str)],
 ) -> Option<Fault> {
@@ -89,7 +89,7 @@ fn settings_fault(
 
 /// Another congestion control as the default of an end; `None` where it is the default already, or where
 /// the kernel does not let a namespace choose it (tcp_allowed_congestion_control).
-pub(super) fn congestion_control(path: &Path, end: End, wanted: &str) -> Option<EndChange> {
+pub(super) fn congestion_control(path: &PeerPath, end: End, wanted: &str) -> Option<EndChange> {
     let (host, _) = end_of(path, end);
     let allowed = host.sysctl("net.ipv4.tcp_allowed_congestion_control");
     let may = allowed
@@ -105,7 +105,7 @@ pub(super) fn congestion_control(path: &Path, end: End, wanted: &str) -> Option<
 }
 
 /// Buffers whose largest size is far below what the path needs.
-fn buffers(path: &Path) -> Option<Fault> {
+fn buffers(path: &PeerPath) -> Option<Fault> {
     settings_fault(
         path,
         "tcp-buffer-below-bdp",
@@ -117,7 +117,7 @@ fn buffers(path: &Path) -> Option<Fault> {
 }
 
 /// Received packets sent on to the CPU that the sender keeps busy. Writing it needs real root.
-fn rps(path: &Path) -> Option<Fault> {
+fn rps(path: &PeerPath) -> Option<Fault> {
     let initial = fs_is_initial_user_namespace();
     let cpus = path.local.online_cpus();
     let target = cpus.iter().last().filter(|_| cpus.len() > 1 && initial)?;
@@ -140,7 +140,7 @@ fn fs_is_initial_user_namespace() -> bool {
 
 /// A token bucket at a fifth of the clean rate. It is made once and taken away again, so that its value
 /// is known as the kernel writes it.
-fn shaper(path: &Path, clean: BitRate) -> Outcome<Fault> {
+fn shaper(path: &PeerPath, clean: BitRate) -> Outcome<Fault> {
     let nic = path.local_nic.clone();
     let failed = |error| Stop::io("make a shaper", error);
     let netlink = Netlink::open().map_err(failed)?;
@@ -171,7 +171,7 @@ fn shaper(path: &Path, clean: BitRate) -> Outcome<Fault> {
     })
 }
 
-fn end_of(path: &Path, end: End) -> (&Host, &NicName) {
+fn end_of(path: &PeerPath, end: End) -> (&Host, &NicName) {
     match end {
         End::Local => (&path.local, &path.local_nic),
         End::Remote => (&path.remote, &path.remote_nic),

@@ -28,7 +28,7 @@ use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_seed;
 use crate::console::say::Say;
-use crate::endpoint::local::Station;
+use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::stage::{enter, hosts, stage_stop, wait_for};
 use crate::prove::show::show;
 
@@ -104,7 +104,7 @@ fn sweep(state: &Path, say: &Say) -> Outcome<()> {
             let _ = fs::remove_dir_all(state.join(&name));
         }
     }
-    let recovered = Station::recover(state)?;
+    let recovered = LocalEndpoint::recover(state)?;
     if !recovered.is_empty() {
         say.note(&format!(
             "removed {} journals of killed runs",

@@ -23,9 +23,9 @@ use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
 use crate::console::say::Say;
 use crate::endpoint::ends::{Ends, apply_changes, keep_changes, undo_changes};
-use crate::endpoint::local::Station;
+use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::peer::Peer;
-use crate::endpoint::trial::Path;
+use crate::endpoint::trial::PeerPath;
 
 /// How many faults are injected.
 const FAULTS: usize = 3;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
     let interrupt = Interrupt::listen()?;
     let far = PeerAddress::Netns("far".to_owned());
     let peer = Peer::start(&far, false, state, &interrupt)?;
-    let mut path = Path::open(Station::open(state)?, peer, None, &interrupt)?;
+    let mut path = PeerPath::open(LocalEndpoint::open(state)?, peer, None, &interrupt)?;
     make_healthy(&mut path)?;
     let healthy = spec(&path);
     let clean = clean_rate(&mut path, &healthy)?;
@@ -109,7 +109,7 @@ pub(super) fn read(folder: &FilePath) -> Outcome<Vec<String>> {
 
 /// Some kernels begin with a congestion control that costs a quarter of the rate here: that is one of
 /// the faults, so both hosts begin without it, where the kernel lets a namespace choose.
-fn make_healthy(path: &mut Path) -> Outcome<()> {
+fn make_healthy(path: &mut PeerPath) -> Outcome<()> {
     let cubic = [End::Local, End::Remote]
         .into_iter()
         .filter_map(|end| congestion_control(path, end, "cubic"))
@@ -121,7 +121,7 @@ fn make_healthy(path: &mut Path) -> Outcome<()> {
 
 /// The trial on healthy hosts. Where a namespace may not have cubic as its default, the trial asks for it,
 /// as the remedy of that would: a fault must cost something with all else in order.
-fn spec(path: &Path) -> TrialSpec {
+fn spec(path: &PeerPath) -> TrialSpec {
     let names_cubic = |sysctl: &str| {
         let text = path.local.sysctl(sysctl);
         text.value()
@@ -142,14 +142,14 @@ fn spec(path: &Path) -> TrialSpec {
     }
 }
 
-fn trial(path: &mut Path, spec: &TrialSpec) -> Outcome<f64> {
+fn trial(path: &mut PeerPath, spec: &TrialSpec) -> Outcome<f64> {
     let sample = path.run(spec, fresh_token()?)?;
     rate_of(&sample)
         .map(BitRate::as_f64)
         .ok_or_else(|| Stop::new(Code::Inconclusive, "a trial moved no data"))
 }
 
-fn clean_rate(path: &mut Path, healthy: &TrialSpec) -> Outcome<BitRate> {
+fn clean_rate(path: &mut PeerPath, healthy: &TrialSpec) -> Outcome<BitRate> {
     let mut rates = Vec::new();
     for _ in 0..3 {
         rates.push(trial(path, healthy)?);
@@ -163,7 +163,7 @@ fn clean_rate(path: &mut Path, healthy: &TrialSpec) -> Outcome<BitRate> {
 /// Whether the fault costs at least 10 % beyond doubt: pairs are added until the interval reports it, or
 /// until there is little hope that it will.
 fn costs_enough(
-    path: &mut Path,
+    path: &mut PeerPath,
     healthy: &TrialSpec,
     fault: &Fault,
     random: &mut Random,
@@ -190,7 +190,7 @@ fn costs_enough(
 
 /// The rates of one pair of trials, (clean, faulty), in random order.
 fn pair(
-    path: &mut Path,
+    path: &mut PeerPath,
     healthy: &TrialSpec,
     fault: &Fault,
     random: &mut Random,

@@ -23,7 +23,7 @@ use signal_hook::iterator::Signals;
 use crate::cli::AgentArgs;
 use crate::console::interrupt::Interrupt;
 use crate::console::say::Say;
-use crate::endpoint::local::Station;
+use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::place::allowed_here;
 use crate::endpoint::record::record_side;
 
@@ -87,13 +87,13 @@ fn serve_http(args: &AgentArgs, address: SocketAddr, say: &Say) -> Outcome<()> {
 
 /// Serves one controller on standard input and output.
 fn serve(state: &Path) -> Outcome<()> {
-    let station = Station::open(state)?;
+    let endpoint = LocalEndpoint::open(state)?;
     let (events, heard) = mpsc::sync_channel(REQUESTS_WAITING_MAX);
     end_on_signals(events.clone())?;
     let lines = events.clone();
     std::thread::spawn(move || read_lines(std::io::stdin(), &lines));
     let mut agent = Agent {
-        station,
+        endpoint,
         state: state.to_owned(),
         talk: AgentTalk::new(env!("CARGO_PKG_VERSION")),
         trial: None,
@@ -103,7 +103,7 @@ fn serve(state: &Path) -> Outcome<()> {
     if let Some(trial) = agent.trial.take() {
         trial.abort.trigger();
     }
-    let restored = agent.station.undo_all();
+    let restored = agent.endpoint.undo_all();
     restored.map_err(|failure| Stop::new(Code::RestoreIncomplete, failure.message))?;
     served
 }
@@ -124,7 +124,7 @@ fn end_on_signals(events: SyncSender<Event>) -> Outcome<()> {
 }
 
 struct Agent {
-    station: Station,
+    endpoint: LocalEndpoint,
     /// Where its journals are.
     state: PathBuf,
     talk: AgentTalk,
@@ -160,21 +160,21 @@ impl Agent {
             AgentAction::Greet => Ok(Reply::Hello {
                 protocol: PROTOCOL,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                addresses: self.station.addresses(),
+                addresses: self.endpoint.addresses(),
             }),
-            AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.station.read_host()))),
+            AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.endpoint.read_host()))),
             AgentAction::ReadSettings(keys) => {
-                let values = keys.iter().map(|key| self.station.read_setting(key));
+                let values = keys.iter().map(|key| self.endpoint.read_setting(key));
                 Ok(Reply::Settings(values.collect()))
             }
             AgentAction::Apply {
                 plan,
                 include_way_in,
             } => {
-                self.station.disturb_way_in(include_way_in);
+                self.endpoint.disturb_way_in(include_way_in);
                 // Others may follow.
-                self.station.expect_any();
-                self.station.apply(&plan).map(|()| Reply::Applied)
+                self.endpoint.expect_any();
+                self.endpoint.apply(&plan).map(|()| Reply::Applied)
             }
             AgentAction::Lease {
                 plan,
@@ -182,8 +182,8 @@ impl Agent {
                 seconds,
             } => self.lease(&plan, include_way_in, seconds),
             AgentAction::TakeBack { id } => self.take_back(&id),
-            AgentAction::Undo => self.station.undo().map(|()| Reply::Undone),
-            AgentAction::Commit => self.station.commit().map(|()| Reply::Committed),
+            AgentAction::Undo => self.endpoint.undo().map(|()| Reply::Undone),
+            AgentAction::Commit => self.endpoint.commit().map(|()| Reply::Committed),
             AgentAction::Prepare { spec, token, bind } => self.prepare(&spec, token, &bind),
             AgentAction::Start => return self.start(),
             AgentAction::Abort => {
@@ -199,10 +199,10 @@ impl Agent {
 
     fn lease(&mut self, plan: &Plan, include_way_in: bool, seconds: u32) -> Result<Reply, Failure> {
         let time = Duration::from_secs(seconds.into());
-        self.station.allow_until(Boottime::now().plus(time));
-        self.station.disturb_way_in(include_way_in);
-        self.station.apply(plan)?;
-        let id = self.station.open_id().unwrap_or_default();
+        self.endpoint.allow_until(Boottime::now().plus(time));
+        self.endpoint.disturb_way_in(include_way_in);
+        self.endpoint.apply(plan)?;
+        let id = self.endpoint.open_id().unwrap_or_default();
         Ok(Reply::Leased { id })
     }
 
@@ -215,8 +215,9 @@ impl Agent {
             },
             message: stop.message,
         };
-        if Station::is_applied(&self.state, id).map_err(failed)? {
-            Station::undo_committed_within(&self.state, Some(id), ORPHANED).map_err(failed)?;
+        if LocalEndpoint::is_applied(&self.state, id).map_err(failed)? {
+            LocalEndpoint::undo_committed_within(&self.state, Some(id), ORPHANED)
+                .map_err(failed)?;
         }
         Ok(Reply::Undone)
     }

@@ -54,7 +54,7 @@ mod planned {
         let crash = env::var("LINERATE_CRASH").ok();
         let death = crash.as_deref().and_then(|all| {
             all.split(',')
-                .find_map(|text| Death::of(text, role, reverter))
+                .find_map(|text| PlannedKill::of(text, role, reverter))
         });
         let mutant = env::var("LINERATE_MUTANT").unwrap_or_default();
         let marks = env::var_os("LINERATE_MARK_SYNCED").is_some();
@@ -89,13 +89,13 @@ mod planned {
     }
 
     #[derive(Debug)]
-    struct Death {
+    struct PlannedKill {
         at: u32,
         victims: Vec<u32>,
         power: bool,
     }
 
-    impl Death {
+    impl PlannedKill {
         fn of(text: &str, role: Role, reverter: Option<u32>) -> Option<Self> {
             let [who, at, victims] = text.split(':').collect::<Vec<_>>().try_into().ok()?;
             let reverter = reverter.filter(|_| victims != "self");
@@ -126,7 +126,7 @@ mod planned {
 
     #[derive(Debug)]
     struct Planned {
-        death: Option<Death>,
+        death: Option<PlannedKill>,
         skips_sync: bool,
         skips_writes: bool,
         /// Whether to record how much of a journal a power cut would leave, in the file `synced` next to it.

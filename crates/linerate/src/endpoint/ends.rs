@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::finding::{Diagnosis, Profile, Scene, Undetermined};
+use linerate_model::finding::{Context, Diagnosis, Profile, Undetermined};
 use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName};
 use linerate_model::known::Known;
@@ -153,7 +153,7 @@ pub fn keep_changes(ends: &mut dyn Ends) -> Outcome<()> {
 pub fn diagnose(ends: &dyn Ends, sample: Option<&Sample>, owns_shapers: bool) -> Diagnosis {
     let mut whole = Diagnosis::default();
     for (end, other) in [(End::Local, End::Remote), (End::Remote, End::Local)] {
-        let diagnosis = linerate_model::rules::diagnose(&Scene {
+        let diagnosis = linerate_model::rules::diagnose(&Context {
             end,
             host: ends.host(end),
             nic: Some(ends.nic(end)),

@@ -26,11 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A timer that is set. Dropped, it is taken away.
 #[derive(Debug)]
-pub(crate) struct Belt {
+pub(crate) struct FallbackTimer {
     unit: String,
 }
 
-impl Belt {
+impl FallbackTimer {
     /// Schedules a recovery of the journals below `state` shortly after `deadline`. The error is the reason that follows
     /// "no systemd timer:".
     pub(crate) fn fasten(state: &Path, deadline: Boottime) -> Result<Self, String> {
@@ -79,7 +79,7 @@ impl Belt {
     }
 }
 
-impl Drop for Belt {
+impl Drop for FallbackTimer {
     fn drop(&mut self) {
         // A remaining one runs a recovery that finds nothing to do.
         let Ok(program) = found("systemctl") else {

@@ -32,9 +32,9 @@ use crate::console::say::Say;
 use crate::endpoint::crash;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::guard::EARLIER;
-use crate::endpoint::local::{Entry, Station};
+use crate::endpoint::local::{Entry, LocalEndpoint};
 use crate::endpoint::peer::Peer;
-use crate::endpoint::trial::Path;
+use crate::endpoint::trial::PeerPath;
 
 /// The folder of the notes, below the state folder.
 const FOLDER: &str = "pairs";
@@ -160,7 +160,7 @@ fn folder_of(state: &FilePath) -> PathBuf {
 
 /// Changes both ends, and keeps it if the path works with it.
 pub(crate) fn apply(
-    mut path: Path,
+    mut path: PeerPath,
     (near, far): (&Plan, &Plan),
     stay: &StayArgs,
     state: &FilePath,
@@ -169,8 +169,8 @@ pub(crate) fn apply(
 ) -> Outcome<()> {
     let limit = Duration::from_secs(stay.deadline.into());
     let deadline = Boottime::now().plus(limit);
-    path.station.allow_until(deadline);
-    path.station
+    path.endpoint.allow_until(deadline);
+    path.endpoint
         .disturb_way_in(stay.allow_management_disruption);
     let peer = path.peer.address.clone();
     say.note(&format!(
@@ -191,7 +191,7 @@ pub(crate) fn apply(
         }
     };
     if !near.changes.is_empty()
-        && let Err(failure) = path.station.apply(near)
+        && let Err(failure) = path.endpoint.apply(near)
     {
         return Err(undone(&mut path, failure.into()));
     }
@@ -239,8 +239,8 @@ pub(crate) fn apply(
 }
 
 /// Records on stable storage which transactions belong together; a single one needs no note.
-fn noted(path: &Path, theirs: Option<String>, state: &FilePath) -> Outcome<Option<Pair>> {
-    let (Some(ours), Some(theirs)) = (path.station.open_id(), theirs) else {
+fn noted(path: &PeerPath, theirs: Option<String>, state: &FilePath) -> Outcome<Option<Pair>> {
+    let (Some(ours), Some(theirs)) = (path.endpoint.open_id(), theirs) else {
         return Ok(None);
     };
     let maker = Owner::current().map_err(|error| {
@@ -293,7 +293,7 @@ fn pass() {
 
 /// Rolls back what is not committed on both ends. A remote end that is not reached does so at its deadline, or when
 /// this process ends.
-fn undone(path: &mut Path, mut stop: Stop) -> Stop {
+fn undone(path: &mut PeerPath, mut stop: Stop) -> Stop {
     // This end first: its change may be what disconnects the other one.
     if let Err(failed) = path.undo(End::Local) {
         return failed;
@@ -321,7 +321,7 @@ fn in_doubt(pair: &Pair, why: &Stop) -> Stop {
 /// Whether a new connection reaches the peer, and bytes arrive in both directions.
 fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outcome<()> {
     let peer = Peer::start(address, false, state, interrupt)?;
-    let mut path = Path::open(Station::open(state)?, peer, None, interrupt)?;
+    let mut path = PeerPath::open(LocalEndpoint::open(state)?, peer, None, interrupt)?;
     for direction in [Direction::Forward, Direction::Reverse] {
         let spec = TrialSpec {
             direction,
@@ -358,14 +358,14 @@ pub(crate) fn recover(far: Far<'_>) -> Outcome<Vec<Entry>> {
 
 fn recover_one(pair: &Pair, far: Far<'_>) -> Outcome<Vec<Entry>> {
     let state = far.state;
-    let stands = Station::is_applied(state, &pair.ours)?;
+    let stands = LocalEndpoint::is_applied(state, &pair.ours)?;
     if pair.maker.is_alive() || (stands && !pair.undoing) {
         return Ok(Vec::new());
     }
     let taken_back = pair.take_back(far, "recover");
     taken_back.map_err(|stop| in_doubt(pair, &stop))?;
     let mut entries = if stands {
-        Station::undo_committed(state, Some(&pair.ours))?
+        LocalEndpoint::undo_committed(state, Some(&pair.ours))?
     } else {
         Vec::new()
     };
@@ -384,7 +384,7 @@ fn recover_one(pair: &Pair, far: Far<'_>) -> Outcome<Vec<Entry>> {
 pub(crate) fn undo_far_half(far: Far<'_>, id: Option<&str>) -> Outcome<Option<Entry>> {
     let state = far.state;
     let newest = || -> Outcome<Option<String>> {
-        let applied = Station::status(state)?.into_iter().rev();
+        let applied = LocalEndpoint::status(state)?.into_iter().rev();
         let mut applied = applied.filter(|entry| entry.state == "applied");
         Ok(applied.next().map(|entry| entry.id))
     };

@@ -27,12 +27,12 @@ use serde::Serialize;
 
 use crate::console::say::warn;
 use crate::endpoint::crash;
-use crate::endpoint::fallback_timer::{self, Belt};
+use crate::endpoint::fallback_timer::{self, FallbackTimer};
 use crate::endpoint::guard::{Armed, Locks, Rights};
 
 /// This machine, as seen from this network namespace, and its open transactions.
 #[derive(Debug)]
-pub struct Station {
+pub struct LocalEndpoint {
     live: LiveHost,
     netlink: Netlink,
     state: PathBuf,
@@ -41,7 +41,7 @@ pub struct Station {
     /// Set with the first change.
     armed: Option<Armed>,
     /// The fallback timer, if there is a deadline; or why there is none.
-    belt: Option<Result<Belt, String>>,
+    timer: Option<Result<FallbackTimer, String>>,
     deadline: Option<Boottime>,
     /// The rights that rolling back future changes requires, as far as they are known.
     expected: Rights,
@@ -49,13 +49,13 @@ pub struct Station {
     disturbs_way_in: bool,
 }
 
-impl Drop for Station {
+impl Drop for LocalEndpoint {
     fn drop(&mut self) {
         self.open.clear();
         if let Some(Err(lingers)) = self.armed.take().map(Armed::disarm) {
             warn(&lingers.to_string());
-            if let Some(Ok(belt)) = self.belt.take() {
-                belt.leave();
+            if let Some(Ok(timer)) = self.timer.take() {
+                timer.leave();
             }
         }
     }
@@ -74,7 +74,7 @@ pub struct Entry {
     pub kept: bool,
 }
 
-impl Station {
+impl LocalEndpoint {
     /// Opens this machine; journals are kept below `state`.
     pub fn open(state: &Path) -> Outcome<Self> {
         let live = LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
@@ -85,7 +85,7 @@ impl Station {
             state: state.to_owned(),
             open: Vec::new(),
             armed: None,
-            belt: None,
+            timer: None,
             deadline: None,
             expected: Rights::new(),
             disturbs_way_in: false,
@@ -303,8 +303,8 @@ impl Station {
                 armed
             }
         };
-        if self.belt.is_none() {
-            self.belt = deadline.map(|deadline| Belt::fasten(&self.state, deadline));
+        if self.timer.is_none() {
+            self.timer = deadline.map(|deadline| FallbackTimer::fasten(&self.state, deadline));
         }
         let armed = self.armed.insert(armed);
         let is_shared = |change: &Change| change.setting.spec().scope == SettingScope::Machine;
@@ -317,11 +317,11 @@ impl Station {
 
     /// What rolls back changes if this process and its reverter are killed at once, in words.
     pub fn with_both_killed(&self) -> String {
-        match &self.belt {
-            Some(Ok(belt)) => format!(
+        match &self.timer {
+            Some(Ok(timer)) => format!(
                 "if both processes are killed, systemd rolls back {} s later ({})",
                 fallback_timer::LATER.as_secs(),
-                belt.unit()
+                timer.unit()
             ),
             Some(Err(why)) => format!(
                 "if both processes are killed, run `linerate tune recover` (no systemd timer: \

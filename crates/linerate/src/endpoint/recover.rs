@@ -7,7 +7,7 @@ use linerate_model::peer_address::PeerAddress;
 
 use crate::console::say::Say;
 use crate::endpoint::lease::{self, Far};
-use crate::endpoint::local::Station;
+use crate::endpoint::local::LocalEndpoint;
 
 /// Rolls back what a killed linerate left incomplete: nothing builds on a partial state.
 pub(crate) fn recover_first(state: &FilePath, say: &Say) -> Outcome<()> {
@@ -20,7 +20,7 @@ pub(crate) fn recover_first_with(
     state: &FilePath,
     say: &Say,
 ) -> Outcome<()> {
-    let recovered = Station::recover(state);
+    let recovered = LocalEndpoint::recover(state);
     let far = || lease::recover(Far { state, given });
     let recovered = recovered.and_then(|own| Ok([own, far()?].concat()));
     let recovered = match recovered {

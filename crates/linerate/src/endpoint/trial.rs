@@ -22,7 +22,7 @@ use crate::cli::PeerArgs;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
 use crate::endpoint::ends::Ends;
-use crate::endpoint::local::Station;
+use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::record::record_side;
 
@@ -35,9 +35,9 @@ const NOTICES: Duration = Duration::from_secs(2);
 
 /// Both ends of a path, and the path between them.
 #[derive(Debug)]
-pub struct Path {
+pub struct PeerPath {
     /// This end.
-    pub station: Station,
+    pub endpoint: LocalEndpoint,
     /// The remote end.
     pub peer: Peer,
     /// This host, as last read.
@@ -58,7 +58,7 @@ pub struct Path {
     pub interrupt: Interrupt,
 }
 
-impl Path {
+impl PeerPath {
     /// The facts by which trials are laid out.
     pub fn view(&self) -> PathView<'_> {
         PathView {
@@ -72,13 +72,13 @@ impl Path {
 
     /// Starts the remote end, reads both hosts and determines the path between them.
     pub fn open(
-        station: Station,
+        endpoint: LocalEndpoint,
         peer: Peer,
         address: Option<IpAddr>,
         interrupt: &Interrupt,
     ) -> Outcome<Self> {
         let mut peer = peer;
-        let local = station.read_host();
+        let local = endpoint.read_host();
         let remote = host_of(peer.ask(&Request::ReadHost)?)?;
         let address = match address {
             Some(address) => address,
@@ -97,7 +97,7 @@ impl Path {
         )?;
         let interrupt = interrupt.clone();
         Ok(Self {
-            station,
+            endpoint,
             peer,
             local,
             remote,
@@ -112,7 +112,7 @@ impl Path {
 
     /// From now on, changes may disrupt the management path of both ends.
     pub fn include_way_in(&mut self) {
-        self.station.disturb_way_in(true);
+        self.endpoint.disturb_way_in(true);
         self.includes_way_in = true;
     }
 
@@ -123,12 +123,12 @@ impl Path {
 
     /// Runs one trial.
     pub fn run(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
-        self.lane().run(spec, token)
+        self.data_side().run(spec, token)
     }
 
     /// The part of the path that a trial uses.
-    pub(crate) fn lane(&mut self) -> Lane<'_> {
-        Lane {
+    pub(crate) fn data_side(&mut self) -> DataSide<'_> {
+        DataSide {
             shared_kernel: self.shared_kernel(),
             peer: &mut self.peer,
             address: self.address,
@@ -145,7 +145,7 @@ impl Path {
 
 /// The data side of a trial: another thread than that of its path may run it.
 #[derive(Debug)]
-pub(crate) struct Lane<'a> {
+pub(crate) struct DataSide<'a> {
     peer: &'a mut Peer,
     address: IpAddr,
     port: Option<u16>,
@@ -153,7 +153,7 @@ pub(crate) struct Lane<'a> {
     shared_kernel: bool,
 }
 
-impl Lane<'_> {
+impl DataSide<'_> {
     /// Runs one trial.
     pub(crate) fn run(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
         self.interrupt.check()?;
@@ -250,7 +250,7 @@ impl Lane<'_> {
     }
 }
 
-impl Ends for Path {
+impl Ends for PeerPath {
     fn host(&self, end: End) -> &Host {
         match end {
             End::Local => &self.local,
@@ -270,7 +270,7 @@ impl Ends for Path {
     }
 
     fn read_again(&mut self) -> Outcome<()> {
-        self.local = self.station.read_host();
+        self.local = self.endpoint.read_host();
         // Also after Ctrl-C: only reading the host shows whether everything was restored.
         self.remote = host_of(self.peer.see_through(&Request::ReadHost)?)?;
         Ok(())
@@ -280,7 +280,7 @@ impl Ends for Path {
         if end == End::Local {
             return Ok(keys
                 .iter()
-                .map(|key| self.station.read_setting(key))
+                .map(|key| self.endpoint.read_setting(key))
                 .collect());
         }
         match self.peer.ask(&Request::ReadSettings(keys.to_vec()))? {
@@ -297,8 +297,8 @@ impl Ends for Path {
         match end {
             End::Local => {
                 // The settings of an experiment are not known in advance.
-                self.station.expect_any();
-                Ok(self.station.apply(plan)?)
+                self.endpoint.expect_any();
+                Ok(self.endpoint.apply(plan)?)
             }
             End::Remote => self.far(&Request::Apply {
                 plan: plan.clone(),
@@ -309,32 +309,32 @@ impl Ends for Path {
 
     fn undo(&mut self, end: End) -> Outcome<()> {
         match end {
-            End::Local => Ok(self.station.undo()?),
+            End::Local => Ok(self.endpoint.undo()?),
             End::Remote => self.far(&Request::Undo),
         }
     }
 
     fn commit(&mut self, end: End) -> Outcome<()> {
         match end {
-            End::Local => Ok(self.station.commit()?),
+            End::Local => Ok(self.endpoint.commit()?),
             End::Remote => self.far(&Request::Commit),
         }
     }
 }
 
 /// Opens the path to a peer.
-pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Outcome<Path> {
-    let station = Station::open(state)?;
+pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Outcome<PeerPath> {
+    let endpoint = LocalEndpoint::open(state)?;
     let peer = Peer::start(&args.peer, args.push, state, interrupt)?;
-    let path = Path::open(station, peer, args.address, interrupt)?;
-    Ok(Path {
+    let path = PeerPath::open(endpoint, peer, args.address, interrupt)?;
+    Ok(PeerPath {
         port: args.port,
         ..path
     })
 }
 
 /// The memory copy rate of one core, for a path without a wire: its only bound.
-pub fn copy_bandwidth(path: &Path) -> Option<BitRate> {
+pub fn copy_bandwidth(path: &PeerPath) -> Option<BitRate> {
     let wire = path
         .local_interface()
         .is_some_and(|nic| nic.kind.has_wire());

@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use super::show;
 
 /// The input of the rules: as it was built, and as JSON to be changed.
-struct Made<T> {
+struct EditedInput<T> {
     json: Value,
     /// How many places there are in it.
     places: usize,
     whole: T,
 }
 
-impl<T: Serialize + DeserializeOwned + Clone> Made<T> {
+impl<T: Serialize + DeserializeOwned + Clone> EditedInput<T> {
     fn new(made: T) -> Self {
         let json = json!(made);
         let mut places = 0;
@@ -50,7 +50,7 @@ impl<T: Serialize + DeserializeOwned + Clone> Made<T> {
     }
 }
 
-static HOST: LazyLock<Made<Host>> = LazyLock::new(|| {
+static HOST: LazyLock<EditedInput<Host>> = LazyLock::new(|| {
     let host = build::host()
         .nodes(2, 3)
         .nic("eth2", |nic| {
@@ -63,13 +63,14 @@ static HOST: LazyLock<Made<Host>> = LazyLock::new(|| {
         })
         .nic("veth0", build::NicBuilder::veth)
         .with(|host| host.block.push(build::block("nvme0n1", "nvme")));
-    Made::new(host.build())
+    EditedInput::new(host.build())
 });
 
-static WATCH: LazyLock<Made<Watch>> =
-    LazyLock::new(|| Made::new(build::watch(&HOST.whole).build()));
+static WATCH: LazyLock<EditedInput<Watch>> =
+    LazyLock::new(|| EditedInput::new(build::watch(&HOST.whole).build()));
 
-static SAMPLE: LazyLock<Made<Sample>> = LazyLock::new(|| Made::new(build::sample().build()));
+static SAMPLE: LazyLock<EditedInput<Sample>> =
+    LazyLock::new(|| EditedInput::new(build::sample().build()));
 
 /// Changes facts, three bytes each (two select the fact, by the first bits; one the value),
 /// then checks and shows the result.

@@ -11,7 +11,7 @@ pub use edits::facts;
 use linerate_analysis::record::{Header, Record, SCHEMA, StoredRun};
 use linerate_analysis::{experiment, proof};
 use linerate_host::fuzz::{PROFILES, judge};
-use linerate_model::finding::{Diagnosis, Scene};
+use linerate_model::finding::{Context, Diagnosis};
 use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName, PciAddress};
 use linerate_model::peer_address::PeerAddress;
@@ -23,7 +23,7 @@ use linerate_model::setting::{SettingKey, Settings};
 use linerate_model::talk::{AgentTalk, Lines, answer};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::watch::Watch;
-use linerate_report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
+use linerate_report::doctor::{CheckedHost, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use linerate_report::{self as report, fill, flat};
 use linerate_store as store;
 use linerate_traffic::iperf3::{Account, Header as DatagramHeader};
@@ -50,7 +50,7 @@ fn show(host: &Host, watch: Option<&Watch>, sample: Option<&Sample>) {
     let _ = report::map_svg(host);
     let _ = flat::facts(host);
     let _ = flat::changes(host, host);
-    let diagnosis = diagnose(&Scene {
+    let diagnosis = diagnose(&Context {
         end: End::Local,
         host,
         nic: None,
@@ -64,7 +64,7 @@ fn show(host: &Host, watch: Option<&Watch>, sample: Option<&Sample>) {
 }
 
 fn show_diagnosis(diagnosis: &Diagnosis, watch: Option<&Watch>) {
-    let visit = Visit {
+    let visit = CheckedHost {
         profile: PROFILES[0],
         watched_s: watch.map(|watch| watch.span_ns.as_secs_f64()),
         diagnosis,
@@ -223,7 +223,7 @@ fn show_run(records: Vec<Record>, torn: bool) {
     let _ = serde_json::to_value(&document);
     if let Ok(document) = experiment::judge::document(&header, &records) {
         let _ = serde_json::to_value(&document);
-        let _ = report::lab_page(&document, &header, &report::Seen::of(&records));
+        let _ = report::lab_page(&document, &header, &report::LabData::of(&records));
     }
     let stored = StoredRun {
         folder: PathBuf::from("run"),

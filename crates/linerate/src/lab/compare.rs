@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
-use linerate_analysis::experiment::judge::{self, Sorted};
+use linerate_analysis::experiment::judge::{self, ExperimentRecords};
 use linerate_analysis::trial::LEVEL;
 use linerate_analysis::trial::figure::{figure, in_words, mean};
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -125,7 +125,7 @@ pub(crate) fn run(before: &FilePath, after: &FilePath, margin: f64, say: &Say) -
 }
 
 /// The values of each combination, by the names of its levels.
-fn values(sorted: &Sorted<'_>, response: Response) -> BTreeMap<Vec<String>, Vec<f64>> {
+fn values(sorted: &ExperimentRecords<'_>, response: Response) -> BTreeMap<Vec<String>, Vec<f64>> {
     let mut values: BTreeMap<Vec<String>, Vec<f64>> = BTreeMap::new();
     for ((_, cell), made) in &sorted.cells {
         let cell: Cell = cell.to_vec();
@@ -140,8 +140,8 @@ fn values(sorted: &Sorted<'_>, response: Response) -> BTreeMap<Vec<String>, Vec<
 }
 
 fn compared(
-    old: &Sorted<'_>,
-    new: &Sorted<'_>,
+    old: &ExperimentRecords<'_>,
+    new: &ExperimentRecords<'_>,
     response: Response,
     margin: f64,
 ) -> (Vec<Compared>, Vec<String>) {

@@ -1,13 +1,13 @@
 //! `linerate lab`: designed experiments.
 //!
-//! `definition` reads its file, `trials` turns a combination of levels into trials, `session` runs an experiment in randomized blocks, `text` formats it as text, `board` is the table while it runs.
+//! `definition` reads its file, `trials` turns a combination of levels into trials, `session` runs an experiment in randomized blocks, `text` formats it as text, `progress_table` is the table while it runs.
 //! `lanes` are the paths to the peer and to other hosts that are levels. `compare` compares two runs.
 //! The definition of an experiment, and the analysis of its record, are in [`linerate_analysis::experiment`].
 
-mod board;
 pub(crate) mod compare;
 mod definition;
-mod lanes;
+mod paths;
+mod progress_table;
 pub mod session;
 mod text;
 mod trials;
@@ -29,15 +29,15 @@ use linerate_model::lab::{Experiment, Factor, LevelTable};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::shell::{quoted, quoted_path};
 use linerate_model::units::BitRate;
-use linerate_report::{self as report, Seen};
+use linerate_report::{self as report, LabData};
 use linerate_store::earlier::missing;
 use linerate_store::{self as store, Log, Records, Run, run_folder};
 use linerate_testbed::{Netns, Stage, TunnelEnd};
 use linerate_traffic::diffusion::film;
 
 use self::definition::Definition;
-use self::lanes::Lanes;
-use self::session::{Asked, Session};
+use self::paths::LabPaths;
+use self::session::{RunOptions, Session};
 use self::trials::{check, trials};
 use crate::cli::{LabAction, LabRunArgs, LabStep, PeerArgs};
 use crate::console::clock::now_unix_s;
@@ -104,11 +104,11 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     recover_first(state, say)?;
     let others = others_of(&experiment, args.push)?;
     let beside = experiment.beside.len();
-    let mut lanes = Lanes::open(&peer, &others, beside, state, &interrupt)?;
+    let mut paths = LabPaths::open(&peer, &others, beside, state, &interrupt)?;
     if args.allow_management_disruption {
-        lanes.include_way_in();
+        paths.include_way_in();
     }
-    let home = lanes.home();
+    let home = paths.home();
     let created_unix_s = now_unix_s();
     let header = Header {
         schema: SCHEMA.to_owned(),
@@ -123,15 +123,15 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         address: home.address.to_string(),
         copy_bit_per_s: copy_bandwidth(home).map(BitRate::as_bit_per_s),
     };
-    let resolver = resolver(experiment, &lanes);
-    let asked = Asked {
+    let resolver = resolver(experiment, &paths);
+    let asked = RunOptions {
         seed,
         anyway: args.force,
     };
     check(&resolver)?;
     say_plan(&resolver, &header, say)?;
     if args.plan {
-        return lanes.leave();
+        return paths.leave();
     }
     let out = args.out.clone();
     let folder = out.unwrap_or_else(|| run_folder(state, "lab", created_unix_s, seed));
@@ -149,17 +149,17 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     earlier
         .into_iter()
         .try_for_each(|earlier| run.add(earlier))?;
-    Session::new(&mut lanes, &mut run, &resolver, asked, say)
+    Session::new(&mut paths, &mut run, &resolver, asked, say)
         .run()
         .map_err(|stop| resumable(stop, &folder, &header, &resolver.experiment))?;
-    lanes.leave()?;
+    paths.leave()?;
     show(&folder, Some(&folder.join(PAGE)), say)
 }
 
 /// The resolver of the experiment for its open paths.
-fn resolver(experiment: Experiment, lanes: &Lanes) -> Resolver {
-    let home = Resolver::new(experiment, lanes.home().view());
-    lanes
+fn resolver(experiment: Experiment, paths: &LabPaths) -> Resolver {
+    let home = Resolver::new(experiment, paths.home().view());
+    paths
         .others()
         .fold(home, |resolver, (name, way)| resolver.with_other(name, way))
 }
@@ -441,11 +441,11 @@ fn resume(
     };
     let others = others_of(experiment, false)?;
     let beside = experiment.beside.len();
-    let mut lanes = Lanes::open(&peer, &others, beside, state, &interrupt)?;
+    let mut paths = LabPaths::open(&peer, &others, beside, state, &interrupt)?;
     if include_way_in {
-        lanes.include_way_in();
+        paths.include_way_in();
     }
-    let path = lanes.home();
+    let path = paths.home();
     if (&path.local_nic, &path.remote_nic) != (&header.local_nic, &header.remote_nic) {
         let why = format!(
             "the run used {} to {}, but the path is now from {} to {}",
@@ -453,8 +453,8 @@ fn resume(
         );
         return Err(Stop::new(Code::NotSupported, why).hint("start a new run"));
     }
-    let resolver = resolver(experiment.clone(), &lanes);
-    let asked = Asked {
+    let resolver = resolver(experiment.clone(), &paths);
+    let asked = RunOptions {
         seed: header.seed,
         anyway: true,
     };
@@ -469,10 +469,10 @@ fn resume(
     missing
         .into_iter()
         .try_for_each(|earlier| run.add(earlier))?;
-    Session::new(&mut lanes, &mut run, &resolver, asked, say)
+    Session::new(&mut paths, &mut run, &resolver, asked, say)
         .run()
         .map_err(|stop| resumable(stop, folder, header, experiment))?;
-    lanes.leave()?;
+    paths.leave()?;
     show(folder, Some(&folder.join(PAGE)), say)
 }
 
@@ -500,8 +500,8 @@ pub(crate) fn is_lab(folder: &FilePath) -> Outcome<bool> {
 
 /// Reads a run of an experiment, and what its pictures show, without what is not analyzed: counters, profiles and
 /// CPU time step by step are most of a trial, and stay on disk.
-pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, Seen)> {
-    let mut seen = Seen::default();
+pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, LabData)> {
+    let mut seen = LabData::default();
     let stored = store::read_keeping(folder, |record| {
         seen.see(record);
         let samples = match record {
@@ -528,7 +528,7 @@ pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, Seen)> {
 }
 
 /// The page of an experiment, with the grid that its trials computed.
-pub(crate) fn page(document: &LabDocument, header: &Header, mut seen: Seen) -> String {
+pub(crate) fn page(document: &LabDocument, header: &Header, mut seen: LabData) -> String {
     seen.film = seen.film_wanted().map(|(bytes, after)| film(bytes, &after));
     report::lab_page(document, header, &seen)
 }

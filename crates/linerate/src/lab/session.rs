@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use linerate_analysis::experiment::judge::{self, Laid};
+use linerate_analysis::experiment::judge::{self, ResolvedDesign};
 use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::Record;
 use linerate_analysis::trial::figure::{figure, in_words};
@@ -26,7 +26,7 @@ use linerate_stats::power::{blocks_for, detectable};
 use linerate_stats::{Random, Seed};
 use linerate_store::Log;
 
-use super::board::Board;
+use super::progress_table::ProgressTable;
 use super::trials::{changes, trials};
 use crate::console::say::Say;
 use crate::endpoint::ends::Ends;
@@ -41,7 +41,7 @@ const PROBE: Nanoseconds = Nanoseconds::from_millis(200);
 
 /// The options of a run besides its experiment.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct RunOptions {
     /// The seed of the order of trials and of the intervals.
     pub seed: u64,
     /// Whether it runs although it will probably not detect the effect that matters.
@@ -50,7 +50,7 @@ pub struct Asked {
 
 /// The baseline of both hosts of a path.
 #[derive(Debug)]
-struct Found {
+struct BaselineOfPath {
     /// The remote one, if it is not the experiment's peer.
     peer: Option<String>,
     hosts: [Host; 2],
@@ -64,7 +64,7 @@ pub struct Session<'a> {
     stack: ChangeStack<'a>,
     log: &'a mut dyn Log,
     resolver: &'a Resolver,
-    asked: Asked,
+    asked: RunOptions,
     say: &'a Say,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Session<'a> {
         ends: &'a mut dyn Ends,
         log: &'a mut dyn Log,
         resolver: &'a Resolver,
-        asked: Asked,
+        asked: RunOptions,
         say: &'a Say,
     ) -> Self {
         Self {
@@ -120,13 +120,13 @@ impl<'a> Session<'a> {
     }
 
     /// The baseline of the hosts: with the peer, then with each other host.
-    fn find(&mut self) -> Outcome<Vec<Found>> {
+    fn find(&mut self) -> Outcome<Vec<BaselineOfPath>> {
         let others = self.resolver.others().map(|name| Some(name.to_owned()));
         let mut found = Vec::new();
         for peer in std::iter::once(None).chain(others) {
             self.stack.turn(peer.as_deref())?;
             let ends = &*self.stack.ends;
-            found.push(Found {
+            found.push(BaselineOfPath {
                 hosts: [End::Local, End::Remote].map(|end| ends.host(end).clone()),
                 nics: [End::Local, End::Remote].map(|end| ends.nic(end).clone()),
                 address: ends.address(),
@@ -138,10 +138,11 @@ impl<'a> Session<'a> {
     }
 
     /// Undoes what is open, and checks that every host equals its baseline. Returns what others changed.
-    fn put_back(&mut self, found: &[Found]) -> Outcome<Vec<(End, SettingKey)>> {
+    fn put_back(&mut self, found: &[BaselineOfPath]) -> Outcome<Vec<(End, SettingKey)>> {
         // Open transactions belong to the peer that was selected last.
         let now = self.stack.peer().map(str::to_owned);
-        let (last, others): (Vec<&Found>, _) = found.iter().partition(|one| one.peer == now);
+        let (last, others): (Vec<&BaselineOfPath>, _) =
+            found.iter().partition(|one| one.peer == now);
         let mut all = Ok(Vec::new());
         for one in last.into_iter().chain(others) {
             let [local, remote] = &one.hosts;
@@ -162,7 +163,7 @@ impl<'a> Session<'a> {
         all
     }
 
-    fn story(&mut self, found: &[Found]) -> Outcome<()> {
+    fn story(&mut self, found: &[BaselineOfPath]) -> Outcome<()> {
         let begun = |record: &Record| matches!(record, Record::Pilot(_) | Record::Cell { .. });
         let begins = !self.log.records().iter().any(begun);
         for one in found {
@@ -177,7 +178,7 @@ impl<'a> Session<'a> {
     }
 
     /// Records the hosts of a path; for a resumed run, the path must be the same.
-    fn meet(&mut self, found: &Found) -> Outcome<()> {
+    fn meet(&mut self, found: &BaselineOfPath) -> Outcome<()> {
         let [local_nic, remote_nic] = &found.nics;
         let known = self.log.records().iter().find_map(|record| match record {
             Record::Hosts { .. } if found.peer.is_none() => Some(None),
@@ -215,7 +216,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn laid(&self) -> Outcome<Laid> {
+    fn laid(&self) -> Outcome<ResolvedDesign> {
         judge::laid(&self.resolver.experiment, &self.left_out())
     }
 
@@ -321,7 +322,7 @@ impl<'a> Session<'a> {
     }
 
     /// Measures the variance of trials of one combination, and whether the effect that matters would be detected.
-    fn see_scatter(&mut self, laid: &Laid) -> Outcome<()> {
+    fn see_scatter(&mut self, laid: &ResolvedDesign) -> Outcome<()> {
         let experiment = &self.resolver.experiment;
         let design = &experiment.design;
         let Some(effect) = design.effect else {
@@ -382,7 +383,7 @@ impl<'a> Session<'a> {
     }
 
     /// Runs the remaining blocks.
-    fn blocks(&mut self, laid: &Laid) -> Outcome<()> {
+    fn blocks(&mut self, laid: &ResolvedDesign) -> Outcome<()> {
         let design = self.resolver.experiment.design.clone();
         let most = design.until.map_or(design.repeats, |_| design.at_most);
         for block in 0..most {
@@ -400,7 +401,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether every requested effect has the requested precision.
-    fn is_certain(&self, laid: &Laid) -> bool {
+    fn is_certain(&self, laid: &ResolvedDesign) -> bool {
         let Some(until) = self.resolver.experiment.design.until else {
             return false;
         };
@@ -409,14 +410,14 @@ impl<'a> Session<'a> {
         widest.is_some_and(|half| half <= until.0)
     }
 
-    fn block(&mut self, laid: &Laid, block: u32, most: u32) -> Outcome<()> {
+    fn block(&mut self, laid: &ResolvedDesign, block: u32, most: u32) -> Outcome<()> {
         let mut order = laid.cells.clone();
         order_of(self.asked.seed, block).shuffle(&mut order);
         let done: Vec<Vec<usize>> = self.done_in(block);
         let label = format!("block {} of {most}", block + 1);
         let bar = self.say.progress(order.len() as u64, &label);
         let sorted = judge::sort(self.log.records());
-        let mut board = Board::of(&self.resolver.experiment, laid, sorted.as_ref());
+        let mut board = ProgressTable::of(&self.resolver.experiment, laid, sorted.as_ref());
         bar.show(|room| board.lines(room));
         for cell in order {
             let names = self.resolver.experiment.level_names(&cell).join(", ");

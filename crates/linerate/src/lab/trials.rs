@@ -5,7 +5,7 @@
 
 use clap::{Arg, Command, Parser, Subcommand};
 use linerate_analysis::experiment::judge;
-use linerate_analysis::experiment::resolve::{Resolver, Wanted};
+use linerate_analysis::experiment::resolve::{RequestedSetting, Resolver};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::{Word, Words};
 use linerate_model::path::PathView;
@@ -96,10 +96,10 @@ fn trial(path: PathView<'_>, workload: &str, options: &Words) -> Outcome<TrialSp
 }
 
 /// The changes from the current settings to the requested ones.
-pub(super) fn changes(ends: &mut dyn Ends, wanted: &[Wanted]) -> Outcome<Vec<EndChange>> {
+pub(super) fn changes(ends: &mut dyn Ends, wanted: &[RequestedSetting]) -> Outcome<Vec<EndChange>> {
     let mut changes = Vec::new();
     for of in [End::Local, End::Remote] {
-        let of_end: Vec<&Wanted> = wanted.iter().filter(|(end, ..)| *end == of).collect();
+        let of_end: Vec<&RequestedSetting> = wanted.iter().filter(|(end, ..)| *end == of).collect();
         if of_end.is_empty() {
             continue;
         }

@@ -27,7 +27,7 @@ use super::diffusion::{self, Overhead};
 use super::repeat::Repeats;
 use super::require::Judged;
 use super::verbs;
-use crate::endpoint::trial::Path;
+use crate::endpoint::trial::PeerPath;
 
 /// A measurement and the facts about its path.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) struct Measured<'a> {
 
 impl<'a> Measured<'a> {
     /// A trial over a path with linerate at both ends.
-    pub(super) fn over_path(path: &'a Path, sample: Sample, copy: Option<BitRate>) -> Self {
+    pub(super) fn over_path(path: &'a PeerPath, sample: Sample, copy: Option<BitRate>) -> Self {
         Self::between(path.view(), sample, copy)
     }
 

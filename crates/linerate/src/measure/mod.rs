@@ -41,7 +41,7 @@ use crate::console::random::fresh_token;
 use crate::console::say::{Format, Say};
 use crate::endpoint::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
 use crate::endpoint::record::record;
-use crate::endpoint::trial::{Path, copy_bandwidth, open_path, source_towards};
+use crate::endpoint::trial::{PeerPath, copy_bandwidth, open_path, source_towards};
 
 /// The port of an iperf3 server.
 const IPERF3_PORT: u16 = 5201;
@@ -50,7 +50,7 @@ const IPERF3_INTERVAL: Nanoseconds = Nanoseconds::from_millis(1_000);
 
 /// How a measurement is shown.
 #[derive(Debug, Clone, Copy)]
-struct Telling<'a> {
+struct OutputOptions<'a> {
     say: &'a Say,
     /// As iperf3's own JSON.
     as_iperf3: bool,
@@ -63,12 +63,12 @@ pub(crate) fn run(
     state: &FilePath,
     say: &Say,
 ) -> Outcome<()> {
-    let telling = Telling {
+    let output = OutputOptions {
         say,
         as_iperf3: format == FormatArg::Iperf3Json,
     };
     let bulk = matches!(action, MeasureAction::Stream(_) | MeasureAction::Udp(_));
-    if telling.as_iperf3 && !bulk {
+    if output.as_iperf3 && !bulk {
         return Err(Stop::new(
             Code::Usage,
             "only `stream` and `udp` can be printed as iperf3-json",
@@ -76,73 +76,78 @@ pub(crate) fn run(
     }
     let once = UntilArgs::once();
     match action {
-        MeasureAction::Stream(args) => stream(args, state, telling),
+        MeasureAction::Stream(args) => stream(args, state, output),
         MeasureAction::Rr(args) => {
             let asked = trial_spec::rr(args)?;
             let ask = |_: PathView<'_>| Ok(asked);
-            over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
+            over_peer(&args.peer, &args.trial, &args.until, state, output, ask)
         }
         MeasureAction::Pingpong(args) => {
             let asked = trial_spec::pingpong(args)?;
             let ask = |_: PathView<'_>| Ok(asked);
-            over_peer(&args.peer, &args.trial, &once, state, telling, ask)
+            over_peer(&args.peer, &args.trial, &once, state, output, ask)
         }
         MeasureAction::Transfer(args) => {
             let asked = trial_spec::transfer(args)?;
             let ask = |_: PathView<'_>| Ok(asked);
-            over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
+            over_peer(&args.peer, &args.trial, &args.until, state, output, ask)
         }
-        MeasureAction::Diffusion(args) => diffusion::run(args, state, telling.say),
+        MeasureAction::Diffusion(args) => diffusion::run(args, state, output.say),
         MeasureAction::Udp(args) => {
             let asked = trial_spec::udp(args, None, false)?;
             match args.peer.peer() {
                 Some(peer) => {
                     let ask = |path: PathView<'_>| udp_over(args, path);
-                    over_peer(&peer, &args.trial, &args.until, state, telling, ask)
+                    over_peer(&peer, &args.trial, &args.until, state, output, ask)
                 }
-                None => foreign(&args.peer, &args.trial, &args.until, &asked, telling),
+                None => foreign(&args.peer, &args.trial, &args.until, &asked, output),
             }
         }
-        MeasureAction::Http(args) => http(args, state, telling),
-        MeasureAction::RdmaWrite(args) => rdma(args, Verb::Write, state, telling),
-        MeasureAction::RdmaRead(args) => rdma(args, Verb::Read, state, telling),
-        MeasureAction::RdmaSend(args) => rdma(args, Verb::Send, state, telling),
-        MeasureAction::RdmaAtomic(args) => rdma(args, Verb::Atomic, state, telling),
+        MeasureAction::Http(args) => http(args, state, output),
+        MeasureAction::RdmaWrite(args) => rdma(args, Verb::Write, state, output),
+        MeasureAction::RdmaRead(args) => rdma(args, Verb::Read, state, output),
+        MeasureAction::RdmaSend(args) => rdma(args, Verb::Send, state, output),
+        MeasureAction::RdmaAtomic(args) => rdma(args, Verb::Atomic, state, output),
     }
 }
 
 /// A stream, or all send and receive modes compared.
-fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
+fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> Outcome<()> {
     let usage = |why: &str| Err(Stop::new(Code::Usage, why));
     let asked = trial_spec::measure_stream(args)?;
     if args.ladder.ladder {
-        if telling.as_iperf3 {
+        if output.as_iperf3 {
             return usage("`--ladder` supports only text and json");
         }
-        return ladder::run(args, state, telling.say);
+        return ladder::run(args, state, output.say);
     }
-    if telling.as_iperf3 && (asked.verbs.is_some() || args.preload.is_some()) {
+    if output.as_iperf3 && (asked.verbs.is_some() || args.preload.is_some()) {
         return usage("verbs support only text and json");
     }
     if let Some(preload) = args.preload {
-        return preload::stream(args, &asked, preload, state, telling.say);
+        return preload::stream(args, &asked, preload, state, output.say);
     }
     let trial = &args.stream.trial;
     match args.peer.peer() {
         Some(peer) => {
             let ask = |_: PathView<'_>| Ok(asked);
-            over_peer(&peer, trial, &args.until, state, telling, ask)
+            over_peer(&peer, trial, &args.until, state, output, ask)
         }
-        None => foreign(&args.peer, trial, &args.until, &asked, telling),
+        None => foreign(&args.peer, trial, &args.until, &asked, output),
     }
 }
 
 /// The verbs themselves.
-fn rdma(args: &MeasureRdma, verb: Verb, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
+fn rdma(
+    args: &MeasureRdma,
+    verb: Verb,
+    state: &FilePath,
+    output: OutputOptions<'_>,
+) -> Outcome<()> {
     // Contradicting options are reported before the peer is contacted.
     trial_spec::rdma(args, verb, None)?;
     let ask = |path: PathView<'_>| rdma_over(args, verb, path);
-    over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
+    over_peer(&args.peer, &args.trial, &args.until, state, output, ask)
 }
 
 /// A measurement between two ends of ours.
@@ -151,10 +156,10 @@ fn over_peer(
     trial: &TrialArgs,
     until: &UntilArgs,
     state: &FilePath,
-    telling: Telling<'_>,
+    output: OutputOptions<'_>,
     ask: impl FnOnce(PathView<'_>) -> Outcome<TrialSpec>,
 ) -> Outcome<()> {
-    let say = telling.say;
+    let say = output.say;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(peer, state, &interrupt)?;
     let mut spec = ask(path.view())?;
@@ -183,7 +188,7 @@ fn over_peer(
         },
         result_of,
     )?;
-    if telling.as_iperf3 {
+    if output.as_iperf3 {
         let document = iperf3_json(&Iperf3Run {
             sample: &sample,
             foreign: None,
@@ -202,7 +207,7 @@ fn over_peer(
 }
 
 /// What will be measured, and for how long.
-fn announced(path: &Path, spec: &TrialSpec, peer: &PeerArgs) -> String {
+fn announced(path: &PeerPath, spec: &TrialSpec, peer: &PeerArgs) -> String {
     format!(
         "measuring {} over {} to {} ({}) for {}{}",
         spec.workload.name(),
@@ -219,7 +224,7 @@ fn announced(path: &Path, spec: &TrialSpec, peer: &PeerArgs) -> String {
 }
 
 /// What the data leaves by: the interface, and over verbs the device.
-fn way_of(path: &Path, spec: &TrialSpec) -> String {
+fn way_of(path: &PeerPath, spec: &TrialSpec) -> String {
     let nic = &path.local_nic;
     let verbs = spec.verbs.as_ref();
     match verbs.and_then(|verbs| path.local.rdma_port(nic, &verbs.local)) {
@@ -260,9 +265,9 @@ fn foreign(
     trial: &TrialArgs,
     until: &UntilArgs,
     spec: &TrialSpec,
-    telling: Telling<'_>,
+    output: OutputOptions<'_>,
 ) -> Outcome<()> {
-    let say = telling.say;
+    let say = output.say;
     let server = address_of(peer.iperf3.as_deref().unwrap_or_default(), IPERF3_PORT)?;
     let mut spec = spec.clone();
     spec.placement = placement_alone(trial, &spec, server)?;
@@ -288,7 +293,7 @@ fn foreign(
         },
         |one| document::whole_rate(&one.sample).map(BitRate::as_f64),
     )?;
-    if telling.as_iperf3 {
+    if output.as_iperf3 {
         return say.json(&iperf3_json(&Iperf3Run {
             sample: &measurement.sample,
             foreign: Some(&measurement.foreign),
@@ -335,9 +340,9 @@ fn address_of(text: &str, port: u16) -> Outcome<SocketAddr> {
 }
 
 /// HTTP at a peer, or at any server.
-fn http(args: &MeasureHttp, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
+fn http(args: &MeasureHttp, state: &FilePath, output: OutputOptions<'_>) -> Outcome<()> {
     if args.target.contains("://") && !args.target.starts_with("ssh://") {
-        return load(args, telling.say);
+        return load(args, output.say);
     }
     let peer = args
         .target
@@ -351,7 +356,7 @@ fn http(args: &MeasureHttp, state: &FilePath, telling: Telling<'_>) -> Outcome<(
     };
     let asked = trial_spec::http(args, &args.path)?;
     let ask = |_: PathView<'_>| Ok(asked);
-    over_peer(&peer, &args.trial, &args.until, state, telling, ask)
+    over_peer(&peer, &args.trial, &args.until, state, output, ask)
 }
 
 /// Loads a server of others.

@@ -7,7 +7,7 @@ use std::path::Path;
 use linerate_host::read::read_owners;
 use linerate_host::{apply, regular_file};
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::finding::{Finding, Profile, Scene, Severity};
+use linerate_model::finding::{Context, Finding, Profile, Severity};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::WantedArgs;
 use crate::endpoint::ends::Ends;
-use crate::endpoint::local::Station;
+use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::trial;
 
 /// Maximum number of disturbed settings that are named in a line.
@@ -33,12 +33,12 @@ const NAMED_MAX: usize = 3;
 /// A plan, with the details of its changes.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Intent {
-    pub(crate) changes: Vec<Wanted>,
+    pub(crate) changes: Vec<IntendedChange>,
 }
 
 /// A change, and its details.
 #[derive(Debug, Serialize)]
-pub(crate) struct Wanted {
+pub(crate) struct IntendedChange {
     #[serde(flatten)]
     pub(crate) change: Change,
     /// The class of its rollback.
@@ -65,7 +65,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The request in a file.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum PlanFile {
     /// The finding that this fixes.
     Findings(Vec<Finding>),
     /// These values.
@@ -81,16 +81,16 @@ struct Diagnosed {
 
 impl Intent {
     /// The request of the command line.
-    pub(crate) fn of(wanted: &WantedArgs, station: &Station) -> Outcome<Self> {
+    pub(crate) fn of(wanted: &WantedArgs, endpoint: &LocalEndpoint) -> Outcome<Self> {
         match &wanted.from {
-            Some(file) => Self::from_file(file, station),
-            None => Self::from_host(wanted.role, station),
+            Some(file) => Self::from_file(file, endpoint),
+            None => Self::from_host(wanted.role, endpoint),
         }
     }
 
     /// Each interrupt of the interface on its own CPU, close to the interface.
-    pub(crate) fn affinity(station: &Station, name: &NicName) -> Outcome<Self> {
-        let host = station.read_host();
+    pub(crate) fn affinity(endpoint: &LocalEndpoint, name: &NicName) -> Outcome<Self> {
+        let host = endpoint.read_host();
         let Some(nic) = host.nic(name) else {
             return Err(
                 Stop::new(Code::BadInput, format!("no such interface: {name}"))
@@ -100,7 +100,7 @@ impl Intent {
         match rules::affinity(&host, nic) {
             Known::Value(changes) => {
                 let changes = changes.into_iter().map(|change| (change, None));
-                Self::with(changes.collect(), station)
+                Self::with(changes.collect(), endpoint)
             }
             Known::Unknown(gap) => {
                 let why = format!("cannot place the interrupts of {name}: {gap}");
@@ -110,42 +110,42 @@ impl Intent {
     }
 
     /// Prepares this host for steady measurements, as far as it supports them.
-    pub(crate) fn steady(station: &Station) -> Outcome<Self> {
-        let changes = to_be_steady(&station.read_host(), station);
+    pub(crate) fn steady(endpoint: &LocalEndpoint) -> Outcome<Self> {
+        let changes = to_be_steady(&endpoint.read_host(), endpoint);
         let changes = changes.into_iter().map(|change| (change, None));
-        Self::with(changes.collect(), station)
+        Self::with(changes.collect(), endpoint)
     }
 
     /// The request of a plan file for `hold`: changes, and the maximum wake-up latency of the CPUs in microseconds, which
     /// lasts as long as a process holds it.
-    pub(crate) fn held(file: &Path, station: &Station) -> Outcome<(Self, Option<u32>)> {
+    pub(crate) fn held(file: &Path, endpoint: &LocalEndpoint) -> Outcome<(Self, Option<u32>)> {
         let mut wanted = match read(file)? {
-            Asked::Findings(findings) => {
-                return Ok((Self::from_findings(&findings, station)?, None));
+            PlanFile::Findings(findings) => {
+                return Ok((Self::from_findings(&findings, endpoint)?, None));
             }
-            Asked::Settings { local, peer } => without_peer(file, local, &peer)?,
+            PlanFile::Settings { local, peer } => without_peer(file, local, &peer)?,
         };
         let limit = wanted.remove(&SettingKey::Machine(MachineKnob::MaxLatencyUs));
         let limit = match limit {
             Some(Value::Integer(limit)) => Some(u32::try_from(limit).unwrap_or(u32::MAX)),
             _ => None,
         };
-        Ok((Self::from_settings(wanted, station)?, limit))
+        Ok((Self::from_settings(wanted, endpoint)?, limit))
     }
 
-    fn from_file(file: &Path, station: &Station) -> Outcome<Self> {
+    fn from_file(file: &Path, endpoint: &LocalEndpoint) -> Outcome<Self> {
         match read(file)? {
-            Asked::Findings(findings) => Self::from_findings(&findings, station),
-            Asked::Settings { local, peer } => {
-                Self::from_settings(without_peer(file, local, &peer)?, station)
+            PlanFile::Findings(findings) => Self::from_findings(&findings, endpoint),
+            PlanFile::Settings { local, peer } => {
+                Self::from_settings(without_peer(file, local, &peer)?, endpoint)
             }
         }
     }
 
-    fn from_settings(wanted: Settings, station: &Station) -> Outcome<Self> {
+    fn from_settings(wanted: Settings, endpoint: &LocalEndpoint) -> Outcome<Self> {
         let mut changes = Vec::new();
         for (key, to) in wanted {
-            let from = station.read_setting(&key).ok().cloned().map_err(|gap| {
+            let from = endpoint.read_setting(&key).ok().cloned().map_err(|gap| {
                 Stop::new(Code::NotSupported, format!("cannot change {key}: {gap}"))
             })?;
             if to.is_met_by(&from) {
@@ -158,13 +158,13 @@ impl Intent {
             let setting = key;
             changes.push((Change { setting, from, to }, None));
         }
-        Self::with(changes, station)
+        Self::with(changes, endpoint)
     }
 
     /// The remedies of the findings on this host that can be applied alone and at once.
-    fn from_host(profile: Profile, station: &Station) -> Outcome<Self> {
-        let host = station.read_host();
-        let diagnosis = rules::diagnose(&Scene {
+    fn from_host(profile: Profile, endpoint: &LocalEndpoint) -> Outcome<Self> {
+        let host = endpoint.read_host();
+        let diagnosis = rules::diagnose(&Context {
             end: End::Local,
             host: &host,
             nic: None,
@@ -174,34 +174,34 @@ impl Intent {
             profile,
             owns_shapers: false,
         });
-        let mut changes = remedies(&diagnosis.findings, station);
+        let mut changes = remedies(&diagnosis.findings, endpoint);
         if profile == Profile::Measurement {
             // The settings for steady measurements, which `tune hold` holds, whatever the findings are.
-            for change in to_be_steady(&host, station) {
+            for change in to_be_steady(&host, endpoint) {
                 if changes.iter().all(|(other, _)| *other != change) {
                     changes.retain(|(other, _)| other.setting != change.setting);
                     changes.push((change, None));
                 }
             }
         }
-        Self::with(changes, station)
+        Self::with(changes, endpoint)
     }
 
-    fn from_findings(findings: &[Finding], station: &Station) -> Outcome<Self> {
-        Self::with(remedies(findings, station), station)
+    fn from_findings(findings: &[Finding], endpoint: &LocalEndpoint) -> Outcome<Self> {
+        Self::with(remedies(findings, endpoint), endpoint)
     }
 
-    fn with(mut changes: Vec<(Change, Option<Reason>)>, station: &Station) -> Outcome<Self> {
+    fn with(mut changes: Vec<(Change, Option<Reason>)>, endpoint: &LocalEndpoint) -> Outcome<Self> {
         changes.sort_by_cached_key(|(change, _)| {
             let setting = change.setting.clone();
             (turn(&setting), setting)
         });
-        let owners = read_owners(station.root());
+        let owners = read_owners(endpoint.root());
         let owners = owners.value().map_or(&[][..], Vec::as_slice);
-        let wanted = |(change, why): (Change, Option<Reason>)| Wanted {
+        let wanted = |(change, why): (Change, Option<Reason>)| IntendedChange {
             class: change.setting.spec().class,
             why,
-            disturbs: station.disturbed_by(&change.setting),
+            disturbs: endpoint.disturbed_by(&change.setting),
             owner: owner_of(owners, &change.setting),
             needs: change.setting.needs(),
             change,
@@ -223,7 +223,10 @@ impl Intent {
 
     /// As text: a line for each change, and below it its details.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.changes.iter().flat_map(Wanted::lines).collect()
+        self.changes
+            .iter()
+            .flat_map(IntendedChange::lines)
+            .collect()
     }
 
     /// The capabilities that it requires, and those of them that this process lacks.
@@ -248,14 +251,14 @@ impl Intent {
 }
 
 /// The remedies of findings that can be applied here, alone and at once, each with its finding.
-fn remedies(findings: &[Finding], station: &Station) -> Vec<(Change, Option<Reason>)> {
+fn remedies(findings: &[Finding], endpoint: &LocalEndpoint) -> Vec<(Change, Option<Reason>)> {
     let mut changes: Vec<(Change, Option<Reason>)> = Vec::new();
     for proposal in propose(findings, Permit::default()).to_try {
         for wanted in proposal.changes {
             let Change { setting, to, .. } = wanted.change;
             let is_new = changes.iter().all(|(other, _)| other.setting != setting);
             // What cannot be read could not be restored; what was changed since starts from its current value.
-            let Known::Value(from) = station.read_setting(&setting) else {
+            let Known::Value(from) = endpoint.read_setting(&setting) else {
                 continue;
             };
             if wanted.end == End::Local && is_new && !to.is_met_by(&from) {
@@ -275,10 +278,10 @@ fn remedies(findings: &[Finding], station: &Station) -> Vec<(Change, Option<Reas
 }
 
 /// The settings of a host for steady measurements, as far as it supports them.
-fn to_be_steady(host: &Host, station: &Station) -> Vec<Change> {
+fn to_be_steady(host: &Host, endpoint: &LocalEndpoint) -> Vec<Change> {
     let wanted = steady(host).into_iter();
     let changes = wanted.filter_map(|(setting, to)| {
-        let from = station.read_setting(&setting).value()?.clone();
+        let from = endpoint.read_setting(&setting).value()?.clone();
         Some(Change { setting, from, to })
     });
     changes.collect()
@@ -295,7 +298,7 @@ fn turn(setting: &SettingKey) -> u8 {
     }
 }
 
-impl Wanted {
+impl IntendedChange {
     fn lines(&self) -> Vec<String> {
         let spec = self.change.setting.spec();
         let mut lines = vec![format!(
@@ -325,10 +328,10 @@ impl Wanted {
 
 /// The request of a file for both ends, as remedies to try: the plan's settings, each alone except those that both ends
 /// need, or the remedies of the doctor's findings.
-pub(crate) fn given(asked: Asked, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
+pub(crate) fn given(asked: PlanFile, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
     let (local, peer) = match asked {
-        Asked::Findings(findings) => return Ok(propose(&findings, Permit::default()).to_try),
-        Asked::Settings { local, peer } => (local, peer),
+        PlanFile::Findings(findings) => return Ok(propose(&findings, Permit::default()).to_try),
+        PlanFile::Settings { local, peer } => (local, peer),
     };
     let mut given: Vec<Proposal> = Vec::new();
     for (end, settings) in [(End::Local, local), (End::Remote, peer)] {
@@ -365,7 +368,7 @@ pub(crate) fn given(asked: Asked, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
 /// The request of a plan file for both ends of a path.
 pub(crate) fn both(
     (local, peer): (Settings, Settings),
-    path: &trial::Path,
+    path: &trial::PeerPath,
 ) -> Outcome<(Intent, Plan)> {
     let mut changes = Vec::new();
     for (setting, to) in peer {
@@ -381,14 +384,14 @@ pub(crate) fn both(
         }
     }
     let far = Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))?;
-    Ok((Intent::from_settings(local, &path.station)?, far))
+    Ok((Intent::from_settings(local, &path.endpoint)?, far))
 }
 
 /// The request of a plan file for two hosts.
 pub(crate) fn read_both(file: &Path) -> Outcome<(Settings, Settings)> {
     match read(file)? {
-        Asked::Settings { local, peer } => Ok((local, peer)),
-        Asked::Findings(_) => {
+        PlanFile::Settings { local, peer } => Ok((local, peer)),
+        PlanFile::Findings(_) => {
             let why = format!("{}: findings describe a single host", file.display());
             Err(Stop::new(Code::BadInput, why).hint("use a plan file"))
         }
@@ -405,13 +408,13 @@ fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settin
 }
 
 /// The request in a file: the doctor's JSON, or a plan. It may be a FIFO, so it is read before signals are handled.
-pub(crate) fn read(file: &Path) -> Outcome<Asked> {
+pub(crate) fn read(file: &Path) -> Outcome<PlanFile> {
     let text = regular_file::read_named_text(file, FILE_BYTES_MAX)
         .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
     let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
     if !text.trim_start().starts_with('{') {
         let (local, peer) = wanted_settings(&text).map_err(wrong)?;
-        return Ok(Asked::Settings { local, peer });
+        return Ok(PlanFile::Settings { local, peer });
     }
     let diagnosed: Diagnosed =
         serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
@@ -422,7 +425,7 @@ pub(crate) fn read(file: &Path) -> Outcome<Asked> {
         );
         return Err(wrong(why));
     }
-    Ok(Asked::Findings(diagnosed.findings))
+    Ok(PlanFile::Findings(diagnosed.findings))
 }
 
 /// The request of a plan file for this host and for the peer: TOML tables `[settings]` and `[peer.settings]` of

@@ -26,7 +26,7 @@ use crate::console::random::fresh_seed;
 use crate::console::say::Say;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::recover::recover_first_with;
-use crate::endpoint::trial::{Path, copy_bandwidth, open_path};
+use crate::endpoint::trial::{PeerPath, copy_bandwidth, open_path};
 use crate::measure::trial_spec::{self, placement};
 /// `linerate prove`.
 pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
@@ -80,7 +80,7 @@ fn weigh(
     args: &WeighArgs,
     state: &FilePath,
     say: &Say,
-    source: impl FnOnce(&mut Path, &TrialSpec) -> Outcome<Source>,
+    source: impl FnOnce(&mut PeerPath, &TrialSpec) -> Outcome<Source>,
 ) -> Outcome<()> {
     if args.stream.trial.no_record {
         let why = "`--no-record` is only for `measure`: the verdict needs the recorded data";

@@ -47,14 +47,14 @@ pub(crate) struct Asker(UnixStream);
 
 /// Requests to the process that made the changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ConfirmRequest {
     /// Keep them.
     Confirm,
     /// Roll them back.
     Undo,
 }
 
-impl Wish {
+impl ConfirmRequest {
     const fn word(self) -> &'static str {
         match self {
             Self::Confirm => "confirm",
@@ -116,8 +116,8 @@ impl Control {
             };
             let asker = Asker(stream);
             match (self.may(&asker, wish, applied, started_from), wish) {
-                (Ok(()), Wish::Confirm) => return Decision::Confirmed(Some(asker)),
-                (Ok(()), Wish::Undo) => return Decision::Refused(asker),
+                (Ok(()), ConfirmRequest::Confirm) => return Decision::Confirmed(Some(asker)),
+                (Ok(()), ConfirmRequest::Undo) => return Decision::Refused(asker),
                 (refused, _) => asker.hears(&refused),
             }
         }
@@ -128,7 +128,7 @@ impl Control {
     fn may(
         &self,
         asker: &Asker,
-        wish: Wish,
+        wish: ConfirmRequest,
         applied: Boottime,
         started_from: Option<Session>,
     ) -> Outcome<()> {
@@ -145,15 +145,15 @@ impl Control {
         }
         let pid = u32::try_from(who.pid.as_raw_nonzero().get()).unwrap_or_default();
         match (wish, session_of(self.live.root(), pid)) {
-            (Wish::Undo, _) => Ok(()),
-            (Wish::Confirm, Some(session)) if session.began > applied => Ok(()),
-            (Wish::Confirm, Some(_)) => refuse(
+            (ConfirmRequest::Undo, _) => Ok(()),
+            (ConfirmRequest::Confirm, Some(session)) if session.began > applied => Ok(()),
+            (ConfirmRequest::Confirm, Some(_)) => refuse(
                 "this ssh connection is older than the last change and does not prove that a new \
                  one works; confirm over a new ssh connection",
             ),
             // The console, or a program of this machine: so were the changes made.
-            (Wish::Confirm, None) if started_from.is_none() => Ok(()),
-            (Wish::Confirm, None) => {
+            (ConfirmRequest::Confirm, None) if started_from.is_none() => Ok(()),
+            (ConfirmRequest::Confirm, None) => {
                 refuse("the changes were made over ssh; confirm over a new ssh connection")
             }
         }
@@ -180,13 +180,13 @@ fn by_short_name<T>(
     )))
 }
 
-fn hear(stream: &UnixStream) -> Option<Wish> {
+fn hear(stream: &UnixStream) -> Option<ConfirmRequest> {
     stream.set_nonblocking(false).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
     let mut line = String::new();
     BufReader::new(stream.take(64)).read_line(&mut line).ok()?;
-    [Wish::Confirm, Wish::Undo]
+    [ConfirmRequest::Confirm, ConfirmRequest::Undo]
         .into_iter()
         .find(|wish| wish.word() == line.trim_end())
 }
@@ -203,7 +203,7 @@ impl Asker {
 }
 
 /// Sends the decision to the process that keeps the transaction in `folder` open.
-pub(crate) fn tell(folder: &Path, wish: Wish) -> Outcome<()> {
+pub(crate) fn tell(folder: &Path, wish: ConfirmRequest) -> Outcome<()> {
     let gone = || {
         Stop::new(Code::BadInput, "no process is waiting for its confirmation")
             .hint("`linerate tune status` shows its state")

@@ -17,7 +17,7 @@ use signal_hook::iterator::{Handle, Signals};
 use crate::cli::HoldArgs;
 use crate::console::interrupt::Interrupt;
 use crate::console::say::Say;
-use crate::endpoint::local::Station;
+use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::recover::recover_first;
 use crate::prove::intent::Intent;
 
@@ -29,11 +29,11 @@ const A_WHILE: Duration = Duration::from_secs(3_600);
 /// Applies the requested changes, runs the command or waits, and rolls everything back. Returns the exit code.
 pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
     recover_first(state, say)?;
-    let mut station = Station::open(state)?;
-    let (intent, limit_us) = asked(args, &station)?;
+    let mut endpoint = LocalEndpoint::open(state)?;
+    let (intent, limit_us) = asked(args, &endpoint)?;
     let plan = intent.plan()?;
     let interrupt = Interrupt::listen()?;
-    station.disturb_way_in(args.allow_management_disruption);
+    endpoint.disturb_way_in(args.allow_management_disruption);
     for line in intent.lines() {
         say.note(&line);
     }
@@ -55,26 +55,26 @@ pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
     if plan.changes.is_empty() && limit.is_none() {
         say.note("nothing to hold: every setting already has its value or is not available here");
     } else if !plan.changes.is_empty() {
-        station.apply(&plan)?;
+        endpoint.apply(&plan)?;
     }
     let ended = until_it_ends(&args.command, &interrupt, say);
     drop(limit);
-    station.undo()?;
+    endpoint.undo()?;
     say.note("all held settings were restored");
     ended
 }
 
 /// What is to be held: settings, and the longest wake-up of the CPUs in microseconds.
-fn asked(args: &HoldArgs, station: &Station) -> Outcome<(Intent, Option<u32>)> {
+fn asked(args: &HoldArgs, endpoint: &LocalEndpoint) -> Outcome<(Intent, Option<u32>)> {
     let Some(file) = &args.from else {
         if args.role != Profile::Measurement {
             let why =
                 "only `--role measurement` can be held; list other settings in a file (`--from`)";
             return Err(Stop::new(Code::Usage, why).hint("pass it with `--from`"));
         }
-        return Ok((Intent::steady(station)?, Some(0)));
+        return Ok((Intent::steady(endpoint)?, Some(0)));
     };
-    Intent::held(file, station)
+    Intent::held(file, endpoint)
 }
 
 /// Runs the command to its end, which receives Ctrl-C by itself; without one, waits for Ctrl-C.

@@ -19,13 +19,13 @@ use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::Change;
 use serde::Serialize;
 
-use self::confirm::{Control, Decision, Wish};
+use self::confirm::{ConfirmRequest, Control, Decision};
 use crate::cli::{ApplyArgs, PeerArgs, PersistArgs, ProveArgs, StayArgs, TuneAction, WantedArgs};
 use crate::console::interrupt::Interrupt;
 use crate::console::say::{Format, Say};
 use crate::endpoint::guard::EARLIER;
 use crate::endpoint::lease::{self, Far};
-use crate::endpoint::local::{Entry, Station};
+use crate::endpoint::local::{Entry, LocalEndpoint};
 use crate::endpoint::recover::{recover_first, recover_first_with};
 use crate::endpoint::trial::open_path;
 use crate::prove::intent::{self, Intent};
@@ -57,8 +57,8 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
             if !dry_run {
                 recover_first(state, say)?;
             }
-            let station = Station::open(state)?;
-            let intent = Intent::affinity(&station, nic)?;
+            let endpoint = LocalEndpoint::open(state)?;
+            let intent = Intent::affinity(&endpoint, nic)?;
             if *dry_run {
                 return show("affinity", &intent, say);
             }
@@ -67,7 +67,7 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
                 persist: *persist,
                 ..StayArgs::at_once()
             };
-            apply("affinity", station, state, &intent, &stay, say)
+            apply("affinity", endpoint, state, &intent, &stay, say)
         }
         TuneAction::Persist(args) => {
             let mut entries = persist::persist(args, state)?;
@@ -83,13 +83,13 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
         }
         TuneAction::Recover { peer } => {
             let _interrupt = Interrupt::listen()?;
-            let own = Station::recover(state)?;
+            let own = LocalEndpoint::recover(state)?;
             let given = peer.as_ref();
             let far = lease::recover(Far { state, given })?;
             report("recover", [own, far].concat(), say)
         }
         TuneAction::Status => {
-            let mut entries = Station::status(state)?;
+            let mut entries = LocalEndpoint::status(state)?;
             lease::tell(state, &mut entries)?;
             report("status", entries, say)
         }
@@ -97,8 +97,8 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
 }
 
 fn plan(wanted: &WantedArgs, state: &FilePath, say: &Say) -> Outcome<()> {
-    let station = Station::open(state)?;
-    let intent = Intent::of(wanted, &station)?;
+    let endpoint = LocalEndpoint::open(state)?;
+    let intent = Intent::of(wanted, &endpoint)?;
     let (needs, lacks) = intent.needs();
     let listed = |names: BTreeSet<&str>| Vec::from_iter(names).join(", ");
     if !needs.is_empty() {
@@ -142,9 +142,9 @@ fn apply_as_asked(args: &ApplyArgs, state: &FilePath, say: &Say) -> Outcome<()> 
         return apply_to_both(wanted, stay, peer, state, say);
     }
     recover_first(state, say)?;
-    let station = Station::open(state)?;
-    let intent = Intent::of(wanted, &station)?;
-    apply("apply", station, state, &intent, stay, say)
+    let endpoint = LocalEndpoint::open(state)?;
+    let intent = Intent::of(wanted, &endpoint)?;
+    apply("apply", endpoint, state, &intent, stay, say)
 }
 
 /// Changes this host and a peer together.
@@ -201,7 +201,7 @@ struct Both {
 /// Carries a plan out, sees to it that it is confirmed or rolled back, and shows it.
 fn apply(
     action: &'static str,
-    mut station: Station,
+    mut endpoint: LocalEndpoint,
     state: &FilePath,
     intent: &Intent,
     stay: &StayArgs,
@@ -223,23 +223,23 @@ fn apply(
     }
     let interrupt = Interrupt::listen()?;
     let deadline = Boottime::now().plus(Duration::from_secs(stay.deadline.into()));
-    station.allow_until(deadline);
-    station.disturb_way_in(stay.allow_management_disruption);
-    station.apply(&plan)?;
-    let (stop, asker) = match decide(&station, stay, deadline, &interrupt, say) {
+    endpoint.allow_until(deadline);
+    endpoint.disturb_way_in(stay.allow_management_disruption);
+    endpoint.apply(&plan)?;
+    let (stop, asker) = match decide(&endpoint, stay, deadline, &interrupt, say) {
         Ok(Decision::Confirmed(asker)) => {
-            for moved in station.moved() {
+            for moved in endpoint.moved() {
                 say.note(&moved);
             }
-            let committed = station.commit().map_err(Stop::from);
+            let committed = endpoint.commit().map_err(Stop::from);
             if let Some(asker) = asker {
                 asker.hears(&committed);
             }
             committed?;
             // The lock is released with it.
-            drop(station);
+            drop(endpoint);
             if stay.persist {
-                let id = Station::applied(state, None)?.0;
+                let id = LocalEndpoint::applied(state, None)?.0;
                 persist::persist(&PersistArgs::of(id), state)
                     .map_err(|stop| stop.hint("changes applied until the next boot"))?;
                 say.note("persistent: applied at every boot");
@@ -262,7 +262,7 @@ fn apply(
             (stop, None)
         }
     };
-    let undone = station.undo().map_err(Stop::from);
+    let undone = endpoint.undo().map_err(Stop::from);
     if let Some(asker) = asker {
         asker.hears(&undone);
     }
@@ -271,7 +271,7 @@ fn apply(
 
 /// Whether changes that were just made are to be kept.
 fn decide(
-    station: &Station,
+    endpoint: &LocalEndpoint,
     stay: &StayArgs,
     deadline: Boottime,
     interrupt: &Interrupt,
@@ -287,7 +287,7 @@ fn decide(
         }
         return Ok(Decision::Confirmed(None));
     }
-    let Some(folder) = station.open_folder().filter(|_| !stay.no_confirm) else {
+    let Some(folder) = endpoint.open_folder().filter(|_| !stay.no_confirm) else {
         return Ok(Decision::Confirmed(None));
     };
     let control = Control::open(&folder)?;
@@ -297,7 +297,7 @@ fn decide(
         "changed; run `linerate tune confirm {id}` over a new connection within {} s to keep the \
          changes; otherwise they are rolled back; {}",
         until.remaining().as_secs(),
-        station.with_both_killed()
+        endpoint.with_both_killed()
     ));
     Ok(control.wait(applied, until, interrupt))
 }
@@ -305,9 +305,9 @@ fn decide(
 /// Confirms the changes to the process that waits for it.
 fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
     let id = waiting(state, id)?;
-    confirm::tell(&folder_of(state, &id), Wish::Confirm)?;
+    confirm::tell(&folder_of(state, &id), ConfirmRequest::Confirm)?;
     say.note(&format!("{id} is kept; to roll back: `linerate tune undo`"));
-    let changed = Station::status(state)?
+    let changed = LocalEndpoint::status(state)?
         .into_iter()
         .filter(|entry| entry.id == id);
     report("confirm", changed.collect(), say)
@@ -319,7 +319,7 @@ fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
     let waits = |id: &str| waiting(state, Some(id)).is_ok();
     match id {
         Some(id) if waits(id) => {
-            confirm::tell(&folder_of(state, id), Wish::Undo)?;
+            confirm::tell(&folder_of(state, id), ConfirmRequest::Undo)?;
             let undone = Entry {
                 id: id.to_owned(),
                 state: "restored",
@@ -330,7 +330,7 @@ fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
         }
         id => {
             let far = lease::undo_far_half(far, id)?;
-            let own = Station::undo_committed(state, id)?;
+            let own = LocalEndpoint::undo_committed(state, id)?;
             for entry in &own {
                 lease::forget(state, &entry.id)?;
             }
@@ -341,7 +341,7 @@ fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
 
 /// The transaction that is meant: `id`, or the newest that is open.
 fn waiting(state: &FilePath, id: Option<&str>) -> Outcome<String> {
-    let open = Station::status(state)?.into_iter().rev();
+    let open = LocalEndpoint::status(state)?.into_iter().rev();
     let mut open = open.filter(|entry| entry.state == "open");
     match id {
         Some(id) => open

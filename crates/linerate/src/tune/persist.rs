@@ -25,7 +25,7 @@ use crate::console::interrupt::Interrupt;
 use crate::console::say::Say;
 use crate::endpoint::crash;
 use crate::endpoint::guard::EARLIER;
-use crate::endpoint::local::{Entry, Station, kept_stop, not_locked};
+use crate::endpoint::local::{Entry, LocalEndpoint, kept_stop, not_locked};
 use crate::tune::probe::reach;
 
 /// How long a boot waits for interfaces and addresses that were there when the changes were made persistent.
@@ -68,7 +68,7 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
     });
     let (id, changes) = match known {
         Some(kept) => (kept.id, kept.changes),
-        None => Station::applied(&state, args.id.as_deref())?,
+        None => LocalEndpoint::applied(&state, args.id.as_deref())?,
     };
     can_be_kept(&changes)?;
     for address in &args.probe {
@@ -79,14 +79,14 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
             )
         })?;
     }
-    let station = Station::open(&state)?;
-    let root = station.root();
+    let endpoint = LocalEndpoint::open(&state)?;
+    let root = endpoint.root();
     let of_nic = |change: &Change| match &change.setting {
         SettingKey::Nic(nic, _) => Some(nic.clone()),
         _ => None,
     };
     let mut nics: BTreeSet<NicName> = changes.iter().filter_map(of_nic).collect();
-    nics.extend(station.way_in());
+    nics.extend(endpoint.way_in());
     let device = |nic: &NicName| Some((nic.clone(), device_of(root, nic)?));
     let kept = Kept {
         id: id.clone(),
@@ -302,17 +302,17 @@ fn not_again(why: &str) -> Stop {
 pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
     let state = &absolute(state).map_err(|error| Stop::io("find the state directory", error))?;
-    Station::recover(state)?;
+    LocalEndpoint::recover(state)?;
     let Some((set, name)) = apply::kept_set(state).map_err(|error| kept_stop(&error))? else {
         say.note("no persistent transactions");
         return Ok(());
     };
     let attempt = Attempt::begin(state, name)?;
-    let mut station = Station::open(state)?;
-    let end = make(&set.kept, &mut station, &interrupt, say);
+    let mut endpoint = LocalEndpoint::open(state)?;
+    let end = make(&set.kept, &mut endpoint, &interrupt, say);
     if !matches!(end, Ok(End::Made(_))) {
         // What cannot be restored is reported before the cause.
-        station.undo_all().map_err(Stop::from)?;
+        endpoint.undo_all().map_err(Stop::from)?;
     }
     match end {
         Ok(End::Made(left_out)) => {
@@ -341,24 +341,29 @@ pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
     }
 }
 
-fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) -> Outcome<End> {
-    let here: Vec<_> = kept.iter().map(|kept| kept.here(station.root())).collect();
+fn make(
+    kept: &[Kept],
+    endpoint: &mut LocalEndpoint,
+    interrupt: &Interrupt,
+    say: &Say,
+) -> Outcome<End> {
+    let here: Vec<_> = kept.iter().map(|kept| kept.here(endpoint.root())).collect();
     let wanted = Conditions {
         up: here.iter().flat_map(|here| here.up.clone()).collect(),
         probes: kept.iter().flat_map(|kept| kept.probes.clone()).collect(),
     };
-    let absent = wanted.wait(station.root(), 1, Boottime::now().plus(BEFORE), interrupt);
+    let absent = wanted.wait(endpoint.root(), 1, Boottime::now().plus(BEFORE), interrupt);
     for absent in absent {
         say.note(&format!(
             "{absent}, before any change: not checked afterwards"
         ));
     }
-    let conditions = wanted.that_hold(station.root());
+    let conditions = wanted.that_hold(endpoint.root());
     let longest = kept.iter().map(|kept| kept.deadline_s).max().unwrap_or(60);
     let deadline = Boottime::now().plus(Duration::from_secs(longest.into()));
-    station.allow_until(deadline);
+    endpoint.allow_until(deadline);
     for here in &here {
-        station.expect(&here.changes);
+        endpoint.expect(&here.changes);
     }
     let mut left_out: Vec<String> = Vec::new();
     let mut made = 0;
@@ -370,7 +375,7 @@ fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) 
         left_out.extend(gone.map(|nic| format!("the NIC that was {nic} is missing")));
         let mut changes = Vec::new();
         for change in here.changes {
-            match station.read_setting(&change.setting) {
+            match endpoint.read_setting(&change.setting) {
                 Known::Value(from) if change.to.is_met_by(&from) => {}
                 Known::Value(from) => changes.push(Change { from, ..change }),
                 Known::Unknown(gap) => left_out.push(format!("{}: {gap}", change.setting)),
@@ -378,11 +383,11 @@ fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) 
         }
         let plan = Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))?;
         if !plan.changes.is_empty() {
-            station.apply_as(&plan, Some(&kept.id))?;
+            endpoint.apply_as(&plan, Some(&kept.id))?;
             made += plan.changes.len();
         }
     }
-    let broken = conditions.wait(station.root(), 2, deadline.before(EARLIER), interrupt);
+    let broken = conditions.wait(endpoint.root(), 2, deadline.before(EARLIER), interrupt);
     if interrupt.asked() {
         return Ok(End::Stopped);
     }
@@ -390,7 +395,7 @@ fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) 
         let why = format!("with its changes {}", broken.join(", "));
         return Ok(End::Worse(why));
     }
-    station.commit().map_err(Stop::from)?;
+    endpoint.commit().map_err(Stop::from)?;
     say.note(&match made {
         0 => "all persistent settings already have their values".to_owned(),
         1 => "applied 1 persistent change".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use linerate_model::finding::{Finding, Outcome, Profile, Scene, Severity};
+use linerate_model::finding::{Context, Finding, Outcome, Profile, Severity};
 use linerate_model::host::Host;
 use linerate_model::known::{Gap, Known};
 use linerate_model::plan::End;
@@ -51,7 +51,7 @@ impl Shown {
     }
 
     fn judged(&self, rule: &str) -> Vec<Outcome> {
-        let scene = Scene {
+        let context = Context {
             end: End::Local,
             host: &self.host,
             nic: None,
@@ -61,7 +61,7 @@ impl Shown {
             profile: self.profile,
             owns_shapers: true,
         };
-        judge(find(rule).expect("a rule of the list"), &scene)
+        judge(find(rule).expect("a rule of the list"), &context)
     }
 }
 
@@ -195,7 +195,7 @@ fn a_healthy_host_has_no_warning_in_any_profile() {
     for name in HEALTHY {
         let host = host(archive(name));
         for profile in PROFILES {
-            let scene = Scene {
+            let context = Context {
                 end: End::Local,
                 host: &host,
                 nic: None,
@@ -205,7 +205,7 @@ fn a_healthy_host_has_no_warning_in_any_profile() {
                 profile,
                 owns_shapers: false,
             };
-            let said = diagnose(&scene);
+            let said = diagnose(&context);
             let loud: Vec<&Finding> = said
                 .findings
                 .iter()
@@ -221,7 +221,7 @@ fn a_finding_speaks_of_the_interface_that_was_asked_for_only() {
     let host = host(archive("two-socket-remote-irqs-narrow-pcie"));
     let judged = |name: &str| {
         let nic = name.parse().expect("a name");
-        let scene = Scene {
+        let context = Context {
             end: End::Local,
             host: &host,
             nic: Some(&nic),
@@ -231,7 +231,7 @@ fn a_finding_speaks_of_the_interface_that_was_asked_for_only() {
             profile: Profile::Throughput,
             owns_shapers: false,
         };
-        diagnose(&scene)
+        diagnose(&context)
     };
     let subjects: BTreeSet<String> = judged("eth2")
         .findings

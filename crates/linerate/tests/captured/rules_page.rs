@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use linerate_model::finding::{Basis, Fix, Outcome, Profile, Rule, Scene};
+use linerate_model::finding::{Basis, Context, Fix, Outcome, Profile, Rule};
 use linerate_model::plan::End;
 use linerate_model::rules::{RULES, find, judge};
 
@@ -104,7 +104,7 @@ fn a_change_that_a_rule_proposes_is_of_the_class_in_its_row() {
         let edited = host(case.edits.applied(archive(&case.host)));
         let other = case.other.as_ref().map(|name| host(archive(name)));
         let sample = case.trial.map(Trial::sample);
-        let scene = Scene {
+        let context = Context {
             end: End::Local,
             host: &edited,
             nic: None,
@@ -115,7 +115,7 @@ fn a_change_that_a_rule_proposes_is_of_the_class_in_its_row() {
             owns_shapers: true,
         };
         let rule = find(&case.rule).expect("a rule of the list");
-        for outcome in judge(rule, &scene) {
+        for outcome in judge(rule, &context) {
             let Outcome::Finding(finding) = outcome else {
                 continue;
             };
@@ -142,7 +142,7 @@ fn a_rule_that_cannot_judge_for_want_of_counters_is_said_to_judge_by_them() {
             .iter()
             .flat_map(|rule| PROFILES.map(|profile| (rule, profile)))
         {
-            let scene = Scene {
+            let context = Context {
                 end: End::Local,
                 host: &healthy,
                 nic: None,
@@ -152,7 +152,7 @@ fn a_rule_that_cannot_judge_for_want_of_counters_is_said_to_judge_by_them() {
                 profile,
                 owns_shapers: false,
             };
-            let unwatched = judge(rule, &scene).iter().any(|outcome| {
+            let unwatched = judge(rule, &context).iter().any(|outcome| {
                 matches!(outcome, Outcome::Undetermined(unsure)
                     if unsure.missing.iter().any(|gap| gap.path == "counters"))
             });

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use linerate_analysis::record::{Arm, Header, Record, SCHEMA};
 use linerate_model::build;
-use linerate_model::finding::Scene;
+use linerate_model::finding::Context;
 use linerate_model::plan::{Change, End};
 use linerate_model::prove::EndChange;
 use linerate_model::rules::diagnose;
@@ -51,7 +51,7 @@ fn store(folder: &Path) {
     let header = header();
     let mut run = Run::create(folder, &header).expect("a new run");
     let first = trial(9_000);
-    let diagnosis = diagnose(&Scene {
+    let diagnosis = diagnose(&Context {
         end: End::Local,
         host: &near,
         nic: Some(&header.local_nic),

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use linerate::console::say::{Format, Say};
-use linerate::lab::session::{Asked, Session};
+use linerate::lab::session::{RunOptions, Session};
 use linerate_analysis::experiment::judge::{self, EffectDocument, LabDocument};
 use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::Record;
@@ -95,7 +95,7 @@ pub(crate) fn run_with(
             own_hosts: false,
         })?;
     }
-    let asked = Asked {
+    let asked = RunOptions {
         seed,
         anyway: false,
     };

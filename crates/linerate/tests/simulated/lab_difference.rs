@@ -2,7 +2,7 @@
 
 use linerate_analysis::experiment::judge::{DifferenceDocument, LabDocument};
 use linerate_analysis::record::Record;
-use linerate_report::{Seen, lab_page};
+use linerate_report::{LabData, lab_page};
 use linerate_store::Log;
 
 use crate::header;
@@ -87,7 +87,7 @@ fn where_one_of_both_is_missing_there_is_a_gap_with_its_cause() {
         let mut log = Memory::default();
         run(&experiment, &mut world(2, 0.8), &mut log, 2).expect("the rest runs");
         let document = said(&log, 2);
-        let page = lab_page(&document, &header(2), &Seen::of(log.records()));
+        let page = lab_page(&document, &header(2), &LabData::of(log.records()));
         let cells = difference(&document).cells.iter();
         let gaps: Vec<(String, Option<String>)> = cells
             .map(|cell| {

@@ -10,7 +10,7 @@ use linerate_model::exit::{Code, Stop};
 use linerate_model::lab::Experiment;
 use linerate_model::path::PathView;
 use linerate_model::plan::End;
-use linerate_report::{Seen, lab_page};
+use linerate_report::{LabData, lab_page};
 use linerate_store::Log;
 use linerate_store::earlier::missing;
 
@@ -79,7 +79,7 @@ fn another_host_is_measured_in_the_same_blocks_and_its_effect_lies_in_its_interv
         );
         held += u32::from(host.low <= -0.1 && -0.1 <= host.high);
         assert_eq!(document.peers.len(), 1);
-        let page = lab_page(&document, &header(seed), &Seen::of(log.records()));
+        let page = lab_page(&document, &header(seed), &LabData::of(log.records()));
         assert!(page.contains("Other hosts") && page.contains(THIRD));
         assert_eq!(document.factors[0].levels[1].peer.as_deref(), Some(THIRD));
         // Both hosts in every block.
@@ -343,7 +343,7 @@ fn what_others_published_stands_beside_the_same_combination_with_the_ratio_or_wh
         assert!(why.contains(words), "{why}");
     }
     assert_eq!((published[3].low, published[3].unit), (16e9, "bit_per_s"));
-    let page = lab_page(&document, &header(4), &Seen::of(log.records()));
+    let page = lab_page(&document, &header(4), &LabData::of(log.records()));
     assert!(
         page.contains("&lt;b&gt;IMB&lt;/b&gt;") && !page.contains("<b>IMB"),
         "a name is text"

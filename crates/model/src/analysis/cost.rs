@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Way, ways};
+use super::{OneWay, ways};
 use crate::known::Known;
 use crate::sample::{CpuTimes, Role, Sample, SideSample};
 use crate::units::Nanoseconds;
@@ -84,7 +84,7 @@ fn cost(sample: &Sample, side: &SideSample) -> SideCost {
 pub(crate) fn gigabytes_received(sample: &Sample) -> f64 {
     let bytes = ways(sample)
         .iter()
-        .flat_map(Way::counted)
+        .flat_map(OneWay::counted)
         .fold(0, |sum: u64, flow| {
             sum.saturating_add(flow.total().as_u64())
         });

@@ -1,6 +1,6 @@
 //! The metrics that identify a limit: shares of time and bytes over all flows of one direction.
 
-use super::Way;
+use super::OneWay;
 use crate::finding::Evidence;
 use crate::ids::CpuId;
 use crate::sample::{CpuTimes, FlowRecord, Role, SideSample, TcpInfo, ThreadRecord};
@@ -75,7 +75,7 @@ pub struct Figures {
 
 impl Figures {
     /// The metrics of one direction.
-    pub fn of(way: &Way<'_>, spec: &TrialSpec) -> Self {
+    pub fn of(way: &OneWay<'_>, spec: &TrialSpec) -> Self {
         let senders: Vec<&FlowRecord> = way.sender.senders().collect();
         let infos: Option<Vec<&TcpInfo>> = senders.iter().map(|flow| flow.tcp.value()).collect();
         let infos = infos.unwrap_or_default();

@@ -5,11 +5,10 @@
 mod cost;
 pub(crate) mod figures;
 
-use serde::{Deserialize, Serialize};
-
 pub(crate) use cost::gigabytes_received;
 pub use cost::{SideCost, cost_of_local, cost_of_remote, s_per_gb, s_per_gb_of_role};
 pub use figures::{Figures, Turns};
+use serde::{Deserialize, Serialize};
 
 use crate::ids::CpuId;
 use crate::plan::End;
@@ -19,7 +18,7 @@ use crate::workload::Direction;
 
 /// One direction of a trial's data transfer.
 #[derive(Debug, Clone, Copy)]
-pub struct Way<'a> {
+pub struct OneWay<'a> {
     /// The end that sends.
     pub from: End,
     /// What the sending end recorded.
@@ -31,15 +30,15 @@ pub struct Way<'a> {
 }
 
 /// The directions of `sample`: one, or two at once.
-pub fn ways(sample: &Sample) -> Vec<Way<'_>> {
+pub fn ways(sample: &Sample) -> Vec<OneWay<'_>> {
     let one_sided = sample.spec.workload.is_one_sided();
-    let forward = Way {
+    let forward = OneWay {
         from: End::Local,
         sender: &sample.local,
         receiver: &sample.remote,
         one_sided,
     };
-    let reverse = Way {
+    let reverse = OneWay {
         from: End::Remote,
         sender: &sample.remote,
         receiver: &sample.local,
@@ -57,7 +56,7 @@ pub fn sends(sample: &Sample, end: End) -> bool {
     ways(sample).iter().any(|way| way.from == end)
 }
 
-impl<'a> Way<'a> {
+impl<'a> OneWay<'a> {
     /// The records that count received bytes: the receivers', or the senders' if only a completion reports them.
     pub fn counted(&self) -> impl Iterator<Item = &'a FlowRecord> + use<'a> {
         let (side, role) = if self.one_sided {
@@ -151,7 +150,7 @@ fn boundaries(sample: &Sample) -> Vec<Nanoseconds> {
     let ways = ways(sample);
     let longest = ways
         .iter()
-        .flat_map(Way::counted)
+        .flat_map(OneWay::counted)
         .max_by_key(|flow| flow.at_ns.last().copied());
     let mut times = vec![Nanoseconds::new(0)];
     for at in longest.into_iter().flat_map(|flow| &flow.at_ns) {
@@ -180,7 +179,7 @@ fn points(times: &[Nanoseconds], bytes_by: impl Fn(Nanoseconds) -> u64) -> Vec<R
 }
 
 /// The mean rate of one direction over the whole trial.
-pub fn rate_of_way(sample: &Sample, way: &Way<'_>) -> Option<BitRate> {
+pub fn rate_of_way(sample: &Sample, way: &OneWay<'_>) -> Option<BitRate> {
     let end = *boundaries(sample).last()?;
     let bytes = way
         .counted()
@@ -193,7 +192,7 @@ pub fn rate_of_way(sample: &Sample, way: &Way<'_>) -> Option<BitRate> {
 fn received_by(sample: &Sample, time: Nanoseconds) -> u64 {
     ways(sample)
         .iter()
-        .flat_map(Way::counted)
+        .flat_map(OneWay::counted)
         .fold(0, |sum: u64, flow| sum.saturating_add(flow.bytes_by(time)))
 }
 

@@ -4,15 +4,14 @@
 //! waiting time, the CPUs' own times are used instead.
 
 use super::{LimitKind, Named, Trial};
-use crate::analysis::Way;
+use crate::analysis::OneWay;
 use crate::analysis::figures::{self, Figures, Turns};
 use crate::finding::Evidence;
 use crate::ids::CpuId;
 use crate::plan::End;
-use crate::rules;
 use crate::sample::{FlowRecord, Role, SideSample};
-use crate::threshold;
 use crate::units::Ratio;
+use crate::{rules, threshold};
 
 /// Threads of both ends on one CPU, which they fill.
 pub(super) fn by_shared_cpu(trial: &Trial<'_>) -> Option<Named> {
@@ -62,7 +61,7 @@ fn own_share(trial: &Trial<'_>) -> Option<Ratio> {
 }
 
 /// Threads that lacked CPU time by their own record.
-pub(super) fn by_threads(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
+pub(super) fn by_threads(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> Option<Named> {
     let (sender, receiver) = (figures.sender, figures.receiver);
     let what = match (sender.used_up(), receiver.used_up()) {
         (false, false) => return None,
@@ -112,7 +111,7 @@ fn wants_more(one: Turns, other: Turns) -> bool {
 }
 
 /// Whether all CPUs are busy and unpinned threads wait.
-fn crowded_out(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> bool {
+fn crowded_out(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> bool {
     let pinned = [way.sender, way.receiver]
         .into_iter()
         .any(|side| side.flows.iter().any(|flow| flow.pinned_to.is_some()));
@@ -164,7 +163,7 @@ fn work_of(side: &SideSample, role: Role, turns: Turns) -> Option<Evidence> {
 
 /// CPUs that are saturated although no thread reports waiting: interrupts used them, or the kernel does not record
 /// how long a thread waited.
-pub(super) fn by_machine(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
+pub(super) fn by_machine(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> Option<Named> {
     let sides = [
         (way.sender, figures.sender, LimitKind::SenderCpu),
         (way.receiver, figures.receiver, LimitKind::ReceiverCpu),

@@ -5,7 +5,7 @@
 //! count is converted to bytes by the maximum size of what it counts.
 
 use super::{LimitKind, Trial, other_end};
-use crate::analysis::Way;
+use crate::analysis::OneWay;
 use crate::analysis::figures::{self, Figures};
 use crate::ceiling::Bound;
 use crate::finding::Evidence;
@@ -31,7 +31,7 @@ pub(super) struct Lost {
 impl Lost {
     /// The loss reported by the transport, or by the receiver of datagrams; `None` if it is not known, or too small
     /// to count as loss.
-    pub(super) fn of(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Self> {
+    pub(super) fn of(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> Option<Self> {
         let lost = match &trial.sample.spec.workload {
             Workload::Udp(udp) => {
                 let of = |pick: fn(&FlowRecord) -> Option<u64>| {
@@ -142,7 +142,7 @@ pub(super) struct Drops {
 }
 
 impl Drops {
-    pub(super) fn of(trial: &Trial<'_>, way: &Way<'_>, lost: &Lost) -> Self {
+    pub(super) fn of(trial: &Trial<'_>, way: &OneWay<'_>, lost: &Lost) -> Self {
         let mut places = at_receiver(trial, way, lost);
         places.extend(at_sender(trial, way));
         places.retain(|place| place.count > 0);
@@ -174,7 +174,7 @@ impl Drops {
 }
 
 /// The text if no counter explains the loss.
-fn unexplained(way: &Way<'_>, some_moved: bool) -> Evidence {
+fn unexplained(way: &OneWay<'_>, some_moved: bool) -> Evidence {
     let what = "drop location";
     let ends = [(way.from, way.sender), (other_end(way.from), way.receiver)];
     for (end, side) in ends {
@@ -252,7 +252,7 @@ fn of_interfaces(
     counters.collect()
 }
 
-fn at_sender(trial: &Trial<'_>, way: &Way<'_>) -> Vec<Place> {
+fn at_sender(trial: &Trial<'_>, way: &OneWay<'_>) -> Vec<Place> {
     let Known::Value(watch) = &way.sender.counters else {
         return Vec::new();
     };
@@ -270,7 +270,7 @@ fn at_sender(trial: &Trial<'_>, way: &Way<'_>) -> Vec<Place> {
     queues.into_iter().chain(sent).collect()
 }
 
-fn at_receiver(trial: &Trial<'_>, way: &Way<'_>, lost: &Lost) -> Vec<Place> {
+fn at_receiver(trial: &Trial<'_>, way: &OneWay<'_>, lost: &Lost) -> Vec<Place> {
     let end = other_end(way.from);
     let there = (end, trial.host(end));
     let watch = way.receiver.counters.value();
@@ -296,7 +296,7 @@ fn at_receiver(trial: &Trial<'_>, way: &Way<'_>, lost: &Lost) -> Vec<Place> {
 }
 
 /// The receive buffers of sockets: for datagrams from the sockets' own counters if the kernel has them.
-fn sockets(way: &Way<'_>, end: End, lost: &Lost, watch: Option<&Watch>) -> Option<Place> {
+fn sockets(way: &OneWay<'_>, end: End, lost: &Lost, watch: Option<&Watch>) -> Option<Place> {
     let own = |flow: &FlowRecord| flow.datagrams.as_ref()?.socket_drops;
     let own: Option<Vec<u64>> = way.receiver.receivers().map(own).collect();
     let own = own.filter(|counts| lost.udp && !counts.is_empty());

@@ -2,7 +2,7 @@
 
 use super::drops::{Drops, Lost};
 use super::{LimitKind, Named, Trial, other_end};
-use crate::analysis::Way;
+use crate::analysis::OneWay;
 use crate::analysis::figures::{self, Figures, Turns};
 use crate::buffers::{self, Buffer};
 use crate::finding::Evidence;
@@ -11,7 +11,7 @@ use crate::threshold;
 use crate::units::{Bytes, Ratio};
 
 /// What the flows of one direction waited for; CPUs were checked before.
-pub(super) fn by_flow(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
+pub(super) fn by_flow(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> Option<Named> {
     let flow = Flow {
         trial,
         way,
@@ -26,7 +26,7 @@ pub(super) fn by_flow(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Op
 }
 
 /// What lost bytes or datagrams, and where.
-pub(super) fn by_loss(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
+pub(super) fn by_loss(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> Option<Named> {
     let flow = Flow {
         trial,
         way,
@@ -37,7 +37,7 @@ pub(super) fn by_loss(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Op
 
 struct Flow<'a> {
     trial: &'a Trial<'a>,
-    way: &'a Way<'a>,
+    way: &'a OneWay<'a>,
     figures: &'a Figures,
 }
 

@@ -12,20 +12,18 @@ mod verbs;
 
 use std::fmt;
 
+pub use drops::dropped;
 use serde::{Deserialize, Serialize};
 
-pub use drops::dropped;
-
-use crate::analysis::{self, Figures, Way};
+use crate::analysis::{self, Figures, OneWay};
 use crate::ceiling::{Bound, Ceiling};
-use crate::finding::{Evidence, Outcome, Profile, Scene};
+use crate::finding::{Context, Evidence, Outcome, Profile};
 use crate::host::Host;
 use crate::plan::End;
-use crate::rules;
 use crate::sample::{Sample, SideSample};
-use crate::threshold;
 use crate::units::{BitRate, real};
 use crate::workload::Workload;
+use crate::{rules, threshold};
 
 /// What limits a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -158,7 +156,7 @@ pub fn name_limit(
 }
 
 /// Whether datagrams had a rate limit, and reached it.
-fn keeps_its_rate(trial: &Trial<'_>, ways: &[Way<'_>]) -> bool {
+fn keeps_its_rate(trial: &Trial<'_>, ways: &[OneWay<'_>]) -> bool {
     let Workload::Udp(udp) = &trial.sample.spec.workload else {
         return false;
     };
@@ -207,7 +205,7 @@ impl Trial<'_> {
             End::Local => (self.local, self.remote),
             End::Remote => (self.remote, self.local),
         };
-        let scene = Scene {
+        let context = Context {
             end,
             host,
             nic: None,
@@ -218,7 +216,7 @@ impl Trial<'_> {
             owns_shapers: false,
         };
         rules::find(id).is_some_and(|rule| {
-            rules::judge(rule, &scene)
+            rules::judge(rule, &context)
                 .iter()
                 .any(|outcome| matches!(outcome, Outcome::Finding(_)))
         })
@@ -305,7 +303,7 @@ fn by_pacing(trial: &Trial<'_>) -> Option<Limit> {
 
 /// Where datagrams were lost: they are not retransmitted, so the place of loss is the limit, however busy the CPUs
 /// are.
-fn by_lost_datagrams(trial: &Trial<'_>, way: &Way<'_>) -> Option<Limit> {
+fn by_lost_datagrams(trial: &Trial<'_>, way: &OneWay<'_>) -> Option<Limit> {
     let udp = matches!(trial.sample.spec.workload, Workload::Udp(_));
     let figures = Figures::of(way, &trial.sample.spec);
     let named = udp
@@ -315,7 +313,7 @@ fn by_lost_datagrams(trial: &Trial<'_>, way: &Way<'_>) -> Option<Limit> {
 }
 
 /// The evidence of one direction.
-fn by_figures(trial: &Trial<'_>, way: &Way<'_>) -> Option<Limit> {
+fn by_figures(trial: &Trial<'_>, way: &OneWay<'_>) -> Option<Limit> {
     let figures = Figures::of(way, &trial.sample.spec);
     let cpu = || {
         cpus::by_shared_cpu(trial)

@@ -3,17 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use super::spreading::{brief, few, local_cpus, needed, percent, share};
-use super::{Draft, found, nics, undetermined};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, SocketOwner};
 use crate::ids::{CpuSet, NodeId};
 use crate::known::{Gap, Known};
 use crate::setting::Class;
 use crate::units::BitRate;
 use crate::watch::total;
+use super::spreading::{brief, few, local_cpus, needed, percent, share};
+use super::{Draft, found, nics, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "app-remote-numa",
@@ -49,14 +47,14 @@ const REMOTE_PAGES: f64 = 0.2;
 /// A program with fewer pages is too small to report its memory (16 MiB of 4 KiB pages).
 const FEW_PAGES: u64 = 4096;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.nodes.len() < 2 {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if context.host.nodes.len() < 2 {
         return Vec::new();
     }
-    let cards = carriers(scene);
+    let cards = carriers(context);
     let near: Vec<_> = cards
         .iter()
-        .map(|nic| local_cpus(scene.host, nic))
+        .map(|nic| local_cpus(context.host, nic))
         .collect();
     let local: CpuSet = near
         .iter()
@@ -66,21 +64,21 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let nodes: BTreeSet<NodeId> = cards.iter().filter_map(|nic| nic.numa_node.get()).collect();
     let mut missing: Vec<Gap> = near.iter().filter_map(|cpus| needed(cpus.gap()?)).collect();
     // With NICs without a node, or on every node, no program can be remote from all of them.
-    if missing.is_empty() && (local.is_empty() || local == scene.host.online_cpus()) {
+    if missing.is_empty() && (local.is_empty() || local == context.host.online_cpus()) {
         return Vec::new();
     }
-    missing.extend(scene.host.software.socket_owners.gap().and_then(needed));
-    let owners = match &scene.host.software.socket_owners {
+    missing.extend(context.host.software.socket_owners.gap().and_then(needed));
+    let owners = match &context.host.software.socket_owners {
         Known::Value(owners) if missing.is_empty() => owners,
         _ if missing.is_empty() => return Vec::new(),
-        _ => return vec![undetermined(rule, scene, "host".to_owned(), missing)],
+        _ => return vec![undetermined(rule, context, "host".to_owned(), missing)],
     };
     let far: Vec<(&SocketOwner, Vec<Evidence>)> = owners
         .iter()
-        .filter_map(|owner| Some((owner, far(scene, owner, &local, &nodes)?)))
+        .filter_map(|owner| Some((owner, far(context, owner, &local, &nodes)?)))
         .collect();
     if far.is_empty() {
-        return unsure(rule, scene, owners);
+        return unsure(rule, context, owners);
     }
     let busy = far.iter().any(|(owner, _)| owner.connections > 0);
     let names: Vec<String> = far
@@ -107,13 +105,13 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         evidence: evidence.collect(),
         remedies: Vec::new(),
     };
-    vec![found(rule, scene, said)]
+    vec![found(rule, context, said)]
 }
 
 /// The NICs that carry the host's data: with an address or an upper interface, and at least half as fast as the
 /// fastest (programs are not pinned for a management port).
-fn carriers<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
-    let mut cards = nics(scene);
+fn carriers<'a>(context: &Context<'a>) -> Vec<&'a Nic> {
+    let mut cards = nics(context);
     cards.retain(|nic| {
         let addressed = nic.addresses.value().is_none_or(|all| !all.is_empty());
         nic.kind.has_wire() && (addressed || !nic.stack.upper.is_empty())
@@ -126,12 +124,12 @@ fn carriers<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
 
 /// The evidence that a pinned program, or its memory, is remote from the NICs.
 fn far(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     owner: &SocketOwner,
     local: &CpuSet,
     nodes: &BTreeSet<NodeId>,
 ) -> Option<Vec<Evidence>> {
-    let online = scene.host.online_cpus();
+    let online = context.host.online_cpus();
     let allowed: CpuSet = owner.cpus_allowed.value()?.parse().ok()?;
     let allowed = allowed.and(&online);
     let who = format!("{} ({})", owner.name, owner.pid);
@@ -169,7 +167,7 @@ fn far(
 }
 
 /// A gap: a program that moves data has unknown CPU affinity.
-fn unsure(rule: &Rule, scene: &Scene<'_>, owners: &[SocketOwner]) -> Vec<Outcome> {
+fn unsure(rule: &Rule, context: &Context<'_>, owners: &[SocketOwner]) -> Vec<Outcome> {
     let missing: Vec<Gap> = owners
         .iter()
         .filter(|owner| owner.connections > 0)
@@ -179,7 +177,7 @@ fn unsure(rule: &Rule, scene: &Scene<'_>, owners: &[SocketOwner]) -> Vec<Outcome
     if missing.is_empty() {
         return Vec::new();
     }
-    vec![undetermined(rule, scene, "host".to_owned(), missing)]
+    vec![undetermined(rule, context, "host".to_owned(), missing)]
 }
 
 /// The length limit of the kernel's own process names.
@@ -189,10 +187,10 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene, silent};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -244,22 +242,22 @@ pub(super) mod tests {
 
     #[test]
     fn one_that_only_listens_is_a_note() {
-        let said = finding(ID, &scene(&server("0-5", 3, 0)));
+        let said = finding(ID, &context(&server("0-5", 3, 0)));
         assert_eq!(said.severity, Severity::Warn);
         assert!(said.summary.contains("server (812)"), "{}", said.summary);
-        let said = finding(ID, &scene(&server("0-5", 0, 0)));
+        let said = finding(ID, &context(&server("0-5", 0, 0)));
         assert_eq!(said.severity, Severity::Note);
     }
 
     #[test]
     fn memory_left_on_the_other_node_is_seen() {
         let host = server("6-11", 3, 50);
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         let pages = said
             .evidence
             .iter()
             .any(|one| one.value == "50 %" && one.path == "/proc/812/numa_maps");
         assert!(pages, "{:#?}", said.evidence);
-        assert!(silent(ID, &scene(&server("6-11", 3, 10))));
+        assert!(silent(ID, &context(&server("6-11", 3, 10))));
     }
 }

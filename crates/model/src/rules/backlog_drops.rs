@@ -1,12 +1,12 @@
 //! `backlog-drops`: the per-CPU backlog queue overflows. It is used by RPS, veth, loopback and generic XDP. Sources:
 //! Documentation/admin-guide/sysctl/net.rst (`netdev_max_backlog`) and `/proc/net/softnet_stat`.
 
-use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
 use crate::watch::total;
+use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "backlog-drops",
@@ -34,14 +34,14 @@ const BACKLOG: &str = "net.core.netdev_max_backlog";
 /// A longer queue adds more latency than it saves drops.
 const LONGEST: u64 = 10_000;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let watch = match watched(rule, scene) {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let watch = match watched(rule, context) {
         Ok(watch) => watch,
         Err(unsure) => return unsure,
     };
     let mut missing: Vec<Gap> = Vec::new();
     let mut dropped: Vec<(CpuId, u64)> = Vec::new();
-    for cpu in scene.host.online_cpus().iter() {
+    for cpu in context.host.online_cpus().iter() {
         match watch.grown(&format!("cpu/{cpu}/softnet/dropped")) {
             Known::Value(0) => {}
             Known::Value(grown) => dropped.push((cpu, grown)),
@@ -54,11 +54,11 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         return if missing.is_empty() {
             Vec::new()
         } else {
-            vec![undetermined(rule, scene, "host".to_owned(), missing)]
+            vec![undetermined(rule, context, "host".to_owned(), missing)]
         };
     };
     let sum = total(dropped.iter().map(|(_, grown)| *grown));
-    let backlog = scene.host.sysctl(BACKLOG);
+    let backlog = context.host.sysctl(BACKLOG);
     let mut evidence: Vec<Evidence> = Vec::new();
     for (cpu, grown) in &dropped {
         let key = format!("cpu/{cpu}/softnet/dropped");
@@ -83,24 +83,24 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
              or raise net.core.netdev_max_backlog"
         ),
         evidence,
-        remedies: lengthen(scene, backlog.value()).into_iter().collect(),
+        remedies: lengthen(context, backlog.value()).into_iter().collect(),
     };
-    vec![found(rule, scene, said)]
+    vec![found(rule, context, said)]
 }
 
 /// Twice the length, within a reasonable limit.
-fn lengthen(scene: &Scene<'_>, now: Option<&String>) -> Option<Remedy> {
+fn lengthen(context: &Context<'_>, now: Option<&String>) -> Option<Remedy> {
     let now: u64 = now?.trim().parse().ok()?;
     let to = now.saturating_mul(2).clamp(2000, LONGEST);
     let key = SettingKey::Sysctl(BACKLOG.to_owned());
-    (now < to).then(|| remedy(scene, key, Value::Text(to.to_string())))?
+    (now < to).then(|| remedy(context, key, Value::Text(to.to_string())))?
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{self, Cases, World, finding};
-    use super::*;
     use crate::build;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, self};
 
     const ID: &str = RULE.id;
 
@@ -122,7 +122,7 @@ pub(super) mod tests {
 
     #[test]
     fn twice_the_length_is_tried() {
-        let said = finding(ID, &dropping(40).scene());
+        let said = finding(ID, &dropping(40).context());
         assert_eq!(said.subject, "cpu/1");
         assert_eq!(
             testing::remedies(&said),

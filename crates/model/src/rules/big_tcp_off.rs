@@ -1,13 +1,13 @@
 //! `big-tcp-off`: GSO/GRO packets stop at 64 KiB although the NIC supports larger ones (BIG TCP). Sizes
 //! from rtnetlink (`IFLA_GSO_MAX_SIZE`, `IFLA_GRO_MAX_SIZE`, their IPv4 twins, `IFLA_TSO_MAX_SIZE`).
 
-use super::judged::{Judged, judge_each, offered, runs_at, speed};
-use super::{BULK, Draft, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::Bytes;
+use super::judged::{Judged, judge_each, offered, runs_at, speed};
+use super::{BULK, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "big-tcp-off",
@@ -40,11 +40,11 @@ const LEGACY: Bytes = Bytes::kib(64);
 /// What the kernel's authors tried: 185000.
 const WANTED: Bytes = Bytes::new(185_000);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, |nic| check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     if !nic.kind.has_wire() || !runs_at(nic, FROM_GBIT)? {
         return Ok(None);
     }
@@ -75,7 +75,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         if let Some(limit) = offered(limit)?.filter(|limit| **limit <= LEGACY) {
             evidence.push(Evidence::new(name, limit, path(name)));
             let key = SettingKey::Nic(nic.name.clone(), knob);
-            remedies.extend(remedy(scene, key, Value::Integer(to.as_u64())));
+            remedies.extend(remedy(context, key, Value::Integer(to.as_u64())));
         }
     }
     if remedies.is_empty() {
@@ -101,10 +101,10 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("64 KiB of 512 KiB at 100 Gb/s", || {
@@ -133,7 +133,7 @@ pub(super) mod tests {
     #[test]
     fn all_limits_are_raised_to_what_the_hardware_takes() {
         let host = card(100, 128);
-        let said = finding(RULE.id, &scene(&host));
+        let said = finding(RULE.id, &context(&host));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(
             remedies(&said),

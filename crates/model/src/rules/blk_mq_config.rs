@@ -1,13 +1,11 @@
 //! `blk-mq-config`: the I/O scheduler or the hardware queues of a block device cost IOPS. Facts from
 //! Documentation/ABI/stable/sysfs-block and Documentation/block/blk-mq.rst.
 
-use super::devices::{Notice, judged, unknown};
-use super::remedy;
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::BlockDevice;
 use crate::setting::{BlockKnob, Class, SettingKey, Value};
+use super::devices::{Notice, judged, unknown};
+use super::remedy;
 
 pub(super) const RULE: Rule = Rule {
     id: "blk-mq-config",
@@ -33,8 +31,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let devices = scene.host.block.iter();
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let devices = context.host.block.iter();
     devices
         .filter_map(|device| {
             let subject = format!("block/{}", device.name);
@@ -42,14 +40,14 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             let mut notices = Vec::new();
             if is_nvme(device) {
                 missing.extend(unknown(&device.scheduler));
-                notices.extend(scheduler(scene, device));
-                notices.extend(queues(scene, device));
-                notices.extend(completions(scene, device));
+                notices.extend(scheduler(context, device));
+                notices.extend(queues(context, device));
+                notices.extend(completions(context, device));
             } else if is(device, "scsi") {
-                notices.extend(rotating(scene, device));
-                notices.extend(completions(scene, device));
+                notices.extend(rotating(context, device));
+                notices.extend(completions(context, device));
             }
-            judged(rule, scene, subject, notices, missing)
+            judged(rule, context, subject, notices, missing)
         })
         .collect()
 }
@@ -74,7 +72,7 @@ fn key(device: &BlockDevice, knob: BlockKnob) -> SettingKey {
     SettingKey::Block(device.name.clone(), knob)
 }
 
-fn scheduler(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
+fn scheduler(context: &Context<'_>, device: &BlockDevice) -> Option<Notice> {
     let own = device.scheduler.value().filter(|own| *own != "none")?;
     // With one hardware queue the kernel's default is mq-deadline; kyber is designed for fast devices.
     let several = device
@@ -103,13 +101,13 @@ fn scheduler(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
         Notice::new(severity, summary)
             .with(evidence)
             .with(queues)
-            .fixed_by(remedy(scene, key(device, BlockKnob::Scheduler), none)),
+            .fixed_by(remedy(context, key(device, BlockKnob::Scheduler), none)),
     )
 }
 
-fn queues(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
+fn queues(context: &Context<'_>, device: &BlockDevice) -> Option<Notice> {
     let own = device.hardware_queues.get()?;
-    let cpus = scene.host.online_cpus().len();
+    let cpus = context.host.online_cpus().len();
     if usize::try_from(own).is_ok_and(|own| own >= cpus) || own == 0 {
         return None;
     }
@@ -125,13 +123,13 @@ fn queues(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
         ),
         Evidence::new(
             "CPUs online",
-            scene.host.online_cpus(),
+            context.host.online_cpus(),
             "/sys/devices/system/cpu/online",
         ),
     ]))
 }
 
-fn completions(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
+fn completions(context: &Context<'_>, device: &BlockDevice) -> Option<Notice> {
     let own = device.rq_affinity.get().filter(|own| *own == 0)?;
     let summary = format!(
         "{} completes requests on any CPU (rq_affinity 0): set rq_affinity to 1",
@@ -145,14 +143,14 @@ fn completions(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
                 file(device, "rq_affinity"),
             )])
             .fixed_by(remedy(
-                scene,
+                context,
                 key(device, BlockKnob::RqAffinity),
                 Value::Integer(1),
             )),
     )
 }
 
-fn rotating(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
+fn rotating(context: &Context<'_>, device: &BlockDevice) -> Option<Notice> {
     device.rotational.get().filter(|rotates| *rotates)?;
     let own = device.scheduler.value().filter(|own| *own == "none")?;
     let summary = format!(
@@ -162,7 +160,7 @@ fn rotating(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
     let offered = device.schedulers.value();
     let to = offered.is_none_or(|all| all.iter().any(|one| one == "mq-deadline"));
     let change = remedy(
-        scene,
+        context,
         key(device, BlockKnob::Scheduler),
         Value::Text("mq-deadline".to_owned()),
     );
@@ -178,10 +176,10 @@ fn rotating(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
-    use crate::build::{self, block};
+    use crate::build::{block, self};
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -245,12 +243,12 @@ pub(super) mod tests {
                 device.hardware_queues = Known::Value(queues);
             })
         };
-        let said = finding(ID, &bfq(8).scene());
+        let said = finding(ID, &bfq(8).context());
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),
             ["block/nvme0n1/scheduler: mq-deadline -> none"]
         );
-        assert_eq!(finding(ID, &bfq(1).scene()).severity, Severity::Note);
+        assert_eq!(finding(ID, &bfq(1).context()).severity, Severity::Note);
     }
 }

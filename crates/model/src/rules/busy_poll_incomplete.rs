@@ -1,13 +1,11 @@
 //! `busy-poll-incomplete`: busy polling is partially configured, or configured with only empty polls. Sources:
 //! Documentation/admin-guide/sysctl/net.rst (`busy_read`, `busy_poll`) and Documentation/networking/napi.rst.
 
-use super::spreading::needed;
-use super::{ALWAYS, Draft, found, remedy, undetermined};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::known::{Cause, Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
+use super::spreading::needed;
+use super::{ALWAYS, Draft, found, remedy, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "busy-poll-incomplete",
@@ -37,14 +35,14 @@ const POLL: &str = "net.core.busy_poll";
 const READ: &str = "net.core.busy_read";
 const POLLED: &str = "netstat/TcpExt/BusyPollRxPackets";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let (poll, read) = match (number(scene, POLL), number(scene, READ)) {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let (poll, read) = match (number(context, POLL), number(context, READ)) {
         (Known::Value(poll), Known::Value(read)) => (poll, read),
         (Known::Value(0), _) => return Vec::new(),
         // A kernel without busy polling, or a namespace without this sysctl.
         (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => {
             return match needed(&gap) {
-                Some(gap) => vec![undetermined(rule, scene, "host".to_owned(), vec![gap])],
+                Some(gap) => vec![undetermined(rule, context, "host".to_owned(), vec![gap])],
                 None => Vec::new(),
             };
         }
@@ -60,7 +58,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
              neither"
         ),
         _ => {
-            let watch = scene.watch.filter(|_| scene.profile == Profile::Latency);
+            let watch = context.watch.filter(|_| context.profile == Profile::Latency);
             let Some(Known::Value(0)) = watch.map(|watch| watch.grown(POLLED)) else {
                 return Vec::new();
             };
@@ -72,7 +70,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     };
     let remedies = if read == 0 {
         let key = SettingKey::Sysctl(READ.to_owned());
-        remedy(scene, key, Value::Text(poll.to_string()))
+        remedy(context, key, Value::Text(poll.to_string()))
     } else {
         None
     };
@@ -83,11 +81,11 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         evidence,
         remedies: remedies.into_iter().collect(),
     };
-    vec![found(rule, scene, said)]
+    vec![found(rule, context, said)]
 }
 
-fn number(scene: &Scene<'_>, name: &str) -> Known<u64> {
-    scene.host.sysctl(name).and_then(|text| {
+fn number(context: &Context<'_>, name: &str) -> Known<u64> {
+    context.host.sysctl(name).and_then(|text| {
         text.trim().parse().map_or_else(
             |_| {
                 let path = format!("/proc/sys/{}", name.replace('.', "/"));
@@ -100,10 +98,10 @@ fn number(scene: &Scene<'_>, name: &str) -> Known<u64> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene, silent};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -138,10 +136,10 @@ pub(super) mod tests {
 
     #[test]
     fn the_other_half_is_proposed() {
-        let said = finding(ID, &scene(&host("50", "0")));
+        let said = finding(ID, &context(&host("50", "0")));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(remedies(&said), ["sysctl/net.core.busy_read: 0 -> 50"]);
         let absent = build::host().without_sysctl(POLL).without_sysctl(READ);
-        assert!(silent(ID, &scene(&absent.build())));
+        assert!(silent(ID, &context(&absent.build())));
     }
 }

@@ -1,13 +1,11 @@
 //! `clock-and-timestamps`: slow clocksource, or no hardware receive timestamps.
 //! Documentation/timers/timekeeping.rst; Documentation/networking/timestamping.rst.
 
-use super::facts::{answer, answer_one, need};
-use super::{ALWAYS, Draft, each_nic, remedy, subject};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
 use crate::setting::{Class, MachineKnob, SettingKey, Value};
+use super::facts::{answer, answer_one, need};
+use super::{ALWAYS, Draft, each_nic, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "clock-and-timestamps",
@@ -36,22 +34,22 @@ const SLOW: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"]
 const QUICK: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
 const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let mut missing = Vec::new();
-    let clock = need(&scene.host.kernel.clocksource, &mut missing);
-    let said = clock.and_then(|clock| slow(scene, clock));
-    let mut outcomes = answer(rule, scene, "host", said, missing);
-    if scene.profile == Profile::Measurement {
-        outcomes.extend(each_nic(rule, scene, |nic| stamps(rule, scene, nic)));
+    let clock = need(&context.host.kernel.clocksource, &mut missing);
+    let said = clock.and_then(|clock| slow(context, clock));
+    let mut outcomes = answer(rule, context, "host", said, missing);
+    if context.profile == Profile::Measurement {
+        outcomes.extend(each_nic(rule, context, |nic| stamps(rule, context, nic)));
     }
     outcomes
 }
 
-fn slow(scene: &Scene<'_>, clock: &str) -> Option<Draft> {
+fn slow(context: &Context<'_>, clock: &str) -> Option<Draft> {
     if !SLOW.contains(&clock) {
         return None;
     }
-    let available = scene.host.kernel.clocksources.value();
+    let available = context.host.kernel.clocksources.value();
     let offers = |name: &&&str| available.is_some_and(|all| all.iter().any(|own| own == **name));
     let quick = QUICK.iter().find(offers);
     let mut evidence = vec![Evidence::new(
@@ -74,13 +72,13 @@ fn slow(scene: &Scene<'_>, clock: &str) -> Option<Draft> {
         summary: format!("clocksource {clock} is slow to read, several times per packet: {advice}"),
         evidence,
         remedies: quick
-            .and_then(|quick| remedy(scene, key, Value::Text((*quick).to_owned())))
+            .and_then(|quick| remedy(context, key, Value::Text((*quick).to_owned())))
             .into_iter()
             .collect(),
     })
 }
 
-fn stamps(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn stamps(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     if nic.kind != NicKind::Physical {
         return None;
     }
@@ -102,16 +100,16 @@ fn stamps(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             remedies: Vec::new(),
         })
     });
-    answer_one(rule, scene, subject(nic), said, missing)
+    answer_one(rule, context, subject(nic), said, missing)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -149,10 +147,10 @@ pub(super) mod tests {
     #[test]
     fn the_quick_clock_is_proposed_where_the_kernel_offers_it() {
         let mut host = host("hpet");
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(remedies(&said), ["cpu/clocksource: hpet -> tsc"]);
         host.kernel.clocksources = Known::Value(vec!["hpet".to_owned(), "acpi_pm".to_owned()]);
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert!(said.remedies.is_empty());
         assert!(said.summary.contains("unstable"), "{}", said.summary);
     }

@@ -1,14 +1,13 @@
 //! `cloud-allowance-exceeded`: the cloud instance exceeded its network allowance and is shaped. Counters
 //! of the ENA driver (Documentation/networking/device_drivers/ethernet/amazon/ena.rst).
 
-use super::judged::{Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, subject};
-use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
-use crate::units::Ratio;
-use crate::units::real;
+use crate::units::{Ratio, real};
 use crate::watch::{Watch, total};
+use super::judged::{Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "cloud-allowance-exceeded",
@@ -41,9 +40,9 @@ const ALLOWANCES: [&str; 5] = [
     "driver/linklocal_allowance_exceeded",
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let is_ena = |nic: &Nic| nic.driver.value().is_some_and(|driver| driver == "ena");
-    judge_watched(rule, scene, is_ena, check_nic)
+    judge_watched(rule, context, is_ena, check_nic)
 }
 
 fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
@@ -77,11 +76,11 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("bandwidth used up", || {
@@ -117,6 +116,6 @@ pub(super) mod tests {
             w.grew("nic/ens5/driver/bw_out_allowance_exceeded", 9)
                 .grew("nic/ens5/stat/tx_packets", 1_000_000)
         });
-        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Note);
+        assert_eq!(finding(RULE.id, &world.context()).severity, Severity::Note);
     }
 }

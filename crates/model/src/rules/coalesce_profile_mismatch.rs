@@ -1,18 +1,15 @@
 //! `coalesce-profile-mismatch`: interrupt coalescing does not fit the host's role. Facts from the guides
 //! of Amazon's ENA driver and Intel's ice driver; `ETHTOOL_MSG_COALESCE_GET`.
 
-use super::spreading::{in_use, irq_counts, needed, taken};
-use super::{ALWAYS, BULK, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::ceiling::gigabits;
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::{Coalesce, Nic, QueueKind};
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use crate::units::BitRate;
-use crate::units::real;
+use crate::units::{BitRate, real};
 use crate::watch::total;
+use super::spreading::{in_use, irq_counts, needed, taken};
+use super::{ALWAYS, BULK, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "coalesce-profile-mismatch",
@@ -54,23 +51,23 @@ const FAST: BitRate = BitRate::from_mbit_per_s(10_000);
 /// A delay that limits each queue to 20000 interrupts per second.
 const BULK_USECS: u64 = 50;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
     }
-    let latency = scene.profile == Profile::Latency;
-    let flooded = if latency { None } else { flood(scene, nic) };
+    let latency = context.profile == Profile::Latency;
+    let flooded = if latency { None } else { flood(context, nic) };
     let coalesce = match nic.coalesce.ok() {
         Ok(coalesce) => coalesce,
         // A device without a coalescing delay has nothing to set.
         Err(gap) if flooded.is_none() => {
-            let judged = latency || BULK.contains(&scene.profile);
+            let judged = latency || BULK.contains(&context.profile);
             let gap = needed(gap).filter(|_| judged)?;
-            return Some(undetermined(rule, scene, subject(nic), vec![gap]));
+            return Some(undetermined(rule, context, subject(nic), vec![gap]));
         }
         Err(_) => &Coalesce {
             rx_usecs: Known::default(),
@@ -92,12 +89,12 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         )
     } else {
         // A guest's interrupts may be delayed by the hypervisor.
-        let guest = scene.host.kernel.hypervisor.value();
+        let guest = context.host.kernel.hypervisor.value();
         let severity = match guest.map(String::as_str) {
             Some("none") => Severity::Warn,
             _ => Severity::Note,
         };
-        (severity, too_short(scene, nic, usecs, adaptive)?)
+        (severity, too_short(context, nic, usecs, adaptive)?)
     };
     let request = format!("netlink ethtool COALESCE_GET {}", nic.name);
     let mut evidence: Vec<Evidence> = flooded.into_iter().collect();
@@ -115,9 +112,9 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         subject: subject(nic),
         summary: format!("interrupt coalescing of {}: {why}; measure it", nic.name),
         evidence,
-        remedies: remedies(scene, nic, latency, adaptive),
+        remedies: remedies(context, nic, latency, adaptive),
     };
-    Some(found(rule, scene, said))
+    Some(found(rule, context, said))
 }
 
 fn too_long(usecs: Option<u32>, adaptive: Option<bool>) -> Option<(Severity, String)> {
@@ -133,7 +130,7 @@ fn too_long(usecs: Option<u32>, adaptive: Option<bool>) -> Option<(Severity, Str
 /// Without a delay each packet may cause an interrupt. A paravirtual NIC has no timer and reports 0; a slow NIC does
 /// not need one.
 fn too_short(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     nic: &Nic,
     usecs: Option<u32>,
     adaptive: Option<bool>,
@@ -141,15 +138,15 @@ fn too_short(
     let driver = nic.driver.value().map_or("", String::as_str);
     let paravirtual = ["virtio_net", "vmxnet3", "hv_netvsc"].contains(&driver);
     let fast = nic.link_bit_per_s.get().is_some_and(|rate| rate >= FAST);
-    let bulk = BULK.contains(&scene.profile);
+    let bulk = BULK.contains(&context.profile);
     let none = usecs == Some(0) && adaptive == Some(false);
     (none && bulk && fast && !paravirtual)
         .then(|| "rx-usecs is 0 and adaptive-rx off, so each packet may raise an interrupt; try adaptive-rx on".to_owned())
 }
 
 /// The queue with the highest interrupt rate, if that is too high.
-fn flood(scene: &Scene<'_>, nic: &Nic) -> Option<Evidence> {
-    let watch = scene.watch?;
+fn flood(context: &Context<'_>, nic: &Nic) -> Option<Evidence> {
+    let watch = context.watch?;
     let seconds = watch.span_ns.as_secs_f64();
     let all = taken(&in_use(nic, QueueKind::Rx));
     let counts = all.iter().map(|taken| {
@@ -166,8 +163,8 @@ fn flood(scene: &Scene<'_>, nic: &Nic) -> Option<Evidence> {
     })
 }
 
-fn remedies(scene: &Scene<'_>, nic: &Nic, latency: bool, adaptive: Option<bool>) -> Vec<Remedy> {
-    let set = |knob, to| remedy(scene, SettingKey::Nic(nic.name.clone(), knob), to);
+fn remedies(context: &Context<'_>, nic: &Nic, latency: bool, adaptive: Option<bool>) -> Vec<Remedy> {
+    let set = |knob, to| remedy(context, SettingKey::Nic(nic.name.clone(), knob), to);
     let adapt = set(NicKnob::CoalesceAdaptiveRx, Value::Switch(!latency));
     let delay = match (latency, adaptive) {
         (true, _) => set(NicKnob::CoalesceRxUsecs, Value::Integer(0)),
@@ -180,10 +177,10 @@ fn remedies(scene: &Scene<'_>, nic: &Nic, latency: bool, adaptive: Option<bool>)
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{self, Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context, self};
 
     const ID: &str = RULE.id;
 
@@ -236,18 +233,18 @@ pub(super) mod tests {
     #[test]
     fn each_profile_is_given_its_own_remedy() {
         let world = World::of(server(Some(50), false)).profile(Profile::Latency);
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             testing::remedies(&said),
             ["nic/eth2/coalesce/rx-usecs: 50 -> 0"]
         );
-        let said = finding(ID, &scene(&server(Some(0), false)));
+        let said = finding(ID, &context(&server(Some(0), false)));
         assert_eq!(
             testing::remedies(&said),
             ["nic/eth2/coalesce/adaptive-rx: off -> on"]
         );
         let world = World::of(server(Some(8), true)).profile(Profile::Latency);
-        assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
+        assert_eq!(finding(ID, &world.context()).severity, Severity::Note);
     }
 }

@@ -1,15 +1,13 @@
 //! `conntrack-cost`: the conntrack table drops connections or is nearly full. Facts from
 //! Documentation/networking/nf_conntrack-sysctl.rst and `/proc/net/stat/nf_conntrack`.
 
-use super::devices::{Notice, grown, growth, judged, or_unwatched, unknown};
-use super::{ALWAYS, remedy, undetermined};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::Conntrack;
 use crate::known::Known;
 use crate::setting::{Class, SettingKey, Value};
 use crate::units::Ratio;
+use super::devices::{Notice, grown, growth, judged, or_unwatched, unknown};
+use super::{ALWAYS, remedy, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "conntrack-cost",
@@ -43,32 +41,32 @@ fn file(name: &str) -> String {
     format!("/proc/sys/net/netfilter/nf_conntrack_{name}")
 }
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let subject = || "host".to_owned();
-    let fact = &scene.host.software.conntrack;
+    let fact = &context.host.software.conntrack;
     let table = match fact {
         Known::Value(table) => table,
         Known::Unknown(_) => {
             let missing = unknown(fact).into_iter();
             return missing
-                .map(|gap| undetermined(rule, scene, subject(), vec![gap]))
+                .map(|gap| undetermined(rule, context, subject(), vec![gap]))
                 .collect();
         }
     };
-    let mut notices: Vec<Notice> = [fill(scene, table), chains(table)]
+    let mut notices: Vec<Notice> = [fill(context, table), chains(table)]
         .into_iter()
         .flatten()
         .collect();
-    notices.extend(lost(scene));
+    notices.extend(lost(context));
     if notices.is_empty() {
-        notices.extend(every_packet(scene, table));
+        notices.extend(every_packet(context, table));
     }
-    let drops = scene.watch.map(|watch| watch.grown("conntrack/drop"));
+    let drops = context.watch.map(|watch| watch.grown("conntrack/drop"));
     let drops = drops.and_then(|drops| drops.gap().cloned());
     let missing = [unknown(&table.count), unknown(&table.max), drops];
     let missing = missing.into_iter().flatten().collect();
-    let said = judged(rule, scene, subject(), notices, missing);
-    or_unwatched(rule, scene, true, said.into_iter().collect())
+    let said = judged(rule, context, subject(), notices, missing);
+    or_unwatched(rule, context, true, said.into_iter().collect())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a share needs three digits")]
@@ -76,7 +74,7 @@ fn share(part: u64, whole: u64) -> Ratio {
     Ratio::new(part as f64 / whole as f64)
 }
 
-fn fill(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
+fn fill(context: &Context<'_>, table: &Conntrack) -> Option<Notice> {
     let (count, max) = (table.count.get()?, table.max.get()?);
     // A maximum of 0 is no limit.
     if max == 0 || share(count, max).as_f64() <= FULL.as_f64() {
@@ -98,7 +96,7 @@ fn fill(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
                 Evidence::new("connections tracked", count, file("count")),
                 Evidence::new("maximum", max, file("max")),
             ])
-            .fixed_by(remedy(scene, SettingKey::Sysctl(MAX.to_owned()), more)),
+            .fixed_by(remedy(context, SettingKey::Sysctl(MAX.to_owned()), more)),
     )
 }
 
@@ -118,8 +116,8 @@ fn chains(table: &Conntrack) -> Option<Notice> {
 }
 
 /// The table's losses over the interval. `insert_failed` alone is a race that clients retry.
-fn lost(scene: &Scene<'_>) -> Option<Notice> {
-    let watch = scene.watch?;
+fn lost(context: &Context<'_>) -> Option<Notice> {
+    let watch = context.watch?;
     let key = |name: &str| format!("conntrack/{name}");
     let lost = grown(watch, ["drop", "early_drop", "insert_failed"], key);
     let severity = match lost.first() {
@@ -142,9 +140,9 @@ fn lost(scene: &Scene<'_>) -> Option<Notice> {
     Some(Notice::new(severity, summary).with(evidence))
 }
 
-fn every_packet(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
+fn every_packet(context: &Context<'_>, table: &Conntrack) -> Option<Notice> {
     let count = table.count.get().filter(|count| *count > 0)?;
-    EACH_PACKET.contains(&scene.profile).then(|| {
+    EACH_PACKET.contains(&context.profile).then(|| {
         let summary = format!(
             "{count} connections are tracked, at a table lookup per packet: compare with `notrack` for bulk \
              traffic"
@@ -156,10 +154,10 @@ fn every_packet(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::known::Cause;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -217,19 +215,19 @@ pub(super) mod tests {
     #[test]
     fn a_full_table_is_critical_and_is_doubled() {
         let world = tracking(1000, 1000);
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert_eq!(said.severity, Severity::Crit);
         assert_eq!(
             remedies(&said),
             ["sysctl/net.netfilter.nf_conntrack_max: 1000 -> 2000"]
         );
         let world = tracking(900, 1000);
-        assert_eq!(finding(ID, &world.scene()).severity, Severity::Warn);
+        assert_eq!(finding(ID, &world.context()).severity, Severity::Warn);
     }
 
     #[test]
     fn a_failed_insert_alone_is_a_note() {
         let world = tracking(10, 1000).watched(|watch| watch.grew("conntrack/insert_failed", 2));
-        assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
+        assert_eq!(finding(ID, &world.context()).severity, Severity::Note);
     }
 }

@@ -1,14 +1,12 @@
 //! `cpu-deep-cstates`: deep idle states (C-states) are enabled. Documentation/admin-guide/pm/cpuidle.rst
 //! (idle states and PM QoS).
 
-use super::facts::{answer, need};
-use super::{Draft, remedy};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::IdleState;
 use crate::ids::CpuSet;
 use crate::setting::{Class, MachineKnob, SettingKey, Value};
+use super::facts::{answer, need};
+use super::{Draft, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-deep-cstates",
@@ -32,10 +30,10 @@ pub(super) const RULE: Rule = Rule {
 
 const LATENCY_US: u32 = 10;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let mut missing = Vec::new();
-    let states = need(&scene.host.power.idle_states, &mut missing).map_or(&[][..], Vec::as_slice);
-    let online = scene.host.online_cpus();
+    let states = need(&context.host.power.idle_states, &mut missing).map_or(&[][..], Vec::as_slice);
+    let online = context.host.online_cpus();
     let mut deep: Vec<(usize, &IdleState, u32)> = Vec::new();
     for (index, state) in states.iter().enumerate() {
         let latency = need(&state.exit_latency_us, &mut missing).copied();
@@ -50,17 +48,17 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     }
     let mut said = None;
     if !deep.is_empty() {
-        let limit = need(&scene.host.power.latency_limit_us, &mut missing).copied();
+        let limit = need(&context.host.power.latency_limit_us, &mut missing).copied();
         deep.retain(|(_, _, latency)| limit.is_none_or(|limit| *latency <= limit));
         if missing.is_empty() {
-            said = judge(scene, &deep, limit, &online);
+            said = judge(context, &deep, limit, &online);
         }
     }
-    answer(rule, scene, "host", said, missing)
+    answer(rule, context, "host", said, missing)
 }
 
 fn judge(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     deep: &[(usize, &IdleState, u32)],
     limit: Option<u32>,
     online: &CpuSet,
@@ -99,7 +97,7 @@ fn judge(
             deepest.name
         ),
         evidence,
-        remedies: remedy(scene, key, Value::Integer(u64::from(LATENCY_US)))
+        remedies: remedy(context, key, Value::Integer(u64::from(LATENCY_US)))
             .into_iter()
             .collect(),
     })
@@ -107,11 +105,11 @@ fn judge(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -174,7 +172,7 @@ pub(super) mod tests {
     #[test]
     fn the_limit_is_what_is_proposed() {
         let world = latency(deep());
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert_eq!(remedies(&said), ["cpu/max-latency-us: 2000000000 -> 10"]);
         assert!(said.summary.contains("C6"), "{}", said.summary);
     }

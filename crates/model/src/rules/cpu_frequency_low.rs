@@ -2,16 +2,14 @@
 //! intel_pstate.rst, amd-pstate.rst: `powersave` of `intel_pstate` or `amd_pstate` in active mode is the
 //! normal choice, not a slow one.
 
-use super::facts::{answer, need};
-use super::{ALWAYS, Draft, remedy};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::{FrequencyPolicy, Host};
 use crate::ids::{CpuId, CpuSet};
 use crate::setting::{Class, MachineKnob, PolicyKnob, SettingKey, Value};
 use crate::units::BitRate;
 use crate::watch::Watch;
+use super::facts::{answer, need};
+use super::{ALWAYS, Draft, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-frequency-low",
@@ -43,29 +41,29 @@ const HELD_PERCENT: u128 = 95;
 const HELD_PERCENT_BOOST: u128 = 50;
 const FOLDER: &str = "/sys/devices/system/cpu/cpufreq";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let power = &scene.host.power;
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let power = &context.host.power;
     let mut missing = Vec::new();
     let policies = need(&power.frequency, &mut missing).map_or(&[][..], Vec::as_slice);
     let mut said = Vec::new();
-    said.extend(governor(scene, policies));
-    said.extend(preference(scene, policies));
-    said.extend(turbo(scene, policies));
-    said.extend(limited(scene, policies));
-    said.extend(scene.watch.and_then(|watch| throttled(scene, watch)));
-    answer(rule, scene, "host", said, missing)
+    said.extend(governor(context, policies));
+    said.extend(preference(context, policies));
+    said.extend(turbo(context, policies));
+    said.extend(limited(context, policies));
+    said.extend(context.watch.and_then(|watch| throttled(context, watch)));
+    answer(rule, context, "host", said, missing)
 }
 
 /// A warning, or a note where no link needs a fast core.
-fn severity(scene: &Scene<'_>) -> Severity {
+fn severity(context: &Context<'_>) -> Severity {
     let rates = |host: &Host| {
         let wired = host.nics.iter().filter(|nic| nic.kind.has_wire());
         let rates: Vec<BitRate> = wired.filter_map(|nic| nic.link_bit_per_s.get()).collect();
         rates
     };
-    let rates = rates(scene.host);
+    let rates = rates(context.host);
     let slow = !rates.is_empty() && rates.iter().all(|rate| *rate < CONCERNED);
-    if slow || scene.profile == Profile::Mixed {
+    if slow || context.profile == Profile::Mixed {
         Severity::Note
     } else {
         Severity::Warn
@@ -100,11 +98,11 @@ fn fact(policy: &FrequencyPolicy, file: &str, value: impl std::fmt::Display) -> 
 }
 
 /// Whether the driver chooses the frequency itself, with hardware feedback.
-fn active_mode(scene: &Scene<'_>, policy: &FrequencyPolicy) -> bool {
+fn active_mode(context: &Context<'_>, policy: &FrequencyPolicy) -> bool {
     match policy.driver.value().map(String::as_str) {
         Some("intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp") => true,
         Some("intel_cpufreq" | "amd-pstate" | "acpi-cpufreq") => false,
-        _ => scene
+        _ => context
             .host
             .power
             .pstate_mode
@@ -113,15 +111,15 @@ fn active_mode(scene: &Scene<'_>, policy: &FrequencyPolicy) -> bool {
     }
 }
 
-fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
+fn governor(context: &Context<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     let slow = |policy: &&FrequencyPolicy| {
         let governor = policy.governor.value().map(String::as_str);
-        matches!(governor, Some("powersave" | "conservative")) && !active_mode(scene, policy)
+        matches!(governor, Some("powersave" | "conservative")) && !active_mode(context, policy)
     };
     let slow: Vec<&FrequencyPolicy> = policies.iter().filter(slow).collect();
     let name = slow.first()?.governor.value()?;
     Some(finding(
-        severity(scene),
+        severity(context),
         format!(
             "governor {name} keeps {} of {} cpufreq policies below maximum frequency: use performance or \
              schedutil",
@@ -137,24 +135,24 @@ fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
                     .chain(driver)
             })
             .collect(),
-        to_performance(scene, &slow, PolicyKnob::Governor),
+        to_performance(context, &slow, PolicyKnob::Governor),
     ))
 }
 
 /// The change to a fast setting for each of these policies; they are tested together.
 fn to_performance(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     policies: &[&FrequencyPolicy],
     knob: PolicyKnob,
 ) -> Vec<Remedy> {
     let to_fast = |policy: &&FrequencyPolicy| {
         let key = SettingKey::Policy(policy.number.get()?, knob);
-        remedy(scene, key, Value::Text("performance".to_owned()))
+        remedy(context, key, Value::Text("performance".to_owned()))
     };
     policies.iter().filter_map(to_fast).collect()
 }
 
-fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
+fn preference(context: &Context<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     let thrifty = |policy: &&FrequencyPolicy| {
         let wish = policy.energy_preference.value().map(String::as_str);
         matches!(wish, Some("power" | "balance_power"))
@@ -162,7 +160,7 @@ fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> 
     let thrifty: Vec<&FrequencyPolicy> = policies.iter().filter(thrifty).collect();
     let name = thrifty.first()?.energy_preference.value()?;
     Some(finding(
-        severity(scene),
+        severity(context),
         format!(
             "{} of {} cpufreq policies prefer saving energy ({name}): set energy_performance_preference to \
              performance",
@@ -173,12 +171,12 @@ fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> 
             .iter()
             .map(|policy| fact(policy, "energy_performance_preference", name))
             .collect(),
-        to_performance(scene, &thrifty, PolicyKnob::EnergyPreference),
+        to_performance(context, &thrifty, PolicyKnob::EnergyPreference),
     ))
 }
 
-fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
-    if scene.host.power.turbo.get()? {
+fn turbo(context: &Context<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
+    if context.host.power.turbo.get()? {
         return None;
     }
     let first = policies.first()?;
@@ -193,7 +191,7 @@ fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
         .value()
         .is_some_and(|driver| driver.starts_with("intel_"));
     // For low latency, a constant frequency may be better than a high one.
-    let steady = matches!(scene.profile, Profile::Latency | Profile::Measurement);
+    let steady = matches!(context.profile, Profile::Latency | Profile::Measurement);
     let path = if by_pstate {
         "/sys/devices/system/cpu/intel_pstate/no_turbo"
     } else {
@@ -205,20 +203,20 @@ fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     evidence.extend(known("base_frequency", first.base_khz.get()));
     let sure = (above_base || !by_pstate) && !steady;
     Some(finding(
-        if sure { severity(scene) } else { Severity::Note },
+        if sure { severity(context) } else { Severity::Note },
         "turbo is off, so CPUs stay at base frequency: turn it on, unless a constant frequency is intended"
             .to_owned(),
         evidence,
         Vec::from_iter(remedy(
-            scene,
+            context,
             SettingKey::Machine(MachineKnob::Turbo),
             Value::Switch(true),
         )),
     ))
 }
 
-fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
-    let turbo_off = scene.host.power.turbo.get() == Some(false);
+fn limited(context: &Context<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
+    let turbo_off = context.host.power.turbo.get() == Some(false);
     let held = |policy: &&FrequencyPolicy| {
         let most = policy.max_khz.get().zip(policy.hardware_max_khz.get());
         let base = policy.base_khz.get();
@@ -237,7 +235,7 @@ fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     let first = held.first()?;
     let (allowed, hardware) = (first.max_khz.get()?, first.hardware_max_khz.get()?);
     Some(finding(
-        severity(scene),
+        severity(context),
         format!(
             "{} of {} cpufreq policies are limited to {allowed} kHz of {hardware} kHz: raise scaling_max_freq",
             held.len(),
@@ -258,7 +256,7 @@ fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     ))
 }
 
-fn throttled(scene: &Scene<'_>, watch: &Watch) -> Option<Draft> {
+fn throttled(context: &Context<'_>, watch: &Watch) -> Option<Draft> {
     let grew: Vec<Evidence> = watch
         .below("cpu/")
         .filter(|(key, by, _)| key.contains("/throttle/") && *by > 0)
@@ -277,16 +275,16 @@ fn throttled(scene: &Scene<'_>, watch: &Watch) -> Option<Draft> {
             grew.len(),
             watch.span_ns
         );
-        finding(severity(scene), summary, grew, Vec::new())
+        finding(severity(context), summary, grew, Vec::new())
     })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene, silent};
-    use super::*;
     use crate::build;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -362,7 +360,7 @@ pub(super) mod tests {
     #[test]
     fn the_governor_is_named_with_its_driver_and_changed() {
         let host = with(|p| set(p, "acpi-cpufreq", "powersave", "performance"));
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),
@@ -378,16 +376,16 @@ pub(super) mod tests {
     fn a_laptop_is_only_noted() {
         let mut host = with(|p| set(p, "intel_pstate", "powersave", "balance_power"));
         host.nics[0].link_bit_per_s = Known::Value(super::super::facts::gbit(1));
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 
     #[test]
     fn without_turbo_the_base_frequency_is_no_second_finding() {
         let mut host = with(|p| p.max_khz = Known::Value(3_000_000));
         host.power.turbo = Known::Value(false);
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert!(said.summary.starts_with("turbo"), "{}", said.summary);
         host.power.turbo = Known::Value(true);
-        assert!(!silent(ID, &scene(&host)));
+        assert!(!silent(ID, &context(&host)));
     }
 }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use crate::setting::Class;
 use super::facts::{answer, need};
 use super::{ALWAYS, Draft};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-mitigations",
@@ -58,10 +58,10 @@ const COSTLY: [(&str, &str, &str); 8] = [
 ];
 const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let mut missing = Vec::new();
-    let said = need(&scene.host.kernel.mitigations, &mut missing).and_then(judge);
-    answer(rule, scene, "host", said, missing)
+    let said = need(&context.host.kernel.mitigations, &mut missing).and_then(judge);
+    answer(rule, context, "host", said, missing)
 }
 
 fn judge(all: &BTreeMap<String, String>) -> Option<Draft> {
@@ -94,11 +94,11 @@ fn judge(all: &BTreeMap<String, String>) -> Option<Draft> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 
@@ -137,7 +137,7 @@ pub(super) mod tests {
     #[test]
     fn it_never_proposes_to_disable_them() {
         let host = host("mds", "Mitigation: Clear CPU buffers; SMT vulnerable");
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Note);
         assert!(said.remedies.is_empty());
         assert!(said.summary.contains("keep them"), "{}", said.summary);

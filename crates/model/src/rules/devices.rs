@@ -1,7 +1,7 @@
 //! Shared by the rules about RDMA ports, bonds, block devices and the host's software.
 
 use super::{Draft, found, undetermined};
-use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity};
+use crate::finding::{Context, Evidence, Outcome, Profile, Remedy, Rule, Severity};
 use crate::host::{Nic, RdmaDevice, RdmaPort};
 use crate::known::{Gap, Known};
 use crate::watch::Watch;
@@ -17,11 +17,11 @@ pub(super) fn unknown<T>(fact: &Known<T>) -> Option<Gap> {
 
 /// `severity` in the roles concerned, otherwise a note.
 pub(super) fn severity_for(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     concerned: &[Profile],
     severity: Severity,
 ) -> Severity {
-    if concerned.contains(&scene.profile) {
+    if concerned.contains(&context.profile) {
         severity
     } else {
         Severity::Note
@@ -64,14 +64,14 @@ const LINE: usize = 200;
 /// those, nothing.
 pub(super) fn judged(
     rule: &Rule,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     subject: String,
     mut notices: Vec<Notice>,
     missing: Vec<Gap>,
 ) -> Option<Outcome> {
     notices.sort_by_key(|notice| std::cmp::Reverse(notice.severity));
     let Some(worst) = notices.first() else {
-        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject, missing));
+        return (!missing.is_empty()).then(|| undetermined(rule, context, subject, missing));
     };
     let severity = worst.severity;
     // Names come from the host and may have any length.
@@ -97,7 +97,7 @@ pub(super) fn judged(
     }
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity,
             subject,
@@ -111,14 +111,14 @@ pub(super) fn judged(
 /// Adds that counters were not read, if the rule applies and found nothing without them.
 pub(super) fn or_unwatched(
     rule: &Rule,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     applies: bool,
     mut outcomes: Vec<Outcome>,
 ) -> Vec<Outcome> {
     let found_any = outcomes.iter().any(|o| matches!(o, Outcome::Finding(_)));
     if applies
         && !found_any
-        && let Err(said) = super::watched(rule, scene)
+        && let Err(said) = super::watched(rule, context)
     {
         outcomes.extend(said);
     }
@@ -195,9 +195,9 @@ impl<'a> Port<'a> {
     }
 
     /// The network interface of the same port.
-    pub(super) fn nic(&self, scene: &Scene<'a>) -> Option<&'a Nic> {
+    pub(super) fn nic(&self, context: &Context<'a>) -> Option<&'a Nic> {
         let of_port = self.port.netdev.value();
-        scene.host.nics.iter().find(|nic| match of_port {
+        context.host.nics.iter().find(|nic| match of_port {
             Some(name) => nic.name == *name,
             None => nic.rdma.value() == Some(&self.device.name) && self.device.ports.len() == 1,
         })
@@ -205,16 +205,16 @@ impl<'a> Port<'a> {
 }
 
 /// The ports to check: those of the requested interface, otherwise all.
-pub(super) fn ports<'a>(scene: &Scene<'a>) -> Vec<Port<'a>> {
-    scene
+pub(super) fn ports<'a>(context: &Context<'a>) -> Vec<Port<'a>> {
+    context
         .host
         .rdma
         .iter()
         .flat_map(|device| device.ports.iter().map(move |port| Port { device, port }))
         .filter(|port| {
-            scene
+            context
                 .nic
-                .is_none_or(|name| port.nic(scene).is_some_and(|nic| nic.name == *name))
+                .is_none_or(|name| port.nic(context).is_some_and(|nic| nic.name == *name))
         })
         .collect()
 }
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn what_was_noticed_is_one_line_with_the_worst_first_and_each_value_once() {
         let host = build::host().build();
-        let scene = crate::rules::testing::scene(&host);
+        let context = crate::rules::testing::context(&host);
         let rule = &crate::rules::conntrack_cost::RULE;
         let value = Evidence::new("what", 1, "path");
         let notices = vec![
@@ -235,7 +235,7 @@ mod tests {
             Notice::new(Severity::Warn, "ü".repeat(90)).with([value.clone()]),
             Notice::new(Severity::Note, "x".repeat(190)).with([value]),
         ];
-        let said = judged(rule, &scene, "host".to_owned(), notices, Vec::new());
+        let said = judged(rule, &context, "host".to_owned(), notices, Vec::new());
         let Some(Outcome::Finding(finding)) = said else {
             panic!("notices make a finding");
         };
@@ -243,12 +243,12 @@ mod tests {
         assert_eq!(finding.summary, format!("{}; small", "ü".repeat(90)));
         assert_eq!(finding.evidence.len(), 1);
         let long = vec![Notice::new(Severity::Note, "ü".repeat(300))];
-        match judged(rule, &scene, "host".to_owned(), long, Vec::new()) {
+        match judged(rule, &context, "host".to_owned(), long, Vec::new()) {
             Some(Outcome::Finding(finding)) => assert_eq!(finding.summary.len(), LINE),
             other => panic!("a notice makes a finding, not {other:?}"),
         }
         assert_eq!(
-            judged(rule, &scene, "host".to_owned(), Vec::new(), Vec::new()),
+            judged(rule, &context, "host".to_owned(), Vec::new(), Vec::new()),
             None
         );
     }

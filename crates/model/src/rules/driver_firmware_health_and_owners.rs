@@ -2,12 +2,12 @@
 //! program will undo changes. Facts from Documentation/networking/devlink (devlink-health, devlink-info)
 //! and the processes that run.
 
-use super::devices::{Notice, growth, judged, unknown};
-use super::{ALWAYS, each_nic, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Owner};
 use crate::setting::{Class, NicKnob, SettingKey};
 use crate::shell;
+use super::devices::{Notice, growth, judged, unknown};
+use super::{ALWAYS, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "driver-firmware-health-and-owners",
@@ -98,29 +98,29 @@ pub fn owner_of(owners: &[Owner], key: &SettingKey) -> Option<String> {
     })
 }
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let mut said = each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let mut said = each_nic(rule, context, |nic| {
         if !matches!(nic.kind, NicKind::Physical | NicKind::Virtual) {
             return None;
         }
         let notices = [
-            health(scene, nic),
-            timeouts(scene, nic),
+            health(context, nic),
+            timeouts(context, nic),
             hot(nic),
             firmware(nic),
         ];
         let notices = notices.into_iter().flatten().collect();
         let missing = Vec::from_iter(unknown(&nic.card.health));
-        judged(rule, scene, subject(nic), notices, missing)
+        judged(rule, context, subject(nic), notices, missing)
     });
-    let owners = &scene.host.software.owners;
+    let owners = &context.host.software.owners;
     let notices = Vec::from_iter(undoing(owners.value().map_or(&[], Vec::as_slice)));
     let missing = Vec::from_iter(unknown(owners));
-    said.extend(judged(rule, scene, "host".to_owned(), notices, missing));
+    said.extend(judged(rule, context, "host".to_owned(), notices, missing));
     said
 }
 
-fn health(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
+fn health(context: &Context<'_>, nic: &Nic) -> Option<Notice> {
     let reporters = nic.card.health.value()?;
     let key = |name: &str| format!("nic/{}/health/{name}/errors", nic.name);
     let mut evidence = Vec::new();
@@ -136,7 +136,7 @@ fn health(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
                 path,
             ));
         }
-        let grown = scene
+        let grown = context
             .watch
             .and_then(|watch| Some((watch, watch.grown(&key(name)).get()?)));
         if let Some((watch, by)) = grown.filter(|(_, by)| *by > 0) {
@@ -160,8 +160,8 @@ fn health(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
     Some(Notice::new(Severity::Crit, summary).with(evidence))
 }
 
-fn timeouts(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
-    let watch = scene.watch?;
+fn timeouts(context: &Context<'_>, nic: &Nic) -> Option<Notice> {
+    let watch = context.watch?;
     let prefix = format!("nic/{}/queue/", nic.name);
     let evidence: Vec<Evidence> = watch
         .below(&prefix)
@@ -263,11 +263,11 @@ fn undoing(owners: &[Owner]) -> Option<Notice> {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::{HealthReporter, Host, Temperature};
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -344,7 +344,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_owner_is_a_note_with_what_it_does_and_an_error_is_critical() {
-        let said = finding(ID, &World::of(owned("irqbalance", None)).scene());
+        let said = finding(ID, &World::of(owned("irqbalance", None)).context());
         assert_eq!(
             (said.severity, said.subject.as_str()),
             (Severity::Note, "host")
@@ -354,7 +354,7 @@ pub(super) mod tests {
             "{}",
             said.summary
         );
-        let said = finding(ID, &World::of(card(|nic| report(nic, "error"))).scene());
+        let said = finding(ID, &World::of(card(|nic| report(nic, "error"))).context());
         assert_eq!(said.severity, Severity::Crit);
     }
 }

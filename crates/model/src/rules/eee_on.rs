@@ -1,13 +1,11 @@
 //! `eee-on`: Energy-Efficient Ethernet (EEE) is active. Facts from `ETHTOOL_MSG_EEE_GET`
 //! (Documentation/networking/ethtool-netlink.rst).
 
-use super::judged::{Judged, ethtool, judge_each, offered};
-use super::{Draft, remedy, subject};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::judged::{Judged, ethtool, judge_each, offered};
+use super::{Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "eee-on",
@@ -28,11 +26,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, |nic| check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     if !nic.kind.has_wire() {
         return Ok(None);
     }
@@ -56,7 +54,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             Evidence::new("EEE enabled", "enabled", path.clone()),
             Evidence::new("EEE on this link", "active", path),
         ],
-        remedies: remedy(scene, key, Value::Switch(false))
+        remedies: remedy(context, key, Value::Switch(false))
             .into_iter()
             .collect(),
     }))
@@ -64,11 +62,11 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::host::{Eee, Host};
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("active", || World::of(card(true)).profile(Profile::Latency))],
@@ -101,7 +99,7 @@ pub(super) mod tests {
     #[test]
     fn it_is_a_note_that_names_the_change() {
         let world = World::of(card(true)).profile(Profile::Latency);
-        let said = finding(RULE.id, &world.scene());
+        let said = finding(RULE.id, &world.context());
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(remedies(&said), ["nic/eth0/eee: on -> off"]);
     }

@@ -4,17 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{Draft, found, undetermined};
 use crate::ceiling::same_kernel;
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::Host;
 use crate::ids::{CpuId, CpuSet};
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::sample::{FlowRecord, Sample};
 use crate::setting::{Class, SettingKey, TrialKnob, Value};
+use super::{Draft, found, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "endpoints-share-cpu",
@@ -98,14 +96,14 @@ pub(crate) fn shared_cpu(sample: &Sample) -> Result<Option<CpuId>, Vec<Gap>> {
     }
 }
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     // One finding for the pair, at the end that decides the placement.
-    let (End::Local, Some(other)) = (scene.end, scene.other) else {
+    let (End::Local, Some(other)) = (context.end, context.other) else {
         return Vec::new();
     };
-    let unsure = |missing| vec![undetermined(rule, scene, "host".to_owned(), missing)];
-    let Some(sample) = scene.sample else {
-        if !same_kernel(scene.host, other) {
+    let unsure = |missing| vec![undetermined(rule, context, "host".to_owned(), missing)];
+    let Some(sample) = context.sample else {
+        if !same_kernel(context.host, other) {
             return Vec::new();
         }
         let why = "no trial recorded where the threads of both ends run";
@@ -116,8 +114,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         Ok(None) => return Vec::new(),
         Err(missing) => return unsure(missing),
     };
-    let Some(free) = other_cpu(scene.host, cpu) else {
-        let unknown: Vec<Gap> = scene
+    let Some(free) = other_cpu(context.host, cpu) else {
+        let unknown: Vec<Gap> = context
             .host
             .cpus
             .iter()
@@ -143,7 +141,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         ),
         Evidence::new(
             "CPUs online",
-            scene.host.online_cpus(),
+            context.host.online_cpus(),
             "/sys/devices/system/cpu/online",
         ),
     ];
@@ -159,7 +157,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     };
     vec![found(
         rule,
-        scene,
+        context,
         Draft {
             severity: Severity::Warn,
             subject: format!("cpu/{cpu}"),
@@ -189,9 +187,9 @@ fn other_cpu(host: &Host, taken: CpuId) -> Option<CpuId> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, missing, remedies, silent, with_trial};
+    use crate::build::{SampleBuilder, self};
     use super::*;
-    use crate::build::{self, SampleBuilder};
+    use super::super::testing::{Cases, World, finding, missing, remedies, silent, with_trial};
 
     const ID: &str = RULE.id;
 
@@ -269,18 +267,18 @@ pub(super) mod tests {
     fn the_far_end_does_not_say_it_again() {
         let (near, far) = build::veth_pair();
         let sample = on_one_cpu().pinned().build();
-        let scene = Scene {
+        let context = Context {
             end: End::Remote,
             ..with_trial(&far, &near, &sample)
         };
-        assert!(silent(ID, &scene));
+        assert!(silent(ID, &context));
     }
 
     #[test]
     fn without_a_trial_or_its_cpus_it_is_not_passed() {
         let (near, far) = build::veth_pair();
         let mut sample = on_one_cpu().build();
-        let untried = Scene {
+        let untried = Context {
             sample: None,
             ..with_trial(&near, &far, &sample)
         };

@@ -1,7 +1,7 @@
 //! Helpers of many rules: values that may be missing, and the outcomes made from them.
 
 use super::{Draft, found, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene};
+use crate::finding::{Context, Evidence, Outcome, Rule};
 use crate::host::{Host, Nic, PcieControl, PcieHop, PcieLink};
 use crate::known::{Cause, Gap, Known};
 use crate::units::BitRate;
@@ -20,17 +20,17 @@ pub(super) fn need<'a, T>(fact: &'a Known<T>, missing: &mut Vec<Gap>) -> Option<
 /// The findings, followed by the skipped checks.
 pub(super) fn answer(
     rule: &Rule,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     subject: &str,
     said: impl IntoIterator<Item = Draft>,
     missing: Vec<Gap>,
 ) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = said
         .into_iter()
-        .map(|said| found(rule, scene, said))
+        .map(|said| found(rule, context, said))
         .collect();
     if !missing.is_empty() {
-        outcomes.push(undetermined(rule, scene, subject.to_owned(), missing));
+        outcomes.push(undetermined(rule, context, subject.to_owned(), missing));
     }
     outcomes
 }
@@ -38,15 +38,15 @@ pub(super) fn answer(
 /// The same with one outcome per interface: a finding hides the skipped checks.
 pub(super) fn answer_one(
     rule: &Rule,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     subject: String,
     said: Option<Draft>,
     missing: Vec<Gap>,
 ) -> Option<Outcome> {
     match said {
-        Some(said) => Some(found(rule, scene, said)),
+        Some(said) => Some(found(rule, context, said)),
         None if missing.is_empty() => None,
-        None => Some(undetermined(rule, scene, subject, missing)),
+        None => Some(undetermined(rule, context, subject, missing)),
     }
 }
 

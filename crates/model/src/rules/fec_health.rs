@@ -2,13 +2,13 @@
 //! `ETHTOOL_MSG_FEC_GET` (Documentation/networking/ethtool-netlink.rst) and mlx5 counters.rst; rates by
 //! [`crate::ber`].
 
-use super::judged::{Growth, Judged, ethtool, growth, judge_each, offered, runs_at, speed};
-use super::{ALWAYS, Draft, nics, subject, watched};
-use crate::ber::{self, ErrorRate, Limits};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::ber::{ErrorRate, Limits, self};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
 use crate::watch::Watch;
+use super::judged::{Growth, Judged, ethtool, growth, judge_each, offered, runs_at, speed};
+use super::{ALWAYS, Draft, nics, subject, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "fec-health",
@@ -44,11 +44,11 @@ const MENDED: [&str; 3] = [
     "fec/corrected",
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let mut said = judge_each(rule, scene, |nic| check_nic(scene, nic));
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let mut said = judge_each(rule, context, |nic| check_nic(context, nic));
     let corrects = |nic: &Nic| nic.kind.has_wire() && is_on(nic);
-    if scene.watch.is_none() && nics(scene).into_iter().any(corrects) {
-        said.extend(watched(rule, scene).err().into_iter().flatten());
+    if context.watch.is_none() && nics(context).into_iter().any(corrects) {
+        said.extend(watched(rule, context).err().into_iter().flatten());
     }
     said
 }
@@ -62,11 +62,11 @@ fn is_none(mode: &str) -> bool {
     mode.eq_ignore_ascii_case("none") || mode.eq_ignore_ascii_case("off")
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     if !nic.kind.has_wire() {
         return Ok(None);
     }
-    if let Some(watch) = scene.watch
+    if let Some(watch) = context.watch
         && let Some(said) = errors(nic, watch)?
     {
         return Ok(Some(said));
@@ -172,11 +172,11 @@ fn evidence(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -242,7 +242,7 @@ pub(super) mod tests {
         for (bits, severity) in [(2_000_000, Severity::Note), (20_000_000, Severity::Warn)] {
             let world = World::of(card(100, 4))
                 .watched(|w| w.grew("nic/eth0/driver/rx_corrected_bits_phy", bits));
-            let said = finding(RULE.id, &world.scene());
+            let said = finding(RULE.id, &world.context());
             assert_eq!(said.severity, severity);
             let rate = |e: &&Evidence| e.what.starts_with("bit error rate");
             let rates: Vec<&str> = said
@@ -255,12 +255,12 @@ pub(super) mod tests {
             assert_eq!(rates[1], "below 3.0e-12 (no error seen)");
         }
         let world = World::of(card(100, 4)).watched(|w| w.grew("nic/eth0/fec/uncorrectable", 1));
-        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Crit);
+        assert_eq!(finding(RULE.id, &world.context()).severity, Severity::Crit);
     }
 
     #[test]
     fn no_correction_is_a_note_where_some_links_need_none() {
         let world = World::of(without(100)).watched(|w| w);
-        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Note);
+        assert_eq!(finding(RULE.id, &world.context()).severity, Severity::Note);
     }
 }

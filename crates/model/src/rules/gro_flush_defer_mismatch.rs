@@ -1,14 +1,12 @@
 //! `gro-flush-defer-mismatch`: IRQ deferral is partially configured, or its timeout is long. Facts from
 //! Documentation/networking/napi.rst, "Software IRQ coalescing".
 
-use super::spreading::needed;
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::{Napi, Nic};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::spreading::needed;
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "gro-flush-defer-mismatch",
@@ -37,11 +35,11 @@ const LONG_NS: u64 = 200_000;
 /// The timeout in the kernel documentation's example, nanoseconds.
 const USUAL_NS: u64 = 20_000;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let dispatch = &nic.dispatch;
     let pair = (&dispatch.gro_flush_timeout_ns, &dispatch.defer_hard_irqs);
     let (timeout, defer) = match pair {
@@ -51,7 +49,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             let gaps = [one.gap(), other.gap()].into_iter().flatten();
             let missing: Vec<Gap> = gaps.filter_map(needed).collect();
             let unsure = !missing.is_empty();
-            return unsure.then(|| undetermined(rule, scene, subject(nic), missing));
+            return unsure.then(|| undetermined(rule, context, subject(nic), missing));
         }
     };
     let file = |name: &str| format!("/sys/class/net/{}/{name}", nic.name);
@@ -64,7 +62,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Evidence::new("napi_defer_hard_irqs", defer, file("napi_defer_hard_irqs")),
     ];
     let half = |timeout: u64, defer: u32| (timeout == 0) != (defer == 0);
-    let long = scene.profile == Profile::Latency && timeout > LONG_NS;
+    let long = context.profile == Profile::Latency && timeout > LONG_NS;
     let napi = halved(nic, half);
     let (why, remedies) = if half(timeout, defer) {
         let why = if timeout == 0 {
@@ -78,11 +76,11 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         };
         (
             format!("{why}; set both or neither"),
-            to_neither(scene, nic),
+            to_neither(context, nic),
         )
     } else if long {
         let key = SettingKey::Nic(nic.name.clone(), NicKnob::GroFlushTimeoutNs);
-        let shorter = remedy(scene, key, Value::Integer(USUAL_NS));
+        let shorter = remedy(context, key, Value::Integer(USUAL_NS));
         let why = format!("packets may wait {timeout} ns at low load; try {USUAL_NS} ns");
         (why, shorter.into_iter().collect())
     } else if let Some((napi, of_napi)) = napi {
@@ -99,7 +97,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         evidence,
         remedies,
     };
-    Some(found(rule, scene, said))
+    Some(found(rule, context, said))
 }
 
 /// A NAPI instance whose own pair is partially configured.
@@ -126,23 +124,23 @@ fn halved(nic: &Nic, half: impl Fn(u64, u32) -> bool) -> Option<(u32, Vec<Eviden
     })
 }
 
-fn to_neither(scene: &Scene<'_>, nic: &Nic) -> Vec<Remedy> {
+fn to_neither(context: &Context<'_>, nic: &Nic) -> Vec<Remedy> {
     [NicKnob::GroFlushTimeoutNs, NicKnob::DeferHardIrqs]
         .into_iter()
         .filter_map(|knob| {
             let key = SettingKey::Nic(nic.name.clone(), knob);
-            remedy(scene, key, Value::Integer(0))
+            remedy(context, key, Value::Integer(0))
         })
         .collect()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{self, Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Cause;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context, self};
 
     const ID: &str = RULE.id;
 
@@ -185,7 +183,7 @@ pub(super) mod tests {
 
     #[test]
     fn half_a_pair_is_taken_back() {
-        let said = finding(ID, &scene(&host(20_000, 0)));
+        let said = finding(ID, &context(&host(20_000, 0)));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(
             testing::remedies(&said),

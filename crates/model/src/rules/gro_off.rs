@@ -2,11 +2,11 @@
 //! Documentation/networking/segmentation-offloads.rst; that a veth has it off by default from
 //! `veth_disable_gro` in drivers/net/veth.c.
 
-use super::judged::{Judged, could_be_on, ethtool, feature, judge_each};
-use super::{BULK, Draft, receives, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::judged::{Judged, could_be_on, ethtool, feature, judge_each};
+use super::{BULK, Draft, receives, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "gro-off",
@@ -31,11 +31,11 @@ const GRO: &str = "rx-gro";
 /// Features for sending GSO packets over a veth: with these there is nothing left to merge.
 const CUTS_LATE: [&str; 2] = ["tx-tcp-segmentation", "tx-generic-segmentation"];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, |nic| check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     let veth = nic.kind == NicKind::Veth;
     // Merging applies only where packets enter the stack; a bridge port forwards.
     let enters = nic.kind.has_wire() || veth && nic.stack.upper.is_empty();
@@ -48,13 +48,13 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         ethtool(nic, "features"),
     )];
     if veth {
-        let cut: Vec<Evidence> = cut_before_sent(scene, nic).collect();
+        let cut: Vec<Evidence> = cut_before_sent(context, nic).collect();
         if cut.is_empty() {
             return Ok(None);
         }
         evidence.extend(cut);
     }
-    let receives = receives(scene);
+    let receives = receives(context);
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Feature(GRO.to_owned()));
     let (severity, advice) = if receives {
         (Severity::Warn, "turn on rx-gro")
@@ -72,7 +72,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             nic.name
         ),
         evidence,
-        remedies: remedy(scene, key, Value::Switch(true))
+        remedies: remedy(context, key, Value::Switch(true))
             .filter(|_| receives)
             .into_iter()
             .collect(),
@@ -81,9 +81,9 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
 
 /// The veths that send to `nic` without GSO packets: those at the other end; if that is not known, the host's others.
 /// Packets segmented by `nic` itself arrive at the other end.
-fn cut_before_sent<'a>(scene: &Scene<'a>, own: &'a Nic) -> impl Iterator<Item = Evidence> + 'a {
-    let sender = scene.other.unwrap_or(scene.host);
-    let is_own = scene.other.is_none();
+fn cut_before_sent<'a>(context: &Context<'a>, own: &'a Nic) -> impl Iterator<Item = Evidence> + 'a {
+    let sender = context.other.unwrap_or(context.host);
+    let is_own = context.other.is_none();
     let veths = sender
         .nics
         .iter()
@@ -99,12 +99,12 @@ fn cut_before_sent<'a>(scene: &Scene<'a>, own: &'a Nic) -> impl Iterator<Item = 
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::Host;
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -166,13 +166,13 @@ pub(super) mod tests {
     #[test]
     fn the_end_that_receives_switches_it_on_and_the_other_is_told() {
         let host = card();
-        let said = finding(RULE.id, &scene(&host));
+        let said = finding(RULE.id, &context(&host));
         assert_eq!(remedies(&said), ["nic/eth0/feature/rx-gro: off -> on"]);
         let sample = build::sample().build();
         let sender = World::of(host.clone()).tried(sample.clone());
-        let said = finding(RULE.id, &sender.scene());
+        let said = finding(RULE.id, &sender.context());
         assert_eq!((said.severity, said.remedies), (Severity::Note, vec![]));
         let receiver = World::of(host).tried(sample).remote();
-        assert_eq!(finding(RULE.id, &receiver.scene()).severity, Severity::Warn);
+        assert_eq!(finding(RULE.id, &receiver.context()).severity, Severity::Warn);
     }
 }

@@ -1,14 +1,12 @@
 //! `ib-port-health`: an InfiniBand port has no subnet manager, runs below its width or speed, or counts
 //! errors. Facts from Documentation/ABI/stable/sysfs-class-infiniband.
 
-use super::ALWAYS;
-use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports, unknown};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::known::Gap;
 use crate::units::BitRate;
 use crate::watch::Watch;
+use super::ALWAYS;
+use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports, unknown};
 
 pub(super) const RULE: Rule = Rule {
     id: "ib-port-health",
@@ -50,13 +48,13 @@ const ERRORS: [&str; 10] = [
     "VL15_dropped",
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let all = ports(scene);
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let all = ports(context);
     let counts = all.iter().any(Port::is_active);
     let said: Vec<Outcome> = all
         .into_iter()
         .filter_map(|port| {
-            let mut notices = Vec::from_iter(state(scene, port));
+            let mut notices = Vec::from_iter(state(context, port));
             let mut missing = Vec::from_iter(unknown(&port.port.state));
             if port.is_infiniband() && port.is_active() {
                 notices.extend(no_manager(port));
@@ -64,18 +62,18 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
                 notices.extend(rate(port));
                 missing.extend(unknown(&port.port.rate_bit_per_s));
             }
-            if let Some(watch) = scene.watch {
+            if let Some(watch) = context.watch {
                 notices.extend(link_lost(watch, port));
                 notices.extend(errors(watch, port));
                 missing.extend(uncounted(watch, port));
             }
-            judged(rule, scene, port.subject(), notices, missing)
+            judged(rule, context, port.subject(), notices, missing)
         })
         .collect();
-    or_unwatched(rule, scene, counts, said)
+    or_unwatched(rule, context, counts, said)
 }
 
-fn state(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
+fn state(context: &Context<'_>, port: Port<'_>) -> Option<Notice> {
     let state = port.port.state.value()?;
     let physical = port.port.physical_state.value();
     let is = |word: &str| physical.is_some_and(|own| own.ends_with(word));
@@ -93,7 +91,7 @@ fn state(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
     } else if is("LinkErrorRecovery") {
         let what = "is in link error recovery: check cable and module";
         (Severity::Crit, format!("{name} {what}"))
-    } else if port.is_infiniband() && scene.profile == Profile::Rdma {
+    } else if port.is_infiniband() && context.profile == Profile::Rdma {
         // A port without a cable is normal.
         (Severity::Note, format!("{name} has no link"))
     } else {
@@ -244,12 +242,12 @@ fn errors(watch: &Watch, port: Port<'_>) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::devices::testing::{infiniband, roce};
-    use super::super::testing::{Cases, World, finding, scene, silent};
-    use super::*;
     use crate::build;
     use crate::host::{Host, RdmaPort};
     use crate::known::Known;
+    use super::*;
+    use super::super::devices::testing::{infiniband, roce};
+    use super::super::testing::{Cases, World, finding, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -312,14 +310,14 @@ pub(super) mod tests {
     #[test]
     fn without_a_subnet_manager_it_is_critical() {
         let host = host(|port| port.state = Known::Value("2: INIT".to_owned()));
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Crit);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Crit);
     }
 
     #[test]
     fn a_rate_below_its_lanes_warns_with_both_figures() {
         let host =
             host(|port| port.rate_bit_per_s = Known::Value(BitRate::from_mbit_per_s(50_000)));
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert!(said.summary.contains("100.0 Gb/s"), "{}", said.summary);
     }
@@ -327,11 +325,11 @@ pub(super) mod tests {
     #[test]
     fn a_port_without_a_cable_is_a_note_at_most_and_an_ethernet_port_has_no_manager() {
         let down = World::of(host(unplugged)).profile(Profile::Rdma);
-        assert_eq!(finding(ID, &down.scene()).severity, Severity::Note);
+        assert_eq!(finding(ID, &down.context()).severity, Severity::Note);
         let ethernet = build::host()
             .with(|host| host.rdma.push(roce("mlx5_0", "eth0")))
             .build();
         let world = World::of(ethernet).watched(|watch| watch);
-        assert!(silent(ID, &world.scene()));
+        assert!(silent(ID, &world.context()));
     }
 }

@@ -2,12 +2,12 @@
 //! Documentation/ABI/testing/sysfs-kernel-iommu_groups (`DMA`, `DMA-FQ`, `identity`); the command line is
 //! not what counts.
 
-use super::facts::{answer_one, gbit, is_guest, need, rate_evidence};
-use super::{ALWAYS, Draft, each_nic, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
 use crate::units::BitRate;
+use super::facts::{answer_one, gbit, is_guest, need, rate_evidence};
+use super::{ALWAYS, Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "iommu-strict",
@@ -35,8 +35,8 @@ pub(super) const RULE: Rule = Rule {
 const CONCERNED: BitRate = gbit(10);
 const FAST: BitRate = gbit(25);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| {
         nic.pci_address.value()?;
         let rate = need(&nic.link_bit_per_s, &mut Vec::new()).copied();
         let rate = rate.filter(|rate| *rate >= CONCERNED)?;
@@ -44,17 +44,17 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let kind = need(&nic.pci, &mut missing).and_then(|pci| need(&pci.iommu_type, &mut missing));
         let said = kind
             .filter(|kind| kind.as_str() == "DMA")
-            .map(|kind| strict(scene, nic, rate, kind));
-        answer_one(rule, scene, subject(nic), said, missing)
+            .map(|kind| strict(context, nic, rate, kind));
+        answer_one(rule, context, subject(nic), said, missing)
     })
 }
 
-fn strict(scene: &Scene<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Draft {
+fn strict(context: &Context<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Draft {
     // Elsewhere (Arm) strict is the kernel's default.
-    let architecture = scene.host.identity.architecture.value();
+    let architecture = context.host.identity.architecture.value();
     // A guest with an IOMMU cannot change it.
     let x86 = architecture.is_some_and(|name| name == "x86_64");
-    let chosen = x86 && !is_guest(scene.host);
+    let chosen = x86 && !is_guest(context.host);
     let path = format!("/sys/class/net/{}/device/iommu_group/type", nic.name);
     Draft {
         severity: if chosen && rate >= FAST {
@@ -78,11 +78,11 @@ fn strict(scene: &Scene<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Draft {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 
@@ -117,7 +117,7 @@ pub(super) mod tests {
     fn a_guest_that_has_no_choice_is_only_noted_and_the_threshold_says_so() {
         let mut host = card(100, "DMA");
         host.kernel.hypervisor = Known::Value("KVM".to_owned());
-        let noted = finding(ID, &scene(&host));
+        let noted = finding(ID, &context(&host));
         assert_eq!(noted.severity, Severity::Note);
         assert!(noted.threshold.contains("guest"), "{}", noted.threshold);
     }
@@ -125,8 +125,8 @@ pub(super) mod tests {
     #[test]
     fn the_default_of_arm_is_only_noted() {
         let mut host = card(100, "DMA");
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Warn);
         host.identity.architecture = Known::Value("aarch64".to_owned());
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 }

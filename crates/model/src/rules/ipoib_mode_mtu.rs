@@ -1,12 +1,12 @@
 //! `ipoib-mode-mtu`: IPoIB runs in connected mode, or with an MTU below what the port supports. Facts
 //! from Documentation/infiniband/ipoib.rst.
 
-use super::devices::{Notice, Port, judged, ports, unknown};
-use super::{ALWAYS, each_nic, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::Bytes;
+use super::devices::{Notice, Port, judged, ports, unknown};
+use super::{ALWAYS, each_nic, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "ipoib-mode-mtu",
@@ -33,8 +33,8 @@ pub(super) const RULE: Rule = Rule {
 /// The encapsulation's header.
 const HEADER: u64 = 4;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| {
         if nic.kind != NicKind::Ipoib {
             return None;
         }
@@ -42,11 +42,11 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let mut missing = Vec::from_iter(unknown(mode));
         missing.extend(unknown(&nic.mtu));
         let notice = match mode.value().map(String::as_str) {
-            Some("connected") => Some(connected(scene, nic)),
-            Some("datagram") => datagram(scene, nic),
+            Some("connected") => Some(connected(context, nic)),
+            Some("datagram") => datagram(context, nic),
             _ => None,
         };
-        judged(rule, scene, subject(nic), Vec::from_iter(notice), missing)
+        judged(rule, context, subject(nic), Vec::from_iter(notice), missing)
     })
 }
 
@@ -60,7 +60,7 @@ fn mtu_of(nic: &Nic) -> Option<Evidence> {
     Some(Evidence::new("MTU", format!("{mtu} bytes"), path))
 }
 
-fn connected(scene: &Scene<'_>, nic: &Nic) -> Notice {
+fn connected(context: &Context<'_>, nic: &Nic) -> Notice {
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::IpoibMode);
     let summary = format!(
         "{} is in connected mode, which has no offloads: compare with datagram mode, on all hosts",
@@ -69,14 +69,14 @@ fn connected(scene: &Scene<'_>, nic: &Nic) -> Notice {
     Notice::new(Severity::Note, summary)
         .with([mode_of(nic, "connected")])
         .with(mtu_of(nic))
-        .fixed_by(remedy(scene, key, Value::Text("datagram".to_owned())))
+        .fixed_by(remedy(context, key, Value::Text("datagram".to_owned())))
 }
 
-fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
+fn datagram(context: &Context<'_>, nic: &Nic) -> Option<Notice> {
     let mtu = u64::from(nic.mtu.get()?);
-    let port = ports(scene)
+    let port = ports(context)
         .into_iter()
-        .find(|port| port.nic(scene).is_some_and(|own| own.name == nic.name))?;
+        .find(|port| port.nic(context).is_some_and(|own| own.name == nic.name))?;
     let carries = port.port.mtu_active.get().map(Bytes::as_u64);
     let could = port.port.mtu_max.get().map(Bytes::as_u64);
     // The interface may use the port's active MTU; a larger one requires the subnet manager.
@@ -97,7 +97,7 @@ fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
     );
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Mtu);
     let change = now
-        .then(|| remedy(scene, key, Value::Integer(to)))
+        .then(|| remedy(context, key, Value::Integer(to)))
         .flatten();
     Some(
         Notice::new(Severity::Note, summary)
@@ -120,11 +120,11 @@ fn of_port(port: Port<'_>, most: u64, now: bool) -> Evidence {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::devices::testing::infiniband;
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::known::Known;
+    use super::*;
+    use super::super::devices::testing::infiniband;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -171,13 +171,13 @@ pub(super) mod tests {
 
     #[test]
     fn the_mtu_is_raised_only_as_far_as_the_port_carries_now() {
-        let said = finding(ID, &world(2044, datagram(), 4096).scene());
+        let said = finding(ID, &world(2044, datagram(), 4096).context());
         assert_eq!(remedies(&said), ["nic/ib0/mtu: 2044 -> 4092"]);
-        let said = finding(ID, &world(2044, datagram(), 2048).scene());
+        let said = finding(ID, &world(2044, datagram(), 2048).context());
         assert_eq!(said.remedies.len(), 0);
         let connected = world(65_520, Known::Value("connected".to_owned()), 4096);
         assert_eq!(
-            remedies(&finding(ID, &connected.scene())),
+            remedies(&finding(ID, &connected.context())),
             ["nic/ib0/ipoib/mode: connected -> datagram"]
         );
     }

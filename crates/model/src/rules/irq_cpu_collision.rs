@@ -2,18 +2,15 @@
 //! Documentation/networking/scaling.rst ("hyperthreading has shown no benefit in initial tests" for
 //! interrupt handling).
 
-use super::spreading::{
-    Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share, siblings,
-    spread, taken, used, workers,
-};
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::known::Known;
 use crate::setting::Class;
 use crate::units::real;
 use crate::watch::total;
+use super::spreading::{Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share, siblings, spread, taken, used, workers};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-cpu-collision",
@@ -41,14 +38,14 @@ const BUSY_QUEUE: f64 = 0.1;
 /// Below this packet rate the traffic is background: it does not show which queues are busy.
 const FEW_PER_S: f64 = 1000.0;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.online_cpus().len() < 2 {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if context.host.online_cpus().len() < 2 {
         return Vec::new();
     }
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let queues = in_use(nic, QueueKind::Rx);
     if !nic.kind.has_wire() || queues.is_empty() {
         return None;
@@ -57,17 +54,17 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     if all.is_empty() {
         let missing = irq_gaps(&queues);
         let unsure = queues.len() > 1 && !missing.is_empty();
-        return unsure.then(|| undetermined(rule, scene, subject(nic), missing));
+        return unsure.then(|| undetermined(rule, context, subject(nic), missing));
     }
-    let homes = homes(scene.host, nic);
+    let homes = homes(context.host, nic);
     // If every core has a queue, sharing is unavoidable; all queues on one CPU is a separate finding.
-    let free = free_of(scene.host, &homes, &used(&all).iter().collect::<Vec<_>>());
+    let free = free_of(context.host, &homes, &used(&all).iter().collect::<Vec<_>>());
     let on_one = all.len() > 1 && used(&all).len() == 1;
     if free.is_empty() || on_one {
         return None;
     }
-    let pairs = collisions(scene.host, &all);
-    let shares = traffic(scene, nic, &all);
+    let pairs = collisions(context.host, &all);
+    let shares = traffic(context, nic, &all);
     let busy = |at: &usize| {
         shares
             .as_ref()
@@ -82,7 +79,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let (severity, pair) = match (hot, same_cpu) {
         (Some(pair), _) => (Severity::Warn, pair),
         (None, Some(pair)) if !idle => (Severity::Note, pair),
-        _ => return beside_a_worker(rule, scene, nic, &all, &free),
+        _ => return beside_a_worker(rule, context, nic, &all, &free),
     };
     let (one, other) = (all.get(pair.0)?, all.get(pair.1)?);
     let mut evidence = vec![one.evidence(), other.evidence()];
@@ -99,7 +96,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     evidence.push(cores_evidence(&free));
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity,
             subject: subject(nic),
@@ -112,7 +109,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
                 brief(&free)
             ),
             evidence,
-            remedies: spread(scene, nic, &[*other], &free, &CpuSet::empty()),
+            remedies: spread(context, nic, &[*other], &free, &CpuSet::empty()),
         },
     ))
 }
@@ -152,8 +149,8 @@ fn collisions(host: &Host, all: &[Taken<'_>]) -> Vec<(usize, usize, bool)> {
 }
 
 /// Each queue's share of the packets, from its own counter or its interrupts; none if hardly anything was counted.
-fn traffic(scene: &Scene<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> {
-    let watch = scene.watch?;
+fn traffic(context: &Context<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> {
+    let watch = context.watch?;
     let packets = |taken: &Taken<'_>| {
         let key = format!("nic/{}/queue/{}/packets", nic.name, queue_name(taken.queue));
         match watch.grown(&key) {
@@ -171,25 +168,25 @@ fn traffic(scene: &Scene<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> 
 /// A queue's interrupt on an SMT sibling of a trial thread's CPU.
 fn beside_a_worker(
     rule: &Rule,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     nic: &Nic,
     all: &[Taken<'_>],
     free: &CpuSet,
 ) -> Option<Outcome> {
-    let workers = workers(scene);
+    let workers = workers(context);
     let taken = all.iter().find(|taken| {
         taken.cpus.iter().any(|cpu| {
-            let beside = siblings(scene.host, cpu).minus(&CpuSet::one(cpu));
+            let beside = siblings(context.host, cpu).minus(&CpuSet::one(cpu));
             !beside.is_disjoint(&workers) && !workers.contains(cpu)
         })
     })?;
-    let free = free_of(scene.host, free, &workers.iter().collect::<Vec<_>>());
+    let free = free_of(context.host, free, &workers.iter().collect::<Vec<_>>());
     if free.is_empty() {
         return None;
     }
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity: Severity::Note,
             subject: subject(nic),
@@ -205,16 +202,16 @@ fn beside_a_worker(
                 Evidence::new("CPUs of the trial's threads", workers, "the trial"),
                 cores_evidence(&free),
             ],
-            remedies: spread(scene, nic, &[*taken], &free, &CpuSet::empty()),
+            remedies: spread(context, nic, &[*taken], &free, &CpuSet::empty()),
         },
     ))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene, silent, with_trial};
-    use super::*;
     use crate::build;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 
@@ -273,22 +270,22 @@ pub(super) mod tests {
     #[test]
     fn sharing_is_a_note_until_both_carry_traffic() {
         let host = server(&[0, 0, 1]);
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(remedies(&said), ["nic/eth2/queue/rx-1/irq-cpus: 0 -> 2"]);
         let busy = (CASES.fires[1].1)();
-        assert_eq!(finding(ID, &busy.scene()).severity, Severity::Warn);
+        assert_eq!(finding(ID, &busy.context()).severity, Severity::Warn);
     }
 
     #[test]
     fn halves_of_a_core_count_only_when_both_are_busy() {
         let world = World::of(threaded(&[0, 1]));
-        assert!(silent(ID, &world.scene()));
+        assert!(silent(ID, &world.context()));
         let busy = world.watched(|w| {
             w.grew("irq/100/cpu/0", 50_000)
                 .grew("irq/101/cpu/1", 50_000)
         });
-        assert_eq!(finding(ID, &busy.scene()).severity, Severity::Warn);
+        assert_eq!(finding(ID, &busy.context()).severity, Severity::Warn);
     }
 
     #[test]
@@ -306,6 +303,6 @@ pub(super) mod tests {
         let sample = build::sample().cpus(1, 1).shared_kernel().build();
         let said = finding(ID, &with_trial(&host, &host, &sample));
         assert_eq!(said.severity, Severity::Note);
-        assert!(silent(ID, &scene(&host)));
+        assert!(silent(ID, &context(&host)));
     }
 }

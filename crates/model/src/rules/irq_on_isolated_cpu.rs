@@ -1,18 +1,13 @@
 //! `irq-on-isolated-cpu`: interrupts of the NIC go to isolated CPUs. Facts from
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`, `irqaffinity=`).
 
-use super::spreading::{
-    Taken, all_in_use, brief, cpu_gaps, irq_gaps, is_managed, kept_apart, local_cpus, needed,
-    spread, taken, used,
-};
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
 use crate::setting::Class;
+use super::spreading::{Taken, all_in_use, brief, cpu_gaps, irq_gaps, is_managed, kept_apart, local_cpus, needed, spread, taken, used};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-on-isolated-cpu",
@@ -39,9 +34,9 @@ const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
 const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let isolation = &scene.host.isolation;
-    let kept = kept_apart(scene.host);
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let isolation = &context.host.isolation;
+    let kept = kept_apart(context.host);
     if kept.is_empty() {
         // A kernel without these lists isolates no CPU.
         let missing: Vec<Gap> = [&isolation.isolated, &isolation.nohz_full]
@@ -51,15 +46,15 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         return if missing.is_empty() {
             Vec::new()
         } else {
-            vec![undetermined(rule, scene, "host".to_owned(), missing)]
+            vec![undetermined(rule, context, "host".to_owned(), missing)]
         };
     }
-    let mut outcomes = each_nic(rule, scene, |nic| check_nic(rule, scene, nic, &kept));
-    outcomes.extend(check_default(rule, scene, &kept));
+    let mut outcomes = each_nic(rule, context, |nic| check_nic(rule, context, nic, &kept));
+    outcomes.extend(check_default(rule, context, &kept));
     outcomes
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic, kept: &CpuSet) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
     }
@@ -67,7 +62,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
     let all = taken(&queues);
     if all.is_empty() {
         let missing = irq_gaps(&queues);
-        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+        return (!missing.is_empty()).then(|| undetermined(rule, context, subject(nic), missing));
     }
     let there: Vec<Taken<'_>> = all
         .iter()
@@ -76,14 +71,14 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
         .collect();
     if there.is_empty() {
         let missing = cpu_gaps(&queues);
-        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+        return (!missing.is_empty()).then(|| undetermined(rule, context, subject(nic), missing));
     }
     let managed = there
         .iter()
-        .filter(|taken| is_managed(scene.host, taken.irq))
+        .filter(|taken| is_managed(context.host, taken.irq))
         .count();
-    let online = scene.host.online_cpus().minus(kept);
-    let near = local_cpus(scene.host, nic);
+    let online = context.host.online_cpus().minus(kept);
+    let near = local_cpus(context.host, nic);
     let homes = near
         .value()
         .map(|(near, _)| near.minus(kept))
@@ -96,9 +91,9 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
     };
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
-            severity: match scene.profile {
+            severity: match context.profile {
                 Profile::Latency => Severity::Warn,
                 _ => Severity::Note,
             },
@@ -110,17 +105,17 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
                 nic.name,
                 brief(kept)
             ),
-            evidence: apart(scene)
+            evidence: apart(context)
                 .chain(there.iter().map(Taken::evidence))
                 .collect(),
-            remedies: spread(scene, nic, &there, &homes, &used(&all)),
+            remedies: spread(context, nic, &there, &homes, &used(&all)),
         },
     ))
 }
 
 /// The isolated CPUs, with the source file.
-fn apart<'a>(scene: &Scene<'a>) -> impl Iterator<Item = Evidence> + 'a {
-    let isolation = &scene.host.isolation;
+fn apart<'a>(context: &Context<'a>) -> impl Iterator<Item = Evidence> + 'a {
+    let isolation = &context.host.isolation;
     [
         (&isolation.isolated, "isolated CPUs", ISOLATED),
         (&isolation.nohz_full, "nohz_full CPUs", NOHZ_FULL),
@@ -133,8 +128,8 @@ fn apart<'a>(scene: &Scene<'a>) -> impl Iterator<Item = Evidence> + 'a {
 }
 
 /// New interrupts may go to isolated CPUs: a risk, not yet a fault.
-fn check_default(rule: &Rule, scene: &Scene<'_>, kept: &CpuSet) -> Option<Outcome> {
-    let Known::Value(default) = &scene.host.isolation.default_irq_cpus else {
+fn check_default(rule: &Rule, context: &Context<'_>, kept: &CpuSet) -> Option<Outcome> {
+    let Known::Value(default) = &context.host.isolation.default_irq_cpus else {
         return None;
     };
     let exposed = default.and(kept);
@@ -148,20 +143,20 @@ fn check_default(rule: &Rule, scene: &Scene<'_>, kept: &CpuSet) -> Option<Outcom
             "new interrupts may go to the isolated CPUs {}: boot with irqaffinity=",
             brief(&exposed)
         ),
-        evidence: apart(scene)
+        evidence: apart(context)
             .chain([Evidence::new("default IRQ affinity", default, DEFAULT)])
             .collect(),
         remedies: Vec::new(),
     };
-    Some(found(rule, scene, said))
+    Some(found(rule, context, said))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -211,8 +206,8 @@ pub(super) mod tests {
     #[test]
     fn it_is_warned_about_where_latency_matters_and_moved_away() {
         let world = World::of(server("2-3", &[0, 2]));
-        assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
-        let said = finding(ID, &world.profile(Profile::Latency).scene());
+        assert_eq!(finding(ID, &world.context()).severity, Severity::Note);
+        let said = finding(ID, &world.profile(Profile::Latency).context());
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["nic/eth2/queue/rx-1/irq-cpus: 2 -> 1"]);
     }
@@ -223,7 +218,7 @@ pub(super) mod tests {
         for irq in &mut host.irqs {
             irq.managed = Known::Value(true);
         }
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert!(said.summary.contains("managed_irq"), "{}", said.summary);
         assert!(said.remedies.is_empty());
     }

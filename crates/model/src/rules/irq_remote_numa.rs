@@ -2,17 +2,14 @@
 //! Documentation/networking/scaling.rst and Documentation/core-api/irq/irq-affinity.rst; `effective_affinity_list` is
 //! where an interrupt is delivered, `smp_affinity_list` only the configured affinity.
 
-use super::spreading::{
-    Taken, all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus,
-    spread, taken, used,
-};
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NodeSource};
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
 use crate::setting::Class;
 use crate::units::Ratio;
+use super::spreading::{Taken, all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus, spread, taken, used};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-remote-numa",
@@ -37,15 +34,15 @@ pub(super) const RULE: Rule = Rule {
 
 const REMOTE_SHARE: Ratio = Ratio::new(0.05);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     // On one node every CPU is local.
-    if scene.host.nodes.len() == 1 {
+    if context.host.nodes.len() == 1 {
         return Vec::new();
     }
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
     }
@@ -59,7 +56,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             return None;
         }
     }
-    let near = local_cpus(scene.host, nic);
+    let near = local_cpus(context.host, nic);
     // A device on a bus without NUMA nodes (USB, virtio-mmio) has no local CPUs.
     if near.gap().is_some_and(|gap| !gap.leaves_a_question()) {
         return None;
@@ -67,7 +64,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     missing.extend(near.gap().cloned());
     let (local, path) = match near {
         Known::Value(near) if missing.is_empty() => near,
-        _ => return Some(undetermined(rule, scene, subject(nic), missing)),
+        _ => return Some(undetermined(rule, context, subject(nic), missing)),
     };
     // A memory-only node has no CPU to prefer.
     if local.is_empty() {
@@ -80,19 +77,19 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .collect();
     if share(remote.len(), all.len()) <= REMOTE_SHARE.as_f64() {
         let missing = cpu_gaps(&queues);
-        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+        return (!missing.is_empty()).then(|| undetermined(rule, context, subject(nic), missing));
     }
     let managed = remote
         .iter()
-        .filter(|taken| is_managed(scene.host, taken.irq))
+        .filter(|taken| is_managed(context.host, taken.irq))
         .count();
     let mut evidence = vec![Evidence::new("CPUs local to the NIC", &local, path)];
     evidence.extend(how_the_node_was_found(nic));
     evidence.extend(remote.iter().map(Taken::evidence));
-    let homes = &without_apart(scene, &local);
+    let homes = &without_apart(context, &local);
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             // Managed interrupts are spread by the kernel over all CPUs, and cannot be moved.
             severity: if managed == remote.len() {
@@ -109,14 +106,14 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
                 advice(managed, remote.len(), homes)
             ),
             evidence,
-            remedies: spread(scene, nic, &remote, homes, &used(&all)),
+            remedies: spread(context, nic, &remote, homes, &used(&all)),
         },
     ))
 }
 
 /// The local CPUs, without isolated ones if others remain.
-fn without_apart(scene: &Scene<'_>, local: &CpuSet) -> CpuSet {
-    let homes = local.minus(&kept_apart(scene.host));
+fn without_apart(context: &Context<'_>, local: &CpuSet) -> CpuSet {
+    let homes = local.minus(&kept_apart(context.host));
     if homes.is_empty() {
         local.clone()
     } else {
@@ -167,11 +164,11 @@ fn share(part: usize, whole: usize) -> f64 {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Cause;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -197,7 +194,7 @@ pub(super) mod tests {
     #[test]
     fn remote_interrupts_are_spread_over_free_local_cpus_and_moved_once() {
         let host = server(&[0, 6, 1]);
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),
@@ -212,7 +209,7 @@ pub(super) mod tests {
     #[test]
     fn more_interrupts_than_local_cpus_go_round() {
         let host = server(&[0; 8]);
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         let to: Vec<String> = said
             .remedies
             .iter()
@@ -223,12 +220,12 @@ pub(super) mod tests {
 
     #[test]
     fn local_interrupts_one_node_and_a_few_strays_are_no_fault() {
-        assert!(silent(ID, &scene(&server(&[6, 7, 8]))));
+        assert!(silent(ID, &context(&server(&[6, 7, 8]))));
         let one_node = build::host().nic("eth0", |nic| nic).build();
-        assert!(silent(ID, &scene(&one_node)));
+        assert!(silent(ID, &context(&one_node)));
         let mut many = vec![6; 24];
         many.push(0);
-        assert!(silent(ID, &scene(&server(&many))));
+        assert!(silent(ID, &context(&server(&many))));
     }
 
     #[test]
@@ -236,20 +233,20 @@ pub(super) mod tests {
         let mut host = server(&[0]);
         host.nics[0].numa_node =
             Known::unknown(Cause::NotSaid, "device/numa_node", "the firmware says -1");
-        assert_eq!(missing(ID, &scene(&host))[0].cause, Cause::NotSaid);
+        assert_eq!(missing(ID, &context(&host))[0].cause, Cause::NotSaid);
         let mut host = server(&[0]);
         for queue in &mut host.nics[0].queues {
             queue.cpus = Known::not_asked("effective_affinity_list");
         }
         assert_eq!(
-            missing(ID, &scene(&host))[0].path,
+            missing(ID, &context(&host))[0].path,
             "effective_affinity_list"
         );
         let mut host = server(&[0]);
         for queue in &mut host.nics[0].queues {
             queue.irq = Known::not_asked("napi-get");
         }
-        assert_eq!(missing(ID, &scene(&host))[0].path, "napi-get");
+        assert_eq!(missing(ID, &context(&host))[0].path, "napi-get");
     }
 
     #[test]
@@ -258,7 +255,7 @@ pub(super) mod tests {
         let bridge = "0000:16:00.0".parse().expect("an address");
         host.nics[0].numa_node_source = Known::Value(NodeSource::UpstreamBridge(bridge));
         host.nics[0].local_cpus = Known::Value("0-11".parse().expect("all CPUs"));
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert!(said.summary.contains("1 of 2"), "{}", said.summary);
         let path = "/sys/bus/pci/devices/0000:16:00.0/numa_node";
         assert!(said.evidence.iter().any(|one| one.path == path));
@@ -270,7 +267,7 @@ pub(super) mod tests {
         for irq in &mut host.irqs {
             irq.managed = Known::Value(true);
         }
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(remedies(&said), Vec::<String>::new());
     }
@@ -279,6 +276,6 @@ pub(super) mod tests {
     fn one_interrupt_without_a_place_is_not_passed() {
         let mut host = server(&[6, 7]);
         host.nics[0].queues[1].cpus = Known::unknown(Cause::Absent, "irq 101", "no such file");
-        assert_eq!(missing(ID, &scene(&host))[0].path, "irq 101");
+        assert_eq!(missing(ID, &context(&host))[0].path, "irq 101");
     }
 }

@@ -3,16 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::spreading::{
-    Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, share, softirq_evidence,
-    softirq_share, spread, taken, used,
-};
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::setting::Class;
 use crate::watch::{Watch, total};
+use super::spreading::{Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, share, softirq_evidence, softirq_share, spread, taken, used};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-single-cpu",
@@ -44,14 +41,14 @@ const BUSY: f64 = 0.6;
 /// A queue with less than this share of the interrupts is not active.
 const ACTIVE: f64 = 0.1;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.online_cpus().len() < 2 {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if context.host.online_cpus().len() < 2 {
         return Vec::new();
     }
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let queues = in_use(nic, QueueKind::Rx);
     if !nic.kind.has_wire() || queues.len() < 2 {
         return None;
@@ -59,20 +56,20 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let all = taken(&queues);
     if all.is_empty() {
         let missing = irq_gaps(&queues);
-        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+        return (!missing.is_empty()).then(|| undetermined(rule, context, subject(nic), missing));
     }
     // A NIC with one interrupt for all queues has nothing to spread.
     if all.len() < 2 {
         return None;
     }
-    let measured = scene.watch.and_then(|watch| busiest(watch, &all));
+    let measured = context.watch.and_then(|watch| busiest(watch, &all));
     let same = used(&all);
     let (severity, cpu, counts) = match (measured, same.first()) {
         (Some((cpu, evidence)), _) => (Severity::Crit, cpu, evidence),
         (None, Some(cpu)) if same.len() == 1 => (Severity::Warn, cpu, Vec::new()),
         _ => return None,
     };
-    let homes = homes(scene.host, nic);
+    let homes = homes(context.host, nic);
     let moved: Vec<Taken<'_>> = all
         .iter()
         .copied()
@@ -85,7 +82,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .collect();
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity,
             subject: subject(nic),
@@ -96,7 +93,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
                 brief(&homes)
             ),
             evidence,
-            remedies: spread(scene, nic, &moved, &homes, &CpuSet::one(cpu)),
+            remedies: spread(context, nic, &moved, &homes, &CpuSet::one(cpu)),
         },
     ))
 }
@@ -131,11 +128,11 @@ fn busiest(watch: &Watch, all: &[Taken<'_>]) -> Option<(CpuId, Vec<Evidence>)> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene, silent};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -180,7 +177,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_first_stays_and_the_others_go_to_free_cpus() {
-        let said = finding(ID, &scene(&server(&[0, 0, 0, 0])));
+        let said = finding(ID, &context(&server(&[0, 0, 0, 0])));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),
@@ -194,9 +191,9 @@ pub(super) mod tests {
 
     #[test]
     fn a_busy_cpu_makes_it_critical_and_one_flow_does_not() {
-        assert_eq!(finding(ID, &busy().scene()).severity, Severity::Crit);
+        assert_eq!(finding(ID, &busy().context()).severity, Severity::Crit);
         let one = World::of(server(&[0, 1, 2, 3]))
             .watched(|watch| watch.grew("irq/100/cpu/0", 9000).softirq(0, 0.9));
-        assert!(silent(ID, &one.scene()), "one flow has one queue");
+        assert!(silent(ID, &one.context()), "one flow has one queue");
     }
 }

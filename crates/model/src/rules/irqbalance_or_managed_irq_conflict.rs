@@ -1,17 +1,12 @@
 //! `irqbalance-or-managed-irq-conflict`: irqbalance or the kernel controls the affinity of the NIC's
 //! interrupts. Facts from kernel/irq/proc.c and irqbalance(1).
 
-use super::spreading::{
-    Taken, all_in_use, few, in_use, irq_counts, irq_gaps, is_managed, kept_apart, local_cpus,
-    needed, queue_name, taken,
-};
-use super::{ALWAYS, Draft, each_nic, found, nics, subject, undetermined};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, Owner, QueueKind};
 use crate::known::{Gap, Known};
 use crate::setting::Class;
+use super::spreading::{Taken, all_in_use, few, in_use, irq_counts, irq_gaps, is_managed, kept_apart, local_cpus, needed, queue_name, taken};
+use super::{ALWAYS, Draft, each_nic, found, nics, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irqbalance-or-managed-irq-conflict",
@@ -38,23 +33,23 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.online_cpus().len() < 2 {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if context.host.online_cpus().len() < 2 {
         return Vec::new();
     }
-    let mut outcomes = each_nic(rule, scene, |nic| managed(rule, scene, nic));
-    outcomes.extend(balanced(rule, scene));
+    let mut outcomes = each_nic(rule, context, |nic| managed(rule, context, nic));
+    outcomes.extend(balanced(rule, context));
     outcomes
 }
 
 /// Interrupts that are managed by the kernel and badly placed.
-fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn managed(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
     }
     let all = taken(&all_in_use(nic));
-    let apart = kept_apart(scene.host);
-    let near = local_cpus(scene.host, nic);
+    let apart = kept_apart(context.host);
+    let near = local_cpus(context.host, nic);
     let badly = |taken: &&Taken<'_>| {
         let far = |(near, _): &(crate::ids::CpuSet, String)| {
             !near.is_empty() && taken.cpus.is_disjoint(near)
@@ -63,12 +58,12 @@ fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     };
     let stuck: Vec<Taken<'_>> = all
         .iter()
-        .filter(|taken| is_managed(scene.host, taken.irq))
+        .filter(|taken| is_managed(context.host, taken.irq))
         .filter(badly)
         .copied()
         .collect();
     if stuck.is_empty() {
-        return unsure_of_managed(rule, scene, nic, all.iter().filter(badly));
+        return unsure_of_managed(rule, context, nic, all.iter().filter(badly));
     }
     let evidence = stuck.iter().flat_map(|taken| {
         let mode = Evidence::new(
@@ -90,40 +85,40 @@ fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         evidence: evidence.collect(),
         remedies: Vec::new(),
     };
-    Some(found(rule, scene, said))
+    Some(found(rule, context, said))
 }
 
 /// A gap: it is not known whether a badly placed interrupt can be moved.
 fn unsure_of_managed<'a>(
     rule: &Rule,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     nic: &Nic,
     badly: impl Iterator<Item = &'a Taken<'a>>,
 ) -> Option<Outcome> {
     let missing: Vec<Gap> = badly
         .filter_map(|taken| {
-            let irq = scene.host.irq(taken.irq)?;
+            let irq = context.host.irq(taken.irq)?;
             needed(irq.managed.gap()?)
         })
         .take(1)
         .collect();
-    (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing))
+    (!missing.is_empty()).then(|| undetermined(rule, context, subject(nic), missing))
 }
 
 /// irqbalance beside NICs with several queues.
-fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
-    let cards: Vec<&Nic> = nics(scene)
+fn balanced(rule: &Rule, context: &Context<'_>) -> Option<Outcome> {
+    let cards: Vec<&Nic> = nics(context)
         .into_iter()
         .filter(|nic| nic.kind.has_wire() && in_use(nic, QueueKind::Rx).len() > 1)
         .collect();
     if cards.is_empty() {
         return None;
     }
-    let owners = match &scene.host.software.owners {
+    let owners = match &context.host.software.owners {
         Known::Value(owners) => owners,
         Known::Unknown(gap) => {
             let gap = needed(gap)?;
-            return Some(undetermined(rule, scene, "host".to_owned(), vec![gap]));
+            return Some(undetermined(rule, context, "host".to_owned(), vec![gap]));
         }
     };
     let irqbalance = owners.iter().find(|owner| owner.name == "irqbalance")?;
@@ -138,7 +133,7 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
             .as_ref()
             .map(|detail| Evidence::new("irqbalance options", detail, irqbalance.path.clone())),
     );
-    let (moved, of_moved) = moved(scene, &cards);
+    let (moved, of_moved) = moved(context, &cards);
     let movable: Vec<String> = cards
         .iter()
         .filter(|nic| may_move(nic, irqbalance))
@@ -147,7 +142,7 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
     let (severity, summary) = match (moved.is_empty(), movable.is_empty()) {
         (false, _) => (
             // Moving interrupts is its purpose; low-latency and measurement hosts need fixed affinity.
-            match scene.profile {
+            match context.profile {
                 Profile::Latency | Profile::Measurement => Severity::Warn,
                 _ => Severity::Note,
             },
@@ -175,7 +170,7 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
         evidence,
         remedies: Vec::new(),
     };
-    Some(found(rule, scene, said))
+    Some(found(rule, context, said))
 }
 
 /// Whether irqbalance may move an interrupt of the NIC.
@@ -195,8 +190,8 @@ fn may_move(nic: &Nic, irqbalance: &Owner) -> bool {
 }
 
 /// The interrupts with one CPU in their affinity that were counted on several.
-fn moved(scene: &Scene<'_>, cards: &[&Nic]) -> (Vec<String>, Vec<Evidence>) {
-    let Some(watch) = scene.watch else {
+fn moved(context: &Context<'_>, cards: &[&Nic]) -> (Vec<String>, Vec<Evidence>) {
+    let Some(watch) = context.watch else {
         return (Vec::new(), Vec::new());
     };
     let mut names = Vec::new();
@@ -224,10 +219,10 @@ fn moved(scene: &Scene<'_>, cards: &[&Nic]) -> (Vec<String>, Vec<Evidence>) {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 
@@ -294,12 +289,12 @@ pub(super) mod tests {
     #[test]
     fn only_a_move_that_was_seen_is_warned_about_where_it_disturbs() {
         let host = server(true, None);
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
         let world = World::of(host)
             .watched(|watch| watch.grew("irq/100/cpu/0", 50).grew("irq/100/cpu/1", 60));
-        assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
+        assert_eq!(finding(ID, &world.context()).severity, Severity::Note);
         let world = world.profile(Profile::Latency);
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert_eq!(said.severity, Severity::Warn);
         assert!(said.summary.contains("eth2 rx-0"), "{}", said.summary);
     }

@@ -2,12 +2,12 @@
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`), Documentation/core-api/
 //! workqueue.rst.
 
-use super::facts::{answer, need};
-use super::{ALWAYS, Draft, nics};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::SocketOwner;
 use crate::ids::CpuSet;
 use crate::setting::Class;
+use super::facts::{answer, need};
+use super::{ALWAYS, Draft, nics};
 
 pub(super) const RULE: Rule = Rule {
     id: "isolation-misuse",
@@ -33,8 +33,8 @@ pub(super) const RULE: Rule = Rule {
 const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
 const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let facts = &scene.host.isolation;
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let facts = &context.host.isolation;
     let mut missing = Vec::new();
     let isolated = need(&facts.isolated, &mut missing)
         .cloned()
@@ -45,22 +45,22 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let kept: CpuSet = isolated.iter().chain(tickless.iter()).collect();
     let mut said = Vec::new();
     if !kept.is_empty() {
-        said.extend(steered(scene, &kept));
+        said.extend(steered(context, &kept));
         if let Some(cpus) = need(&facts.workqueue_cpus, &mut missing) {
             said.extend(unbound(&kept, cpus));
         }
     }
     if !isolated.is_empty()
-        && let Some(owners) = need(&scene.host.software.socket_owners, &mut missing)
+        && let Some(owners) = need(&context.host.software.socket_owners, &mut missing)
     {
         said.extend(
             owners
                 .iter()
                 .filter_map(|owner| unbalanced(&isolated, owner)),
         );
-        said.extend(unused(scene, &isolated, owners));
+        said.extend(unused(context, &isolated, owners));
     }
-    answer(rule, scene, "host", said, missing)
+    answer(rule, context, "host", said, missing)
 }
 
 fn finding(
@@ -84,10 +84,10 @@ fn finding(
     }
 }
 
-fn steered(scene: &Scene<'_>, kept: &CpuSet) -> Option<Draft> {
+fn steered(context: &Context<'_>, kept: &CpuSet) -> Option<Draft> {
     let mut evidence = Vec::new();
     let mut hit = Vec::new();
-    for nic in nics(scene) {
+    for nic in nics(context) {
         for queue in &nic.queues {
             let Some(cpus) = queue
                 .rps_cpus
@@ -162,7 +162,7 @@ fn unbalanced(isolated: &CpuSet, owner: &SocketOwner) -> Option<Draft> {
 }
 
 /// The CPUs are unused: no busy program may run there, and no interrupt is delivered there.
-fn unused(scene: &Scene<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> Option<Draft> {
+fn unused(context: &Context<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> Option<Draft> {
     let busy: Option<Vec<(&SocketOwner, CpuSet)>> = owners
         .iter()
         .filter(|owner| owner.connections > 0)
@@ -170,7 +170,7 @@ fn unused(scene: &Scene<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> Optio
         .collect();
     let busy = busy.filter(|busy| !busy.is_empty())?;
     let taken = busy.iter().any(|(_, cpus)| !cpus.is_disjoint(isolated))
-        || scene.host.irqs.iter().any(|irq| {
+        || context.host.irqs.iter().any(|irq| {
             let goes = irq.effective.value();
             goes.is_none_or(|cpus| !cpus.is_disjoint(isolated))
         });
@@ -192,11 +192,11 @@ fn unused(scene: &Scene<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> Optio
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

@@ -2,7 +2,7 @@
 //! counters.
 
 use super::{Draft, each_nic, found, nics, subject, undetermined, watched};
-use crate::finding::{Evidence, Outcome, Rule, Scene};
+use crate::finding::{Context, Evidence, Outcome, Rule};
 use crate::host::{Feature, Nic};
 use crate::known::{Cause, Gap, Known};
 use crate::units::BitRate;
@@ -14,28 +14,28 @@ pub(super) type Judged = Result<Option<Draft>, Gap>;
 /// Calls `check` for each interface to check.
 pub(super) fn judge_each<'a>(
     rule: &Rule,
-    scene: &Scene<'a>,
+    context: &Context<'a>,
     check: impl Fn(&'a Nic) -> Judged,
 ) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| outcome(rule, scene, nic, check(nic)))
+    each_nic(rule, context, |nic| outcome(rule, context, nic, check(nic)))
 }
 
 /// Calls `check` for each interface that `concerns` the rule, with its counters. If counters were not read, that is
 /// reported once, and only if there is an interface to check.
 pub(super) fn judge_watched<'a>(
     rule: &Rule,
-    scene: &Scene<'a>,
+    context: &Context<'a>,
     concerns: impl Fn(&Nic) -> bool,
     check: impl Fn(&'a Nic, &'a Watch) -> Judged,
 ) -> Vec<Outcome> {
-    if !nics(scene).into_iter().any(&concerns) {
-        return each_nic(rule, scene, |_| None);
+    if !nics(context).into_iter().any(&concerns) {
+        return each_nic(rule, context, |_| None);
     }
-    let watch = match watched(rule, scene) {
+    let watch = match watched(rule, context) {
         Ok(watch) => watch,
         Err(unwatched) => return unwatched,
     };
-    judge_each(rule, scene, |nic| {
+    judge_each(rule, context, |nic| {
         if concerns(nic) {
             check(nic, watch)
         } else {
@@ -47,13 +47,13 @@ pub(super) fn judge_watched<'a>(
 /// The result for `nic` as an outcome.
 pub(super) fn outcome(
     rule: &Rule,
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     nic: &Nic,
     judged: Judged,
 ) -> Option<Outcome> {
     match judged {
-        Ok(said) => said.map(|said| found(rule, scene, said)),
-        Err(gap) => Some(undetermined(rule, scene, subject(nic), vec![gap])),
+        Ok(said) => said.map(|said| found(rule, context, said)),
+        Err(gap) => Some(undetermined(rule, context, subject(nic), vec![gap])),
     }
 }
 
@@ -367,7 +367,7 @@ mod tests {
 
     fn warns_of_nothing(world: &World, profile: Profile) {
         for rule in RULES.iter().filter(|rule| (22..=42).contains(&rule.number)) {
-            for said in judge(rule, &world.scene()) {
+            for said in judge(rule, &world.context()) {
                 if let Outcome::Finding(finding) = said {
                     assert_eq!(
                         finding.severity,

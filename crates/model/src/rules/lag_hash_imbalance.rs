@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::devices::{Notice, growth, judged, unknown};
-use super::{ALWAYS, each_nic, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Bond, Nic, NicKind};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::BitRate;
+use super::devices::{Notice, growth, judged, unknown};
+use super::{ALWAYS, each_nic, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "lag-hash-imbalance",
@@ -35,31 +35,31 @@ pub(super) const RULE: Rule = Rule {
 
 const BUSY_SHARE: f64 = 0.8;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| {
         let bond = nic.stack.bond.as_ref()?;
         let mut missing: Vec<Gap> = Vec::from_iter(unknown(&bond.mode));
         let mode = word(&bond.mode);
         let lacp = mode == Some("802.3ad");
-        let slaves = slaves(scene, nic);
+        let slaves = slaves(context, nic);
         // Active-backup and round-robin modes do not hash.
         if !(lacp || mode == Some("balance-xor")) {
-            return judged(rule, scene, subject(nic), Vec::new(), missing);
+            return judged(rule, context, subject(nic), Vec::new(), missing);
         }
         missing.extend(unknown(&bond.hash_policy));
         let mut notices = Vec::new();
         if slaves.len() >= 2 {
-            notices.extend(hash(scene, nic, bond, slaves.len()));
+            notices.extend(hash(context, nic, bond, slaves.len()));
             notices.extend(speeds(nic, &slaves));
-            notices.extend(nodes(scene, nic, &slaves));
-            notices.extend(uneven(scene, nic, bond, &slaves));
+            notices.extend(nodes(context, nic, &slaves));
+            notices.extend(uneven(context, nic, bond, &slaves));
         }
         if lacp {
             missing.extend(unknown(&bond.partner_mac));
             notices.extend(no_partner(nic, bond));
             notices.extend(split(nic, &slaves));
         }
-        judged(rule, scene, subject(nic), notices, missing)
+        judged(rule, context, subject(nic), notices, missing)
     })
 }
 
@@ -73,18 +73,18 @@ fn file(bond: &Nic, name: &str) -> String {
 }
 
 /// The interfaces of the bond that have a link.
-fn slaves<'a>(scene: &Scene<'a>, bond: &Nic) -> Vec<&'a Nic> {
+fn slaves<'a>(context: &Context<'a>, bond: &Nic) -> Vec<&'a Nic> {
     let down = |nic: &Nic| nic.operstate.value().is_some_and(|state| state == "down");
     let of_bond = |nic: &Nic| match &nic.stack.bond_port {
         Some(port) if port.bond.value().is_some() => port.bond.value() == Some(&bond.name),
         _ => bond.lower.contains(&nic.name),
     };
-    let all = scene.host.nics.iter();
+    let all = context.host.nics.iter();
     all.filter(|nic| of_bond(nic) && !down(nic) && nic.kind != NicKind::Bond)
         .collect()
 }
 
-fn hash(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: usize) -> Option<Notice> {
+fn hash(context: &Context<'_>, nic: &Nic, bond: &Bond, slaves: usize) -> Option<Notice> {
     let policy = word(&bond.hash_policy)?;
     let (severity, why) = match policy {
         "layer2" => (
@@ -105,7 +105,7 @@ fn hash(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: usize) -> Option<Noti
                 Evidence::new("hash policy", policy, file(nic, "xmit_hash_policy")),
                 Evidence::new("slaves with link", slaves, file(nic, "slaves")),
             ])
-            .fixed_by(remedy(scene, key, Value::Text("layer3+4".to_owned()))),
+            .fixed_by(remedy(context, key, Value::Text("layer3+4".to_owned()))),
     )
 }
 
@@ -172,13 +172,13 @@ fn speeds(nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
     )
 }
 
-fn nodes(scene: &Scene<'_>, nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
+fn nodes(context: &Context<'_>, nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
     let own: Vec<_> = slaves
         .iter()
         .filter_map(|slave| Some((*slave, slave.numa_node.get()?)))
         .collect();
     let different: BTreeSet<_> = own.iter().map(|(_, node)| *node).collect();
-    if different.len() < 2 || scene.host.nodes.len() < 2 {
+    if different.len() < 2 || context.host.nodes.len() < 2 {
         return None;
     }
     let summary = format!(
@@ -195,8 +195,8 @@ fn nodes(scene: &Scene<'_>, nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
 }
 
 /// One slave was close to its link's speed and another less than half as busy.
-fn uneven(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Option<Notice> {
-    let watch = scene.watch?;
+fn uneven(context: &Context<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Option<Notice> {
+    let watch = context.watch?;
     let key = |slave: &Nic| format!("nic/{}/stat/tx_bytes", slave.name);
     let sent: Vec<(&Nic, u64)> = slaves
         .iter()
@@ -233,10 +233,10 @@ fn uneven(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Option<
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::{BondPort, Host};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -303,7 +303,7 @@ pub(super) mod tests {
     #[test]
     fn layer2_is_changed_to_layer3_and_4() {
         let host = bond("802.3ad", "layer2");
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),
@@ -320,16 +320,16 @@ pub(super) mod tests {
             .as_mut()
             .expect("a slave")
             .aggregator = Known::Value(2);
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Warn);
         let bond = host.nics[0].stack.bond.as_mut().expect("a bond");
         bond.partner_mac = Known::Value("00:00:00:00:00:00".to_owned());
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Crit);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Crit);
     }
 
     #[test]
     fn different_speeds_warn() {
         let mut host = bond("balance-xor", "layer3+4");
         host.nics[1].link_bit_per_s = Known::Value(BitRate::from_mbit_per_s(1_000));
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Warn);
     }
 }

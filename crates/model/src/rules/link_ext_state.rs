@@ -1,11 +1,11 @@
 //! `link-ext-state`: an enabled port has no link. The kernel's words from `ETHTOOL_MSG_LINKSTATE_GET`
 //! (`ETHTOOL_A_LINKSTATE_EXT_STATE`, Documentation/networking/ethtool-netlink.rst).
 
-use super::judged::{Judged, ethtool, outcome};
-use super::{ALWAYS, Draft, each_nic, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, LinkState, Nic};
 use crate::known::Known;
+use super::judged::{Judged, ethtool, outcome};
+use super::{ALWAYS, Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "link-ext-state",
@@ -27,19 +27,19 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.nic.is_some() || scene.host.nics.is_empty() {
-        return each_nic(rule, scene, |nic| {
-            outcome(rule, scene, nic, check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if context.nic.is_some() || context.host.nics.is_empty() {
+        return each_nic(rule, context, |nic| {
+            outcome(rule, context, nic, check_nic(context, nic))
         });
     }
     // The other rules skip interfaces that are down; this one is about them.
-    let nics = scene.host.nics.iter();
-    nics.filter_map(|nic| outcome(rule, scene, nic, check_nic(scene, nic)))
+    let nics = context.host.nics.iter();
+    nics.filter_map(|nic| outcome(rule, context, nic, check_nic(context, nic)))
         .collect()
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     let up = nic.operstate.value().is_some_and(|state| state == "up");
     if !nic.kind.has_wire() || up {
         return Ok(None);
@@ -52,14 +52,14 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     if state.link.get() != Some(false) {
         return Ok(None);
     }
-    let asked = scene.nic.is_some();
+    let asked = context.nic.is_some();
     let Some(why) = state.extended_state.value() else {
         // A disabled port, or one whose driver gives no reason, is checked only if requested by name.
         return Ok(asked.then(|| no_reason(nic)));
     };
     let severity = if !unplugged(state, why) || asked {
         Severity::Crit
-    } else if counted_on(scene.host, nic) {
+    } else if counted_on(context.host, nic) {
         Severity::Warn
     } else {
         Severity::Note
@@ -138,10 +138,10 @@ fn advice(why: &str) -> &'static str {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::ids::NicName;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -183,26 +183,26 @@ pub(super) mod tests {
     fn an_empty_port_matters_to_who_counts_on_it() {
         let host = down(Some("No cable"));
         let world = World::of(host.clone());
-        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Note);
+        assert_eq!(finding(RULE.id, &world.context()).severity, Severity::Note);
         let name: NicName = "eth0".parse().expect("a name");
-        let asked = Scene {
+        let asked = Context {
             nic: Some(&name),
-            ..world.scene()
+            ..world.context()
         };
         assert_eq!(finding(RULE.id, &asked).severity, Severity::Crit);
         let mut slave = host;
         slave.nics[0].stack.bond_port = Some(crate::host::BondPort::default());
         let world = World::of(slave);
-        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Warn);
+        assert_eq!(finding(RULE.id, &world.context()).severity, Severity::Warn);
     }
 
     #[test]
     fn a_named_port_without_a_link_is_found_although_the_driver_reports_no_reason() {
         let world = World::of(down(None));
         let name: NicName = "eth0".parse().expect("a name");
-        let asked = Scene {
+        let asked = Context {
             nic: Some(&name),
-            ..world.scene()
+            ..world.context()
         };
         assert!(
             finding(RULE.id, &asked)

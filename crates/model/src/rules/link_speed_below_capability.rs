@@ -1,12 +1,12 @@
 //! `link-speed-below-capability`: the link speed is below what both ends support. Modes from
 //! `ETHTOOL_MSG_LINKMODES_GET` (Documentation/networking/ethtool-netlink.rst).
 
-use super::judged::{Judged, ethtool, judge_each, offered};
-use super::{ALWAYS, Draft, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{LinkModes, Nic};
 use crate::setting::Class;
 use crate::units::BitRate;
+use super::judged::{Judged, ethtool, judge_each, offered};
+use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "link-speed-below-capability",
@@ -28,8 +28,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, check_nic)
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, check_nic)
 }
 
 fn check_nic(nic: &Nic) -> Judged {
@@ -126,11 +126,11 @@ fn fastest(modes: &[String]) -> Option<BitRate> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -188,7 +188,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_both_can_is_a_fault_and_what_one_can_a_note() {
-        let severity = |host: Host| finding(RULE.id, &World::of(host).scene()).severity;
+        let severity = |host: Host| finding(RULE.id, &World::of(host).context()).severity;
         assert_eq!(severity(at(1_000, &["10000baseT/Full"])), Severity::Warn);
         assert_eq!(severity(at(1_000, &[])), Severity::Note);
     }

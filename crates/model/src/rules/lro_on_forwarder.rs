@@ -2,14 +2,12 @@
 //! Documentation/networking/netdev-features.rst; the kernel switches it off when forwarding or a bridge
 //! begins (`dev_disable_lro`), but lets it be switched on again.
 
-use super::judged::{Judged, ethtool, feature, judge_each};
-use super::{ALWAYS, Draft, remedy, subject};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, Nic, NicKind};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::judged::{Judged, ethtool, feature, judge_each};
+use super::{ALWAYS, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "lro-on-forwarder",
@@ -34,17 +32,17 @@ const LRO: &str = "rx-lro";
 
 const FORWARDING: [&str; 2] = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, |nic| check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     let applies = nic.kind.has_wire() || nic.kind == NicKind::Bond;
     if !applies {
         return Ok(None);
     }
-    let mut passed_on = passes_frames_on(scene.host, nic);
-    let forwards = forwards(scene.host);
+    let mut passed_on = passes_frames_on(context.host, nic);
+    let forwards = forwards(context.host);
     // A host that is known not to forward may use LRO.
     match &forwards {
         Ok(why) => passed_on.extend(why.iter().cloned()),
@@ -63,7 +61,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         ethtool(nic, "features"),
     )];
     evidence.extend(passed_on);
-    let severity = match scene.profile {
+    let severity = match context.profile {
         Profile::Forwarding => Severity::Crit,
         _ => Severity::Warn,
     };
@@ -76,7 +74,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             nic.name
         ),
         evidence,
-        remedies: remedy(scene, key, Value::Switch(false))
+        remedies: remedy(context, key, Value::Switch(false))
             .into_iter()
             .collect(),
     }))
@@ -113,9 +111,9 @@ fn forwards(host: &Host) -> Result<Vec<Evidence>, Gap> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
+    use crate::build::{HostBuilder, self};
     use super::*;
-    use crate::build::{self, HostBuilder};
+    use super::super::testing::{Cases, World, finding, remedies};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -166,10 +164,10 @@ pub(super) mod tests {
     #[test]
     fn it_is_critical_where_passing_on_is_the_job() {
         let world = World::of(router().build());
-        let said = finding(RULE.id, &world.scene());
+        let said = finding(RULE.id, &world.context());
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["nic/eth0/feature/rx-lro: on -> off"]);
         let world = world.profile(Profile::Forwarding);
-        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Crit);
+        assert_eq!(finding(RULE.id, &world.context()).severity, Severity::Crit);
     }
 }

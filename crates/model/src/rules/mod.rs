@@ -1,4 +1,4 @@
-//! The rules: one file each, listed in [`RULES`]. A rule checks one question about a [`Scene`] and returns
+//! The rules: one file each, listed in [`RULES`]. A rule checks one question about a [`Context`] and returns
 //! findings, the facts that are missing, or nothing (no fault, or a role in which it is not checked). Each rule names
 //! its source; a threshold without one is linerate's own.
 
@@ -16,7 +16,7 @@ pub(crate) use endpoints_share_cpu::shared_cpu;
 
 use crate::analysis;
 use crate::finding::{
-    Diagnosis, Evidence, Finding, Outcome, Profile, Remedy, Rule, Scene, Severity, Undetermined,
+    Context, Diagnosis, Evidence, Finding, Outcome, Profile, Remedy, Rule, Severity, Undetermined,
 };
 use crate::host::{Host, Nic, NicKind};
 use crate::known::{Cause, Gap, Known};
@@ -169,20 +169,20 @@ pub fn find(id: &str) -> Option<&'static Rule> {
 }
 
 /// The outcomes of one rule; none in a role in which it is not checked.
-pub fn judge(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if rule.profiles.contains(&scene.profile) {
-        (rule.check)(rule, scene)
+pub fn judge(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if rule.profiles.contains(&context.profile) {
+        (rule.check)(rule, context)
     } else {
         Vec::new()
     }
 }
 
 /// The outcomes of all rules: findings worst first, then by [`Rule::stage`].
-pub fn diagnose(scene: &Scene<'_>) -> Diagnosis {
+pub fn diagnose(context: &Context<'_>) -> Diagnosis {
     let mut diagnosis = Diagnosis::default();
     let mut rules = RULES.to_vec();
     rules.sort_by_key(|rule| rule.stage);
-    for outcome in rules.into_iter().flat_map(|rule| judge(rule, scene)) {
+    for outcome in rules.into_iter().flat_map(|rule| judge(rule, context)) {
         match outcome {
             Outcome::Finding(finding) => diagnosis.findings.push(finding),
             Outcome::Undetermined(unknown) => diagnosis.undetermined.push(unknown),
@@ -203,7 +203,7 @@ pub fn sort(findings: &mut [Finding]) {
     });
 }
 
-/// A finding without the fields that its rule and scene already provide.
+/// A finding without the fields that its rule and context already provide.
 struct Draft {
     severity: Severity,
     subject: String,
@@ -212,11 +212,11 @@ struct Draft {
     remedies: Vec<Remedy>,
 }
 
-fn found(rule: &Rule, scene: &Scene<'_>, said: Draft) -> Outcome {
+fn found(rule: &Rule, context: &Context<'_>, said: Draft) -> Outcome {
     Outcome::Finding(Finding {
         rule: rule.id.to_owned(),
         severity: said.severity,
-        end: scene.end,
+        end: context.end,
         subject: said.subject,
         summary: said.summary,
         evidence: said.evidence,
@@ -225,7 +225,12 @@ fn found(rule: &Rule, scene: &Scene<'_>, said: Draft) -> Outcome {
     })
 }
 
-fn undetermined(rule: &Rule, scene: &Scene<'_>, subject: String, mut missing: Vec<Gap>) -> Outcome {
+fn undetermined(
+    rule: &Rule,
+    context: &Context<'_>,
+    subject: String,
+    mut missing: Vec<Gap>,
+) -> Outcome {
     // Values that only netlink provides are missing on a host that is read from files.
     for gap in missing.iter_mut().filter(|gap| gap.path.is_empty()) {
         gap.path = format!("netlink facts of {subject}");
@@ -233,7 +238,7 @@ fn undetermined(rule: &Rule, scene: &Scene<'_>, subject: String, mut missing: Ve
     }
     Outcome::Undetermined(Undetermined {
         rule: rule.id.to_owned(),
-        end: scene.end,
+        end: context.end,
         subject,
         missing,
     })
@@ -244,15 +249,15 @@ fn subject(nic: &Nic) -> String {
 }
 
 /// The interfaces to check: the named one, else all that are up except loopback.
-fn nics<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
-    scene
+fn nics<'a>(context: &Context<'a>) -> Vec<&'a Nic> {
+    context
         .host
         .nics
         .iter()
         .filter(|nic| {
             let down = nic.operstate.value().is_some_and(|state| state == "down");
             let leads_out = nic.kind != NicKind::Loopback && !down;
-            scene.nic.map_or(leads_out, |name| nic.name == *name)
+            context.nic.map_or(leads_out, |name| nic.name == *name)
         })
         .collect()
 }
@@ -263,36 +268,41 @@ const NICS: &str = "/sys/class/net";
 /// Runs `check` on each interface; a named interface that does not exist is a gap.
 fn each_nic<'a>(
     rule: &Rule,
-    scene: &Scene<'a>,
+    context: &Context<'a>,
     check: impl Fn(&'a Nic) -> Option<Outcome>,
 ) -> Vec<Outcome> {
-    match scene.nic {
-        Some(name) if scene.host.nic(name).is_none() => {
+    match context.nic {
+        Some(name) if context.host.nic(name).is_none() => {
             let gap = Gap::new(
                 Cause::Absent,
                 format!("/sys/class/net/{name}"),
                 "the host has no such interface",
             );
-            vec![undetermined(rule, scene, format!("nic/{name}"), vec![gap])]
+            vec![undetermined(
+                rule,
+                context,
+                format!("nic/{name}"),
+                vec![gap],
+            )]
         }
         // Without the list of interfaces, "none is at fault" would be a guess.
-        _ if scene.host.nics.is_empty() => scene
+        _ if context.host.nics.is_empty() => context
             .host
             .gaps
             .iter()
             .filter(|gap| gap.path == NICS)
-            .map(|gap| undetermined(rule, scene, "host".to_owned(), vec![gap.clone()]))
+            .map(|gap| undetermined(rule, context, "host".to_owned(), vec![gap.clone()]))
             .collect(),
-        _ => nics(scene).into_iter().filter_map(check).collect(),
+        _ => nics(context).into_iter().filter_map(check).collect(),
     }
 }
 
 /// The change of `setting` on the checked host to `to`; none if its current value is unknown (it could not
 /// be restored) or already `to`.
-fn remedy(scene: &Scene<'_>, setting: SettingKey, to: Value) -> Option<Remedy> {
+fn remedy(context: &Context<'_>, setting: SettingKey, to: Value) -> Option<Remedy> {
     let class = setting.spec().class;
-    change_to(scene.host, setting, to).map(|change| Remedy {
-        end: scene.end,
+    change_to(context.host, setting, to).map(|change| Remedy {
+        end: context.end,
         class,
         change,
     })
@@ -310,31 +320,31 @@ fn change_to(host: &Host, setting: SettingKey, to: Value) -> Option<Change> {
 pub const UNWATCHED: &str = "counters";
 
 /// The counters, or a skipped check if they were not read (once, for the host).
-fn watched<'a>(rule: &Rule, scene: &Scene<'a>) -> Result<&'a Watch, Vec<Outcome>> {
-    scene.watch.ok_or_else(|| {
+fn watched<'a>(rule: &Rule, context: &Context<'a>) -> Result<&'a Watch, Vec<Outcome>> {
+    context.watch.ok_or_else(|| {
         let gap = Gap::new(
             Cause::NotAsked,
             UNWATCHED,
             "counters were not watched (`--watch SECONDS`)",
         );
-        vec![undetermined(rule, scene, "host".to_owned(), vec![gap])]
+        vec![undetermined(rule, context, "host".to_owned(), vec![gap])]
     })
 }
 
 /// Whether the checked end sends; without a trial it may.
-fn sends(scene: &Scene<'_>) -> bool {
-    scene
+fn sends(context: &Context<'_>) -> bool {
+    context
         .sample
-        .is_none_or(|sample| analysis::sends(sample, scene.end))
+        .is_none_or(|sample| analysis::sends(sample, context.end))
 }
 
 /// Whether the checked end receives; without a trial it may.
-fn receives(scene: &Scene<'_>) -> bool {
-    let other = match scene.end {
+fn receives(context: &Context<'_>) -> bool {
+    let other = match context.end {
         End::Local => End::Remote,
         End::Remote => End::Local,
     };
-    scene
+    context
         .sample
         .is_none_or(|sample| analysis::sends(sample, other))
 }
@@ -343,7 +353,7 @@ fn receives(scene: &Scene<'_>) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::testing::{scene, with_trial};
+    use super::testing::{context, with_trial};
     use super::*;
     use crate::build;
 
@@ -397,7 +407,7 @@ mod tests {
             for (kind, cases) in all.iter().enumerate() {
                 for (what, world) in *cases {
                     let world = world();
-                    let said = judge(rule, &world.scene());
+                    let said = judge(rule, &world.context());
                     let findings = said.iter().filter(|o| matches!(o, Outcome::Finding(_)));
                     let fits = match kind {
                         0 => findings.count() > 0,
@@ -445,14 +455,14 @@ mod tests {
             .build();
         for (end, host, other) in [(End::Local, &near, &far), (End::Remote, &far, &near)] {
             for sample in [None, Some(&sample)] {
-                let scene = Scene {
+                let context = Context {
                     end,
                     other: Some(other),
                     sample,
                     owns_shapers: true,
-                    ..scene(host)
+                    ..context(host)
                 };
-                assert_eq!(diagnose(&scene).findings, []);
+                assert_eq!(diagnose(&context).findings, []);
             }
         }
         // Counters were not read: rules that need them report that.
@@ -463,7 +473,7 @@ mod tests {
             "{unsure:#?}"
         );
         let watch = build::watch(&near).build();
-        let watched = Scene {
+        let watched = Context {
             watch: Some(&watch),
             ..with_trial(&near, &far, &sample)
         };
@@ -482,7 +492,7 @@ mod tests {
                     .pcie(build::pcie_link((8_000, 8), (8_000, 16)))
             })
             .build();
-        let rules: Vec<String> = diagnose(&scene(&host))
+        let rules: Vec<String> = diagnose(&context(&host))
             .findings
             .into_iter()
             .map(|finding| finding.rule)
@@ -521,7 +531,7 @@ mod tests {
                 }
             })
             .build();
-        let said = diagnose(&scene(&host));
+        let said = diagnose(&context(&host));
         assert_eq!(said.findings, []);
         assert_ne!(said.undetermined, []);
     }
@@ -532,7 +542,7 @@ mod tests {
         let host = build::host()
             .with(|host| host.gaps.push(gap.clone()))
             .build();
-        let said = diagnose(&scene(&host));
+        let said = diagnose(&context(&host));
         let unsure: Vec<&str> = said.undetermined.iter().map(|u| u.rule.as_str()).collect();
         for rule in [
             "qdisc-shaper",
@@ -548,11 +558,11 @@ mod tests {
     fn an_interface_that_is_not_there_is_a_gap() {
         let host = build::host().build();
         let name = "eth9".parse().expect("a name");
-        let scene = Scene {
+        let context = Context {
             nic: Some(&name),
-            ..scene(&host)
+            ..context(&host)
         };
-        let said = diagnose(&scene);
+        let said = diagnose(&context);
         assert!(said.undetermined.iter().any(|u| u.subject == "nic/eth9"));
         assert_eq!(said.findings, []);
     }

@@ -1,11 +1,11 @@
 //! `module-fault`: the transceiver module or cable raises an alarm or is not ready. Facts from
 //! `ETHTOOL_MSG_MODULE_EEPROM_GET` (SFF-8472, SFF-8636, CMIS) and mlx5 counters.rst.
 
-use super::judged::{Judged, ethtool, growth, judge_each, offered, runs_at};
-use super::{ALWAYS, Draft, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Module, Nic};
 use crate::setting::Class;
+use super::judged::{Judged, ethtool, growth, judge_each, offered, runs_at};
+use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "module-fault",
@@ -38,15 +38,15 @@ const EVENTS: [&str; 3] = [
     "driver/module_bad_shorted",
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, |nic| check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     if !nic.kind.has_wire() {
         return Ok(None);
     }
-    let events = scene.watch.map(|watch| growth(watch, nic, &EVENTS));
+    let events = context.watch.map(|watch| growth(watch, nic, &EVENTS));
     let events = events.map(|events| events.evidence()).unwrap_or_default();
     let module = match offered(&nic.wire.module) {
         Ok(module) => module,
@@ -130,11 +130,11 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -199,7 +199,7 @@ pub(super) mod tests {
     #[test]
     fn too_little_light_is_worse_than_a_warm_module() {
         let warm = with(&[], &["temperature high warning"], "ModuleReady");
-        assert_eq!(finding(RULE.id, &scene(&warm)).severity, Severity::Note);
+        assert_eq!(finding(RULE.id, &context(&warm)).severity, Severity::Note);
         let dark = with(
             &[],
             &[
@@ -208,7 +208,7 @@ pub(super) mod tests {
             ],
             "ModuleReady",
         );
-        let said = finding(RULE.id, &scene(&dark));
+        let said = finding(RULE.id, &context(&dark));
         assert_eq!(said.severity, Severity::Warn);
         assert!(said.summary.contains("reports lane 1"), "{}", said.summary);
     }
@@ -217,6 +217,6 @@ pub(super) mod tests {
     fn a_talkative_module_fits_one_line() {
         let long = "alarm ".repeat(60);
         let host = with(&[&long, &long, &long], &[], "ModuleFault");
-        assert!(finding(RULE.id, &scene(&host)).summary.len() <= 200);
+        assert!(finding(RULE.id, &context(&host)).summary.len() <= 200);
     }
 }

@@ -1,13 +1,11 @@
 //! `mtu-not-jumbo`: MTU 1500 on a fast link whose NIC supports 9000. The maximum MTU is from rtnetlink
 //! (`IFLA_MAX_MTU`). Whether the path supports it is known only from both ends and a probe.
 
-use super::judged::{Judged, judge_each, offered, runs_at, speed};
-use super::{Draft, remedy, subject};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::judged::{Judged, judge_each, offered, runs_at, speed};
+use super::{Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "mtu-not-jumbo",
@@ -38,11 +36,11 @@ const FROM_GBIT: u64 = 25;
 const USUAL: u32 = 1500;
 const JUMBO: u32 = 9000;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, |nic| check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     if !nic.kind.has_wire() || !runs_at(nic, FROM_GBIT)? {
         return Ok(None);
     }
@@ -73,7 +71,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             nic.name
         ),
         evidence,
-        remedies: remedy(scene, key, Value::Integer(u64::from(JUMBO)))
+        remedies: remedy(context, key, Value::Integer(u64::from(JUMBO)))
             .into_iter()
             .collect(),
     }))
@@ -81,11 +79,11 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("1500 at 100 Gb/s", || World::of(card(100, 1500)))],
@@ -114,7 +112,7 @@ pub(super) mod tests {
     #[test]
     fn it_is_a_note_to_measure() {
         let host = card(100, 1500);
-        let said = finding(RULE.id, &scene(&host));
+        let said = finding(RULE.id, &context(&host));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(remedies(&said), ["nic/eth0/mtu: 1500 -> 9000"]);
         assert!(RULE.contested.is_some());

@@ -2,13 +2,13 @@
 //! Documentation/admin-guide/sysctl/net.rst (`netdev_budget`), `time_squeeze` of
 //! `/proc/net/softnet_stat`.
 
-use super::spreading::{percent, softirq_share};
-use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
+use super::spreading::{percent, softirq_share};
+use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "napi-time-squeeze",
@@ -38,14 +38,14 @@ const BUDGET: u64 = 600;
 
 const OF_CARD: [&str; 2] = ["stat/rx_missed_errors", "stat/rx_fifo_errors"];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let watch = match watched(rule, scene) {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let watch = match watched(rule, context) {
         Ok(watch) => watch,
         Err(unsure) => return unsure,
     };
     let mut missing: Vec<Gap> = Vec::new();
     let mut squeezed: Vec<(CpuId, f64, f64)> = Vec::new();
-    for cpu in scene.host.online_cpus().iter() {
+    for cpu in context.host.online_cpus().iter() {
         let key = format!("cpu/{cpu}/softnet/time_squeeze");
         let rate = match watch.per_second(&key) {
             Known::Value(rate) if rate > PER_SECOND => rate,
@@ -67,10 +67,10 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         return if missing.is_empty() {
             Vec::new()
         } else {
-            vec![undetermined(rule, scene, "host".to_owned(), missing)]
+            vec![undetermined(rule, context, "host".to_owned(), missing)]
         };
     };
-    let drops = drops(scene, watch);
+    let drops = drops(context, watch);
     let advice = if drops.is_empty() {
         "spread the work over more CPUs; nothing was dropped"
     } else {
@@ -96,16 +96,16 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         remedies: if drops.is_empty() {
             Vec::new()
         } else {
-            remedies(scene)
+            remedies(context)
         },
         evidence: evidence.chain(drops).collect(),
     };
-    vec![found(rule, scene, said)]
+    vec![found(rule, context, said)]
 }
 
 /// The drops that may be caused by full rings.
-fn drops(scene: &Scene<'_>, watch: &Watch) -> Vec<Evidence> {
-    let keys = scene.host.nics.iter().flat_map(|nic| {
+fn drops(context: &Context<'_>, watch: &Watch) -> Vec<Evidence> {
+    let keys = context.host.nics.iter().flat_map(|nic| {
         OF_CARD
             .iter()
             .map(move |name| format!("nic/{}/{name}", nic.name))
@@ -118,15 +118,15 @@ fn drops(scene: &Scene<'_>, watch: &Watch) -> Vec<Evidence> {
 }
 
 /// The budget, and twice the time.
-fn remedies(scene: &Scene<'_>) -> Vec<Remedy> {
+fn remedies(context: &Context<'_>) -> Vec<Remedy> {
     let number = |name: &str| {
-        let text = scene.host.sysctl(name);
+        let text = context.host.sysctl(name);
         text.value()
             .and_then(|text| text.trim().parse::<u64>().ok())
     };
     let raise = |name: &str, to: u64| {
         let key = SettingKey::Sysctl(name.to_owned());
-        remedy(scene, key, Value::Text(to.to_string()))
+        remedy(context, key, Value::Text(to.to_string()))
     };
     let budget = number("net.core.netdev_budget")
         .filter(|now| *now < BUDGET)
@@ -138,9 +138,9 @@ fn remedies(scene: &Scene<'_>) -> Vec<Remedy> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{self, Cases, World, finding};
-    use super::*;
     use crate::build;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, self};
 
     const ID: &str = RULE.id;
 
@@ -169,7 +169,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_budget_is_raised_only_when_packets_are_dropped() {
-        let said = finding(ID, &squeezed(50, 0.8).scene());
+        let said = finding(ID, &squeezed(50, 0.8).context());
         assert_eq!(said.subject, "cpu/1");
         assert!(said.remedies.is_empty(), "spread first");
         let host = build::host().nic("eth2", |nic| nic).build();
@@ -180,7 +180,7 @@ pub(super) mod tests {
                 .softirq(1, 0.8)
         });
         assert_eq!(
-            testing::remedies(&finding(ID, &world.scene())),
+            testing::remedies(&finding(ID, &world.context())),
             [
                 "sysctl/net.core.netdev_budget: 300 -> 600",
                 "sysctl/net.core.netdev_budget_usecs: 2000 -> 4000"

@@ -2,11 +2,11 @@
 //! names from Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst and
 //! intel/ice.rst.
 
-use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::watch::Watch;
+use super::judged::{Growth, Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "nic-discards-before-host",
@@ -51,8 +51,8 @@ pub(super) fn discards(watch: &Watch, nic: &Nic) -> Growth {
     })
 }
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_watched(rule, scene, |nic| nic.kind.has_wire(), check_nic)
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_watched(rule, context, |nic| nic.kind.has_wire(), check_nic)
 }
 
 fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
@@ -100,10 +100,10 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -148,7 +148,7 @@ pub(super) mod tests {
                         watch.counters.get_mut(key).expect("a gauge").after = per_cent;
                     })
             });
-            assert_eq!(finding(RULE.id, &world.scene()).severity, severity);
+            assert_eq!(finding(RULE.id, &world.context()).severity, severity);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! `nic-numa-unknown`: the firmware does not report the NIC's NUMA node. Facts from
 //! Documentation/ABI/testing/sysfs-bus-pci (`numa_node`).
 
-use super::spreading::device_file;
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NodeReport, NodeSource};
 use crate::ids::NodeId;
 use crate::known::{Cause, Known};
 use crate::setting::Class;
+use super::spreading::device_file;
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "nic-numa-unknown",
@@ -29,23 +29,23 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     // With one node there is nothing to infer.
-    if scene.host.nodes.len() < 2 {
+    if context.host.nodes.len() < 2 {
         return Vec::new();
     }
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
     }
     let said = |summary: String, evidence: Vec<Evidence>| {
-        let evidence = evidence.into_iter().chain([nodes(scene)]).collect();
+        let evidence = evidence.into_iter().chain([nodes(context)]).collect();
         Some(found(
             rule,
-            scene,
+            context,
             Draft {
                 severity: Severity::Note,
                 subject: subject(nic),
@@ -62,13 +62,13 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Known::Unknown(gap) if gap.cause == Cause::NotSaid => {
             let summary = format!(
                 "the firmware does not report which of {} NUMA nodes {} is on: measure from each node",
-                scene.host.nodes.len(),
+                context.host.nodes.len(),
                 nic.name
             );
             return said(summary, vec![minus_one(nic)]);
         }
         Known::Unknown(gap) => {
-            return Some(undetermined(rule, scene, subject(nic), vec![gap.clone()]));
+            return Some(undetermined(rule, context, subject(nic), vec![gap.clone()]));
         }
     };
     if let Some(source) = inferred(nic) {
@@ -87,10 +87,10 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     said(summary, evidence)
 }
 
-fn nodes(scene: &Scene<'_>) -> Evidence {
+fn nodes(context: &Context<'_>) -> Evidence {
     Evidence::new(
         "NUMA nodes",
-        scene.host.nodes.len(),
+        context.host.nodes.len(),
         "/sys/devices/system/node/online",
     )
 }
@@ -139,10 +139,10 @@ fn contradiction(nic: &Nic, report: &NodeReport) -> Option<(NodeId, Vec<Evidence
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene, silent};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -195,7 +195,7 @@ pub(super) mod tests {
                 report.bridge = Known::Value((bridge, NodeId(1)));
             }
         });
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert!(said.summary.contains("on node 1"), "{}", said.summary);
     }
 
@@ -205,6 +205,6 @@ pub(super) mod tests {
             .nodes(2, 2)
             .nic("far0", build::NicBuilder::veth)
             .build();
-        assert!(silent(ID, &scene(&host)));
+        assert!(silent(ID, &context(&host)));
     }
 }

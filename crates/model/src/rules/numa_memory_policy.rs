@@ -2,13 +2,11 @@
 //! Documentation/admin-guide/sysctl/vm.rst (`zone_reclaim_mode`), sysctl/kernel.rst (`numa_balancing`),
 //! mm/transhuge.rst.
 
-use super::facts::{answer, need, sysctl_evidence, sysctl_number};
-use super::{ALWAYS, Draft, remedy};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::known::Gap;
 use crate::setting::{Class, MachineKnob, SettingKey, Value};
+use super::facts::{answer, need, sysctl_evidence, sysctl_number};
+use super::{ALWAYS, Draft, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "numa-memory-policy",
@@ -35,20 +33,20 @@ const RECLAIM: &str = "vm.zone_reclaim_mode";
 const BALANCING: &str = "kernel.numa_balancing";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let mut missing = Vec::new();
     let mut said = Vec::new();
-    let latency = scene.profile == Profile::Latency;
-    if scene.host.nodes.len() > 1 {
-        said.extend(reclaim(scene, &mut missing));
+    let latency = context.profile == Profile::Latency;
+    if context.host.nodes.len() > 1 {
+        said.extend(reclaim(context, &mut missing));
         if latency {
-            said.extend(balancing(scene, &mut missing));
+            said.extend(balancing(context, &mut missing));
         }
     }
     if latency {
-        said.extend(huge_pages(scene, &mut missing));
+        said.extend(huge_pages(context, &mut missing));
     }
-    answer(rule, scene, "host", said, missing)
+    answer(rule, context, "host", said, missing)
 }
 
 fn finding(
@@ -66,13 +64,13 @@ fn finding(
     }
 }
 
-fn to_zero(scene: &Scene<'_>, name: &str) -> Option<Remedy> {
+fn to_zero(context: &Context<'_>, name: &str) -> Option<Remedy> {
     let key = SettingKey::Sysctl(name.to_owned());
-    remedy(scene, key, Value::Text("0".to_owned()))
+    remedy(context, key, Value::Text("0".to_owned()))
 }
 
-fn reclaim(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
-    let mode = sysctl_number(scene.host, RECLAIM, missing).filter(|mode| *mode != 0)?;
+fn reclaim(context: &Context<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
+    let mode = sysctl_number(context.host, RECLAIM, missing).filter(|mode| *mode != 0)?;
     Some(finding(
         Severity::Warn,
         &format!(
@@ -83,28 +81,28 @@ fn reclaim(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
             sysctl_evidence(RECLAIM, mode),
             Evidence::new(
                 "NUMA nodes",
-                scene.host.nodes.len(),
+                context.host.nodes.len(),
                 "/sys/devices/system/node",
             ),
         ],
-        to_zero(scene, RECLAIM),
+        to_zero(context, RECLAIM),
     ))
 }
 
-fn balancing(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
+fn balancing(context: &Context<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
     // Bit 0 moves pages between nodes; bit 1 is tiering.
-    let mode = sysctl_number(scene.host, BALANCING, missing).filter(|mode| mode & 1 == 1)?;
+    let mode = sysctl_number(context.host, BALANCING, missing).filter(|mode| mode & 1 == 1)?;
     Some(finding(
         Severity::Note,
         "kernel.numa_balancing adds page faults to sample memory access: disable it where programs are pinned, \
          and measure",
         vec![sysctl_evidence(BALANCING, mode)],
-        to_zero(scene, BALANCING),
+        to_zero(context, BALANCING),
     ))
 }
 
-fn huge_pages(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
-    let kernel = &scene.host.kernel;
+fn huge_pages(context: &Context<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
+    let kernel = &context.host.kernel;
     need(&kernel.transparent_hugepages, missing).filter(|mode| *mode == "always")?;
     let defrag = need(&kernel.transparent_hugepages_defrag, missing);
     defrag.filter(|mode| *mode == "always")?;
@@ -117,16 +115,16 @@ fn huge_pages(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
             Evidence::new("transparent huge pages", "always", format!("{THP}/enabled")),
             Evidence::new("defrag", "always", format!("{THP}/defrag")),
         ],
-        remedy(scene, key, Value::Text("madvise".to_owned())),
+        remedy(context, key, Value::Text("madvise".to_owned())),
     ))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
-    use crate::build::{self, HostBuilder};
+    use crate::build::{HostBuilder, self};
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -177,7 +175,7 @@ pub(super) mod tests {
     #[test]
     fn zone_reclaim_is_switched_off() {
         let host = nodes(2).sysctl(RECLAIM, "1").build();
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["sysctl/vm.zone_reclaim_mode: 1 -> 0"]);
     }

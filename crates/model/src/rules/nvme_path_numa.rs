@@ -3,13 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::devices::{Notice, judged, unknown};
-use super::remedy;
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{BlockDevice, NvmePath};
 use crate::setting::{BlockKnob, Class, SettingKey, Value};
+use super::devices::{Notice, judged, unknown};
+use super::remedy;
 
 pub(super) const RULE: Rule = Rule {
     id: "nvme-path-numa",
@@ -33,24 +31,24 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let devices = scene.host.block.iter();
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let devices = context.host.block.iter();
     devices
         .filter_map(|device| {
             let subject = format!("block/{}", device.name);
             let is_nvme = device.name.starts_with("nvme");
             let Some(paths) = device.paths.value() else {
                 let missing = unknown(&device.paths).filter(|_| is_nvme);
-                return judged(rule, scene, subject, Vec::new(), Vec::from_iter(missing));
+                return judged(rule, context, subject, Vec::new(), Vec::from_iter(missing));
             };
             let mut notices = Vec::from_iter(lost(device, paths));
             let live: Vec<&NvmePath> = paths.iter().filter(|path| is(path, "live")).collect();
             let mut missing = Vec::new();
             if live.len() > 1 {
                 missing.extend(unknown(&device.io_policy));
-                notices.extend(policy(scene, device, &live));
+                notices.extend(policy(context, device, &live));
             }
-            judged(rule, scene, subject, notices, missing)
+            judged(rule, context, subject, notices, missing)
         })
         .collect()
 }
@@ -81,7 +79,7 @@ fn lost(device: &BlockDevice, paths: &[NvmePath]) -> Option<Notice> {
     Some(Notice::new(Severity::Warn, summary).with(paths.iter().filter_map(state)))
 }
 
-fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option<Notice> {
+fn policy(context: &Context<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option<Notice> {
     let own = device.io_policy.value()?;
     let nodes: BTreeSet<_> = live
         .iter()
@@ -96,7 +94,7 @@ fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option
             ),
             "queue-depth",
         ),
-        "round-robin" if nodes.len() > 1 && scene.host.nodes.len() > 1 => (
+        "round-robin" if nodes.len() > 1 && context.host.nodes.len() > 1 => (
             format!(
                 "{} uses round-robin over paths on {} nodes, so part of its I/O crosses nodes: try numa and \
                  measure",
@@ -123,17 +121,17 @@ fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option
             .with([evidence])
             .with(live.iter().filter_map(|path| state(path)))
             .with(of_paths)
-            .fixed_by(remedy(scene, key, Value::Text(to.to_owned()))),
+            .fixed_by(remedy(context, key, Value::Text(to.to_owned()))),
     )
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
-    use crate::build::{self, block};
+    use crate::build::{block, self};
     use crate::ids::NodeId;
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -184,13 +182,13 @@ pub(super) mod tests {
 
     #[test]
     fn the_policy_is_a_note_to_be_measured_and_a_lost_path_warns() {
-        let said = finding(ID, &world("numa", &[("live", 0), ("live", 0)]).scene());
+        let said = finding(ID, &world("numa", &[("live", 0), ("live", 0)]).context());
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(
             remedies(&said),
             ["block/nvme0n1/io-policy: numa -> queue-depth"]
         );
-        let said = finding(ID, &world("numa", &[("live", 0), ("dead", 0)]).scene());
+        let said = finding(ID, &world("numa", &[("live", 0), ("dead", 0)]).context());
         assert_eq!(said.severity, Severity::Warn);
     }
 }

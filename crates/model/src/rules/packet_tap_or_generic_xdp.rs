@@ -2,12 +2,12 @@
 //! packet(7), `/proc/net/packet`, `/proc/net/ptype`; `IFLA_XDP_ATTACHED`;
 //! Documentation/netlink/specs/netdev.yaml (`xdp-features`).
 
-use super::devices::{Notice, judged, unknown};
-use super::{ALWAYS, each_nic, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Tap};
 use crate::known::Known;
 use crate::setting::Class;
+use super::devices::{Notice, judged, unknown};
+use super::{ALWAYS, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "packet-tap-or-generic-xdp",
@@ -49,8 +49,8 @@ const CAPTURES: &[&str] = &[
     "softflowd",
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let taps = &scene.host.software.taps;
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let taps = &context.host.software.taps;
     let all = || {
         taps.value()
             .into_iter()
@@ -62,12 +62,12 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let missing = unknown(taps).into_iter().collect();
     let of_host = judged(
         rule,
-        scene,
+        context,
         "host".to_owned(),
         Vec::from_iter(everywhere),
         missing,
     );
-    let mut said = each_nic(rule, scene, |nic| {
+    let mut said = each_nic(rule, context, |nic| {
         let here = all().filter(|tap| tap.nic.as_deref() == Some(nic.name.as_str()));
         let mut notices = Vec::from_iter(tapped(nic.name.as_str(), here));
         notices.extend(generic_xdp(nic));
@@ -75,7 +75,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             notices.extend(promiscuous(nic));
         }
         let missing = unknown(&nic.stack.xdp).into_iter().collect();
-        judged(rule, scene, subject(nic), notices, missing)
+        judged(rule, context, subject(nic), notices, missing)
     });
     said.extend(of_host);
     said
@@ -165,10 +165,10 @@ fn promiscuous(nic: &Nic) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
-    use crate::build::{self, NicBuilder};
+    use crate::build::{NicBuilder, self};
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -230,7 +230,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_capture_warns_and_a_dhcp_client_does_not() {
-        let severity = |host: Host| finding(ID, &World::of(host).scene()).severity;
+        let severity = |host: Host| finding(ID, &World::of(host).context()).severity;
         assert_eq!(severity(tap(Some("eth0"), "tcpdump", ALL)), Severity::Warn);
         assert_eq!(severity(tap(Some("eth0"), "dhclient", ALL)), Severity::Note);
         assert_eq!(severity(xdp("generic", &[])), Severity::Note);

@@ -1,14 +1,13 @@
 //! `pause-storm`: pause frames stop the link for a large share of the time. Counts from
 //! `ETHTOOL_MSG_PAUSE_GET` (IEEE 802.3 clause 31B), durations and storm events from mlx5 counters.rst.
 
-use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
-use crate::units::Ratio;
-use crate::units::real;
+use crate::units::{Ratio, real};
 use crate::watch::Watch;
+use super::judged::{Growth, Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pause-storm",
@@ -43,7 +42,7 @@ const STORM_ERROR: &str = "driver/tx_pause_storm_error_events";
 const STORM_WARNING: &str = "driver/tx_pause_storm_warning_events";
 
 /// One direction of pause frames.
-struct Way {
+struct PauseDirection {
     frames: &'static str,
     duration: &'static str,
     /// The mlx5 priority counters for it.
@@ -51,14 +50,14 @@ struct Way {
     means: &'static str,
 }
 
-const WAYS: [Way; 2] = [
-    Way {
+const WAYS: [PauseDirection; 2] = [
+    PauseDirection {
         frames: "pause/tx-frames",
         duration: "driver/tx_global_pause_duration",
         prefix: "tx_prio",
         means: "pauses its link partner: this host receives too slowly, check PCIe, memory and CPU",
     },
-    Way {
+    PauseDirection {
         frames: "pause/rx-frames",
         duration: "driver/rx_global_pause_duration",
         prefix: "rx_prio",
@@ -66,8 +65,8 @@ const WAYS: [Way; 2] = [
     },
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_watched(rule, scene, |nic| nic.kind.has_wire(), check_nic)
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_watched(rule, context, |nic| nic.kind.has_wire(), check_nic)
 }
 
 fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
@@ -116,7 +115,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
 
 /// The share of time that one direction was paused, if above the threshold: as counted by the NIC in microseconds,
 /// otherwise the maximum that its frames can request.
-fn share(nic: &Nic, watch: &Watch, way: &Way, seen: &Growth) -> Option<(f64, &'static str)> {
+fn share(nic: &Nic, watch: &Watch, way: &PauseDirection, seen: &Growth) -> Option<(f64, &'static str)> {
     let seconds = watch.span_ns.as_secs_f64();
     if seconds <= 0.0 {
         return None;
@@ -143,10 +142,10 @@ fn share(nic: &Nic, watch: &Watch, way: &Way, seen: &Growth) -> Option<(f64, &'s
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -190,7 +189,7 @@ pub(super) mod tests {
     fn who_is_slow_depends_on_the_direction() {
         let said = |key: &str| {
             let world = World::of(card()).watched(|w| w.grew(key, 5_000));
-            finding(RULE.id, &world.scene())
+            finding(RULE.id, &world.context())
         };
         let tx = said("nic/eth0/pause/tx-frames");
         assert!(tx.summary.contains("this host"), "{}", tx.summary);

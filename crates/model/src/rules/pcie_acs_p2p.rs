@@ -1,13 +1,11 @@
 //! `pcie-acs-p2p`: ACS redirects peer-to-peer traffic below a PCIe switch to the root complex. PCI
 //! Express Base Specification 6.12 (Access Control Services); Documentation/driver-api/pci/p2pdma.rst.
 
-use super::facts::{answer_one, config, controls, pcie_link};
-use super::{Draft, each_nic, subject};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, PcieControl, PcieHop, PcieLink};
 use crate::setting::Class;
+use super::facts::{answer_one, config, controls, pcie_link};
+use super::{Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-acs-p2p",
@@ -30,8 +28,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| {
         nic.rdma.value()?;
         let mut missing = Vec::new();
         let link = pcie_link(nic, &mut missing)?;
@@ -40,7 +38,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             return None;
         }
         let said = judge(nic, link, &controls(link, &mut missing));
-        answer_one(rule, scene, subject(nic), said, missing)
+        answer_one(rule, context, subject(nic), said, missing)
     })
 }
 
@@ -75,12 +73,12 @@ fn judge(nic: &Nic, link: &PcieLink, way: &[(&PcieHop, PcieControl)]) -> Option<
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::ids::PciAddress;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -136,7 +134,7 @@ pub(super) mod tests {
     #[test]
     fn it_names_the_port_and_the_risk() {
         let world = rdma(below_a_switch(Some(true)));
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert!(said.summary.contains("0000:16:00.0"), "{}", said.summary);
         assert!(said.summary.contains("passed to a VM"), "{}", said.summary);
     }

@@ -1,14 +1,14 @@
 //! `pcie-aer`: PCIe errors on the NIC's links (AER). Documentation/PCI/pcieaer-howto.rst;
 //! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats. Either end of a link may count an error.
 
-use super::facts::answer_one;
-use super::{ALWAYS, Draft, each_nic, nics, subject, watched};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::ids::PciAddress;
 use crate::known::{Gap, Known};
 use crate::setting::Class;
 use crate::watch::{Watch, total};
+use super::facts::answer_one;
+use super::{ALWAYS, Draft, each_nic, nics, subject, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-aer",
@@ -34,19 +34,19 @@ const CORRECTABLE_PER_HOUR: u128 = 10;
 const HOUR_NS: u128 = 3_600_000_000_000;
 const KINDS: [&str; 3] = ["aer_correctable", "aer_nonfatal", "aer_fatal"];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let on_pci = |nic: &&Nic| nic.pci_address.value().is_some();
     // Without PCI functions no counters are needed.
-    if !nics(scene).iter().any(on_pci) {
-        return each_nic(rule, scene, |_| None);
+    if !nics(context).iter().any(on_pci) {
+        return each_nic(rule, context, |_| None);
     }
-    let watch = match watched(rule, scene) {
+    let watch = match watched(rule, context) {
         Ok(watch) => watch,
         Err(unsure) => return unsure,
     };
-    each_nic(rule, scene, |nic| {
+    each_nic(rule, context, |nic| {
         let (said, missing) = judge(watch, nic, &functions(nic)?);
-        answer_one(rule, scene, subject(nic), said, missing)
+        answer_one(rule, context, subject(nic), said, missing)
     })
 }
 
@@ -113,10 +113,10 @@ fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Draft>, 
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -147,7 +147,7 @@ pub(super) mod tests {
     fn what_could_not_be_corrected_is_critical() {
         let severity = |key: &'static str| {
             let world = World::of(card()).watched(|w| w.grew(key, 2));
-            finding(ID, &world.scene()).severity
+            finding(ID, &world.context()).severity
         };
         assert_eq!(severity("pci/0000:17:00.0/aer_correctable"), Severity::Warn);
         assert_eq!(severity("pci/0000:17:00.0/aer_fatal"), Severity::Crit);

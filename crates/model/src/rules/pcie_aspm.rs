@@ -1,13 +1,11 @@
 //! `pcie-aspm`: ASPM is enabled on the NIC's PCIe link. Documentation/ABI/testing/sysfs-bus-pci
 //! (`link/l0s_aspm` ...), Documentation/power/pci.rst.
 
-use super::facts::{answer_one, need};
-use super::{Draft, each_nic, remedy, subject};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::facts::{answer_one, need};
+use super::{Draft, each_nic, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-aspm",
@@ -28,17 +26,17 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| {
         nic.pci_address.value()?;
         let mut missing = Vec::new();
         let enabled = need(&nic.pci, &mut missing).and_then(|pci| need(&pci.aspm, &mut missing));
-        let said = enabled.and_then(|enabled| judge(scene, nic, enabled));
-        answer_one(rule, scene, subject(nic), said, missing)
+        let said = enabled.and_then(|enabled| judge(context, nic, enabled));
+        answer_one(rule, context, subject(nic), said, missing)
     })
 }
 
-fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Draft> {
+fn judge(context: &Context<'_>, nic: &Nic, enabled: &[String]) -> Option<Draft> {
     // `clkpm` stops a clock, not the link; `l1_1_pcipm` is for devices in a low-power state.
     let states: Vec<&String> = enabled
         .iter()
@@ -52,14 +50,14 @@ fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Draft> {
         .iter()
         .map(|state| Evidence::new((*state).clone(), "1", file(state)))
         .collect();
-    evidence.extend(scene.host.kernel.aspm_policy.value().map(|policy| {
+    evidence.extend(context.host.kernel.aspm_policy.value().map(|policy| {
         let path = "/sys/module/pcie_aspm/parameters/policy";
         Evidence::new("ASPM policy", policy, path)
     }));
     let off = |state: &&String| {
         let knob = NicKnob::Aspm(state.replace('_', "-"));
         let key = SettingKey::Nic(nic.name.clone(), knob);
-        remedy(scene, key, Value::Switch(false))
+        remedy(context, key, Value::Switch(false))
     };
     let names: Vec<&str> = states
         .iter()
@@ -81,11 +79,11 @@ fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Draft> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -126,7 +124,7 @@ pub(super) mod tests {
     #[test]
     fn each_state_is_switched_off_by_its_own_file() {
         let world = latency(card(&["l0s_aspm", "l1_aspm"]));
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert_eq!(
             remedies(&said),
             [

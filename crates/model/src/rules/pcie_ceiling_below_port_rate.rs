@@ -2,15 +2,15 @@
 //! together. Functions of one device, and devices behind one switch, share links; figures per lane as
 //! `PCIE_SPEED2MBS_ENC` of drivers/pci/pci.h.
 
-use super::facts::{answer_one, is_guest, made_up, pcie_link, rate_evidence};
-use super::{ALWAYS, Draft, each_nic, subject};
 use crate::ceiling::{gigabits, link_words, pcie_lane};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, Nic, NicKind, PcieHop, PcieLink};
 use crate::ids::PciAddress;
 use crate::known::Gap;
 use crate::setting::Class;
 use crate::units::BitRate;
+use super::facts::{answer_one, is_guest, made_up, pcie_link, rate_evidence};
+use super::{ALWAYS, Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-ceiling-below-port-rate",
@@ -42,10 +42,10 @@ struct Port<'a> {
     link: &'a PcieLink,
 }
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let ports = ports(scene.host);
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let ports = ports(context.host);
     let mut told = Vec::new();
-    for nic in &scene.host.nics {
+    for nic in &context.host.nics {
         if let Some(shared) = too_narrow_for_all(&ports, nic)
             && !told
                 .iter()
@@ -54,7 +54,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             told.push((nic, shared));
         }
     }
-    each_nic(rule, scene, |nic| {
+    each_nic(rule, context, |nic| {
         let mut missing = Vec::new();
         let mut said = match port(nic, &mut missing) {
             None => None,
@@ -63,15 +63,15 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
                 let mine =
                     |hop: &PcieHop| sharing(&ports, hop).any(|port| port.nic.name == nic.name);
                 let (first, hop) = told.iter().find(|(_, hop)| mine(hop))?;
-                (first.name == nic.name || scene.nic == Some(&nic.name))
+                (first.name == nic.name || context.nic == Some(&nic.name))
                     .then(|| shared(&ports, nic, hop))
             }),
         };
         // A guest's virtual bridges limit nothing.
-        if let Some(said) = said.as_mut().filter(|_| is_guest(scene.host)) {
+        if let Some(said) = said.as_mut().filter(|_| is_guest(context.host)) {
             said.severity = Severity::Note;
         }
-        answer_one(rule, scene, subject(nic), said, missing)
+        answer_one(rule, context, subject(nic), said, missing)
     })
 }
 
@@ -257,10 +257,10 @@ fn evidence(hop: &PcieHop, passes: BitRate) -> Vec<Evidence> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene, silent};
-    use super::*;
     use crate::build;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -332,7 +332,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_port_that_its_slot_cannot_feed_is_critical() {
-        let said = finding(ID, &scene(&card(100, (8_000, 8))));
+        let said = finding(ID, &context(&card(100, (8_000, 8))));
         assert_eq!(said.severity, Severity::Crit);
         assert!(said.summary.contains("63.008 Gb/s"), "{}", said.summary);
     }
@@ -341,13 +341,13 @@ pub(super) mod tests {
     fn a_guest_is_told_and_not_warned() {
         let mut host = card(100, (8_000, 8));
         host.kernel.hypervisor = Known::Value("KVM".to_owned());
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 
     #[test]
     fn ports_that_share_a_link_are_summed_and_named_once() {
         let host = two(100, (8_000, 16));
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert!(
             said.summary.contains("2 ports with 200"),
@@ -362,10 +362,10 @@ pub(super) mod tests {
     fn a_port_that_is_down_and_a_representor_take_nothing() {
         let mut host = two(100, (8_000, 16));
         host.nics[1].operstate = Known::Value("down".to_owned());
-        assert!(silent(ID, &scene(&host)));
+        assert!(silent(ID, &context(&host)));
         let mut host = two(100, (8_000, 16));
         host.nics[1].pci_address = host.nics[0].pci_address.clone();
-        assert!(silent(ID, &scene(&host)));
+        assert!(silent(ID, &context(&host)));
     }
 
     #[test]
@@ -378,6 +378,6 @@ pub(super) mod tests {
                 ..Default::default()
             });
         }
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 }

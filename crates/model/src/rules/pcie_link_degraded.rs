@@ -3,14 +3,14 @@
 //! line in the kernel log is "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at
 //! 0000:16:00.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)".
 
-use super::facts::{gbit, is_guest, made_up};
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::ceiling::{gigabits, link_words};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, PcieHop, PcieLink};
-use crate::known::{self, Gap, Known};
+use crate::known::{Gap, Known, self};
 use crate::setting::Class;
 use crate::units::{BitRate, TransferRate};
+use super::facts::{gbit, is_guest, made_up};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-link-degraded",
@@ -39,11 +39,11 @@ const USABLE: f64 = 0.9;
 /// Below this port speed, a sufficient link is no reason to open the machine.
 const SLOW: BitRate = gbit(10);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     // What is not on PCI (veth, virtio-mmio, USB) has no link to judge.
     nic.pci_address.value()?;
     let facts = nic.pcie.ok().map_err(Clone::clone).and_then(|link| {
@@ -51,10 +51,10 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         let capable = link.capable_bit_per_s.ok().map_err(Clone::clone)?;
         Ok((link, *available, *capable))
     });
-    let guest = is_guest(scene.host);
+    let guest = is_guest(context.host);
     match facts {
         Err(gap) if no_link(nic) || (guest && not_there(&gap)) => None,
-        Err(gap) => Some(undetermined(rule, scene, subject(nic), vec![gap])),
+        Err(gap) => Some(undetermined(rule, context, subject(nic), vec![gap])),
         Ok((_, available, capable)) if available >= capable => None,
         Ok((link, ..))
             if nic
@@ -70,7 +70,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             if guest {
                 said.severity = Severity::Note;
             }
-            Some(found(rule, scene, said))
+            Some(found(rule, context, said))
         }
     }
 }
@@ -232,10 +232,10 @@ fn cause(link: &PcieLink, hop: &PcieHop) -> Option<Cause> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, missing, scene, silent};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, missing, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -293,7 +293,7 @@ pub(super) mod tests {
     fn a_guest_is_told_and_not_warned() {
         let mut host = card(100, (8_000, 8), (8_000, 16));
         host.kernel.hypervisor = Known::Value("kvm".to_owned());
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 
     #[test]
@@ -304,13 +304,13 @@ pub(super) mod tests {
             link.links[1].width_max = Known::Value(16);
             link.links[1].transfer_max_mt_per_s = Known::Value(TransferRate::from_mt_per_s(8_000));
         }
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 
     #[test]
     fn a_hundred_gigabit_port_on_eight_lanes_is_critical() {
         let host = card(100, (8_000, 8), (8_000, 16));
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Crit);
         for part in ["63.008 Gb/s", "126.016 Gb/s", "0000:16:00.0", "8.0 GT/s x8"] {
             assert!(said.summary.contains(part), "{part}: {}", said.summary);
@@ -321,19 +321,19 @@ pub(super) mod tests {
     #[test]
     fn a_port_that_the_link_still_feeds_is_warned_about() {
         let host = card(25, (8_000, 8), (16_000, 8));
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Warn);
     }
 
     #[test]
     fn a_slow_port_that_is_fed_and_a_radio_nic_are_only_noted() {
         let host = card(1, (2_500, 1), (5_000, 1));
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
         let mut host = card(1, (5_000, 1), (8_000, 1));
         host.nics[0].link_bit_per_s = Known::not_asked("speed");
         if let Known::Value(pci) = &mut host.nics[0].pci {
             pci.class = Known::Value("0x028000".to_owned());
         }
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 
     #[test]
@@ -342,7 +342,7 @@ pub(super) mod tests {
         if let Known::Value(link) = &mut host.nics[0].pcie {
             link.links[1].width_max = Known::Value(8);
         }
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert!(
             said.summary.contains("the slot does not support more"),
             "{}",
@@ -356,7 +356,7 @@ pub(super) mod tests {
         if let Known::Value(link) = &mut host.nics[0].pcie {
             link.links[1].width_max = Known::Value(8);
         }
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 
     #[test]
@@ -365,7 +365,7 @@ pub(super) mod tests {
         if let Known::Value(link) = &mut host.nics[0].pcie {
             link.links[1].width_max = Known::not_asked("max_link_width");
         }
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert!(!said.summary.contains("slot itself"), "{}", said.summary);
     }
@@ -374,13 +374,13 @@ pub(super) mod tests {
     fn a_port_of_unknown_rate_is_no_proof_that_the_link_binds() {
         let mut host = card(100, (8_000, 8), (8_000, 16));
         host.nics[0].link_bit_per_s = Known::not_asked("speed");
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Warn);
     }
 
     #[test]
     fn the_narrow_link_is_shown_by_its_own_files() {
         let host = card(100, (8_000, 8), (8_000, 16));
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         for (file, value) in [
             ("current_link_speed", "8.0 GT/s"),
             ("current_link_width", "x8"),
@@ -397,9 +397,9 @@ pub(super) mod tests {
 
     #[test]
     fn a_full_link_and_what_is_not_on_pci_are_no_fault() {
-        assert!(silent(ID, &scene(&card(100, (8_000, 16), (8_000, 16)))));
+        assert!(silent(ID, &context(&card(100, (8_000, 16), (8_000, 16)))));
         let (near, _) = build::veth_pair();
-        assert!(silent(ID, &scene(&near)));
+        assert!(silent(ID, &context(&near)));
     }
 
     #[test]
@@ -409,13 +409,13 @@ pub(super) mod tests {
                 nic.with(|nic| nic.pcie = Known::not_asked("current_link_speed"))
             })
             .build();
-        assert_eq!(missing(ID, &scene(&host))[0].path, "current_link_speed");
+        assert_eq!(missing(ID, &context(&host))[0].path, "current_link_speed");
         let mut host = card(100, (8_000, 8), (8_000, 16));
         if let Known::Value(link) = &mut host.nics[0].pcie {
             link.capable_bit_per_s = Known::not_asked("max_link_width");
         }
         assert_eq!(
-            missing(ID, &scene(&host)),
+            missing(ID, &context(&host)),
             [Gap::new(
                 known::Cause::NotAsked,
                 "max_link_width",

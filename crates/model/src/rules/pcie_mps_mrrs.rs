@@ -2,12 +2,12 @@
 //! Express Base Specification 7.5.3.4 (Device Control); Documentation/admin-guide/kernel-parameters.txt,
 //! `pci=pcie_bus_*`.
 
-use super::facts::{answer_one, config, controls, gbit, is_guest, need, pcie_link, rate_evidence};
-use super::{ALWAYS, Draft, each_nic, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, PcieControl, PcieHop};
 use crate::setting::Class;
 use crate::units::{BitRate, Bytes};
+use super::facts::{answer_one, config, controls, gbit, is_guest, need, pcie_link, rate_evidence};
+use super::{ALWAYS, Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-mps-mrrs",
@@ -39,19 +39,19 @@ const CONCERNED: BitRate = gbit(10);
 /// ... and above this share headers use bandwidth that the port needs.
 const FAST: BitRate = gbit(100);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| {
         let mut missing = Vec::new();
         let link = pcie_link(nic, &mut missing);
         let rate = need(&nic.link_bit_per_s, &mut Vec::new()).copied();
         let rate = rate.filter(|rate| *rate >= CONCERNED)?;
-        let said = link.and_then(|link| judge(scene, nic, rate, &controls(link, &mut missing)));
-        answer_one(rule, scene, subject(nic), said, missing)
+        let said = link.and_then(|link| judge(context, nic, rate, &controls(link, &mut missing)));
+        answer_one(rule, context, subject(nic), said, missing)
     })
 }
 
 fn judge(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     nic: &Nic,
     rate: BitRate,
     way: &[(&PcieHop, PcieControl)],
@@ -101,7 +101,7 @@ fn judge(
     ));
     evidence.push(rate_evidence(nic, rate));
     Some(Draft {
-        severity: if rate >= FAST && !is_guest(scene.host) {
+        severity: if rate >= FAST && !is_guest(context.host) {
             Severity::Warn
         } else {
             Severity::Note
@@ -115,11 +115,11 @@ fn judge(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 
@@ -173,7 +173,7 @@ pub(super) mod tests {
 
     #[test]
     fn headers_matter_to_a_fast_port_only() {
-        let severity = |gbit| finding(ID, &scene(&card(gbit, 128, 256, 512))).severity;
+        let severity = |gbit| finding(ID, &context(&card(gbit, 128, 256, 512))).severity;
         assert_eq!(severity(100), Severity::Warn);
         assert_eq!(severity(25), Severity::Note);
     }

@@ -2,14 +2,12 @@
 //! 7.5.3.4; `pci_configure_relaxed_ordering` in drivers/pci/probe.c clears it below root ports that
 //! handle it badly.
 
-use super::facts::{answer_one, config, gbit, need, pcie_link, rate_evidence};
-use super::{Draft, each_nic, subject};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, Nic, PcieControl, PcieHop};
 use crate::setting::Class;
 use crate::units::BitRate;
+use super::facts::{answer_one, config, gbit, need, pcie_link, rate_evidence};
+use super::{Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-relaxed-ordering",
@@ -42,11 +40,11 @@ pub(super) const RULE: Rule = Rule {
 
 const FAST: BitRate = gbit(100);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if cleared_by_the_kernel(scene.host) {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if cleared_by_the_kernel(context.host) {
         return Vec::new();
     }
-    each_nic(rule, scene, |nic| {
+    each_nic(rule, context, |nic| {
         let rate = need(&nic.link_bit_per_s, &mut Vec::new()).copied();
         let rate = rate.filter(|rate| *rate >= FAST)?;
         let mut missing = Vec::new();
@@ -57,7 +55,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             Some((own, *need(&own.control, &mut missing)?))
         });
         let said = own.and_then(|own| judge(nic, rate, own));
-        answer_one(rule, scene, subject(nic), said, missing)
+        answer_one(rule, context, subject(nic), said, missing)
     })
 }
 
@@ -88,10 +86,10 @@ fn judge(nic: &Nic, rate: BitRate, (hop, control): (&PcieHop, PcieControl)) -> O
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 
@@ -129,7 +127,7 @@ pub(super) mod tests {
 
     #[test]
     fn it_is_a_note_that_asks_to_measure() {
-        let said = finding(ID, &scene(&card(200, false)));
+        let said = finding(ID, &context(&card(200, false)));
         assert_eq!(said.severity, Severity::Note);
         assert!(said.summary.contains("measure both"), "{}", said.summary);
     }

@@ -2,11 +2,11 @@
 //! rtnl_link_stats64`, the standard groups of `ETHTOOL_MSG_STATS_GET` (IEEE 802.3 clause 30), and mlx5
 //! counters.rst.
 
-use super::judged::{Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, subject};
-use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::watch::Watch;
+use super::judged::{Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "phy-errors",
@@ -48,8 +48,8 @@ const FLAPS: [&str; 3] = [
     "driver/link_down_events_phy",
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_watched(rule, scene, |nic| nic.kind.has_wire(), check_nic)
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_watched(rule, context, |nic| nic.kind.has_wire(), check_nic)
 }
 
 fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
@@ -100,10 +100,10 @@ fn odd_lengths(nic: &Nic, watch: &Watch, quiet: Judged) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -136,7 +136,7 @@ pub(super) mod tests {
     #[test]
     fn frames_of_a_wrong_length_alone_are_a_note() {
         let world = World::of(card()).watched(|w| w.grew("nic/eth0/stat/rx_length_errors", 2));
-        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Note);
+        assert_eq!(finding(RULE.id, &world.context()).severity, Severity::Note);
     }
 
     #[test]
@@ -145,7 +145,7 @@ pub(super) mod tests {
             w.grew("nic/eth0/stat/rx_crc_errors", 3)
                 .grew("nic/eth0/driver/link_down_events_phy", 1)
         });
-        let said = finding(RULE.id, &world.scene());
+        let said = finding(RULE.id, &world.context());
         assert_eq!(said.evidence.len(), 2);
         assert!(
             said.summary.contains("rx_crc_errors +3"),

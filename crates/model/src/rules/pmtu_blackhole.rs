@@ -2,11 +2,11 @@
 //! judges what the host's own TCP found (`TCPMTUPSuccess`, `TCPMTUPFail`, RFC 4821 as in
 //! net/ipv4/tcp_timer.c and tcp_output.c); a probe of the path needs traffic.
 
-use super::{ALWAYS, Draft, found, remedy, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::known::{Cause, Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
+use super::{ALWAYS, Draft, found, remedy, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "pmtu-blackhole",
@@ -32,24 +32,24 @@ const PROBING: &str = "net.ipv4.tcp_mtu_probing";
 const NO_DISCOVERY: &str = "net.ipv4.ip_no_pmtu_disc";
 const PROBES: [&str; 2] = ["TCPMTUPFail", "TCPMTUPSuccess"];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let said = |said: Draft| vec![found(rule, scene, said)];
-    match judge(scene) {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let said = |said: Draft| vec![found(rule, context, said)];
+    match judge(context) {
         Ok(Some(whole)) => said(whole),
         Ok(None) => Vec::new(),
-        Err(gap) => vec![undetermined(rule, scene, "host".to_owned(), vec![gap])],
+        Err(gap) => vec![undetermined(rule, context, "host".to_owned(), vec![gap])],
     }
 }
 
-fn judge(scene: &Scene<'_>) -> Result<Option<Draft>, Gap> {
-    if let Some(said) = discovery_off(scene)? {
+fn judge(context: &Context<'_>) -> Result<Option<Draft>, Gap> {
+    if let Some(said) = discovery_off(context)? {
         return Ok(Some(said));
     }
     // 0 never probes; 2 always does, so its counters increase in normal operation.
-    if number(scene, PROBING)? != Some(1) {
+    if number(context, PROBING)? != Some(1) {
         return Ok(None);
     }
-    let Some(watch) = scene.watch else {
+    let Some(watch) = context.watch else {
         return Err(Gap::new(
             Cause::NotAsked,
             "counters",
@@ -90,8 +90,8 @@ fn seen(watch: &Watch, name: &str, by: u64) -> Evidence {
 }
 
 /// 1 sends without the DF bit and ignores ICMP messages with a smaller MTU.
-fn discovery_off(scene: &Scene<'_>) -> Result<Option<Draft>, Gap> {
-    if number(scene, NO_DISCOVERY)? != Some(1) {
+fn discovery_off(context: &Context<'_>) -> Result<Option<Draft>, Gap> {
+    if number(context, NO_DISCOVERY)? != Some(1) {
         return Ok(None);
     }
     let key = SettingKey::Sysctl(NO_DISCOVERY.to_owned());
@@ -104,15 +104,15 @@ fn discovery_off(scene: &Scene<'_>) -> Result<Option<Draft>, Gap> {
             1,
             crate::buffers::path(NO_DISCOVERY),
         )],
-        remedies: remedy(scene, key, Value::Text("0".to_owned()))
+        remedies: remedy(context, key, Value::Text("0".to_owned()))
             .into_iter()
             .collect(),
     }))
 }
 
 /// A sysctl's number; `None` if this kernel does not have it.
-fn number(scene: &Scene<'_>, name: &str) -> Result<Option<u32>, Gap> {
-    match scene.host.sysctl(name) {
+fn number(context: &Context<'_>, name: &str) -> Result<Option<u32>, Gap> {
+    match context.host.sysctl(name) {
         Known::Value(text) => Ok(text.trim().parse().ok()),
         Known::Unknown(gap) if !gap.leaves_a_question() => Ok(None),
         Known::Unknown(gap) => Err(gap),
@@ -121,10 +121,10 @@ fn number(scene: &Scene<'_>, name: &str) -> Result<Option<u32>, Gap> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -164,7 +164,7 @@ pub(super) mod tests {
     #[test]
     fn discovery_is_switched_on_again() {
         let world = World::of(build::host().sysctl(NO_DISCOVERY, "1").build());
-        let said = finding(RULE.id, &world.scene());
+        let said = finding(RULE.id, &world.context());
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(remedies(&said), ["sysctl/net.ipv4.ip_no_pmtu_disc: 1 -> 0"]);
     }

@@ -1,18 +1,15 @@
 //! `qdisc-shaper`: a shaper limits the interface below what the path could carry. Kinds and what they
 //! count from tc-tbf(8), tc-htb(8) and net/sched.
 
-use super::devices::{Notice, judged};
-use super::shapers::{self, Shaper};
-use super::{ALWAYS, each_nic, remedy, sends, subject};
-use crate::analysis;
-use crate::ceiling;
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, Qdisc};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use crate::shell;
-use crate::threshold;
 use crate::units::BitRate;
+use crate::{analysis, ceiling, shell, threshold};
+use super::devices::{Notice, judged};
+use super::shapers::{Shaper, self};
+use super::{ALWAYS, each_nic, remedy, sends, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "qdisc-shaper",
@@ -35,17 +32,17 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let mut notices = Vec::new();
     let mut missing = Vec::new();
     match at_root(nic) {
-        Ok(Some(shaper)) => match held(scene, nic, shaper) {
+        Ok(Some(shaper)) => match held(context, nic, shaper) {
             Ok(notice) => notices.extend(notice.map(|notice| {
-                let change = without_shaper(scene, nic).filter(|_| sends(scene));
+                let change = without_shaper(context, nic).filter(|_| sends(context));
                 notice.fixed_by(change)
             })),
             Err(gap) => missing.push(gap),
@@ -54,12 +51,12 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Err(gap) => missing.push(gap),
     }
     for shaper in shapers::beside_root(nic) {
-        match held(scene, nic, shaper) {
+        match held(context, nic, shaper) {
             Ok(notice) => notices.extend(notice),
             Err(gap) => missing.push(gap),
         }
     }
-    judged(rule, scene, subject(nic), notices, missing)
+    judged(rule, context, subject(nic), notices, missing)
 }
 
 /// The rate limit of the root qdisc, its own or that of its classes.
@@ -89,7 +86,7 @@ fn at_root(nic: &Nic) -> Result<Option<Shaper>, Gap> {
 }
 
 /// The effect of a shaper: none at or above the link speed; unknown if the link speed is unknown.
-fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, Gap> {
+fn held(context: &Context<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, Gap> {
     let Shaper {
         what,
         rate,
@@ -103,8 +100,8 @@ fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, 
     {
         return Ok(None);
     }
-    let severity = if sends(scene) && of_all {
-        reached(scene, nic, rate, &mut evidence)
+    let severity = if sends(context) && of_all {
+        reached(context, nic, rate, &mut evidence)
     } else {
         Severity::Note
     };
@@ -115,7 +112,7 @@ fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, 
         return Err(gap.clone());
     }
     let part = if of_all { "" } else { "part of " };
-    let summary = match (sends(scene), each) {
+    let summary = match (sends(context), each) {
         (false, _) => format!(
             "{what} of {} shapes only acknowledgements, to {rate}",
             nic.name
@@ -132,11 +129,11 @@ fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, 
 }
 
 /// The severity: a trial close to the shaper's ceiling was limited by it.
-fn reached(scene: &Scene<'_>, nic: &Nic, rate: BitRate, evidence: &mut Vec<Evidence>) -> Severity {
-    let measured = scene.sample.and_then(|sample| {
+fn reached(context: &Context<'_>, nic: &Nic, rate: BitRate, evidence: &mut Vec<Evidence>) -> Severity {
+    let measured = context.sample.and_then(|sample| {
         let way = analysis::ways(sample)
             .into_iter()
-            .find(|way| way.from == scene.end)?;
+            .find(|way| way.from == context.end)?;
         analysis::rate_of_way(sample, &way)
     });
     let bound = nic.mtu.get().and_then(|mtu| {
@@ -167,23 +164,21 @@ fn reached(scene: &Scene<'_>, nic: &Nic, rate: BitRate, evidence: &mut Vec<Evide
 
 /// A shaper may be intended: its removal is proposed only with `owns_shapers`, and only on software interfaces, where
 /// the kernel's default is `noqueue`.
-fn without_shaper(scene: &Scene<'_>, nic: &Nic) -> Option<crate::finding::Remedy> {
-    if !scene.owns_shapers || nic.kind.has_wire() {
+fn without_shaper(context: &Context<'_>, nic: &Nic) -> Option<crate::finding::Remedy> {
+    if !context.owns_shapers || nic.kind.has_wire() {
         return None;
     }
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Qdisc);
-    remedy(scene, key, Value::Qdisc(Qdisc::plain("noqueue")))
+    remedy(context, key, Value::Qdisc(Qdisc::plain("noqueue")))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{
-        Cases, World, finding, missing, remedies, scene, silent, with_trial,
-    };
-    use super::*;
     use crate::build;
     use crate::host::{Dcb, Host, QdiscClass};
     use crate::plan::End;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 
@@ -295,7 +290,7 @@ pub(super) mod tests {
     #[test]
     fn a_default_class_is_found_with_its_rate_and_its_trial() {
         let host = classful("htb", INIT, &[(0x10, 1_000), (0x20, 5_000)]);
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             said.summary,
@@ -309,7 +304,7 @@ pub(super) mod tests {
     #[test]
     fn the_widest_class_tells_where_no_default_is_known_and_hfsc_has_upper_limits() {
         let host = classful("hfsc", "", &[(0x10, 1_000), (0x20, 2_000)]);
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert!(said.summary.contains("class 1:20"), "{}", said.summary);
         let mut unlimited = host;
         let classes = &mut unlimited.nics[0].shaping.classes;
@@ -319,7 +314,7 @@ pub(super) mod tests {
             }
             all
         });
-        assert!(silent(ID, &scene(&unlimited)));
+        assert!(silent(ID, &context(&unlimited)));
     }
 
     #[test]
@@ -329,7 +324,7 @@ pub(super) mod tests {
             (on_queue(1_000), "1 queue by tx_maxrate"),
             (on_class(1_000), "1 traffic class by DCB"),
         ] {
-            let said = finding(ID, &scene(&host));
+            let said = finding(ID, &context(&host));
             assert_eq!(said.severity, Severity::Warn);
             assert!(said.summary.contains(place), "{}", said.summary);
         }
@@ -355,16 +350,16 @@ pub(super) mod tests {
         let sample = build::sample().mbit(2_000).build();
         let said = finding(ID, &with_trial(&host, &host, &sample));
         assert_eq!(said.severity, Severity::Warn);
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Warn);
     }
 
     #[test]
     fn only_its_owner_is_told_to_remove_it() {
         let host = shaped(5_000);
-        assert_eq!(remedies(&finding(ID, &scene(&host))), [""; 0]);
-        let owner = Scene {
+        assert_eq!(remedies(&finding(ID, &context(&host))), [""; 0]);
+        let owner = Context {
             owns_shapers: true,
-            ..scene(&host)
+            ..context(&host)
         };
         assert_eq!(
             remedies(&finding(ID, &owner)),
@@ -376,12 +371,12 @@ pub(super) mod tests {
     fn at_the_receiving_end_it_is_a_note() {
         let host = shaped(5_000);
         let sample = build::sample().mbit(4_700).build();
-        let scene = Scene {
+        let context = Context {
             end: End::Remote,
             owns_shapers: true,
             ..with_trial(&host, &host, &sample)
         };
-        let said = finding(ID, &scene);
+        let said = finding(ID, &context);
         assert_eq!((said.severity, said.remedies.len()), (Severity::Note, 0));
     }
 
@@ -391,7 +386,7 @@ pub(super) mod tests {
             .nic("eth0", |nic| nic.gbit(10).qdisc(build::tbf(10_000)))
             .nic("near0", build::NicBuilder::veth)
             .build();
-        assert!(silent(ID, &scene(&host)));
+        assert!(silent(ID, &context(&host)));
     }
 
     #[test]
@@ -402,7 +397,7 @@ pub(super) mod tests {
                     .with(|nic| nic.link_bit_per_s = Known::not_asked("speed"))
             })
             .build();
-        assert_eq!(missing(ID, &scene(&host))[0].path, "speed");
+        assert_eq!(missing(ID, &context(&host))[0].path, "speed");
         let sample = build::sample().mbit(4_700).build();
         let said = finding(ID, &with_trial(&host, &host, &sample));
         assert_eq!(said.severity, Severity::Crit);
@@ -413,12 +408,12 @@ pub(super) mod tests {
         let host = build::host()
             .nic("eth0", |nic| nic.qdisc(Qdisc::plain("htb")))
             .build();
-        assert_eq!(missing(ID, &scene(&host))[0].path, "tc class show dev eth0");
+        assert_eq!(missing(ID, &context(&host))[0].path, "tc class show dev eth0");
         let host = build::host()
             .nic("eth0", |nic| {
                 nic.with(|nic| nic.qdisc = Known::not_asked("RTM_GETQDISC"))
             })
             .build();
-        assert_eq!(missing(ID, &scene(&host))[0].path, "RTM_GETQDISC");
+        assert_eq!(missing(ID, &context(&host))[0].path, "RTM_GETQDISC");
     }
 }

@@ -1,12 +1,12 @@
 //! `qos-map-conflict`: conflicting QoS configuration: priorities, ETS shares or DCBX owners. Facts from
 //! dcb(8), IEEE 802.1Qaz and `RTM_GETDCB`.
 
-use super::devices::{Notice, RDMA, judged, severity_for, unknown};
-use super::{ALWAYS, each_nic, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Dcb, Nic, NicKind};
 use crate::known::Known;
 use crate::setting::Class;
+use super::devices::{Notice, RDMA, judged, severity_for, unknown};
+use super::{ALWAYS, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "qos-map-conflict",
@@ -29,24 +29,24 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| {
         if nic.kind != NicKind::Physical {
             return None;
         }
         let Known::Value(dcb) = &nic.shaping.dcb else {
             let missing = Vec::from_iter(unknown(&nic.shaping.dcb));
-            return judged(rule, scene, subject(nic), Vec::new(), missing);
+            return judged(rule, context, subject(nic), Vec::new(), missing);
         };
         let notices = [
             shares(nic, dcb),
             starved(nic, dcb),
             peers(nic, dcb),
-            owners(scene, nic, dcb),
-            untagged(scene, nic, dcb),
+            owners(context, nic, dcb),
+            untagged(context, nic, dcb),
         ];
         let notices = notices.into_iter().flatten().collect();
-        judged(rule, scene, subject(nic), notices, Vec::new())
+        judged(rule, context, subject(nic), notices, Vec::new())
     })
 }
 
@@ -146,12 +146,12 @@ fn peers(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     ]))
 }
 
-fn owners(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
+fn owners(context: &Context<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     let dcbx = dcb.dcbx.value()?;
     let firmware = dcbx
         .iter()
         .any(|word| word.eq_ignore_ascii_case("firmware"));
-    let owners = scene.host.software.owners.value()?;
+    let owners = context.host.software.owners.value()?;
     let lldpad = owners.iter().find(|owner| owner.name == "lldpad")?;
     firmware.then(|| {
         let summary = format!(
@@ -166,13 +166,13 @@ fn owners(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
 }
 
 /// Lossless priorities that depend on the VLAN tag, and VLANs that tag everything with priority 0.
-fn untagged(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
+fn untagged(context: &Context<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     let lossless = dcb.pfc_enabled.get().filter(|bits| bits & !1 != 0)?;
     let trust = dcb.trust.value()?;
     if trust.iter().any(|word| word.eq_ignore_ascii_case("dscp")) {
         return None;
     }
-    let vlan = scene.host.nics.iter().find(|upper| {
+    let vlan = context.host.nics.iter().find(|upper| {
         let egress = upper
             .stack
             .vlan
@@ -187,7 +187,7 @@ fn untagged(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
         vlan.name, nic.name
     );
     Some(
-        Notice::new(severity_for(scene, RDMA, Severity::Warn), summary).with([
+        Notice::new(severity_for(context, RDMA, Severity::Warn), summary).with([
             Evidence::new(
                 "lossless priorities, bitmap",
                 format!("{lossless:#04x}"),
@@ -209,11 +209,11 @@ fn untagged(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::{Owner, Vlan};
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -299,7 +299,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_contradicts_itself_is_named_with_its_figures() {
-        let said = finding(ID, &world(&[60, 60], |_| {}).scene());
+        let said = finding(ID, &world(&[60, 60], |_| {}).context());
         assert!(said.summary.contains("120 %"), "{}", said.summary);
         assert_eq!(said.evidence[0].value, "60 60");
     }

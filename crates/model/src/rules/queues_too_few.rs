@@ -1,17 +1,14 @@
 //! `queues-too-few`: fewer receive queues than useful cores. Facts from
 //! Documentation/networking/scaling.rst, "Suggested Configuration".
 
-use super::spreading::{
-    channel_count, cores, homes, in_use, needed, percent, softirq_evidence, softirq_share, taken,
-    used,
-};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::ceiling::gigabits;
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Channels, Nic, QueueKind};
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::BitRate;
+use super::spreading::{channel_count, cores, homes, in_use, needed, percent, softirq_evidence, softirq_share, taken, used};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "queues-too-few",
@@ -48,14 +45,14 @@ const MUCH: BitRate = BitRate::from_mbit_per_s(1_000);
 /// Above this softirq share a CPU is close to saturation.
 const BUSY: f64 = 0.6;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.online_cpus().len() < 2 {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if context.host.online_cpus().len() < 2 {
         return Vec::new();
     }
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
     }
@@ -64,16 +61,16 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Known::Unknown(gap) => {
             // A driver without channel settings has a fixed number of queues.
             let gap = needed(gap)?;
-            return Some(undetermined(rule, scene, subject(nic), vec![gap]));
+            return Some(undetermined(rule, context, subject(nic), vec![gap]));
         }
     };
     let (knob, most) = most(channels)?;
     let count = channel_count(channels, QueueKind::Rx)?;
-    let useful = most.min(useful(scene, nic));
+    let useful = most.min(useful(context, nic));
     if count == 0 || count >= useful {
         return None;
     }
-    let measured = saturated(scene, nic);
+    let measured = saturated(context, nic);
     let link = nic.link_bit_per_s.get();
     let capacity = OF_ONE_CORE.as_bit_per_s().saturating_mul(u64::from(count));
     let too_slow = link.is_some_and(|link| {
@@ -102,7 +99,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let key = SettingKey::Nic(nic.name.clone(), knob);
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity,
             subject: subject(nic),
@@ -111,7 +108,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
                 nic.name
             ),
             evidence,
-            remedies: remedy(scene, key, Value::Integer(u64::from(useful)))
+            remedies: remedy(context, key, Value::Integer(u64::from(useful)))
                 .into_iter()
                 .collect(),
         },
@@ -131,16 +128,16 @@ fn most(channels: &Channels) -> Option<(NicKnob, u32)> {
 }
 
 /// One for each local core; drivers' defaults use at most half of all cores.
-fn useful(scene: &Scene<'_>, nic: &Nic) -> u32 {
-    let near = cores(scene.host, &homes(scene.host, nic));
-    let all = cores(scene.host, &scene.host.online_cpus());
+fn useful(context: &Context<'_>, nic: &Nic) -> u32 {
+    let near = cores(context.host, &homes(context.host, nic));
+    let all = cores(context.host, &context.host.online_cpus());
     let half = if all > 2 { all.div_ceil(2) } else { all };
     u32::try_from(near.min(half)).unwrap_or(u32::MAX)
 }
 
 /// High receive rate, with a CPU for the NIC's interrupts close to saturation.
-fn saturated(scene: &Scene<'_>, nic: &Nic) -> Option<Vec<Evidence>> {
-    let watch = scene.watch?;
+fn saturated(context: &Context<'_>, nic: &Nic) -> Option<Vec<Evidence>> {
+    let watch = context.watch?;
     let bytes = format!("nic/{}/stat/rx_bytes", nic.name);
     let rate = watch.per_second(&bytes).get()? * 8.0;
     if rate < MUCH.as_f64() {
@@ -163,11 +160,11 @@ fn saturated(scene: &Scene<'_>, nic: &Nic) -> Option<Vec<Evidence>> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Cause;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -213,10 +210,10 @@ pub(super) mod tests {
 
     #[test]
     fn a_link_that_one_core_cannot_receive_is_warned_about() {
-        let said = finding(ID, &scene(&server(100, 1, 8)));
+        let said = finding(ID, &context(&server(100, 1, 8)));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["nic/eth2/channels/combined: 1 -> 4"]);
-        let slow = finding(ID, &scene(&server(1, 1, 8)));
+        let slow = finding(ID, &context(&server(1, 1, 8)));
         assert_eq!(slow.severity, Severity::Note);
     }
 
@@ -227,6 +224,6 @@ pub(super) mod tests {
                 .grew("nic/eth2/stat/rx_bytes", 4_000_000_000)
                 .softirq(0, 0.9)
         });
-        assert_eq!(finding(ID, &world.scene()).severity, Severity::Warn);
+        assert_eq!(finding(ID, &world.context()).severity, Severity::Warn);
     }
 }

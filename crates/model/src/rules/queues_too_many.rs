@@ -1,12 +1,12 @@
 //! `queues-too-many`: more receive queues than CPUs that serve them. Facts from
 //! Documentation/networking/scaling.rst ("the number of interrupts grows with each additional queue").
 
-use super::spreading::{brief, channel_count, homes, in_use, irq_gaps, needed, taken, used};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::spreading::{brief, channel_count, homes, in_use, irq_gaps, needed, taken, used};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "queues-too-many",
@@ -27,24 +27,24 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let queues = in_use(nic, QueueKind::Rx);
     if !nic.kind.has_wire() || queues.len() < 2 {
         return None;
     }
     let all = taken(&queues);
-    let homes = homes(scene.host, nic);
+    let homes = homes(context.host, nic);
     // With any affinity, each queue can have its own CPU.
     if queues.len() <= homes.len() {
         return None;
     }
     if all.is_empty() {
         let missing = irq_gaps(&queues);
-        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+        return (!missing.is_empty()).then(|| undetermined(rule, context, subject(nic), missing));
     }
     let (count, path) = match &nic.channels {
         Known::Value(channels) => (
@@ -56,7 +56,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             (all.len(), format!("/sys/class/net/{}/queues", nic.name))
         }
         Known::Unknown(gap) => {
-            return Some(undetermined(rule, scene, subject(nic), vec![gap.clone()]));
+            return Some(undetermined(rule, context, subject(nic), vec![gap.clone()]));
         }
     };
     let cpus = used(&all);
@@ -80,7 +80,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::ChannelsCombined);
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity: Severity::Note,
             subject: subject(nic),
@@ -90,7 +90,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
                 brief(&cpus)
             ),
             evidence,
-            remedies: remedy(scene, key, Value::Integer(most))
+            remedies: remedy(context, key, Value::Integer(most))
                 .into_iter()
                 .collect(),
         },
@@ -99,10 +99,10 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -127,7 +127,7 @@ pub(super) mod tests {
 
     #[test]
     fn as_many_as_cpus_are_tried() {
-        let said = finding(ID, &scene(&server(&[0, 1, 0, 1])));
+        let said = finding(ID, &context(&server(&[0, 1, 0, 1])));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(remedies(&said), ["nic/eth2/channels/combined: 4 -> 2"]);
     }

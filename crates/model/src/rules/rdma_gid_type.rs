@@ -1,12 +1,12 @@
 //! `rdma-gid-type`: RoCE uses GID type v1, or has no routable GID. Facts from
 //! Documentation/ABI/testing/sysfs-class-infiniband (`gid_attrs`) and configfs-rdma_cm.
 
-use super::devices::{Notice, Port, RDMA, judged, ports, severity_for, unknown};
-use super::{ALWAYS, remedy};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Gid;
 use crate::known::Known;
 use crate::setting::{Class, RdmaKnob, SettingKey, Value};
+use super::devices::{Notice, Port, RDMA, judged, ports, severity_for, unknown};
+use super::{ALWAYS, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-gid-type",
@@ -31,23 +31,23 @@ pub(super) const RULE: Rule = Rule {
 
 const V2: &str = "RoCE v2";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let all = ports(scene).into_iter();
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let all = ports(context).into_iter();
     all.filter(|port| port.is_roce() && port.is_active())
         .filter_map(|port| {
-            let notices = [by_default(scene, port), of_gids(scene, port)];
+            let notices = [by_default(context, port), of_gids(context, port)];
             let missing = [
                 unknown(&port.port.gids),
                 unknown(&port.port.default_gid_type),
             ];
             let notices = notices.into_iter().flatten().collect();
             let missing = missing.into_iter().flatten().collect();
-            judged(rule, scene, port.subject(), notices, missing)
+            judged(rule, context, port.subject(), notices, missing)
         })
         .collect()
 }
 
-fn by_default(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
+fn by_default(context: &Context<'_>, port: Port<'_>) -> Option<Notice> {
     let default = port.port.default_gid_type.value()?;
     if default == V2 {
         return None;
@@ -60,13 +60,13 @@ fn by_default(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
         port.name()
     );
     Some(
-        Notice::new(severity_for(scene, RDMA, Severity::Warn), summary)
+        Notice::new(severity_for(context, RDMA, Severity::Warn), summary)
             .with([Evidence::new("default_roce_mode of rdma_cm", default, path)])
-            .fixed_by(remedy(scene, key, Value::Text(V2.to_owned()))),
+            .fixed_by(remedy(context, key, Value::Text(V2.to_owned()))),
     )
 }
 
-fn of_gids(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
+fn of_gids(context: &Context<'_>, port: Port<'_>) -> Option<Notice> {
     let gids = port.port.gids.value()?;
     // A type that could not be read may be the right one.
     if gids.is_empty() || gids.iter().any(|gid| gid.kind.value().is_none()) {
@@ -91,7 +91,7 @@ fn of_gids(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
             port.name()
         );
         return Some(
-            Notice::new(severity_for(scene, RDMA, Severity::Warn), summary).with(evidence),
+            Notice::new(severity_for(context, RDMA, Severity::Warn), summary).with(evidence),
         );
     }
     let link_local = |gid: &&Gid| gid.gid.to_ascii_lowercase().starts_with("fe80");
@@ -111,13 +111,13 @@ fn of_gids(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::devices::testing::{infiniband, roce};
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::RdmaPort;
     use crate::known::Cause;
+    use super::*;
+    use super::super::devices::testing::{infiniband, roce};
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -183,13 +183,13 @@ pub(super) mod tests {
 
     #[test]
     fn it_warns_where_rdma_matters_and_proposes_version_2() {
-        let said = finding(ID, &world(v1_by_default).scene());
+        let said = finding(ID, &world(v1_by_default).context());
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),
             ["rdma/mlx5_0/1/default-gid-type: IB/RoCE v1 -> RoCE v2"]
         );
         let bulk = world(v1_by_default).profile(Profile::Throughput);
-        assert_eq!(finding(ID, &bulk.scene()).severity, Severity::Note);
+        assert_eq!(finding(ID, &bulk.context()).severity, Severity::Note);
     }
 }

@@ -1,14 +1,12 @@
 //! `rdma-limits-and-caps`: the locked-memory limit is too small for RDMA, or the device allows one
 //! outstanding read at most. Facts from getrlimit(2), `/proc/self/limits` and `struct ib_device_attr`.
 
-use super::ALWAYS;
-use super::devices::{Notice, Port, judged, ports, severity_for, unknown};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{Limit, RdmaDevice};
 use crate::setting::Class;
 use crate::units::Bytes;
+use super::ALWAYS;
+use super::devices::{Notice, Port, judged, ports, severity_for, unknown};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-limits-and-caps",
@@ -37,18 +35,18 @@ const LITTLE: Bytes = Bytes::mib(64);
 /// service may have another, and every distribution's default is 8 MiB.
 const NOTHING: Bytes = Bytes::mib(1);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let active: Vec<_> = ports(scene).into_iter().filter(Port::is_active).collect();
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let active: Vec<_> = ports(context).into_iter().filter(Port::is_active).collect();
     if active.is_empty() {
         return Vec::new();
     }
-    let locked = &scene.host.kernel.locked_memory;
+    let locked = &context.host.kernel.locked_memory;
     let missing = unknown(locked).into_iter().collect();
     let notices = match locked.get() {
-        Some(Limit::Bytes(limit)) if limit <= LITTLE => Vec::from([few_pages(scene, limit)]),
+        Some(Limit::Bytes(limit)) if limit <= LITTLE => Vec::from([few_pages(context, limit)]),
         _ => Vec::new(),
     };
-    let of_host = judged(rule, scene, "host".to_owned(), notices, missing);
+    let of_host = judged(rule, context, "host".to_owned(), notices, missing);
     let mut said = Vec::from_iter(of_host);
     let mut names: Vec<&str> = Vec::new();
     for port in active {
@@ -56,20 +54,20 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             names.push(&port.device.name);
             let subject = format!("rdma/{}", port.device.name);
             let notices = Vec::from_iter(few_reads(port.device));
-            said.extend(judged(rule, scene, subject, notices, Vec::new()));
+            said.extend(judged(rule, context, subject, notices, Vec::new()));
         }
     }
     said
 }
 
-fn few_pages(scene: &Scene<'_>, limit: Bytes) -> Notice {
+fn few_pages(context: &Context<'_>, limit: Bytes) -> Notice {
     let summary = format!(
         "the locked-memory limit here is {limit}, too small for RDMA buffers: set LimitMEMLOCK=infinity for \
          the service"
     );
     // RDMA storage is in the kernel; the limit applies to programs only.
     let severity = if limit <= NOTHING {
-        severity_for(scene, &[Profile::Rdma], Severity::Warn)
+        severity_for(context, &[Profile::Rdma], Severity::Warn)
     } else {
         Severity::Note
     };
@@ -96,11 +94,11 @@ fn few_reads(device: &RdmaDevice) -> Option<Notice> {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::devices::testing::infiniband;
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::devices::testing::infiniband;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -145,9 +143,9 @@ pub(super) mod tests {
     fn it_warns_only_where_programs_use_rdma() {
         let little = || world(Known::Value(Limit::Bytes(Bytes::kib(64))));
         let default = world(Known::Value(Limit::Bytes(Bytes::mib(8))));
-        assert_eq!(finding(ID, &default.scene()).severity, Severity::Note);
-        assert_eq!(finding(ID, &little().scene()).severity, Severity::Warn);
+        assert_eq!(finding(ID, &default.context()).severity, Severity::Note);
+        assert_eq!(finding(ID, &little().context()).severity, Severity::Warn);
         let storage = little().profile(Profile::Storage);
-        assert_eq!(finding(ID, &storage.scene()).severity, Severity::Note);
+        assert_eq!(finding(ID, &storage.context()).severity, Severity::Note);
     }
 }

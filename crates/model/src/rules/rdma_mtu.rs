@@ -1,13 +1,13 @@
 //! `rdma-mtu`: the active RDMA MTU is below the maximum. What an interface's MTU leaves for RoCE from
 //! `iboe_get_mtu` (include/rdma/ib_addr.h).
 
-use super::devices::{Notice, Port, RDMA, judged, ports, severity_for};
-use super::{ALWAYS, remedy};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::{BitRate, Bytes};
+use super::devices::{Notice, Port, RDMA, judged, ports, severity_for};
+use super::{ALWAYS, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-mtu",
@@ -38,27 +38,27 @@ const HEADERS: u32 = 96;
 const ENOUGH: u32 = 4200;
 const JUMBO: u32 = 9000;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let all = ports(scene).into_iter();
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let all = ports(context).into_iter();
     all.filter(|port| port.is_active() && (port.is_infiniband() || port.is_roce()))
-        .filter_map(|port| match in_use(scene, port) {
+        .filter_map(|port| match in_use(context, port) {
             Ok((active, evidence)) => {
-                let notices = small(scene, port, active, evidence);
+                let notices = small(context, port, active, evidence);
                 judged(
                     rule,
-                    scene,
+                    context,
                     port.subject(),
                     Vec::from_iter(notices),
                     Vec::new(),
                 )
             }
-            Err(gap) => judged(rule, scene, port.subject(), Vec::new(), vec![gap]),
+            Err(gap) => judged(rule, context, port.subject(), Vec::new(), vec![gap]),
         })
         .collect()
 }
 
 /// The active MTU, queried from the device or computed from the interface of a RoCE port.
-fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
+fn in_use(context: &Context<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
     let path = format!("ibv_query_port {}: active_mtu", port.name());
     let gap = match &port.port.mtu_active {
         Known::Value(mtu) => {
@@ -70,7 +70,7 @@ fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
         }
         Known::Unknown(gap) => gap,
     };
-    let nic = port.nic(scene).filter(|_| port.is_roce());
+    let nic = port.nic(context).filter(|_| port.is_roce());
     let Some((nic, mtu)) = nic.and_then(|nic| Some((nic, nic.mtu.get()?))) else {
         return Err(gap.clone());
     };
@@ -87,7 +87,7 @@ fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
     ))
 }
 
-fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> Option<Notice> {
+fn small(context: &Context<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> Option<Notice> {
     let most = port.port.mtu_max.get().map_or(WANTED, Bytes::as_u64);
     if active >= most.min(WANTED) {
         return None;
@@ -98,11 +98,11 @@ fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> 
         .get()
         .is_some_and(|rate| rate >= FAST);
     let severity = if fast {
-        severity_for(scene, RDMA, Severity::Warn)
+        severity_for(context, RDMA, Severity::Warn)
     } else {
         Severity::Note
     };
-    let nic = port.nic(scene).filter(|_| port.is_roce());
+    let nic = port.nic(context).filter(|_| port.is_roce());
     let what = match nic {
         Some(nic) => format!(
             "raise the MTU of {} (all hosts and switches on the path first)",
@@ -133,11 +133,11 @@ fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> 
             .with([evidence])
             .with(max)
             .with(own)
-            .fixed_by(nic.and_then(|nic| raised(scene, nic))),
+            .fixed_by(nic.and_then(|nic| raised(context, nic))),
     )
 }
 
-fn raised(scene: &Scene<'_>, nic: &Nic) -> Option<crate::finding::Remedy> {
+fn raised(context: &Context<'_>, nic: &Nic) -> Option<crate::finding::Remedy> {
     let now = nic.mtu.get()?;
     let most = nic.stack.mtu_max.get()?;
     let to = [JUMBO, ENOUGH].into_iter().find(|mtu| *mtu <= most)?;
@@ -145,17 +145,17 @@ fn raised(scene: &Scene<'_>, nic: &Nic) -> Option<crate::finding::Remedy> {
         return None;
     }
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Mtu);
-    remedy(scene, key, Value::Integer(u64::from(to)))
+    remedy(context, key, Value::Integer(u64::from(to)))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::devices::testing::{infiniband, roce};
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::RdmaPort;
+    use super::*;
+    use super::super::devices::testing::{infiniband, roce};
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -207,7 +207,7 @@ pub(super) mod tests {
             &world(1500, |port| {
                 port.mtu_active = Known::Value(Bytes::new(1024));
             })
-            .scene(),
+            .context(),
         );
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["nic/eth0/mtu: 1500 -> 9000"]);
@@ -221,7 +221,7 @@ pub(super) mod tests {
                 port.mtu_active = Known::Value(Bytes::new(1024));
                 port.netdev = Known::Value("eth9".parse().expect("a name"));
             })
-            .scene(),
+            .context(),
         );
         assert!(
             said.summary.contains("not visible from here"),

@@ -1,13 +1,13 @@
 //! `rdma-retransmit`: RDMA retransmissions: loss, reordering, corruption or a slow receiver. Counters of
 //! the RDMA drivers: `hw_counters` of mlx5, bnxt_re, irdma and rxe.
 
-use super::ALWAYS;
-use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
-use super::rdma_counters::{CORRUPT, LOSS, RECEIVER};
-use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::known::{Cause, Gap};
 use crate::units::Ratio;
 use crate::watch::Watch;
+use super::ALWAYS;
+use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
+use super::rdma_counters::{CORRUPT, LOSS, RECEIVER};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-retransmit",
@@ -33,22 +33,22 @@ pub(super) const RULE: Rule = Rule {
 /// The share of packets, on a lossy fabric.
 const LOSSY: Ratio = Ratio::new(1e-5);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let all: Vec<Port<'_>> = ports(scene).into_iter().filter(Port::is_active).collect();
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let all: Vec<Port<'_>> = ports(context).into_iter().filter(Port::is_active).collect();
     let mut said = Vec::new();
-    if let Some(watch) = scene.watch {
+    if let Some(watch) = context.watch {
         said.extend(all.iter().filter_map(|port| {
             let notices = [
                 corrupt(watch, *port),
-                loss(scene, watch, *port),
+                loss(context, watch, *port),
                 receiver(watch, *port),
             ];
             let notices = notices.into_iter().flatten().collect();
             let missing = Vec::from_iter(uncounted(watch, *port));
-            judged(rule, scene, port.subject(), notices, missing)
+            judged(rule, context, port.subject(), notices, missing)
         }));
     }
-    or_unwatched(rule, scene, !all.is_empty(), said)
+    or_unwatched(rule, context, !all.is_empty(), said)
 }
 
 fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
@@ -105,11 +105,11 @@ fn noticed(
     Notice::new(severity, format!("{} {what} ({words})", port.name())).with(evidence)
 }
 
-fn loss(scene: &Scene<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
+fn loss(context: &Context<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let lost = grown(watch, LOSS, |name| port.key(&format!("hw/{name}")));
     let most = lost.iter().map(|(_, by)| *by).max()?;
     let lossless = port.is_infiniband()
-        || port.nic(scene).is_some_and(|nic| {
+        || port.nic(context).is_some_and(|nic| {
             let dcb = nic.shaping.dcb.value();
             dcb.is_some_and(|dcb| dcb.pfc_enabled.get().is_some_and(|bits| bits != 0))
         });
@@ -152,10 +152,10 @@ fn corrupt(watch: &Watch, port: Port<'_>) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use crate::build::{WatchBuilder, self};
+    use super::*;
     use super::super::devices::testing::{infiniband, roce};
     use super::super::testing::{Cases, World, finding};
-    use super::*;
-    use crate::build::{self, WatchBuilder};
 
     const ID: &str = RULE.id;
 
@@ -207,7 +207,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_lossy_fabric_may_lose_a_little_and_infiniband_nothing() {
-        let severity = |world: &World| finding(ID, &world.scene()).severity;
+        let severity = |world: &World| finding(ID, &world.context()).severity;
         assert_eq!(
             severity(&lossy(|w| w.grew(&hw("packet_seq_err"), 50))),
             Severity::Crit

@@ -1,12 +1,12 @@
 //! `rfs-half-configured`: RFS is partially configured and has no effect. Facts from
 //! Documentation/networking/scaling.rst, "RFS Configuration": both must be set.
 
-use super::spreading::{in_use, needed, queue_file};
-use super::{ALWAYS, Draft, each_nic, found, nics, remedy, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Queue, QueueKind};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::spreading::{in_use, needed, queue_file};
+use super::{ALWAYS, Draft, each_nic, found, nics, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "rfs-half-configured",
@@ -33,23 +33,23 @@ const ENTRIES_FILE: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 /// The value suggested in the kernel documentation for a moderately loaded server.
 const SUGGESTED: u64 = 32768;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let unsure = |gap: Gap| vec![undetermined(rule, scene, "host".to_owned(), vec![gap])];
-    let text = match scene.host.sysctl(ENTRIES) {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let unsure = |gap: Gap| vec![undetermined(rule, context, "host".to_owned(), vec![gap])];
+    let text = match context.host.sysctl(ENTRIES) {
         Known::Value(text) => text,
         // A kernel without RPS has no queue tables either. The socket flow table is machine-wide and not visible in
         // other namespaces: there it is unknown whether RFS is complete.
         Known::Unknown(gap) if needed(&gap).is_none() => {
-            return each_nic(rule, scene, |nic| {
+            return each_nic(rule, context, |nic| {
                 let is_set = flows(nic).iter().any(|(_, entries)| *entries > 0);
-                is_set.then(|| undetermined(rule, scene, subject(nic), vec![gap.clone()]))
+                is_set.then(|| undetermined(rule, context, subject(nic), vec![gap.clone()]))
             });
         }
         Known::Unknown(gap) => return unsure(gap),
     };
     match text.trim().parse::<u64>() {
-        Ok(0) => each_nic(rule, scene, |nic| without_entries(rule, scene, nic)),
-        Ok(entries) => without_flows(rule, scene, entries).into_iter().collect(),
+        Ok(0) => each_nic(rule, context, |nic| without_entries(rule, context, nic)),
+        Ok(entries) => without_flows(rule, context, entries).into_iter().collect(),
         Err(_) => {
             let cause = crate::known::Cause::Unreadable;
             unsure(Gap::new(cause, ENTRIES_FILE, "not a number"))
@@ -86,11 +86,11 @@ fn flow_evidence(nic: &Nic, queue: &Queue, count: u64) -> Evidence {
 }
 
 /// The queues have tables, the socket flow table is empty.
-fn without_entries(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn without_entries(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let set: Vec<_> = flows(nic).into_iter().filter(|(_, n)| *n > 0).collect();
     if set.is_empty() {
         let missing = gaps(nic);
-        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+        return (!missing.is_empty()).then(|| undetermined(rule, context, subject(nic), missing));
     }
     let evidence = set
         .iter()
@@ -105,19 +105,19 @@ fn without_entries(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome>
             nic.name
         ),
         evidence: evidence.collect(),
-        remedies: remedy(scene, key, Value::Text(SUGGESTED.to_string()))
+        remedies: remedy(context, key, Value::Text(SUGGESTED.to_string()))
             .into_iter()
             .collect(),
     };
-    Some(found(rule, scene, said))
+    Some(found(rule, context, said))
 }
 
 /// The socket flow table is set, but no queue of the host has a table.
-fn without_flows(rule: &Rule, scene: &Scene<'_>, entries: u64) -> Option<Outcome> {
+fn without_flows(rule: &Rule, context: &Context<'_>, entries: u64) -> Option<Outcome> {
     let others = |nic: &&Nic| nic.kind != NicKind::Loopback;
-    let host: Vec<&Nic> = scene.host.nics.iter().filter(others).collect();
+    let host: Vec<&Nic> = context.host.nics.iter().filter(others).collect();
     let is_set = host.iter().flat_map(|nic| flows(nic)).any(|(_, n)| n > 0);
-    let judged = nics(scene);
+    let judged = nics(context);
     let queues: Vec<(&Nic, &Queue, u64)> = judged
         .iter()
         .flat_map(|nic| flows(nic).into_iter().map(|(queue, n)| (*nic, queue, n)))
@@ -127,7 +127,7 @@ fn without_flows(rule: &Rule, scene: &Scene<'_>, entries: u64) -> Option<Outcome
     }
     let missing: Vec<Gap> = host.iter().flat_map(|nic| gaps(nic)).take(1).collect();
     if !missing.is_empty() {
-        return Some(undetermined(rule, scene, "host".to_owned(), missing));
+        return Some(undetermined(rule, context, "host".to_owned(), missing));
     }
     if queues.is_empty() {
         return None;
@@ -146,26 +146,26 @@ fn without_flows(rule: &Rule, scene: &Scene<'_>, entries: u64) -> Option<Outcome
         evidence: evidence.collect(),
         remedies: queues
             .iter()
-            .filter_map(|(nic, queue, _)| share_of_entries(scene, nic, queue, entries))
+            .filter_map(|(nic, queue, _)| share_of_entries(context, nic, queue, entries))
             .collect(),
     };
-    Some(found(rule, scene, said))
+    Some(found(rule, context, said))
 }
 
 /// The entries divided among the queues, as the kernel's document says.
-fn share_of_entries(scene: &Scene<'_>, nic: &Nic, queue: &Queue, entries: u64) -> Option<Remedy> {
+fn share_of_entries(context: &Context<'_>, nic: &Nic, queue: &Queue, entries: u64) -> Option<Remedy> {
     let queues = u64::try_from(in_use(nic, QueueKind::Rx).len()).unwrap_or(u64::MAX);
     let own = entries.checked_div(queues)?.max(1);
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::RpsFlowCnt(queue.index));
-    remedy(scene, key, Value::Integer(own))
+    remedy(context, key, Value::Integer(own))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -222,7 +222,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_other_half_is_proposed() {
-        let said = finding(ID, &scene(&server("32768", 0)));
+        let said = finding(ID, &context(&server("32768", 0)));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),
@@ -231,7 +231,7 @@ pub(super) mod tests {
                 "nic/eth2/queue/rx-1/rps-flow-cnt: 0 -> 16384"
             ]
         );
-        let said = finding(ID, &scene(&server("0", 4096)));
+        let said = finding(ID, &context(&server("0", 4096)));
         assert_eq!(
             remedies(&said),
             ["sysctl/net.core.rps_sock_flow_entries: 0 -> 32768"]

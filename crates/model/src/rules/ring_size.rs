@@ -1,15 +1,13 @@
 //! `ring-size`: the receive ring is too small and drops, or larger than low latency needs. Sizes from
 //! `ETHTOOL_MSG_RINGS_GET`, drops from `struct rtnl_link_stats64` and the driver.
 
-use super::judged::{Judged, ethtool, growth, judge_watched, offered};
-use super::nic_discards_before_host::discards;
-use super::{ALWAYS, Draft, remedy, subject};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::watch::Watch;
+use super::judged::{Judged, ethtool, growth, judge_watched, offered};
+use super::nic_discards_before_host::discards;
+use super::{ALWAYS, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "ring-size",
@@ -47,18 +45,18 @@ const DROPS: [&str; 6] = [
     "driver/rx_no_dma_resources",
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     judge_watched(
         rule,
-        scene,
+        context,
         |nic| nic.kind.has_wire(),
-        |nic, watch| check_nic(scene, nic, watch),
+        |nic, watch| check_nic(context, nic, watch),
     )
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic, watch: &Watch) -> Judged {
     let drops = growth(watch, nic, &DROPS);
-    if drops.grew.is_empty() && scene.profile != Profile::Latency {
+    if drops.grew.is_empty() && context.profile != Profile::Latency {
         return drops.quiet_if_read();
     }
     // Packets dropped before a descriptor is needed are not helped by a larger ring.
@@ -73,7 +71,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
     };
     let at = |to: u32| {
         let key = SettingKey::Nic(nic.name.clone(), NicKnob::RingRx);
-        remedy(scene, key, Value::Integer(u64::from(to)))
+        remedy(context, key, Value::Integer(u64::from(to)))
     };
     let mut evidence = vec![Evidence::new(
         "receive ring",
@@ -100,7 +98,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
             drops.words()
         );
         said(Severity::Warn, summary, to)
-    } else if !dropped && scene.profile == Profile::Latency && *size > LONG {
+    } else if !dropped && context.profile == Profile::Latency && *size > LONG {
         drops.quiet_if_read()?;
         let summary = format!(
             "the receive ring of {} has {size} descriptors and no drops: {LONG} may lower latency, measure it",
@@ -114,11 +112,11 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -174,7 +172,7 @@ pub(super) mod tests {
         for (size, remedy) in [(1024, "1024 -> 2048"), (6000, "6000 -> 8192")] {
             let world =
                 World::of(with_ring(size)).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7));
-            let said = finding(RULE.id, &world.scene());
+            let said = finding(RULE.id, &world.context());
             assert_eq!(remedies(&said), [format!("nic/eth0/ring/rx: {remedy}")]);
         }
     }

@@ -2,13 +2,13 @@
 //! instead. Counters of the RDMA drivers (`hw_counters`) and of mlx5's priorities
 //! (`rx_prioN_pause_duration`, microseconds).
 
-use super::ALWAYS;
-use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::known::{Cause, Gap};
 use crate::setting::Class;
 use crate::units::Ratio;
 use crate::watch::Watch;
+use super::ALWAYS;
+use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
 
 pub(super) const RULE: Rule = Rule {
     id: "roce-congestion-signals",
@@ -46,21 +46,21 @@ const NOTIFIED: [&str; 8] = [
     "rx_cnp_pkts",
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let all: Vec<Port<'_>> = ports(scene)
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let all: Vec<Port<'_>> = ports(context)
         .into_iter()
         .filter(|port| port.is_roce() && port.is_active())
         .collect();
     let mut said = Vec::new();
-    if let Some(watch) = scene.watch {
+    if let Some(watch) = context.watch {
         said.extend(all.iter().filter_map(|port| {
-            let notices = [ignored(watch, *port), paused(scene, watch, *port)];
+            let notices = [ignored(watch, *port), paused(context, watch, *port)];
             let notices = notices.into_iter().flatten().collect();
             let missing = Vec::from_iter(uncounted(watch, *port));
-            judged(rule, scene, port.subject(), notices, missing)
+            judged(rule, context, port.subject(), notices, missing)
         }));
     }
-    or_unwatched(rule, scene, !all.is_empty(), said)
+    or_unwatched(rule, context, !all.is_empty(), said)
 }
 
 /// Without any counter of the device the result is unknown; a device with counters, but not these, does not support
@@ -95,8 +95,8 @@ fn ignored(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     Some(Notice::new(Severity::Warn, summary).with(evidence))
 }
 
-fn paused(scene: &Scene<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
-    let nic = port.nic(scene)?;
+fn paused(context: &Context<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
+    let nic = port.nic(context)?;
     let prefix = format!("nic/{}/driver/", nic.name);
     let span_us = watch.span_ns.as_secs_f64() * 1e6;
     let (name, by, share) = watch
@@ -136,10 +136,10 @@ fn part(us: u64, span_us: f64) -> Ratio {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use crate::build;
+    use super::*;
     use super::super::devices::testing::roce;
     use super::super::testing::{Cases, World, finding};
-    use super::*;
-    use crate::build;
 
     const ID: &str = RULE.id;
 
@@ -189,7 +189,7 @@ pub(super) mod tests {
                 .grew("rdma/mlx5_0/1/hw/np_cnp_sent", 0)
                 .grew("nic/eth0/driver/rx_prio3_pause_duration", 500_000)
         });
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert!(said.summary.contains("5.0 %"), "{}", said.summary);
         assert!(
             said.summary.contains("check that ECN is on"),

@@ -1,11 +1,11 @@
 //! `roce-pfc-ecn-mismatch`: the lossless priority for RoCE differs between NIC, peer and switch. Facts
 //! from dcb(8), IEEE 802.1Qbb and `RTM_GETDCB`.
 
-use super::devices::{Notice, Port, RDMA, judged, ports, unknown};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Dcb, Host, Nic};
 use crate::known::Known;
 use crate::setting::Class;
+use super::devices::{Notice, Port, RDMA, judged, ports, unknown};
 
 pub(super) const RULE: Rule = Rule {
     id: "roce-pfc-ecn-mismatch",
@@ -29,30 +29,30 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let all = ports(scene).into_iter();
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let all = ports(context).into_iter();
     all.filter(|port| port.is_roce() && port.is_active())
         .filter_map(|port| {
-            let nic = port.nic(scene)?;
+            let nic = port.nic(context)?;
             // Software RoCE and NICs without DCB have no priorities to compare.
             let Known::Value(dcb) = &nic.shaping.dcb else {
                 let missing = Vec::from_iter(unknown(&nic.shaping.dcb));
-                return judged(rule, scene, port.subject(), Vec::new(), missing);
+                return judged(rule, context, port.subject(), Vec::new(), missing);
             };
             let Some(lossless) = dcb.pfc_enabled.get() else {
                 let missing = Vec::from_iter(unknown(&dcb.pfc_enabled));
-                return judged(rule, scene, port.subject(), Vec::new(), missing);
+                return judged(rule, context, port.subject(), Vec::new(), missing);
             };
             let notices = [
                 with_peer(nic, dcb, lossless),
-                with_other_end(scene, nic, lossless),
+                with_other_end(context, nic, lossless),
                 several(nic, lossless),
                 beside_pause(nic, lossless),
                 unreachable(nic, dcb, lossless),
                 none(port, nic, lossless),
             ];
             let notices = notices.into_iter().flatten().collect();
-            judged(rule, scene, port.subject(), notices, Vec::new())
+            judged(rule, context, port.subject(), notices, Vec::new())
         })
         .collect()
 }
@@ -119,8 +119,8 @@ fn of_host(host: &Host) -> Vec<(&Nic, u32)> {
     nics.filter_map(|nic| Some((nic, bits(nic)?))).collect()
 }
 
-fn with_other_end(scene: &Scene<'_>, nic: &Nic, lossless: u32) -> Option<Notice> {
-    let others = of_host(scene.other?);
+fn with_other_end(context: &Context<'_>, nic: &Nic, lossless: u32) -> Option<Notice> {
+    let others = of_host(context.other?);
     let (other, bits) = others.first().copied()?;
     // One of several interfaces may be the one on the path.
     if others.iter().any(|(_, bits)| *bits == lossless) {
@@ -213,12 +213,12 @@ fn none(port: Port<'_>, nic: &Nic, lossless: u32) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::devices::testing::roce;
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::Pause;
+    use super::*;
+    use super::super::devices::testing::roce;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -294,7 +294,7 @@ pub(super) mod tests {
     #[test]
     fn a_peer_with_another_priority_is_critical_and_none_at_all_a_note() {
         let other = world(1 << 3, |dcb| dcb.peer_pfc_enabled = Known::Value(1 << 4));
-        let said = finding(ID, &other.scene());
+        let said = finding(ID, &other.context());
         assert_eq!(said.severity, Severity::Crit);
         assert_eq!(
             (
@@ -304,7 +304,7 @@ pub(super) mod tests {
             ("3", "4")
         );
         assert_eq!(
-            finding(ID, &world(0, |_| {}).scene()).severity,
+            finding(ID, &world(0, |_| {}).context()).severity,
             Severity::Note
         );
     }

@@ -1,18 +1,13 @@
 //! `rps-wrong`: RPS is redundant, missing, or targets unsuitable CPUs. Facts from
 //! Documentation/networking/scaling.rst, "RPS: Receive Packet Steering".
 
-use super::spreading::{
-    Taken, brief, homes, in_use, kept_apart, local_cpus, queue_file, siblings, softirq_evidence,
-    softirq_share, taken, workers,
-};
-use super::{Draft, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, Queue, QueueKind};
 use crate::ids::CpuSet;
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::spreading::{Taken, brief, homes, in_use, kept_apart, local_cpus, queue_file, siblings, softirq_evidence, softirq_share, taken, workers};
+use super::{Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "rps-wrong",
@@ -45,14 +40,14 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
 /// Above this softirq share the CPU of a single queue needs help.
 const SATURATED: f64 = 0.8;
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let queues: Vec<&Queue> = nic
         .queues
         .iter()
@@ -68,12 +63,12 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .filter(|(_, cpus)| !cpus.is_empty())
         .collect();
     if steered.is_empty() && missing.is_empty() {
-        return needed_and_off(rule, scene, nic);
+        return needed_and_off(rule, context, nic);
     }
-    let fault = fault(scene, queues.len(), &steered).or_else(|| misplaced(scene, nic, &steered));
+    let fault = fault(context, queues.len(), &steered).or_else(|| misplaced(context, nic, &steered));
     let Some((severity, why)) = fault else {
         let unsure = !missing.is_empty();
-        return unsure.then(|| undetermined(rule, scene, subject(nic), missing));
+        return unsure.then(|| undetermined(rule, context, subject(nic), missing));
     };
     let irqs = taken(&in_use(nic, QueueKind::Rx));
     let evidence = steered
@@ -87,22 +82,22 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         })
         .chain([Evidence::new(
             "CPUs online",
-            scene.host.online_cpus(),
+            context.host.online_cpus(),
             "/sys/devices/system/cpu/online",
         )])
         .chain(irqs.iter().map(Taken::evidence))
-        .chain(by_default(scene))
+        .chain(by_default(context))
         .collect();
     let remedies = steered
         .iter()
         .filter_map(|(queue, _)| {
             let key = SettingKey::Nic(nic.name.clone(), NicKnob::RpsCpus(queue.index));
-            remedy(scene, key, Value::Text(String::new()))
+            remedy(context, key, Value::Text(String::new()))
         })
         .collect();
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity,
             subject: subject(nic),
@@ -114,8 +109,8 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
 }
 
 /// The default mask of new queues, if set.
-fn by_default(scene: &Scene<'_>) -> Option<Evidence> {
-    let mask = scene.host.sysctl("net.core.rps_default_mask");
+fn by_default(context: &Context<'_>) -> Option<Evidence> {
+    let mask = context.host.sysctl("net.core.rps_default_mask");
     let mask = mask.value()?;
     CpuSet::from_mask(mask)
         .is_ok_and(|cpus| !cpus.is_empty())
@@ -127,16 +122,16 @@ fn by_default(scene: &Scene<'_>) -> Option<Evidence> {
 
 /// The RPS faults, worst first.
 fn fault(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     queues: usize,
     steered: &[(&Queue, &CpuSet)],
 ) -> Option<(Severity, String)> {
-    let online = scene.host.online_cpus();
-    let targets = targets(scene, steered);
+    let online = context.host.online_cpus();
+    let targets = targets(context, steered);
     if targets.is_empty() || online.len() < 2 {
         return None;
     }
-    let workers = workers(scene);
+    let workers = workers(context);
     if !workers.is_empty() && targets.is_subset(&workers) && workers != online {
         let why = format!(
             "it targets only CPUs {}, which ran the trial's threads",
@@ -161,24 +156,24 @@ fn fault(
 }
 
 /// The online CPUs in the RPS mask.
-fn targets(scene: &Scene<'_>, steered: &[(&Queue, &CpuSet)]) -> CpuSet {
+fn targets(context: &Context<'_>, steered: &[(&Queue, &CpuSet)]) -> CpuSet {
     let all: CpuSet = steered.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
-    all.and(&scene.host.online_cpus())
+    all.and(&context.host.online_cpus())
 }
 
 /// RPS to unsuitable CPUs, worst first.
 fn misplaced(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     nic: &Nic,
     steered: &[(&Queue, &CpuSet)],
 ) -> Option<(Severity, String)> {
-    let targets = targets(scene, steered);
-    if targets.is_empty() || scene.host.online_cpus().len() < 2 {
+    let targets = targets(context, steered);
+    if targets.is_empty() || context.host.online_cpus().len() < 2 {
         return None;
     }
-    let apart = targets.and(&kept_apart(scene.host));
-    let latency = scene.profile == Profile::Latency;
-    let far = match local_cpus(scene.host, nic) {
+    let apart = targets.and(&kept_apart(context.host));
+    let latency = context.profile == Profile::Latency;
+    let far = match local_cpus(context.host, nic) {
         Known::Value((near, _)) if nic.kind.has_wire() && !near.is_empty() => targets.minus(&near),
         _ => CpuSet::empty(),
     };
@@ -205,7 +200,7 @@ fn misplaced(
         let irq = queue.cpus.value().filter(|_| nic.kind.has_wire())?;
         let core: CpuSet = irq
             .iter()
-            .flat_map(|cpu| siblings(scene.host, cpu).iter().collect::<Vec<_>>())
+            .flat_map(|cpu| siblings(context.host, cpu).iter().collect::<Vec<_>>())
             .collect();
         let shared = cpus.and(&core);
         (!shared.is_empty()).then(|| {
@@ -220,8 +215,8 @@ fn misplaced(
 }
 
 /// One queue, no RPS, and its CPU is saturated: RPS may help.
-fn needed_and_off(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
-    let watch = scene.watch?;
+fn needed_and_off(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
+    let watch = context.watch?;
     let queues = in_use(nic, QueueKind::Rx);
     let [queue] = queues.as_slice() else {
         return None;
@@ -230,7 +225,7 @@ fn needed_and_off(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> 
     let only = irqs.first().filter(|_| nic.kind.has_wire())?;
     let cpu = only.cpus.first()?;
     let busy = softirq_share(watch, cpu).get()?;
-    let others = homes(scene.host, nic).minus(&siblings(scene.host, cpu));
+    let others = homes(context.host, nic).minus(&siblings(context.host, cpu));
     if busy <= SATURATED || others.is_empty() {
         return None;
     }
@@ -250,20 +245,18 @@ fn needed_and_off(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> 
             brief(&others)
         ),
         evidence: vec![softirq_evidence(watch, cpu, busy), only.evidence(), off],
-        remedies: remedy(scene, key, to).into_iter().collect(),
+        remedies: remedy(context, key, to).into_iter().collect(),
     };
-    Some(found(rule, scene, said))
+    Some(found(rule, context, said))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{
-        Cases, World, finding, missing, remedies, scene, silent, with_trial,
-    };
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 
@@ -287,7 +280,7 @@ pub(super) mod tests {
     #[test]
     fn one_cpu_for_all_packets_is_warned_about_and_off_is_tried() {
         let host = veth("1");
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["nic/far0/queue/rx-0/rps-cpus: 1 -> none"]);
     }
@@ -303,7 +296,7 @@ pub(super) mod tests {
             said.summary
         );
         assert!(
-            silent(ID, &scene(&host)),
+            silent(ID, &context(&host)),
             "without a trial nobody works there"
         );
     }
@@ -313,12 +306,12 @@ pub(super) mod tests {
         let host = build::host()
             .nic("eth0", |nic| nic.queues(&[0, 1]).rps("0-1"))
             .build();
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 
     #[test]
     fn no_steering_and_spreading_over_idle_cpus_are_no_fault() {
-        assert!(silent(ID, &scene(&veth(""))));
+        assert!(silent(ID, &context(&veth(""))));
         let host = veth("2-3");
         let sample = build::sample().shared_kernel().build();
         assert!(silent(ID, &with_trial(&host, &host, &sample)));
@@ -326,14 +319,14 @@ pub(super) mod tests {
             .nodes(1, 1)
             .nic("far0", |nic| nic.veth().rps("0"))
             .build();
-        assert!(silent(ID, &scene(&single)), "there is no other CPU");
+        assert!(silent(ID, &context(&single)), "there is no other CPU");
     }
 
     #[test]
     fn an_unknown_mask_is_not_passed() {
         let mut host = veth("");
         host.nics[0].queues[0].rps_cpus = Known::not_asked("rps_cpus");
-        assert_eq!(missing(ID, &scene(&host))[0].path, "rps_cpus");
+        assert_eq!(missing(ID, &context(&host))[0].path, "rps_cpus");
     }
 
     #[test]
@@ -344,21 +337,21 @@ pub(super) mod tests {
                 .nic("eth2", |nic| nic.node(1).queues(&[4]).rps(rps))
                 .build()
         };
-        let far = finding(ID, &scene(&server("0-3")));
+        let far = finding(ID, &context(&server("0-3")));
         assert_eq!(far.severity, Severity::Warn);
         assert!(far.summary.contains("remote node"), "{}", far.summary);
         assert_eq!(
-            finding(ID, &scene(&server("3,5-7"))).severity,
+            finding(ID, &context(&server("3,5-7"))).severity,
             Severity::Note
         );
-        let core = finding(ID, &scene(&server("4-7")));
+        let core = finding(ID, &context(&server("4-7")));
         assert!(core.summary.contains("CPUs 4"), "{}", core.summary);
-        assert!(silent(ID, &scene(&server("5-7"))));
+        assert!(silent(ID, &context(&server("5-7"))));
         let mut apart = server("5-7");
         apart.isolation.isolated = Known::Value("7".parse().expect("a list"));
-        assert_eq!(finding(ID, &scene(&apart)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&apart)).severity, Severity::Note);
         let latency = World::of(apart).profile(Profile::Latency);
-        assert_eq!(finding(ID, &latency.scene()).severity, Severity::Warn);
+        assert_eq!(finding(ID, &latency.context()).severity, Severity::Warn);
     }
 
     #[test]
@@ -368,7 +361,7 @@ pub(super) mod tests {
             .nic("eth0", |nic| nic.queues(&[0]))
             .build();
         let world = World::of(host).watched(|watch| watch.softirq(0, 0.9));
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert_eq!(
             remedies(&said),
             ["nic/eth0/queue/rx-0/rps-cpus: none -> 1-3"]

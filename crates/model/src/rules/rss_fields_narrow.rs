@@ -1,11 +1,11 @@
 //! `rss-fields-narrow`: the RSS hash does not include the ports. Facts from
 //! Documentation/networking/scaling.rst and ethtool(8), `rx-flow-hash`.
 
-use super::spreading::{in_use, needed};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, Nic, QueueKind, Rss};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::spreading::{in_use, needed};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "rss-fields-narrow",
@@ -30,26 +30,26 @@ pub(super) const RULE: Rule = Rule {
 /// The flow types with ports.
 const WITH_PORTS: [&str; 4] = ["tcp4", "tcp6", "udp4", "udp6"];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     // With one queue there is nothing to hash for.
     if !nic.kind.has_wire() || in_use(nic, QueueKind::Rx).len() < 2 {
         return None;
     }
     let rss = match nic.dispatch.rss.ok() {
         Ok(rss) => rss,
-        Err(gap) => return Some(undetermined(rule, scene, subject(nic), vec![needed(gap)?])),
+        Err(gap) => return Some(undetermined(rule, context, subject(nic), vec![needed(gap)?])),
     };
     let symmetric = rss.symmetric.get() == Some(true);
     let fields = match rss.fields.ok() {
         Ok(fields) => fields,
         Err(gap) if !symmetric => {
-            return Some(undetermined(rule, scene, subject(nic), vec![needed(gap)?]));
+            return Some(undetermined(rule, context, subject(nic), vec![needed(gap)?]));
         }
-        Err(_) => return Some(found(rule, scene, made_symmetric(nic, rss))),
+        Err(_) => return Some(found(rule, context, made_symmetric(nic, rss))),
     };
     let narrow: Vec<(&str, &String)> = WITH_PORTS
         .iter()
@@ -59,10 +59,10 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .filter(|(_, hashed)| !(hashed.contains('f') && hashed.contains('n')))
         .collect();
     if narrow.is_empty() {
-        return symmetric.then(|| found(rule, scene, made_symmetric(nic, rss)));
+        return symmetric.then(|| found(rule, context, made_symmetric(nic, rss)));
     }
     let tcp = narrow.iter().any(|(kind, _)| kind.starts_with("tcp"));
-    let tunnel = tunnel_on(scene.host, nic);
+    let tunnel = tunnel_on(context.host, nic);
     let kinds: Vec<&str> = narrow.iter().map(|(kind, _)| *kind).collect();
     let mut evidence: Vec<Evidence> = narrow
         .iter()
@@ -80,7 +80,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     }));
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity: if tcp || tunnel.is_some() {
                 Severity::Warn
@@ -97,16 +97,16 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             evidence,
             remedies: narrow
                 .iter()
-                .filter_map(|(kind, _)| widen(scene, nic, kind))
+                .filter_map(|(kind, _)| widen(context, nic, kind))
                 .collect(),
         },
     ))
 }
 
-fn widen(scene: &Scene<'_>, nic: &Nic, kind: &str) -> Option<Remedy> {
+fn widen(context: &Context<'_>, nic: &Nic, kind: &str) -> Option<Remedy> {
     let knob = NicKnob::RssFields(kind.to_owned());
     let key = SettingKey::Nic(nic.name.clone(), knob);
-    remedy(scene, key, Value::Text("sdfn".to_owned()))
+    remedy(context, key, Value::Text("sdfn".to_owned()))
 }
 
 /// A UDP tunnel over `nic`; its flows differ in the outer source port only.
@@ -141,11 +141,11 @@ fn made_symmetric(nic: &Nic, rss: &Rss) -> Draft {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::{NicKind, Tunnel};
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -191,7 +191,7 @@ pub(super) mod tests {
     #[test]
     fn udp_alone_is_a_note_and_under_a_tunnel_a_warning() {
         let host = server("sdfn", "sd");
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(
             remedies(&said),
@@ -210,6 +210,6 @@ pub(super) mod tests {
             ..Tunnel::default()
         });
         host.nics.push(tunnel);
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Warn);
     }
 }

@@ -1,14 +1,14 @@
 //! `rss-table-uneven`: the RSS indirection table skips or favors queues. Facts from
 //! Documentation/networking/scaling.rst, "RSS: Receive Side Scaling".
 
-use crate::units::real;
 use std::collections::BTreeMap;
 
-use super::spreading::{channel_count, in_use, needed};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use crate::units::real;
+use super::spreading::{channel_count, in_use, needed};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "rss-table-uneven",
@@ -38,16 +38,16 @@ const UNEVEN: f64 = 1.5;
 /// are no fault.
 const HARDWARE_LIMIT: usize = 16;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let listed = in_use(nic, QueueKind::Rx).len();
     if !nic.kind.has_wire() || listed < 2 {
         return None;
     }
-    let unsure = |gap| Some(undetermined(rule, scene, subject(nic), vec![needed(gap)?]));
+    let unsure = |gap| Some(undetermined(rule, context, subject(nic), vec![needed(gap)?]));
     let table = match nic.dispatch.rss.ok().and_then(|rss| rss.table.ok()) {
         Ok(table) => table,
         // A NIC without an indirection table has nothing to set.
@@ -82,7 +82,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::RssTable);
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity: Severity::Warn,
             subject: subject(nic),
@@ -99,7 +99,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
                     format!("netlink ethtool CHANNELS_GET {}", nic.name),
                 ),
             ],
-            remedies: remedy(scene, key, Value::Text(format!("equal {queues}")))
+            remedies: remedy(context, key, Value::Text(format!("equal {queues}")))
                 .into_iter()
                 .collect(),
         },
@@ -108,11 +108,11 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene, silent};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -169,7 +169,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_even_table_is_proposed() {
-        let said = finding(ID, &scene(&server(|_| 0)));
+        let said = finding(ID, &context(&server(|_| 0)));
         assert_eq!(remedies(&said), ["nic/eth2/rss/table: equal 1 -> equal 4"]);
         assert!(said.summary.contains("only 1 of 4"), "{}", said.summary);
     }
@@ -177,9 +177,9 @@ pub(super) mod tests {
     #[test]
     fn what_the_nic_cannot_hash_to_is_no_fault() {
         let cpus: Vec<u32> = (0..32).map(|cpu| cpu % 4).collect();
-        assert!(silent(ID, &scene(&server_with(&cpus, |entry| entry % 16))));
+        assert!(silent(ID, &context(&server_with(&cpus, |entry| entry % 16))));
         let cpus: Vec<u32> = (0..96).map(|cpu| cpu % 4).collect();
         let host = server_with(&cpus, |entry| entry % 96);
-        assert!(silent(ID, &scene(&host)), "128 entries do not divide by 96");
+        assert!(silent(ID, &context(&host)), "128 entries do not divide by 96");
     }
 }

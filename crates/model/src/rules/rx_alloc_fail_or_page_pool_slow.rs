@@ -2,14 +2,13 @@
 //! of Documentation/netlink/specs/netdev.yaml (`qstats-get`, `page-pool-stats-get`),
 //! Documentation/networking/page_pool.rst, and the drivers' own.
 
-use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::{Class, SettingKey, Value};
-use crate::units::Ratio;
-use crate::units::real;
+use crate::units::{Ratio, real};
 use crate::watch::Watch;
+use super::judged::{Growth, Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "rx-alloc-fail-or-page-pool-slow",
@@ -47,16 +46,16 @@ const FAILED: [&str; 5] = [
     "alloc_rx_buff_failed",
 ];
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     judge_watched(
         rule,
-        scene,
+        context,
         |nic| nic.kind.has_wire(),
-        |nic, watch| check_nic(scene, nic, watch),
+        |nic, watch| check_nic(context, nic, watch),
     )
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic, watch: &Watch) -> Judged {
     let failed =
         growth(watch, nic, &["qstat/rx-alloc-fail"]).and_below(watch, nic, "driver", |name| {
             FAILED.iter().any(|end| name.ends_with(end))
@@ -89,7 +88,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
             failed.words()
         ),
         evidence,
-        remedies: more_free(scene).into_iter().collect(),
+        remedies: more_free(context).into_iter().collect(),
     }))
 }
 
@@ -125,25 +124,25 @@ fn slow(watch: &Watch, nic: &Nic) -> Option<Draft> {
     })
 }
 
-fn more_free(scene: &Scene<'_>) -> Option<Remedy> {
-    let memory = scene.host.nodes.iter().try_fold(0u64, |sum, node| {
+fn more_free(context: &Context<'_>) -> Option<Remedy> {
+    let memory = context.host.nodes.iter().try_fold(0u64, |sum, node| {
         Some(sum.saturating_add(node.memory_bytes.get()?.as_u64()))
     })?;
     let wanted = memory / 1024 / 100 * FREE_PER_CENT;
     let name = "vm.min_free_kbytes";
-    let own: u64 = scene.host.sysctl(name).value()?.trim().parse().ok()?;
+    let own: u64 = context.host.sysctl(name).value()?.trim().parse().ok()?;
     let key = SettingKey::Sysctl(name.to_owned());
     (own < wanted)
-        .then(|| remedy(scene, key, Value::Text(wanted.to_string())))
+        .then(|| remedy(context, key, Value::Text(wanted.to_string())))
         .flatten()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -186,7 +185,7 @@ pub(super) mod tests {
     #[test]
     fn a_hundredth_of_the_memory_is_kept_free() {
         let world = World::of(host()).watched(|w| w.grew("nic/eth0/qstat/rx-alloc-fail", 3));
-        let said = finding(RULE.id, &world.scene());
+        let said = finding(RULE.id, &world.context());
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),

@@ -1,11 +1,11 @@
 //! `rx-hw-assist-off`: hardware GRO is available and off. `rx-gro-hw` from
 //! Documentation/networking/netdev-features.rst.
 
-use super::judged::{Judged, could_be_on, ethtool, judge_each, runs_at, speed};
-use super::{BULK, Draft, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::judged::{Judged, could_be_on, ethtool, judge_each, runs_at, speed};
+use super::{BULK, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "rx-hw-assist-off",
@@ -32,11 +32,11 @@ pub(super) const RULE: Rule = Rule {
 const FROM_GBIT: u64 = 100;
 const GRO_HW: &str = "rx-gro-hw";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, |nic| check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     if !nic.kind.has_wire() || !runs_at(nic, FROM_GBIT)? || !could_be_on(nic, GRO_HW)? {
         return Ok(None);
     }
@@ -54,7 +54,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             nic.name
         ),
         evidence: speed(nic).into_iter().chain([off]).collect(),
-        remedies: remedy(scene, key, Value::Switch(true))
+        remedies: remedy(context, key, Value::Switch(true))
             .into_iter()
             .collect(),
     }))
@@ -62,11 +62,11 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("off at 100 Gb/s", || World::of(card(100)))],
@@ -92,7 +92,7 @@ pub(super) mod tests {
     #[test]
     fn it_is_a_note_with_a_change_to_measure() {
         let host = card(200);
-        let said = finding(RULE.id, &scene(&host));
+        let said = finding(RULE.id, &context(&host));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(remedies(&said), ["nic/eth0/feature/rx-gro-hw: off -> on"]);
     }

@@ -1,12 +1,12 @@
 //! `socket-drops`: packets are dropped at sockets. Counters of `/proc/net/netstat` and `/proc/net/snmp`
 //! (Documentation/networking/snmp_counter.rst).
 
-use super::facts::answer;
-use super::{ALWAYS, Draft, remedy, watched};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
+use super::facts::answer;
+use super::{ALWAYS, Draft, remedy, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "socket-drops",
@@ -86,21 +86,21 @@ const SOMAXCONN: &str = "net.core.somaxconn";
 /// The kernel's default since 5.4.
 const SOMAXCONN_WANTED: u64 = 4096;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let watch = match watched(rule, scene) {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let watch = match watched(rule, context) {
         Ok(watch) => watch,
         Err(unsure) => return unsure,
     };
     let mut missing: Vec<Gap> = Vec::new();
     let said: Vec<Draft> = TROUBLES
         .iter()
-        .filter_map(|trouble| judge(scene, watch, trouble, &mut missing))
+        .filter_map(|trouble| judge(context, watch, trouble, &mut missing))
         .collect();
-    answer(rule, scene, "host", said, missing)
+    answer(rule, context, "host", said, missing)
 }
 
 fn judge(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     watch: &Watch,
     trouble: &Trouble,
     missing: &mut Vec<Gap>,
@@ -132,7 +132,7 @@ fn judge(
         ),
         evidence,
         remedies: overflow
-            .then(|| backlog(scene))
+            .then(|| backlog(context))
             .flatten()
             .into_iter()
             .collect(),
@@ -140,20 +140,20 @@ fn judge(
 }
 
 /// The limit of every backlog, if it is below the kernel's default.
-fn backlog(scene: &Scene<'_>) -> Option<Remedy> {
-    let now: u64 = scene.host.sysctl(SOMAXCONN).value()?.trim().parse().ok()?;
+fn backlog(context: &Context<'_>) -> Option<Remedy> {
+    let now: u64 = context.host.sysctl(SOMAXCONN).value()?.trim().parse().ok()?;
     let key = SettingKey::Sysctl(SOMAXCONN.to_owned());
     let to = Value::Text(SOMAXCONN_WANTED.to_string());
     (now < SOMAXCONN_WANTED)
-        .then(|| remedy(scene, key, to))
+        .then(|| remedy(context, key, to))
         .flatten()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -185,7 +185,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_drop_is_a_warning_and_a_closed_window_a_note() {
-        let severity = |key| finding(ID, &grew(key).scene()).severity;
+        let severity = |key| finding(ID, &grew(key).context()).severity;
         assert_eq!(severity("netstat/TcpExt/TCPBacklogDrop"), Severity::Warn);
         assert_eq!(severity("netstat/TcpExt/TCPRcvCollapsed"), Severity::Note);
     }
@@ -194,7 +194,7 @@ pub(super) mod tests {
     fn a_low_limit_of_backlogs_is_raised() {
         let host = build::host().sysctl(SOMAXCONN, "128").build();
         let world = World::of(host).watched(|w| w.grew("netstat/TcpExt/ListenDrops", 1));
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert_eq!(remedies(&said), ["sysctl/net.core.somaxconn: 128 -> 4096"]);
     }
 }

@@ -1,15 +1,13 @@
 //! `softirq-saturated`: a CPU is saturated by softirq. Facts from `/proc/stat`
 //! (Documentation/filesystems/proc.rst) and, where the kernel has it, `/proc/pressure/irq`.
 
-use super::spreading::{
-    few, in_use, irq_counts, percent, queue_name, softirq_evidence, softirq_share, taken,
-};
-use super::{ALWAYS, Draft, found, nics, undetermined, watched};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::QueueKind;
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
 use crate::watch::Watch;
+use super::spreading::{few, in_use, irq_counts, percent, queue_name, softirq_evidence, softirq_share, taken};
+use super::{ALWAYS, Draft, found, nics, undetermined, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "softirq-saturated",
@@ -33,14 +31,14 @@ pub(super) const RULE: Rule = Rule {
 
 const SATURATED: f64 = 0.8;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let watch = match watched(rule, scene) {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let watch = match watched(rule, context) {
         Ok(watch) => watch,
         Err(unsure) => return unsure,
     };
     let mut missing: Vec<Gap> = Vec::new();
     let mut full: Vec<(CpuId, f64)> = Vec::new();
-    for cpu in scene.host.online_cpus().iter() {
+    for cpu in context.host.online_cpus().iter() {
         match softirq_share(watch, cpu) {
             Known::Value(share) if share > SATURATED => full.push((cpu, share)),
             Known::Value(_) => {}
@@ -53,10 +51,10 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         return if missing.is_empty() {
             Vec::new()
         } else {
-            vec![undetermined(rule, scene, "host".to_owned(), missing)]
+            vec![undetermined(rule, context, "host".to_owned(), missing)]
         };
     };
-    let queues = queues_of(scene, worst);
+    let queues = queues_of(context, worst);
     let whose = if queues.is_empty() {
         String::new()
     } else {
@@ -70,7 +68,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         .iter()
         .map(|(cpu, share)| softirq_evidence(watch, *cpu, *share))
         .collect();
-    evidence.extend(interrupts(scene, watch, worst));
+    evidence.extend(interrupts(context, watch, worst));
     let pressure = "pressure/irq/total_us";
     let stalled = watch.grown(pressure).get().filter(|grown| *grown > 0);
     evidence.extend(stalled.map(|us| {
@@ -88,12 +86,12 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         evidence,
         remedies: Vec::new(),
     };
-    vec![found(rule, scene, said)]
+    vec![found(rule, context, said)]
 }
 
 /// The receive queues with interrupts on `cpu`.
-fn queues_of(scene: &Scene<'_>, cpu: CpuId) -> Vec<String> {
-    let of_nic = nics(scene).into_iter().flat_map(|nic| {
+fn queues_of(context: &Context<'_>, cpu: CpuId) -> Vec<String> {
+    let of_nic = nics(context).into_iter().flat_map(|nic| {
         taken(&in_use(nic, QueueKind::Rx))
             .into_iter()
             .filter(|taken| taken.cpus.contains(cpu))
@@ -104,8 +102,8 @@ fn queues_of(scene: &Scene<'_>, cpu: CpuId) -> Vec<String> {
 }
 
 /// The interrupt rate of its queues.
-fn interrupts(scene: &Scene<'_>, watch: &Watch, cpu: CpuId) -> Vec<Evidence> {
-    let all = nics(scene)
+fn interrupts(context: &Context<'_>, watch: &Watch, cpu: CpuId) -> Vec<Evidence> {
+    let all = nics(context)
         .into_iter()
         .flat_map(|nic| taken(&in_use(nic, QueueKind::Rx)));
     all.filter_map(|taken| {
@@ -121,9 +119,9 @@ fn interrupts(scene: &Scene<'_>, watch: &Watch, cpu: CpuId) -> Vec<Evidence> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -145,12 +143,12 @@ pub(super) mod tests {
 
     #[test]
     fn the_queue_of_the_cpu_is_named() {
-        let said = finding(ID, &loaded(0.95).scene());
+        let said = finding(ID, &loaded(0.95).context());
         assert_eq!(said.severity, Severity::Crit);
         assert_eq!(said.subject, "cpu/1");
         assert!(said.summary.contains("eth2 rx-1"), "{}", said.summary);
         assert!(said.evidence.iter().any(|one| one.value == "900"));
-        let far = finding(ID, &loaded(0.95).remote().scene());
+        let far = finding(ID, &loaded(0.95).remote().context());
         assert_eq!(far.end, crate::plan::End::Remote);
     }
 }

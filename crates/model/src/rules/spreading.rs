@@ -1,17 +1,17 @@
 //! Shared by the rules about locality, interrupts and queues: queues in use, their interrupts, the free CPUs for
 //! them, and CPU load.
 
-use crate::units::real;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{change_to, remedy};
-use crate::finding::{Evidence, Remedy, Scene};
+use crate::finding::{Context, Evidence, Remedy};
 use crate::host::{Channels, Host, Nic, NodeSource, Queue, QueueKind};
 use crate::ids::{CpuId, CpuSet, IrqNumber};
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::sample::{FlowRecord, SideSample};
 use crate::setting::{NicKnob, SettingKey, Value};
+use crate::units::real;
 use crate::watch::Watch;
 
 /// `rx-3`, the queue's name in sysfs.
@@ -209,7 +209,7 @@ pub(super) fn is_managed(host: &Host, irq: IrqNumber) -> bool {
 
 /// One of `homes` for each movable interrupt of `moved`: unused ones first, then round-robin.
 pub(super) fn spread(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     nic: &Nic,
     moved: &[Taken<'_>],
     homes: &CpuSet,
@@ -220,11 +220,11 @@ pub(super) fn spread(
     let order: Vec<CpuId> = free.iter().chain(busy.iter()).collect();
     moved
         .iter()
-        .filter(|taken| !is_managed(scene.host, taken.irq))
+        .filter(|taken| !is_managed(context.host, taken.irq))
         .zip(order.iter().cycle())
         .filter_map(|(taken, cpu)| {
             let (setting, to) = taken.on_cpu(nic, *cpu);
-            remedy(scene, setting, to)
+            remedy(context, setting, to)
         })
         .collect()
 }
@@ -309,11 +309,11 @@ pub(super) fn irq_counts(watch: &Watch, irq: IrqNumber) -> BTreeMap<CpuId, u64> 
 }
 
 /// The CPUs of the trial's threads on this host: of both ends, if they share a kernel.
-pub(super) fn workers(scene: &Scene<'_>) -> CpuSet {
-    let Some(sample) = scene.sample else {
+pub(super) fn workers(context: &Context<'_>) -> CpuSet {
+    let Some(sample) = context.sample else {
         return CpuSet::empty();
     };
-    let own = match scene.end {
+    let own = match context.end {
         End::Local => &sample.local,
         End::Remote => &sample.remote,
     };

@@ -1,12 +1,12 @@
 //! `sysctl-legacy-or-harmful`: a sysctl file sets an obsolete or harmful value.
 //! Documentation/networking/ip-sysctl.rst; sysctl.d(5): of several lines the last one wins.
 
-use super::facts::{answer, need};
-use super::{ALWAYS, Draft};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, SysctlLine};
 use crate::known::Known;
 use crate::setting::Class;
+use super::facts::{answer, need};
+use super::{ALWAYS, Draft};
 
 pub(super) const RULE: Rule = Rule {
     id: "sysctl-legacy-or-harmful",
@@ -33,21 +33,21 @@ const BACKLOG_COPIED: u64 = 250_000;
 /// Since this release, the kernel measures the window's share of a buffer.
 const NO_WIN_SCALE: (u32, u32) = (6, 6);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let mut missing = Vec::new();
-    let lines = need(&scene.host.software.sysctl_lines, &mut missing);
+    let lines = need(&context.host.software.sysctl_lines, &mut missing);
     let lines = lines.map_or(&[][..], Vec::as_slice);
     let said: Vec<Draft> = lines
         .iter()
         .enumerate()
         .filter_map(|(at, line)| {
-            let why = fault(scene.host, line)?;
+            let why = fault(context.host, line)?;
             let later = lines.get(at.saturating_add(1)..).unwrap_or_default();
             let winner = later.iter().rev().find(|other| name(other) == name(line));
-            Some(judge(scene.host, line, winner, why))
+            Some(judge(context.host, line, winner, why))
         })
         .collect();
-    answer(rule, scene, "host", said, missing)
+    answer(rule, context, "host", said, missing)
 }
 
 /// `net/ipv4/tcp_sack` and a leading `-` are alternative forms.
@@ -126,10 +126,10 @@ fn judge(host: &Host, line: &SysctlLine, winner: Option<&SysctlLine>, why: &str)
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::known::Cause;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 
@@ -185,7 +185,7 @@ pub(super) mod tests {
             ("net.ipv4.tcp_timestamps", "0"),
             ("net.ipv4.tcp_timestamps", "1"),
         ]);
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Note);
         assert!(
             said.summary.contains("overridden by a later line"),
@@ -199,8 +199,8 @@ pub(super) mod tests {
     #[test]
     fn a_kernel_that_still_uses_it_is_not_told_otherwise() {
         let mut host = host(&[("net.ipv4.tcp_adv_win_scale", "1")]);
-        assert!(finding(ID, &scene(&host)).summary.contains("6.6"));
+        assert!(finding(ID, &context(&host)).summary.contains("6.6"));
         host.identity.kernel_release = Known::Value("5.14.0-427.el9".to_owned());
-        assert!(super::super::testing::silent(ID, &scene(&host)));
+        assert!(super::super::testing::silent(ID, &context(&host)));
     }
 }

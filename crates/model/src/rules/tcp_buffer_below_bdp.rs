@@ -1,15 +1,15 @@
 //! `tcp-buffer-below-bdp`: tcp_wmem or tcp_rmem maximum is too small for the path. Facts from
 //! Documentation/networking/ip-sysctl.rst and RFC 7323 (bandwidth-delay product).
 
-use super::{BULK, Draft, found, receives, remedy, sends, undetermined};
-use crate::analysis::{self, Figures, Way};
-use crate::buffers::{self, Buffer, Limits};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::analysis::{Figures, OneWay, self};
+use crate::buffers::{Buffer, Limits, self};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::known::{Gap, Known};
 use crate::plan::End;
 use crate::setting::{Class, SettingKey, Value};
 use crate::threshold;
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
+use super::{BULK, Draft, found, receives, remedy, sends, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-buffer-below-bdp",
@@ -41,26 +41,26 @@ struct Need {
     evidence: Vec<Evidence>,
 }
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let mut needs = Vec::new();
     let mut missing: Vec<Gap> = Vec::new();
     for buffer in [Buffer::Send, Buffer::Receive] {
-        match buffers::limits(scene.host, buffer) {
-            Known::Value(limits) => needs.extend(need(scene, buffer, limits)),
+        match buffers::limits(context.host, buffer) {
+            Known::Value(limits) => needs.extend(need(context, buffer, limits)),
             Known::Unknown(gap) => missing.push(gap),
         }
     }
     let mut outcomes = Vec::new();
     if !needs.is_empty() {
-        outcomes.push(finding(rule, scene, &needs));
+        outcomes.push(finding(rule, context, &needs));
     }
     if !missing.is_empty() {
-        outcomes.push(undetermined(rule, scene, "host".to_owned(), missing));
+        outcomes.push(undetermined(rule, context, "host".to_owned(), missing));
     }
     outcomes
 }
 
-fn finding(rule: &Rule, scene: &Scene<'_>, needs: &[Need]) -> Outcome {
+fn finding(rule: &Rule, context: &Context<'_>, needs: &[Need]) -> Outcome {
     let names: Vec<String> = needs
         .iter()
         .map(|need| format!("{} maximum is {}", need.buffer.sysctl(), need.limits.max))
@@ -74,12 +74,12 @@ fn finding(rule: &Rule, scene: &Scene<'_>, needs: &[Need]) -> Outcome {
                 ..need.limits
             };
             let key = SettingKey::Sysctl(need.buffer.sysctl().to_owned());
-            remedy(scene, key, Value::Text(raised.to_string()))
+            remedy(context, key, Value::Text(raised.to_string()))
         })
         .collect();
     found(
         rule,
-        scene,
+        context,
         Draft {
             severity: Severity::Warn,
             subject: "host".to_owned(),
@@ -93,9 +93,9 @@ fn finding(rule: &Rule, scene: &Scene<'_>, needs: &[Need]) -> Outcome {
     )
 }
 
-fn need(scene: &Scene<'_>, buffer: Buffer, limits: Limits) -> Option<Need> {
-    let shipped = buffer.shipped_max(scene.host);
-    let demand = demand(scene, buffer);
+fn need(context: &Context<'_>, buffer: Buffer, limits: Limits) -> Option<Need> {
+    let shipped = buffer.shipped_max(context.host);
+    let demand = demand(context, buffer);
     let wanted = demand.as_ref().map_or(0, |demand| demand.wanted.as_u64());
     if limits.max >= shipped && limits.max.as_u64() >= wanted {
         return None;
@@ -138,16 +138,16 @@ struct Demand {
     evidence: Vec<Evidence>,
 }
 
-fn demand(scene: &Scene<'_>, buffer: Buffer) -> Option<Demand> {
-    let sample = scene.sample?;
+fn demand(context: &Context<'_>, buffer: Buffer) -> Option<Demand> {
+    let sample = context.sample?;
     // A program that sets its own buffers does not use these.
     if sample.spec.socket_buffer_bytes.is_some() {
         return None;
     }
-    let (concerned, from) = match (buffer, scene.end) {
-        (Buffer::Send, end) => (sends(scene), end),
-        (Buffer::Receive, End::Local) => (receives(scene), End::Remote),
-        (Buffer::Receive, End::Remote) => (receives(scene), End::Local),
+    let (concerned, from) = match (buffer, context.end) {
+        (Buffer::Send, end) => (sends(context), end),
+        (Buffer::Receive, End::Local) => (receives(context), End::Remote),
+        (Buffer::Receive, End::Remote) => (receives(context), End::Local),
     };
     if !concerned {
         return None;
@@ -157,7 +157,7 @@ fn demand(scene: &Scene<'_>, buffer: Buffer) -> Option<Demand> {
         .find(|way| way.from == from)?;
     // The minimum RTT: the smoothed one includes the flow's own queueing delay.
     let rtt = way.rtt_min()?;
-    let rate = rate_of_one_flow(scene, &way)?;
+    let rate = rate_of_one_flow(context, &way)?;
     let bdp = bdp(rate, rtt);
     let figures = Figures::of(&way, &sample.spec);
     let limited = match buffer {
@@ -191,14 +191,14 @@ fn limited_evidence(buffer: Buffer, share: Ratio) -> Evidence {
 }
 
 /// The rate of one flow, or the rate needed to fill the slower link, if both have a physical link.
-fn rate_of_one_flow(scene: &Scene<'_>, way: &Way<'_>) -> Option<BitRate> {
-    let sample = scene.sample?;
+fn rate_of_one_flow(context: &Context<'_>, way: &OneWay<'_>) -> Option<BitRate> {
+    let sample = context.sample?;
     let flows = u64::try_from(way.receiver.receivers().count())
         .ok()
         .filter(|n| *n > 0)?;
-    let link = scene
+    let link = context
         .nic
-        .and_then(|name| scene.host.nic(name))
+        .and_then(|name| context.host.nic(name))
         .filter(|nic| nic.kind.has_wire())
         .and_then(|nic| nic.link_bit_per_s.get());
     let measured = analysis::rate_of_way(sample, way)?;
@@ -213,12 +213,10 @@ fn bdp(rate: BitRate, rtt: Nanoseconds) -> Bytes {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{
-        Cases, World, finding, missing, remedies, scene, silent, with_trial,
-    };
-    use super::*;
-    use crate::build::{self, HostBuilder};
+    use crate::build::{HostBuilder, self};
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 
@@ -241,7 +239,7 @@ pub(super) mod tests {
     #[test]
     fn maxima_below_the_shipped_ones_are_raised_and_nothing_else_is_touched() {
         let host = small();
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),
@@ -256,14 +254,14 @@ pub(super) mod tests {
     fn the_defaults_of_any_kernel_are_no_fault() {
         for rmem in ["4096 131072 6291456", "4096 131072 33554432"] {
             let host = build::host().sysctl("net.ipv4.tcp_rmem", rmem).build();
-            assert!(silent(ID, &scene(&host)), "{rmem}");
+            assert!(silent(ID, &context(&host)), "{rmem}");
         }
         let small_machine = build::host()
             .memory(Bytes::mib(512))
             .sysctl("net.ipv4.tcp_wmem", "4096 16384 2097152")
             .sysctl("net.ipv4.tcp_rmem", "4096 131072 2097152")
             .build();
-        assert!(silent(ID, &scene(&small_machine)));
+        assert!(silent(ID, &context(&small_machine)));
     }
 
     #[test]
@@ -274,7 +272,7 @@ pub(super) mod tests {
             .tcp(|tcp| tcp.rtt_min_ns = Nanoseconds::from_millis(20))
             .build();
         let nic = "eth0".parse().expect("a name");
-        let sender = Scene {
+        let sender = Context {
             nic: Some(&nic),
             ..with_trial(&host, &host, &sample)
         };
@@ -283,7 +281,7 @@ pub(super) mod tests {
             remedies(&finding(ID, &sender)),
             ["sysctl/net.ipv4.tcp_wmem: 4096 16384 4194304 -> 4096 16384 67108864"]
         );
-        let receiver = Scene {
+        let receiver = Context {
             end: End::Remote,
             ..sender
         };
@@ -335,7 +333,7 @@ pub(super) mod tests {
             .without_sysctl("net.ipv4.tcp_rmem")
             .sysctl("net.ipv4.tcp_wmem", "4096 16384 65536");
         let host = host.build();
-        let outcomes = super::super::judge(&RULE, &scene(&host));
+        let outcomes = super::super::judge(&RULE, &context(&host));
         assert!(
             matches!(
                 outcomes.as_slice(),
@@ -344,6 +342,6 @@ pub(super) mod tests {
             "{outcomes:?}"
         );
         let host = build::host().sysctl("net.ipv4.tcp_wmem", "many").build();
-        assert_eq!(missing(ID, &scene(&host)).len(), 1);
+        assert_eq!(missing(ID, &context(&host)).len(), 1);
     }
 }

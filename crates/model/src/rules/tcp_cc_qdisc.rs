@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{BULK, Draft, found, nics, remedy, sends, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::setting::{Class, SettingKey, TrialKnob, Value};
 use crate::shell;
+use super::{BULK, Draft, found, nics, remedy, sends, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-cc-qdisc",
@@ -44,13 +44,13 @@ const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 const FORBIDDEN: &str =
     " (not in tcp_allowed_congestion_control here; a program may use TCP_CONGESTION)";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     // Only the sender's congestion control moves data.
-    if !sends(scene) {
+    if !sends(context) {
         return Vec::new();
     }
-    let unsure = |missing| vec![undetermined(rule, scene, "host".to_owned(), missing)];
-    let control = match scene.host.sysctl(CONTROL) {
+    let unsure = |missing| vec![undetermined(rule, context, "host".to_owned(), missing)];
+    let control = match context.host.sysctl(CONTROL) {
         Known::Value(text) => text.trim().to_owned(),
         Known::Unknown(gap) => return unsure(vec![gap]),
     };
@@ -61,7 +61,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     )];
     let why = match control.as_str() {
         "cubic" => return Vec::new(),
-        "bbr" => match paced_by(scene) {
+        "bbr" => match paced_by(context) {
             Ok(without_fq) if without_fq.is_empty() => return Vec::new(),
             Ok(without_fq) => {
                 evidence.extend(without_fq);
@@ -72,15 +72,15 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         _ => "not the default, cubic",
     };
     // A trial with its own congestion control does not use the sysctl.
-    let follows = scene
+    let follows = context
         .sample
         .is_none_or(|sample| sample.spec.congestion_control.is_none());
     let names_cubic = |text: &str| text.split_whitespace().any(|name| name == "cubic");
-    let available = match scene.host.sysctl(AVAILABLE) {
+    let available = match context.host.sysctl(AVAILABLE) {
         Known::Value(text) => names_cubic(&text),
         Known::Unknown(gap) => return unsure(vec![gap]),
     };
-    let forbidden = match scene.host.sysctl(ALLOWED) {
+    let forbidden = match context.host.sysctl(ALLOWED) {
         Known::Value(text) if available && !names_cubic(&text) => {
             evidence.push(Evidence::new(
                 "allowed congestion controls",
@@ -93,14 +93,14 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     };
     let cubic = || {
         if forbidden {
-            return in_the_stream(scene, &control);
+            return in_the_stream(context, &control);
         }
         let key = SettingKey::Sysctl(CONTROL.to_owned());
-        remedy(scene, key, Value::Text("cubic".to_owned()))
+        remedy(context, key, Value::Text("cubic".to_owned()))
     };
     vec![found(
         rule,
-        scene,
+        context,
         Draft {
             severity: Severity::Note,
             subject: "host".to_owned(),
@@ -120,8 +120,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 
 /// If a namespace cannot have it as its default, a socket still can: what the trial's sockets show, an application
 /// can use. Without a trial there is no stream to change.
-fn in_the_stream(scene: &Scene<'_>, control: &str) -> Option<Remedy> {
-    scene.sample?;
+fn in_the_stream(context: &Context<'_>, control: &str) -> Option<Remedy> {
+    context.sample?;
     let change = Change {
         setting: SettingKey::Trial(TrialKnob::CongestionControl),
         from: Value::Text(control.to_owned()),
@@ -136,10 +136,10 @@ fn in_the_stream(scene: &Scene<'_>, control: &str) -> Option<Remedy> {
 }
 
 /// The interfaces whose root qdisc does not pace, or the missing values.
-fn paced_by(scene: &Scene<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
+fn paced_by(context: &Context<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
     let mut without_fq = Vec::new();
     let mut missing = Vec::new();
-    let judged = nics(scene);
+    let judged = nics(context);
     if judged.is_empty() {
         let why = "no interface to check: it does not exist, or none is up";
         missing.push(Gap::new(Cause::Absent, "/sys/class/net", why));
@@ -189,13 +189,11 @@ const ROOT: u32 = u32::MAX;
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{
-        Cases, World, finding, missing, remedies, scene, silent, with_trial,
-    };
-    use super::*;
-    use crate::build::{self, HostBuilder};
+    use crate::build::{HostBuilder, self};
     use crate::host::Qdisc;
     use crate::plan::End;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 
@@ -218,7 +216,7 @@ pub(super) mod tests {
     #[test]
     fn bbr_without_fq_is_a_note_with_cubic_to_try() {
         let host = host("bbr", "noqueue").build();
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(
             remedies(&said),
@@ -230,26 +228,26 @@ pub(super) mod tests {
     #[test]
     fn any_other_control_is_a_note_too() {
         let host = host("reno", "fq").build();
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 
     #[test]
     fn cubic_bbr_with_fq_and_the_end_that_only_received_are_no_fault() {
-        assert!(silent(ID, &scene(&host("cubic", "noqueue").build())));
-        assert!(silent(ID, &scene(&host("bbr", "fq").build())));
+        assert!(silent(ID, &context(&host("cubic", "noqueue").build())));
+        assert!(silent(ID, &context(&host("bbr", "fq").build())));
         let host = host("bbr", "noqueue").build();
         let sample = build::sample().build();
-        let scene = Scene {
+        let context = Context {
             end: End::Remote,
             ..with_trial(&host, &host, &sample)
         };
-        assert!(silent(ID, &scene));
+        assert!(silent(ID, &context));
     }
 
     #[test]
     fn cubic_is_proposed_only_where_it_is_there_and_would_be_used() {
         let without = host("bbr", "noqueue").sysctl(AVAILABLE, "reno bbr").build();
-        assert_eq!(remedies(&finding(ID, &scene(&without))), [""; 0]);
+        assert_eq!(remedies(&finding(ID, &context(&without))), [""; 0]);
         let host = host("bbr", "noqueue").build();
         let mut sample = build::sample().build();
         sample.spec.congestion_control = Some("bbr".to_owned());
@@ -260,7 +258,7 @@ pub(super) mod tests {
     #[test]
     fn cubic_that_a_namespace_may_not_choose_is_not_proposed() {
         let host = host("bbr", "noqueue").sysctl(ALLOWED, "reno bbr").build();
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert_eq!(remedies(&said), [""; 0]);
         assert!(
             said.summary.contains("not in tcp_allowed"),
@@ -273,9 +271,9 @@ pub(super) mod tests {
     fn what_is_not_known_is_not_passed() {
         for name in [CONTROL, AVAILABLE] {
             let host = host("bbr", "noqueue").without_sysctl(name).build();
-            assert_eq!(missing(ID, &scene(&host))[0].cause, Cause::Absent);
+            assert_eq!(missing(ID, &context(&host))[0].cause, Cause::Absent);
         }
-        assert!(!missing(ID, &scene(&host("bbr", "mq").build())).is_empty());
+        assert!(!missing(ID, &context(&host("bbr", "mq").build())).is_empty());
     }
 
     #[test]
@@ -290,15 +288,15 @@ pub(super) mod tests {
             }
             host
         };
-        assert!(silent(ID, &scene(&with("fq"))));
+        assert!(silent(ID, &context(&with("fq"))));
         let host = with("fq_codel");
-        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
     }
 
     #[test]
     fn the_longest_summary_stays_one_line() {
         let host = host("bbr", "noqueue").sysctl(ALLOWED, "reno bbr").build();
-        let said = finding(ID, &scene(&host));
+        let said = finding(ID, &context(&host));
         assert!(said.summary.len() <= 200, "{}", said.summary);
     }
 }

@@ -1,13 +1,11 @@
 //! `tcp-idle-and-lowat`: cwnd is reset after idle, or the unsent queue is unlimited.
 //! Documentation/networking/ip-sysctl.rst (`tcp_slow_start_after_idle`, `tcp_notsent_lowat`); RFC 2861.
 
-use super::facts::{answer, sysctl_evidence, sysctl_number};
-use super::{Draft, remedy};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::known::Gap;
 use crate::setting::{Class, SettingKey, Value};
+use super::facts::{answer, sysctl_evidence, sysctl_number};
+use super::{Draft, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-idle-and-lowat",
@@ -37,22 +35,22 @@ const LOWAT: &str = "net.ipv4.tcp_notsent_lowat";
 const UNBOUNDED: u64 = 4_294_967_295;
 const LOWAT_WANTED: &str = "131072";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let mut missing: Vec<Gap> = Vec::new();
     let mut words: Vec<&str> = Vec::new();
     let mut evidence: Vec<Evidence> = Vec::new();
     let mut remedies: Vec<Remedy> = Vec::new();
     let to = |name: &str, value: &str| {
         let key = SettingKey::Sysctl(name.to_owned());
-        remedy(scene, key, Value::Text(value.to_owned()))
+        remedy(context, key, Value::Text(value.to_owned()))
     };
-    if let Some(mode) = sysctl_number(scene.host, IDLE, &mut missing).filter(|mode| *mode != 0) {
+    if let Some(mode) = sysctl_number(context.host, IDLE, &mut missing).filter(|mode| *mode != 0) {
         words.push("tcp_slow_start_after_idle resets cwnd after an idle period");
         evidence.push(sysctl_evidence(IDLE, mode));
         remedies.extend(to(IDLE, "0"));
     }
-    let lowat = match scene.profile {
-        Profile::Latency => sysctl_number(scene.host, LOWAT, &mut missing),
+    let lowat = match context.profile {
+        Profile::Latency => sysctl_number(context.host, LOWAT, &mut missing),
         _ => None,
     };
     if let Some(bound) = lowat.filter(|bound| *bound >= UNBOUNDED) {
@@ -70,16 +68,16 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         evidence,
         remedies,
     });
-    answer(rule, scene, "host", said, missing)
+    answer(rule, context, "host", said, missing)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -117,7 +115,7 @@ pub(super) mod tests {
     #[test]
     fn both_defaults_are_named_in_one_note() {
         let world = latency(build::host().build());
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(
             remedies(&said),

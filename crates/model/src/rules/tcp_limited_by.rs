@@ -2,13 +2,13 @@
 //! (include/uapi/linux/tcp.h: `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, `tcpi_bytes_retrans`);
 //! thresholds and figures are those by which `limit` names a trial's limit.
 
-use super::facts::answer;
-use super::{BULK, Draft, RULES, judge};
-use crate::analysis::{self, Figures, Way};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::analysis::{Figures, OneWay, self};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::known::Gap;
 use crate::threshold;
 use crate::units::{Nanoseconds, Ratio};
+use super::facts::answer;
+use super::{BULK, Draft, RULES, judge};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-limited-by",
@@ -37,15 +37,15 @@ pub(super) const RULE: Rule = Rule {
 const NEAR_RTT: Nanoseconds = Nanoseconds::from_millis(2);
 const BUFFERS: &str = "tcp-buffer-below-bdp";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     // Without a trial there is nothing to classify.
-    let Some(sample) = scene.sample else {
+    let Some(sample) = context.sample else {
         return Vec::new();
     };
     let mut said = Vec::new();
     let mut missing: Vec<Gap> = Vec::new();
     for way in analysis::ways(sample) {
-        let sender = way.from == scene.end;
+        let sender = way.from == context.end;
         let figures = Figures::of(&way, &sample.spec);
         if sender {
             said.extend(loss(&way, &figures));
@@ -53,10 +53,10 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             missing.extend(gaps.take(1).cloned());
         }
         if cpu_is_left(&figures) {
-            said.extend(wait(scene, &way, sender, &figures));
+            said.extend(wait(context, &way, sender, &figures));
         }
     }
-    answer(rule, scene, "host", said, missing)
+    answer(rule, context, "host", said, missing)
 }
 
 /// If a thread has no CPU time left, the other end's wait is only a symptom.
@@ -67,7 +67,7 @@ fn cpu_is_left(figures: &Figures) -> bool {
 }
 
 /// The send buffer is the sender's, the window the receiver's.
-fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Option<Draft> {
+fn wait(context: &Context<'_>, way: &OneWay<'_>, sender: bool, figures: &Figures) -> Option<Draft> {
     let (share, what, else_mend) = if sender {
         let fix = "the program asks for a small SO_SNDBUF, or the path needs more";
         (figures.sndbuf_limited, "send buffer", fix)
@@ -78,7 +78,7 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
     let share = share.filter(|share| *share > threshold::LIMITED_SHARE)?;
     let explained = RULES.iter().any(|rule| {
         let found = |outcome: &Outcome| matches!(outcome, Outcome::Finding(_));
-        rule.id == BUFFERS && judge(rule, scene).iter().any(found)
+        rule.id == BUFFERS && judge(rule, context).iter().any(found)
     });
     let fix = if explained {
         "raise the maximum that tcp-buffer-below-bdp names"
@@ -105,7 +105,7 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
     })
 }
 
-fn loss(way: &Way<'_>, figures: &Figures) -> Option<Draft> {
+fn loss(way: &OneWay<'_>, figures: &Figures) -> Option<Draft> {
     let again: Ratio = figures
         .retransmitted
         .filter(|share| *share > threshold::LOSS_SHARE)?;
@@ -128,11 +128,11 @@ fn loss(way: &Way<'_>, figures: &Figures) -> Option<Draft> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
-    use crate::build::{self, SampleBuilder};
+    use crate::build::{SampleBuilder, self};
     use crate::known::Known;
     use crate::units::Bytes;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -180,7 +180,7 @@ pub(super) mod tests {
             let host = build::host().sysctl("net.ipv4.tcp_wmem", wmem).build();
             let sample = build::sample().limited(0.0, 0.5).build();
             let world = World::of(host).tried(sample);
-            finding(ID, &world.scene())
+            finding(ID, &world.context())
         };
         let small = said("4096 16384 65536");
         assert_eq!(small.severity, Severity::Warn);

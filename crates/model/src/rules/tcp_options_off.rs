@@ -1,13 +1,11 @@
 //! `tcp-options-off`: a TCP option that fast flows need is off. Documentation/networking/ip-sysctl.rst;
 //! RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 2883 (D-SACK).
 
-use super::facts::{answer, sysctl_evidence, sysctl_number};
-use super::{Draft, remedy};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::known::{Cause, Gap};
 use crate::setting::{Class, SettingKey, Value};
+use super::facts::{answer, sysctl_evidence, sysctl_number};
+use super::{Draft, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-options-off",
@@ -54,26 +52,26 @@ const OPTIONS: [(&str, &str); 5] = [
 ];
 const DSACK: &str = "net.ipv4.tcp_dsack";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let mut missing: Vec<Gap> = Vec::new();
     let mut off: Vec<(&str, &str)> = Vec::new();
     for (name, without) in OPTIONS {
         let mut gaps = Vec::new();
-        if sysctl_number(scene.host, name, &mut gaps) == Some(0) {
+        if sysctl_number(context.host, name, &mut gaps) == Some(0) {
             off.push((name, without));
         }
         if name == DSACK {
             continue;
         }
         // Every network namespace of every kernel has these: a missing one was not captured.
-        let gap = scene.host.sysctl(name).gap().cloned();
+        let gap = context.host.sysctl(name).gap().cloned();
         missing.extend(gap.filter(|gap| gap.cause == Cause::Absent));
         missing.extend(gaps);
     }
-    answer(rule, scene, "host", judge(scene, &off), missing)
+    answer(rule, context, "host", judge(context, &off), missing)
 }
 
-fn judge(scene: &Scene<'_>, off: &[(&str, &str)]) -> Option<Draft> {
+fn judge(context: &Context<'_>, off: &[(&str, &str)]) -> Option<Draft> {
     let (_, without) = off.first()?;
     let names: Vec<&str> = off
         .iter()
@@ -81,7 +79,7 @@ fn judge(scene: &Scene<'_>, off: &[(&str, &str)]) -> Option<Draft> {
         .collect();
     let on = |name: &str| -> Option<Remedy> {
         let key = SettingKey::Sysctl(name.to_owned());
-        remedy(scene, key, Value::Text("1".to_owned()))
+        remedy(context, key, Value::Text("1".to_owned()))
     };
     let evidence: Vec<Evidence> = off
         .iter()
@@ -105,10 +103,10 @@ fn judge(scene: &Scene<'_>, off: &[(&str, &str)]) -> Option<Draft> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -148,7 +146,7 @@ pub(super) mod tests {
 
     #[test]
     fn each_option_is_switched_on_again() {
-        let said = finding(ID, &scene(&off(&["sack", "timestamps"])));
+        let said = finding(ID, &context(&off(&["sack", "timestamps"])));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             remedies(&said),
@@ -158,7 +156,7 @@ pub(super) mod tests {
             ]
         );
         assert_eq!(
-            finding(ID, &scene(&off(&["dsack"]))).severity,
+            finding(ID, &context(&off(&["dsack"]))).severity,
             Severity::Note
         );
     }

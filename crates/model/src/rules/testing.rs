@@ -4,7 +4,7 @@ use super::*;
 use crate::build::{self, WatchBuilder};
 use crate::sample::Sample;
 
-/// The input of a rule in tests: a whole scene that owns its parts.
+/// The input of a rule in tests: a whole context that owns its parts.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     host: Host,
@@ -59,9 +59,9 @@ impl World {
         Self { end, ..self }
     }
 
-    /// The scene.
-    pub(crate) fn scene(&self) -> Scene<'_> {
-        Scene {
+    /// The context.
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context {
             end: self.end,
             host: &self.host,
             nic: None,
@@ -85,9 +85,9 @@ pub(crate) struct Cases {
     pub(crate) undetermined: &'static [Case],
 }
 
-/// A scene of the local end of `host` alone, for bulk transfer.
-pub(crate) fn scene(host: &Host) -> Scene<'_> {
-    Scene {
+/// A context of the local end of `host` alone, for bulk transfer.
+pub(crate) fn context(host: &Host) -> Context<'_> {
+    Context {
         end: End::Local,
         host,
         nic: None,
@@ -100,35 +100,35 @@ pub(crate) fn scene(host: &Host) -> Scene<'_> {
 }
 
 /// The same with a trial towards `other`.
-pub(crate) fn with_trial<'a>(host: &'a Host, other: &'a Host, sample: &'a Sample) -> Scene<'a> {
-    Scene {
+pub(crate) fn with_trial<'a>(host: &'a Host, other: &'a Host, sample: &'a Sample) -> Context<'a> {
+    Context {
         other: Some(other),
         sample: Some(sample),
-        ..scene(host)
+        ..context(host)
     }
 }
 
 /// The only finding of a rule.
-pub(crate) fn finding(id: &str, scene: &Scene<'_>) -> Finding {
+pub(crate) fn finding(id: &str, context: &Context<'_>) -> Finding {
     let rule = find(id).expect("a rule of the list");
-    match judge(rule, scene).as_slice() {
+    match judge(rule, context).as_slice() {
         [Outcome::Finding(finding)] => finding.clone(),
         other => panic!("{id}: expected one finding, got {other:?}"),
     }
 }
 
 /// The gaps of a skipped rule.
-pub(crate) fn missing(id: &str, scene: &Scene<'_>) -> Vec<Gap> {
+pub(crate) fn missing(id: &str, context: &Context<'_>) -> Vec<Gap> {
     let rule = find(id).expect("a rule of the list");
-    match judge(rule, scene).as_slice() {
+    match judge(rule, context).as_slice() {
         [Outcome::Undetermined(unknown)] => unknown.missing.clone(),
         other => panic!("{id}: expected that it cannot judge, got {other:?}"),
     }
 }
 
 /// Whether a rule has no outcome.
-pub(crate) fn silent(id: &str, scene: &Scene<'_>) -> bool {
-    judge(find(id).expect("a rule of the list"), scene).is_empty()
+pub(crate) fn silent(id: &str, context: &Context<'_>) -> bool {
+    judge(find(id).expect("a rule of the list"), context).is_empty()
 }
 
 /// The remedies of a finding as text.

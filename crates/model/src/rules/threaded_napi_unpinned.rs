@@ -2,13 +2,13 @@
 //! interrupt. Facts from Documentation/networking/napi.rst, "Threaded NAPI": pin each to the CPU of its
 //! interrupt.
 
-use super::spreading::needed;
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, Napi, Nic, NicKind};
 use crate::ids::CpuSet;
 use crate::known::Gap;
 use crate::setting::Class;
+use super::spreading::needed;
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "threaded-napi-unpinned",
@@ -30,18 +30,18 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.online_cpus().len() < 2 {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if context.host.online_cpus().len() < 2 {
         return Vec::new();
     }
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     if !(nic.kind.has_wire() || nic.kind == NicKind::Veth) {
         return None;
     }
-    let unsure = |gap: &Gap| Some(undetermined(rule, scene, subject(nic), vec![gap.clone()]));
+    let unsure = |gap: &Gap| Some(undetermined(rule, context, subject(nic), vec![gap.clone()]));
     match nic.dispatch.threaded.ok() {
         Ok(true) => {}
         Ok(false) => return None,
@@ -54,7 +54,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     };
     let loose: Vec<(&Napi, &CpuSet, Option<CpuSet>)> = napis
         .iter()
-        .filter_map(|napi| loose(scene.host, napi))
+        .filter_map(|napi| loose(context.host, napi))
         .collect();
     if loose.is_empty() {
         let gap = napis
@@ -98,7 +98,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         evidence,
         remedies: Vec::new(),
     };
-    Some(found(rule, scene, said))
+    Some(found(rule, context, said))
 }
 
 /// A NAPI instance whose thread may run anywhere, or only on other CPUs than its interrupt.
@@ -117,11 +117,11 @@ fn loose<'a>(host: &Host, napi: &'a Napi) -> Option<(&'a Napi, &'a CpuSet, Optio
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, scene};
-    use super::*;
     use crate::build;
     use crate::ids::IrqNumber;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 
@@ -179,7 +179,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_thread_and_its_interrupt_are_named() {
-        let said = finding(ID, &scene(&server(true, "0-3")));
+        let said = finding(ID, &context(&server(true, "0-3")));
         assert_eq!(said.severity, Severity::Note);
         let paths: Vec<&str> = said.evidence.iter().map(|one| one.path.as_str()).collect();
         assert!(paths.contains(&"/proc/4711/status"), "{paths:?}");

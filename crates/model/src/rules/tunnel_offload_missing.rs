@@ -2,12 +2,12 @@
 //! features from `ETHTOOL_MSG_FEATURES_GET` (Documentation/networking/segmentation-offloads.rst,
 //! vxlan.rst).
 
-use super::judged::{Judged, could_be_on, ethtool, feature, judge_each, offered};
-use super::{ALWAYS, Draft, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, Nic};
 use crate::known::Gap;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::judged::{Judged, could_be_on, ethtool, feature, judge_each, offered};
+use super::{ALWAYS, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "tunnel-offload-missing",
@@ -34,12 +34,12 @@ const SEGMENTATION: [&str; 2] = ["tx-udp_tnl-segmentation", "tx-udp_tnl-csum-seg
 /// If this is on, the kernel offloads the ports to the NIC.
 const LEARNS: &str = "rx-udp_tunnel-port-offload";
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, |nic| check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
-    let tunnels = tunnels_on(scene.host, nic);
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
+    let tunnels = tunnels_on(context.host, nic);
     if !nic.kind.has_wire() || tunnels.is_empty() {
         return Ok(None);
     }
@@ -47,7 +47,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let mut remedies: Vec<Remedy> = Vec::new();
     let on = |name: &str| {
         let key = SettingKey::Nic(nic.name.clone(), NicKnob::Feature(name.to_owned()));
-        remedy(scene, key, Value::Switch(true))
+        remedy(context, key, Value::Switch(true))
     };
     for name in SEGMENTATION {
         if could_be_on(nic, name)? {
@@ -140,11 +140,11 @@ fn unknown_ports(nic: &Nic, tunnels: &[&Nic]) -> Result<Vec<Evidence>, Gap> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
-    use crate::build::{self, NicBuilder};
+    use crate::build::{NicBuilder, self};
     use crate::host::{NicKind, Tunnel, TunnelPort};
     use crate::known::Known;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -207,13 +207,13 @@ pub(super) mod tests {
     #[test]
     fn what_is_off_is_switched_on_and_a_strange_port_is_named() {
         let off = host(4789, |nic| nic.feature(SEGMENTATION[1], false, true));
-        let said = finding(RULE.id, &scene(&off));
+        let said = finding(RULE.id, &context(&off));
         assert_eq!(
             remedies(&said),
             ["nic/eth0/feature/tx-udp_tnl-csum-segmentation: off -> on"]
         );
         let strange = host(8472, |nic| nic);
-        let said = finding(RULE.id, &scene(&strange));
+        let said = finding(RULE.id, &context(&strange));
         assert!(said.evidence[0].what.contains("8472"), "{said:?}");
         assert_eq!(remedies(&said), [""; 0]);
     }

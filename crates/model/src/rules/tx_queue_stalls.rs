@@ -2,14 +2,13 @@
 //! from Documentation/ABI/testing/sysfs-class-net-queues; stops and wakes from
 //! Documentation/netlink/specs/netdev.yaml.
 
-use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, subject};
-use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
-use crate::units::Ratio;
-use crate::units::real;
+use crate::units::{Ratio, real};
 use crate::watch::Watch;
+use super::judged::{Growth, Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "tx-queue-stalls",
@@ -37,8 +36,8 @@ const STOPPED_SHARE: Ratio = Ratio::new(0.01);
 /// The minimum number of stops.
 const STOPPED_FROM: u64 = 100;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_watched(rule, scene, |nic| nic.kind.has_wire(), check_nic)
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_watched(rule, context, |nic| nic.kind.has_wire(), check_nic)
 }
 
 fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
@@ -97,10 +96,10 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -144,7 +143,7 @@ pub(super) mod tests {
     fn a_timeout_is_worse_than_a_stall() {
         let said = |key: &str| {
             let world = World::of(host()).watched(|w| w.grew(key, 1));
-            finding(RULE.id, &world.scene()).severity
+            finding(RULE.id, &world.context()).severity
         };
         assert_eq!(said("nic/eth0/queue/tx-0/tx_timeout"), Severity::Crit);
         assert_eq!(said("nic/eth0/queue/tx-0/stall_cnt"), Severity::Warn);

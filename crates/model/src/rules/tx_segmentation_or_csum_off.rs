@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{BULK, Draft, each_nic, found, remedy, sends, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Feature, Nic, NicKind};
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::shell;
 use crate::units::BitRate;
+use super::{BULK, Draft, each_nic, found, remedy, sends, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "tx-segmentation-or-csum-off",
@@ -49,11 +49,11 @@ const FEATURES: [&str; 7] = [
 /// Below this rate one CPU segments and checksums without effort; the drivers of many cheap NICs start without.
 const SLOW: BitRate = BitRate::from_mbit_per_s(5_000);
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     // A bridge, bond, VLAN or tunnel inherits its features from its lower interfaces, and a program sets those of its
     // tun: features listed as changeable there cannot simply be turned on.
     if !nic.kind.has_wire() && nic.kind != NicKind::Veth {
@@ -62,7 +62,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let features = match &nic.features {
         Known::Value(features) => features,
         Known::Unknown(gap) => {
-            return Some(undetermined(rule, scene, subject(nic), vec![gap.clone()]));
+            return Some(undetermined(rule, context, subject(nic), vec![gap.clone()]));
         }
     };
     let off = off(features);
@@ -79,14 +79,14 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             )
         })
         .collect();
-    let sends = sends(scene);
+    let sends = sends(context);
     let remedies = off
         .iter()
         .filter(|_| sends)
         .filter_map(|name| {
             let knob = NicKnob::Feature((*name).to_owned());
             remedy(
-                scene,
+                context,
                 SettingKey::Nic(nic.name.clone(), knob),
                 Value::Switch(true),
             )
@@ -103,7 +103,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     };
     Some(found(
         rule,
-        scene,
+        context,
         Draft {
             severity,
             subject: subject(nic),
@@ -140,14 +140,12 @@ fn off(features: &BTreeMap<String, Feature>) -> Vec<&'static str> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{
-        Cases, World, finding, missing, remedies, scene, silent, with_trial,
-    };
-    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::Host;
     use crate::plan::End;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 
@@ -176,7 +174,7 @@ pub(super) mod tests {
     #[test]
     fn what_is_off_and_could_be_on_is_switched_on_together() {
         let host = both_off();
-        let finding = finding(ID, &scene(&host));
+        let finding = finding(ID, &context(&host));
         assert_eq!(finding.severity, Severity::Warn);
         assert_eq!(finding.subject, "nic/near0");
         assert_eq!(
@@ -195,10 +193,10 @@ pub(super) mod tests {
                 nic.feature("tx-tcp-segmentation", false, false)
             })
             .build();
-        assert!(silent(ID, &scene(&host)));
-        let rdma = Scene {
+        assert!(silent(ID, &context(&host)));
+        let rdma = Context {
             profile: Profile::Rdma,
-            ..scene(&host)
+            ..context(&host)
         };
         assert!(silent(ID, &rdma));
     }
@@ -215,12 +213,12 @@ pub(super) mod tests {
                 })
                 .build()
         };
-        let severity = |host: Host| finding(ID, &scene(&host)).severity;
+        let severity = |host: Host| finding(ID, &context(&host)).severity;
         assert_eq!(severity(with(1_000, NicKind::Physical)), Severity::Note);
         assert_eq!(severity(with(10_000, NicKind::Physical)), Severity::Warn);
         assert_eq!(severity(with(1_000, NicKind::Veth)), Severity::Warn);
         for kind in [NicKind::Tun, NicKind::Bridge, NicKind::Bond, NicKind::Vlan] {
-            assert!(silent(ID, &scene(&with(10_000, kind))));
+            assert!(silent(ID, &context(&with(10_000, kind))));
         }
     }
 
@@ -229,7 +227,7 @@ pub(super) mod tests {
         let host = build::host()
             .nic("eth0", |nic| nic.feature("tx-checksum-ipv4", false, true))
             .build();
-        assert!(silent(ID, &scene(&host)), "the general one is on");
+        assert!(silent(ID, &context(&host)), "the general one is on");
         let host = build::host()
             .nic("eth0", |nic| {
                 nic.feature("tx-checksum-ip-generic", false, true)
@@ -238,7 +236,7 @@ pub(super) mod tests {
             })
             .build();
         assert_eq!(
-            remedies(&finding(ID, &scene(&host))),
+            remedies(&finding(ID, &context(&host))),
             ["nic/eth0/feature/tx-checksum-ip-generic: off -> on"]
         );
     }
@@ -247,11 +245,11 @@ pub(super) mod tests {
     fn the_end_that_only_received_gets_a_note_and_nothing_to_try() {
         let host = both_off();
         let sample = build::sample().build();
-        let scene = Scene {
+        let context = Context {
             end: End::Remote,
             ..with_trial(&host, &host, &sample)
         };
-        let finding = finding(ID, &scene);
+        let finding = finding(ID, &context);
         assert_eq!(finding.severity, Severity::Note);
         assert_eq!(remedies(&finding), [""; 0]);
     }
@@ -263,6 +261,6 @@ pub(super) mod tests {
                 nic.with(|nic| nic.features = Known::not_asked("ETHTOOL"))
             })
             .build();
-        assert_eq!(missing(ID, &scene(&host))[0].path, "ETHTOOL");
+        assert_eq!(missing(ID, &context(&host))[0].path, "ETHTOOL");
     }
 }

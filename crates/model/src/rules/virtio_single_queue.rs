@@ -1,14 +1,12 @@
 //! `virtio-single-queue`: one virtio queue pair in a guest with several CPUs. Facts from
 //! `ETHTOOL_MSG_CHANNELS_GET`, `/sys/class/net/*/queues` and the virtio specification (multiqueue).
 
-use super::devices::{Notice, judged, unknown};
-use super::{each_nic, remedy, subject};
-use crate::finding::{
-    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
-};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::devices::{Notice, judged, unknown};
+use super::{each_nic, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "virtio-single-queue",
@@ -41,19 +39,19 @@ pub(super) const RULE: Rule = Rule {
 /// With so few CPUs a second queue pair gains little.
 const FEW_CPUS: usize = 2;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let cpus = scene.host.online_cpus().len();
-    each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let cpus = context.host.online_cpus().len();
+    each_nic(rule, context, |nic| {
         let driver = nic.driver.value()?;
         if driver != "virtio_net" || cpus < 2 {
             return None;
         }
         let notice = match in_use(nic) {
-            Ok((1, evidence)) => one_queue(scene, nic, cpus, evidence),
+            Ok((1, evidence)) => one_queue(context, nic, cpus, evidence),
             Ok(_) => return None,
-            Err(gap) => return judged(rule, scene, subject(nic), Vec::new(), vec![gap]),
+            Err(gap) => return judged(rule, context, subject(nic), Vec::new(), vec![gap]),
         };
-        judged(rule, scene, subject(nic), vec![notice], Vec::new())
+        judged(rule, context, subject(nic), vec![notice], Vec::new())
     })
 }
 
@@ -81,14 +79,14 @@ fn in_use(nic: &Nic) -> Result<(u32, Evidence), Gap> {
     }
 }
 
-fn one_queue(scene: &Scene<'_>, nic: &Nic, cpus: usize, evidence: Evidence) -> Notice {
+fn one_queue(context: &Context<'_>, nic: &Nic, cpus: usize, evidence: Evidence) -> Notice {
     let most = match &nic.channels {
         Known::Value(channels) => channels.combined_max.get(),
         Known::Unknown(_) => None,
     };
     let online = Evidence::new(
         "CPUs online",
-        scene.host.online_cpus(),
+        context.host.online_cpus(),
         "/sys/devices/system/cpu/online",
     );
     let offered = most.map(|most| {
@@ -108,7 +106,7 @@ fn one_queue(scene: &Scene<'_>, nic: &Nic, cpus: usize, evidence: Evidence) -> N
                 nic.name
             );
             let key = SettingKey::Nic(nic.name.clone(), NicKnob::ChannelsCombined);
-            let change = remedy(scene, key, Value::Integer(u64::from(to)));
+            let change = remedy(context, key, Value::Integer(u64::from(to)));
             Notice::new(severity, summary).fixed_by(change)
         }
         Some(_) => {
@@ -132,9 +130,9 @@ fn one_queue(scene: &Scene<'_>, nic: &Nic, cpus: usize, evidence: Evidence) -> N
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies};
-    use super::*;
     use crate::build;
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 
@@ -177,11 +175,11 @@ pub(super) mod tests {
 
     #[test]
     fn it_warns_where_the_guest_itself_can_mend_it() {
-        let said = finding(ID, &guest(8, &[0], 4).scene());
+        let said = finding(ID, &guest(8, &[0], 4).context());
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["nic/eth0/channels/combined: 1 -> 4"]);
         for world in [guest(8, &[0], 1), guest(2, &[0], 2)] {
-            assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
+            assert_eq!(finding(ID, &world.context()).severity, Severity::Note);
         }
     }
 }

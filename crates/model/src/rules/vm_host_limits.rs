@@ -1,13 +1,13 @@
 //! `vm-host-limits`: the hypervisor steals CPU time from this guest, or a virtual function is
 //! rate-limited. Facts from proc_stat(5) and `IFLA_VF_INFO` (ip-link(8)).
 
-use super::devices::{Notice, growth, judged, or_unwatched, unknown};
-use super::{ALWAYS, each_nic, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, VirtualFunction};
 use crate::known::{Gap, Known};
 use crate::setting::Class;
 use crate::units::{BitRate, Ratio};
+use super::devices::{Notice, growth, judged, or_unwatched, unknown};
+use super::{ALWAYS, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "vm-host-limits",
@@ -36,35 +36,35 @@ const STOLEN_MUCH: Ratio = Ratio::new(0.1);
 /// From this size on the physical machine most likely has more than one node.
 const MANY_CPUS: usize = 32;
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let mut said = each_nic(rule, scene, |nic| {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let mut said = each_nic(rule, context, |nic| {
         judged(
             rule,
-            scene,
+            context,
             subject(nic),
             Vec::from_iter(capped(nic)),
             Vec::new(),
         )
     });
-    let hypervisor = &scene.host.kernel.hypervisor;
+    let hypervisor = &context.host.kernel.hypervisor;
     // Bare metal has no steal time. A kernel that reports no hypervisor may still run on one.
     let (guest, maybe) = match hypervisor {
         Known::Value(name) => (name != "none", name != "none"),
         Known::Unknown(_) => (false, unknown(hypervisor).is_some()),
     };
     if guest || maybe {
-        let notices = [stolen(scene), flat(scene).filter(|_| guest)];
+        let notices = [stolen(context), flat(context).filter(|_| guest)];
         let notices = notices.into_iter().flatten().collect();
-        let missing = Vec::from_iter(uncounted(scene).filter(|_| guest));
-        said.extend(judged(rule, scene, "host".to_owned(), notices, missing));
+        let missing = Vec::from_iter(uncounted(context).filter(|_| guest));
+        said.extend(judged(rule, context, "host".to_owned(), notices, missing));
     }
-    or_unwatched(rule, scene, guest || maybe, said)
+    or_unwatched(rule, context, guest || maybe, said)
 }
 
 /// Why steal time is not known for any CPU, if counters were read.
-fn uncounted(scene: &Scene<'_>) -> Option<Gap> {
-    let watch = scene.watch?;
-    let mut all = scene
+fn uncounted(context: &Context<'_>) -> Option<Gap> {
+    let watch = context.watch?;
+    let mut all = context
         .host
         .cpus
         .iter()
@@ -73,11 +73,11 @@ fn uncounted(scene: &Scene<'_>) -> Option<Gap> {
     all.all(|steal| steal.get().is_none()).then_some(first)
 }
 
-fn stolen(scene: &Scene<'_>) -> Option<Notice> {
-    let watch = scene.watch?;
+fn stolen(context: &Context<'_>) -> Option<Notice> {
+    let watch = context.watch?;
     let span = watch.span_ns.as_secs_f64() * 1e9;
     let key = |cpu: &crate::ids::CpuId| format!("cpu/{cpu}/time/steal");
-    let all: Vec<_> = scene
+    let all: Vec<_> = context
         .host
         .cpus
         .iter()
@@ -110,9 +110,9 @@ fn part(ns: u64, span: f64) -> Ratio {
     Ratio::new(ns as f64 / span)
 }
 
-fn flat(scene: &Scene<'_>) -> Option<Notice> {
-    let cpus = scene.host.online_cpus();
-    if cpus.len() < MANY_CPUS || scene.host.nodes.len() != 1 {
+fn flat(context: &Context<'_>) -> Option<Notice> {
+    let cpus = context.host.online_cpus();
+    if cpus.len() < MANY_CPUS || context.host.nodes.len() != 1 {
         return None;
     }
     let summary = format!(
@@ -165,10 +165,10 @@ fn capped(nic: &Nic) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding};
-    use super::*;
     use crate::build;
     use crate::host::Host;
+    use super::*;
+    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 
@@ -235,7 +235,7 @@ pub(super) mod tests {
                 .grew("cpu/1/time/steal", 500_000_000)
                 .grew("cpu/3/time/steal", 2_000_000_000)
         });
-        let said = finding(ID, &world.scene());
+        let said = finding(ID, &world.context());
         assert_eq!(said.severity, Severity::Warn);
         assert!(said.summary.contains("20.0 % on CPU 3"), "{}", said.summary);
     }

@@ -1,13 +1,13 @@
 //! `xps-misaligned`: XPS is missing, or does not match the CPU of the queue's interrupt. Facts from
 //! Documentation/networking/scaling.rst, "XPS: Transmit Packet Steering".
 
-use super::spreading::{few, in_use, irq_gaps, needed, queue_file, queue_name};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, Queue, QueueKind};
 use crate::ids::CpuSet;
 use crate::known::Gap;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use super::spreading::{few, in_use, irq_gaps, needed, queue_file, queue_name};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "xps-misaligned",
@@ -29,14 +29,14 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.online_cpus().len() < 2 {
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    if context.host.online_cpus().len() < 2 {
         return Vec::new();
     }
-    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+    each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
 
-fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let queues = in_use(nic, QueueKind::Tx);
     if !nic.kind.has_wire() || queues.len() < 2 {
         return None;
@@ -51,7 +51,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             .filter_map(|queue| needed(queue.xps_cpus.gap()?))
             .take(1)
             .collect();
-        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+        return (!missing.is_empty()).then(|| undetermined(rule, context, subject(nic), missing));
     }
     let by_receive_queue = |queue: &&Queue| queue.xps_rxqs.value().is_some_and(|q| !q.is_empty());
     if queues.iter().any(by_receive_queue) {
@@ -60,7 +60,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     // If the interrupts are unknown (wireless NICs, IPoIB), XPS cannot be aligned.
     if queues.iter().all(|queue| queue.cpus.value().is_none()) {
         let missing = irq_gaps(&queues);
-        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+        return (!missing.is_empty()).then(|| undetermined(rule, context, subject(nic), missing));
     }
     if steered.iter().all(|(_, cpus)| cpus.is_empty()) {
         let summary = format!(
@@ -68,7 +68,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             queues.len(),
             nic.name
         );
-        return Some(found(rule, scene, said(scene, nic, &steered, summary)));
+        return Some(found(rule, context, said(context, nic, &steered, summary)));
     }
     let away: Vec<(&Queue, &CpuSet)> = steered
         .iter()
@@ -88,10 +88,10 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         few(&names),
         nic.name
     );
-    Some(found(rule, scene, said(scene, nic, &away, summary)))
+    Some(found(rule, context, said(context, nic, &away, summary)))
 }
 
-fn said(scene: &Scene<'_>, nic: &Nic, queues: &[(&Queue, &CpuSet)], summary: String) -> Draft {
+fn said(context: &Context<'_>, nic: &Nic, queues: &[(&Queue, &CpuSet)], summary: String) -> Draft {
     let evidence = queues.iter().flat_map(|(queue, cpus)| {
         let name = queue_name(queue);
         let none = if cpus.is_empty() {
@@ -117,24 +117,24 @@ fn said(scene: &Scene<'_>, nic: &Nic, queues: &[(&Queue, &CpuSet)], summary: Str
         evidence: evidence.collect(),
         remedies: queues
             .iter()
-            .filter_map(|(queue, _)| align(scene, nic, queue))
+            .filter_map(|(queue, _)| align(context, nic, queue))
             .collect(),
     }
 }
 
-fn align(scene: &Scene<'_>, nic: &Nic, queue: &Queue) -> Option<Remedy> {
+fn align(context: &Context<'_>, nic: &Nic, queue: &Queue) -> Option<Remedy> {
     let takes = queue.cpus.value().filter(|cpus| !cpus.is_empty())?;
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::XpsCpus(queue.index));
-    remedy(scene, key, Value::Text(takes.to_string()))
+    remedy(context, key, Value::Text(takes.to_string()))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, remedies, scene};
-    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
+    use super::*;
+    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 
@@ -208,7 +208,7 @@ pub(super) mod tests {
 
     #[test]
     fn each_queue_is_given_the_cpu_of_its_interrupt() {
-        let said = finding(ID, &scene(&server(&["1", "0"])));
+        let said = finding(ID, &context(&server(&["1", "0"])));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(
             remedies(&said),

@@ -11,8 +11,8 @@ use linerate_model::ids::CpuId;
 use serde_json::{Value, json};
 
 use super::course;
+use super::data::{EndOfTrial, KINDS, LabData, QUANTILES, Times, Trial, bin_s, moved_unit};
 use super::draw::{draw, name, rows, short, spread, varied};
-use super::seen::{EndOfTrial, KINDS, QUANTILES, Seen, Times, Trial, bin_s, moved_unit};
 use crate::html::{escape, section, table};
 
 /// Pictures of what moved within trials, and trials in each.
@@ -34,7 +34,7 @@ const COLUMNS_NUMBERED: usize = 16;
 pub(super) type Combination<'s> = (String, Vec<&'s Trial>);
 
 /// Every combination, in the order of the first figure's table of means.
-pub(super) fn combinations<'s>(document: &LabDocument, seen: &'s Seen) -> Vec<Combination<'s>> {
+pub(super) fn combinations<'s>(document: &LabDocument, seen: &'s LabData) -> Vec<Combination<'s>> {
     let mut by_levels = seen.by_combination();
     let factors = varied(document);
     let cells = document.responses.iter().take(1);
@@ -48,7 +48,11 @@ pub(super) fn combinations<'s>(document: &LabDocument, seen: &'s Seen) -> Vec<Co
 }
 
 /// What the raw records show in addition to the analyzed figures.
-pub(super) fn within_trials(document: &LabDocument, seen: &Seen, drawn: &mut Vec<Value>) -> String {
+pub(super) fn within_trials(
+    document: &LabDocument,
+    seen: &LabData,
+    drawn: &mut Vec<Value>,
+) -> String {
     let all = combinations(document, seen);
     [
         series(&all, drawn),
@@ -330,7 +334,7 @@ fn seconds(time: f64) -> String {
 fn cpu_time(
     document: &LabDocument,
     all: &[Combination<'_>],
-    seen: &Seen,
+    seen: &LabData,
     drawn: &mut Vec<Value>,
 ) -> String {
     let mut trials = seen.trials();

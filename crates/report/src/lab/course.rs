@@ -11,8 +11,8 @@ use linerate_stats::summary::median;
 use serde_json::{Value, json};
 
 use super::charts::{Combination, POINTS_MIN, SHARE_DRAWN, some_with};
+use super::data::{COUNTED_MIN_S, KINDS, Trial, shares};
 use super::draw::{draw, rows, short};
-use super::seen::{COUNTED_MIN_S, KINDS, Trial, shares};
 use crate::html::escape;
 
 /// CPUs of each end of a trial whose course is kept: the busiest.

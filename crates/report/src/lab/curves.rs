@@ -26,7 +26,7 @@ const WIDE: f64 = 8.0;
 const REACH: f64 = 2.0;
 
 /// A mean of a combination, and its interval.
-pub(super) type Told<'d> = (&'d [String], [f64; 3]);
+pub(super) type MeanWithInterval<'d> = (&'d [String], [f64; 3]);
 
 /// What curves are of.
 pub(super) struct What<'d> {
@@ -115,7 +115,10 @@ fn interval(response: Response, values: &[f64], seed: u64) -> Option<[f64; 3]> {
 }
 
 /// The results of each combination for a figure.
-fn told<'d>(document: &'d LabDocument, response: &'d ResponseDocument) -> Vec<Told<'d>> {
+fn told<'d>(
+    document: &'d LabDocument,
+    response: &'d ResponseDocument,
+) -> Vec<MeanWithInterval<'d>> {
     let word = response.response.word();
     let mut trials: BTreeMap<&[String], Vec<f64>> = BTreeMap::new();
     for trial in &document.trials {
@@ -139,7 +142,7 @@ type Picture = (String, Vec<Line>);
 /// many as can be distinguished, those before them its name.
 fn pictures(
     document: &LabDocument,
-    told: &[Told<'_>],
+    told: &[MeanWithInterval<'_>],
     (at, sizes): (usize, &BTreeMap<String, f64>),
     others: &[usize],
 ) -> Vec<Picture> {
@@ -194,7 +197,7 @@ pub(super) fn of_figure(
 /// Curves over the sizes among `factors`: a line for each combination of the others; nothing where there are no sizes.
 pub(super) fn curves(
     document: &LabDocument,
-    told: &[Told<'_>],
+    told: &[MeanWithInterval<'_>],
     factors: &[usize],
     what: &What<'_>,
     drawn: &mut Vec<Value>,

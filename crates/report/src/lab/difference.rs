@@ -6,7 +6,7 @@ use linerate_analysis::experiment::judge::{DifferenceDocument, LabDocument};
 use linerate_analysis::trial::figure::s_per_gb_in_words;
 use serde_json::Value;
 
-use super::curves::{Told, What, curves};
+use super::curves::{MeanWithInterval, What, curves};
 use super::draw::{SECONDS_PER_GB, varied};
 use crate::html::{escape, section, table};
 
@@ -18,7 +18,7 @@ pub(super) fn difference(document: &LabDocument, drawn: &mut Vec<Value>) -> Stri
     let others: Vec<usize> = (varied(document).into_iter())
         .filter(|at| document.factors[*at].name != found.factor)
         .collect();
-    let told: Vec<Told<'_>> = (found.cells.iter())
+    let told: Vec<MeanWithInterval<'_>> = (found.cells.iter())
         .filter_map(|cell| Some((&cell.levels[..], [cell.difference?, cell.low?, cell.high?])))
         .collect();
     let name = format!("{} {} less {}", found.factor, found.of, found.less);

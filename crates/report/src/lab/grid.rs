@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::seen::{Grid, Seen};
+use super::data::{Grid, LabData};
 use crate::html::{escape, section};
 use crate::picture;
 
@@ -29,7 +29,7 @@ fn shown<'g>(grids: impl Iterator<Item = &'g Grid>) -> Option<&'g Grid> {
 }
 
 /// The grid of a run that its page shows, and after which repetitions; none of a run without the work.
-pub(super) fn film_of(seen: &Seen) -> Option<(&Grid, Vec<u64>)> {
+pub(super) fn film_of(seen: &LabData) -> Option<(&Grid, Vec<u64>)> {
     let grid = shown(seen.trials().filter_map(|trial| trial.grid.as_ref()))?;
     let last = grid.repetitions;
     let mut after: Vec<u64> = [100, 10_000, last]
@@ -42,7 +42,7 @@ pub(super) fn film_of(seen: &Seen) -> Option<(&Grid, Vec<u64>)> {
 }
 
 /// The section; none without a film.
-pub(super) fn grids(seen: &Seen) -> String {
+pub(super) fn grids(seen: &LabData) -> String {
     let (Some((grid, after)), Some(film)) = (film_of(seen), &seen.film) else {
         return String::new();
     };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use linerate_analysis::experiment::judge::{CellDocument, LabDocument};
-use linerate_analysis::experiment::resolve::{Resolver, Wanted};
+use linerate_analysis::experiment::resolve::{RequestedSetting, Resolver};
 use linerate_analysis::proof::moved_settings;
 use linerate_analysis::record::Header;
 use linerate_analysis::text::words::count;
@@ -18,8 +18,8 @@ use linerate_model::plan::End;
 use linerate_model::setting::{SettingKey, by_hand, current};
 use linerate_model::shell::{quoted, quoted_path};
 
+use super::data::{EarlierHosts, LabData};
 use super::draw::{name, varied};
-use super::seen::{EarlierHosts, Seen};
 use crate::fill::typed_again;
 use crate::flat::{facts, is_reading, shown};
 use crate::html::{code, escape, section, table};
@@ -96,7 +96,7 @@ fn compared(host: &Host, nic: &NicName) -> BTreeMap<String, String> {
 }
 
 /// The baseline of both hosts: first what differs, then what is the same.
-pub(super) fn both_hosts(document: &LabDocument, header: &Header, seen: &Seen) -> String {
+pub(super) fn both_hosts(document: &LabDocument, header: &Header, seen: &LabData) -> String {
     let Some((local, remote)) = &seen.hosts else {
         return String::new();
     };
@@ -156,7 +156,7 @@ pub(super) fn both_hosts(document: &LabDocument, header: &Header, seen: &Seen) -
 }
 
 /// The settings in which the hosts of earlier runs differed from now.
-fn then_and_now(seen: &Seen) -> String {
+fn then_and_now(seen: &LabData) -> String {
     let (Some(experiment), Some((local, remote))) = (&seen.experiment, &seen.hosts) else {
         return String::new();
     };
@@ -204,7 +204,7 @@ fn unfolded(summary: &str, caption: &str, head: &[&str], rows: &[Vec<String>]) -
 }
 
 /// Resolves the levels' settings.
-fn resolver(header: &Header, seen: &Seen) -> Option<Resolver> {
+fn resolver(header: &Header, seen: &LabData) -> Option<Resolver> {
     let (local, remote) = seen.hosts.as_ref()?;
     let path = |local_nic, remote, remote_nic, address: Option<IpAddr>| PathView {
         local,
@@ -228,7 +228,7 @@ fn resolver(header: &Header, seen: &Seen) -> Option<Resolver> {
 }
 
 /// The experiment's settings on either host, level by level.
-fn changed(document: &LabDocument, header: &Header, seen: &Seen) -> String {
+fn changed(document: &LabDocument, header: &Header, seen: &LabData) -> String {
     let (Some(resolver), Some((local, remote))) = (resolver(header, seen), &seen.hosts) else {
         return String::new();
     };
@@ -237,7 +237,8 @@ fn changed(document: &LabDocument, header: &Header, seen: &Seen) -> String {
         let mut rows_of = |of: End, end: &str, host: &Host, level: &LevelTable| {
             // A level without a counterpart here has no settings here.
             let wanted = resolver.settings_of(level).unwrap_or_default();
-            let of_end: Vec<&Wanted> = wanted.iter().filter(|(end, ..)| *end == of).collect();
+            let of_end: Vec<&RequestedSetting> =
+                wanted.iter().filter(|(end, ..)| *end == of).collect();
             let row = |what: String, found: String, value: String| {
                 vec![escape(name), escape(end), what, found, value]
             };
@@ -310,7 +311,7 @@ fn end_word(end: End) -> &'static str {
 }
 
 /// How to reproduce it: the run, its page, one trial of it, and that trial's settings and rate by hand.
-pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> String {
+pub(super) fn again(document: &LabDocument, header: &Header, seen: &LabData) -> String {
     let run = document.run.as_deref().unwrap_or("RUN");
     let run = quoted_path(Path::new(run));
     let best = (seen.experiment.as_deref())
@@ -383,7 +384,7 @@ pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> Str
 
 /// The command line of the run with its seed. For a run between its own hosts the name of the peer is one of an inner
 /// step.
-fn command(header: &Header, seen: &Seen) -> String {
+fn command(header: &Header, seen: &LabData) -> String {
     let mut words: Vec<&str> = (header.command.iter())
         .map(String::as_str)
         .filter(|word| !word.starts_with("--step"))
@@ -471,8 +472,8 @@ mod tests {
 
     use super::*;
 
-    fn seen(records: &[Record]) -> Seen {
-        Seen::of(records)
+    fn seen(records: &[Record]) -> LabData {
+        LabData::of(records)
     }
 
     #[test]
@@ -592,7 +593,7 @@ mod tests {
             "netns:far",
         ];
         header.command = typed.map(str::to_owned).to_vec();
-        let mut own = Seen::default();
+        let mut own = LabData::default();
         assert_eq!(
             command(&header, &own),
             "linerate lab run 'my file.toml' netns:far --seed 7"

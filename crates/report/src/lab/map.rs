@@ -9,8 +9,8 @@ use linerate_analysis::trial::operations::real;
 use linerate_model::host::{Host, NicKind};
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 
+use super::data::{EndOfTrial, LabData, Trial, set};
 use super::draw::{name, varied};
-use super::seen::{EndOfTrial, Seen, Trial, set};
 use crate::html::{escape, section, table};
 use crate::map::svg::{HotPath, Layout, MapEnd, host_map_svg};
 
@@ -18,13 +18,13 @@ use crate::map::svg::{HotPath, Layout, MapEnd, host_map_svg};
 const SHARE_DRAWN: f64 = 0.02;
 
 /// One end of all trials together.
-struct Way {
+struct EndPlacement {
     senders: CpuSet,
     receivers: CpuSet,
     hot: HotPath,
 }
 
-impl Way {
+impl EndPlacement {
     fn of<'t>(
         ends: impl Iterator<Item = &'t EndOfTrial> + Clone,
         host: &Host,
@@ -58,15 +58,15 @@ impl Way {
 }
 
 /// The section with the map.
-pub(super) fn path(document: &LabDocument, header: &Header, seen: &Seen) -> String {
+pub(super) fn path(document: &LabDocument, header: &Header, seen: &LabData) -> String {
     let Some((local, remote)) = &seen.hosts else {
         return String::new();
     };
     // Another host than the peer is not in the picture.
     let trials: Vec<&Trial> = seen.trials().filter(|trial| trial.peer.is_none()).collect();
     let ends = |end: usize| trials.iter().map(move |trial| &trial.ends[end]);
-    let here = Way::of(ends(0), local, &header.local_nic);
-    let there = Way::of(ends(1), remote, &header.remote_nic);
+    let here = EndPlacement::of(ends(0), local, &header.local_nic);
+    let there = EndPlacement::of(ends(1), remote, &header.remote_nic);
     let near = map_end("this host", local, &header.local_nic, &here);
     let far = map_end(&header.peer, remote, &header.remote_nic, &there);
     let kind = local.nic(&header.local_nic).map(|nic| nic.kind);
@@ -100,19 +100,24 @@ pub(super) fn path(document: &LabDocument, header: &Header, seen: &Seen) -> Stri
     )
 }
 
-fn map_end<'a>(name: &'a str, host: &'a Host, nic: &'a NicName, way: &'a Way) -> MapEnd<'a> {
+fn map_end<'a>(
+    name: &'a str,
+    host: &'a Host,
+    nic: &'a NicName,
+    placement: &'a EndPlacement,
+) -> MapEnd<'a> {
     MapEnd {
         name,
         host,
         nic: Some(nic),
-        sender_cpus: &way.senders,
-        receiver_cpus: &way.receivers,
-        hot: Some(&way.hot),
+        sender_cpus: &placement.senders,
+        receiver_cpus: &placement.receivers,
+        hot: Some(&placement.hot),
     }
 }
 
 /// Where the work of each combination was done.
-fn places(document: &LabDocument, seen: &Seen) -> String {
+fn places(document: &LabDocument, seen: &LabData) -> String {
     let by_levels = seen.by_combination();
     let factors = varied(document);
     let cells = document.responses.iter().take(1);
@@ -187,10 +192,14 @@ mod tests {
         end.interrupts.insert((own, CpuId(3)), 1);
         end.interrupts.insert((own + 1_000, CpuId(1)), 1_000_000);
         end.senders.insert(CpuId(1));
-        let way = Way::of([&end].into_iter(), &host, &nic);
-        assert_eq!(way.hot.interrupts, [(own, CpuId(2), 0.99)]);
-        assert_eq!(way.senders.to_string(), "1");
-        let svg = host_map_svg(&map_end("<here>", &host, &nic, &way), None, Layout::Beside);
+        let placement = EndPlacement::of([&end].into_iter(), &host, &nic);
+        assert_eq!(placement.hot.interrupts, [(own, CpuId(2), 0.99)]);
+        assert_eq!(placement.senders.to_string(), "1");
+        let svg = host_map_svg(
+            &map_end("<here>", &host, &nic, &placement),
+            None,
+            Layout::Beside,
+        );
         assert!(svg.contains("packets of eth2 were processed on CPU 2"));
         assert!(!svg.contains("on CPU 3<") && !svg.contains("<here>"));
     }
@@ -201,8 +210,12 @@ mod tests {
         let nic: NicName = "near0".parse().expect("a name");
         let mut end = EndOfTrial::default();
         end.packets.insert(near.cpus[0].id);
-        let way = Way::of([&end].into_iter(), &near, &nic);
-        let svg = host_map_svg(&map_end("near", &near, &nic, &way), None, Layout::Stacked);
+        let placement = EndPlacement::of([&end].into_iter(), &near, &nic);
+        let svg = host_map_svg(
+            &map_end("near", &near, &nic, &placement),
+            None,
+            Layout::Stacked,
+        );
         assert!(svg.contains("P processes packets: CPU 0"), "{svg}");
         assert!(svg.contains("packets of near0 were processed on CPU 0"));
     }

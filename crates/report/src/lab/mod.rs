@@ -3,6 +3,7 @@
 pub(crate) mod charts;
 pub(crate) mod course;
 pub(crate) mod curves;
+pub(crate) mod data;
 pub(crate) mod difference;
 pub(crate) mod draw;
 pub(crate) mod grid;
@@ -11,5 +12,4 @@ pub(crate) mod map;
 pub(crate) mod matrix;
 pub(crate) mod others;
 pub(crate) mod page;
-pub(crate) mod seen;
 pub(crate) mod sizes;

@@ -15,8 +15,8 @@ use linerate_model::workload::Workload;
 use serde_json::{Value, json};
 
 use super::charts::{Combination, combinations};
+use super::data::LabData;
 use super::draw::{COLOURS, IN_BYTES, LINES_DRAWN, apart, draw, short, spread};
-use super::seen::Seen;
 use crate::html::{escape, section, table};
 
 /// More rows than these are not written: those of the combinations that are drawn are.
@@ -299,7 +299,7 @@ fn figures(lines: &[&Line<'_>], time: &str) -> String {
 }
 
 /// Curves over the sizes that each trial went through, and their figures.
-pub(super) fn by_size(document: &LabDocument, seen: &Seen, drawn: &mut Vec<Value>) -> String {
+pub(super) fn by_size(document: &LabDocument, seen: &LabData, drawn: &mut Vec<Value>) -> String {
     let all = combinations(document, seen);
     let lines: Vec<Line<'_>> = all.iter().filter_map(Line::of).collect();
     if lines.is_empty() {

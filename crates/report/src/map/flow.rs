@@ -35,7 +35,7 @@ impl Flow {
 
 /// What queues must have in common to be one flow.
 #[derive(PartialEq, Eq)]
-enum Way {
+enum FlowTarget {
     /// Their CPUs are of this node, or of several.
     To(Option<NodeId>),
     /// Their interrupt or its CPUs are not known, for this reason.
@@ -43,7 +43,7 @@ enum Way {
 }
 
 struct Folding {
-    way: Way,
+    way: FlowTarget,
     rx: BTreeSet<u32>,
     tx: BTreeSet<u32>,
     irqs: BTreeSet<u32>,
@@ -85,16 +85,18 @@ fn has_interrupts(nic: &Nic) -> bool {
     nic.kind.has_wire() || nic.queues.iter().any(|queue| queue.irq.value().is_some())
 }
 
-fn way(queue: &Queue, host: &Host) -> Way {
+fn way(queue: &Queue, host: &Host) -> FlowTarget {
     match (&queue.irq, &queue.cpus) {
-        (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => Way::Unknown(gap.cause.to_string()),
+        (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => {
+            FlowTarget::Unknown(gap.cause.to_string())
+        }
         (_, Known::Value(cpus)) => {
             let members = host.cpus.iter().filter(|cpu| cpus.contains(cpu.id));
             let nodes: BTreeSet<Option<NodeId>> = members.map(|cpu| cpu.node.get()).collect();
             let mut nodes = nodes.into_iter();
             match (nodes.next(), nodes.next()) {
-                (Some(node), None) => Way::To(node),
-                _ => Way::To(None),
+                (Some(node), None) => FlowTarget::To(node),
+                _ => FlowTarget::To(None),
             }
         }
     }
@@ -108,12 +110,12 @@ fn finished(one: &Folding, nic: &Nic) -> Flow {
         }
     }
     let irqs = match &one.way {
-        Way::Unknown(cause) if one.irqs.is_empty() => format!("irq ? ({cause})"),
+        FlowTarget::Unknown(cause) if one.irqs.is_empty() => format!("irq ? ({cause})"),
         _ => format!("irq {}", ranges(&one.irqs)),
     };
     let node = match one.way {
-        Way::To(node) => node,
-        Way::Unknown(_) => None,
+        FlowTarget::To(node) => node,
+        FlowTarget::Unknown(_) => None,
     };
     let cpus: Vec<String> = one.cpus.iter().map(ToString::to_string).collect();
     Flow {

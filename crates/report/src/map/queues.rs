@@ -12,7 +12,7 @@ use super::text::{Branch, queue_name, show_with};
 /// The values of one queue, or of each of its neighbors in turn. Of a virtual interface's queues only RPS and XPS
 /// matter.
 #[derive(Debug, Clone, PartialEq)]
-struct Said {
+struct QueueRows {
     irq: Option<Row<u32>>,
     /// Why the interrupt or its CPUs are not known, in words.
     lost: Option<String>,
@@ -79,7 +79,7 @@ impl<T: Stepped> Row<T> {
 
 /// The lines of an interface's queues.
 pub(super) fn queue_branches(nic: &Nic) -> Vec<Branch> {
-    let said: Vec<(&Queue, Said)> = nic
+    let said: Vec<(&Queue, QueueRows)> = nic
         .queues
         .iter()
         .map(|queue| (queue, said(nic, queue)))
@@ -112,10 +112,10 @@ pub(super) fn queue_branches(nic: &Nic) -> Vec<Branch> {
     lines
 }
 
-fn said(nic: &Nic, queue: &Queue) -> Said {
+fn said(nic: &Nic, queue: &Queue) -> QueueRows {
     let steered =
         |set: &Known<CpuSet>| Some(Row::one(set.value().filter(|set| !set.is_empty())?.clone()));
-    let mut said = Said {
+    let mut said = QueueRows {
         irq: None,
         lost: None,
         cpus: None,
@@ -141,7 +141,7 @@ fn text_of<T: Display>(value: &T) -> String {
     value.to_string()
 }
 
-impl Said {
+impl QueueRows {
     /// These queues and the next one, if every fact continues the sequence.
     fn and(&self, next: &Self) -> Option<Self> {
         Some(Self {

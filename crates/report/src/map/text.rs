@@ -33,7 +33,7 @@ impl Branch {
 
 /// What a map shows in addition to the host.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Beside<'a> {
+pub struct MapExtras<'a> {
     /// The whole host, where `host` holds one of its interfaces: that is shown with all its settings.
     pub whole: Option<&'a Host>,
     /// What it did while it was watched.
@@ -42,11 +42,11 @@ pub struct Beside<'a> {
 
 /// The host as a tree of text lines, none longer than 80 characters.
 pub fn map_text(host: &Host) -> String {
-    map_text_with(host, &Beside::default())
+    map_text_with(host, &MapExtras::default())
 }
 
 /// Like [`map_text`], with additional data about the host.
-pub fn map_text_with(host: &Host, beside: &Beside<'_>) -> String {
+pub fn map_text_with(host: &Host, beside: &MapExtras<'_>) -> String {
     let identity = &host.identity;
     let head = format!(
         "{}: Linux {}, {}, {}, {}",

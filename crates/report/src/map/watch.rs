@@ -287,7 +287,7 @@ mod tests {
     use linerate_model::host::Host;
 
     use super::*;
-    use crate::map::text::{Beside, map_text_with};
+    use crate::map::text::{MapExtras, map_text_with};
 
     fn host() -> Host {
         build::host()
@@ -314,7 +314,7 @@ mod tests {
     fn the_map_shows_under_each_interface_what_happened() {
         let host = host();
         let seen = busy(&host);
-        let beside = Beside {
+        let beside = MapExtras {
             whole: None,
             activity: Some(&seen),
         };

@@ -7,8 +7,9 @@ use std::time::Instant;
 use linerate_verbs::Region;
 use rustix::io::Errno;
 
+use crate::TrafficError;
 use crate::sys::{ExchangeRing, Mapping, NotThere};
-use crate::{TrafficError, trial::SeatFlow};
+use crate::trial::ThreadFlow;
 
 /// The memory of a thread, or of a line over verbs, as a conversation sees it. It is copied from and to, and
 /// never lent: the kernel or a device may hold other places of it.
@@ -123,7 +124,7 @@ impl Fault {
     }
 
     /// The trial's error, met on `one` at `now`, the trial having begun at `start`.
-    pub(super) fn on(self, one: SeatFlow<'_>, start: Instant, now: Instant) -> TrafficError {
+    pub(super) fn on(self, one: ThreadFlow<'_>, start: Instant, now: Instant) -> TrafficError {
         let flow = one.flow.number;
         match self {
             Self::Closed => TrafficError::PeerClosed {

@@ -16,6 +16,8 @@ mod transfer;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
+use conversation::Conversation;
+use driver::Driver;
 use linerate_model::sample::{Operations, Role};
 use linerate_model::workload::{TrialSpec, Workload};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -24,25 +26,23 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 use crate::TrafficError;
 use crate::tcp::per_direction;
 use crate::tcp::words::WORDS_MAX;
-use crate::trial::{Found, Seat, SeatFlow, Start};
+use crate::trial::{DataThread, Start, ThreadFlow, WorkResult};
 use crate::waiting::{prepare_socket, timespec};
-use conversation::Conversation;
-use driver::Driver;
 
 /// What runs on each data thread.
-pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    for one in &seat.flows {
+pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult>, TrafficError> {
+    for one in &data_thread.flows {
         // A message must not wait for the acknowledgement of the one before (RFC 896).
         sockopt::set_tcp_nodelay(&one.flow.socket, true)
             .map_err(|errno| TrafficError::of_errno("make a data connection ready", errno))?;
-        prepare_socket(&one.flow.socket, seat.spec.waiting)?;
+        prepare_socket(&one.flow.socket, data_thread.spec.waiting)?;
     }
-    match &seat.spec.workload {
-        Workload::Rr(rr) if rr.connect_each => each::work(seat, rr),
-        Workload::Rr(rr) => rr::work(seat, rr),
-        Workload::Pingpong(pingpong) => pingpong::work(seat, pingpong),
-        Workload::Transfer(transfer) => transfer::work(seat, transfer),
-        Workload::Diffusion(diffusion) => transfer::diffuse(seat, diffusion),
+    match &data_thread.spec.workload {
+        Workload::Rr(rr) if rr.connect_each => each::work(data_thread, rr),
+        Workload::Rr(rr) => rr::work(data_thread, rr),
+        Workload::Pingpong(pingpong) => pingpong::work(data_thread, pingpong),
+        Workload::Transfer(transfer) => transfer::work(data_thread, transfer),
+        Workload::Diffusion(diffusion) => transfer::diffuse(data_thread, diffusion),
         _ => Err(TrafficError::NotBuilt),
     }
 }
@@ -69,14 +69,14 @@ trait Talk: Conversation {
     }
 }
 
-/// Carries the conversations of a seat's flows out, from the gate to what was found.
+/// Carries the conversations of a data thread's flows out, from the gate to what was found.
 fn converse<C: Talk>(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     mut driver: Driver<'_>,
     mut conversations: Vec<C>,
     mut ledger: C::Ledger,
-) -> Result<Option<Found>, TrafficError> {
-    let Some(start) = seat.ready()? else {
+) -> Result<Option<WorkResult>, TrafficError> {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
     for one in &mut conversations {
@@ -84,18 +84,18 @@ fn converse<C: Talk>(
     }
     let outcome = driver.run(&mut conversations, &mut ledger);
     let ended = Instant::now();
-    seat.see_pollers();
+    data_thread.see_pollers();
     if let Err((index, fault)) = outcome {
-        return Err(fault.on(seat.flows[index], start.at, ended));
+        return Err(fault.on(data_thread.flows[index], start.at, ended));
     }
     let mut flows = Vec::with_capacity(conversations.len());
-    for (index, (one, conversation)) in seat.flows.iter().zip(&conversations).enumerate() {
+    for (index, (one, conversation)) in data_thread.flows.iter().zip(&conversations).enumerate() {
         flows.push(driver.end_of(index, one.flow, conversation.bytes(), ended, start));
         conversation.settle(&mut ledger);
-        end(seat, one, conversation.is_complete(), ended, start)?;
+        end(data_thread, one, conversation.is_complete(), ended, start)?;
     }
-    await_far_ends(seat);
-    Ok(Some(Found {
+    await_far_ends(data_thread);
+    Ok(Some(WorkResult {
         flows,
         operations: C::operations(ledger),
         memory_node: driver.node(),
@@ -104,20 +104,20 @@ fn converse<C: Talk>(
 
 /// Ends a flow: the requesting end reports it, the answering one checks whether it was time.
 fn end(
-    seat: &Seat<'_>,
-    one: &SeatFlow<'_>,
+    data_thread: &DataThread<'_>,
+    one: &ThreadFlow<'_>,
     complete: bool,
     ended: Instant,
     start: Start,
 ) -> Result<(), TrafficError> {
-    if seat.role == Role::Sender || seat.spec.verbs.is_some() {
+    if data_thread.role == Role::Sender || data_thread.spec.verbs.is_some() {
         // It fails only when the connection is gone, and then the other end has noticed.
         let _ = shutdown(&one.flow.socket, Shutdown::Write);
     }
-    if seat.role == Role::Sender {
+    if data_thread.role == Role::Sender {
         return Ok(());
     }
-    let duration = Duration::from(seat.spec.duration_ns);
+    let duration = Duration::from(data_thread.spec.duration_ns);
     // The asker began after our GO, so its end comes after our duration; 1 % is far more than two clocks
     // differ.
     if complete || ended.duration_since(start.asked) >= duration.mul_f64(0.99) {
@@ -131,15 +131,15 @@ fn end(
 
 /// Over verbs the requesting end stays until the answering one has ended too: destroying an iWARP queue pair also ends
 /// that of the other end, and waiting for messages there would fail.
-fn await_far_ends(seat: &Seat<'_>) {
-    if seat.spec.verbs.is_none() || seat.role == Role::Receiver {
+fn await_far_ends(data_thread: &DataThread<'_>) {
+    if data_thread.spec.verbs.is_none() || data_thread.role == Role::Receiver {
         return;
     }
     let until = Instant::now() + WORDS_MAX;
-    for one in &seat.flows {
+    for one in &data_thread.flows {
         let mut fds = [
             PollFd::new(&one.flow.socket, PollFlags::IN),
-            PollFd::new(&seat.board.abort, PollFlags::IN),
+            PollFd::new(&data_thread.shared_state.abort, PollFlags::IN),
         ];
         // An end that does not stop in time reports the reason itself.
         let left = timespec(until.saturating_duration_since(Instant::now()));
@@ -148,7 +148,7 @@ fn await_far_ends(seat: &Seat<'_>) {
 }
 
 /// The number of a flow in its direction, and how many there are.
-fn flow_places(spec: &TrialSpec, one: &SeatFlow<'_>) -> (u32, u32) {
+fn flow_places(spec: &TrialSpec, one: &ThreadFlow<'_>) -> (u32, u32) {
     let flows = per_direction(spec);
     (one.flow.number % flows, flows)
 }

@@ -8,7 +8,7 @@ use linerate_model::sample::Operations;
 
 use super::schedule::Schedule;
 use crate::catch_up::{CATCH_UP_MAX, due_before};
-use crate::trial::Board;
+use crate::trial::SharedState;
 
 /// Beyond the end of every trial.
 const NEVER: Duration = Duration::from_secs(86_400);
@@ -25,7 +25,7 @@ struct Begun {
 /// The pace of one flow's requests.
 #[derive(Debug)]
 pub(super) struct Pace<'a> {
-    board: &'a Board,
+    shared_state: &'a SharedState,
     /// `None` is closed loop: the end of one is the start of the next.
     schedule: Option<Schedule>,
     /// The end of the schedule.
@@ -41,10 +41,10 @@ pub(super) struct Pace<'a> {
 
 impl<'a> Pace<'a> {
     /// At most `depth` requests at a time.
-    pub(super) fn new(board: &'a Board, depth: u32) -> Self {
+    pub(super) fn new(shared_state: &'a SharedState, depth: u32) -> Self {
         let (depth, now) = (depth as usize, Instant::now());
         Self {
-            board,
+            shared_state,
             schedule: None,
             end: now,
             gave_up: false,
@@ -70,7 +70,7 @@ impl<'a> Pace<'a> {
             return 0;
         }
         let Some(schedule) = self.schedule else {
-            if self.board.is_stopped() {
+            if self.shared_state.is_stopped() {
                 return 0;
             }
             let begun = Begun {
@@ -111,7 +111,8 @@ impl<'a> Pace<'a> {
         if self.under_way.len() == self.depth {
             return None;
         }
-        let waits_for_stop = self.schedule.is_some() && self.is_idle() && !self.board.is_stopped();
+        let waits_for_stop =
+            self.schedule.is_some() && self.is_idle() && !self.shared_state.is_stopped();
         self.next_intended()
             .or_else(|| waits_for_stop.then(|| self.end + NEVER))
     }
@@ -150,6 +151,6 @@ impl<'a> Pace<'a> {
     /// Whether no request is in flight and none will begin.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
-        self.is_idle() && self.board.is_stopped() && self.next_intended().is_none()
+        self.is_idle() && self.shared_state.is_stopped() && self.next_intended().is_none()
     }
 }

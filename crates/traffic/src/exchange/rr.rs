@@ -15,7 +15,7 @@ use super::pace::Pace;
 use super::schedule::Schedule;
 use super::{Talk, converse, flow_places, prepare_timer};
 use crate::TrafficError;
-use crate::trial::{Counter, Found, Seat, Start};
+use crate::trial::{Counter, DataThread, Start, WorkResult};
 
 /// Maximum bytes per call.
 const CALL_MAX: u64 = 256 * 1024;
@@ -24,10 +24,13 @@ const CALL_MAX: u64 = 256 * 1024;
 const CALL_MIN: u64 = 4 * 1024;
 
 /// What runs on each data thread.
-pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, TrafficError> {
-    let flows = seat.flows.clone();
+pub(super) fn work(
+    data_thread: &mut DataThread<'_>,
+    rr: &Rr,
+) -> Result<Option<WorkResult>, TrafficError> {
+    let flows = data_thread.flows.clone();
     let (request, response) = (rr.request_bytes.as_u64(), rr.response_bytes.as_u64());
-    let (out, back) = match seat.role {
+    let (out, back) = match data_thread.role {
         Role::Sender => (request, response),
         Role::Receiver => (response, request),
     };
@@ -36,20 +39,20 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
     let memory = Bytes::new(area(out) + area(back).max(CALL_MIN));
     let sends = 0..usize::try_from(area(out)).unwrap_or(usize::MAX);
     let receives = sends.end..usize::try_from(memory.as_u64()).unwrap_or(usize::MAX);
-    let driver = Driver::new(seat, &flows, memory)?;
+    let driver = Driver::new(data_thread, &flows, memory)?;
     let duplex = rr.depth > 1;
     let places = Places {
         sends,
         receives,
         duplex,
     };
-    match seat.role {
+    match data_thread.role {
         Role::Sender => {
             prepare_timer(rr.rate_per_s)?;
-            let board = seat.board;
+            let shared_state = data_thread.shared_state;
             let askers = flows.iter().map(|one| Asker {
                 counter: one.counter,
-                pace: Pace::new(board, rr.depth),
+                pace: Pace::new(shared_state, rr.depth),
                 request,
                 response,
                 unsent: 0,
@@ -57,12 +60,12 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
                 bytes: 0,
                 answered: 0,
                 rate_per_s: rr.rate_per_s,
-                duration: seat.spec.duration_ns.into(),
-                place: flow_places(seat.spec, one),
+                duration: data_thread.spec.duration_ns.into(),
+                place: flow_places(data_thread.spec, one),
                 places: places.clone(),
             });
             let askers = askers.collect();
-            converse(seat, driver, askers, new_operations(rr))
+            converse(data_thread, driver, askers, new_operations(rr))
         }
         Role::Receiver => {
             let answerers = flows.iter().map(|one| Answerer {
@@ -75,7 +78,7 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
                 ended: false,
                 places: places.clone(),
             });
-            converse(seat, driver, answerers.collect(), ())
+            converse(data_thread, driver, answerers.collect(), ())
         }
     }
 }

@@ -19,12 +19,11 @@ use std::time::Instant;
 use linerate_model::sample::{Role, SideSample};
 use linerate_model::units::Bytes;
 use linerate_model::workload::{Http, TrialSpec, Waiting, Workload};
-
-pub use parse::request::{Asked, HEAD_MAX, Refusal, read_request};
+pub use parse::request::{HEAD_MAX, Refusal, RequestTarget, read_request};
 pub use server::{Served, Server};
 pub use target::Target;
 
-use crate::trial::{self, FlowEnd, Found, Seat, Start};
+use crate::trial::{self, DataThread, FlowEnd, Start, WorkResult};
 use crate::{Abort, TrafficError};
 
 /// The body that makes the server's answer 151 bytes in all, head included: what the sources' server sent for
@@ -36,12 +35,12 @@ pub const SOURCE_BODY: Bytes = Bytes::new(111);
 const STACK_BYTES: usize = 256 * 1024;
 
 /// What runs on each data thread of a trial of two ends.
-pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    check_waiting(seat.spec.waiting)?;
-    let http = of(seat.spec)?;
-    match seat.role {
-        Role::Sender => client::work_with_peer(seat, http),
-        Role::Receiver => server::work(seat, http),
+pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult>, TrafficError> {
+    check_waiting(data_thread.spec.waiting)?;
+    let http = of(data_thread.spec)?;
+    match data_thread.role {
+        Role::Sender => client::work_with_peer(data_thread, http),
+        Role::Receiver => server::work(data_thread, http),
     }
 }
 
@@ -58,7 +57,7 @@ pub fn load(spec: &TrialSpec, target: &Target, abort: &Abort) -> Result<SideSamp
     check_waiting(spec.waiting)?;
     let http = of(spec)?;
     crate::tcp::make_room(spec)?;
-    let work = |seat: &mut Seat<'_>| client::work_alone(seat, http, target);
+    let work = |data_thread: &mut DataThread<'_>| client::work_alone(data_thread, http, target);
     trial::carry_out_alone(spec, Role::Sender, &work, abort)
 }
 

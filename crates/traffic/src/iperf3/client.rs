@@ -11,17 +11,17 @@ use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, ReceiveMode, SendMode, TrialSpec, Waiting, Workload};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
+use super::datagram;
 use super::line::{ANSWER_MAX, Line, finish_connect};
-use super::mover::Orders;
+use super::mover::{self, Orders};
 use super::reading::{self, DatagramReading, Reading};
 use super::sides::results_of;
-use super::{datagram, mover};
 use crate::iperf3_protocol::{
     COOKIE_BYTES, ClientStep, ClientTalk, Cookie, Frame, Parameters, REPLIES, Results, SALUTE,
     ServerResults, State, TalkError,
 };
 use crate::tcp::{Flow, Side, role, socket};
-use crate::trial::{Board, Counter, FarEnd, Start, carry_out_with};
+use crate::trial::{Counter, FarEnd, SharedState, Start, carry_out_with};
 use crate::{Abort, TrafficError};
 
 /// How long the receivers wait for the server to close after the end. Then they take what has arrived.
@@ -186,11 +186,11 @@ impl<'a> Test<'a> {
         let receive_buffer = size(sockopt::socket_recv_buffer_size(&flows[0].socket));
         let orders = self.orders();
         let udp = self.parameters.udp;
-        let work = |seat: &mut crate::trial::Seat<'_>| {
+        let work = |data_thread: &mut crate::trial::DataThread<'_>| {
             if udp {
-                datagram::udp(seat, &orders)
+                datagram::udp(data_thread, &orders)
             } else {
-                mover::tcp(seat, &orders)
+                mover::tcp(data_thread, &orders)
             }
         };
         let far = Server::new(self.line, self.talk, self.parameters, &orders);
@@ -405,7 +405,12 @@ impl<'a> Server<'a> {
 }
 
 impl FarEnd for Server<'_> {
-    fn start(&self, flows: &[Flow], board: &Board, _: &Abort) -> Result<Start, TrafficError> {
+    fn start(
+        &self,
+        flows: &[Flow],
+        shared_state: &SharedState,
+        _: &Abort,
+    ) -> Result<Start, TrafficError> {
         let mut talk = self.talk();
         loop {
             let byte = self.line.read_byte(talk.awaited(), ANSWER_MAX)?;
@@ -415,7 +420,7 @@ impl FarEnd for Server<'_> {
         }
         let at = Instant::now();
         let start = Start { at, asked: at };
-        board.open_gate(start);
+        shared_state.open_gate(start);
         self.note(Duration::ZERO, flows);
         Ok(start)
     }

@@ -15,7 +15,7 @@ use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::iperf3_protocol::Omitted;
 use crate::tcp::info;
-use crate::trial::{FlowEnd, Found, Seat, SeatFlow, Start};
+use crate::trial::{DataThread, FlowEnd, Start, ThreadFlow, WorkResult};
 
 /// The header of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,20 +197,23 @@ impl Account {
 }
 
 /// What runs on each data thread of a UDP test.
-pub(super) fn udp(seat: &mut Seat<'_>, orders: &Orders) -> Result<Option<Found>, TrafficError> {
-    let size = match seat.role {
-        Role::Sender => seat.spec.buffer_bytes,
+pub(super) fn udp(
+    data_thread: &mut DataThread<'_>,
+    orders: &Orders,
+) -> Result<Option<WorkResult>, TrafficError> {
+    let size = match data_thread.role {
+        Role::Sender => data_thread.spec.buffer_bytes,
         // The other end may send longer datagrams than announced.
         Role::Receiver => Bytes::kib(64),
     };
-    let mut buffer = Buffer::new(size, seat.memory())?;
-    let Some(start) = seat.ready()? else {
+    let mut buffer = Buffer::new(size, data_thread.memory())?;
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    let one = seat.flows[0];
-    let (bytes, datagrams) = match seat.role {
-        Role::Sender => send_datagrams(seat, one, buffer.bytes(), orders, start)?,
-        Role::Receiver => receive_datagrams(seat, one, buffer.bytes(), orders, start)?,
+    let one = data_thread.flows[0];
+    let (bytes, datagrams) = match data_thread.role {
+        Role::Sender => send_datagrams(data_thread, one, buffer.bytes(), orders, start)?,
+        Role::Receiver => receive_datagrams(data_thread, one, buffer.bytes(), orders, start)?,
     };
     let found = FlowEnd {
         at: Instant::now().duration_since(start.at),
@@ -221,7 +224,7 @@ pub(super) fn udp(seat: &mut Seat<'_>, orders: &Orders) -> Result<Option<Found>,
         datagrams: Some(datagrams),
         ..FlowEnd::default()
     };
-    Ok(Some(Found {
+    Ok(Some(WorkResult {
         flows: vec![found],
         operations: None,
         memory_node: buffer.node(),
@@ -229,7 +232,7 @@ pub(super) fn udp(seat: &mut Seat<'_>, orders: &Orders) -> Result<Option<Found>,
 }
 
 /// Notes what a flow has when the time that does not count is over.
-fn note_omitted(orders: &Orders, one: SeatFlow<'_>, omitted: Omitted) {
+fn note_omitted(orders: &Orders, one: ThreadFlow<'_>, omitted: Omitted) {
     let mut all = orders
         .omitted
         .lock()
@@ -238,8 +241,8 @@ fn note_omitted(orders: &Orders, one: SeatFlow<'_>, omitted: Omitted) {
 }
 
 fn send_datagrams(
-    seat: &Seat<'_>,
-    one: SeatFlow<'_>,
+    data_thread: &DataThread<'_>,
+    one: ThreadFlow<'_>,
     buffer: &mut [u8],
     orders: &Orders,
     start: Start,
@@ -247,8 +250,8 @@ fn send_datagrams(
     let pace = orders.rate.map(|rate| Pace::new(rate, start.at));
     let mut omitting = !orders.omit.is_zero();
     let (mut bytes, mut sent) = (0u64, 0u64);
-    while !seat.board.is_stopped() {
-        if pace.is_some_and(|pace| !pace.wait(bytes, seat.board)) {
+    while !data_thread.shared_state.is_stopped() {
+        if pace.is_some_and(|pace| !pace.wait(bytes, data_thread.shared_state)) {
             continue;
         }
         let now = since(start);
@@ -281,8 +284,8 @@ fn send_datagrams(
 }
 
 fn receive_datagrams(
-    seat: &Seat<'_>,
-    one: SeatFlow<'_>,
+    data_thread: &DataThread<'_>,
+    one: ThreadFlow<'_>,
     buffer: &mut [u8],
     orders: &Orders,
     start: Start,
@@ -294,7 +297,9 @@ fn receive_datagrams(
     loop {
         match recv(&one.flow.socket, &mut *buffer, RecvFlags::empty()) {
             // What the kernel held is read, and the socket is shut down.
-            Ok((0, _)) if seat.board.is_stopped() => return Ok((bytes, account.record())),
+            Ok((0, _)) if data_thread.shared_state.is_stopped() => {
+                return Ok((bytes, account.record()));
+            }
             Ok((count, _)) => {
                 let now = since(start);
                 if omitting && now >= orders.omit {

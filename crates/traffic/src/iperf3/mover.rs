@@ -17,7 +17,7 @@ use crate::buffer::Buffer;
 use crate::iperf3_protocol::Omitted;
 use crate::sys::{TCP_INFO_BYTES_MAX, tcp_info};
 use crate::tcp::info::word;
-use crate::trial::{Board, FlowEnd, Found, Seat, SeatFlow, Start};
+use crate::trial::{DataThread, FlowEnd, SharedState, Start, ThreadFlow, WorkResult};
 use crate::waiting::timespec;
 
 /// What the data threads need in addition to the trial's specification.
@@ -65,36 +65,39 @@ impl Orders {
 }
 
 /// What runs on each data thread of a TCP test.
-pub(super) fn tcp(seat: &mut Seat<'_>, orders: &Orders) -> Result<Option<Found>, TrafficError> {
-    let mut buffer = Buffer::new(seat.spec.buffer_bytes, seat.memory())?;
-    let Some(start) = seat.ready()? else {
+pub(super) fn tcp(
+    data_thread: &mut DataThread<'_>,
+    orders: &Orders,
+) -> Result<Option<WorkResult>, TrafficError> {
+    let mut buffer = Buffer::new(data_thread.spec.buffer_bytes, data_thread.memory())?;
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    let one = seat.flows[0];
-    let share = orders.share(one.flow.number, seat.spec.flows);
-    let (bytes, end) = match seat.role {
+    let one = data_thread.flows[0];
+    let share = orders.share(one.flow.number, data_thread.spec.flows);
+    let (bytes, end) = match data_thread.role {
         Role::Receiver => receive(one, buffer.bytes(), orders.truncate),
         Role::Sender if orders.rate.is_none() && share.is_none() => {
-            send_until_stopped(seat.board, one, buffer.bytes())
+            send_until_stopped(data_thread.shared_state, one, buffer.bytes())
         }
         Role::Sender => {
             let pace = orders.rate.map(|rate| Pace::new(rate, start.at));
-            send_some(seat.board, one, buffer.bytes(), pace, share)
+            send_some(data_thread.shared_state, one, buffer.bytes(), pace, share)
         }
     };
     let ended = Instant::now();
     let found = FlowEnd::of_tcp(one.flow, bytes, ended, start);
-    if seat.role == Role::Sender {
+    if data_thread.role == Role::Sender {
         // It fails only when the connection is gone.
         let _ = shutdown(&one.flow.socket, Shutdown::Write);
         if orders.settle {
-            settle(seat.board, one);
+            settle(data_thread.shared_state, one);
         }
     }
     match end {
         None => {}
         // The other end has closed, or we have shut down, what is at its end anyway.
-        Some(Errno::PIPE | Errno::CONNRESET) if seat.board.is_stopped() => {}
+        Some(Errno::PIPE | Errno::CONNRESET) if data_thread.shared_state.is_stopped() => {}
         Some(Errno::PIPE | Errno::CONNRESET) => {
             return Err(TrafficError::PeerClosed {
                 flow: one.flow.number,
@@ -103,7 +106,7 @@ pub(super) fn tcp(seat: &mut Seat<'_>, orders: &Orders) -> Result<Option<Found>,
         }
         Some(errno) => return Err(TrafficError::of_errno("move data", errno)),
     }
-    Ok(Some(Found {
+    Ok(Some(WorkResult {
         flows: vec![found],
         operations: None,
         memory_node: buffer.node(),
@@ -115,9 +118,10 @@ const SETTLE_MAX: Duration = Duration::from_secs(2);
 
 /// Waits until the remote end's kernel has acknowledged everything, the end of file included. The kernel
 /// wakes no thread for that: it is called a thousand times a second.
-fn settle(board: &Board, one: SeatFlow<'_>) {
+fn settle(shared_state: &SharedState, one: ThreadFlow<'_>) {
     let until = Instant::now() + SETTLE_MAX;
-    while !is_acknowledged(&one.flow.socket) && !board.has_failed() && Instant::now() < until {
+    while !is_acknowledged(&one.flow.socket) && !shared_state.has_failed() && Instant::now() < until
+    {
         let _ = poll(&mut [], Some(&timespec(Duration::from_millis(1))));
     }
 }
@@ -139,9 +143,13 @@ fn is_acknowledged(socket: impl AsFd) -> bool {
 }
 
 /// The hot loop of a sender: one relaxed load, one system call, one relaxed store.
-fn send_until_stopped(board: &Board, one: SeatFlow<'_>, buffer: &[u8]) -> (u64, Option<Errno>) {
+fn send_until_stopped(
+    shared_state: &SharedState,
+    one: ThreadFlow<'_>,
+    buffer: &[u8],
+) -> (u64, Option<Errno>) {
     let mut bytes = 0u64;
-    while !board.is_stopped() {
+    while !shared_state.is_stopped() {
         match send(&one.flow.socket, buffer, SendFlags::NOSIGNAL) {
             Ok(count) => {
                 bytes += count as u64;
@@ -156,16 +164,16 @@ fn send_until_stopped(board: &Board, one: SeatFlow<'_>, buffer: &[u8]) -> (u64, 
 
 /// The same at a rate, or up to an amount.
 fn send_some(
-    board: &Board,
-    one: SeatFlow<'_>,
+    shared_state: &SharedState,
+    one: ThreadFlow<'_>,
     buffer: &[u8],
     pace: Option<Pace>,
     share: Option<u64>,
 ) -> (u64, Option<Errno>) {
     let mut bytes = 0u64;
     let most = share.unwrap_or(u64::MAX);
-    while bytes < most && !board.is_stopped() {
-        if pace.is_some_and(|pace| !pace.wait(bytes, board)) {
+    while bytes < most && !shared_state.is_stopped() {
+        if pace.is_some_and(|pace| !pace.wait(bytes, shared_state)) {
             continue;
         }
         let left = usize::try_from(most - bytes).unwrap_or(usize::MAX);
@@ -184,7 +192,7 @@ fn send_some(
 
 /// The hot loop of a receiver: one system call, one relaxed store. With MSG_TRUNC the kernel counts and
 /// copies nothing (tcp(7)).
-fn receive(one: SeatFlow<'_>, buffer: &mut [u8], truncate: bool) -> (u64, Option<Errno>) {
+fn receive(one: ThreadFlow<'_>, buffer: &mut [u8], truncate: bool) -> (u64, Option<Errno>) {
     let mut bytes = 0u64;
     let flags = if truncate {
         RecvFlags::TRUNC
@@ -231,13 +239,13 @@ impl Pace {
     }
 
     /// Sleeps until the byte after `bytes` may go; false when it was woken before, because the test ends.
-    pub(super) fn wait(self, bytes: u64, board: &Board) -> bool {
+    pub(super) fn wait(self, bytes: u64, shared_state: &SharedState) -> bool {
         let early = self.due(bytes).checked_sub(self.begun.elapsed());
         let Some(early) = early.filter(|early| !early.is_zero()) else {
             return true;
         };
         let mut fds = [PollFd::from_borrowed_fd(
-            board.stopping.as_fd(),
+            shared_state.stopping.as_fd(),
             PollFlags::IN,
         )];
         // An interrupted poll only means that we look once more.

@@ -15,18 +15,18 @@ use linerate_model::workload::{
 use rustix::event::PollFlags;
 use rustix::net::sockopt;
 
+use super::datagram;
 use super::desk::{Desk, Place};
 use super::door::Caller;
 use super::line::{ANSWER_MAX, Line};
-use super::mover::Orders;
+use super::mover::{self, Orders};
 use super::sides::results_of;
-use super::{datagram, mover};
 use crate::abort::take_signals;
 use crate::iperf3_protocol::{Frame, Parameters, Results, ServerTalk, State, TalkError};
 use crate::sys::set_option;
 use crate::tcp::socket::{Woken, wait};
 use crate::tcp::{Flow, Side, role};
-use crate::trial::{Board, Counter, FarEnd, Seat, Start, carry_out_with};
+use crate::trial::{Counter, DataThread, FarEnd, SharedState, Start, carry_out_with};
 use crate::{Abort, TrafficError};
 
 /// A test whose bytes do not move for so long has lost its client.
@@ -205,11 +205,11 @@ impl Session<'_> {
             times: Mutex::default(),
             moved: Mutex::default(),
         };
-        let work = |seat: &mut Seat<'_>| {
+        let work = |data_thread: &mut DataThread<'_>| {
             if udp {
-                datagram::udp(seat, orders)
+                datagram::udp(data_thread, orders)
             } else {
-                mover::tcp(seat, orders)
+                mover::tcp(data_thread, orders)
             }
         };
         let abort = self.line.abort();
@@ -346,13 +346,18 @@ impl Client<'_> {
 }
 
 impl FarEnd for Client<'_> {
-    fn start(&self, _: &[Flow], board: &Board, _: &Abort) -> Result<Start, TrafficError> {
+    fn start(
+        &self,
+        _: &[Flow],
+        shared_state: &SharedState,
+        _: &Abort,
+    ) -> Result<Start, TrafficError> {
         self.line.say(State::TestStart)?;
         let at = Instant::now();
         let start = Start { at, asked: at };
         self.times().0 = Some(at);
         // The receivers are ready before the senders start.
-        board.open_gate(start);
+        shared_state.open_gate(start);
         self.line.say(State::TestRunning)?;
         Ok(start)
     }

@@ -14,13 +14,13 @@ use super::passive::Room;
 use super::rate::look;
 use super::turns::{Word, agree, garbled, hear, say};
 use super::written::await_written;
-use super::{Moved, Told};
-use crate::trial::{Seat, Start};
-use crate::verbs::{Lane, Station, Took};
+use super::{FlowTotals, ThreadOutcome};
+use crate::trial::{DataThread, Start};
+use crate::verbs::{ThreadDevice, Took, VerbsFlow};
 use crate::{TrafficError, content};
 
 /// Bytes of one message of this size from a lane's memory.
-fn text_of(job: &Job, lane: &Lane<'_>, slot: usize, header: usize, size: usize) -> Vec<u8> {
+fn text_of(job: &Job, lane: &VerbsFlow<'_>, slot: usize, header: usize, size: usize) -> Vec<u8> {
     let mut text = vec![0; size];
     lane.region.read(slot * job.slot() + header, &mut text);
     text
@@ -38,7 +38,7 @@ fn lengths_of(
 }
 
 /// Fills the messages of these lengths of a round that begins with number `first`.
-fn fill(job: &Job, lane: &Lane<'_>, first: u64, lengths: impl Iterator<Item = usize>) {
+fn fill(job: &Job, lane: &VerbsFlow<'_>, first: u64, lengths: impl Iterator<Item = usize>) {
     let mut text = Vec::new();
     for ((slot, length), number) in lengths.enumerate().zip(first..) {
         text.resize(length, 0);
@@ -60,7 +60,7 @@ fn lane_of(id: u64) -> usize {
 /// Compares message `number` in `slot`.
 fn compare(
     job: &Job,
-    lane: &Lane<'_>,
+    lane: &VerbsFlow<'_>,
     (slot, header): (usize, usize),
     size: usize,
     number: u64,
@@ -72,30 +72,37 @@ fn compare(
 
 /// The sender's part.
 pub(super) fn send(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
     start: Start,
-) -> Result<Option<Told>, TrafficError> {
+) -> Result<Option<ThreadOutcome>, TrafficError> {
     let mut operations = Operations::default();
-    let mut flows = vec![Moved::default(); lanes.len()];
+    let mut flows = vec![FlowTotals::default(); lanes.len()];
     let sizes = u32::try_from(job.sizes.len()).unwrap_or(u32::MAX);
-    let whole = Duration::from(seat.spec.duration_ns);
+    let whole = Duration::from(data_thread.spec.duration_ns);
     let mut number = 0u64;
     for (index, &size) in (0u32..).zip(&job.sizes) {
-        agree(seat, start, Word::Turn { index }, Word::Ready)?;
+        agree(data_thread, start, Word::Turn { index }, Word::Ready)?;
         let until = start.at + whole * (index + 1) / sizes;
         let most = job.most_messages(size);
         // Messages of the lane with the most of them, and of all lanes.
         let (mut took, mut messages, mut all) = (Duration::ZERO, 0u64, 0u64);
-        while !seat.board.is_stopped() && Instant::now() < until {
+        while !data_thread.shared_state.is_stopped() && Instant::now() < until {
             let left = most - messages;
             let count = usize::try_from(left).map_or(job.slots(), |left| left.min(job.slots()));
             if count == 0 {
                 break;
             }
-            took += round(seat, station, lanes, job, (size, number, count), start)?;
+            took += round(
+                data_thread,
+                thread_device,
+                lanes,
+                job,
+                (size, number, count),
+                start,
+            )?;
             for (index, (lane, moved)) in lanes.iter().zip(&mut flows).enumerate() {
                 for length in lengths_of(job, index, (size, number, count)) {
                     all += 1;
@@ -119,7 +126,7 @@ pub(super) fn send(
             });
         }
     }
-    Ok(Some(Told {
+    Ok(Some(ThreadOutcome {
         start,
         flows,
         operations: job.counts_operations.then_some(operations),
@@ -128,9 +135,9 @@ pub(super) fn send(
 
 /// One round of `count` messages on each lane, from number `first` on.
 fn round(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
     (size, first, count): (usize, u64, usize),
     start: Start,
@@ -145,30 +152,30 @@ fn round(
             );
         }
     }
-    agree(seat, start, Word::Round { first }, Word::Ready)?;
+    agree(data_thread, start, Word::Round { first }, Word::Ready)?;
     let begun = Instant::now();
     let mut posted = 0;
     for (index, lane) in lanes.iter().enumerate() {
-        posted += post(station, lane, job, index, (size, first, count))?;
+        posted += post(thread_device, lane, job, index, (size, first, count))?;
     }
     let mut ended = 0;
     while ended < posted {
-        match station.taker.take(None)? {
+        match thread_device.taker.take(None)? {
             Took::Some(taken) => {
                 for index in 0..taken {
-                    let completion = station.taker.taken(index);
+                    let completion = thread_device.taker.taken(index);
                     (completion.status()).map_err(|status| {
                         let lane = lanes.get(lane_of(completion.id())).unwrap_or(&lanes[0]);
-                        station.failed(job.doing(), lane.one.flow.number, status)
+                        thread_device.failed(job.doing(), lane.one.flow.number, status)
                     })?;
                     ended += 1;
                 }
             }
             Took::Nothing => {}
-            Took::Look => look(seat, station, start)?,
+            Took::Look => look(data_thread, thread_device, start)?,
         }
     }
-    await_written(seat, station, lanes, job, start)?;
+    await_written(data_thread, thread_device, lanes, job, start)?;
     let took = begun.elapsed();
     if !matches!(job.verb, Verb::Write | Verb::Send) {
         for lane in lanes {
@@ -176,15 +183,15 @@ fn round(
         }
     }
     let messages = count as u64;
-    agree(seat, start, Word::Compare { messages }, Word::Right)?;
+    agree(data_thread, start, Word::Compare { messages }, Word::Right)?;
     Ok(took)
 }
 
 /// Posts the messages of a round on lane `index`, and has the last of each batch signaled; how many completions that
 /// makes.
 fn post(
-    station: &Station<'_>,
-    lane: &Lane<'_>,
+    thread_device: &ThreadDevice<'_>,
+    lane: &VerbsFlow<'_>,
     job: &Job,
     index: usize,
     round: (usize, u64, usize),
@@ -211,14 +218,14 @@ fn post(
         })
         .collect();
     (Sends::new(&requests).post(&lane.pair, 0, count))
-        .map_err(|refused| station.refused(refused))?;
+        .map_err(|refused| thread_device.refused(refused))?;
     Ok(count.div_ceil(batch))
 }
 
 /// The data of reads and atomics.
 fn compare_fetched(
     job: &Job,
-    lane: &Lane<'_>,
+    lane: &VerbsFlow<'_>,
     (size, first, count): (usize, u64, usize),
 ) -> Result<(), TrafficError> {
     let flow = lane.one.flow.number;
@@ -237,11 +244,11 @@ fn compare_fetched(
 
 /// The receiver's part.
 pub(super) fn receive(
-    seat: &mut Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &mut DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
-) -> Result<Option<Told>, TrafficError> {
+) -> Result<Option<ThreadOutcome>, TrafficError> {
     let mut rooms: Vec<Room<'_>> = (0u64..)
         .zip(lanes)
         .map(|(number, lane)| Room::new(job, lane, number, false))
@@ -254,23 +261,23 @@ pub(super) fn receive(
     if job.verb == Verb::Send {
         for (lane, room) in lanes.iter().zip(&mut rooms) {
             room.post_all(lane)
-                .map_err(|refused| station.refused(refused))?;
+                .map_err(|refused| thread_device.refused(refused))?;
         }
     }
-    let Some(start) = seat.ready()? else {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
     let mut size = 0;
     let mut first = 0;
     loop {
-        match hear(seat, start)? {
+        match hear(data_thread, start)? {
             Word::Turn { index, .. } => {
                 let found = usize::try_from(index).ok().and_then(|at| job.sizes.get(at));
                 let Some(&next) = found else {
-                    return Err(garbled(seat));
+                    return Err(garbled(data_thread));
                 };
                 size = next;
-                say(seat, Word::Ready)?;
+                say(data_thread, Word::Ready)?;
             }
             Word::Round { first: number } => {
                 first = number;
@@ -280,7 +287,7 @@ pub(super) fn receive(
                         fill(job, lane, first, lengths_of(job, index, round));
                     }
                 }
-                say(seat, Word::Ready)?;
+                say(data_thread, Word::Ready)?;
             }
             Word::Compare { messages } => {
                 let count = usize::try_from(messages).unwrap_or(0).min(job.slots());
@@ -290,14 +297,14 @@ pub(super) fn receive(
                     first,
                     count,
                 };
-                round.compare(seat, station, lanes, &mut rooms)?;
-                say(seat, Word::Right)?;
+                round.compare(data_thread, thread_device, lanes, &mut rooms)?;
+                say(data_thread, Word::Right)?;
             }
             Word::End => break,
-            _ => return Err(garbled(seat)),
+            _ => return Err(garbled(data_thread)),
         }
     }
-    Ok(Some(Told {
+    Ok(Some(ThreadOutcome {
         start,
         flows: rooms.iter().map(|room| room.moved).collect(),
         operations: None,
@@ -315,9 +322,9 @@ struct Round<'j> {
 impl Round<'_> {
     fn compare(
         &mut self,
-        seat: &Seat<'_>,
-        station: &mut Station<'_>,
-        lanes: &[Lane<'_>],
+        data_thread: &DataThread<'_>,
+        thread_device: &mut ThreadDevice<'_>,
+        lanes: &[VerbsFlow<'_>],
         rooms: &mut [Room<'_>],
     ) -> Result<(), TrafficError> {
         let job = self.job;
@@ -328,7 +335,7 @@ impl Round<'_> {
                 numbers
                     .try_for_each(|(slot, number)| compare(job, lane, (slot, 0), self.size, number))
             }),
-            Verb::Send => self.take(seat, station, lanes, rooms),
+            Verb::Send => self.take(data_thread, thread_device, lanes, rooms),
         }
     }
 
@@ -336,9 +343,9 @@ impl Round<'_> {
     /// each.
     fn take(
         &mut self,
-        seat: &Seat<'_>,
-        station: &mut Station<'_>,
-        lanes: &[Lane<'_>],
+        data_thread: &DataThread<'_>,
+        thread_device: &mut ThreadDevice<'_>,
+        lanes: &[VerbsFlow<'_>],
         rooms: &mut [Room<'_>],
     ) -> Result<(), TrafficError> {
         let (job, header) = (self.job, self.job.header());
@@ -350,19 +357,21 @@ impl Round<'_> {
         let late = Duration::from_millis(if job.is_datagrams() { 50 } else { 5_000 });
         let until = Instant::now() + late;
         while came.iter().zip(&expected).any(|(came, all)| came < all) {
-            let taken = match station.taker.take(Some(until))? {
+            let taken = match thread_device.taker.take(Some(until))? {
                 Took::Some(taken) => taken,
                 Took::Nothing => continue,
-                Took::Look if seat.board.has_failed() => return Err(TrafficError::Aborted),
+                Took::Look if data_thread.shared_state.has_failed() => {
+                    return Err(TrafficError::Aborted);
+                }
                 Took::Look if Instant::now() < until => continue,
                 Took::Look => break,
             };
             for index in 0..taken {
-                let completion = station.taker.taken(index);
+                let completion = thread_device.taker.taken(index);
                 let number = usize::try_from(completion.id()).unwrap_or(0);
                 let (lane, room) = (&lanes[number], &mut rooms[number]);
                 (completion.status()).map_err(|status| {
-                    station.failed("receive a message", lane.one.flow.number, status)
+                    thread_device.failed("receive a message", lane.one.flow.number, status)
                 })?;
                 if completion.opcode() != Opcode::Received {
                     continue;
@@ -381,7 +390,7 @@ impl Round<'_> {
                     ));
                 };
                 compare(job, lane, (slot, header), length, message)?;
-                (room.give_back(lane, slot)).map_err(|refused| station.refused(refused))?;
+                (room.give_back(lane, slot)).map_err(|refused| thread_device.refused(refused))?;
                 room.moved.messages += 1;
                 room.moved.bytes += length as u64;
                 lane.one.counter.set_bytes(room.moved.bytes);
@@ -398,7 +407,7 @@ impl Round<'_> {
 }
 
 /// What the remote end sent on `lane` differs from its announcement.
-fn unasked(lane: &Lane<'_>, what: &'static str) -> TrafficError {
+fn unasked(lane: &VerbsFlow<'_>, what: &'static str) -> TrafficError {
     let flow = lane.one.flow.number;
     TrafficError::Unasked { flow, what }
 }

@@ -6,7 +6,7 @@ use linerate_verbs::{Receive, Receives, Send, Sends, Work};
 use rustix::io::Errno;
 
 use super::job::{Job, message};
-use crate::verbs::Lane;
+use crate::verbs::VerbsFlow;
 
 /// Bytes of such a message: siw takes no request for a message of none.
 const NOTE: usize = 1;
@@ -25,7 +25,7 @@ pub(super) struct Credit<'l> {
 }
 
 impl<'l> Credit<'l> {
-    pub(super) fn new(job: &Job, lane: &'l Lane<'_>, number: u64) -> Result<Self, Refused> {
+    pub(super) fn new(job: &Job, lane: &'l VerbsFlow<'_>, number: u64) -> Result<Self, Refused> {
         let (room, each) = (job.receives(), job.given_back());
         let receive = Receive {
             id: number << 32,
@@ -51,7 +51,7 @@ impl<'l> Credit<'l> {
     }
 
     /// The receiver has returned credits.
-    pub(super) fn more(&mut self, lane: &Lane<'_>) -> Result<(), Refused> {
+    pub(super) fn more(&mut self, lane: &VerbsFlow<'_>) -> Result<(), Refused> {
         self.room += self.each;
         self.receives.post(&lane.pair, self.at, 1)?;
         self.at = (self.at + 1) % self.receives.len();
@@ -60,10 +60,10 @@ impl<'l> Credit<'l> {
 }
 
 /// How the receiver of a lane returns credits.
-pub(super) struct Telling<'l>(Sends<'l>);
+pub(super) struct CreditReturn<'l>(Sends<'l>);
 
-impl<'l> Telling<'l> {
-    pub(super) fn new(job: &Job, lane: &'l Lane<'_>, number: u64) -> Self {
+impl<'l> CreditReturn<'l> {
+    pub(super) fn new(job: &Job, lane: &'l VerbsFlow<'_>, number: u64) -> Self {
         Self(Sends::new(&[Send {
             id: number,
             local: message(job, lane, 0, 0, NOTE),
@@ -73,7 +73,7 @@ impl<'l> Telling<'l> {
         }]))
     }
 
-    pub(super) fn tell(&mut self, lane: &Lane<'_>) -> Result<(), Refused> {
+    pub(super) fn tell(&mut self, lane: &VerbsFlow<'_>) -> Result<(), Refused> {
         self.0.post(&lane.pair, 0, 1)
     }
 }

@@ -7,7 +7,7 @@ use linerate_model::workload::{Rdma, Service, Stream, TrialSpec, Verb};
 use linerate_verbs::{Access, Remote, Slice, Work};
 
 use crate::TrafficError;
-use crate::verbs::{Lane, Needs, ROUTE_HEADER, Station, verbs_of};
+use crate::verbs::{Needs, ROUTE_HEADER, ThreadDevice, VerbsFlow, verbs_of};
 
 /// Messages up to this size are sent inline unless the trial specifies otherwise: perftest's default.
 const INLINE: u32 = 220;
@@ -233,11 +233,11 @@ impl Job {
     /// What these queue pairs do not support is reported before the start.
     pub(super) fn check(
         &self,
-        station: &Station<'_>,
-        lanes: &[Lane<'_>],
+        thread_device: &ThreadDevice<'_>,
+        lanes: &[VerbsFlow<'_>],
     ) -> Result<(), TrafficError> {
         let refuse = |what: String, why: String| Err(TrafficError::not_supported(what, why));
-        if self.verb == Verb::Atomic && !station.has_atomics {
+        if self.verb == Verb::Atomic && !thread_device.has_atomics {
             return refuse(
                 "measure rdma-atomic".to_owned(),
                 "the device answers no atomic operations".to_owned(),
@@ -255,10 +255,10 @@ impl Job {
                 format!("one packet of this path holds {mtu} (its MTU)"),
             );
         }
-        if self.largest > station.message_max {
+        if self.largest > thread_device.message_max {
             return refuse(
                 format!("move messages of {} bytes", self.largest),
-                format!("the port takes at most {}", station.message_max),
+                format!("the port takes at most {}", thread_device.message_max),
             );
         }
         let needed = self.needs().memory as u64;
@@ -271,14 +271,14 @@ impl Job {
     }
 
     /// Whether messages of this size travel in their requests on `lane`.
-    pub(super) fn is_inline(&self, lane: &Lane<'_>, size: usize) -> bool {
+    pub(super) fn is_inline(&self, lane: &VerbsFlow<'_>, size: usize) -> bool {
         self.inline > 0 && size <= lane.pair.inline() as usize
     }
 
     /// The request for a message in `local` whose place at the remote end is `far`.
     pub(super) fn request<'l>(
         &self,
-        lane: &'l Lane<'_>,
+        lane: &'l VerbsFlow<'_>,
         far: Remote,
         number: Option<u32>,
     ) -> Work<'l> {
@@ -325,7 +325,7 @@ impl Job {
         }
     }
 
-    pub(super) fn inline_told(&self, lane: &Lane<'_>) -> Bytes {
+    pub(super) fn inline_told(&self, lane: &VerbsFlow<'_>) -> Bytes {
         let largest = self
             .sizes
             .iter()
@@ -346,7 +346,7 @@ fn latency_depth() -> u32 {
 /// A part of a lane's memory: that of message `slot`, `size` bytes of it behind `header`.
 pub(super) fn message<'l>(
     job: &Job,
-    lane: &'l Lane<'_>,
+    lane: &'l VerbsFlow<'_>,
     slot: usize,
     header: usize,
     size: usize,

@@ -31,6 +31,7 @@ mod written;
 
 use std::time::Instant;
 
+use job::Job;
 use linerate_model::known::{Cause, Known};
 use linerate_model::sample::{Datagrams, Operations, Role};
 use linerate_model::workload::{Service, Workload};
@@ -38,64 +39,68 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::TrafficError;
 use crate::stream::{share, stream_of};
-use crate::trial::{FlowEnd, Found, Seat, Start};
-use crate::verbs::{Lane, Station};
-use job::Job;
+use crate::trial::{DataThread, FlowEnd, Start, WorkResult};
+use crate::verbs::{ThreadDevice, VerbsFlow};
 
 /// What runs on each data thread of `rdma-*`.
-pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    let Workload::Rdma(rdma) = &seat.spec.workload else {
+pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult>, TrafficError> {
+    let Workload::Rdma(rdma) = &data_thread.spec.workload else {
         return Err(TrafficError::NotBuilt);
     };
-    let job = Job::of_rdma(seat.spec, rdma)?;
-    carry(seat, &job)
+    let job = Job::of_rdma(data_thread.spec, rdma)?;
+    carry(data_thread, &job)
 }
 
 /// What runs on each data thread of a stream over verbs.
-pub(crate) fn stream(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    let stream = &stream_of(seat.spec);
-    let shares = seat.flows.iter().map(|one| share(*one, seat.spec, stream));
-    let job = Job::of_stream(seat.spec, stream, shares.collect())?;
-    carry(seat, &job)
+pub(crate) fn stream(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult>, TrafficError> {
+    let stream = &stream_of(data_thread.spec);
+    let shares = data_thread
+        .flows
+        .iter()
+        .map(|one| share(*one, data_thread.spec, stream));
+    let job = Job::of_stream(data_thread.spec, stream, shares.collect())?;
+    carry(data_thread, &job)
 }
 
-fn carry(seat: &mut Seat<'_>, job: &Job) -> Result<Option<Found>, TrafficError> {
-    let (mut station, lanes) = Station::open(seat, job.needs())?;
-    job.check(&station, &lanes)?;
-    let told = match seat.role {
+fn carry(data_thread: &mut DataThread<'_>, job: &Job) -> Result<Option<WorkResult>, TrafficError> {
+    let (mut thread_device, lanes) = ThreadDevice::open(data_thread, job.needs())?;
+    job.check(&thread_device, &lanes)?;
+    let told = match data_thread.role {
         Role::Sender => {
-            let Some(start) = seat.ready()? else {
+            let Some(start) = data_thread.ready()? else {
                 return Ok(None);
             };
             let told = match (job.data_check, job.latency) {
-                (true, false) => checked::send(seat, &mut station, &lanes, job, start)?,
-                (_, true) => latency::ask(seat, &mut station, &lanes, job, start)?,
-                (false, false) => rate::send(seat, &mut station, &lanes, job, start)?,
+                (true, false) => {
+                    checked::send(data_thread, &mut thread_device, &lanes, job, start)?
+                }
+                (_, true) => latency::ask(data_thread, &mut thread_device, &lanes, job, start)?,
+                (false, false) => rate::send(data_thread, &mut thread_device, &lanes, job, start)?,
             };
-            turns::end(seat)?;
+            turns::end(data_thread)?;
             told
         }
         Role::Receiver => match (job.data_check, job.latency) {
-            (true, false) => checked::receive(seat, &mut station, &lanes, job)?,
-            (_, true) => latency::answer(seat, &mut station, &lanes, job)?,
-            (false, false) => passive::receive(seat, &mut station, &lanes, job)?,
+            (true, false) => checked::receive(data_thread, &mut thread_device, &lanes, job)?,
+            (_, true) => latency::answer(data_thread, &mut thread_device, &lanes, job)?,
+            (false, false) => passive::receive(data_thread, &mut thread_device, &lanes, job)?,
         },
     };
-    Ok(told.map(|told| found(seat, &station, &lanes, job, told)))
+    Ok(told.map(|told| found(data_thread, &thread_device, &lanes, job, told)))
 }
 
 /// What a thread did over verbs.
 #[derive(Debug)]
-struct Told {
+struct ThreadOutcome {
     start: Start,
     /// Of each lane.
-    flows: Vec<Moved>,
+    flows: Vec<FlowTotals>,
     operations: Option<Operations>,
 }
 
 /// What a lane moved.
 #[derive(Debug, Clone, Copy, Default)]
-struct Moved {
+struct FlowTotals {
     bytes: u64,
     messages: u64,
     ran_dry: Option<u64>,
@@ -103,12 +108,12 @@ struct Moved {
 
 /// The record of a thread, whose connections end here.
 fn found(
-    seat: &Seat<'_>,
-    station: &Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &DataThread<'_>,
+    thread_device: &ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
-    told: Told,
-) -> Found {
+    told: ThreadOutcome,
+) -> WorkResult {
     let ended = Instant::now();
     let mut flows = Vec::with_capacity(lanes.len());
     for (index, (lane, moved)) in lanes.iter().zip(told.flows).enumerate() {
@@ -120,7 +125,7 @@ fn found(
         record.ran_dry = moved.ran_dry;
         if index == 0 {
             // One queue serves all lanes of a thread.
-            station.taker.note(&mut record);
+            thread_device.taker.note(&mut record);
         }
         let datagrams = (job.service == Service::Ud).then(|| Datagrams {
             count: moved.messages,
@@ -130,17 +135,17 @@ fn found(
             tcp: Known::unknown(Cause::Absent, "TCP_INFO", reason),
             datagrams,
             verbs: Some(record),
-            is_blind: seat.role == Role::Receiver && job.is_one_sided(),
+            is_blind: data_thread.role == Role::Receiver && job.is_one_sided(),
             ..FlowEnd::of_companion(moved.bytes, ended, told.start, reason)
         });
-        if seat.role == Role::Sender {
+        if data_thread.role == Role::Sender {
             // It fails only when the connection is gone, and then the other end has noticed.
             let _ = shutdown(&lane.one.flow.socket, Shutdown::Write);
         }
     }
-    Found {
+    WorkResult {
         flows,
         operations: told.operations,
-        memory_node: lanes.first().map(Lane::node).unwrap_or_default(),
+        memory_node: lanes.first().map(VerbsFlow::node).unwrap_or_default(),
     }
 }

@@ -4,52 +4,60 @@ use std::time::{Duration, Instant};
 
 use linerate_verbs::{Opcode, Receive, Receives};
 
-use super::credit::Telling;
+use super::credit::CreditReturn;
 use super::job::{Job, message};
 use super::turns::{BYTES, Word, garbled, gone, hear, say};
-use super::{Moved, Told};
+use super::{FlowTotals, ThreadOutcome};
 use crate::TrafficError;
-use crate::tcp::words::{Heard, Word as Came};
-use crate::trial::{Seat, Start};
-use crate::verbs::{Lane, Station, Took};
+use crate::tcp::words::{PartialMessage, Word as Came};
+use crate::trial::{DataThread, Start};
+use crate::verbs::{ThreadDevice, Took, VerbsFlow};
 
 /// How long datagrams that are still in flight are waited for.
 const LATE_MAX: Duration = Duration::from_millis(50);
 
 /// The receiver's part.
 pub(super) fn receive(
-    seat: &mut Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &mut DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
-) -> Result<Option<Told>, TrafficError> {
+) -> Result<Option<ThreadOutcome>, TrafficError> {
     if job.is_one_sided() {
-        return sleep(seat, lanes);
+        return sleep(data_thread, lanes);
     }
     let mut rooms: Vec<Room<'_>> = (0u64..)
         .zip(lanes)
-        .map(|(number, lane)| Room::new(job, lane, number, station.is_iwarp))
+        .map(|(number, lane)| Room::new(job, lane, number, thread_device.is_iwarp))
         .collect();
     for (room, lane) in rooms.iter_mut().zip(lanes) {
         room.post_all(lane)
-            .map_err(|refused| station.refused(refused))?;
+            .map_err(|refused| thread_device.refused(refused))?;
     }
-    let Some(start) = seat.ready()? else {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
     loop {
-        match hear(seat, start)? {
+        match hear(data_thread, start)? {
             turn @ (Word::Alone | Word::Turn { .. }) => {
-                say(seat, Word::Ready)?;
+                say(data_thread, Word::Ready)?;
                 let counts = turn != Word::Alone;
-                take_turn(seat, station, lanes, job, &mut rooms, counts, start)?;
-                say(seat, Word::Taken)?;
+                take_turn(
+                    data_thread,
+                    thread_device,
+                    lanes,
+                    job,
+                    &mut rooms,
+                    counts,
+                    start,
+                )?;
+                say(data_thread, Word::Taken)?;
             }
             Word::End => break,
-            _ => return Err(garbled(seat)),
+            _ => return Err(garbled(data_thread)),
         }
     }
-    Ok(Some(Told {
+    Ok(Some(ThreadOutcome {
         start,
         flows: rooms.iter().map(|room| room.moved).collect(),
         operations: None,
@@ -57,21 +65,24 @@ pub(super) fn receive(
 }
 
 /// The receiver of one-sided verbs.
-fn sleep(seat: &mut Seat<'_>, lanes: &[Lane<'_>]) -> Result<Option<Told>, TrafficError> {
-    let Some(start) = seat.ready()? else {
+fn sleep(
+    data_thread: &mut DataThread<'_>,
+    lanes: &[VerbsFlow<'_>],
+) -> Result<Option<ThreadOutcome>, TrafficError> {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
     loop {
-        match hear(seat, start)? {
-            Word::Alone | Word::Turn { .. } => say(seat, Word::Ready)?,
-            Word::Done { .. } => say(seat, Word::Taken)?,
+        match hear(data_thread, start)? {
+            Word::Alone | Word::Turn { .. } => say(data_thread, Word::Ready)?,
+            Word::Done { .. } => say(data_thread, Word::Taken)?,
             Word::End => break,
-            _ => return Err(garbled(seat)),
+            _ => return Err(garbled(data_thread)),
         }
     }
-    Ok(Some(Told {
+    Ok(Some(ThreadOutcome {
         start,
-        flows: vec![Moved::default(); lanes.len()],
+        flows: vec![FlowTotals::default(); lanes.len()],
         operations: None,
     }))
 }
@@ -80,18 +91,18 @@ fn sleep(seat: &mut Seat<'_>, lanes: &[Lane<'_>]) -> Result<Option<Told>, Traffi
 pub(super) struct Room<'l> {
     receives: Receives<'l>,
     /// How credits are returned to the sender.
-    telling: Option<Telling<'l>>,
+    telling: Option<CreditReturn<'l>>,
     /// Messages that were received and whose credit was not returned yet.
     taken: usize,
     /// Where the next ones are returned.
     at: usize,
     batch: usize,
     header: u64,
-    pub(super) moved: Moved,
+    pub(super) moved: FlowTotals,
 }
 
 impl<'l> Room<'l> {
-    pub(super) fn new(job: &Job, lane: &'l Lane<'_>, number: u64, tells: bool) -> Self {
+    pub(super) fn new(job: &Job, lane: &'l VerbsFlow<'_>, number: u64, tells: bool) -> Self {
         let count = job.receives() as usize;
         let (header, most) = (job.header(), job.slot() - job.header());
         let slots = job.slots();
@@ -103,16 +114,19 @@ impl<'l> Room<'l> {
             .collect();
         Self {
             receives: Receives::new(&all),
-            telling: tells.then(|| Telling::new(job, lane, number)),
+            telling: tells.then(|| CreditReturn::new(job, lane, number)),
             taken: 0,
             at: 0,
             batch: job.given_back() as usize,
             header: header as u64,
-            moved: Moved::default(),
+            moved: FlowTotals::default(),
         }
     }
 
-    pub(super) fn post_all(&mut self, lane: &Lane<'_>) -> Result<(), (usize, rustix::io::Errno)> {
+    pub(super) fn post_all(
+        &mut self,
+        lane: &VerbsFlow<'_>,
+    ) -> Result<(), (usize, rustix::io::Errno)> {
         let count = self.receives.len();
         self.receives.post(&lane.pair, 0, count)
     }
@@ -127,7 +141,7 @@ impl<'l> Room<'l> {
     /// Posts one receive again.
     pub(super) fn give_back(
         &mut self,
-        lane: &Lane<'_>,
+        lane: &VerbsFlow<'_>,
         slot: usize,
     ) -> Result<(), (usize, rustix::io::Errno)> {
         self.receives.post(&lane.pair, slot, 1)
@@ -135,7 +149,7 @@ impl<'l> Room<'l> {
 
     /// A message was taken; posts receives again in batches.
     #[inline]
-    fn took(&mut self, lane: &Lane<'_>) -> Result<(), (usize, rustix::io::Errno)> {
+    fn took(&mut self, lane: &VerbsFlow<'_>) -> Result<(), (usize, rustix::io::Errno)> {
         self.taken += 1;
         if self.taken == self.batch {
             self.receives.post(&lane.pair, self.at, self.taken)?;
@@ -152,16 +166,16 @@ impl<'l> Room<'l> {
 /// THE hot loop of a receiver: receives messages until the sender has reported how many there were, and all
 /// have arrived.
 fn take_turn(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
     rooms: &mut [Room<'_>],
     counts: bool,
     start: Start,
 ) -> Result<(), TrafficError> {
-    let first = seat.flows[0].flow;
-    let mut heard = Heard::<BYTES>::default();
+    let first = data_thread.flows[0].flow;
+    let mut heard = PartialMessage::<BYTES>::default();
     let mut expected = None;
     let mut quiet_since = Instant::now();
     let mut came = 0;
@@ -170,14 +184,14 @@ fn take_turn(
             return Ok(());
         }
         let due = expected.map(|_| quiet_since + LATE_MAX);
-        match station.taker.take(due)? {
+        match thread_device.taker.take(due)? {
             Took::Some(count) => {
                 for index in 0..count {
-                    let completion = station.taker.taken(index);
+                    let completion = thread_device.taker.taken(index);
                     let number = usize::try_from(completion.id()).unwrap_or(0);
                     let lane = &lanes[number];
                     (completion.status()).map_err(|status| {
-                        station.failed("receive a message", lane.one.flow.number, status)
+                        thread_device.failed("receive a message", lane.one.flow.number, status)
                     })?;
                     if completion.opcode() != Opcode::Received {
                         continue;
@@ -191,7 +205,7 @@ fn take_turn(
                         lane.one.counter.set_bytes(room.moved.bytes);
                     }
                     room.took(lane)
-                        .map_err(|refused| station.refused(refused))?;
+                        .map_err(|refused| thread_device.refused(refused))?;
                 }
                 quiet_since = Instant::now();
             }
@@ -200,7 +214,7 @@ fn take_turn(
                 if job.is_datagrams() && quiet_since.elapsed() >= LATE_MAX {
                     return Ok(());
                 }
-                if seat.board.has_failed() {
+                if data_thread.shared_state.has_failed() {
                     return Err(TrafficError::Aborted);
                 }
             }
@@ -213,7 +227,7 @@ fn take_turn(
                     }
                     _ => return Err(TrafficError::PeerGarbled { flow: first.number }),
                 },
-                Came::Closed => return Err(gone(seat, start)),
+                Came::Closed => return Err(gone(data_thread, start)),
             },
         }
     }

@@ -17,10 +17,10 @@ use super::job::{Job, message};
 use super::peak::Peak;
 use super::turns::{Word, agree, gone};
 use super::written::await_written;
-use super::{Moved, Told};
+use super::{FlowTotals, ThreadOutcome};
 use crate::TrafficError;
-use crate::trial::{Counter, Seat, Start};
-use crate::verbs::{Lane, Station, Took};
+use crate::trial::{Counter, DataThread, Start};
+use crate::verbs::{ThreadDevice, Took, VerbsFlow};
 
 /// Messages that are timed one at a time before a size's clock starts, if they take no more than a part in
 /// [`ALONE_SHARE`] of the size's time.
@@ -36,7 +36,7 @@ pub(super) fn real(count: u64) -> f64 {
 }
 
 /// One size on one lane.
-struct Going<'l, 'c> {
+struct SizeRun<'l, 'c> {
     sends: Sends<'l>,
     /// If no device waits for the remote end's receives.
     credit: Option<&'c mut Credit<'l>>,
@@ -56,10 +56,10 @@ struct Going<'l, 'c> {
     bytes: u64,
 }
 
-impl<'l, 'c> Going<'l, 'c> {
+impl<'l, 'c> SizeRun<'l, 'c> {
     fn new(
         job: &Job,
-        (lane, credit): (&'l Lane<'_>, &'c mut Option<Credit<'l>>),
+        (lane, credit): (&'l VerbsFlow<'_>, &'c mut Option<Credit<'l>>),
         (index, size): (usize, usize),
         bytes: u64,
     ) -> Self {
@@ -101,7 +101,7 @@ impl<'l, 'c> Going<'l, 'c> {
 
     /// Posts as many messages as there is space for; returns how many.
     #[inline]
-    fn fill(&mut self, lane: &Lane<'_>) -> Result<u64, (usize, rustix::io::Errno)> {
+    fn fill(&mut self, lane: &VerbsFlow<'_>) -> Result<u64, (usize, rustix::io::Errno)> {
         let before = self.posted;
         if self.posted == self.done && self.posted > 0 && self.left > 0 {
             self.dry += 1;
@@ -152,7 +152,11 @@ impl<'l, 'c> Going<'l, 'c> {
     }
 
     /// Posts less than a batch: the last messages of all.
-    fn post_rest(&mut self, lane: &Lane<'_>, at: usize) -> Result<(), (usize, rustix::io::Errno)> {
+    fn post_rest(
+        &mut self,
+        lane: &VerbsFlow<'_>,
+        at: usize,
+    ) -> Result<(), (usize, rustix::io::Errno)> {
         let count = usize::try_from(self.left).unwrap_or(self.batch);
         let last = at + count - 1;
         self.sends.set_signaled(last, true);
@@ -183,26 +187,26 @@ fn lane_of(id: u64) -> usize {
 
 /// The sender's side.
 pub(super) fn send(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
     start: Start,
-) -> Result<Option<Told>, TrafficError> {
+) -> Result<Option<ThreadOutcome>, TrafficError> {
     let mut operations = Operations::default();
-    let mut flows = vec![Moved::default(); lanes.len()];
+    let mut flows = vec![FlowTotals::default(); lanes.len()];
     let mut credits = (0u64..)
         .zip(lanes)
         .map(|(number, lane)| {
-            let counts = station.is_iwarp && job.verb == Verb::Send;
+            let counts = thread_device.is_iwarp && job.verb == Verb::Send;
             counts.then(|| Credit::new(job, lane, number)).transpose()
         })
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|refused| station.refused(refused))?;
+        .map_err(|refused| thread_device.refused(refused))?;
     let sizes = u32::try_from(job.sizes.len()).unwrap_or(u32::MAX);
-    let whole = Duration::from(seat.spec.duration_ns);
+    let whole = Duration::from(data_thread.spec.duration_ns);
     for (index, &size) in (0u32..).zip(&job.sizes) {
-        if seat.board.is_stopped() {
+        if data_thread.shared_state.is_stopped() {
             break;
         }
         let alone = if job.is_datagrams() {
@@ -210,8 +214,8 @@ pub(super) fn send(
         } else {
             let budget = whole / sizes / ALONE_SHARE;
             alone(
-                seat,
-                station,
+                data_thread,
+                thread_device,
                 (lanes, &mut credits),
                 job,
                 size,
@@ -219,15 +223,23 @@ pub(super) fn send(
                 start,
             )?
         };
-        agree(seat, start, Word::Turn { index }, Word::Ready)?;
+        agree(data_thread, start, Word::Turn { index }, Word::Ready)?;
         let own = lanes.iter().zip(&mut credits);
-        let mut going: Vec<Going<'_, '_>> = (own.zip(&flows).enumerate())
-            .map(|(index, (own, moved))| Going::new(job, own, (index, size), moved.bytes))
+        let mut going: Vec<SizeRun<'_, '_>> = (own.zip(&flows).enumerate())
+            .map(|(index, (own, moved))| SizeRun::new(job, own, (index, size), moved.bytes))
             .collect();
         let until = start.at + whole * (index + 1) / sizes;
-        let (took, peak) = carry(seat, station, lanes, job, &mut going, until, start)?;
+        let (took, peak) = carry(
+            data_thread,
+            thread_device,
+            lanes,
+            job,
+            &mut going,
+            until,
+            start,
+        )?;
         let messages: u64 = going.iter().map(|one| one.done).sum();
-        agree(seat, start, Word::Done { messages }, Word::Taken)?;
+        agree(data_thread, start, Word::Done { messages }, Word::Taken)?;
         for (moved, one) in flows.iter_mut().zip(&going) {
             moved.bytes = one.bytes;
             moved.messages += one.done;
@@ -246,7 +258,7 @@ pub(super) fn send(
             });
         }
     }
-    Ok(Some(Told {
+    Ok(Some(ThreadOutcome {
         start,
         flows,
         operations: job.counts_operations.then_some(operations),
@@ -255,15 +267,15 @@ pub(super) fn send(
 
 /// The shortest time of one message on an idle queue pair: the first one.
 fn alone(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
-    (lanes, credits): (&[Lane<'_>], &mut [Option<Credit<'_>>]),
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    (lanes, credits): (&[VerbsFlow<'_>], &mut [Option<Credit<'_>>]),
     job: &Job,
     size: usize,
     budget: Duration,
     start: Start,
 ) -> Result<Option<Nanoseconds>, TrafficError> {
-    agree(seat, start, Word::Alone, Word::Ready)?;
+    agree(data_thread, start, Word::Alone, Word::Ready)?;
     let lane = &lanes[0];
     let mut one = Sends::new(&[Send {
         id: 0,
@@ -276,40 +288,40 @@ fn alone(
     let (first, mut messages) = (Instant::now(), 0);
     while messages < ALONE && (messages == 0 || first.elapsed() < budget) {
         while credits[0].as_ref().is_some_and(|credit| !credit.has(1)) {
-            next(seat, station, (lanes, credits), job, start)?;
+            next(data_thread, thread_device, (lanes, credits), job, start)?;
         }
         let begun = Instant::now();
-        (one.post(&lane.pair, 0, 1)).map_err(|refused| station.refused(refused))?;
+        (one.post(&lane.pair, 0, 1)).map_err(|refused| thread_device.refused(refused))?;
         if let Some(credit) = &mut credits[0] {
             credit.take(1);
         }
-        while next(seat, station, (lanes, credits), job, start)? == 0 {}
+        while next(data_thread, thread_device, (lanes, credits), job, start)? == 0 {}
         let time = Nanoseconds::from(begun.elapsed());
         shortest = Some(shortest.map_or(time, |shortest| shortest.min(time)));
         messages += 1;
     }
-    agree(seat, start, Word::Done { messages }, Word::Taken)?;
+    agree(data_thread, start, Word::Done { messages }, Word::Taken)?;
     Ok(shortest)
 }
 
 /// Takes completions and returned credits; returns how many messages have ended.
 fn next(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
-    (lanes, credits): (&[Lane<'_>], &mut [Option<Credit<'_>>]),
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    (lanes, credits): (&[VerbsFlow<'_>], &mut [Option<Credit<'_>>]),
     job: &Job,
     start: Start,
 ) -> Result<usize, TrafficError> {
     let mut ended = 0;
-    for index in 0..take(seat, station, start)? {
-        let completion = station.taker.taken(index);
+    for index in 0..take(data_thread, thread_device, start)? {
+        let completion = thread_device.taker.taken(index);
         let number = lane_of(completion.id());
         let lane = &lanes[number];
         (completion.status())
-            .map_err(|status| station.failed(job.doing(), lane.one.flow.number, status))?;
+            .map_err(|status| thread_device.failed(job.doing(), lane.one.flow.number, status))?;
         match &mut credits[number] {
             Some(credit) if completion.opcode() == Opcode::Received => {
-                (credit.more(lane)).map_err(|refused| station.refused(refused))?;
+                (credit.more(lane)).map_err(|refused| thread_device.refused(refused))?;
             }
             _ => ended += 1,
         }
@@ -320,54 +332,56 @@ fn next(
 /// The number of completions.
 #[inline]
 pub(super) fn take(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
     start: Start,
 ) -> Result<usize, TrafficError> {
-    match station.taker.take(None)? {
+    match thread_device.taker.take(None)? {
         Took::Some(count) => Ok(count),
         Took::Nothing => Ok(0),
-        Took::Look => look(seat, station, start).map(|()| 0),
+        Took::Look => look(data_thread, thread_device, start).map(|()| 0),
     }
 }
 
 /// What a waiting thread checks: the remote end, the device.
 pub(super) fn look(
-    seat: &Seat<'_>,
-    station: &Station<'_>,
+    data_thread: &DataThread<'_>,
+    thread_device: &ThreadDevice<'_>,
     start: Start,
 ) -> Result<(), TrafficError> {
-    station.taker.check_device()?;
-    if seat.board.has_failed() {
+    thread_device.taker.check_device()?;
+    if data_thread.shared_state.has_failed() {
         return Err(TrafficError::Aborted);
     }
-    let first = seat.flows[0].flow;
+    let first = data_thread.flows[0].flow;
     crate::tcp::words::check_silence(first, start.at.elapsed())
 }
 
 /// THE hot loop: returns the time until the last message had ended, and the highest rate in messages per
 /// second.
 fn carry(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
-    going: &mut [Going<'_, '_>],
+    going: &mut [SizeRun<'_, '_>],
     until: Instant,
     start: Start,
 ) -> Result<(Nanoseconds, Option<f64>), TrafficError> {
     let begun = Instant::now();
     let mut under_way = 0;
     for (one, lane) in going.iter_mut().zip(lanes) {
-        under_way += one.fill(lane).map_err(|refused| station.refused(refused))?;
+        under_way += one
+            .fill(lane)
+            .map_err(|refused| thread_device.refused(refused))?;
     }
     let mut peak = Peak::new(begun, u64::from(job.depth) * lanes.len() as u64);
     let mut stop = false;
     let mut last = begun;
-    while under_way > 0 || !stop && going.iter().any(Going::lacks_room) {
+    while under_way > 0 || !stop && going.iter().any(SizeRun::lacks_room) {
         let before = peak.wants_to_begin().then(Instant::now);
-        let count = take(seat, station, start)?;
-        if let Some(before) = before.filter(|_| station.taker.has_taken_all(count)) {
+        let count = take(data_thread, thread_device, start)?;
+        if let Some(before) = before.filter(|_| thread_device.taker.has_taken_all(count)) {
             // Its previous completions are from before, or there are none.
             peak.begin(before);
         }
@@ -375,18 +389,19 @@ fn carry(
             continue;
         }
         last = Instant::now();
-        stop |= seat.board.is_stopped() || last >= until;
+        stop |= data_thread.shared_state.is_stopped() || last >= until;
         let mut ended = 0;
         for index in 0..count {
-            let completion = station.taker.taken(index);
+            let completion = thread_device.taker.taken(index);
             let number = lane_of(completion.id());
             let lane = &lanes[number];
-            (completion.status())
-                .map_err(|status| station.failed(job.doing(), lane.one.flow.number, status))?;
+            (completion.status()).map_err(|status| {
+                thread_device.failed(job.doing(), lane.one.flow.number, status)
+            })?;
             let one = &mut going[number];
             match &mut one.credit {
                 Some(credit) if completion.opcode() == Opcode::Received => {
-                    (credit.more(lane)).map_err(|refused| station.refused(refused))?;
+                    (credit.more(lane)).map_err(|refused| thread_device.refused(refused))?;
                 }
                 _ => {
                     let messages = completion.id() & u64::from(u32::MAX);
@@ -395,7 +410,9 @@ fn carry(
                 }
             }
             if !stop {
-                under_way += one.fill(lane).map_err(|refused| station.refused(refused))?;
+                under_way += one
+                    .fill(lane)
+                    .map_err(|refused| thread_device.refused(refused))?;
             }
         }
         under_way -= ended;
@@ -404,9 +421,9 @@ fn carry(
         }
     }
     if !stop && going.iter().any(|one| one.left > 0) {
-        return Err(gone(seat, start));
+        return Err(gone(data_thread, start));
     }
     let best = peak.best(last);
-    let end = await_written(seat, station, lanes, job, start)?.unwrap_or(last);
+    let end = await_written(data_thread, thread_device, lanes, job, start)?.unwrap_or(last);
     Ok((end.duration_since(begun).into(), best))
 }

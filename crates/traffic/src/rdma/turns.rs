@@ -2,7 +2,7 @@
 
 use crate::TrafficError;
 use crate::tcp::words::{next_words, tell};
-use crate::trial::{Seat, Start};
+use crate::trial::{DataThread, Start};
 
 pub(super) const BYTES: usize = 16;
 
@@ -68,51 +68,51 @@ impl Word {
 }
 
 /// Sends `word` to the remote end of this thread.
-pub(super) fn say(seat: &Seat<'_>, word: Word) -> Result<(), TrafficError> {
-    tell(seat.flows[0].flow, &word.bytes())
+pub(super) fn say(data_thread: &DataThread<'_>, word: Word) -> Result<(), TrafficError> {
+    tell(data_thread.flows[0].flow, &word.bytes())
 }
 
 /// The next control message of the remote end.
-pub(super) fn hear(seat: &Seat<'_>, start: Start) -> Result<Word, TrafficError> {
-    let flow = seat.flows[0].flow;
-    match next_words::<BYTES>(flow, &seat.board.abort)? {
+pub(super) fn hear(data_thread: &DataThread<'_>, start: Start) -> Result<Word, TrafficError> {
+    let flow = data_thread.flows[0].flow;
+    match next_words::<BYTES>(flow, &data_thread.shared_state.abort)? {
         Some(bytes) => Word::of(bytes).ok_or(TrafficError::PeerGarbled { flow: flow.number }),
-        None => Err(gone(seat, start)),
+        None => Err(gone(data_thread, start)),
     }
 }
 
 /// The remote end sent an unexpected control message.
-pub(super) fn garbled(seat: &Seat<'_>) -> TrafficError {
+pub(super) fn garbled(data_thread: &DataThread<'_>) -> TrafficError {
     TrafficError::PeerGarbled {
-        flow: seat.flows[0].flow.number,
+        flow: data_thread.flows[0].flow.number,
     }
 }
 
 /// The remote end ended its side before its time.
-pub(super) fn gone(seat: &Seat<'_>, start: Start) -> TrafficError {
+pub(super) fn gone(data_thread: &DataThread<'_>, start: Start) -> TrafficError {
     TrafficError::PeerClosed {
-        flow: seat.flows[0].flow.number,
+        flow: data_thread.flows[0].flow.number,
         after: start.at.elapsed(),
     }
 }
 
 /// Sends `word` and waits for `answer`.
 pub(super) fn agree(
-    seat: &Seat<'_>,
+    data_thread: &DataThread<'_>,
     start: Start,
     word: Word,
     answer: Word,
 ) -> Result<(), TrafficError> {
-    say(seat, word)?;
-    if hear(seat, start)? == answer {
+    say(data_thread, word)?;
+    if hear(data_thread, start)? == answer {
         return Ok(());
     }
-    Err(garbled(seat))
+    Err(garbled(data_thread))
 }
 
 /// Signals that there is nothing more.
-pub(super) fn end(seat: &Seat<'_>) -> Result<(), TrafficError> {
-    say(seat, Word::End)
+pub(super) fn end(data_thread: &DataThread<'_>) -> Result<(), TrafficError> {
+    say(data_thread, Word::End)
 }
 
 #[cfg(test)]

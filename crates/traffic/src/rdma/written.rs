@@ -9,19 +9,19 @@ use linerate_verbs::{Send, Sends, Work};
 use super::job::{Job, message};
 use super::rate::take;
 use crate::TrafficError;
-use crate::trial::{Seat, Start};
-use crate::verbs::{Lane, Station};
+use crate::trial::{DataThread, Start};
+use crate::verbs::{ThreadDevice, VerbsFlow};
 
 /// Waits until all writes of these lanes, which have ended here, are at the remote end: when that was, where it had to be
 /// waited for.
 pub(super) fn await_written(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
     start: Start,
 ) -> Result<Option<Instant>, TrafficError> {
-    if !station.is_iwarp || job.verb != Verb::Write {
+    if !thread_device.is_iwarp || job.verb != Verb::Write {
         return Ok(None);
     }
     let mut reads = Vec::with_capacity(lanes.len());
@@ -33,18 +33,18 @@ pub(super) fn await_written(
             signaled: true,
             inline: false,
         }]);
-        (read.post(&lane.pair, 0, 1)).map_err(|refused| station.refused(refused))?;
+        (read.post(&lane.pair, 0, 1)).map_err(|refused| thread_device.refused(refused))?;
         reads.push(read);
     }
     let mut left = lanes.len();
     while left > 0 {
-        let count = take(seat, station, start)?;
+        let count = take(data_thread, thread_device, start)?;
         for index in 0..count {
-            let completion = station.taker.taken(index);
+            let completion = thread_device.taker.taken(index);
             let number = usize::try_from(completion.id()).unwrap_or(0);
             let flow = lanes[number].one.flow.number;
             let doing = "read behind what was written";
-            (completion.status()).map_err(|status| station.failed(doing, flow, status))?;
+            (completion.status()).map_err(|status| thread_device.failed(doing, flow, status))?;
         }
         left -= count;
     }

@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::drive::Way;
+use super::drive::TransferMode;
 use super::send::part_length;
 use crate::buffer::Buffer;
-use crate::trial::Seat;
+use crate::trial::DataThread;
 use crate::{TrafficError, content};
 
 /// How far a lane has come.
@@ -20,8 +20,8 @@ pub(super) struct Place {
 }
 
 /// The beginnings of all lanes of a thread.
-pub(super) fn places(seat: &Seat<'_>) -> Vec<Place> {
-    let flows = seat.flows.iter().map(|one| one.flow.number);
+pub(super) fn places(data_thread: &DataThread<'_>) -> Vec<Place> {
+    let flows = data_thread.flows.iter().map(|one| one.flow.number);
     flows.map(|flow| Place { flow, offset: 0 }).collect()
 }
 
@@ -44,7 +44,7 @@ impl Write {
     }
 }
 
-impl Way for Write {
+impl TransferMode for Write {
     const SENDS: bool = true;
     const BLOCKS: bool = true;
 
@@ -85,7 +85,7 @@ impl Read {
     }
 }
 
-impl Way for Read {
+impl TransferMode for Read {
     const SENDS: bool = false;
     const BLOCKS: bool = true;
 

@@ -8,13 +8,13 @@ use linerate_model::workload::Waiting;
 use rustix::event::epoll::EventFlags;
 use rustix::io::{Errno, ioctl_fionbio};
 
-use super::lane::Lane;
+use super::lane::RunningFlow;
 use crate::TrafficError;
-use crate::trial::{Seat, Start};
+use crate::trial::{DataThread, Start};
 use crate::waiting::{Event, Poller};
 
 /// One method of moving payload between a buffer and a socket.
-pub(super) trait Way {
+pub(super) trait TransferMode {
     /// Whether it sends; else it receives.
     const SENDS: bool;
     /// Whether its call can wait for the socket itself.
@@ -49,18 +49,18 @@ pub(super) trait Way {
 const TURN: usize = 4;
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 256;
-/// The event of the board, not of a lane.
+/// The event of the shared state, not of a flow.
 const STOP: u64 = u64::MAX;
 
 /// Prepares a method, waits for the start, moves payload until every lane has ended; none if there
 /// was no trial.
-pub(super) fn carry<'a, W: Way>(
-    seat: &mut Seat<'a>,
-    mut lanes: Vec<Lane<'a>>,
-    make: impl FnOnce(&Seat<'a>) -> Result<W, TrafficError>,
-) -> Result<Option<Vec<Lane<'a>>>, TrafficError> {
-    let mut way = make(seat)?;
-    let waiting = seat.spec.waiting;
+pub(super) fn carry<'a, W: TransferMode>(
+    data_thread: &mut DataThread<'a>,
+    mut lanes: Vec<RunningFlow<'a>>,
+    make: impl FnOnce(&DataThread<'a>) -> Result<W, TrafficError>,
+) -> Result<Option<Vec<RunningFlow<'a>>>, TrafficError> {
+    let mut way = make(data_thread)?;
+    let waiting = data_thread.spec.waiting;
     let alone = lanes.len() == 1 && W::BLOCKS && waiting != Waiting::Epoll;
     if !alone || waiting == Waiting::Spin {
         for lane in &lanes {
@@ -71,16 +71,16 @@ pub(super) fn carry<'a, W: Way>(
     let poller = if alone {
         None
     } else {
-        Some(watch::<W>(seat, &lanes)?)
+        Some(watch::<W>(data_thread, &lanes)?)
     };
-    let Some(start) = seat.ready()? else {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
     if let Some(poller) = poller {
-        many(seat, start, &mut lanes, &mut way, &poller)?;
+        many(data_thread, start, &mut lanes, &mut way, &poller)?;
     } else {
-        let errno = one(seat, &mut lanes[0], &mut way);
-        finish(seat, start, &mut lanes[0], &mut way, errno)?;
+        let errno = one(data_thread, &mut lanes[0], &mut way);
+        finish(data_thread, start, &mut lanes[0], &mut way, errno)?;
     }
     for (index, lane) in lanes.iter_mut().enumerate() {
         let copies = way.settle(index, &lane.one.flow.socket);
@@ -90,23 +90,27 @@ pub(super) fn carry<'a, W: Way>(
 }
 
 /// Ends a flow; an error that its method found itself takes precedence over the socket's.
-fn finish<W: Way>(
-    seat: &Seat<'_>,
+fn finish<W: TransferMode>(
+    data_thread: &DataThread<'_>,
     start: Start,
-    lane: &mut Lane<'_>,
+    lane: &mut RunningFlow<'_>,
     way: &mut W,
     errno: Option<Errno>,
 ) -> Result<(), TrafficError> {
     match errno.and_then(|_| way.fault()) {
         Some(fault) => Err(fault),
-        None => lane.finish(seat, start, errno),
+        None => lane.finish(data_thread, start, errno),
     }
 }
 
 /// THE hot loop of a single flow: one relaxed load, one system call, one relaxed store.
-fn one<W: Way>(seat: &Seat<'_>, lane: &mut Lane<'_>, way: &mut W) -> Option<Errno> {
+fn one<W: TransferMode>(
+    data_thread: &DataThread<'_>,
+    lane: &mut RunningFlow<'_>,
+    way: &mut W,
+) -> Option<Errno> {
     loop {
-        if W::SENDS && (seat.board.is_stopped() || lane.left == 0) {
+        if W::SENDS && (data_thread.shared_state.is_stopped() || lane.left == 0) {
             return None;
         }
         match way.step(0, &lane.one.flow.socket, lane.left) {
@@ -120,18 +124,21 @@ fn one<W: Way>(seat: &Seat<'_>, lane: &mut Lane<'_>, way: &mut W) -> Option<Errn
 }
 
 #[inline]
-fn moved<W: Way>(lane: &mut Lane<'_>, count: usize) {
+fn moved<W: TransferMode>(lane: &mut RunningFlow<'_>, count: usize) {
     lane.count(count as u64);
     if W::SENDS {
         lane.left -= count as u64;
     }
 }
 
-/// An epoll instance that knows every lane, and the board where the lanes are senders'.
-fn watch<W: Way>(seat: &Seat<'_>, lanes: &[Lane<'_>]) -> Result<Poller, TrafficError> {
-    let poller = Poller::new(seat.spec.waiting)?;
+/// An epoll instance that knows every flow, and the shared state where the flows are senders'.
+fn watch<W: TransferMode>(
+    data_thread: &DataThread<'_>,
+    lanes: &[RunningFlow<'_>],
+) -> Result<Poller, TrafficError> {
+    let poller = Poller::new(data_thread.spec.waiting)?;
     let interest = if W::SENDS {
-        poller.add(&seat.board.stopping, STOP, EventFlags::IN)?;
+        poller.add(&data_thread.shared_state.stopping, STOP, EventFlags::IN)?;
         EventFlags::OUT
     } else {
         EventFlags::IN
@@ -144,20 +151,20 @@ fn watch<W: Way>(seat: &Seat<'_>, lanes: &[Lane<'_>]) -> Result<Poller, TrafficE
 
 /// THE hot loop of many flows. Level-triggered: the kernel puts a flow that stays ready behind the others,
 /// which is all the fairness needed, and nothing is forgotten when a flow's turn is over.
-fn many<W: Way>(
-    seat: &Seat<'_>,
+fn many<W: TransferMode>(
+    data_thread: &DataThread<'_>,
     start: Start,
-    lanes: &mut [Lane<'_>],
+    lanes: &mut [RunningFlow<'_>],
     way: &mut W,
     poller: &Poller,
 ) -> Result<(), TrafficError> {
     let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
     let mut open = lanes.len();
     while open > 0 {
-        if W::SENDS && seat.board.is_stopped() {
+        if W::SENDS && data_thread.shared_state.is_stopped() {
             return (lanes.iter_mut())
                 .filter(|lane| lane.is_open())
-                .try_for_each(|lane| lane.finish(seat, start, None));
+                .try_for_each(|lane| lane.finish(data_thread, start, None));
         }
         poller.wait(&mut events, None)?;
         for event in &events {
@@ -169,9 +176,9 @@ fn many<W: Way>(
             if flags.contains(EventFlags::ERR) {
                 way.hear(index, &lane.one.flow.socket);
             }
-            if let Turn::Ended(errno) = turn(seat, lane, index, way) {
+            if let Turn::Ended(errno) = turn(data_thread, lane, index, way) {
                 poller.remove(&lane.one.flow.socket)?;
-                finish(seat, start, lane, way, errno)?;
+                finish(data_thread, start, lane, way, errno)?;
                 open -= 1;
             }
         }
@@ -187,9 +194,14 @@ enum Turn {
     Ended(Option<Errno>),
 }
 
-fn turn<W: Way>(seat: &Seat<'_>, lane: &mut Lane<'_>, index: usize, way: &mut W) -> Turn {
+fn turn<W: TransferMode>(
+    data_thread: &DataThread<'_>,
+    lane: &mut RunningFlow<'_>,
+    index: usize,
+    way: &mut W,
+) -> Turn {
     for _ in 0..TURN {
-        if W::SENDS && (seat.board.is_stopped() || lane.left == 0) {
+        if W::SENDS && (data_thread.shared_state.is_stopped() || lane.left == 0) {
             return Turn::Ended(None);
         }
         let most = lane.left;

@@ -10,12 +10,12 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::TrafficError;
 use crate::tcp::per_direction;
-use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
+use crate::trial::{DataThread, FlowEnd, Start, ThreadFlow};
 
 /// One running flow.
 #[derive(Debug)]
-pub(super) struct Lane<'a> {
-    pub(super) one: SeatFlow<'a>,
+pub(super) struct RunningFlow<'a> {
+    pub(super) one: ThreadFlow<'a>,
     /// Its part of the amount, where there is one.
     share: Option<u64>,
     /// What a sender may still send.
@@ -24,8 +24,8 @@ pub(super) struct Lane<'a> {
     end: Option<FlowEnd>,
 }
 
-impl<'a> Lane<'a> {
-    pub(super) fn new(one: SeatFlow<'a>, spec: &TrialSpec, stream: &Stream) -> Self {
+impl<'a> RunningFlow<'a> {
+    pub(super) fn new(one: ThreadFlow<'a>, spec: &TrialSpec, stream: &Stream) -> Self {
         let share = share(one, spec, stream);
         Self {
             one,
@@ -50,23 +50,23 @@ impl<'a> Lane<'a> {
     /// Records the end of the flow, notifies the other end, and returns whether it ended as it should.
     pub(super) fn finish(
         &mut self,
-        seat: &Seat<'_>,
+        data_thread: &DataThread<'_>,
         start: Start,
         errno: Option<Errno>,
     ) -> Result<(), TrafficError> {
         let ended = Instant::now();
         self.end = Some(FlowEnd::of_tcp(self.one.flow, self.bytes, ended, start));
-        if seat.role == Role::Sender {
+        if data_thread.role == Role::Sender {
             // The end of file is the receiver's sign to stop. It fails only when the connection is gone,
             // and then the receiver has noticed.
             let _ = shutdown(&self.one.flow.socket, Shutdown::Write);
         }
-        self.judge(seat, start, ended, errno)
+        self.judge(data_thread, start, ended, errno)
     }
 
     fn judge(
         &self,
-        seat: &Seat<'_>,
+        data_thread: &DataThread<'_>,
         start: Start,
         ended: Instant,
         errno: Option<Errno>,
@@ -75,10 +75,10 @@ impl<'a> Lane<'a> {
             flow: self.one.flow.number,
             after: ended.duration_since(start.at),
         };
-        match (seat.role, errno) {
+        match (data_thread.role, errno) {
             (Role::Sender, None) => Ok(()),
             // The write side is shut down by us when the time is over, to end a `send` that blocks.
-            (Role::Sender, Some(Errno::PIPE)) if seat.board.is_stopped() => Ok(()),
+            (Role::Sender, Some(Errno::PIPE)) if data_thread.shared_state.is_stopped() => Ok(()),
             (Role::Receiver, None) => match self.share {
                 Some(share) if self.bytes == share => Ok(()),
                 Some(share) if self.bytes > share => Err(TrafficError::Amount {
@@ -89,7 +89,7 @@ impl<'a> Lane<'a> {
                 // The sender began after our GO, so its end comes after our duration; 1 % is far more
                 // than two clocks differ.
                 _ if ended.duration_since(start.asked)
-                    >= Duration::from(seat.spec.duration_ns).mul_f64(0.99) =>
+                    >= Duration::from(data_thread.spec.duration_ns).mul_f64(0.99) =>
                 {
                     Ok(())
                 }
@@ -113,7 +113,7 @@ impl<'a> Lane<'a> {
 }
 
 /// What of the stream's amount is this flow's; `None` when it has none.
-pub(crate) fn share(one: SeatFlow<'_>, spec: &TrialSpec, stream: &Stream) -> Option<u64> {
+pub(crate) fn share(one: ThreadFlow<'_>, spec: &TrialSpec, stream: &Stream) -> Option<u64> {
     let flows = per_direction(spec);
     (stream.bytes).map(|amount| share_of(amount.as_u64(), one.flow.number % flows, flows))
 }

@@ -15,59 +15,61 @@ mod receive;
 mod ring;
 mod send;
 
+use lane::RunningFlow;
+pub(crate) use lane::share;
 use linerate_model::sample::Role;
 use linerate_model::workload::{ReceiveMode, SendMode, Stream, TrialSpec, Waiting, Workload};
 
 use crate::TrafficError;
 use crate::buffer::Buffer;
-use crate::trial::{Found, Seat};
+use crate::trial::{DataThread, WorkResult};
 use crate::waiting::prepare_socket;
-use lane::Lane;
-pub(crate) use lane::share;
 
 /// What runs on each data thread of a stream over TCP.
-pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    let stream = stream_of(seat.spec);
-    for one in &seat.flows {
-        prepare_socket(&one.flow.socket, seat.spec.waiting)?;
+pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult>, TrafficError> {
+    let stream = stream_of(data_thread.spec);
+    for one in &data_thread.flows {
+        prepare_socket(&one.flow.socket, data_thread.spec.waiting)?;
     }
-    let lanes: Vec<Lane<'_>> = seat
+    let lanes: Vec<RunningFlow<'_>> = data_thread
         .flows
         .iter()
-        .map(|&one| Lane::new(one, seat.spec, &stream))
+        .map(|&one| RunningFlow::new(one, data_thread.spec, &stream))
         .collect();
-    let through_ring = through_ring(seat.role, &stream, seat.spec.waiting)?;
-    let buffer = Buffer::new(seat.spec.buffer_bytes, seat.memory())?;
+    let through_ring = through_ring(data_thread.role, &stream, data_thread.spec.waiting)?;
+    let buffer = Buffer::new(data_thread.spec.buffer_bytes, data_thread.memory())?;
     let node = buffer.node();
-    let lanes = match seat.role {
-        _ if through_ring => ring::carry(seat, &stream, lanes, buffer),
-        Role::Sender if stream.data_check => drive::carry(seat, lanes, |seat| {
-            Ok(checked::Write::new(checked::places(seat), buffer))
+    let lanes = match data_thread.role {
+        _ if through_ring => ring::carry(data_thread, &stream, lanes, buffer),
+        Role::Sender if stream.data_check => drive::carry(data_thread, lanes, |data_thread| {
+            Ok(checked::Write::new(checked::places(data_thread), buffer))
         }),
-        Role::Receiver if stream.data_check => drive::carry(seat, lanes, |seat| {
-            Ok(checked::Read::new(checked::places(seat), buffer))
+        Role::Receiver if stream.data_check => drive::carry(data_thread, lanes, |data_thread| {
+            Ok(checked::Read::new(checked::places(data_thread), buffer))
         }),
         Role::Sender => match stream.send {
-            SendMode::Zerocopy => {
-                drive::carry(seat, lanes, |seat| send::Zerocopy::new(seat, buffer))
+            SendMode::Zerocopy => drive::carry(data_thread, lanes, |data_thread| {
+                send::Zerocopy::new(data_thread, buffer)
+            }),
+            SendMode::Sendfile => {
+                drive::carry(data_thread, lanes, |_| send::Sendfile::new(&buffer))
             }
-            SendMode::Sendfile => drive::carry(seat, lanes, |_| send::Sendfile::new(&buffer)),
-            SendMode::Splice => drive::carry(seat, lanes, |_| send::Splice::new(buffer)),
-            _ => drive::carry(seat, lanes, |_| Ok(send::Write::new(buffer))),
+            SendMode::Splice => drive::carry(data_thread, lanes, |_| send::Splice::new(buffer)),
+            _ => drive::carry(data_thread, lanes, |_| Ok(send::Write::new(buffer))),
         },
         Role::Receiver => match stream.receive {
-            ReceiveMode::Trunc => {
-                drive::carry(seat, lanes, |_| Ok(receive::Read::truncating(buffer)))
-            }
-            ReceiveMode::Zerocopy => {
-                drive::carry(seat, lanes, |seat| receive::Mapped::new(seat, buffer))
-            }
-            _ => drive::carry(seat, lanes, |_| Ok(receive::Read::copying(buffer))),
+            ReceiveMode::Trunc => drive::carry(data_thread, lanes, |_| {
+                Ok(receive::Read::truncating(buffer))
+            }),
+            ReceiveMode::Zerocopy => drive::carry(data_thread, lanes, |data_thread| {
+                receive::Mapped::new(data_thread, buffer)
+            }),
+            _ => drive::carry(data_thread, lanes, |_| Ok(receive::Read::copying(buffer))),
         },
     }?;
     let Some(lanes) = lanes else { return Ok(None) };
-    Ok(Some(Found {
-        flows: lanes.into_iter().map(Lane::into_end).collect(),
+    Ok(Some(WorkResult {
+        flows: lanes.into_iter().map(RunningFlow::into_end).collect(),
         operations: None,
         memory_node: node,
     }))

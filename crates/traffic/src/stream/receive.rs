@@ -7,11 +7,11 @@ use linerate_model::units::Bytes;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::drive::Way;
+use super::drive::TransferMode;
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::sys::zerocopy::{self, ReceiveWindow};
-use crate::trial::Seat;
+use crate::trial::DataThread;
 
 /// recv(2): the kernel copies or discards. Each call takes what is there: waiting for a full buffer
 /// (`MSG_WAITALL`, `SO_RCVLOWAT`) and huge pages for it gained neither rate nor CPU time when measured over
@@ -38,7 +38,7 @@ impl Read {
     }
 }
 
-impl Way for Read {
+impl TransferMode for Read {
     const SENDS: bool = false;
     const BLOCKS: bool = true;
 
@@ -67,14 +67,14 @@ const WINDOW_UNIT: usize = 64 * 1024;
 const REST: usize = 4_095;
 
 impl Mapped {
-    pub(super) fn new(seat: &Seat<'_>, buffer: Buffer) -> Result<Self, TrafficError> {
+    pub(super) fn new(data_thread: &DataThread<'_>, buffer: Buffer) -> Result<Self, TrafficError> {
         let failed = |errno| {
             TrafficError::refused(
                 "receive by `zerocopy` (TCP_ZEROCOPY_RECEIVE, Linux 4.18)",
                 errno,
             )
         };
-        let socket = &seat.flows[0].flow.socket;
+        let socket = &data_thread.flows[0].flow.socket;
         let length = buffer.payload().len().next_multiple_of(WINDOW_UNIT);
         let window = ReceiveWindow::new(socket, length).map_err(failed)?;
         // Only READY can be pending there now: less than a page without space for it, so nothing is taken.
@@ -82,12 +82,12 @@ impl Mapped {
         Ok(Self {
             buffer,
             window,
-            counts: vec![0; seat.flows.len()],
+            counts: vec![0; data_thread.flows.len()],
         })
     }
 }
 
-impl Way for Mapped {
+impl TransferMode for Mapped {
     const SENDS: bool = false;
     const BLOCKS: bool = false;
 

@@ -8,11 +8,11 @@ use linerate_model::sample::{Copies, Role};
 use linerate_model::workload::{SendMode, Stream, Waiting};
 use rustix::io::Errno;
 
-use super::lane::Lane;
+use super::lane::RunningFlow;
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::sys::uring::{Completion, Ring};
-use crate::trial::{Seat, Start};
+use crate::trial::{DataThread, Start};
 
 /// Sends in flight on the only flow of a thread, so that the next one is with the kernel while the first
 /// one's completion is inspected; more of them wait for the same space in the socket, and gained nothing
@@ -26,27 +26,27 @@ const HEAR_MAX: Duration = Duration::from_millis(100);
 /// Prepares a ring, waits for the start, moves payload until every lane has ended; none if there
 /// was no trial.
 pub(super) fn carry<'a>(
-    seat: &mut Seat<'a>,
+    data_thread: &mut DataThread<'a>,
     stream: &Stream,
-    lanes: Vec<Lane<'a>>,
+    lanes: Vec<RunningFlow<'a>>,
     buffer: Buffer,
-) -> Result<Option<Vec<Lane<'a>>>, TrafficError> {
-    let mut carrier = Carrier::new(seat, stream, lanes, buffer)?;
-    let Some(start) = seat.ready()? else {
+) -> Result<Option<Vec<RunningFlow<'a>>>, TrafficError> {
+    let mut carrier = Carrier::new(data_thread, stream, lanes, buffer)?;
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    match seat.role {
-        Role::Sender => carrier.send(seat, start)?,
-        Role::Receiver => carrier.receive(seat, start)?,
+    match data_thread.role {
+        Role::Sender => carrier.send(data_thread, start)?,
+        Role::Receiver => carrier.receive(data_thread, start)?,
     }
-    seat.see_pollers();
+    data_thread.see_pollers();
     Ok(Some(carrier.lanes))
 }
 
 /// The flows of one thread and the ring that carries them.
 struct Carrier<'a> {
     ring: Ring,
-    lanes: Vec<Lane<'a>>,
+    lanes: Vec<RunningFlow<'a>>,
     /// Operations in flight, of each lane.
     under_way: Vec<u32>,
     copies: Vec<Copies>,
@@ -58,17 +58,21 @@ struct Carrier<'a> {
 
 impl<'a> Carrier<'a> {
     fn new(
-        seat: &Seat<'a>,
+        data_thread: &DataThread<'a>,
         stream: &Stream,
-        lanes: Vec<Lane<'a>>,
+        lanes: Vec<RunningFlow<'a>>,
         buffer: Buffer,
     ) -> Result<Self, TrafficError> {
-        let sends = seat.role == Role::Sender;
+        let sends = data_thread.role == Role::Sender;
         let zerocopy = sends && stream.send == SendMode::UringZerocopy;
         let (flows, depth) = (count(lanes.len()), depth(lanes.len()));
-        let size = u32::try_from(seat.spec.buffer_bytes.as_u64()).unwrap_or(u32::MAX);
-        let ring = Ring::new(seat.spec.waiting, flows * depth, buffer.into_mapping());
-        let mut ring = ring.map_err(|errno| no_ring(seat.spec.waiting, errno))?;
+        let size = u32::try_from(data_thread.spec.buffer_bytes.as_u64()).unwrap_or(u32::MAX);
+        let ring = Ring::new(
+            data_thread.spec.waiting,
+            flows * depth,
+            buffer.into_mapping(),
+        );
+        let mut ring = ring.map_err(|errno| no_ring(data_thread.spec.waiting, errno))?;
         let failed = |errno| TrafficError::refused("make an io_uring ready", errno);
         let sockets: Vec<RawFd> = (lanes.iter())
             .map(|lane| lane.one.flow.socket.as_raw_fd())
@@ -94,12 +98,12 @@ impl<'a> Carrier<'a> {
 
     /// THE hot loop of a sender: one system call to submit and to take completions, one relaxed
     /// store for each send.
-    fn send(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
+    fn send(&mut self, data_thread: &DataThread<'_>, start: Start) -> Result<(), TrafficError> {
         let depth = depth(self.lanes.len());
         let mut open = self.lanes.len();
         for index in 0..self.lanes.len() {
-            self.send_more(seat, index, depth)?;
-            open -= usize::from(self.end_if_over(seat, start, index, None)?);
+            self.send_more(data_thread, index, depth)?;
+            open -= usize::from(self.end_if_over(data_thread, start, index, None)?);
         }
         while open > 0 {
             self.wait(None)?;
@@ -110,9 +114,9 @@ impl<'a> Carrier<'a> {
                     continue;
                 }
                 if errno.is_none() {
-                    self.send_more(seat, index, depth)?;
+                    self.send_more(data_thread, index, depth)?;
                 }
-                open -= usize::from(self.end_if_over(seat, start, index, errno)?);
+                open -= usize::from(self.end_if_over(data_thread, start, index, errno)?);
             }
             self.done = done;
         }
@@ -123,9 +127,17 @@ impl<'a> Carrier<'a> {
     }
 
     /// Keeps up to `depth` sends of lane `index` in flight, of no more than it may send.
-    fn send_more(&mut self, seat: &Seat<'_>, index: usize, depth: u32) -> Result<(), TrafficError> {
+    fn send_more(
+        &mut self,
+        data_thread: &DataThread<'_>,
+        index: usize,
+        depth: u32,
+    ) -> Result<(), TrafficError> {
         let lane = &mut self.lanes[index];
-        while self.under_way[index] < depth && lane.left > 0 && !seat.board.is_stopped() {
+        while self.under_way[index] < depth
+            && lane.left > 0
+            && !data_thread.shared_state.is_stopped()
+        {
             let asked = u32::try_from(lane.left).unwrap_or(u32::MAX).min(self.size);
             let (socket, token) = (count(index), token(index, asked));
             let pushed = if self.zerocopy {
@@ -168,17 +180,18 @@ impl<'a> Carrier<'a> {
     /// returns whether it did.
     fn end_if_over(
         &mut self,
-        seat: &Seat<'_>,
+        data_thread: &DataThread<'_>,
         start: Start,
         index: usize,
         errno: Option<Errno>,
     ) -> Result<bool, TrafficError> {
         let lane = &mut self.lanes[index];
         // Sends that were in flight at the stop come back one by one, each with what it had moved.
-        let failed = errno.is_some() && !seat.board.is_stopped();
-        let over = self.under_way[index] == 0 && (lane.left == 0 || seat.board.is_stopped());
+        let failed = errno.is_some() && !data_thread.shared_state.is_stopped();
+        let over =
+            self.under_way[index] == 0 && (lane.left == 0 || data_thread.shared_state.is_stopped());
         if failed || over {
-            lane.finish(seat, start, errno)?;
+            lane.finish(data_thread, start, errno)?;
         }
         Ok(failed || over)
     }
@@ -205,7 +218,7 @@ impl<'a> Carrier<'a> {
 
     /// THE hot loop of a receiver: the kernel continues to receive by itself; one system call for what has
     /// arrived, one relaxed store for each time that something arrived.
-    fn receive(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
+    fn receive(&mut self, data_thread: &DataThread<'_>, start: Start) -> Result<(), TrafficError> {
         let submit = |errno| TrafficError::of_errno("submit to io_uring", errno);
         for index in 0..self.lanes.len() {
             let token = token(index, 0);
@@ -237,7 +250,7 @@ impl<'a> Carrier<'a> {
                     }
                     Err(errno) => Some(errno),
                 };
-                lane.finish(seat, start, errno)?;
+                lane.finish(data_thread, start, errno)?;
                 open -= 1;
             }
             self.done = done;

@@ -10,13 +10,13 @@ use rustix::io::{Errno, write};
 use rustix::net::{SendFlags, send};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-use super::drive::Way;
+use super::drive::TransferMode;
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::sys::zerocopy::{
     allow_zerocopy, block_sigpipe, lend_pages, next_notification, send_zerocopy,
 };
-use crate::trial::{Board, Seat};
+use crate::trial::{DataThread, SharedState};
 use crate::waiting::timespec;
 
 /// The part of `buffer` for one call that may move `most` bytes.
@@ -44,7 +44,7 @@ impl Write {
     }
 }
 
-impl Way for Write {
+impl TransferMode for Write {
     const SENDS: bool = true;
     const BLOCKS: bool = true;
 
@@ -66,7 +66,7 @@ impl Way for Write {
 /// what is outstanding is bounded by the socket's send buffer and by `net.core.optmem_max`.
 pub(super) struct Zerocopy<'a> {
     buffer: Buffer,
-    board: &'a Board,
+    shared_state: &'a SharedState,
     lanes: Vec<Outstanding>,
     /// Until when the ends of all lanes wait for the kernel's notifications.
     settled: Option<Instant>,
@@ -87,16 +87,16 @@ const HEAR_EVERY: u64 = 32;
 const HEAR_MAX: Duration = Duration::from_millis(100);
 
 impl<'a> Zerocopy<'a> {
-    pub(super) fn new(seat: &Seat<'a>, buffer: Buffer) -> Result<Self, TrafficError> {
-        for one in &seat.flows {
+    pub(super) fn new(data_thread: &DataThread<'a>, buffer: Buffer) -> Result<Self, TrafficError> {
+        for one in &data_thread.flows {
             allow_zerocopy(&one.flow.socket).map_err(|errno| {
                 TrafficError::refused("send by `zerocopy` (SO_ZEROCOPY, Linux 4.14)", errno)
             })?;
         }
         Ok(Self {
             buffer,
-            board: seat.board,
-            lanes: vec![Outstanding::default(); seat.flows.len()],
+            shared_state: data_thread.shared_state,
+            lanes: vec![Outstanding::default(); data_thread.flows.len()],
             settled: None,
         })
     }
@@ -117,21 +117,21 @@ impl<'a> Zerocopy<'a> {
     /// Waits until the error queue holds something, `limit` is over, or (when it was not before) the trial
     /// is stopped.
     fn wait(&self, socket: &OwnedFd, limit: Duration) {
-        let interest = if self.board.is_stopped() {
+        let interest = if self.shared_state.is_stopped() {
             PollFlags::empty()
         } else {
             PollFlags::IN
         };
         let mut fds = [
             PollFd::new(socket, PollFlags::empty()),
-            PollFd::from_borrowed_fd(self.board.stopping.as_fd(), interest),
+            PollFd::from_borrowed_fd(self.shared_state.stopping.as_fd(), interest),
         ];
         // An interrupted or failed poll only means that we look once more.
         let _ = poll(&mut fds, Some(&timespec(limit)));
     }
 }
 
-impl Way for Zerocopy<'_> {
+impl TransferMode for Zerocopy<'_> {
     const SENDS: bool = true;
     const BLOCKS: bool = true;
 
@@ -213,7 +213,7 @@ impl Sendfile {
     }
 }
 
-impl Way for Sendfile {
+impl TransferMode for Sendfile {
     const SENDS: bool = true;
     const BLOCKS: bool = true;
 
@@ -253,7 +253,7 @@ impl Splice {
     }
 }
 
-impl Way for Splice {
+impl TransferMode for Splice {
     const SENDS: bool = true;
     const BLOCKS: bool = true;
 

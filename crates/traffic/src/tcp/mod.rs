@@ -35,14 +35,13 @@ pub(crate) mod words;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use linerate_model::ids::CpuId;
-use linerate_model::sample::{Role, SideSample};
-use linerate_model::workload::{Direction, TrialSpec, Workload};
-
 pub use accept::Listening;
 pub(crate) use connect::connect_error;
 pub(crate) use files::{make_room, room_for_clients};
-use select::Kept;
+use linerate_model::ids::CpuId;
+use linerate_model::sample::{Role, SideSample};
+use linerate_model::workload::{Direction, TrialSpec, Workload};
+use select::SelectedConnection;
 
 use crate::{Abort, TrafficError};
 
@@ -95,8 +94,8 @@ impl Connected {
 
 impl Flow {
     /// A greeted connection, made ready to run: its calls block from now on.
-    fn new(spec: &TrialSpec, side: Side, kept: Kept) -> Result<Self, TrafficError> {
-        let Kept {
+    fn new(spec: &TrialSpec, side: Side, kept: SelectedConnection) -> Result<Self, TrafficError> {
+        let SelectedConnection {
             number,
             socket,
             cpu,

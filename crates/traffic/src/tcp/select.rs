@@ -50,7 +50,7 @@ const WORD_BYTES: usize = 5;
 
 /// A connection that became a flow of the trial.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct SelectedConnection {
     pub(super) number: u32,
     pub(super) socket: OwnedFd,
     /// The CPU that its packets arrive on, if the trial is placed by it.
@@ -73,7 +73,7 @@ pub(super) fn ask(
     sockets: Vec<OwnedFd>,
     deadline: Instant,
     abort: &Abort,
-) -> Result<Vec<Kept>, TrafficError> {
+) -> Result<Vec<SelectedConnection>, TrafficError> {
     if !spec.placement.by_receive_cpu {
         return Ok(all_of(sockets));
     }
@@ -94,7 +94,7 @@ pub(super) fn ask(
             continue;
         };
         say(&socket, KEEP, number)?;
-        kept.push(Kept {
+        kept.push(SelectedConnection {
             number,
             socket,
             cpu: known(arrivals[index].0),
@@ -110,7 +110,7 @@ pub(super) fn answer(
     sockets: Vec<OwnedFd>,
     deadline: Instant,
     abort: &Abort,
-) -> Result<Vec<Kept>, TrafficError> {
+) -> Result<Vec<SelectedConnection>, TrafficError> {
     if !spec.placement.by_receive_cpu {
         return Ok(all_of(sockets));
     }
@@ -129,7 +129,7 @@ pub(super) fn answer(
             _ => return Err(nonsense()),
         };
         let cpu = known(cpu);
-        let one = Kept {
+        let one = SelectedConnection {
             number,
             socket,
             cpu,
@@ -146,8 +146,8 @@ pub(super) fn answer(
 
 const CHOOSING: &str = "choose connections by their receive CPU";
 
-fn all_of(sockets: Vec<OwnedFd>) -> Vec<Kept> {
-    let keep = |(number, socket)| Kept {
+fn all_of(sockets: Vec<OwnedFd>) -> Vec<SelectedConnection> {
+    let keep = |(number, socket)| SelectedConnection {
         number,
         socket,
         cpu: None,

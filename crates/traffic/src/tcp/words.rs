@@ -77,7 +77,7 @@ pub(crate) fn await_words<const N: usize>(
     deadline: Instant,
     abort: &Abort,
 ) -> Result<[u8; N], TrafficError> {
-    let mut heard = Heard::<N>::default();
+    let mut heard = PartialMessage::<N>::default();
     let mut ready = Vec::new();
     loop {
         match heard.hear(flow) {
@@ -106,7 +106,7 @@ pub(crate) fn next_words<const N: usize>(
     flow: &Flow,
     abort: &Abort,
 ) -> Result<Option<[u8; N]>, TrafficError> {
-    let mut heard = Heard::<N>::default();
+    let mut heard = PartialMessage::<N>::default();
     let mut ready = Vec::new();
     loop {
         match heard.hear(flow) {
@@ -125,12 +125,12 @@ pub(crate) fn next_words<const N: usize>(
 
 /// The received part of a message of `N` bytes.
 #[derive(Debug)]
-pub(crate) struct Heard<const N: usize> {
+pub(crate) struct PartialMessage<const N: usize> {
     bytes: [u8; N],
     filled: usize,
 }
 
-impl<const N: usize> Default for Heard<N> {
+impl<const N: usize> Default for PartialMessage<N> {
     fn default() -> Self {
         Self {
             bytes: [0; N],
@@ -146,7 +146,7 @@ pub(crate) enum Word<const N: usize> {
     Closed,
 }
 
-impl<const N: usize> Heard<N> {
+impl<const N: usize> PartialMessage<N> {
     /// Reads what is there, and nothing beyond the word: what follows is another's.
     pub(crate) fn hear(&mut self, flow: &Flow) -> Word<N> {
         while self.filled < N {

@@ -15,7 +15,7 @@ use linerate_model::workload::{TrialSpec, Workload};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use super::board::{Board, Counter};
+use super::shared_state::{Counter, SharedState};
 use super::{FarEnd, cpu_time_of_this_thread};
 use crate::abort::take_signals;
 use crate::sys::{allowed_cpus, pin_thread};
@@ -94,7 +94,7 @@ pub(super) struct Control<'a> {
     spec: &'a TrialSpec,
     flows: &'a [Flow],
     counters: &'a [Counter],
-    board: &'a Board,
+    shared_state: &'a SharedState,
     far: &'a dyn FarEnd,
     abort: &'a Abort,
     duration: Duration,
@@ -111,7 +111,7 @@ impl<'a> Control<'a> {
         flows: &'a [Flow],
         own: Vec<usize>,
         counters: &'a [Counter],
-        board: &'a Board,
+        shared_state: &'a SharedState,
         far: &'a dyn FarEnd,
         abort: &'a Abort,
     ) -> Result<Self, TrafficError> {
@@ -129,7 +129,7 @@ impl<'a> Control<'a> {
             spec,
             flows,
             counters,
-            board,
+            shared_state,
             far,
             abort,
             duration: spec.duration_ns.into(),
@@ -181,9 +181,9 @@ impl<'a> Control<'a> {
             }
             let limit = stopped.unwrap_or(self.duration) + DRAIN_MAX;
             if !torn_down && now >= limit {
-                self.board.fail(self.overdue());
+                self.shared_state.fail(self.overdue());
             }
-            if !torn_down && self.board.failure.get().is_some() {
+            if !torn_down && self.shared_state.failure.get().is_some() {
                 torn_down = true;
                 self.tear_down();
             }
@@ -194,7 +194,7 @@ impl<'a> Control<'a> {
             };
             let left = next_event.min(next_beat).saturating_sub(start.elapsed());
             over |= self.sleep(left, torn_down);
-            finished += take_signals(&self.board.finished);
+            finished += take_signals(&self.shared_state.finished);
         }
         if !told {
             self.far.stopped();
@@ -215,7 +215,7 @@ impl<'a> Control<'a> {
         };
         let voice = self.far.voice().filter(|_| !torn_down);
         let mut fds = [
-            PollFd::new(&self.board.finished, PollFlags::IN),
+            PollFd::new(&self.shared_state.finished, PollFlags::IN),
             PollFd::new(self.abort, interest),
             match voice {
                 Some(voice) => PollFd::from_borrowed_fd(voice, PollFlags::IN),
@@ -225,7 +225,7 @@ impl<'a> Control<'a> {
         // An interrupted or failed poll only means that we check once more.
         let _ = poll(&mut fds, Some(&timespec(time)));
         if fds[1].revents().contains(PollFlags::IN) {
-            self.board.fail(TrafficError::Aborted);
+            self.shared_state.fail(TrafficError::Aborted);
         }
         let speaks = voice.is_some() && !fds[2].revents().is_empty();
         speaks && self.ask(self.far.hear())
@@ -234,7 +234,7 @@ impl<'a> Control<'a> {
     /// What the remote end requests; its failure is the trial's.
     fn ask(&self, outcome: Result<bool, TrafficError>) -> bool {
         outcome.unwrap_or_else(|error| {
-            self.board.fail(error);
+            self.shared_state.fail(error);
             false
         })
     }
@@ -268,7 +268,7 @@ impl<'a> Control<'a> {
     /// kernel returns what it had taken of that buffer, sends everything it took, and then the end of
     /// file. The others return from what they wait for, and check.
     fn end_sending(&self) {
-        self.board.stop();
+        self.shared_state.stop();
         if self.spec.verbs.is_some() || !matches!(self.spec.workload, Workload::Stream(_)) {
             return;
         }
@@ -292,7 +292,7 @@ impl<'a> Control<'a> {
     }
 
     fn tear_down(&self) {
-        self.board.stop();
+        self.shared_state.stop();
         self.flows.iter().for_each(end_both_ways);
     }
 

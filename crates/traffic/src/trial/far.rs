@@ -4,14 +4,19 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use super::board::{Board, Counter, Start};
+use super::shared_state::{Counter, SharedState, Start};
 use crate::tcp::Flow;
 use crate::{Abort, TrafficError};
 
 /// A remote end. A linerate peer needs only a start: the ends of its connections signal the rest.
 pub(crate) trait FarEnd: Sync {
     /// Agrees on the start and opens the gate.
-    fn start(&self, flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficError>;
+    fn start(
+        &self,
+        flows: &[Flow],
+        shared_state: &SharedState,
+        abort: &Abort,
+    ) -> Result<Start, TrafficError>;
 
     /// Becomes readable when it sends something while data is transferred.
     fn voice(&self) -> Option<BorrowedFd<'_>> {

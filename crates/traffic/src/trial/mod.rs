@@ -1,38 +1,37 @@
 //! A trial from the start to its record, whatever its workload: distributes the connections among data
 //! threads, agrees with the peer on the start, lets the control thread monitor it, and combines what all
-//! of them recorded. A workload is one function that runs on each data thread (see [`Seat`]).
+//! of them recorded. A workload is one function that runs on each data thread (see [`DataThread`]).
 //!
 //! ```text
-//! Connected --seats--> data threads (the workload's function) --Found--> SideSample
+//! Connected --> data threads (the workload's function) --WorkResult--> SideSample
 //!                        |  counters ^ stop                                 ^
 //!                        v           |                                      |
 //!                      control thread: periodic readings, the end ----------+
 //! ```
 
-mod board;
 mod control;
+mod data_thread;
 mod far;
 mod polling;
 mod record;
-mod seat;
+mod shared_state;
 mod start;
 
 use std::panic::resume_unwind;
 use std::thread::{self, Scope};
 
+pub(crate) use control::end_both_ways;
+use control::{Control, Watched, leave_data_cpus};
+pub(crate) use data_thread::{DataThread, FlowEnd, ThreadFlow, WorkResult};
+pub(crate) use far::FarEnd;
 use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::Known;
 use linerate_model::sample::{Role, SideSample};
 use linerate_model::workload::{Placement, TrialSpec};
-
-use board::Verdict;
-pub(crate) use board::{Board, Counter, Start};
-pub(crate) use control::end_both_ways;
-use control::{Control, Watched, leave_data_cpus};
-pub(crate) use far::FarEnd;
 pub use record::cpu_time_of_this_thread;
 pub(crate) use record::{cpu_of_threads, elapsed};
-pub(crate) use seat::{FlowEnd, Found, Seat, SeatFlow};
+use shared_state::Verdict;
+pub(crate) use shared_state::{Counter, SharedState, Start};
 
 use crate::sys::ThreadUse;
 use crate::tcp::{Flow, per_direction};
@@ -42,7 +41,8 @@ use crate::{Abort, TrafficError};
 const STACK_BYTES: usize = 256 * 1024;
 
 /// The function of each data thread; none if the trial never started.
-pub(crate) type Work<'a> = dyn Fn(&mut Seat<'_>) -> Result<Option<Found>, TrafficError> + Sync + 'a;
+pub(crate) type Work<'a> =
+    dyn Fn(&mut DataThread<'_>) -> Result<Option<WorkResult>, TrafficError> + Sync + 'a;
 
 /// One thread's share of the trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,8 +57,8 @@ struct Plan {
 
 /// The result of one thread.
 #[derive(Debug)]
-struct Left {
-    found: Found,
+struct ThreadResult {
+    found: WorkResult,
     used: ThreadUse,
     last_cpu: Known<CpuId>,
     /// CPU time of the kernel threads that took its rings' submissions.
@@ -129,23 +129,31 @@ fn carry_out_plans(
     // A thread without a flow still counts its operations somewhere.
     let mut counters: Vec<Counter> = Vec::new();
     counters.resize_with(flows.len().max(plans.len()), Counter::default);
-    let board = Board::new(abort)?;
+    let shared_state = SharedState::new(abort)?;
     let own = own_counters(plans);
-    let control = Control::new(spec, flows, own.clone(), &counters, &board, far, abort)?;
+    let control = Control::new(
+        spec,
+        flows,
+        own.clone(),
+        &counters,
+        &shared_state,
+        far,
+        abort,
+    )?;
     let data_cpus: CpuSet = plans.iter().filter_map(|plan| plan.cpu).collect();
     let seats = (0u32..).zip(plans).zip(&own).map(|((thread, plan), &own)| {
-        let served = plan.flows.iter().map(|&index| SeatFlow {
+        let served = plan.flows.iter().map(|&index| ThreadFlow {
             flow: &flows[index],
             counter: &counters[index],
         });
         let place = (thread, plan.index);
         let served = served.collect();
-        Seat::new(
+        DataThread::new(
             place,
             plan.role,
             plan.cpu,
             spec,
-            &board,
+            &shared_state,
             served,
             &counters[own],
         )
@@ -153,34 +161,34 @@ fn carry_out_plans(
 
     let (watched, left) = thread::scope(|scope| {
         let mut threads = Vec::new();
-        for seat in seats {
-            let name = format!("linerate-{}", seat.thread);
+        for data_thread in seats {
+            let name = format!("linerate-{}", data_thread.thread);
             let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
-            match builder.spawn_scoped(scope, || live(seat, work)) {
+            match builder.spawn_scoped(scope, || live(data_thread, work)) {
                 Ok(thread) => threads.push(thread),
                 Err(source) => {
-                    board.fail(TrafficError::OutOfThreads { source });
+                    shared_state.fail(TrafficError::OutOfThreads { source });
                     break;
                 }
             }
         }
         let started = threads.len();
-        board.wait_for(started);
+        shared_state.wait_for(started);
         let watched = watch(
             scope,
             control,
             started,
             (flows, far),
-            (&board, abort),
+            (&shared_state, abort),
             &data_cpus,
         );
-        let left: Vec<Option<Left>> = threads
+        let left: Vec<Option<ThreadResult>> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
             .collect();
         (watched, left)
     });
-    if let Some(error) = board.failure.into_inner() {
+    if let Some(error) = shared_state.failure.into_inner() {
         return Err(error);
     }
     Ok(record::record(flows, plans, watched, left))
@@ -193,23 +201,23 @@ fn watch<'scope, 'env: 'scope>(
     control: Control<'env>,
     threads: usize,
     (flows, far): (&'env [Flow], &'env dyn FarEnd),
-    (board, abort): (&'env Board, &'env Abort),
+    (shared_state, abort): (&'env SharedState, &'env Abort),
     data_cpus: &'env CpuSet,
 ) -> Watched {
     let watch = move || {
         leave_data_cpus(data_cpus);
-        let started = board
+        let started = shared_state
             .may_start(abort)
-            .and_then(|()| far.start(flows, board, abort));
+            .and_then(|()| far.start(flows, shared_state, abort));
         match started {
             Ok(start) => control.run(start.at, threads),
             Err(error) => {
                 // The gate may be open already: a remote end that disconnects right then must not leave data
                 // threads running without supervision.
-                board.fail(error);
-                board.stop();
+                shared_state.fail(error);
+                shared_state.stop();
                 flows.iter().for_each(end_both_ways);
-                board.decide(Verdict::Leave);
+                shared_state.decide(Verdict::Leave);
                 Watched::default()
             }
         }
@@ -218,34 +226,37 @@ fn watch<'scope, 'env: 'scope>(
     match builder.spawn_scoped(scope, watch) {
         Ok(watching) => watching.join().unwrap_or_else(|panic| {
             // The data threads must not keep running unsupervised while this one unwinds.
-            board.decide(Verdict::Leave);
-            board.stop();
+            shared_state.decide(Verdict::Leave);
+            shared_state.stop();
             flows.iter().for_each(end_both_ways);
             resume_unwind(panic)
         }),
         Err(source) => {
-            board.fail(TrafficError::OutOfThreads { source });
-            board.decide(Verdict::Leave);
+            shared_state.fail(TrafficError::OutOfThreads { source });
+            shared_state.decide(Verdict::Leave);
             Watched::default()
         }
     }
 }
 
-/// The main function of a data thread; none if it failed (the board has the error) or never started.
-fn live(mut seat: Seat<'_>, work: &Work<'_>) -> Option<Left> {
-    let board = seat.board;
-    let lived = seat.pin().and_then(|()| {
-        let Some(found) = work(&mut seat)? else {
+/// The main function of a data thread; none if it failed (the shared state has the error) or never started.
+fn live(mut data_thread: DataThread<'_>, work: &Work<'_>) -> Option<ThreadResult> {
+    let shared_state = data_thread.shared_state;
+    let lived = data_thread.pin().and_then(|()| {
+        let Some(found) = work(&mut data_thread)? else {
             return Ok(None);
         };
-        Ok(Some(Left {
+        Ok(Some(ThreadResult {
             found,
-            used: seat.used()?,
-            last_cpu: seat::current_cpu(),
-            polled: std::mem::take(&mut seat.polled),
+            used: data_thread.used()?,
+            last_cpu: data_thread::current_cpu(),
+            polled: std::mem::take(&mut data_thread.polled),
         }))
     });
-    lived.map_err(|error| board.fail(error)).ok().flatten()
+    lived
+        .map_err(|error| shared_state.fail(error))
+        .ok()
+        .flatten()
 }
 
 /// Distributes the flows: flow *i* of a role belongs to thread *i* modulo their number.

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::control::{Readings, Watched};
 use super::polling::Poller;
-use super::{FlowEnd, Left, Plan};
+use super::{FlowEnd, Plan, ThreadResult};
 use crate::sys::ThreadUse;
 use crate::tcp::Flow;
 
@@ -18,13 +18,13 @@ pub(super) fn record(
     flows: &[Flow],
     plans: &[Plan],
     mut watched: Watched,
-    left: Vec<Option<Left>>,
+    left: Vec<Option<ThreadResult>>,
 ) -> SideSample {
     let (mut threads, mut pollers) = (Vec::new(), Vec::new());
     let mut records: Vec<FlowRecord> = Vec::new();
     let mut operations: Option<Operations> = None;
     for ((thread, plan), left) in (0u32..).zip(plans).zip(left) {
-        let Some(Left {
+        let Some(ThreadResult {
             found,
             used,
             last_cpu,

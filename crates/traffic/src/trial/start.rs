@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::FarEnd;
-use super::board::{Board, Start};
+use super::shared_state::{SharedState, Start};
 use crate::tcp::Flow;
 use crate::tcp::greeting::{GO, READY};
 use crate::waiting::{Event, Poller};
@@ -24,14 +24,19 @@ const START_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Ours;
 
 impl FarEnd for Ours {
-    fn start(&self, flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficError> {
-        start(flows, board, abort)
+    fn start(
+        &self,
+        flows: &[Flow],
+        shared_state: &SharedState,
+        abort: &Abort,
+    ) -> Result<Start, TrafficError> {
+        start(flows, shared_state, abort)
     }
 }
 
 /// Agrees with the peer on the start and opens the gate. Without connections this end is alone and starts
 /// at once.
-fn start(flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficError> {
+fn start(flows: &[Flow], shared_state: &SharedState, abort: &Abort) -> Result<Start, TrafficError> {
     let deadline = Instant::now() + START_MAX;
     flows.iter().try_for_each(|flow| say(flow, READY))?;
     let all: Vec<&Flow> = flows.iter().collect();
@@ -45,9 +50,9 @@ fn start(flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficE
     if senders.is_empty() {
         // Nothing can arrive before the clock of this end runs.
         let start = Start { at: asked, asked };
-        board.open_gate(start);
+        shared_state.open_gate(start);
         if let Err(error) = receivers().try_for_each(|flow| say(flow, GO)) {
-            board.fail(error);
+            shared_state.fail(error);
         }
         return Ok(start);
     }
@@ -57,7 +62,7 @@ fn start(flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficE
         at: Instant::now(),
         asked,
     };
-    board.open_gate(start);
+    shared_state.open_gate(start);
     Ok(start)
 }
 

@@ -10,17 +10,17 @@ use linerate_model::sample::Role;
 use linerate_model::workload::TrialSpec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
+use super::check_waiting;
 use crate::TrafficError;
 use crate::sys::set_option;
 use crate::tcp::Flow;
 use crate::tcp::socket::set_buffers;
 use crate::tcp::words::{
-    Heard, WORDS_MAX, Word, await_words, local_of, number, peer_of, random, tell, with_port,
+    PartialMessage, WORDS_MAX, Word, await_words, local_of, number, peer_of, random, tell,
+    with_port,
 };
-use crate::trial::Seat;
+use crate::trial::DataThread;
 use crate::waiting::prepare_socket;
-
-use super::check_waiting;
 
 const HELLO_MAGIC: [u8; 4] = *b"LNRU";
 /// Magic (4), port (2), secret (8), clock (8).
@@ -56,15 +56,15 @@ pub(super) struct Report {
     pub(super) bytes: u64,
 }
 
-/// Makes the UDP sockets of all flows of `seat` and connects them to the peer's.
-pub(super) fn open(seat: &Seat<'_>) -> Result<Vec<Link>, TrafficError> {
-    check_waiting(seat.spec.waiting)?;
+/// Makes the UDP sockets of all flows of `data_thread` and connects them to the peer's.
+pub(super) fn open(data_thread: &DataThread<'_>) -> Result<Vec<Link>, TrafficError> {
+    check_waiting(data_thread.spec.waiting)?;
     let clock = clock_identity();
-    let mut own = Vec::with_capacity(seat.flows.len());
+    let mut own = Vec::with_capacity(data_thread.flows.len());
     // First all send, then all receive: the ends may serve the flows in another order.
-    for one in &seat.flows {
+    for one in &data_thread.flows {
         let local = with_port(local_of(&one.flow.socket)?, 0);
-        let socket = bound(seat.spec, local)?;
+        let socket = bound(data_thread.spec, local)?;
         let hello = Hello {
             port: local_of(&socket)?.port(),
             secret: random()?,
@@ -74,11 +74,11 @@ pub(super) fn open(seat: &Seat<'_>) -> Result<Vec<Link>, TrafficError> {
         own.push((socket, hello));
     }
     let deadline = Instant::now() + WORDS_MAX;
-    let flows = seat.flows.iter().map(|one| one.flow);
+    let flows = data_thread.flows.iter().map(|one| one.flow);
     flows
         .zip(own)
         .map(|(flow, (socket, own))| {
-            let theirs = await_hello(flow, seat, deadline)?;
+            let theirs = await_hello(flow, data_thread, deadline)?;
             let peer = with_port(peer_of(&flow.socket)?, theirs.port);
             connect(&socket, &peer)
                 .map_err(|errno| TrafficError::of_errno("connect a UDP socket", errno))?;
@@ -186,14 +186,18 @@ impl Report {
     }
 }
 
-fn await_hello(flow: &Flow, seat: &Seat<'_>, deadline: Instant) -> Result<Hello, TrafficError> {
-    let bytes = await_words::<HELLO_BYTES>(flow, deadline, &seat.board.abort)?;
+fn await_hello(
+    flow: &Flow,
+    data_thread: &DataThread<'_>,
+    deadline: Instant,
+) -> Result<Hello, TrafficError> {
+    let bytes = await_words::<HELLO_BYTES>(flow, deadline, &data_thread.shared_state.abort)?;
     Hello::read(&bytes).ok_or(TrafficError::PeerGarbled { flow: flow.number })
 }
 
 /// A sender's companion after the start, as its receiver listens to it.
 #[derive(Debug, Default)]
-pub(super) struct Reporter(Heard<REPORT_BYTES>);
+pub(super) struct Reporter(PartialMessage<REPORT_BYTES>);
 
 impl Reporter {
     /// The report, when it is whole. `after` is the time since the start.

@@ -23,6 +23,7 @@ mod send;
 
 use std::time::Duration;
 
+use companion::Link;
 use linerate_model::known::{Cause, Known};
 use linerate_model::sample::{Datagrams, Role};
 use linerate_model::units::Bytes;
@@ -32,32 +33,33 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::tcp::info;
-use crate::trial::{FlowEnd, Found, Seat};
-
-use companion::Link;
+use crate::trial::{DataThread, FlowEnd, WorkResult};
 
 /// How long a thread that waits in the kernel may be unaware that its companion fell silent.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What runs on each data thread.
-pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    let Workload::Udp(udp) = &seat.spec.workload else {
+pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult>, TrafficError> {
+    let Workload::Udp(udp) = &data_thread.spec.workload else {
         return Err(TrafficError::NotBuilt);
     };
-    let links = companion::open(seat)?;
-    let layout = match seat.role {
+    let links = companion::open(data_thread)?;
+    let layout = match data_thread.role {
         Role::Sender => send::layout(udp, &links)?,
         Role::Receiver => receive::layout(udp, &links)?,
     };
-    let mut buffer = Buffer::new(Bytes::new(layout.buffer_bytes() as u64), seat.memory())?;
-    let Some(start) = seat.ready()? else {
+    let mut buffer = Buffer::new(
+        Bytes::new(layout.buffer_bytes() as u64),
+        data_thread.memory(),
+    )?;
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    let flows = match seat.role {
-        Role::Sender => send::run(seat, udp, links, layout, buffer.bytes(), start)?,
-        Role::Receiver => receive::run(seat, links, layout, buffer.bytes(), start)?,
+    let flows = match data_thread.role {
+        Role::Sender => send::run(data_thread, udp, links, layout, buffer.bytes(), start)?,
+        Role::Receiver => receive::run(data_thread, links, layout, buffer.bytes(), start)?,
     };
-    Ok(Some(Found {
+    Ok(Some(WorkResult {
         flows,
         operations: None,
         memory_node: buffer.node(),

@@ -9,16 +9,15 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
 
-use crate::TrafficError;
-use crate::sys::{Message, Messages, set_option, socket_drops};
-use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
-use crate::waiting::{Event, Poller};
-
 use super::account::Account;
 use super::companion::{Link, Report, Reporter};
 use super::header::Header;
 use super::layout::Layout;
 use super::{LOOK, datagram_bytes, flow_end, monotonic_ns};
+use crate::TrafficError;
+use crate::sys::{Message, Messages, set_option, socket_drops};
+use crate::trial::{DataThread, FlowEnd, Start, ThreadFlow};
+use crate::waiting::{Event, Poller};
 
 /// What has not come so long after the sender's report and the datagram before it is lost.
 const QUIET: Duration = Duration::from_millis(200);
@@ -42,17 +41,17 @@ pub(super) fn layout(udp: &Udp, links: &[Link]) -> Result<Layout, TrafficError> 
     Ok(Layout::receiving(udp.batch, datagram_bytes(udp)))
 }
 
-/// Receives on all flows of `seat` until every sender has reported its end and nothing more arrives.
+/// Receives on all flows of `data_thread` until every sender has reported its end and nothing more arrives.
 pub(super) fn run(
-    seat: &Seat<'_>,
+    data_thread: &DataThread<'_>,
     links: Vec<Link>,
     layout: Layout,
     buffer: &mut [u8],
     start: Start,
 ) -> Result<Vec<FlowEnd>, TrafficError> {
-    let mut receiver = Receiver::new(seat, links, layout, start);
+    let mut receiver = Receiver::new(data_thread, links, layout, start);
     // One socket is asked itself; several are waited for together.
-    match seat.spec.waiting {
+    match data_thread.spec.waiting {
         Waiting::Blocking if receiver.flows.len() == 1 => {
             let socket = &receiver.flows[0].link.socket;
             sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(LOOK))
@@ -67,7 +66,7 @@ pub(super) fn run(
 
 /// One flow of a receiver.
 struct Incoming<'a> {
-    one: SeatFlow<'a>,
+    one: ThreadFlow<'a>,
     link: Link,
     account: Account,
     reporter: Reporter,
@@ -81,7 +80,7 @@ struct Incoming<'a> {
 
 /// All that a receiving thread has.
 struct Receiver<'a> {
-    seat: &'a Seat<'a>,
+    data_thread: &'a DataThread<'a>,
     start: Start,
     flows: Vec<Incoming<'a>>,
     layout: Layout,
@@ -89,19 +88,28 @@ struct Receiver<'a> {
 }
 
 impl<'a> Receiver<'a> {
-    fn new(seat: &'a Seat<'a>, links: Vec<Link>, layout: Layout, start: Start) -> Self {
-        let few = seat.spec.flows <= DELAY_FLOWS_MAX;
-        let flows = seat.flows.iter().zip(links).map(|(&one, link)| Incoming {
-            one,
-            account: Account::new(few && link.one_clock),
-            link,
-            reporter: Reporter::default(),
-            report: None,
-            last_ns: 0,
-            ended: None,
-        });
+    fn new(
+        data_thread: &'a DataThread<'a>,
+        links: Vec<Link>,
+        layout: Layout,
+        start: Start,
+    ) -> Self {
+        let few = data_thread.spec.flows <= DELAY_FLOWS_MAX;
+        let flows = data_thread
+            .flows
+            .iter()
+            .zip(links)
+            .map(|(&one, link)| Incoming {
+                one,
+                account: Account::new(few && link.one_clock),
+                link,
+                reporter: Reporter::default(),
+                report: None,
+                last_ns: 0,
+                ended: None,
+            });
         Self {
-            seat,
+            data_thread,
             start,
             flows: flows.collect(),
             layout,
@@ -117,12 +125,12 @@ impl<'a> Receiver<'a> {
             if self.take_batch(0, buffer, waits)? {
                 idle = 0;
                 // Before its end a sender that sends has nothing to report.
-                if !self.seat.board.is_stopped() {
+                if !self.data_thread.shared_state.is_stopped() {
                     continue;
                 }
             }
             idle += 1;
-            if waits || idle >= IDLE_TURNS || self.seat.board.is_stopped() {
+            if waits || idle >= IDLE_TURNS || self.data_thread.shared_state.is_stopped() {
                 idle = 0;
                 if self.listen(0)? && self.has_ended(0) {
                     return Ok(());
@@ -135,7 +143,7 @@ impl<'a> Receiver<'a> {
 
     /// THE hot loop of several flows, and of one that is waited for by epoll_wait(2).
     fn receive_from_many(&mut self, buffer: &mut [u8]) -> Result<(), TrafficError> {
-        let poller = Poller::new(self.seat.spec.waiting)?;
+        let poller = Poller::new(self.data_thread.spec.waiting)?;
         for (index, flow) in (0u64..).zip(&self.flows) {
             poller.add(&flow.link.socket, index * 2, EventFlags::IN)?;
             poller.add(&flow.one.flow.socket, index * 2 + 1, EventFlags::IN)?;
@@ -228,7 +236,7 @@ impl<'a> Receiver<'a> {
         };
         // The sender began after our GO, so its end comes after our duration; 1 % is far more than two
         // clocks differ.
-        let planned = Duration::from(self.seat.spec.duration_ns).mul_f64(0.99);
+        let planned = Duration::from(self.data_thread.spec.duration_ns).mul_f64(0.99);
         if self.start.asked.elapsed() < planned {
             return Err(TrafficError::PeerClosed {
                 flow: flow.one.flow.number,
@@ -251,7 +259,7 @@ impl<'a> Receiver<'a> {
         let ended = all
             || since(flow.last_ns.max(told_ns)) >= QUIET
             || since(told_ns) >= DRAIN
-            || self.seat.board.has_failed();
+            || self.data_thread.shared_state.has_failed();
         if ended {
             // The time that was waited for what is lost is no part of the flow's.
             let waited = if all {

@@ -12,17 +12,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send, sockopt};
 
-use crate::TrafficError;
-use crate::sys::{Messages, set_option};
-use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
-use crate::waiting::{Event, Poller, timespec};
-
 use super::companion::{Link, Report};
 use super::header::Header;
 use super::layout::Layout;
 use super::schedule::Schedule;
 use super::{LOOK, datagram_bytes, flow_end, monotonic_ns};
+use crate::TrafficError;
+use crate::sys::{Messages, set_option};
 use crate::tcp::words::check_silence;
+use crate::trial::{DataThread, FlowEnd, Start, ThreadFlow};
+use crate::waiting::{Event, Poller, timespec};
 
 /// How long a companion has to end after the peer's kernel refused a datagram: a program that dies closes
 /// its sockets one after the other.
@@ -98,9 +97,9 @@ fn whole(links: &[Link], layout: Layout) -> Result<Layout, TrafficError> {
     })
 }
 
-/// Sends on all flows of `seat` until it is stopped, and reports the amount to their receivers.
+/// Sends on all flows of `data_thread` until it is stopped, and reports the amount to their receivers.
 pub(super) fn run(
-    seat: &Seat<'_>,
+    data_thread: &DataThread<'_>,
     udp: &Udp,
     links: Vec<Link>,
     layout: Layout,
@@ -110,14 +109,14 @@ pub(super) fn run(
     // The default lets the kernel wake a sleeper 50 us late, which is several datagrams. A refusal makes
     // the schedule coarser, and no datagram less.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let mut sender = Sender::new(seat, udp, links, layout, start)?;
+    let mut sender = Sender::new(data_thread, udp, links, layout, start)?;
     sender.send_until_stopped(buffer)?;
     sender.close()
 }
 
 /// One flow of a sender.
 struct Outgoing<'a> {
-    one: SeatFlow<'a>,
+    one: ThreadFlow<'a>,
     link: Link,
     schedule: Option<Schedule>,
     sent: u64,
@@ -129,7 +128,7 @@ struct Outgoing<'a> {
 
 /// All that a sending thread has.
 struct Sender<'a> {
-    seat: &'a Seat<'a>,
+    data_thread: &'a DataThread<'a>,
     start: Start,
     flows: Vec<Outgoing<'a>>,
     layout: Layout,
@@ -152,27 +151,27 @@ enum Took {
 
 impl<'a> Sender<'a> {
     fn new(
-        seat: &'a Seat<'a>,
+        data_thread: &'a DataThread<'a>,
         udp: &Udp,
         links: Vec<Link>,
         layout: Layout,
         start: Start,
     ) -> Result<Self, TrafficError> {
-        let poller = Poller::new(seat.spec.waiting)?;
-        poller.add(&seat.board.stopping, STOPPING, EventFlags::IN)?;
-        let blocks = seat.spec.waiting == Waiting::Blocking && links.len() == 1;
+        let poller = Poller::new(data_thread.spec.waiting)?;
+        poller.add(&data_thread.shared_state.stopping, STOPPING, EventFlags::IN)?;
+        let blocks = data_thread.spec.waiting == Waiting::Blocking && links.len() == 1;
         let mut flows = Vec::with_capacity(links.len());
-        for (index, (&one, link)) in (0u64..).zip(seat.flows.iter().zip(links)) {
+        for (index, (&one, link)) in (0u64..).zip(data_thread.flows.iter().zip(links)) {
             poller.add(&one.flow.socket, companion_token(index), EventFlags::IN)?;
             if blocks {
                 sockopt::set_socket_timeout(&link.socket, sockopt::Timeout::Send, Some(LOOK))
                     .map_err(|errno| TrafficError::of_errno("set the send timeout", errno))?;
             }
             // Of a bidirectional trial the second half of the numbers goes back.
-            let number = one.flow.number % seat.spec.flows.max(1);
-            let schedule = udp
-                .rate_bit_per_s
-                .map(|rate| Schedule::new(udp.datagram_bytes, rate, number, seat.spec.flows));
+            let number = one.flow.number % data_thread.spec.flows.max(1);
+            let schedule = udp.rate_bit_per_s.map(|rate| {
+                Schedule::new(udp.datagram_bytes, rate, number, data_thread.spec.flows)
+            });
             flows.push(Outgoing {
                 one,
                 link,
@@ -184,7 +183,7 @@ impl<'a> Sender<'a> {
         }
         let datagram = datagram_bytes(udp);
         Ok(Self {
-            seat,
+            data_thread,
             start,
             is_whole: !flows.iter().all(|flow| fits(&flow.link, datagram)),
             flows,
@@ -202,12 +201,12 @@ impl<'a> Sender<'a> {
         let look = u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
         let mut next_look = begun + look;
         // However late the sign to stop comes, nothing is sent whose time is the end or after it.
-        let last = self.seat.spec.duration_ns.as_u64().saturating_sub(1);
+        let last = self.data_thread.spec.duration_ns.as_u64().saturating_sub(1);
         loop {
             let mut next_due = next_look;
             let mut has_sent = false;
             for index in 0..self.flows.len() {
-                if self.seat.board.is_stopped() {
+                if self.data_thread.shared_state.is_stopped() {
                     return Ok(());
                 }
                 let flow = &self.flows[index];
@@ -232,12 +231,13 @@ impl<'a> Sender<'a> {
                 match self.send_batch(index, due, now, buffer)? {
                     Took::Datagrams(count) => self.count(index, count),
                     // The time-out of a `send` that waits: look whether it is all over.
-                    Took::Nothing if self.blocks || self.seat.spec.waiting == Waiting::Spin => {}
+                    Took::Nothing
+                        if self.blocks || self.data_thread.spec.waiting == Waiting::Spin => {}
                     Took::Nothing => self.await_room(index)?,
                 }
             }
             let now = monotonic_ns();
-            if now >= next_look || (!has_sent && self.seat.spec.waiting != Waiting::Spin) {
+            if now >= next_look || (!has_sent && self.data_thread.spec.waiting != Waiting::Spin) {
                 next_look = now + look;
                 let until = if has_sent { now } else { next_due };
                 self.wait(Duration::from_nanos(until.saturating_sub(now)))?;
@@ -356,7 +356,7 @@ impl<'a> Sender<'a> {
         let events = std::mem::take(&mut self.events);
         for event in &events {
             let token = event.data.u64();
-            if token == STOPPING || self.seat.board.is_stopped() {
+            if token == STOPPING || self.data_thread.shared_state.is_stopped() {
                 // Errors of the companions from now on may be of our own making.
                 return Ok(());
             }

@@ -13,26 +13,26 @@ use linerate_verbs::{
 
 use super::choose::Chosen;
 use super::hello::{Hello, meet};
-use super::station::{Fresh, Way};
+use super::thread_device::{ConnectedPath, Fresh};
 use super::verbs_of;
 use crate::TrafficError;
 use crate::tcp::Side;
 use crate::tcp::words::{local_of, peer_of, random, with_port};
-use crate::trial::Seat;
+use crate::trial::DataThread;
 
 /// Packets are numbered by 24 bits.
 const PACKET_NUMBERS: u32 = 0xFF_FFFF;
 
 /// Connects all queue pairs of a thread.
 pub(super) fn connect(
-    seat: &Seat<'_>,
+    data_thread: &DataThread<'_>,
     side: Side,
     chosen: &Chosen,
     domain: &ProtectionDomain,
     fresh: &[Fresh<'_>],
     deadline: Instant,
-) -> Result<Vec<Way>, TrafficError> {
-    let verbs = verbs_of(seat.spec)?;
+) -> Result<Vec<ConnectedPath>, TrafficError> {
+    let verbs = verbs_of(data_thread.spec)?;
     let managed = verbs.connect == Connect::Cm || chosen.device.is_iwarp();
     if managed && verbs.service == Service::Ud {
         return Err(TrafficError::not_supported(
@@ -42,7 +42,7 @@ pub(super) fn connect(
     }
     let listener = (managed && side == Side::Listening)
         .then(|| {
-            Listener::new(with_port(local_of(&seat.flows[0].flow.socket)?, 0))
+            Listener::new(with_port(local_of(&data_thread.flows[0].flow.socket)?, 0))
                 .map_err(TrafficError::from)
         })
         .transpose()?;
@@ -55,7 +55,7 @@ pub(super) fn connect(
     }
     let mut ways = Vec::with_capacity(fresh.len());
     for (one, own) in fresh.iter().zip(&own) {
-        let theirs = Hello::await_from(&one.one, deadline, &seat.board.abort)?;
+        let theirs = Hello::await_from(&one.one, deadline, &data_thread.shared_state.abort)?;
         let mtu = own.mtu.min(theirs.mtu);
         let path = path(verbs, chosen, own, &theirs, mtu);
         check_gids(chosen, own, &theirs)?;
@@ -65,7 +65,7 @@ pub(super) fn connect(
         if managed {
             let patience = Patience {
                 until: deadline,
-                stop: seat.board.abort.as_fd(),
+                stop: data_thread.shared_state.abort.as_fd(),
             };
             let (made, index) = match &listener {
                 Some(listener) => answer(listener, chosen, one, own, &path, patience)?,
@@ -83,7 +83,7 @@ pub(super) fn connect(
                 handle = Some((way, theirs.queue_pair, theirs.key));
             }
         }
-        ways.push(Way {
+        ways.push(ConnectedPath {
             far: theirs.memory,
             far_bytes: theirs.memory_bytes,
             mtu,
@@ -92,7 +92,7 @@ pub(super) fn connect(
             connection,
         });
     }
-    meet(seat, deadline)?;
+    meet(data_thread, deadline)?;
     Ok(ways)
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use linerate_verbs::{Gid, Remote};
 
 use crate::tcp::words::{await_words, tell};
-use crate::trial::{Seat, SeatFlow};
+use crate::trial::{DataThread, ThreadFlow};
 use crate::{Abort, TrafficError};
 
 const MAGIC: [u8; 4] = *b"LNRV";
@@ -95,13 +95,13 @@ impl Hello {
     }
 
     /// Sends it on the companion of `one`.
-    pub(super) fn tell(self, one: &SeatFlow<'_>) -> Result<(), TrafficError> {
+    pub(super) fn tell(self, one: &ThreadFlow<'_>) -> Result<(), TrafficError> {
         tell(one.flow, &self.bytes())
     }
 
     /// Waits for the remote end's.
     pub(super) fn await_from(
-        one: &SeatFlow<'_>,
+        one: &ThreadFlow<'_>,
         deadline: Instant,
         abort: &Abort,
     ) -> Result<Self, TrafficError> {
@@ -112,13 +112,13 @@ impl Hello {
 }
 
 /// One byte from each end when its queue pairs can receive: nothing may be sent before.
-pub(super) fn meet(seat: &Seat<'_>, deadline: Instant) -> Result<(), TrafficError> {
+pub(super) fn meet(data_thread: &DataThread<'_>, deadline: Instant) -> Result<(), TrafficError> {
     const CONNECTED: u8 = 0x43;
-    for one in &seat.flows {
+    for one in &data_thread.flows {
         tell(one.flow, &[CONNECTED])?;
     }
-    for one in &seat.flows {
-        let [heard] = await_words(one.flow, deadline, &seat.board.abort)?;
+    for one in &data_thread.flows {
+        let [heard] = await_words(one.flow, deadline, &data_thread.shared_state.abort)?;
         if heard != CONNECTED {
             let flow = one.flow.number;
             return Err(TrafficError::PeerGarbled { flow });

@@ -10,13 +10,12 @@
 mod choose;
 mod connect;
 mod hello;
-mod station;
 mod taker;
-
-pub(crate) use station::{Lane, Needs, ROUTE_HEADER, Station};
-pub(crate) use taker::{Taker, Took};
+mod thread_device;
 
 use linerate_model::workload::{TrialSpec, Verbs, Waiting};
+pub(crate) use taker::{Taker, Took};
+pub(crate) use thread_device::{Needs, ROUTE_HEADER, ThreadDevice, VerbsFlow};
 
 use crate::TrafficError;
 

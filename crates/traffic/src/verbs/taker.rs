@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::TrafficError;
-use crate::trial::Board;
+use crate::trial::SharedState;
 use crate::waiting::timespec;
 
 /// Completions taken at a time.
@@ -25,7 +25,7 @@ pub(crate) struct Taker<'a> {
     device: Device,
     /// The device's port that carries the data, from 1.
     port: u8,
-    board: &'a Board,
+    shared_state: &'a SharedState,
     /// The connection that ends when the remote end is gone.
     companion: BorrowedFd<'a>,
     spins: bool,
@@ -52,7 +52,7 @@ impl<'a> Taker<'a> {
     pub(super) fn new(
         queue: CompletionQueue,
         (device, port): (Device, u8),
-        board: &'a Board,
+        shared_state: &'a SharedState,
         companion: BorrowedFd<'a>,
         spins: bool,
     ) -> Self {
@@ -60,7 +60,7 @@ impl<'a> Taker<'a> {
             queue,
             device,
             port,
-            board,
+            shared_state,
             companion,
             spins,
             taken: vec![Completion::default(); TAKEN].into(),
@@ -130,7 +130,7 @@ impl<'a> Taker<'a> {
             return Ok(());
         };
         // The stop flag stays readable: once seen it is no event.
-        let stopping = if self.board.is_stopped() {
+        let stopping = if self.shared_state.is_stopped() {
             PollFlags::empty()
         } else {
             PollFlags::IN
@@ -139,7 +139,7 @@ impl<'a> Taker<'a> {
             PollFd::from_borrowed_fd(channel, PollFlags::IN),
             PollFd::from_borrowed_fd(self.companion, PollFlags::IN),
             PollFd::from_borrowed_fd(self.device.events(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.board.stopping.as_fd(), stopping),
+            PollFd::from_borrowed_fd(self.shared_state.stopping.as_fd(), stopping),
         ];
         let limit = due.map(|due| timespec(due.saturating_duration_since(Instant::now())));
         match poll(&mut fds, limit.as_ref()) {
@@ -148,7 +148,7 @@ impl<'a> Taker<'a> {
         }
         let device_speaks = !fds[2].revents().is_empty();
         self.sleeps += 1;
-        while self.queue.take_event()? == Event::Told {}
+        while self.queue.take_event()? == Event::Notified {}
         if device_speaks {
             self.check_device()?;
         }

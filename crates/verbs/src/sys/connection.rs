@@ -24,7 +24,9 @@ use super::abi::{
     RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ROUTE_RESOLVED,
 };
 use super::address::RawAddress;
-use super::manager::{Attributes, Channel, Identifier, Patience, Step, Told, parameters, refused};
+use super::manager::{
+    Attributes, Channel, Identifier, ManagerEvent, Patience, Step, parameters, refused,
+};
 use super::memory::Access;
 use super::outcome;
 use crate::VerbsError;
@@ -122,7 +124,7 @@ impl Listener {
     /// Waits for a request.
     pub fn next_request(&self, patience: Patience<'_>) -> Result<Request, VerbsError> {
         let doing = "wait for a request";
-        let asks = |told: &Told| told.event == RDMA_CM_EVENT_CONNECT_REQUEST;
+        let asks = |told: &ManagerEvent| told.event == RDMA_CM_EVENT_CONNECT_REQUEST;
         let told = self.0.channel.next_that(doing, patience, asks)?;
         Ok(Request {
             brought: Brought {
@@ -199,7 +201,7 @@ impl Request {
         let established = [RDMA_CM_EVENT_ESTABLISHED];
         channel.expect("establish a connection", own.raw, &established, patience)?;
         Ok(Connection {
-            _end: Kept::Accepted {
+            _end: ConnectionOwner::Accepted {
                 _brought: self.brought,
             },
         })
@@ -208,11 +210,11 @@ impl Request {
 
 /// A connection that is there until it is dropped.
 pub struct Connection {
-    _end: Kept,
+    _end: ConnectionOwner,
 }
 
 /// What keeps a connection.
-enum Kept {
+enum ConnectionOwner {
     Accepted {
         _brought: Brought,
     },
@@ -354,7 +356,7 @@ impl Calling {
             outcome(told).map_err(refused("establish the connection"))?;
         }
         Ok(Connection {
-            _end: Kept::Called {
+            _end: ConnectionOwner::Called {
                 _identifier: self.identifier,
                 _channel: self.channel,
             },

@@ -83,7 +83,7 @@ pub(super) struct Channel {
     pub(super) library: &'static Rdmacm,
     pub(super) raw: *mut rdma_event_channel,
     /// What came for another identifier than the one that was waited for.
-    held: RefCell<VecDeque<Told>>,
+    held: RefCell<VecDeque<ManagerEvent>>,
 }
 
 impl Drop for Channel {
@@ -100,7 +100,7 @@ impl Drop for Channel {
 }
 
 /// What came.
-pub(super) struct Told {
+pub(super) struct ManagerEvent {
     pub(super) event: i32,
     status: i32,
     /// The identifier of a new request.
@@ -164,8 +164,8 @@ impl Channel {
         &self,
         doing: &'static str,
         patience: Patience<'_>,
-        concerns: impl Fn(&Told) -> bool,
-    ) -> Result<Told, VerbsError> {
+        concerns: impl Fn(&ManagerEvent) -> bool,
+    ) -> Result<ManagerEvent, VerbsError> {
         let mut held = self.held.borrow_mut();
         if let Some(told) = held.iter().position(&concerns) {
             return Ok(held.remove(told).expect("it was found there"));
@@ -180,7 +180,11 @@ impl Channel {
     }
 
     /// Waits for the next event.
-    fn next(&self, doing: &'static str, patience: Patience<'_>) -> Result<Told, VerbsError> {
+    fn next(
+        &self,
+        doing: &'static str,
+        patience: Patience<'_>,
+    ) -> Result<ManagerEvent, VerbsError> {
         loop {
             let mut event: *mut rdma_cm_event = std::ptr::null_mut();
             // SAFETY: the library writes the event, which is returned below.
@@ -218,7 +222,7 @@ impl Channel {
     }
 
     /// Reads an event and acknowledges it.
-    fn read(&self, event: *mut rdma_cm_event) -> Told {
+    fn read(&self, event: *mut rdma_cm_event) -> ManagerEvent {
         // SAFETY: the library handed the event out and keeps it until it is acknowledged, which is done here once;
         // its private data has the length stated. The fields of a connection are at the same place in every event,
         // zeroed where it has none.
@@ -231,7 +235,7 @@ impl Channel {
                 let start = connection.private_data.cast::<u8>();
                 std::slice::from_raw_parts(start, connection.private_data_len.into()).to_vec()
             };
-            let told = Told {
+            let told = ManagerEvent {
                 event: given.event,
                 status: given.status,
                 id: given.id,
@@ -244,7 +248,7 @@ impl Channel {
     }
 
     /// What came in place of what was waited for.
-    fn unexpected(&self, doing: &'static str, told: &Told) -> VerbsError {
+    fn unexpected(&self, doing: &'static str, told: &ManagerEvent) -> VerbsError {
         // SAFETY: the library's texts live for ever.
         let event = unsafe { text((self.library.rdma_event_str)(told.event)) };
         let reason = match told.status {
@@ -266,7 +270,7 @@ impl Channel {
         id: *mut rdma_cm_id,
         events: &[i32],
         patience: Patience<'_>,
-    ) -> Result<Told, VerbsError> {
+    ) -> Result<ManagerEvent, VerbsError> {
         let told = self.next_that(doing, patience, |told| told.id == id)?;
         if events.contains(&told.event) {
             return Ok(told);

@@ -215,7 +215,7 @@ impl Completion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The queue has something new.
-    Told,
+    Notified,
     /// Nothing yet.
     Nothing,
 }
@@ -298,7 +298,7 @@ impl CompletionQueue {
             Ok(()) => {
                 // SAFETY: one event of this queue was taken.
                 unsafe { (library.ibv_ack_cq_events)(queue, 1) };
-                Ok(Event::Told)
+                Ok(Event::Notified)
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(Event::Nothing),
             Err(errno) => Err(self.0.device.refused("take a completion event", errno)),

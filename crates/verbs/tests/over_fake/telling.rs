@@ -30,7 +30,7 @@ fn told_end(end: &End) -> (u64, Result<Opcode, Status>) {
             return (found[0].id(), found[0].status().map(|()| found[0].opcode()));
         }
         wait(channel);
-        assert_eq!(end.queue.take_event(), Ok(Event::Told));
+        assert_eq!(end.queue.take_event(), Ok(Event::Notified));
     }
 }
 
@@ -120,7 +120,7 @@ fn a_queue_tells_once_for_each_time_it_is_armed() {
     sends.post(&near.queue_pair, 0, 3).expect("a post");
     near.ends(3);
     wait(channel);
-    assert_eq!(near.queue.take_event(), Ok(Event::Told));
+    assert_eq!(near.queue.take_event(), Ok(Event::Notified));
     assert!(!is_readable(channel), "it was asked for one");
     assert_eq!(near.queue.take_event(), Ok(Event::Nothing));
     let silent = End::new(&device, Plan::default());

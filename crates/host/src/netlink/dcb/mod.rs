@@ -11,7 +11,7 @@ use linerate_model::units::{BitRate, Bytes};
 use super::error::Failure;
 use super::known;
 use super::message::{Attributes, Request, u16_at};
-use super::said::{Said, numbers};
+use super::response::{ResponseAttributes, numbers};
 use super::socket::{Answer, Connection};
 use crate::nic_control::NicValue;
 
@@ -224,7 +224,7 @@ fn outcome(body: &[u8]) -> Result<(), Failure> {
 }
 
 fn parse(body: &[u8], dcbx: &Known<Vec<u8>>, path: &str) -> Dcb {
-    let ieee = Said::after(body, HEADER_BYTES, path, NO_DCB).nest(IEEE, "ieee");
+    let ieee = ResponseAttributes::after(body, HEADER_BYTES, path, NO_DCB).nest(IEEE, "ieee");
     let ets = |at, what: &str| eight(&ieee, ETS, at, what);
     let pfc = |kind, what: &str| {
         ieee.fact(what, |attributes| {
@@ -248,7 +248,7 @@ fn parse(body: &[u8], dcbx: &Known<Vec<u8>>, path: &str) -> Dcb {
             attributes.bytes(ETS).map(willing).transpose()
         }),
         dcbx: dcbx.clone().and_then(|body| {
-            let said = Said::after(&body, HEADER_BYTES, path, NO_DCB);
+            let said = ResponseAttributes::after(&body, HEADER_BYTES, path, NO_DCB);
             said.u8(DCBX, "dcbx").map(dcbx_words)
         }),
         app: ieee.fact("app", |attributes| {
@@ -277,7 +277,7 @@ fn parse(body: &[u8], dcbx: &Known<Vec<u8>>, path: &str) -> Dcb {
 }
 
 /// An array of eight bytes within a structure.
-fn eight(ieee: &Said<'_>, kind: u16, at: usize, what: &str) -> Known<Vec<u32>> {
+fn eight(ieee: &ResponseAttributes<'_>, kind: u16, at: usize, what: &str) -> Known<Vec<u32>> {
     ieee.fact(what, |attributes| {
         let Some(bytes) = attributes.bytes(kind) else {
             return Ok(None);

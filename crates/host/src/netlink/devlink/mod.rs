@@ -11,7 +11,7 @@ use super::error::Failure;
 use super::families::{Families, GENERIC_HEADER_BYTES};
 use super::link::{self, LINK_HEADER_BYTES};
 use super::message::{Attributes, Request, u32_at};
-use super::said::Said;
+use super::response::ResponseAttributes;
 use super::{Netlink, lock};
 use crate::nic_control::NicCounts;
 
@@ -244,7 +244,7 @@ fn parse_reporter(
     if !is_of_device || (port.is_some() && port != place.port) {
         return Ok(None);
     }
-    let said = Said::after(body, GENERIC_HEADER_BYTES, path, NO_DEVICE);
+    let said = ResponseAttributes::after(body, GENERIC_HEADER_BYTES, path, NO_DEVICE);
     let Known::Value(name) = said.nest(REPORTER, "reporter").text(REPORTER_NAME, "name") else {
         return Ok(None);
     };

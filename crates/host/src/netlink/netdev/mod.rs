@@ -11,7 +11,7 @@ use linerate_model::known::{Cause, Known};
 use super::error::Failure;
 use super::families::{Families, GENERIC_HEADER_BYTES};
 use super::message::{Attributes, Request};
-use super::said::{Said, uint};
+use super::response::{ResponseAttributes, uint};
 use super::socket::Answer;
 use super::{Netlink, link, lock};
 use crate::nic_control::NicCounts;
@@ -232,7 +232,7 @@ fn parse_napi(body: &[u8], path: &str) -> Result<Option<Napi>, Failure> {
         return Ok(None);
     };
     let path = format!("{path}/napi/{id}");
-    let said = Said::after(body, GENERIC_HEADER_BYTES, &path, NO_COMMAND);
+    let said = ResponseAttributes::after(body, GENERIC_HEADER_BYTES, &path, NO_COMMAND);
     let thread = said.u32(NAPI_PID, "pid");
     Ok(Some(Napi {
         id,

@@ -8,13 +8,12 @@ use linerate_model::units::BitRate;
 
 use super::error::Failure;
 use super::message::{Attributes, Request, u32_at};
-use super::qdisc::{self};
 use super::qdisc_entry::{
-    CEIL_AT, Entry, HTB_CEIL64, HTB_PARAMETERS, HTB_RATE64, RATE_AT, ROOT, rate,
+    self, CEIL_AT, Entry, HTB_CEIL64, HTB_PARAMETERS, HTB_RATE64, RATE_AT, ROOT, rate,
 };
-use super::said::{Said, numbers};
+use super::response::{ResponseAttributes, numbers};
 use super::socket::Connection;
-use super::{NO_KERNEL, Netlink, dcb, link, lock, qdisc_entry};
+use super::{NO_KERNEL, Netlink, dcb, link, lock, qdisc};
 use crate::nic_control::NicCounts;
 
 pub(super) const STATS_QUEUE: u16 = 3;
@@ -165,7 +164,7 @@ fn built_in(kind: &str, path: &str) -> QdiscNode {
 fn parse_node(body: &[u8], classes: &[Entry], path: &str) -> Result<QdiscNode, Failure> {
     let entry = Entry::parse(body)?;
     let path = format!("{path}/{:x}:", entry.handle >> 16);
-    let said = Said::after(body, qdisc_entry::HEADER_BYTES, &path, NO_KERNEL);
+    let said = ResponseAttributes::after(body, qdisc_entry::HEADER_BYTES, &path, NO_KERNEL);
     let stats = said.nest(libc::TCA_STATS2, "stats");
     // `struct gnet_stats_queue`: queue length, backlog, drops, requeues, overlimits.
     let queue = stats.fact("queue", |stats| {

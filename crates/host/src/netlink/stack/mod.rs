@@ -12,7 +12,7 @@ use super::error::Failure;
 use super::kinds::{self, Names};
 use super::link::{self, LINK_HEADER_BYTES};
 use super::message::{Attributes, Request, u32_at};
-use super::said::{Said, numbers};
+use super::response::{ResponseAttributes, numbers};
 use super::socket::Connection;
 use super::team::Place;
 use super::{NO_KERNEL, Netlink, lock};
@@ -142,7 +142,7 @@ impl Answers {
 
     /// The team that it is, or is a port of.
     fn team(&self) -> Option<Place> {
-        let said = Said::after(&self.own, LINK_HEADER_BYTES, "", NO_KERNEL);
+        let said = ResponseAttributes::after(&self.own, LINK_HEADER_BYTES, "", NO_KERNEL);
         let info = said.nest(libc::IFLA_LINKINFO, "");
         let is_team = |kind| info.text(kind, "").value().is_some_and(|kind| kind == TEAM);
         let own = u32_at(&self.own, 4).ok()?;
@@ -162,7 +162,7 @@ impl Answers {
     }
 
     fn stack(&self, path: &str) -> Stack {
-        let said = Said::after(&self.own, LINK_HEADER_BYTES, path, NO_KERNEL);
+        let said = ResponseAttributes::after(&self.own, LINK_HEADER_BYTES, path, NO_KERNEL);
         let names = self.names();
         let index = u32_at(&self.own, 4).unwrap_or_default();
         let master = said.u32(libc::IFLA_MASTER, "master");
@@ -235,7 +235,7 @@ pub(super) fn vlan_egress(
 
 fn egress_of(answer: &[u8], nic: &NicName) -> Known<Vec<(u32, u32)>> {
     let path = format!("netlink/route/{nic}/vlan");
-    let said = Said::after(answer, LINK_HEADER_BYTES, &path, NO_KERNEL);
+    let said = ResponseAttributes::after(answer, LINK_HEADER_BYTES, &path, NO_KERNEL);
     let info = said.nest(libc::IFLA_LINKINFO, "info");
     let kind = info.text(libc::IFLA_INFO_KIND, "kind");
     if kind.value().is_none_or(|kind| kind != VLAN) {
@@ -279,7 +279,7 @@ fn new_egress(index: u32, present: &[(u32, u32)], wanted: &BTreeMap<u32, u32>) -
     request
 }
 
-fn sizes(said: &Said<'_>) -> Stack {
+fn sizes(said: &ResponseAttributes<'_>) -> Stack {
     let bytes = |kind, what: &str| said.u32(kind, what).map(|size| Bytes::new(size.into()));
     Stack {
         mtu_max: said.u32(MAX_MTU, "max-mtu").and_then(|most| match most {
@@ -299,13 +299,13 @@ fn sizes(said: &Said<'_>) -> Stack {
 }
 
 /// How an XDP program is attached (`XDP_ATTACHED_*`); `several` if more than one is.
-fn xdp(said: &Said<'_>) -> Known<String> {
+fn xdp(said: &ResponseAttributes<'_>) -> Known<String> {
     const WORDS: [&str; 5] = ["none", "native", "generic", "offloaded", "several"];
     let attached = said.nest(XDP, "xdp").u8(XDP_ATTACHED, "attached");
     said.word(attached, "xdp/attached", &WORDS)
 }
 
-fn by_kind(said: &Said<'_>, names: &Names, master: Known<u32>, stack: &mut Stack) {
+fn by_kind(said: &ResponseAttributes<'_>, names: &Names, master: Known<u32>, stack: &mut Stack) {
     let info = said.nest(libc::IFLA_LINKINFO, "info");
     let kind = info.text(libc::IFLA_INFO_KIND, "kind");
     let data = info.nest(INFO_DATA, "data");
@@ -333,7 +333,7 @@ fn by_kind(said: &Said<'_>, names: &Names, master: Known<u32>, stack: &mut Stack
 /// The virtual functions of a response to a request with them.
 fn virtual_functions(body: &[u8], path: &str) -> Known<Vec<VirtualFunction>> {
     const WHAT: &str = "virtual-functions";
-    let said = Said::after(body, LINK_HEADER_BYTES, path, NO_KERNEL);
+    let said = ResponseAttributes::after(body, LINK_HEADER_BYTES, path, NO_KERNEL);
     let number = said.fact(WHAT, |attributes| {
         Ok(Some(attributes.u32(NUMBER_OF_VF)?.unwrap_or(0)))
     });
@@ -364,7 +364,7 @@ fn parse_vf(info: &[u8], path: &str) -> Result<VirtualFunction, Failure> {
         .ok_or(Failure::Malformed("a virtual function has no index"))?;
     let index = u32_at(index, 0)?;
     let path = format!("{path}/virtual-functions/{index}");
-    let said = Said::after(info, 0, &path, "not reported by the driver");
+    let said = ResponseAttributes::after(info, 0, &path, "not reported by the driver");
     let pair = |kind, what: &str| {
         said.fact(what, |attributes| {
             let pair = attributes.bytes(kind).map(numbers::<2>).transpose()?;
@@ -391,7 +391,7 @@ fn parse_vf(info: &[u8], path: &str) -> Result<VirtualFunction, Failure> {
 }
 
 /// The minimum and maximum transmit rate, Mb/s; old drivers report only the maximum.
-fn vf_rates(said: &Said<'_>) -> (Known<u32>, Known<u32>) {
+fn vf_rates(said: &ResponseAttributes<'_>) -> (Known<u32>, Known<u32>) {
     let both = said.fact("rate", |attributes| {
         attributes.bytes(VF_RATE).map(numbers::<3>).transpose()
     });
@@ -406,7 +406,7 @@ fn vf_rates(said: &Said<'_>) -> (Known<u32>, Known<u32>) {
     }
 }
 
-fn rate(said: &Said<'_>, mbit: Known<u32>, what: &str, none: &str) -> Known<BitRate> {
+fn rate(said: &ResponseAttributes<'_>, mbit: Known<u32>, what: &str, none: &str) -> Known<BitRate> {
     mbit.and_then(|mbit| match mbit {
         0 => said.missing(Cause::NotSaid, what, none),
         mbit => Known::Value(BitRate::from_mbit_per_s(mbit.into())),

@@ -9,7 +9,7 @@ use super::error::Failure;
 use super::families::GENERIC_HEADER_BYTES;
 use super::kinds::{self, Names};
 use super::message::Attributes;
-use super::said::{Said, byte};
+use super::response::{ResponseAttributes, byte};
 use super::socket::Answer;
 use super::{Netlink, lock};
 
@@ -164,7 +164,7 @@ fn option<'a>(all: &'a [Setting], name: &str, port: Option<u32>) -> Option<&'a V
 }
 
 fn team(options: &Known<Vec<Setting>>, names: &Names, path: &str) -> Team {
-    let said = Said::after(&[], 0, path, NO_TEAM);
+    let said = ResponseAttributes::after(&[], 0, path, NO_TEAM);
     let mode = options
         .clone()
         .and_then(|all| match option(&all, "mode", None) {

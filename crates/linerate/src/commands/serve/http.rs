@@ -8,7 +8,7 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use linerate_traffic::http::{Asked, HEAD_MAX, Refusal, read_request};
+use linerate_traffic::http::{HEAD_MAX, Refusal, RequestTarget, read_request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::console::interrupt::Interrupt;
@@ -209,7 +209,7 @@ fn converse(
     talk.end()
 }
 
-fn answer_to(pages: &dyn Pages, asked: &Asked<'_>) -> Answer {
+fn answer_to(pages: &dyn Pages, asked: &RequestTarget<'_>) -> Answer {
     if !asked.host.is_some_and(is_own_name) {
         let words = "Host must be 127.0.0.1, [::1] or localhost";
         return Answer::words(Status::Misdirected, words);
@@ -264,7 +264,10 @@ impl<'a> Conversation<'a> {
     }
 
     /// Reads a request and sends the answer of `answer`, or why it is refused; none if there was no request.
-    fn request(&mut self, answer: impl FnOnce(&Asked<'_>) -> Answer) -> io::Result<Option<Answer>> {
+    fn request(
+        &mut self,
+        answer: impl FnOnce(&RequestTarget<'_>) -> Answer,
+    ) -> io::Result<Option<Answer>> {
         let mut head = Vec::with_capacity(HEAD_MAX);
         let mut piece = [0; 2048];
         loop {

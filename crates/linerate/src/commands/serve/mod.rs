@@ -4,8 +4,8 @@
 //! loopback only, and only to that user: the kernel reports whose socket is at the other end. `http` permits
 //! reading only.
 
-mod going;
 mod http;
+mod idle_runs;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,13 +20,13 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::known::Known;
 use linerate_report::page::{Reach, policy};
 use linerate_report::{Form, front_page, progress_page};
-use linerate_store as store;
 use linerate_store::follow::Followed;
 use linerate_store::runs::{self, Filter};
+use linerate_store::{self as store};
 use rustix::process::geteuid;
 
-use self::going::Going;
 use self::http::{Answer, Status};
+use self::idle_runs::IdleRuns;
 use super::report::page_of;
 use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
@@ -106,7 +106,7 @@ struct Site {
     live: LiveHost,
     say: Say,
     interrupt: Interrupt,
-    going: Mutex<Going>,
+    going: Mutex<IdleRuns>,
     /// The runs that go on, by name.
     followed: Mutex<BTreeMap<String, Followed>>,
     /// Held while a page is made that reads whole runs: one at a time, however many ask.
@@ -141,9 +141,9 @@ impl http::Pages for Site {
         let page = match parts[..] {
             [""] => self.front(Form::Whole),
             ["progress"] => self.front(Form::Part),
-            ["runs", name] => self.of_run(name, Wanted::Page),
-            ["runs", name, "progress"] => self.of_run(name, Wanted::Part),
-            ["runs", name, "report"] => self.of_run(name, Wanted::Report),
+            ["runs", name] => self.of_run(name, Requested::Page),
+            ["runs", name, "progress"] => self.of_run(name, Requested::Part),
+            ["runs", name, "report"] => self.of_run(name, Requested::Report),
             _ => return no_such(),
         };
         match page {
@@ -164,7 +164,7 @@ fn no_such() -> Answer {
 
 /// What of a run is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum Requested {
     /// Its progress while it runs, then its report.
     Page,
     /// The live part of how far it is.
@@ -174,10 +174,10 @@ enum Wanted {
 }
 
 /// A page, and what it may ask for.
-type Found = Outcome<Option<(String, Reach)>>;
+type PageResult = Outcome<Option<(String, Reach)>>;
 
 impl Site {
-    fn front(&self, form: Form) -> Found {
+    fn front(&self, form: Form) -> PageResult {
         let mut going = self.going_on();
         // Slow work comes before what others wait for.
         let list = match form {
@@ -224,12 +224,12 @@ impl Site {
         locked(&self.going).names(&self.folder, store::is_being_written)
     }
 
-    fn of_run(&self, name: &str, wanted: Wanted) -> Found {
+    fn of_run(&self, name: &str, wanted: Requested) -> PageResult {
         let Some(folder) = decoded(name).and_then(|name| self.folder_of(&name)) else {
             return Ok(None);
         };
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        if wanted != Wanted::Report && store::is_being_written(&folder) {
+        if wanted != Requested::Report && store::is_being_written(&folder) {
             let mut followed = locked(&self.followed);
             if !followed.contains_key(&*name) {
                 followed.insert(name.to_string(), Followed::open(&folder)?);
@@ -238,18 +238,18 @@ impl Site {
                 return Ok(None);
             };
             let form = match wanted {
-                Wanted::Part => Form::Part,
+                Requested::Part => Form::Part,
                 _ => Form::Whole,
             };
             let page = progress_page(form, &name, followed.now()?, now_unix_s());
             return Ok(Some((page, Reach::OwnServer)));
         }
-        if wanted == Wanted::Part {
+        if wanted == Requested::Part {
             locked(&self.followed).remove(&*name);
             // It is over: who follows it takes the whole page.
             return Ok(Some((String::new(), Reach::Nothing)));
         }
-        if wanted == Wanted::Page {
+        if wanted == Requested::Page {
             locked(&self.followed).remove(&*name);
         }
         let _one = self.in_turn()?;

@@ -51,7 +51,7 @@ pub struct Peer {
     pub version: String,
     child: Child,
     input: Option<ChildStdin>,
-    replies: Receiver<Heard>,
+    replies: Receiver<Incoming>,
     /// Maximum length of the answer to the last request.
     answer_bytes_max: Arc<AtomicUsize>,
     /// Maximum length of the record of the trial that was prepared last.
@@ -62,7 +62,7 @@ pub struct Peer {
 
 /// What came from the remote end.
 #[derive(Debug)]
-enum Heard {
+enum Incoming {
     Reply(Box<Reply>),
     Garbled(String),
     Closed,
@@ -155,17 +155,19 @@ impl Peer {
             let beat =
                 Duration::from_millis(100).min(deadline.saturating_duration_since(Instant::now()));
             match self.replies.recv_timeout(beat) {
-                Ok(Heard::Reply(reply)) => {
+                Ok(Incoming::Reply(reply)) => {
                     return answer(asked, *reply).map_err(|failure| self.says(failure));
                 }
-                Ok(Heard::Garbled(why)) => {
+                Ok(Incoming::Garbled(why)) => {
                     return Err(Stop::new(
                         Code::PeerUnreachable,
                         format!("{} sent an invalid response: {why}", self.address),
                     )
                     .hint("make the remote shell print nothing for non-interactive commands"));
                 }
-                Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
+                Ok(Incoming::Closed) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.gone());
+                }
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
                     return Err(Stop::new(
                         Code::TimeOut,
@@ -196,9 +198,9 @@ impl Peer {
                 .replies
                 .recv_timeout(deadline.saturating_duration_since(Instant::now()))
             {
-                Ok(Heard::Reply(reply)) if matches!(*reply, Reply::Aborted) => return Ok(()),
+                Ok(Incoming::Reply(reply)) if matches!(*reply, Reply::Aborted) => return Ok(()),
                 // The end of the aborted trial may have been in flight.
-                Ok(Heard::Reply(_)) => {}
+                Ok(Incoming::Reply(_)) => {}
                 _ => return Err(self.gone()),
             }
         }
@@ -209,7 +211,7 @@ impl Peer {
     pub fn see_through(&mut self, request: &Request) -> Outcome<Reply> {
         self.send(request)?;
         match self.replies.recv_timeout(WORK) {
-            Ok(Heard::Reply(reply)) => Ok(answer(request, *reply)?),
+            Ok(Incoming::Reply(reply)) => Ok(answer(request, *reply)?),
             Err(RecvTimeoutError::Timeout) => Err(Stop::new(
                 Code::TimeOut,
                 format!(
@@ -235,7 +237,7 @@ impl Peer {
         let closed = loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.replies.recv_timeout(left) {
-                Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => break true,
+                Ok(Incoming::Closed) | Err(RecvTimeoutError::Disconnected) => break true,
                 // A peer that keeps sending instead of exiting is not listened to forever.
                 Ok(_) if !left.is_zero() => {}
                 Ok(_) | Err(RecvTimeoutError::Timeout) => break false,
@@ -344,7 +346,7 @@ pub(crate) fn end_within(child: &mut Child, limit: Duration) -> Option<ExitStatu
     }
 }
 
-fn listen(mut output: impl Read, heard: &SyncSender<Heard>, bytes_max: &AtomicUsize) {
+fn listen(mut output: impl Read, heard: &SyncSender<Incoming>, bytes_max: &AtomicUsize) {
     let mut lines = Lines::default();
     let mut buffer = vec![0u8; 64 << 10];
     loop {
@@ -355,15 +357,15 @@ fn listen(mut output: impl Read, heard: &SyncSender<Heard>, bytes_max: &AtomicUs
         };
         let bytes_max = |_: &[u8]| bytes_max.load(Ordering::SeqCst);
         if let Err(error) = lines.push(&buffer[..count], bytes_max) {
-            let _ = heard.send(Heard::Garbled(error.to_string()));
+            let _ = heard.send(Incoming::Garbled(error.to_string()));
             break;
         }
         while let Some(line) = lines.next_line() {
             let message = match reply_from(&line) {
-                Ok(reply) => Heard::Reply(Box::new(reply)),
+                Ok(reply) => Incoming::Reply(Box::new(reply)),
                 Err(error) => {
                     let start: String = String::from_utf8_lossy(&line).chars().take(60).collect();
-                    Heard::Garbled(printable(&format!("{error} in `{start}`")))
+                    Incoming::Garbled(printable(&format!("{error} in `{start}`")))
                 }
             };
             if heard.send(message).is_err() {
@@ -371,7 +373,7 @@ fn listen(mut output: impl Read, heard: &SyncSender<Heard>, bytes_max: &AtomicUs
             }
         }
     }
-    let _ = heard.send(Heard::Closed);
+    let _ = heard.send(Incoming::Closed);
 }
 
 /// Reads a reply, straight into its type: in a form for any JSON `[0,0,...]` would take 16 times its length.
@@ -388,7 +390,7 @@ mod tests {
     use super::*;
 
     /// The replies of a remote end that writes `output` while an answer of `bytes_max` is awaited.
-    fn heard(output: impl Read, bytes_max: usize) -> Vec<Heard> {
+    fn heard(output: impl Read, bytes_max: usize) -> Vec<Incoming> {
         let (tell, heard) = mpsc::sync_channel(16);
         listen(output, &tell, &AtomicUsize::new(bytes_max));
         drop(tell);
@@ -409,11 +411,11 @@ mod tests {
         let short = b"\"applied\"\n".as_slice();
         let long = std::io::repeat(b' ').take(300_000);
         let all = heard(short.chain(long).chain(short), 1 << 20);
-        let [Heard::Reply(_), Heard::Reply(_), Heard::Closed] = &all[..] else {
+        let [Incoming::Reply(_), Incoming::Reply(_), Incoming::Closed] = &all[..] else {
             panic!("{all:?}")
         };
         let all = heard(short.chain(std::io::repeat(b' ')), 100_000);
-        let [Heard::Reply(_), Heard::Garbled(why), Heard::Closed] = &all[..] else {
+        let [Incoming::Reply(_), Incoming::Garbled(why), Incoming::Closed] = &all[..] else {
             panic!("{all:?}")
         };
         assert!(why.contains("longer than 100000 bytes"), "{why}");

@@ -50,9 +50,9 @@ fn copy_text<'a>(mut rest: &'a [u8], clean: &mut Vec<u8>) -> &'a [u8] {
         chars += 1;
         if chars <= TEXT_CHARS_MAX {
             clean.extend_from_slice(match kept {
-                Kept::AsItIs => char,
-                Kept::Replaced => REPLACEMENT.as_bytes(),
-                Kept::Dropped => b"",
+                Treatment::AsItIs => char,
+                Treatment::Replaced => REPLACEMENT.as_bytes(),
+                Treatment::Dropped => b"",
             });
         }
         rest = after;
@@ -60,35 +60,35 @@ fn copy_text<'a>(mut rest: &'a [u8], clean: &mut Vec<u8>) -> &'a [u8] {
 }
 
 /// What becomes of a character.
-enum Kept {
+enum Treatment {
     AsItIs,
     Replaced,
     Dropped,
 }
 
 /// The length of the character that a text in JSON continues with, and its replacement.
-fn next_char(text: &[u8]) -> (usize, Kept) {
+fn next_char(text: &[u8]) -> (usize, Treatment) {
     match text {
-        [] => (0, Kept::AsItIs),
-        [b'\\', b'r', b'\\', b'n', ..] => (2, Kept::Dropped),
-        [b'\\', b'r' | b'b' | b'f', ..] | [0xc2, 0x80..=0x9f, ..] => (2, Kept::Replaced),
+        [] => (0, Treatment::AsItIs),
+        [b'\\', b'r', b'\\', b'n', ..] => (2, Treatment::Dropped),
+        [b'\\', b'r' | b'b' | b'f', ..] | [0xc2, 0x80..=0x9f, ..] => (2, Treatment::Replaced),
         [b'\\', b'u', after @ ..] => {
             let code = after.get(..4).and_then(|hex| std::str::from_utf8(hex).ok());
             match code.and_then(|hex| u32::from_str_radix(hex, 16).ok()) {
                 // Both halves of a pair, so that none is cut off.
-                Some(0xd800..=0xdbff) if after[4..].starts_with(b"\\u") => (12, Kept::AsItIs),
-                Some(code) if char::from_u32(code).is_some_and(harmful) => (6, Kept::Replaced),
-                _ => (6, Kept::AsItIs),
+                Some(0xd800..=0xdbff) if after[4..].starts_with(b"\\u") => (12, Treatment::AsItIs),
+                Some(code) if char::from_u32(code).is_some_and(harmful) => (6, Treatment::Replaced),
+                _ => (6, Treatment::AsItIs),
             }
         }
-        [b'\\', ..] => (2, Kept::AsItIs),
-        [0x7f, ..] => (1, Kept::Replaced),
+        [b'\\', ..] => (2, Treatment::AsItIs),
+        [0x7f, ..] => (1, Treatment::Replaced),
         [_, after @ ..] => {
             let more = after
                 .iter()
                 .take(3)
                 .take_while(|&&byte| byte & 0xc0 == 0x80);
-            (1 + more.count(), Kept::AsItIs)
+            (1 + more.count(), Treatment::AsItIs)
         }
     }
 }

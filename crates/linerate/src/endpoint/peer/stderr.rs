@@ -18,7 +18,7 @@ const REST: Duration = Duration::from_millis(500);
 /// The standard error of a program at the remote end, read by a separate thread.
 #[derive(Debug)]
 pub(crate) struct FarStderr {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<HeadAndTail>>,
     /// Disconnected at the end of the stream.
     end: Receiver<()>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct FarStderr {
 impl FarStderr {
     /// Reads `stream` to its end.
     pub(crate) fn read(stream: Option<ChildStderr>) -> Self {
-        let kept = Arc::<Mutex<Kept>>::default();
+        let kept = Arc::<Mutex<HeadAndTail>>::default();
         let (reading, end) = mpsc::channel();
         if let Some(stream) = stream {
             let kept = Arc::clone(&kept);
@@ -47,7 +47,7 @@ impl FarStderr {
     }
 }
 
-fn keep(mut stream: impl Read, kept: &Mutex<Kept>) {
+fn keep(mut stream: impl Read, kept: &Mutex<HeadAndTail>) {
     let mut buffer = [0; 4 << 10];
     loop {
         match stream.read(&mut buffer) {
@@ -63,13 +63,13 @@ fn keep(mut stream: impl Read, kept: &Mutex<Kept>) {
 
 /// The beginning and the end of a stream.
 #[derive(Debug, Default)]
-struct Kept {
+struct HeadAndTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     omitted: u64,
 }
 
-impl Kept {
+impl HeadAndTail {
     fn push(&mut self, bytes: &[u8]) {
         let (head, rest) = bytes.split_at(bytes.len().min(KEPT_BYTES - self.head.len()));
         self.head.extend(head);

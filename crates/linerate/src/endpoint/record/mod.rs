@@ -16,7 +16,7 @@ use linerate_host::netlink::Netlink;
 use linerate_host::profile::{Profiler, Samples};
 use linerate_host::root::{HostRoot, LiveHost};
 use linerate_host::watch::Reading;
-use linerate_host::watch::way::Way;
+use linerate_host::watch::scope::WatchScope;
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::protocol::{Failure, FailureKind};
@@ -87,7 +87,7 @@ fn record_settled(
     })?;
     let root = live.root();
     let machine = Machine::look(root, spec, address);
-    let beside = Beside {
+    let beside = CpuSampler {
         root,
         step: step.unwrap_or_else(|| step_of(spec, machine.online.len())),
         duration: spec.duration_ns.into(),
@@ -177,7 +177,7 @@ fn step_of(spec: &TrialSpec, cpus: usize) -> Duration {
 struct Machine<'a> {
     root: &'a HostRoot,
     /// The counters to read, and the reader.
-    way: Known<(Way, Netlink)>,
+    way: Known<(WatchScope, Netlink)>,
     online: CpuSet,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Machine<'a> {
     fn look(root: &'a HostRoot, spec: &TrialSpec, address: Option<IpAddr>) -> Self {
         let way = match (address, Netlink::open()) {
             (Some(address), Ok(netlink)) => {
-                let way = Way::find(root, &netlink, address, asked_for(spec));
+                let way = WatchScope::find(root, &netlink, address, asked_for(spec));
                 let way = match &spec.verbs {
                     Some(verbs) => way.with_rdma(root, &named_devices(verbs)),
                     None => way,
@@ -250,7 +250,7 @@ fn times_between(before: &Moment, after: &Moment) -> Known<Vec<CpuTimes>> {
 }
 
 /// The thread that samples the CPUs while the trial runs.
-struct Beside<'a> {
+struct CpuSampler<'a> {
     root: &'a HostRoot,
     step: Duration,
     duration: Duration,
@@ -260,16 +260,16 @@ struct Beside<'a> {
 }
 
 /// What it sampled.
-struct Seen {
+struct CpuSamples {
     steps: Vec<(Instant, Vec<CpuTimes>)>,
     frequency: Known<Vec<CpuFrequency>>,
     /// CPU time of sampling.
     took: Duration,
 }
 
-impl Beside<'_> {
+impl CpuSampler<'_> {
     /// Runs the trial, and returns its outcome, what was sampled meanwhile, and when it ended.
-    fn run<T>(&self, run: impl FnOnce() -> T) -> (T, Seen, Instant) {
+    fn run<T>(&self, run: impl FnOnce() -> T) -> (T, CpuSamples, Instant) {
         thread::scope(|scope| {
             let (over, is_over) = mpsc::channel();
             let looking = thread::Builder::new()
@@ -282,7 +282,7 @@ impl Beside<'_> {
                 Ok(Ok(seen)) => seen,
                 Ok(Err(panic)) => std::panic::resume_unwind(panic),
                 // A limit on threads is no reason to lose the trial.
-                Err(error) => Seen {
+                Err(error) => CpuSamples {
                     steps: Vec::new(),
                     frequency: Known::unknown(
                         Cause::Unreadable,
@@ -296,7 +296,7 @@ impl Beside<'_> {
         })
     }
 
-    fn look(&self, is_over: &Receiver<()>) -> Seen {
+    fn look(&self, is_over: &Receiver<()>) -> CpuSamples {
         self.leave_data_cpus();
         let mut last = CpuCounters::read(self.root);
         let mut frequencies = Frequencies::of(self);
@@ -326,7 +326,7 @@ impl Beside<'_> {
                 break;
             }
         }
-        Seen {
+        CpuSamples {
             steps,
             frequency: frequencies.seen,
             took: cpu_time_of_this_thread(),
@@ -353,7 +353,7 @@ fn worked(times: Vec<CpuTimes>) -> Vec<CpuTimes> {
     times
 }
 
-impl Seen {
+impl CpuSamples {
     /// The steps since the start of this end: it ended at `ended`, and had lasted for `elapsed`.
     fn series(&self, ended: Instant, elapsed: Nanoseconds) -> Vec<CpuStep> {
         let ended_at = Duration::from(elapsed);
@@ -378,7 +378,7 @@ struct Frequencies {
 }
 
 impl Frequencies {
-    fn of(beside: &Beside<'_>) -> Self {
+    fn of(beside: &CpuSampler<'_>) -> Self {
         let cpus = if beside.data.is_empty() {
             &beside.online
         } else {

@@ -27,7 +27,7 @@ use crate::cli::{MeasureStream, ReceiveArg, SendArg};
 use crate::console::interrupt::Interrupt;
 use crate::console::random::{fresh_seed, fresh_token};
 use crate::console::say::{Format, Say};
-use crate::endpoint::trial::{Path, open_path};
+use crate::endpoint::trial::{PeerPath, open_path};
 use crate::measure::trial_spec::{self, placement};
 
 /// The default duration of each trial: there are many of them.
@@ -39,18 +39,18 @@ const ROUNDS_MAX: u32 = 1_000;
 
 /// How payload is sent and received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-struct Way {
+struct PayloadMode {
     send: SendMode,
     receive: ReceiveMode,
 }
 
 /// What every other mode is compared with.
-const PLAIN: Way = Way {
+const PLAIN: PayloadMode = PayloadMode {
     send: SendMode::Write,
     receive: ReceiveMode::Read,
 };
 
-impl Way {
+impl PayloadMode {
     /// The plain mode, each other send mode, each other receive mode.
     fn all() -> Vec<Self> {
         let sends = SendArg::value_variants().iter().map(|&send| Self {
@@ -92,7 +92,7 @@ struct Ladder {
     seed: u64,
     keeps_raw: bool,
     trials: Vec<Trial>,
-    refused: Vec<(Way, Stop)>,
+    refused: Vec<(PayloadMode, Stop)>,
 }
 
 /// Carries out `measure stream --ladder`.
@@ -155,8 +155,8 @@ fn are_certain(rungs: &[Rung], asked: f64) -> bool {
 
 impl Ladder {
     /// Announces what will happen and how long it takes.
-    fn announce(&self, path: &Path, peer: &PeerAddress, enough: Enough, say: &Say) {
-        let ways = Way::all().len();
+    fn announce(&self, path: &PeerPath, peer: &PeerAddress, enough: Enough, say: &Say) {
+        let ways = PayloadMode::all().len();
         let each = self.spec.duration_ns;
         let most = if self.spec.workload.ends_by_itself() {
             "at most "
@@ -189,14 +189,14 @@ impl Ladder {
     }
 
     /// Makes round after round until there are enough.
-    fn climb(&mut self, path: &mut Path, enough: Enough, say: &Say) -> Outcome<()> {
+    fn climb(&mut self, path: &mut PeerPath, enough: Enough, say: &Say) -> Outcome<()> {
         let mut random = Random::new(Seed(self.seed));
         let begun = Instant::now();
         for round in 0..ROUNDS_MAX {
             if self.is_enough(round, enough, begun) {
                 break;
             }
-            let mut order = Way::all();
+            let mut order = PayloadMode::all();
             random.shuffle(&mut order);
             for way in order {
                 if !self.refused.iter().any(|(refused, _)| *refused == way) {
@@ -208,7 +208,7 @@ impl Ladder {
     }
 
     fn is_enough(&self, rounds: u32, enough: Enough, begun: Instant) -> bool {
-        let all_refused = self.refused.len() == Way::all().len();
+        let all_refused = self.refused.len() == PayloadMode::all().len();
         all_refused
             || match enough {
                 Enough::Rounds(asked) => rounds >= asked,
@@ -221,7 +221,13 @@ impl Ladder {
     }
 
     /// One trial of one mode; a refusal is an outcome, too.
-    fn trial(&mut self, path: &mut Path, round: u32, way: Way, say: &Say) -> Outcome<()> {
+    fn trial(
+        &mut self,
+        path: &mut PeerPath,
+        round: u32,
+        way: PayloadMode,
+        say: &Say,
+    ) -> Outcome<()> {
         let stream = match &self.spec.workload {
             Workload::Stream(stream) => stream.clone(),
             _ => Stream::default(),
@@ -252,7 +258,7 @@ impl Ladder {
         Ok(())
     }
 
-    fn kept(&self, path: &Path, round: u32, way: Way, sample: Sample) -> Trial {
+    fn kept(&self, path: &PeerPath, round: u32, way: PayloadMode, sample: Sample) -> Trial {
         // No bound by copies: some of these modes do not copy.
         let measured = Measured::over_path(path, sample, None);
         Trial::new(round, way, measured.rate, measured.sample, self.keeps_raw)
@@ -265,12 +271,12 @@ impl Ladder {
     }
 
     fn rungs(&self) -> Vec<Rung> {
-        let refused = |way: Way| {
+        let refused = |way: PayloadMode| {
             let mut all = self.refused.iter();
             all.find(|(refused, _)| *refused == way)
                 .map(|(_, stop)| stop.message.clone())
         };
-        Way::all()
+        PayloadMode::all()
             .into_iter()
             .map(|way| Rung::new(way, &self.trials, refused(way), Seed(self.seed)))
             .collect()
@@ -315,7 +321,7 @@ struct LadderDocument<'a> {
 
 fn document<'a>(
     ladder: &'a Ladder,
-    path: &Path,
+    path: &PeerPath,
     rungs: &'a [Rung],
     stopped: Option<String>,
 ) -> LadderDocument<'a> {
@@ -344,7 +350,7 @@ fn document<'a>(
 }
 
 /// Whether the payload left this host by a device that has a wire.
-fn over_wire(path: &Path) -> Option<bool> {
+fn over_wire(path: &PeerPath) -> Option<bool> {
     path.local_interface().map(|nic| nic.kind.has_wire())
 }
 
@@ -356,7 +362,7 @@ mod tests {
 
     /// A ladder of this many rounds of the plain mode and one other, every other mode refused.
     fn ladder(rounds: u32, other: impl Fn(u32) -> f64) -> Ladder {
-        let [plain, measured, rest @ ..] = &Way::all()[..] else {
+        let [plain, measured, rest @ ..] = &PayloadMode::all()[..] else {
             panic!("there are more than two ways");
         };
         let trials = (0..rounds).flat_map(|round| {
@@ -365,7 +371,7 @@ mod tests {
                 trial(round, *measured, other(round)),
             ]
         });
-        let refused = |way: &Way| (*way, Stop::new(Code::NotSupported, "not here"));
+        let refused = |way: &PayloadMode| (*way, Stop::new(Code::NotSupported, "not here"));
         Ladder {
             spec: TrialSpec::default(),
             seed: 1,

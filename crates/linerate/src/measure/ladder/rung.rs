@@ -11,7 +11,7 @@ use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::{mean, median};
 use serde::Serialize;
 
-use super::{PLAIN, Way};
+use super::{PLAIN, PayloadMode};
 
 /// At least this share uncopied, and the copy was avoided: the first sends of a connection may be copied
 /// while its socket is being set up.
@@ -24,7 +24,7 @@ const COPIED: f64 = 0.01;
 pub(super) struct Trial {
     pub(super) round: u32,
     #[serde(flatten)]
-    pub(super) way: Way,
+    pub(super) way: PayloadMode,
     pub(super) rate_bit_per_s: Option<f64>,
     cpu_s_per_gb: Cpu,
     #[serde(skip)]
@@ -60,7 +60,7 @@ pub(super) struct Crossing {
 impl Trial {
     pub(super) fn new(
         round: u32,
-        way: Way,
+        way: PayloadMode,
         rate: Option<BitRate>,
         sample: Sample,
         keeps_raw: bool,
@@ -145,9 +145,9 @@ pub(super) struct Copied {
 }
 
 impl Copied {
-    fn of(way: Way, told: Crossing) -> Self {
+    fn of(way: PayloadMode, told: Crossing) -> Self {
         let share = match way {
-            Way {
+            PayloadMode {
                 send: SendMode::Zerocopy | SendMode::UringZerocopy,
                 ..
             } => {
@@ -155,20 +155,20 @@ impl Copied {
                 let kept = sends.saturating_sub(told.copied_after_all);
                 (sends > 0).then(|| real(kept) / real(sends))
             }
-            Way {
+            PayloadMode {
                 receive: ReceiveMode::Zerocopy,
                 ..
             } => (told.received_bytes > 0)
                 .then(|| real(told.mapped_bytes) / real(told.received_bytes)),
-            Way {
+            PayloadMode {
                 receive: ReceiveMode::Trunc,
                 ..
             } => return Self::without_share(Answer::ThrownAway),
-            Way {
+            PayloadMode {
                 send: SendMode::Sendfile | SendMode::Splice,
                 ..
             } => None,
-            Way {
+            PayloadMode {
                 send: SendMode::Write | SendMode::Uring,
                 receive: ReceiveMode::Read | ReceiveMode::Uring,
             } => return Self::without_share(Answer::Made),
@@ -238,7 +238,7 @@ impl RatioToPlain {
 #[derive(Debug, Serialize)]
 pub(super) struct Rung {
     #[serde(flatten)]
-    pub(super) way: Way,
+    pub(super) way: PayloadMode,
     /// Why the kernel, the device or the system would not have it.
     pub(super) refused: Option<String>,
     pub(super) trials: usize,
@@ -253,7 +253,12 @@ pub(super) struct Rung {
 }
 
 impl Rung {
-    pub(super) fn new(way: Way, trials: &[Trial], refused: Option<String>, seed: Seed) -> Self {
+    pub(super) fn new(
+        way: PayloadMode,
+        trials: &[Trial],
+        refused: Option<String>,
+        seed: Seed,
+    ) -> Self {
         let own: Vec<&Trial> = trials.iter().filter(|trial| trial.way == way).collect();
         let middle = |pick: fn(&Trial) -> Option<f64>| {
             let known: Vec<f64> = own.iter().filter_map(|trial| pick(trial)).collect();
@@ -300,12 +305,12 @@ impl Rung {
 pub(super) mod tests {
     use super::*;
 
-    fn way(send: SendMode, receive: ReceiveMode) -> Way {
-        Way { send, receive }
+    fn way(send: SendMode, receive: ReceiveMode) -> PayloadMode {
+        PayloadMode { send, receive }
     }
 
     /// A trial that nothing but its rate is known of.
-    pub(in super::super) fn trial(round: u32, way: Way, gbit_per_s: f64) -> Trial {
+    pub(in super::super) fn trial(round: u32, way: PayloadMode, gbit_per_s: f64) -> Trial {
         Trial {
             round,
             way,

@@ -6,14 +6,14 @@ use linerate_report::flag_in_words;
 
 use super::rung::{Answer, Copied, RatioToPlain, Rung};
 use super::{Ladder, PLAIN, over_wire, rounds_in_words};
-use crate::endpoint::trial::Path;
+use crate::endpoint::trial::PeerPath;
 
 /// No line is longer.
 const WIDTH: usize = 100;
 /// The column of the modes.
 const WAY: usize = 20;
 
-pub(super) fn text(ladder: &Ladder, path: &Path, rungs: &[Rung]) -> String {
+pub(super) fn text(ladder: &Ladder, path: &PeerPath, rungs: &[Rung]) -> String {
     let mut lines = table(rungs);
     if over_wire(path) == Some(false) {
         let note = format!(
@@ -135,13 +135,13 @@ fn labelled(lines: &mut Vec<String>, label: &str, text: &str) {
 mod tests {
     use linerate_stats::Seed;
 
-    use super::super::Way;
+    use super::super::PayloadMode;
     use super::super::rung::tests::trial;
     use super::*;
 
     #[test]
     fn no_line_of_the_table_is_longer_than_a_terminal() {
-        let ways = Way::all();
+        let ways = PayloadMode::all();
         let trials: Vec<_> = (0..3)
             .flat_map(|round| {
                 ways.iter()

@@ -19,7 +19,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::mover::{Carried, Order};
-use mover::{Role, Said, Task};
+use mover::{MoverReport, Role, Task};
 use serde::Serialize;
 
 use crate::cli::{MeasureStream, PreloadArg};
@@ -193,7 +193,7 @@ impl Ends<'_> {
             token: fresh_token()?,
         };
         let mut far = Mover::start(self, self.peer, address, Role::Receives, &order)?;
-        let Said::Listens(port) = far.hear(LISTENS, self.interrupt)? else {
+        let MoverReport::Listens(port) = far.hear(LISTENS, self.interrupt)? else {
             return Err(far.nonsense());
         };
         let target = SocketAddr::new(address.ip(), port);
@@ -267,7 +267,7 @@ impl Mover {
     }
 
     /// Its next message.
-    fn hear(&mut self, limit: Duration, interrupt: &Interrupt) -> Outcome<Said> {
+    fn hear(&mut self, limit: Duration, interrupt: &Interrupt) -> Outcome<MoverReport> {
         let deadline = Instant::now() + limit;
         loop {
             match self.said.recv_timeout(BEAT) {
@@ -288,8 +288,8 @@ impl Mover {
 
     fn carried(&mut self, limit: Duration, interrupt: &Interrupt) -> Outcome<Carried> {
         match self.hear(limit, interrupt)? {
-            Said::Carried(carried) => Ok(carried),
-            Said::Listens(_) => Err(self.nonsense()),
+            MoverReport::Carried(carried) => Ok(carried),
+            MoverReport::Listens(_) => Err(self.nonsense()),
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) enum Role {
 /// The report of a mover.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Said {
+pub(super) enum MoverReport {
     /// It listens on this port.
     Listens(u16),
     /// It finished.
@@ -67,15 +67,15 @@ pub(crate) fn run(args: &MoverArgs, say: &Say) -> Outcome<()> {
     let carried = match task.role {
         Role::Receives => {
             let door = Door::open(task.address, task.order.flows).map_err(failed)?;
-            tell(say, &Said::Listens(door.port()))?;
+            tell(say, &MoverReport::Listens(door.port()))?;
             door.receive(&task.order)
         }
         Role::Sends => send(task.address, &task.order),
     };
-    tell(say, &Said::Carried(carried.map_err(failed)?))
+    tell(say, &MoverReport::Carried(carried.map_err(failed)?))
 }
 
-fn tell(say: &Say, said: &Said) -> Outcome<()> {
+fn tell(say: &Say, said: &MoverReport) -> Outcome<()> {
     say.json_line(said)
 }
 

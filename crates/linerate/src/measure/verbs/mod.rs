@@ -187,7 +187,7 @@ fn posting(side: &SideSample) -> impl Iterator<Item = &VerbsRecord> {
 
 /// A counter of an RDMA port that moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Moved<'a> {
+pub(super) struct PortCounterGrowth<'a> {
     /// `mlx5_0/1`.
     pub(super) port: String,
     /// The device's own name of it.
@@ -197,12 +197,12 @@ pub(super) struct Moved<'a> {
 }
 
 /// The counters of this end's RDMA ports that moved; `None` where they were not read.
-pub(super) fn moved(side: &SideSample) -> Option<Vec<Moved<'_>>> {
+pub(super) fn moved(side: &SideSample) -> Option<Vec<PortCounterGrowth<'_>>> {
     let watch = side.counters.value()?;
     let all = watch.below("rdma/").filter_map(|(rest, grew, counter)| {
         let mut words = rest.splitn(4, '/');
         let (device, port, _, name) = (words.next()?, words.next()?, words.next()?, words.next()?);
-        Some(Moved {
+        Some(PortCounterGrowth {
             port: format!("{device}/{port}"),
             name,
             grew,
@@ -213,7 +213,7 @@ pub(super) fn moved(side: &SideSample) -> Option<Vec<Moved<'_>>> {
 }
 
 fn counters_value(side: &SideSample) -> Value {
-    let of = |moved: Vec<Moved<'_>>| {
+    let of = |moved: Vec<PortCounterGrowth<'_>>| {
         let values = moved.into_iter().map(|one| {
             json!({
                 "port": one.port,

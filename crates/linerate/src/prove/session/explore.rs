@@ -69,7 +69,7 @@ impl Budget {
 
 /// What was tried, and its result.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observations {
     points: Vec<Point>,
     /// Natural logarithms of the rates.
     values: Vec<f64>,
@@ -77,7 +77,7 @@ struct Seen {
     fitted: Option<Surrogate>,
 }
 
-impl Seen {
+impl Observations {
     fn add(&mut self, point: Point, rate: Option<BitRate>) {
         let value = rate
             .filter(|rate| rate.as_bit_per_s() > 0)
@@ -125,7 +125,7 @@ impl Session<'_> {
             levels.iter().sum::<usize>(),
             budget.looking(),
         ));
-        let mut seen = Seen::default();
+        let mut seen = Observations::default();
         for sample in before {
             seen.add(vec![0; factors.len()], rate_of(sample));
         }
@@ -231,7 +231,7 @@ impl Session<'_> {
     }
 
     /// The best point of the model, with at most this many factors changed.
-    fn choose(&mut self, seen: &mut Seen, levels: &[usize], most: u32) -> Outcome<Point> {
+    fn choose(&mut self, seen: &mut Observations, levels: &[usize], most: u32) -> Outcome<Point> {
         seen.fitted = None;
         let surface = seen.surface()?;
         let top = surface.top(levels, &mut self.random);

@@ -131,14 +131,14 @@ pub struct Session<'a> {
     /// How many remedies were kept.
     kept: usize,
     /// Remedies tried so far.
-    tried: Vec<Tried>,
+    tried: Vec<TestedRemedy>,
     /// Remedies that were not tried.
     held_back: Vec<Proposal>,
 }
 
 /// A remedy that was tested, and how many were kept when its round was over.
 #[derive(Debug)]
-struct Tried {
+struct TestedRemedy {
     changes: Vec<EndChange>,
     kept_then: usize,
     kept: bool,
@@ -278,7 +278,7 @@ impl<'a> Session<'a> {
                     // It must not hide the others any more, and those that showed nothing
                     // while it did get another chance.
                     let changes = package.remove(helped).changes;
-                    self.tried.push(Tried {
+                    self.tried.push(TestedRemedy {
                         changes,
                         kept_then: self.kept,
                         kept: false,
@@ -294,7 +294,7 @@ impl<'a> Session<'a> {
         let kept = package.into_iter().map(|proposal| (proposal, true));
         let idle = idle.into_iter().filter(|_| !again);
         for (proposal, kept) in kept.chain(idle.map(|proposal| (proposal, false))) {
-            self.tried.push(Tried {
+            self.tried.push(TestedRemedy {
                 changes: proposal.changes,
                 kept_then: self.kept,
                 kept,
@@ -350,7 +350,7 @@ impl<'a> Session<'a> {
         let Err(stop) = made else { return Ok(true) };
         let remedy = self.begin(proposal, Vec::new())?;
         self.cannot_be_made(proposal, remedy, stop)?;
-        self.tried.push(Tried {
+        self.tried.push(TestedRemedy {
             changes: proposal.changes.clone(),
             kept_then: self.kept,
             kept: false,
@@ -376,7 +376,7 @@ impl<'a> Session<'a> {
 
     /// Whether a remedy is worth a try: one that did not help is only tried again if something was kept since.
     fn is_worth_a_try(&self, proposal: &Proposal) -> bool {
-        let before = |tried: &&Tried| tried.changes == proposal.changes;
+        let before = |tried: &&TestedRemedy| tried.changes == proposal.changes;
         let seen = self.tried.iter().rfind(before);
         seen.is_none_or(|tried| !tried.kept && tried.kept_then < self.kept)
     }

@@ -8,7 +8,7 @@ use super::{
     Bound, Ceiling, EthernetPath, InfinibandSpeed, TIMESTAMPS_BYTES, Tunnel, bond, copy, ethernet,
     infiniband, pcie, shaper, shaper_of_datagrams, window_rtt,
 };
-use crate::analysis::{self, Way};
+use crate::analysis::{self, OneWay};
 use crate::buffers::{self, Buffer};
 use crate::finding::Evidence;
 use crate::host::{Host, Nic, NicKind};
@@ -533,7 +533,7 @@ fn window_bound(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> K
     let Some(rtt) = analysis::ways(sample)
         .into_iter()
         .find(|way| way.from == sender.end)
-        .and_then(|way| Way::rtt_min(&way))
+        .and_then(|way| OneWay::rtt_min(&way))
     else {
         return no_rtt();
     };

@@ -3,9 +3,9 @@
 
 mod pairs;
 
-use self::pairs::{Moved, Pairs, moved};
+use self::pairs::{GrownCounter, Pairs, moved};
 use super::{Limit, LimitKind, Named, Trial, by_ceiling, cpus, other_end};
-use crate::analysis::Way;
+use crate::analysis::OneWay;
 use crate::analysis::figures::{self, Figures, Turns};
 use crate::ceiling::Bound;
 use crate::finding::Evidence;
@@ -17,7 +17,7 @@ use crate::units::{Ratio, real};
 use crate::workload::Service;
 
 /// The limit of a trial over verbs, if there is evidence for one.
-pub(super) fn name(trial: &Trial<'_>, ways: &[Way<'_>]) -> Option<Limit> {
+pub(super) fn name(trial: &Trial<'_>, ways: &[OneWay<'_>]) -> Option<Limit> {
     let directions: Vec<Direction<'_>> = ways.iter().map(|way| Direction::of(trial, way)).collect();
     // Datagram loss shows where the limit is, with more certainty than closeness to a ceiling.
     let lost = directions.iter().find_map(Direction::by_lost_datagrams);
@@ -29,21 +29,21 @@ pub(super) fn name(trial: &Trial<'_>, ways: &[Way<'_>]) -> Option<Limit> {
 }
 
 /// Every known metric of one direction.
-pub(super) fn evidence(trial: &Trial<'_>, way: &Way<'_>) -> Vec<Evidence> {
+pub(super) fn evidence(trial: &Trial<'_>, way: &OneWay<'_>) -> Vec<Evidence> {
     Direction::of(trial, way).evidence()
 }
 
 /// One direction of the trial.
 struct Direction<'a> {
     trial: &'a Trial<'a>,
-    way: &'a Way<'a>,
+    way: &'a OneWay<'a>,
     figures: Figures,
     sender: Pairs,
     receiver: Pairs,
 }
 
 impl<'a> Direction<'a> {
-    fn of(trial: &'a Trial<'a>, way: &'a Way<'a>) -> Self {
+    fn of(trial: &'a Trial<'a>, way: &'a OneWay<'a>) -> Self {
         let spec = &trial.sample.spec;
         Self {
             trial,
@@ -98,12 +98,12 @@ impl<'a> Direction<'a> {
     }
 
     /// The counters of both ports for retransmissions, congestion and drops that increased.
-    fn counters(&self) -> Vec<Moved> {
+    fn counters(&self) -> Vec<GrownCounter> {
         let names: Vec<&str> = [&LOSS[..], &RECEIVER, &CONGESTION].concat();
         self.moved(&names)
     }
 
-    fn moved(&self, names: &[&str]) -> Vec<Moved> {
+    fn moved(&self, names: &[&str]) -> Vec<GrownCounter> {
         let mut all = moved(self.way.from, self.way.sender, names);
         let there = moved(other_end(self.way.from), self.way.receiver, names);
         all.extend(
@@ -143,7 +143,7 @@ impl<'a> Direction<'a> {
     }
 
     /// The largest of `counters` as a share of the packets.
-    fn share(&self, counters: &[Moved]) -> Option<Ratio> {
+    fn share(&self, counters: &[GrownCounter]) -> Option<Ratio> {
         let most = counters.iter().map(|one| one.by).max()?;
         let packets = self.packets();
         (packets > 0).then(|| Ratio::new(real(most) / real(packets)))

@@ -105,14 +105,14 @@ impl Pairs {
 
 /// A port counter that increased.
 #[derive(Debug, Clone)]
-pub(super) struct Moved {
+pub(super) struct GrownCounter {
     pub(super) key: String,
     pub(super) by: u64,
     pub(super) evidence: Evidence,
 }
 
 /// The hardware counters `names` that increased, of the ports in use at an end.
-pub(super) fn moved(end: End, side: &SideSample, names: &[&str]) -> Vec<Moved> {
+pub(super) fn moved(end: End, side: &SideSample, names: &[&str]) -> Vec<GrownCounter> {
     let Known::Value(watch) = &side.counters else {
         return Vec::new();
     };
@@ -125,7 +125,7 @@ pub(super) fn moved(end: End, side: &SideSample, names: &[&str]) -> Vec<Moved> {
             };
             let what = format!("{name} of {port} at the {end} end");
             let evidence = Evidence::new(what, by, watch.path(&key));
-            all.push(Moved { key, by, evidence });
+            all.push(GrownCounter { key, by, evidence });
         }
     }
     all

@@ -3,13 +3,14 @@
 
 mod subnet;
 
-use super::judged::{Judged, growth, judge_each};
-use super::{ALWAYS, Draft, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
+use subnet::share_a_subnet;
+
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
 use crate::known::Gap;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use subnet::share_a_subnet;
+use super::judged::{Judged, growth, judge_each};
+use super::{ALWAYS, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "mtu-mismatch",
@@ -48,25 +49,25 @@ struct Misfit {
     remedy: Option<Remedy>,
 }
 
-fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    judge_each(rule, scene, |nic| check_nic(scene, nic))
+fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
-fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
-    let mut misfits = stacked(scene, nic)?;
+fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
+    let mut misfits = stacked(context, nic)?;
     // With one interface selected, its upper interfaces matter too.
-    if scene.nic.is_some() {
-        for upper in scene
+    if context.nic.is_some() {
+        for upper in context
             .host
             .nics
             .iter()
             .filter(|own| own.lower.contains(&nic.name))
         {
-            misfits.extend(stacked(scene, upper)?);
+            misfits.extend(stacked(context, upper)?);
         }
     }
-    misfits.extend(far_end(scene, nic));
-    misfits.extend(too_long(scene, nic));
+    misfits.extend(far_end(context, nic));
+    misfits.extend(too_long(context, nic));
     let Some(severity) = misfits.iter().map(|misfit| misfit.severity).max() else {
         return Ok(None);
     };
@@ -95,24 +96,24 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
 }
 
 /// The mismatches between `nic` and its lower interfaces.
-fn stacked(scene: &Scene<'_>, nic: &Nic) -> Result<Vec<Misfit>, Gap> {
-    let named = |name: &crate::ids::NicName| scene.host.nic(name);
+fn stacked(context: &Context<'_>, nic: &Nic) -> Result<Vec<Misfit>, Gap> {
+    let named = |name: &crate::ids::NicName| context.host.nic(name);
     let up = |own: &&Nic| own.operstate.value().is_none_or(|state| state != "down");
     let lower: Vec<&Nic> = nic.lower.iter().filter_map(named).filter(up).collect();
     match nic.kind {
-        NicKind::Vlan | NicKind::Macvlan => above(scene, nic, &lower, 0),
+        NicKind::Vlan | NicKind::Macvlan => above(context, nic, &lower, 0),
         NicKind::Tunnel | NicKind::Other => {
             let tunnel = nic.stack.tunnel.as_ref();
             // Its own link if it has one, otherwise its known lower interfaces.
             let link = tunnel.and_then(|tunnel| tunnel.link.value());
             let below = link.or(nic.lower.first()).and_then(named);
             match (overhead(nic), below) {
-                (Some(more), Some(below)) => above(scene, nic, &[below], more),
+                (Some(more), Some(below)) => above(context, nic, &[below], more),
                 _ => Ok(Vec::new()),
             }
         }
-        NicKind::Bond | NicKind::Team => ports(scene, nic, &lower, Severity::Crit),
-        NicKind::Bridge => ports(scene, nic, &lower, Severity::Warn),
+        NicKind::Bond | NicKind::Team => ports(context, nic, &lower, Severity::Crit),
+        NicKind::Bridge => ports(context, nic, &lower, Severity::Warn),
         _ => Ok(Vec::new()),
     }
 }
@@ -137,7 +138,7 @@ fn overhead(nic: &Nic) -> Option<u32> {
 }
 
 /// `nic` sends packets of its MTU plus `more` bytes through `lower`.
-fn above(scene: &Scene<'_>, nic: &Nic, lower: &[&Nic], more: u32) -> Result<Vec<Misfit>, Gap> {
+fn above(context: &Context<'_>, nic: &Nic, lower: &[&Nic], more: u32) -> Result<Vec<Misfit>, Gap> {
     let mut misfits = Vec::new();
     for below in lower {
         let (own, carries) = (mtu(nic)?, mtu(below)?);
@@ -157,7 +158,7 @@ fn above(scene: &Scene<'_>, nic: &Nic, lower: &[&Nic], more: u32) -> Result<Vec<
                 nic.name, below.name
             ),
             evidence: vec![said(nic, own), said(below, carries)],
-            remedy: change(scene, nic, to),
+            remedy: change(context, nic, to),
         });
     }
     Ok(misfits)
@@ -165,7 +166,7 @@ fn above(scene: &Scene<'_>, nic: &Nic, lower: &[&Nic], more: u32) -> Result<Vec<
 
 /// A bond's ports must have its MTU; a bridge's ports must be equal to each other and not below its MTU.
 fn ports(
-    scene: &Scene<'_>,
+    context: &Context<'_>,
     nic: &Nic,
     ports: &[&Nic],
     severity: Severity,
@@ -219,15 +220,15 @@ fn ports(
                 nic.name
             ),
             evidence: evidence.clone(),
-            remedy: change(scene, port, most),
+            remedy: change(context, port, most),
         })
         .collect())
 }
 
 /// An interface of the peer in the same subnet with another MTU.
-fn far_end(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
+fn far_end(context: &Context<'_>, nic: &Nic) -> Option<Misfit> {
     let own = nic.mtu.get()?;
-    let other = scene.other?;
+    let other = context.other?;
     let stays_inside = |host: &crate::host::Host, nic: &Nic| {
         // A bridge of containers or guests often has the same subnet on many hosts, without a connection between
         // them.
@@ -239,7 +240,7 @@ fn far_end(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
             && far.operstate.value().is_none_or(|state| state != "down")
             && far.mtu.get().is_some_and(|mtu| mtu != own)
             && share_a_subnet(nic, far)
-            && !stays_inside(scene.host, nic)
+            && !stays_inside(context.host, nic)
             && !stays_inside(other, far)
     })?;
     let theirs = far.mtu.get()?;
@@ -259,14 +260,14 @@ fn far_end(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
         ),
         evidence,
         remedy: (own < theirs && fits)
-            .then(|| change(scene, nic, theirs))
+            .then(|| change(context, nic, theirs))
             .flatten(),
     })
 }
 
 /// Received frames above this end's MTU, if the counters were read.
-fn too_long(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
-    let watch = scene.watch.filter(|_| nic.kind.has_wire())?;
+fn too_long(context: &Context<'_>, nic: &Nic) -> Option<Misfit> {
+    let watch = context.watch.filter(|_| nic.kind.has_wire())?;
     let seen = growth(watch, nic, &TOO_LONG);
     (!seen.grew.is_empty()).then(|| Misfit {
         severity: Severity::Crit,
@@ -292,9 +293,9 @@ fn said(nic: &Nic, mtu: u32) -> Evidence {
     )
 }
 
-fn change(scene: &Scene<'_>, nic: &Nic, to: u32) -> Option<Remedy> {
+fn change(context: &Context<'_>, nic: &Nic, to: u32) -> Option<Remedy> {
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Mtu);
-    remedy(scene, key, Value::Integer(u64::from(to)))
+    remedy(context, key, Value::Integer(u64::from(to)))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Interface hierarchies with matching and mismatching MTUs.
 
-use super::super::testing::{Cases, World, finding, remedies};
-use super::*;
-use crate::build::{self, HostBuilder};
+use crate::build::{HostBuilder, self};
 use crate::host::{Host, Tunnel};
 use crate::known::Known;
+use super::*;
+use super::super::testing::{Cases, World, finding, remedies};
 
 pub(crate) const CASES: Cases = Cases {
     fires: &[
@@ -104,13 +104,13 @@ fn tunnel(kind: &str, mtu: u32) -> Host {
 #[test]
 fn a_tunnel_is_made_to_fit_also_over_ipv6() {
     let mut host = tunnel("vxlan", 1500);
-    let said = finding(RULE.id, &World::of(host.clone()).scene());
+    let said = finding(RULE.id, &World::of(host.clone()).context());
     assert_eq!(said.severity, Severity::Crit);
     assert_eq!(said.subject, "nic/top0");
     assert_eq!(remedies(&said), ["nic/top0/mtu: 1500 -> 1450"]);
     let tunnel = host.nics[1].stack.tunnel.as_mut().expect("a tunnel");
     tunnel.remote = Known::Value("2001:db8::1".to_owned());
-    let said = finding(RULE.id, &World::of(host).scene());
+    let said = finding(RULE.id, &World::of(host).context());
     assert_eq!(remedies(&said), ["nic/top0/mtu: 1500 -> 1430"]);
 }
 
@@ -118,12 +118,12 @@ fn a_tunnel_is_made_to_fit_also_over_ipv6() {
 fn a_slave_follows_its_bond_and_a_bridge_is_only_told() {
     let said = finding(
         RULE.id,
-        &World::of(on(NicKind::Bond, 9000, &[9000, 1500])).scene(),
+        &World::of(on(NicKind::Bond, 9000, &[9000, 1500])).context(),
     );
     assert_eq!(remedies(&said), ["nic/eth1/mtu: 1500 -> 9000"]);
     let said = finding(
         RULE.id,
-        &World::of(on(NicKind::Bridge, 1500, &[9000, 1500])).scene(),
+        &World::of(on(NicKind::Bridge, 1500, &[9000, 1500])).context(),
     );
     assert_eq!((said.severity, said.remedies), (Severity::Warn, vec![]));
 }
@@ -133,10 +133,10 @@ fn of_two_ends_the_smaller_one_is_raised() {
     let (small, large) = (end(1500, "10.0.0.1/24"), end(9000, "10.0.0.2/24"));
     let said = finding(
         RULE.id,
-        &World::of(small.clone()).towards(large.clone()).scene(),
+        &World::of(small.clone()).towards(large.clone()).context(),
     );
     assert_eq!(remedies(&said), ["nic/eth0/mtu: 1500 -> 9000"]);
-    let said = finding(RULE.id, &World::of(large).towards(small).scene());
+    let said = finding(RULE.id, &World::of(large).towards(small).context());
     assert_eq!(remedies(&said), [""; 0]);
 }
 
@@ -145,9 +145,9 @@ fn who_asks_for_a_nic_hears_of_the_vlan_on_it() {
     let host = on(NicKind::Vlan, 9000, &[1500]);
     let world = World::of(host);
     let name = "eth0".parse().expect("a name");
-    let scene = Scene {
+    let context = Context {
         nic: Some(&name),
-        ..world.scene()
+        ..world.context()
     };
-    assert_eq!(finding(RULE.id, &scene).subject, "nic/eth0");
+    assert_eq!(finding(RULE.id, &context).subject, "nic/eth0");
 }

@@ -7,8 +7,8 @@ use linerate_analysis::text::words::count;
 use linerate_analysis::trial::figure::in_words;
 use serde_json::{Value, json};
 
+use super::data::LabData;
 use super::draw::{ROW, axis, means_of, rows, scale};
-use super::seen::Seen;
 use super::{charts, curves, difference, grid, hosts, map, matrix, others, sizes};
 use crate::figures::flag_in_words;
 use crate::html::{chart, escape, section, table};
@@ -23,7 +23,7 @@ const TRIALS_DRAWN: usize = 2_000;
 const UNTOLD: &str = "No effects: three complete blocks are required.";
 
 /// The page of an experiment as one HTML document.
-pub fn lab_page(document: &LabDocument, header: &Header, seen: &Seen) -> String {
+pub fn lab_page(document: &LabDocument, header: &Header, seen: &LabData) -> String {
     let mut drawn: Vec<Value> = Vec::new();
     let mut body = story(document);
     for (place, response) in document.responses.iter().enumerate() {

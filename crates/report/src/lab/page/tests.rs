@@ -11,7 +11,7 @@ use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Pingpong, Rr, Workload};
 use serde_json::Value;
 
-use super::{Seen, lab_page};
+use super::{LabData, lab_page};
 
 /// Sizes by flows, three times each: requests that take the longer, the larger they are.
 const EXPERIMENT: &str = r#"
@@ -87,7 +87,7 @@ fn records() -> Vec<Record> {
 fn page(records: &[Record]) -> (String, Vec<Value>) {
     let header = made_up::header(5, 0);
     let document = judge::document(&header, records).expect("an experiment");
-    let page = lab_page(&document, &header, &Seen::of(records));
+    let page = lab_page(&document, &header, &LabData::of(records));
     let (_, data) = page
         .split_once("id=\"linerate-data\">")
         .expect("the page holds its data");

@@ -6,7 +6,7 @@ use linerate_model::ids::IrqNumber;
 use linerate_model::units::Bytes;
 
 use super::*;
-use crate::map::text::{Beside, map_text, map_text_with};
+use crate::map::text::{MapExtras, map_text, map_text_with};
 
 fn name(text: &str) -> NicName {
     text.parse().expect("a name")
@@ -20,7 +20,7 @@ fn flat(text: &str) -> String {
 fn one(host: &Host, nic: &str) -> String {
     let mut shown = host.clone();
     shown.nics.retain(|one| one.name.as_str() == nic);
-    let beside = Beside {
+    let beside = MapExtras {
         whole: Some(host),
         activity: None,
     };

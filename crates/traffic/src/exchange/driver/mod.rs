@@ -12,26 +12,26 @@ mod verbs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
+use agenda::Agenda;
 use linerate_model::ids::NodeId;
 use linerate_model::known::Known;
 use linerate_model::units::Bytes;
 use linerate_model::workload::Waiting;
+use polled::Polled;
+use ringed::Ringed;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use verbs::Lines;
 
 use super::conversation::{Conversation, Fault};
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::sys::ExchangeRing;
 use crate::tcp::Flow;
-use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
+use crate::trial::{DataThread, FlowEnd, Start, ThreadFlow};
 use crate::waiting::{Event, Poller, timespec};
-use agenda::Agenda;
-use polled::Polled;
-use ringed::Ringed;
-use verbs::Lines;
 
 /// The token of the sign to stop.
 const STOP: u64 = u64::MAX;
@@ -61,28 +61,28 @@ pub(super) type Failed = (usize, Fault);
 impl<'a> Driver<'a> {
     /// Makes everything ready for `flows`, with `memory` bytes to send from and receive into.
     pub(super) fn new(
-        seat: &Seat<'a>,
-        flows: &[SeatFlow<'a>],
+        data_thread: &DataThread<'a>,
+        flows: &[ThreadFlow<'a>],
         memory: Bytes,
     ) -> Result<Self, TrafficError> {
         let sockets: Vec<BorrowedFd<'a>> =
             flows.iter().map(|one| one.flow.socket.as_fd()).collect();
-        let stopping = seat.board.stopping.as_fd();
-        if seat.spec.verbs.is_some() {
-            let lines = Lines::open(seat, memory)?;
+        let stopping = data_thread.shared_state.stopping.as_fd();
+        if data_thread.spec.verbs.is_some() {
+            let lines = Lines::open(data_thread, memory)?;
             return Ok(Self {
                 sockets,
                 stopping,
                 manner: Manner::Verbs(Box::new(lines)),
             });
         }
-        let buffer = Buffer::new(memory, seat.memory())?;
+        let buffer = Buffer::new(memory, data_thread.memory())?;
         let alone = sockets.len() == 1;
-        let manner = match seat.spec.waiting {
+        let manner = match data_thread.spec.waiting {
             Waiting::Blocking | Waiting::BusyPoll(_) if alone => Manner::Blocking(buffer),
             Waiting::Spin if alone => Manner::Spinning(buffer),
             Waiting::Uring | Waiting::UringSqpoll => {
-                let polled = seat.spec.waiting == Waiting::UringSqpoll;
+                let polled = data_thread.spec.waiting == Waiting::UringSqpoll;
                 let mut ring = ExchangeRing::new(sockets.len(), polled, buffer.into_mapping())?;
                 ring.watch(STOP, stopping)?;
                 Manner::Ring(Box::new(ring))

@@ -16,8 +16,8 @@ use rustix::net::{RecvFlags, recv};
 use super::Failed;
 use crate::TrafficError;
 use crate::exchange::conversation::{Conversation, Fault};
-use crate::trial::{FlowEnd, Seat, Start};
-use crate::verbs::{Lane, Needs, Station, Took};
+use crate::trial::{DataThread, FlowEnd, Start};
+use crate::verbs::{Needs, ThreadDevice, Took, VerbsFlow};
 
 /// Messages of this size and below go in their requests, as perftest has it.
 const INLINE: u32 = 220;
@@ -29,8 +29,8 @@ const CAME: u64 = 1 << 63;
 /// The lines of a thread.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
-    station: Station<'a>,
-    lanes: Vec<Lane<'a>>,
+    thread_device: ThreadDevice<'a>,
+    lanes: Vec<VerbsFlow<'a>>,
     /// Of each lane.
     sent: Vec<Sent>,
     /// Bytes to send from, before those to receive into.
@@ -51,11 +51,11 @@ struct Sent {
 }
 
 impl<'a> Lines<'a> {
-    /// Connects a queue pair for each flow of `seat`, with `memory` bytes to send from and as many to receive
+    /// Connects a queue pair for each flow of `data_thread`, with `memory` bytes to send from and as many to receive
     /// into.
-    pub(super) fn open(seat: &Seat<'a>, memory: Bytes) -> Result<Self, TrafficError> {
+    pub(super) fn open(data_thread: &DataThread<'a>, memory: Bytes) -> Result<Self, TrafficError> {
         let memory = usize::try_from(memory.as_u64().max(1)).unwrap_or(usize::MAX / 2);
-        let depth = match &seat.spec.workload {
+        let depth = match &data_thread.spec.workload {
             Workload::Rr(rr) => rr.depth,
             _ => 1,
         };
@@ -67,9 +67,10 @@ impl<'a> Lines<'a> {
             inline: INLINE,
             access: Access::default(),
         };
-        let (station, lanes) = Station::open(seat, needs)?;
-        let most = memory.min(station.message_max);
-        let compares = matches!(&seat.spec.workload, Workload::Pingpong(one) if one.data_check);
+        let (thread_device, lanes) = ThreadDevice::open(data_thread, needs)?;
+        let most = memory.min(thread_device.message_max);
+        let compares =
+            matches!(&data_thread.spec.workload, Workload::Pingpong(one) if one.data_check);
         if compares && most < memory {
             // Its parts would arrive at one place, the later ones over the earlier ones.
             return Err(TrafficError::not_supported(
@@ -80,7 +81,7 @@ impl<'a> Lines<'a> {
         let lines = Self {
             sent: vec![Sent::default(); lanes.len()],
             inline: lanes.first().map_or(0, |lane| lane.pair.inline() as usize),
-            station,
+            thread_device,
             lanes,
             memory,
             most,
@@ -102,11 +103,11 @@ impl<'a> Lines<'a> {
             id: CAME | number as u64,
             local: lane.region.slice(self.memory..self.memory + self.most),
         };
-        (lane.pair.receive(&room)).map_err(|errno| self.station.refused((0, errno)))
+        (lane.pair.receive(&room)).map_err(|errno| self.thread_device.refused((0, errno)))
     }
 
     pub(super) fn node(&self) -> Known<NodeId> {
-        self.lanes.first().map(Lane::node).unwrap_or_default()
+        self.lanes.first().map(VerbsFlow::node).unwrap_or_default()
     }
 
     /// The end of a flow: its payload went over verbs.
@@ -117,7 +118,7 @@ impl<'a> Lines<'a> {
         record.inline_bytes = Bytes::new(self.inline.min(self.most) as u64);
         if index == 0 {
             // One queue serves all lines of a thread.
-            self.station.taker.note(&mut record);
+            self.thread_device.taker.note(&mut record);
         }
         let reason = "the payload is sent over verbs";
         FlowEnd {
@@ -151,7 +152,7 @@ impl<'a> Lines<'a> {
             if open == 0 {
                 return Ok(());
             }
-            let took = self.station.taker.take(due);
+            let took = self.thread_device.taker.take(due);
             match took.map_err(|error| (0, error.into()))? {
                 Took::Some(count) => {
                     for index in 0..count {
@@ -188,7 +189,7 @@ impl<'a> Lines<'a> {
                 inline: length <= self.inline,
             };
             (lane.pair.send(&send))
-                .map_err(|errno| Fault::Own(self.station.refused((0, errno))))?;
+                .map_err(|errno| Fault::Own(self.thread_device.refused((0, errno))))?;
             sent.under_way += 1;
             one.sent(length);
         }
@@ -203,7 +204,7 @@ impl<'a> Lines<'a> {
         conversations: &mut [C],
         ledger: &mut C::Ledger,
     ) -> Result<(), Failed> {
-        let completion = self.station.taker.taken(index);
+        let completion = self.thread_device.taker.taken(index);
         let (came, number) = (completion.id() & CAME != 0, completion.id() & !CAME);
         let number = usize::try_from(number).unwrap_or(0);
         if let Err(status) = completion.status() {
@@ -217,7 +218,7 @@ impl<'a> Lines<'a> {
                 "send a message"
             };
             let flow = self.lanes[number].one.flow.number;
-            let failed = self.station.failed(doing, flow, status);
+            let failed = self.thread_device.failed(doing, flow, status);
             return Err((number, failed.into()));
         }
         if !came {
@@ -242,7 +243,7 @@ impl<'a> Lines<'a> {
 
     /// Looks whether a remote end has ended.
     fn listen<C: Conversation>(&self, conversations: &mut [C]) -> Result<(), Failed> {
-        let device = self.station.taker.check_device();
+        let device = self.thread_device.taker.check_device();
         device.map_err(|error| (0, error.into()))?;
         for (index, one) in conversations.iter_mut().enumerate() {
             if self.sent[index].is_over {

@@ -17,7 +17,7 @@ use crate::TrafficError;
 use crate::exchange::conversation::Fault;
 use crate::exchange::end;
 use crate::tcp::socket;
-use crate::trial::{Counter, Found, Seat};
+use crate::trial::{Counter, DataThread, WorkResult};
 use crate::waiting::{Event, Poller, prepare_socket};
 
 /// Connections per thread beyond one for each flow. Other connections from the peer's address may
@@ -53,34 +53,37 @@ struct House<'a> {
 }
 
 /// Tokens: of desk *i* the companion is 2i and the listener 2i + 1; guests come after them.
-pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, TrafficError> {
-    let mut buffer = scratch(seat, rr)?;
+pub(super) fn work(
+    data_thread: &mut DataThread<'_>,
+    rr: &Rr,
+) -> Result<Option<WorkResult>, TrafficError> {
+    let mut buffer = scratch(data_thread, rr)?;
     let mut house = House {
-        desks: Vec::with_capacity(seat.flows.len()),
+        desks: Vec::with_capacity(data_thread.flows.len()),
         guests: Vec::new(),
         free: Vec::new(),
-        poller: Poller::new(seat.spec.waiting)?,
+        poller: Poller::new(data_thread.spec.waiting)?,
     };
-    for (token, one) in (0..).step_by(2).zip(&seat.flows) {
-        let desk = open_desk(seat, one.flow.socket.as_fd(), one.counter)?;
+    for (token, one) in (0..).step_by(2).zip(&data_thread.flows) {
+        let desk = open_desk(data_thread, one.flow.socket.as_fd(), one.counter)?;
         house.poller.add(desk.companion, token, EventFlags::IN)?;
         house
             .poller
             .add(&desk.listener, token + 1, EventFlags::IN)?;
         house.desks.push(desk);
     }
-    let Some(start) = seat.ready()? else {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    serve(seat, rr, &mut house, buffer.bytes())
-        .map_err(|(index, fault)| fault.on(seat.flows[index], start.at, Instant::now()))?;
+    serve(data_thread, rr, &mut house, buffer.bytes())
+        .map_err(|(index, fault)| fault.on(data_thread.flows[index], start.at, Instant::now()))?;
     let ended = Instant::now();
     let mut flows = Vec::with_capacity(house.desks.len());
-    for (one, desk) in seat.flows.iter().zip(&house.desks) {
+    for (one, desk) in data_thread.flows.iter().zip(&house.desks) {
         flows.push(companion_end(desk.bytes, ended, start));
-        end(seat, one, false, ended, start)?;
+        end(data_thread, one, false, ended, start)?;
     }
-    Ok(Some(Found {
+    Ok(Some(WorkResult {
         flows,
         operations: None,
         memory_node: buffer.node(),
@@ -89,13 +92,13 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
 
 /// Listens next to a companion connection, and sends its other end the port.
 fn open_desk<'a>(
-    seat: &Seat<'a>,
+    data_thread: &DataThread<'a>,
     companion: BorrowedFd<'a>,
     counter: &'a Counter,
 ) -> Result<Desk<'a>, TrafficError> {
     let mut local = address_of(getsockname(companion))?;
     local.set_port(0);
-    let listener = socket::new(seat.spec, local)?;
+    let listener = socket::new(data_thread.spec, local)?;
     let failed = |errno| TrafficError::of_errno("listen for requests", errno);
     bind(&listener, &local).map_err(failed)?;
     listen(&listener, BACKLOG).map_err(failed)?;
@@ -113,7 +116,7 @@ fn open_desk<'a>(
 }
 
 fn serve(
-    seat: &Seat<'_>,
+    data_thread: &DataThread<'_>,
     rr: &Rr,
     house: &mut House<'_>,
     memory: &mut [u8],
@@ -127,7 +130,9 @@ fn serve(
             let token = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
             let (index, outcome) = match token.checked_sub(2 * desks) {
                 Some(slot) => house.serve_guest(slot, rr, memory),
-                None if token % 2 == 1 => (token / 2, house.admit(seat, token / 2, rr, memory)),
+                None if token % 2 == 1 => {
+                    (token / 2, house.admit(data_thread, token / 2, rr, memory))
+                }
                 None => (token / 2, house.look_at_companion(token / 2)),
             };
             outcome.map_err(|fault| (index, fault))?;
@@ -150,7 +155,7 @@ impl House<'_> {
     /// Accepts one connection, and serves it as far as possible.
     fn admit(
         &mut self,
-        seat: &Seat<'_>,
+        data_thread: &DataThread<'_>,
         index: usize,
         rr: &Rr,
         memory: &mut [u8],
@@ -172,7 +177,7 @@ impl House<'_> {
         }
         sockopt::set_tcp_nodelay(&connection, true)
             .map_err(|errno| Fault::Kernel("make a connection ready", errno))?;
-        prepare_socket(&connection, seat.spec.waiting)?;
+        prepare_socket(&connection, data_thread.spec.waiting)?;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.guests.push(None);
             self.guests.len() - 1

@@ -19,7 +19,7 @@ use crate::exchange::rr::new_operations;
 use crate::exchange::schedule::Schedule;
 use crate::exchange::{end, flow_places, prepare_timer};
 use crate::tcp::socket;
-use crate::trial::{Counter, Found, Seat, Start};
+use crate::trial::{Counter, DataThread, Start, WorkResult};
 use crate::waiting::{Event, Poller, prepare_socket, timespec};
 
 /// How long the port is waited for, as long as for the start of a trial.
@@ -46,34 +46,37 @@ struct Shared<'a> {
     operations: &'a mut Operations,
 }
 
-pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, TrafficError> {
+pub(super) fn work(
+    data_thread: &mut DataThread<'_>,
+    rr: &Rr,
+) -> Result<Option<WorkResult>, TrafficError> {
     prepare_timer(rr.rate_per_s)?;
-    let mut buffer = scratch(seat, rr)?;
-    let poller = Poller::new(seat.spec.waiting)?;
-    let mut callers = Vec::with_capacity(seat.flows.len());
-    for (token, one) in (0..).step_by(2).zip(&seat.flows) {
+    let mut buffer = scratch(data_thread, rr)?;
+    let poller = Poller::new(data_thread.spec.waiting)?;
+    let mut callers = Vec::with_capacity(data_thread.flows.len());
+    for (token, one) in (0..).step_by(2).zip(&data_thread.flows) {
         let companion = one.flow.socket.as_fd();
         let mut address = address_of(super::peer_of(companion))?;
         address.set_port(hear_port(companion, one.flow.number)?);
         poller.add(companion, token, EventFlags::IN)?;
         callers.push(Caller {
-            spec: seat.spec,
+            spec: data_thread.spec,
             companion,
             counter: one.counter,
             address,
-            pace: Pace::new(seat.board, rr.depth),
+            pace: Pace::new(data_thread.shared_state, rr.depth),
             call: None,
             bytes: 0,
             answered: 0,
         });
     }
     poller.add(
-        &seat.board.stopping,
+        &data_thread.shared_state.stopping,
         STOP,
         EventFlags::IN | EventFlags::ONESHOT,
     )?;
     let mut operations = new_operations(rr);
-    let Some(start) = seat.ready()? else {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
     let shared = Shared {
@@ -82,16 +85,16 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
         memory: buffer.bytes(),
         operations: &mut operations,
     };
-    call_until_stopped(seat, &mut callers, shared, start)
-        .map_err(|(index, fault)| fault.on(seat.flows[index], start.at, Instant::now()))?;
+    call_until_stopped(data_thread, &mut callers, shared, start)
+        .map_err(|(index, fault)| fault.on(data_thread.flows[index], start.at, Instant::now()))?;
     let ended = Instant::now();
     let mut flows = Vec::with_capacity(callers.len());
-    for (one, caller) in seat.flows.iter().zip(&callers) {
+    for (one, caller) in data_thread.flows.iter().zip(&callers) {
         flows.push(companion_end(caller.bytes, ended, start));
         operations.unanswered += caller.pace.left_behind();
-        end(seat, one, true, ended, start)?;
+        end(data_thread, one, true, ended, start)?;
     }
-    Ok(Some(Found {
+    Ok(Some(WorkResult {
         flows,
         operations: Some(operations),
         memory_node: buffer.node(),
@@ -127,15 +130,15 @@ fn hear_port(companion: BorrowedFd<'_>, flow: u32) -> Result<u16, TrafficError> 
 }
 
 fn call_until_stopped(
-    seat: &Seat<'_>,
+    data_thread: &DataThread<'_>,
     callers: &mut [Caller<'_>],
     mut shared: Shared<'_>,
     start: Start,
 ) -> Result<(), (usize, Fault)> {
     let mut events: Vec<Event> = Vec::with_capacity(2 * callers.len() + 1);
-    let end = start.at + Duration::from(seat.spec.duration_ns);
+    let end = start.at + Duration::from(data_thread.spec.duration_ns);
     for (index, caller) in callers.iter_mut().enumerate() {
-        let (flow, flows) = flow_places(seat.spec, &seat.flows[index]);
+        let (flow, flows) = flow_places(data_thread.spec, &data_thread.flows[index]);
         let schedule = shared.rr.rate_per_s;
         let schedule = schedule.map(|rate| Schedule::new(start.at, rate, flow, flows));
         caller.pace.start(schedule, end);

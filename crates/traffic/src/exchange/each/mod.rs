@@ -17,6 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use linerate_model::sample::Role;
+use linerate_model::units::Bytes;
 use linerate_model::workload::{Rr, Waiting};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketAddrAny, getpeername, recv};
@@ -24,8 +25,7 @@ use rustix::net::{RecvFlags, SocketAddrAny, getpeername, recv};
 use super::conversation::Fault;
 use crate::TrafficError;
 use crate::buffer::Buffer;
-use crate::trial::{FlowEnd, Found, Seat, Start};
-use linerate_model::units::Bytes;
+use crate::trial::{DataThread, FlowEnd, Start, WorkResult};
 
 /// Bytes of the port on the companion.
 const PORT_BYTES: usize = 2;
@@ -35,23 +35,29 @@ const CALL_MAX: u64 = 256 * 1024;
 const STOP: u64 = u64::MAX;
 
 /// What runs on each data thread.
-pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, TrafficError> {
-    if matches!(seat.spec.waiting, Waiting::Uring | Waiting::UringSqpoll) {
+pub(super) fn work(
+    data_thread: &mut DataThread<'_>,
+    rr: &Rr,
+) -> Result<Option<WorkResult>, TrafficError> {
+    if matches!(
+        data_thread.spec.waiting,
+        Waiting::Uring | Waiting::UringSqpoll
+    ) {
         return Err(TrafficError::not_supported(
             "use io_uring with a connection for each request",
             "it is not built; choose blocking, epoll, spin or busy-poll",
         ));
     }
-    match seat.role {
-        Role::Sender => ask::work(seat, rr),
-        Role::Receiver => answer::work(seat, rr),
+    match data_thread.role {
+        Role::Sender => ask::work(data_thread, rr),
+        Role::Receiver => answer::work(data_thread, rr),
     }
 }
 
 /// Memory for messages whose content means nothing.
-fn scratch(seat: &Seat<'_>, rr: &Rr) -> Result<Buffer, TrafficError> {
+fn scratch(data_thread: &DataThread<'_>, rr: &Rr) -> Result<Buffer, TrafficError> {
     let largest = rr.request_bytes.max(rr.response_bytes).as_u64();
-    Buffer::new(Bytes::new(largest.min(CALL_MAX)), seat.memory())
+    Buffer::new(Bytes::new(largest.min(CALL_MAX)), data_thread.memory())
 }
 
 /// What of `missing` bytes one call can take.

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
+use checked::Checked;
 use linerate_model::latency::Histogram;
 use linerate_model::sample::{Operations, Role, SizeRecord};
 use linerate_model::units::{Bytes, Nanoseconds};
@@ -21,8 +22,7 @@ use super::conversation::{Conversation, Fault, Memory};
 use super::driver::Driver;
 use super::{Talk, converse};
 use crate::TrafficError;
-use crate::trial::{Board, Counter, Found, Seat, Start};
-use checked::Checked;
+use crate::trial::{Counter, DataThread, SharedState, Start, WorkResult};
 
 /// What a message without payload has on a stream.
 const HEADER: usize = 8;
@@ -40,9 +40,9 @@ struct Turn {
 
 /// What runs on each data thread.
 pub(super) fn work(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     pingpong: &Pingpong,
-) -> Result<Option<Found>, TrafficError> {
+) -> Result<Option<WorkResult>, TrafficError> {
     let turns: Rc<[Turn]> = (pingpong.sizes.iter())
         .map(|&size| Turn {
             length: length_of(size),
@@ -50,22 +50,22 @@ pub(super) fn work(
         })
         .collect();
     let largest = turns.iter().map(|turn| turn.length).max().unwrap_or(HEADER);
-    let flows = seat.flows.clone();
-    let asks = seat.role == Role::Sender;
+    let flows = data_thread.flows.clone();
+    let asks = data_thread.role == Role::Sender;
     let places = Places {
         largest,
         asks,
         checked: pingpong.data_check,
-        over_verbs: seat.spec.verbs.is_some(),
+        over_verbs: data_thread.spec.verbs.is_some(),
     };
     let memory = places.memory(flows.len()) as u64;
-    let driver = Driver::new(seat, &flows, Bytes::new(memory))?;
-    let board = seat.board;
+    let driver = Driver::new(data_thread, &flows, Bytes::new(memory))?;
+    let shared_state = data_thread.shared_state;
     let players = flows.iter().enumerate().map(|(index, one)| {
         let (sends_at, lands_at) = places.of(index);
         let flow = one.flow.number;
         Player {
-            board,
+            shared_state,
             counter: one.counter,
             turns: Rc::clone(&turns),
             asks,
@@ -92,7 +92,7 @@ pub(super) fn work(
                 .collect()
         }),
     };
-    converse(seat, driver, players, ledger)
+    converse(data_thread, driver, players, ledger)
 }
 
 /// Where messages are in the thread's memory.
@@ -171,7 +171,7 @@ enum State {
 /// One end.
 #[derive(Debug)]
 struct Player<'a> {
-    board: &'a Board,
+    shared_state: &'a SharedState,
     counter: &'a Counter,
     turns: Rc<[Turn]>,
     asks: bool,
@@ -217,7 +217,7 @@ impl Player<'_> {
     fn begin(&mut self) {
         let length = self.length();
         match self.asks {
-            true if self.board.is_stopped() => self.state = State::Done,
+            true if self.shared_state.is_stopped() => self.state = State::Done,
             true => self.unsent = length,
             false => self.missing = length,
         }

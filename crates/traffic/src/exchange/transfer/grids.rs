@@ -11,7 +11,7 @@ use crate::diffusion::{
     Stepper, blank_picture, checksum, fill, set_boundary, step_plainly, take_picture,
 };
 use crate::exchange::flow_places;
-use crate::trial::{Seat, SeatFlow};
+use crate::trial::{DataThread, ThreadFlow};
 use crate::{TrafficError, content};
 
 /// The grids of a thread's pairs.
@@ -37,12 +37,12 @@ struct Pair {
 }
 
 impl Grids {
-    /// Of the pairs of `seat`: everything that the trial will need is made here, and in [`Compute::begin`].
-    pub(super) fn new(seat: &Seat<'_>, diffusion: &Diffusion) -> Self {
+    /// Of the pairs of `data_thread`: everything that the trial will need is made here, and in [`Compute::begin`].
+    pub(super) fn new(data_thread: &DataThread<'_>, diffusion: &Diffusion) -> Self {
         let side = diffusion.side();
-        let answers = seat.role == Role::Receiver;
-        let pair = |one: &SeatFlow<'_>| {
-            let keeps = diffusion.pictures && !answers && flow_places(seat.spec, one).0 == 0;
+        let answers = data_thread.role == Role::Receiver;
+        let pair = |one: &ThreadFlow<'_>| {
+            let keeps = diffusion.pictures && !answers && flow_places(data_thread.spec, one).0 == 0;
             let pictures = if keeps {
                 Diffusion::PICTURES_AFTER.len() + 1
             } else {
@@ -57,7 +57,7 @@ impl Grids {
             diffusion: diffusion.clone(),
             side,
             stepper: (answers && diffusion.work).then(|| Stepper::new(side)),
-            pairs: seat.flows.iter().map(pair).collect(),
+            pairs: data_thread.flows.iter().map(pair).collect(),
         }
     }
 }
@@ -73,7 +73,7 @@ impl Pair {
 }
 
 impl Compute for Grids {
-    fn begin(&mut self, index: usize, _one: SeatFlow<'_>, buffer: &mut [u8]) {
+    fn begin(&mut self, index: usize, _one: ThreadFlow<'_>, buffer: &mut [u8]) {
         fill(buffer, self.side);
         if self.diffusion.data_check {
             let (cells, _) = buffer.as_chunks();
@@ -83,7 +83,7 @@ impl Compute for Grids {
         }
     }
 
-    fn prepare(&mut self, index: usize, _one: SeatFlow<'_>, buffer: &mut [u8], _repetition: u64) {
+    fn prepare(&mut self, index: usize, _one: ThreadFlow<'_>, buffer: &mut [u8], _repetition: u64) {
         if self.diffusion.work {
             let begun = Instant::now();
             set_boundary(buffer, self.side);
@@ -94,7 +94,7 @@ impl Compute for Grids {
     fn judge(
         &mut self,
         index: usize,
-        one: SeatFlow<'_>,
+        one: ThreadFlow<'_>,
         pair: &mut impl Asking,
         repetition: u64,
     ) -> Result<(), TrafficError> {
@@ -120,7 +120,7 @@ impl Compute for Grids {
     fn work(
         &mut self,
         index: usize,
-        _one: SeatFlow<'_>,
+        _one: ThreadFlow<'_>,
         buffer: &mut [u8],
         repetition: u64,
     ) -> Result<Duration, TrafficError> {

@@ -20,19 +20,19 @@ mod verbs;
 
 use std::time::{Duration, Instant};
 
+use grids::Grids;
 use linerate_model::ids::NodeId;
 use linerate_model::known::Known;
 use linerate_model::sample::{GridRecord, Operations, Role};
 use linerate_model::units::Bytes;
 use linerate_model::workload::{Diffusion, Transfer};
+use tcp::{TcpAnswering, TcpAsking};
 
 use super::conversation::Fault;
 use super::{await_far_ends, end};
 use crate::tcp::Flow;
-use crate::trial::{FlowEnd, Found, Seat, SeatFlow, Start};
+use crate::trial::{DataThread, FlowEnd, Start, ThreadFlow, WorkResult};
 use crate::{TrafficError, content};
-use grids::Grids;
-use tcp::{TcpAnswering, TcpAsking};
 
 /// What all pairs of a trial have in common.
 #[derive(Debug, Clone, Copy)]
@@ -105,16 +105,16 @@ trait Answering: Travel {
 /// What is done with the buffers of a thread's pairs, each identified by its index.
 trait Compute {
     /// Before the trial starts, at the asking end.
-    fn begin(&mut self, _index: usize, _one: SeatFlow<'_>, _buffer: &mut [u8]) {}
+    fn begin(&mut self, _index: usize, _one: ThreadFlow<'_>, _buffer: &mut [u8]) {}
 
     /// Before each cycle, at the asking end: makes the outgoing buffer ready.
-    fn prepare(&mut self, index: usize, one: SeatFlow<'_>, buffer: &mut [u8], repetition: u64);
+    fn prepare(&mut self, index: usize, one: ThreadFlow<'_>, buffer: &mut [u8], repetition: u64);
 
     /// Called after each cycle at the requesting end: checks what came back.
     fn judge(
         &mut self,
         index: usize,
-        one: SeatFlow<'_>,
+        one: ThreadFlow<'_>,
         pair: &mut impl Asking,
         repetition: u64,
     ) -> Result<(), TrafficError>;
@@ -123,7 +123,7 @@ trait Compute {
     fn work(
         &mut self,
         index: usize,
-        one: SeatFlow<'_>,
+        one: ThreadFlow<'_>,
         buffer: &mut [u8],
         repetition: u64,
     ) -> Result<Duration, TrafficError>;
@@ -142,7 +142,7 @@ struct Unchanged {
 }
 
 impl Compute for Unchanged {
-    fn prepare(&mut self, _index: usize, one: SeatFlow<'_>, buffer: &mut [u8], repetition: u64) {
+    fn prepare(&mut self, _index: usize, one: ThreadFlow<'_>, buffer: &mut [u8], repetition: u64) {
         if self.is_compared {
             content::fill(buffer, one.flow.number, repetition);
         }
@@ -151,7 +151,7 @@ impl Compute for Unchanged {
     fn judge(
         &mut self,
         _index: usize,
-        one: SeatFlow<'_>,
+        one: ThreadFlow<'_>,
         pair: &mut impl Asking,
         repetition: u64,
     ) -> Result<(), TrafficError> {
@@ -165,7 +165,7 @@ impl Compute for Unchanged {
     fn work(
         &mut self,
         _index: usize,
-        one: SeatFlow<'_>,
+        one: ThreadFlow<'_>,
         buffer: &mut [u8],
         repetition: u64,
     ) -> Result<Duration, TrafficError> {
@@ -181,75 +181,75 @@ impl Compute for Unchanged {
 
 /// What runs on each data thread of `transfer`.
 pub(super) fn work(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     transfer: &Transfer,
-) -> Result<Option<Found>, TrafficError> {
+) -> Result<Option<WorkResult>, TrafficError> {
     let journey = Journey {
         bytes: transfer.bytes,
         repetitions: transfer.repetitions,
         over: false,
     };
     let is_compared = transfer.data_check;
-    travel(seat, journey, &mut Unchanged { is_compared })
+    travel(data_thread, journey, &mut Unchanged { is_compared })
 }
 
 /// What runs on each data thread of `diffusion`.
 pub(super) fn diffuse(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     diffusion: &Diffusion,
-) -> Result<Option<Found>, TrafficError> {
+) -> Result<Option<WorkResult>, TrafficError> {
     let journey = Journey {
         bytes: diffusion.bytes,
         repetitions: diffusion.repetitions,
         over: true,
     };
-    let mut grids = Grids::new(seat, diffusion);
-    travel(seat, journey, &mut grids)
+    let mut grids = Grids::new(data_thread, diffusion);
+    travel(data_thread, journey, &mut grids)
 }
 
 /// Connects the pairs, and has them make their cycles.
 fn travel(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     journey: Journey,
     compute: &mut impl Compute,
-) -> Result<Option<Found>, TrafficError> {
-    if seat.spec.verbs.is_some() {
-        let pairs = verbs::open(seat, journey)?;
-        return match seat.role {
-            Role::Sender => all_ask(seat, journey, pairs, compute),
-            Role::Receiver => all_answer(seat, journey, pairs, compute),
+) -> Result<Option<WorkResult>, TrafficError> {
+    if data_thread.spec.verbs.is_some() {
+        let pairs = verbs::open(data_thread, journey)?;
+        return match data_thread.role {
+            Role::Sender => all_ask(data_thread, journey, pairs, compute),
+            Role::Receiver => all_answer(data_thread, journey, pairs, compute),
         };
     }
-    let flows = seat.flows.clone();
+    let flows = data_thread.flows.clone();
     let flows = flows.iter();
-    match seat.role {
+    match data_thread.role {
         Role::Sender => {
-            let pairs = flows.map(|one| TcpAsking::new(seat, *one, journey));
+            let pairs = flows.map(|one| TcpAsking::new(data_thread, *one, journey));
             let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
-            all_ask(seat, journey, pairs, compute)
+            all_ask(data_thread, journey, pairs, compute)
         }
         Role::Receiver => {
-            let pairs = flows.map(|one| TcpAnswering::new(seat, *one, journey));
+            let pairs = flows.map(|one| TcpAnswering::new(data_thread, *one, journey));
             let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
-            all_answer(seat, journey, pairs, compute)
+            all_answer(data_thread, journey, pairs, compute)
         }
     }
 }
 
 fn all_ask(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     journey: Journey,
     mut pairs: Vec<impl Asking>,
     compute: &mut impl Compute,
-) -> Result<Option<Found>, TrafficError> {
-    for (index, (one, pair)) in seat.flows.iter().zip(&mut pairs).enumerate() {
+) -> Result<Option<WorkResult>, TrafficError> {
+    for (index, (one, pair)) in data_thread.flows.iter().zip(&mut pairs).enumerate() {
         compute.begin(index, *one, pair.outgoing());
     }
-    let Some(start) = seat.ready()? else {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    let operations = ask(seat, journey, &mut pairs, compute, start)?;
-    let mut found = found(seat, &pairs, Some(operations), true, start)?;
+    let operations = ask(data_thread, journey, &mut pairs, compute, start)?;
+    let mut found = found(data_thread, &pairs, Some(operations), true, start)?;
     for (index, (end, pair)) in found.flows.iter_mut().zip(&mut pairs).enumerate() {
         end.grid = compute.leave(index, pair.outgoing());
     }
@@ -257,17 +257,17 @@ fn all_ask(
 }
 
 fn all_answer(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     journey: Journey,
     mut pairs: Vec<impl Answering>,
     compute: &mut impl Compute,
-) -> Result<Option<Found>, TrafficError> {
-    let Some(start) = seat.ready()? else {
+) -> Result<Option<WorkResult>, TrafficError> {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    let cycles = answer(seat, &mut pairs, compute, start)?;
+    let cycles = answer(data_thread, &mut pairs, compute, start)?;
     let complete = journey.repetitions == Some(cycles);
-    let mut found = found(seat, &pairs, None, complete, start)?;
+    let mut found = found(data_thread, &pairs, None, complete, start)?;
     for (index, (end, pair)) in found.flows.iter_mut().zip(&mut pairs).enumerate() {
         end.grid = compute.leave(index, pair.fetched());
     }
@@ -275,21 +275,21 @@ fn all_answer(
 }
 
 fn found(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     pairs: &[impl Travel],
     operations: Option<Operations>,
     complete: bool,
     start: Start,
-) -> Result<Found, TrafficError> {
+) -> Result<WorkResult, TrafficError> {
     let ended = Instant::now();
-    seat.see_pollers();
+    data_thread.see_pollers();
     let mut flows = Vec::with_capacity(pairs.len());
-    for (one, pair) in seat.flows.iter().zip(pairs) {
+    for (one, pair) in data_thread.flows.iter().zip(pairs) {
         flows.push(pair.end(one.flow, ended, start));
-        end(seat, one, complete, ended, start)?;
+        end(data_thread, one, complete, ended, start)?;
     }
-    await_far_ends(seat);
-    Ok(Found {
+    await_far_ends(data_thread);
+    Ok(WorkResult {
         flows,
         operations,
         memory_node: pairs.first().map(Travel::node).unwrap_or_default(),
@@ -298,7 +298,7 @@ fn found(
 
 /// The requesting end's cycles, of all its pairs in turn. What is done before and after is not in their times.
 fn ask(
-    seat: &Seat<'_>,
+    data_thread: &DataThread<'_>,
     journey: Journey,
     pairs: &mut [impl Asking],
     compute: &mut impl Compute,
@@ -308,10 +308,10 @@ fn ask(
     let repetitions = journey.repetitions.unwrap_or(u64::MAX);
     for repetition in 0..repetitions {
         // Only here: the other end serves the pairs in turn, so all of them complete the same number of cycles.
-        if seat.board.is_stopped() {
+        if data_thread.shared_state.is_stopped() {
             break;
         }
-        for (index, (one, pair)) in seat.flows.iter().zip(pairs.iter_mut()).enumerate() {
+        for (index, (one, pair)) in data_thread.flows.iter().zip(pairs.iter_mut()).enumerate() {
             compute.prepare(index, *one, pair.outgoing(), repetition);
             let took = cycle(pair).map_err(|fault| fault.on(*one, start.at, Instant::now()))?;
             operations.latency.record(took.into());
@@ -335,13 +335,13 @@ fn cycle(pair: &mut impl Asking) -> Result<Duration, Fault> {
 
 /// The answering end's cycles, until the asking end ends; how many each pair made.
 fn answer(
-    seat: &Seat<'_>,
+    data_thread: &DataThread<'_>,
     pairs: &mut [impl Answering],
     compute: &mut impl Compute,
     start: Start,
 ) -> Result<u64, TrafficError> {
     for repetition in 0.. {
-        for (index, (one, pair)) in seat.flows.iter().zip(pairs.iter_mut()).enumerate() {
+        for (index, (one, pair)) in data_thread.flows.iter().zip(pairs.iter_mut()).enumerate() {
             let failed = |fault: Fault| fault.on(*one, start.at, Instant::now());
             if !pair.hear().map_err(failed)? {
                 return Ok(repetition);

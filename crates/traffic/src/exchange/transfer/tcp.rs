@@ -11,7 +11,7 @@ use super::{Answering, Asking, Journey, Travel};
 use crate::TrafficError;
 use crate::exchange::conversation::{Conversation, Fault};
 use crate::exchange::driver::Driver;
-use crate::trial::{Counter, Seat, SeatFlow};
+use crate::trial::{Counter, DataThread, ThreadFlow};
 
 /// The announcement (the size) and the go (nanoseconds of comparing): a big-endian number.
 const WORD: usize = 8;
@@ -33,14 +33,14 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     /// A line with storage for a message and `buffers` buffers.
     fn new(
-        seat: &Seat<'a>,
-        one: SeatFlow<'a>,
+        data_thread: &DataThread<'a>,
+        one: ThreadFlow<'a>,
         size: Bytes,
         buffers: u64,
     ) -> Result<Self, TrafficError> {
         let memory = Bytes::new(HEAD as u64 + buffers * size.as_u64());
         Ok(Self {
-            driver: Driver::new(seat, &[one], memory)?,
+            driver: Driver::new(data_thread, &[one], memory)?,
             counter: one.counter,
             size: usize::try_from(size.as_u64()).unwrap_or(usize::MAX),
             bytes: 0,
@@ -163,12 +163,12 @@ pub(super) struct TcpAsking<'a> {
 
 impl<'a> TcpAsking<'a> {
     pub(super) fn new(
-        seat: &Seat<'a>,
-        one: SeatFlow<'a>,
+        data_thread: &DataThread<'a>,
+        one: ThreadFlow<'a>,
         journey: Journey,
     ) -> Result<Self, TrafficError> {
         let back = usize::from(!journey.over);
-        let line = Line::new(seat, one, journey.bytes, 1 + back as u64)?;
+        let line = Line::new(data_thread, one, journey.bytes, 1 + back as u64)?;
         Ok(Self { line, back })
     }
 }
@@ -222,11 +222,11 @@ pub(super) struct TcpAnswering<'a>(Line<'a>);
 
 impl<'a> TcpAnswering<'a> {
     pub(super) fn new(
-        seat: &Seat<'a>,
-        one: SeatFlow<'a>,
+        data_thread: &DataThread<'a>,
+        one: ThreadFlow<'a>,
         journey: Journey,
     ) -> Result<Self, TrafficError> {
-        Line::new(seat, one, journey.bytes, 1).map(Self)
+        Line::new(data_thread, one, journey.bytes, 1).map(Self)
     }
 }
 

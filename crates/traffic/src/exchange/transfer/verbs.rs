@@ -20,8 +20,8 @@ use crate::TrafficError;
 use crate::exchange::conversation::Fault;
 use crate::sys::Turns;
 use crate::tcp::Flow;
-use crate::trial::{Board, FlowEnd, Seat, Start};
-use crate::verbs::{Lane, Needs, Station, Took};
+use crate::trial::{DataThread, FlowEnd, SharedState, Start};
+use crate::verbs::{Needs, ThreadDevice, Took, VerbsFlow};
 
 /// A word: what it is (1 byte), and up to three numbers: address or time (8), key (4), size (8).
 const WORD: usize = 24;
@@ -39,8 +39,8 @@ const CAME: u64 = 1 << 63;
 /// What a thread's pairs share.
 #[derive(Debug)]
 struct Table<'a> {
-    station: Station<'a>,
-    board: &'a Board,
+    thread_device: ThreadDevice<'a>,
+    shared_state: &'a SharedState,
     /// The buffers of received and unread control messages, of each pair.
     came: Vec<VecDeque<usize>>,
     /// Whether the last request of a pair that is waited for has ended.
@@ -51,7 +51,7 @@ struct Table<'a> {
 #[derive(Debug)]
 pub(super) struct Pair<'a> {
     table: Rc<RefCell<Table<'a>>>,
-    lane: Lane<'a>,
+    lane: VerbsFlow<'a>,
     number: usize,
     size: usize,
     /// Where what comes back begins ...
@@ -66,7 +66,10 @@ pub(super) struct Pair<'a> {
 }
 
 /// Connects the pairs of a thread.
-pub(super) fn open<'a>(seat: &Seat<'a>, journey: Journey) -> Result<Vec<Pair<'a>>, TrafficError> {
+pub(super) fn open<'a>(
+    data_thread: &DataThread<'a>,
+    journey: Journey,
+) -> Result<Vec<Pair<'a>>, TrafficError> {
     let size = usize::try_from(journey.bytes.as_u64()).unwrap_or(usize::MAX / 4);
     let back_at = if journey.over { 0 } else { size };
     let words_at = back_at + size;
@@ -81,10 +84,10 @@ pub(super) fn open<'a>(seat: &Seat<'a>, journey: Journey) -> Result<Vec<Pair<'a>
             ..Access::default()
         },
     };
-    let (station, lanes) = Station::open(seat, needs)?;
+    let (thread_device, lanes) = ThreadDevice::open(data_thread, needs)?;
     let table = Rc::new(RefCell::new(Table {
-        station,
-        board: seat.board,
+        thread_device,
+        shared_state: data_thread.shared_state,
         came: vec![VecDeque::new(); lanes.len()],
         ended: vec![false; lanes.len()],
     }));
@@ -121,7 +124,7 @@ impl Travel for Pair<'_> {
         record.moderation = 1;
         record.inline_bytes = Bytes::new((self.lane.pair.inline() as usize).min(WORD) as u64);
         if self.number == 0 {
-            self.table.borrow().station.taker.note(&mut record);
+            self.table.borrow().thread_device.taker.note(&mut record);
         }
         let reason = "the payload is sent over verbs";
         FlowEnd {
@@ -143,7 +146,7 @@ impl Pair<'_> {
         let id = CAME | (self.number as u64) << 8 | room as u64;
         let local = self.lane.region.slice(self.word_at(room));
         (self.lane.pair.receive(&Receive { id, local }))
-            .map_err(|errno| self.table.borrow().station.refused((0, errno)))
+            .map_err(|errno| self.table.borrow().thread_device.refused((0, errno)))
     }
 
     fn post(&self, work: Work<'_>, range: Range<usize>, signaled: bool) -> Result<(), Fault> {
@@ -156,7 +159,7 @@ impl Pair<'_> {
             inline,
         };
         (self.lane.pair.send(&send))
-            .map_err(|errno| Fault::Own(self.table.borrow().station.refused((0, errno))))
+            .map_err(|errno| Fault::Own(self.table.borrow().thread_device.refused((0, errno))))
     }
 
     /// Sends a message and waits until it is sent, because its buffer is reused.
@@ -218,7 +221,7 @@ impl Pair<'_> {
         work: impl Fn(Remote) -> Work<'static>,
         far: Remote,
     ) -> Result<(), Fault> {
-        let most = self.table.borrow().station.message_max.max(1);
+        let most = self.table.borrow().thread_device.message_max.max(1);
         self.turns.lend();
         let mut at = 0;
         while at < self.size {
@@ -241,17 +244,20 @@ impl Pair<'_> {
 
 impl Table<'_> {
     /// Takes what has completed and arrived, of all pairs; waits for it in the thread's mode.
-    fn look(&mut self, lane: &Lane<'_>) -> Result<(), Fault> {
-        match self.station.taker.take(None)? {
+    fn look(&mut self, lane: &VerbsFlow<'_>) -> Result<(), Fault> {
+        match self.thread_device.taker.take(None)? {
             Took::Some(count) => {
                 for index in 0..count {
-                    let completion = self.station.taker.taken(index);
+                    let completion = self.thread_device.taker.taken(index);
                     let id = completion.id() & !CAME;
                     let number = usize::try_from(id >> 8).unwrap_or(0);
                     let room = usize::try_from(id & 0xFF).unwrap_or(0);
                     if let Err(status) = completion.status() {
                         let flow = lane.one.flow.number;
-                        return Err(self.station.failed("move the buffer", flow, status).into());
+                        return Err(self
+                            .thread_device
+                            .failed("move the buffer", flow, status)
+                            .into());
                     }
                     if completion.id() & CAME == 0 {
                         self.ended[number] = true;
@@ -263,8 +269,8 @@ impl Table<'_> {
             }
             Took::Nothing => Ok(()),
             Took::Look => {
-                self.station.taker.check_device()?;
-                if self.board.has_failed() {
+                self.thread_device.taker.check_device()?;
+                if self.shared_state.has_failed() {
                     return Err(TrafficError::Aborted.into());
                 }
                 let mut heard = [0u8; 1];

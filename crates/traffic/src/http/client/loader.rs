@@ -22,7 +22,7 @@ use crate::catch_up::CATCH_UP_MAX;
 use crate::http::alarm::Alarm;
 use crate::http::parse::response::Response;
 use crate::tcp::connect_error;
-use crate::trial::{Seat, SeatFlow, Start};
+use crate::trial::{DataThread, Start, ThreadFlow};
 use crate::waiting::{Event, Poller};
 
 /// The token of an event; a smaller number is a connection's index.
@@ -80,7 +80,7 @@ pub(super) struct Loader<'a> {
     /// No request that is due later begins; since the start.
     end_ns: u64,
     account: Account,
-    companion: Option<SeatFlow<'a>>,
+    companion: Option<ThreadFlow<'a>>,
     counter: &'a crate::trial::Counter,
     done: Operations,
     bytes: u64,
@@ -88,27 +88,27 @@ pub(super) struct Loader<'a> {
 
 impl<'a> Loader<'a> {
     pub(super) fn new(
-        seat: &Seat<'a>,
+        data_thread: &DataThread<'a>,
         address: SocketAddr,
         request: &'a [u8],
         rate_per_s: Option<u64>,
     ) -> Result<Self, TrafficError> {
-        let spec = seat.spec;
+        let spec = data_thread.spec;
         let (flows, threads) = (spec.flows, spec.threads());
-        let own = flows / threads + u32::from(seat.index < flows % threads);
+        let own = flows / threads + u32::from(data_thread.index < flows % threads);
         let part = Part {
             own: own.into(),
             all: flows.into(),
-            index: seat.index.into(),
+            index: data_thread.index.into(),
         };
         let poller = Poller::new(spec.waiting)?;
         let tick = Alarm::every(TICK_EVERY)?;
         let due = Alarm::new()?;
         poller.add(&tick, TICK, EventFlags::IN)?;
         poller.add(&due, DUE, EventFlags::IN)?;
-        poller.add(&seat.board.stopping, WAKE, EventFlags::IN)?;
-        poller.add(&seat.board.abort, ABORT, EventFlags::IN)?;
-        let buffer = Buffer::new(spec.buffer_bytes.max(BUFFER_LEAST), seat.memory())?;
+        poller.add(&data_thread.shared_state.stopping, WAKE, EventFlags::IN)?;
+        poller.add(&data_thread.shared_state.abort, ABORT, EventFlags::IN)?;
+        let buffer = Buffer::new(spec.buffer_bytes.max(BUFFER_LEAST), data_thread.memory())?;
         let connections: Vec<Connection> = (0..own.into()).map(Connection::new).collect();
         Ok(Self {
             spec,
@@ -127,7 +127,7 @@ impl<'a> Loader<'a> {
             end_ns: spec.duration_ns.as_u64(),
             account: Account::default(),
             companion: None,
-            counter: seat.counter,
+            counter: data_thread.counter,
             done: Operations {
                 service: rate_per_s.map(|_| Histogram::default()),
                 ..Operations::default()
@@ -137,7 +137,10 @@ impl<'a> Loader<'a> {
     }
 
     /// Detects when the other end of the trial is gone.
-    pub(super) fn watch_companion(&mut self, companion: SeatFlow<'a>) -> Result<(), TrafficError> {
+    pub(super) fn watch_companion(
+        &mut self,
+        companion: ThreadFlow<'a>,
+    ) -> Result<(), TrafficError> {
         // READY and GO are read elsewhere: only the end is waited for.
         self.poller
             .add(&companion.flow.socket, COMPANION, EventFlags::RDHUP)?;
@@ -146,7 +149,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Opens the first connections, before the start. A failure is the trial's error.
-    pub(super) fn open_first(&mut self, seat: &Seat<'_>) -> Result<(), TrafficError> {
+    pub(super) fn open_first(&mut self, data_thread: &DataThread<'_>) -> Result<(), TrafficError> {
         let begun = Instant::now();
         let mut missing = 0;
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
@@ -190,7 +193,7 @@ impl<'a> Loader<'a> {
                 }
             }
         }
-        debug_assert!(!seat.board.is_stopped());
+        debug_assert!(!data_thread.shared_state.is_stopped());
         Ok(())
     }
 
@@ -202,7 +205,11 @@ impl<'a> Loader<'a> {
     }
 
     /// Sends requests until the time is over, and waits for what was due before.
-    pub(super) fn run(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
+    pub(super) fn run(
+        &mut self,
+        data_thread: &DataThread<'_>,
+        start: Start,
+    ) -> Result<(), TrafficError> {
         self.start = start.at;
         if self.schedule.is_none() {
             let now_ns = self.now_ns();
@@ -211,7 +218,7 @@ impl<'a> Loader<'a> {
             }
         }
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
-        while !self.is_over(seat)? {
+        while !self.is_over(data_thread)? {
             let spins = self.ask_what_is_due()? || !self.to_open.is_empty();
             let limit = spins.then_some(Duration::ZERO);
             self.poller.wait(&mut events, limit)?;
@@ -236,17 +243,17 @@ impl<'a> Loader<'a> {
     }
 
     /// Whether the time is over, and what was due before is settled or too late.
-    fn is_over(&mut self, seat: &Seat<'_>) -> Result<bool, TrafficError> {
-        if !seat.board.is_stopped() {
+    fn is_over(&mut self, data_thread: &DataThread<'_>) -> Result<bool, TrafficError> {
+        if !data_thread.shared_state.is_stopped() {
             return Ok(false);
         }
         let now_ns = self.now_ns();
         if let Some((owed, until_ns)) = self.account.owed {
             let settled = self.account.settled >= owed || now_ns >= until_ns;
-            return Ok(settled || seat.board.has_failed());
+            return Ok(settled || data_thread.shared_state.has_failed());
         }
         // It stays readable, and the loop continues.
-        self.poller.remove(&seat.board.stopping)?;
+        self.poller.remove(&data_thread.shared_state.stopping)?;
         self.end_ns = self.end_ns.min(now_ns);
         let owed = match &self.schedule {
             Some((schedule, _)) => schedule.due_before_ns(self.end_ns),
@@ -256,7 +263,7 @@ impl<'a> Loader<'a> {
         self.account.owed = Some((owed, until_ns));
         self.due.once_in(CATCH_UP_MAX)?;
         self.due_ns = until_ns;
-        Ok(self.account.settled >= owed || seat.board.has_failed())
+        Ok(self.account.settled >= owed || data_thread.shared_state.has_failed())
     }
 
     pub(super) fn bytes(&self) -> u64 {

@@ -6,19 +6,18 @@ mod loader;
 mod schedule;
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use linerate_model::workload::Http;
+use loader::Loader;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, Shutdown, getpeername, recv, shutdown};
-
-use loader::Loader;
 
 use super::{Target, companion_end};
 use crate::TrafficError;
 use crate::tcp::socket::{Woken, wait};
-use crate::trial::{Found, Seat, SeatFlow};
-use std::os::fd::AsFd;
+use crate::trial::{DataThread, ThreadFlow, WorkResult};
 
 /// The name that a trial's own server is asked by; its length makes the request the sources' 44 bytes.
 const OWN_NAME: &str = "linerate.localhost";
@@ -28,25 +27,25 @@ const PORT_MAX: Duration = Duration::from_secs(10);
 
 /// What runs on a thread of a client whose server is the other end of the trial.
 pub(super) fn work_with_peer(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     http: &Http,
-) -> Result<Option<Found>, TrafficError> {
-    let companion = seat.flows[0];
-    let address = hear_address(seat, companion)?;
+) -> Result<Option<WorkResult>, TrafficError> {
+    let companion = data_thread.flows[0];
+    let address = hear_address(data_thread, companion)?;
     let request = request(http, OWN_NAME);
-    let mut loader = Loader::new(seat, address, &request, http.rate_per_s)?;
+    let mut loader = Loader::new(data_thread, address, &request, http.rate_per_s)?;
     loader.watch_companion(companion)?;
-    loader.open_first(seat)?;
-    let Some(start) = seat.ready()? else {
+    loader.open_first(data_thread)?;
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    let result = loader.run(seat, start);
+    let result = loader.run(data_thread, start);
     let ended = Instant::now();
     // The end of file is the server's sign to end. It fails only when the connection is gone.
     let _ = shutdown(&companion.flow.socket, Shutdown::Write);
     result?;
     let bytes = loader.bytes();
-    Ok(Some(Found {
+    Ok(Some(WorkResult {
         flows: vec![companion_end(bytes, ended, start)],
         memory_node: loader.memory_node(),
         operations: Some(loader.into_operations()),
@@ -55,18 +54,18 @@ pub(super) fn work_with_peer(
 
 /// What runs on a thread of a client whose server is anybody's.
 pub(super) fn work_alone(
-    seat: &mut Seat<'_>,
+    data_thread: &mut DataThread<'_>,
     http: &Http,
     target: &Target,
-) -> Result<Option<Found>, TrafficError> {
+) -> Result<Option<WorkResult>, TrafficError> {
     let request = request(http, &target.host);
-    let mut loader = Loader::new(seat, target.address, &request, http.rate_per_s)?;
-    loader.open_first(seat)?;
-    let Some(start) = seat.ready()? else {
+    let mut loader = Loader::new(data_thread, target.address, &request, http.rate_per_s)?;
+    loader.open_first(data_thread)?;
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    loader.run(seat, start)?;
-    Ok(Some(Found {
+    loader.run(data_thread, start)?;
+    Ok(Some(WorkResult {
         flows: Vec::new(),
         memory_node: loader.memory_node(),
         operations: Some(loader.into_operations()),
@@ -79,7 +78,10 @@ fn request(http: &Http, host: &str) -> Vec<u8> {
 }
 
 /// Where the server's thread at the other end of `companion` listens.
-fn hear_address(seat: &Seat<'_>, companion: SeatFlow<'_>) -> Result<SocketAddr, TrafficError> {
+fn hear_address(
+    data_thread: &DataThread<'_>,
+    companion: ThreadFlow<'_>,
+) -> Result<SocketAddr, TrafficError> {
     let socket = &companion.flow.socket;
     let failed = |errno| TrafficError::of_errno("read a companion's address", errno);
     let mut port = [0u8; 2];
@@ -91,7 +93,13 @@ fn hear_address(seat: &Seat<'_>, companion: SeatFlow<'_>) -> Result<SocketAddr, 
             return Err(TrafficError::StartTimeOut { waited: PORT_MAX });
         }
         let waited = [(socket.as_fd(), PollFlags::IN)];
-        if wait(waited, deadline, &seat.board.abort, &mut ready)? == Woken::Aborted {
+        if wait(
+            waited,
+            deadline,
+            &data_thread.shared_state.abort,
+            &mut ready,
+        )? == Woken::Aborted
+        {
             return Err(TrafficError::Aborted);
         }
         match recv(socket, &mut port[filled..], RecvFlags::DONTWAIT) {
@@ -109,7 +117,7 @@ fn hear_address(seat: &Seat<'_>, companion: SeatFlow<'_>) -> Result<SocketAddr, 
 }
 
 /// The other end of the trial is gone.
-fn gone(companion: SeatFlow<'_>, after: Duration) -> TrafficError {
+fn gone(companion: ThreadFlow<'_>, after: Duration) -> TrafficError {
     TrafficError::PeerClosed {
         flow: companion.flow.number,
         after,

@@ -45,7 +45,7 @@ pub enum Refusal {
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct RequestTarget<'a> {
     /// The request's target, as it was sent: a path, or a whole URL as a proxy would get it.
     pub target: &'a str,
     /// The `Host` field as sent; none if an HTTP/1.0 client sent none.
@@ -55,7 +55,7 @@ pub struct Asked<'a> {
 }
 
 /// The request at the start of `data`; `None` if it is not complete yet.
-pub fn read_request(data: &[u8]) -> Result<Option<Asked<'_>>, Refusal> {
+pub fn read_request(data: &[u8]) -> Result<Option<RequestTarget<'_>>, Refusal> {
     let Some(request) = parse(data)? else {
         return Ok(None);
     };
@@ -68,7 +68,7 @@ pub fn read_request(data: &[u8]) -> Result<Option<Asked<'_>>, Refusal> {
     let host = lines
         .filter_map(field)
         .find(|(name, _)| name.eq_ignore_ascii_case(b"host"));
-    Ok(Some(Asked {
+    Ok(Some(RequestTarget {
         target,
         host: host.map(|(_, host)| text(host)).transpose()?,
         head_only: request.head_only,
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_and_of_whom_is_told_as_it_was_sent() {
         let text = "\r\nHEAD /runs/a%20b?x HTTP/1.1\r\nX: Host: no\r\nhost: \t[::1]:80 \r\n\r\nGET";
-        let asked = Asked {
+        let asked = RequestTarget {
             target: "/runs/a%20b?x",
             host: Some("[::1]:80"),
             head_only: true,

@@ -19,16 +19,15 @@ use linerate_model::units::Bytes;
 use linerate_model::workload::{Http, MemoryPolicy, Placement, TrialSpec, Waiting, Workload};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, bind, getpeername, getsockname, listen, send, sockopt};
+use worker::Worker;
 
 use super::{STACK_BYTES, companion_end};
 use crate::abort::{new_event, signal};
 use crate::sys::pin_thread;
 use crate::tcp::socket;
-use crate::trial::{Counter, Found, Seat};
+use crate::trial::{Counter, DataThread, WorkResult};
 use crate::waiting::prepare_socket;
 use crate::{Abort, TrafficError};
-
-use worker::Worker;
 
 /// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
 const BACKLOG: i32 = 16_384;
@@ -183,8 +182,11 @@ impl Served {
 
 /// Runs on a thread of a trial's server: it has its own port for the client's thread at the other end of
 /// its companion, so that the connections are distributed evenly among the threads and not by a hash.
-pub(super) fn work(seat: &mut Seat<'_>, http: &Http) -> Result<Option<Found>, TrafficError> {
-    let companion = seat.flows[0];
+pub(super) fn work(
+    data_thread: &mut DataThread<'_>,
+    http: &Http,
+) -> Result<Option<WorkResult>, TrafficError> {
+    let companion = data_thread.flows[0];
     let socket = &companion.flow.socket;
     let failed = |errno| TrafficError::of_errno("read a companion's address", errno);
     let mut address = local_address(socket)?;
@@ -193,14 +195,14 @@ pub(super) fn work(seat: &mut Seat<'_>, http: &Http) -> Result<Option<Found>, Tr
         .and_then(|peer| SocketAddr::try_from(peer).ok())
         .map(|peer| peer.ip());
     address.set_port(0);
-    let listener = listening(seat.spec, address, false)?;
+    let listener = listening(data_thread.spec, address, false)?;
     let port = local_address(&listener)?.port();
     let mut worker = Worker::new(
         listener,
         peer,
         http.body_bytes,
-        seat.memory(),
-        seat.spec.waiting,
+        data_thread.memory(),
+        data_thread.spec.waiting,
     )?;
     let told = send(socket, &port.to_be_bytes(), SendFlags::NOSIGNAL);
     if told != Ok(2) {
@@ -209,21 +211,23 @@ pub(super) fn work(seat: &mut Seat<'_>, http: &Http) -> Result<Option<Found>, Tr
             after: Duration::ZERO,
         });
     }
-    let Some(start) = seat.ready()? else {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
     worker.serve(&[socket], companion.counter)?;
     let ended = Instant::now();
     // The client began after our GO, so its end comes after our duration; 1 % is far more than two clocks
     // differ.
-    if ended.duration_since(start.asked) < Duration::from(seat.spec.duration_ns).mul_f64(0.99) {
+    if ended.duration_since(start.asked)
+        < Duration::from(data_thread.spec.duration_ns).mul_f64(0.99)
+    {
         return Err(TrafficError::PeerClosed {
             flow: companion.flow.number,
             after: ended.duration_since(start.at),
         });
     }
     let served = worker.served();
-    Ok(Some(Found {
+    Ok(Some(WorkResult {
         flows: vec![companion_end(served.bytes.as_u64(), ended, start)],
         operations: None,
         memory_node: worker.memory().node(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::line::Line;
 use super::{Posted, Table, speaks};
 use crate::TrafficError;
-use crate::rdma::Moved;
+use crate::rdma::FlowTotals;
 use crate::verbs::Took;
 
 /// How long the answer to a datagram is waited for. A loss in either direction counts as unanswered.
@@ -16,7 +16,7 @@ const OVERTAKEN_MAX: Duration = Duration::from_millis(10);
 
 /// A datagram to be answered.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct PendingDatagram {
     pub(super) number: u32,
     /// With its route header.
     pub(super) bytes: u32,
@@ -24,7 +24,7 @@ pub(super) struct Asked {
 
 /// Adds the unanswered datagrams to those sent. If nothing at all was answered there is nothing to
 /// report.
-pub(super) fn add_lost(posted: &[Posted], flows: &mut [Moved]) -> Result<(), TrafficError> {
+pub(super) fn add_lost(posted: &[Posted], flows: &mut [FlowTotals]) -> Result<(), TrafficError> {
     let lost: u64 = posted.iter().map(|one| one.lost).sum();
     if lost > 0 && flows.iter().all(|moved| moved.messages == 0) {
         return Err(TrafficError::NoneAnswered {
@@ -61,7 +61,7 @@ impl Table<'_, '_, '_> {
             if Instant::now() >= until {
                 return Ok(false);
             }
-            let count = self.station.taker.poll()?;
+            let count = self.thread_device.taker.poll()?;
             self.absorb(None, count)?;
         }
         Ok(true)
@@ -72,17 +72,17 @@ impl Table<'_, '_, '_> {
     pub(super) fn answer_datagrams(
         &mut self,
         lines: &mut [Line<'_, '_>],
-        flows: &mut [Moved],
+        flows: &mut [FlowTotals],
     ) -> Result<(), TrafficError> {
         loop {
-            match self.station.taker.take(None)? {
+            match self.thread_device.taker.take(None)? {
                 Took::Some(count) => {
                     self.absorb(None, count)?;
                 }
                 Took::Nothing => continue,
                 Took::Look => {
                     self.look_around()?;
-                    if speaks(self.seat)? {
+                    if speaks(self.data_thread)? {
                         return Ok(());
                     }
                 }
@@ -100,8 +100,8 @@ impl Table<'_, '_, '_> {
     fn answer_datagram(
         &mut self,
         line: &mut Line<'_, '_>,
-        moved: &mut Moved,
-        asked: Asked,
+        moved: &mut FlowTotals,
+        asked: PendingDatagram,
     ) -> Result<(), TrafficError> {
         if asked.bytes as usize != line.header + line.size {
             return Ok(());

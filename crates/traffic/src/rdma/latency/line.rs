@@ -6,7 +6,7 @@ use linerate_model::workload::Verb;
 use linerate_verbs::{Completion, Receive, Receives, Send, Sends};
 
 use crate::rdma::job::{Job, message};
-use crate::verbs::Lane;
+use crate::verbs::VerbsFlow;
 use crate::{TrafficError, content};
 
 /// The numbers that datagrams can have: immediate data has 32 bits.
@@ -20,7 +20,7 @@ pub(super) const IN: usize = 1;
 
 /// What a size needs on a lane.
 pub(super) struct Line<'l, 'a> {
-    pub(super) lane: &'l Lane<'a>,
+    pub(super) lane: &'l VerbsFlow<'a>,
     pub(super) sends: Sends<'l>,
     pub(super) receives: Receives<'l>,
     /// Offset of the next receive buffer in the list.
@@ -45,7 +45,7 @@ pub(super) fn mark(number: u64) -> u8 {
 impl<'l, 'a> Line<'l, 'a> {
     pub(super) fn new(
         job: &Job,
-        lane: &'l Lane<'a>,
+        lane: &'l VerbsFlow<'a>,
         index: usize,
         size: usize,
         number: u64,

@@ -21,14 +21,14 @@ use linerate_verbs::Completion;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use self::datagrams::{ANSWER_MAX, Asked, add_lost};
+use self::datagrams::{ANSWER_MAX, PendingDatagram, add_lost};
 use self::line::{Awaited, IN, Line, OUT, RECEIVED, mark};
 use super::job::{Job, SIGNALLED_EVERY};
 use super::rate::look;
 use super::turns::{Word, agree, garbled, hear, say};
-use super::{Moved, Told};
-use crate::trial::{Seat, Start};
-use crate::verbs::{Lane, Station, Took};
+use super::{FlowTotals, ThreadOutcome};
+use crate::trial::{DataThread, Start};
+use crate::verbs::{ThreadDevice, Took, VerbsFlow};
 use crate::{TrafficError, content};
 
 /// Round trips of a size that do not count.
@@ -39,7 +39,7 @@ const LOOK_EVERY: u32 = 65_536;
 
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum WaitResult {
     /// The message came, or the request ended.
     Message,
     /// The remote end sent something on the companion, or has ended it.
@@ -50,8 +50,8 @@ enum Heard {
 
 /// Both ends' view of a thread.
 struct Table<'s, 'r, 'a> {
-    seat: &'s Seat<'r>,
-    station: &'s mut Station<'a>,
+    data_thread: &'s DataThread<'r>,
+    thread_device: &'s mut ThreadDevice<'a>,
     job: &'s Job,
     start: Start,
     /// Of each lane, all sizes together.
@@ -68,14 +68,14 @@ struct Posted {
     /// Receive buffers of unexpected messages, to be posted again.
     spent: u32,
     /// The last unexpected datagram. The requesting end has given up those before it.
-    asked: Option<Asked>,
+    asked: Option<PendingDatagram>,
     /// Datagrams that were not answered in time.
     lost: u64,
 }
 
 /// The result of the messages of one size.
 #[derive(Debug, Default)]
-struct Made {
+struct SizeResult {
     /// Messages that were answered, or ended.
     messages: u64,
     /// Round trips that would have counted, had the answer come.
@@ -109,12 +109,12 @@ impl Table<'_, '_, '_> {
             line.sends.set_number(request, number);
         }
         (line.sends.post(&line.lane.pair, request, 1))
-            .map_err(|refused| self.station.refused(refused))
+            .map_err(|refused| self.thread_device.refused(refused))
     }
 
     /// Takes completions, so that there is space for the next request.
     fn settle(&mut self) -> Result<(), TrafficError> {
-        match self.station.taker.take(None)? {
+        match self.thread_device.taker.take(None)? {
             Took::Some(count) => {
                 self.absorb(None, count)?;
             }
@@ -129,11 +129,11 @@ impl Table<'_, '_, '_> {
     fn absorb(&mut self, awaited: Option<Awaited>, count: usize) -> Result<bool, TrafficError> {
         let mut came = false;
         for index in 0..count {
-            let completion = self.station.taker.taken(index);
+            let completion = self.thread_device.taker.taken(index);
             let lane = usize::try_from(completion.id() >> 1).unwrap_or(0);
             (completion.status()).map_err(|status| {
-                let flow = self.seat.flows[lane].flow.number;
-                self.station.failed(self.job.doing(), flow, status)
+                let flow = self.data_thread.flows[lane].flow.number;
+                self.thread_device.failed(self.job.doing(), flow, status)
             })?;
             if completion.id() & RECEIVED != 0 {
                 if awaited.is_some_and(|awaited| awaited.is_it(lane, &completion)) {
@@ -155,7 +155,7 @@ impl Table<'_, '_, '_> {
     fn put_aside(&mut self, lane: usize, completion: &Completion) {
         let posted = &mut self.posted[lane];
         posted.spent += 1;
-        posted.asked = completion.number().map(|number| Asked {
+        posted.asked = completion.number().map(|number| PendingDatagram {
             number,
             bytes: completion.bytes(),
         });
@@ -163,12 +163,12 @@ impl Table<'_, '_, '_> {
 
     /// What a waiting thread checks besides its completions.
     fn look_around(&self) -> Result<(), TrafficError> {
-        if self.seat.role == Role::Sender {
-            return look(self.seat, self.station, self.start);
+        if self.data_thread.role == Role::Sender {
+            return look(self.data_thread, self.thread_device, self.start);
         }
         // The remote end may send a message at any time.
-        self.station.taker.check_device()?;
-        if self.seat.board.has_failed() {
+        self.thread_device.taker.check_device()?;
+        if self.data_thread.shared_state.has_failed() {
             return Err(TrafficError::Aborted);
         }
         Ok(())
@@ -181,27 +181,27 @@ impl Table<'_, '_, '_> {
         &mut self,
         line: &mut Line<'_, '_>,
         due: Option<Instant>,
-    ) -> Result<Heard, TrafficError> {
+    ) -> Result<WaitResult, TrafficError> {
         let writes = self.job.verb == Verb::Write;
         let last = line.start_of(self.job, IN) + line.size - 1;
         let mut looks = 0u32;
         loop {
             if writes {
                 if line.is_marked(last)? {
-                    return Ok(Heard::Message);
+                    return Ok(WaitResult::Message);
                 }
                 looks += 1;
                 // No PAUSE: the message waits for it, some 45 ns on x86 since Skylake, and perftest has none.
                 if !looks.is_multiple_of(LOOK_EVERY) {
                     continue;
                 }
-                let count = self.station.taker.poll()?;
+                let count = self.thread_device.taker.poll()?;
                 self.absorb(None, count)?;
             } else {
-                match self.station.taker.take(due)? {
+                match self.thread_device.taker.take(due)? {
                     Took::Some(count) => {
                         if self.absorb(Some(line.awaited()), count)? {
-                            return Ok(Heard::Message);
+                            return Ok(WaitResult::Message);
                         }
                         self.give_back(line)?;
                         continue;
@@ -211,11 +211,11 @@ impl Table<'_, '_, '_> {
                 }
             }
             self.look_around()?;
-            if self.seat.role == Role::Receiver && speaks(self.seat)? {
-                return Ok(Heard::Words);
+            if self.data_thread.role == Role::Receiver && speaks(self.data_thread)? {
+                return Ok(WaitResult::Words);
             }
             if due.is_some_and(|due| Instant::now() >= due) {
-                return Ok(Heard::Nothing);
+                return Ok(WaitResult::Nothing);
             }
         }
     }
@@ -228,7 +228,7 @@ impl Table<'_, '_, '_> {
         for line in lines {
             let count = line.receives.len();
             (line.receives.post(&line.lane.pair, 0, count))
-                .map_err(|refused| self.station.refused(refused))?;
+                .map_err(|refused| self.thread_device.refused(refused))?;
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ impl Table<'_, '_, '_> {
         let at = line.at;
         line.at = (at + 1) % line.receives.len();
         (line.receives.post(&line.lane.pair, at, 1))
-            .map_err(|refused| self.station.refused(refused))
+            .map_err(|refused| self.thread_device.refused(refused))
     }
 
     /// Posts the receives of unexpected messages again.
@@ -272,10 +272,10 @@ impl Table<'_, '_, '_> {
 }
 
 /// Whether the companion has something to read, or has ended.
-fn speaks(seat: &Seat<'_>) -> Result<bool, TrafficError> {
+fn speaks(data_thread: &DataThread<'_>) -> Result<bool, TrafficError> {
     let mut heard = [0u8; 1];
     let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-    match recv(&seat.flows[0].flow.socket, &mut heard, flags) {
+    match recv(&data_thread.flows[0].flow.socket, &mut heard, flags) {
         Ok(_) => Ok(true),
         Err(Errno::AGAIN | Errno::INTR) => Ok(false),
         Err(errno) => Err(TrafficError::of_errno("receive from the peer", errno)),
@@ -285,7 +285,7 @@ fn speaks(seat: &Seat<'_>) -> Result<bool, TrafficError> {
 /// The lines of a size, with all marks away.
 fn lines<'l, 'a>(
     job: &Job,
-    lanes: &'l [Lane<'a>],
+    lanes: &'l [VerbsFlow<'a>],
     size: usize,
     numbers: &[u64],
 ) -> Vec<Line<'l, 'a>> {
@@ -301,33 +301,33 @@ fn lines<'l, 'a>(
 
 /// The sender's part.
 pub(super) fn ask(
-    seat: &Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
     start: Start,
-) -> Result<Option<Told>, TrafficError> {
+) -> Result<Option<ThreadOutcome>, TrafficError> {
     let mut operations = Operations::default();
-    let mut flows = vec![Moved::default(); lanes.len()];
+    let mut flows = vec![FlowTotals::default(); lanes.len()];
     let mut numbers = vec![0; lanes.len()];
     let sizes = u32::try_from(job.sizes.len()).unwrap_or(u32::MAX);
-    let whole = Duration::from(seat.spec.duration_ns);
+    let whole = Duration::from(data_thread.spec.duration_ns);
     let mut table = Table {
-        seat,
-        station,
+        data_thread,
+        thread_device,
         job,
         start,
         posted: vec![Posted::default(); lanes.len()],
     };
     for (index, &size) in (0u32..).zip(&job.sizes) {
-        if seat.board.is_stopped() {
+        if data_thread.shared_state.is_stopped() {
             break;
         }
         let mut lines = lines(job, lanes, size, &numbers);
         if index == 0 {
             table.make_all_room(&mut lines)?;
         }
-        agree(seat, start, Word::Turn { index }, Word::Ready)?;
+        agree(data_thread, start, Word::Turn { index }, Word::Ready)?;
         let until = start.at + whole * (index + 1) / sizes;
         let made = table.ask_size(&mut lines, &mut flows, until)?;
         // Receives that are left over belong to the next size.
@@ -335,7 +335,7 @@ pub(super) fn ask(
             *number = line.number;
         }
         let messages = made.messages;
-        agree(seat, start, Word::Done { messages }, Word::Taken)?;
+        agree(data_thread, start, Word::Done { messages }, Word::Taken)?;
         let counted = made.one_way.count();
         operations.completed += counted;
         operations.unanswered += made.unanswered;
@@ -351,7 +351,7 @@ pub(super) fn ask(
         }
     }
     add_lost(&table.posted, &mut flows)?;
-    Ok(Some(Told {
+    Ok(Some(ThreadOutcome {
         start,
         flows,
         operations: Some(operations),
@@ -363,14 +363,14 @@ impl Table<'_, '_, '_> {
     fn ask_size(
         &mut self,
         lines: &mut [Line<'_, '_>],
-        flows: &mut [Moved],
+        flows: &mut [FlowTotals],
         until: Instant,
-    ) -> Result<Made, TrafficError> {
+    ) -> Result<SizeResult, TrafficError> {
         let most = self
             .job
             .repetitions
             .map_or(u64::MAX, |count| count + WARM_UP);
-        let mut made = Made::default();
+        let mut made = SizeResult::default();
         let half = if self.answers() { 2 } else { 1 };
         let mut ended = Instant::now();
         for repetition in 0..most {
@@ -382,7 +382,7 @@ impl Table<'_, '_, '_> {
                 self.post(line)?;
                 // While it is in flight.
                 let due = line.told.map(|_| begun + ANSWER_MAX);
-                let came = self.wait(line, due)? == Heard::Message;
+                let came = self.wait(line, due)? == WaitResult::Message;
                 ended = Instant::now();
                 let time = ended.duration_since(begun);
                 if came {
@@ -393,7 +393,7 @@ impl Table<'_, '_, '_> {
                     made.unanswered += u64::from(repetition >= WARM_UP);
                     moved.bytes += line.size as u64;
                     // After the end no other one is waited for as long.
-                    if self.seat.board.is_stopped() {
+                    if self.data_thread.shared_state.is_stopped() {
                         return Ok(made);
                     }
                     continue;
@@ -410,7 +410,7 @@ impl Table<'_, '_, '_> {
                 counter.set_both(moved.bytes, moved.messages);
             }
             // One that counts is made of every size that was begun.
-            let is_over = self.seat.board.is_stopped() || ended >= until;
+            let is_over = self.data_thread.shared_state.is_stopped() || ended >= until;
             if is_over && repetition >= WARM_UP {
                 break;
             }
@@ -432,11 +432,11 @@ impl Table<'_, '_, '_> {
 
 /// The receiver's part.
 pub(super) fn answer(
-    seat: &mut Seat<'_>,
-    station: &mut Station<'_>,
-    lanes: &[Lane<'_>],
+    data_thread: &mut DataThread<'_>,
+    thread_device: &mut ThreadDevice<'_>,
+    lanes: &[VerbsFlow<'_>],
     job: &Job,
-) -> Result<Option<Told>, TrafficError> {
+) -> Result<Option<ThreadOutcome>, TrafficError> {
     // Receives for all sizes: each continues where the one before has left off.
     let mut all: Vec<Vec<Line<'_, '_>>> = Vec::new();
     let numbers = vec![0; lanes.len()];
@@ -448,12 +448,12 @@ pub(super) fn answer(
             prepare_source(job, lane);
         }
     }
-    let Some(start) = seat.ready()? else {
+    let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
     let mut table = Table {
-        seat,
-        station,
+        data_thread,
+        thread_device,
         job,
         start,
         posted: vec![Posted::default(); lanes.len()],
@@ -462,33 +462,33 @@ pub(super) fn answer(
     if let Some(lines) = all.first_mut() {
         table.make_all_room(lines)?;
     }
-    let mut flows = vec![Moved::default(); lanes.len()];
+    let mut flows = vec![FlowTotals::default(); lanes.len()];
     let mut numbers = vec![0; lanes.len()];
     loop {
-        match hear(seat, start)? {
+        match hear(data_thread, start)? {
             Word::Turn { index, .. } => {
                 let lines = usize::try_from(index)
                     .ok()
                     .and_then(|index| all.get_mut(index));
                 let Some(lines) = lines else {
-                    return Err(garbled(seat));
+                    return Err(garbled(data_thread));
                 };
                 for (line, &number) in lines.iter_mut().zip(&numbers) {
                     line.number = number;
                     line.forget(job);
                 }
-                say(seat, Word::Ready)?;
+                say(data_thread, Word::Ready)?;
                 table.answer_size(lines, &mut flows)?;
                 for (number, line) in numbers.iter_mut().zip(lines.iter()) {
                     *number = line.number;
                 }
             }
-            Word::Done { .. } => say(seat, Word::Taken)?,
+            Word::Done { .. } => say(data_thread, Word::Taken)?,
             Word::End => break,
-            _ => return Err(garbled(seat)),
+            _ => return Err(garbled(data_thread)),
         }
     }
-    Ok(Some(Told {
+    Ok(Some(ThreadOutcome {
         start,
         flows,
         operations: None,
@@ -500,7 +500,7 @@ impl Table<'_, '_, '_> {
     fn answer_size(
         &mut self,
         lines: &mut [Line<'_, '_>],
-        flows: &mut [Moved],
+        flows: &mut [FlowTotals],
     ) -> Result<(), TrafficError> {
         if !self.answers() {
             return Ok(());
@@ -511,7 +511,7 @@ impl Table<'_, '_, '_> {
         loop {
             for (line, moved) in lines.iter_mut().zip(flows.iter_mut()) {
                 line.number += 1;
-                if self.wait(line, None)? == Heard::Words {
+                if self.wait(line, None)? == WaitResult::Words {
                     line.number -= 1;
                     return Ok(());
                 }
@@ -529,7 +529,7 @@ impl Table<'_, '_, '_> {
 }
 
 /// What is read, or added to, at the remote end.
-fn prepare_source(job: &Job, lane: &Lane<'_>) {
+fn prepare_source(job: &Job, lane: &VerbsFlow<'_>) {
     let mut text = vec![0; job.slot()];
     if job.verb == Verb::Read {
         content::fill(&mut text, lane.one.flow.number, 0);

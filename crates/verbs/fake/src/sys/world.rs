@@ -32,7 +32,7 @@ pub(super) enum Kind {
 
 /// An event, raised for everyone who has the device open.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) struct Told {
+pub(super) struct DeviceEvent {
     pub(super) kind: c_int,
     /// The number of a port, or the address of an object; different for every device.
     pub(super) element: usize,
@@ -42,12 +42,12 @@ pub(super) struct Told {
 #[repr(C)]
 pub(super) struct ContextObject {
     pub(super) base: ibv_context,
-    pub(super) teller: Arc<Teller<Told>>,
+    pub(super) teller: Arc<Teller<DeviceEvent>>,
 }
 
 pub(super) struct Context {
     pub(super) device: usize,
-    pub(super) teller: Arc<Teller<Told>>,
+    pub(super) teller: Arc<Teller<DeviceEvent>>,
     /// Domains, channels and completion queues made from it.
     pub(super) children: usize,
 }
@@ -94,7 +94,7 @@ pub(super) struct World {
     pub(super) late: BTreeMap<(Instant, u64), (usize, ibv_wc, Slot)>,
     order: u64,
     /// Events that were taken and not acknowledged, and whose they are.
-    pub(super) unacknowledged: Vec<(Told, usize)>,
+    pub(super) unacknowledged: Vec<(DeviceEvent, usize)>,
     /// Where a message is while it is in flight.
     pub(super) bytes: Vec<u8>,
     /// Whether the thread that executes requests is running.
@@ -203,7 +203,7 @@ impl World {
     pub(super) fn tell(&self, device: usize, kind: c_int, element: usize) {
         for context in self.contexts.values() {
             if context.device == device {
-                context.teller.tell(Told { kind, element });
+                context.teller.tell(DeviceEvent { kind, element });
             }
         }
     }
@@ -259,7 +259,7 @@ impl World {
 }
 
 /// The event as the library writes it.
-pub(super) fn event_of(told: Told) -> ibv_async_event {
+pub(super) fn event_of(told: DeviceEvent) -> ibv_async_event {
     ibv_async_event {
         element: std::ptr::with_exposed_provenance_mut(told.element),
         event_type: told.kind,

@@ -12,7 +12,7 @@ use super::{device_of, fails, give, is_gone, take_back};
 use crate::sys::completion::Teller;
 use crate::sys::device::SUBNET_MANAGER;
 use crate::sys::number::{LINK_LAYER_INFINIBAND, MTU_1024, MTU_4096, PORT_DOWN};
-use crate::sys::world::{Context, ContextObject, Kind, Told, event_of, operations, world};
+use crate::sys::world::{Context, ContextObject, DeviceEvent, Kind, event_of, operations, world};
 use crate::{COMPLETIONS_MAX, DEPTH_MAX, Fault, Link};
 
 #[unsafe(no_mangle)]
@@ -220,7 +220,7 @@ unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     let mut world = world();
     // SAFETY: the caller's structure.
     let told = unsafe {
-        Told {
+        DeviceEvent {
             kind: (*event).event_type,
             element: (*event).element.addr(),
         }

@@ -14,7 +14,7 @@ use crate::sys::carry;
 use crate::sys::completion::{Channel, ChannelObject, Queue, QueueObject, Teller};
 use crate::sys::number::{EVENT_CQ_ERR, EVENT_QP_ACCESS_ERR, QPS_RESET};
 use crate::sys::queue_pair::{QueuePair, Slots};
-use crate::sys::world::{Kind, QueueEntry, Told, World, world};
+use crate::sys::world::{DeviceEvent, Kind, QueueEntry, World, world};
 use crate::{COMPLETIONS_MAX, DEPTH_MAX, Fault, INLINE_MAX, Link};
 
 #[unsafe(no_mangle)]
@@ -134,7 +134,7 @@ unsafe extern "C" fn ibv_destroy_cq(queue: *mut ibv_cq) -> c_int {
     let context = world.contexts.get_mut(&own.context);
     let context = context.expect("a queue keeps it open");
     context.children -= 1;
-    let about = Told {
+    let about = DeviceEvent {
         kind: EVENT_CQ_ERR,
         element: address,
     };
@@ -297,7 +297,7 @@ unsafe extern "C" fn ibv_destroy_qp(queue_pair: *mut ibv_qp) -> c_int {
         queue.expect("a queue pair keeps it alive").users -= 1;
     }
     let context = world.domains[&own.domain].context;
-    let about = Told {
+    let about = DeviceEvent {
         kind: EVENT_QP_ACCESS_ERR,
         element: own.address,
     };

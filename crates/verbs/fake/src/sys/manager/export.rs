@@ -16,7 +16,7 @@ use linerate_verbs::sys::abi::{
     rdma_cm_param, rdma_conn_param, rdma_event_channel,
 };
 
-use super::{ChannelObject, NO_SERVICE, REJECTED, State, Told, device_at, manager};
+use super::{ChannelObject, ManagerEvent, NO_SERVICE, REJECTED, State, device_at, manager};
 use crate::Link;
 use crate::sys::completion::Teller;
 use crate::sys::number::MTU_1024;
@@ -191,9 +191,9 @@ unsafe extern "C" fn rdma_resolve_addr(
         identifier.state = State::Addressed;
         // SAFETY: the caller's identifier is alive.
         unsafe { (*id).verbs = manager.context(place.device) };
-        Told::plain(id.addr(), RDMA_CM_EVENT_ADDR_RESOLVED, 0)
+        ManagerEvent::plain(id.addr(), RDMA_CM_EVENT_ADDR_RESOLVED, 0)
     } else {
-        Told::plain(id.addr(), ADDR_ERROR, -libc::EHOSTUNREACH)
+        ManagerEvent::plain(id.addr(), ADDR_ERROR, -libc::EHOSTUNREACH)
     };
     manager.tell(told);
     0
@@ -207,7 +207,7 @@ unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _: c_int) -> c_int 
         return refuses(libc::EINVAL);
     }
     own.state = State::Routed;
-    let told = Told::plain(id.addr(), RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    let told = ManagerEvent::plain(id.addr(), RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
     manager.tell(told);
     0
 }
@@ -259,7 +259,7 @@ unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, given: *mut rdma_conn_par
     own.state = State::Calling;
     let (from, to) = (own.own, own.far.expect("it has a way"));
     let Some(listener) = manager.listener(to) else {
-        manager.tell(Told::plain(caller, REJECTED, NO_SERVICE));
+        manager.tell(ManagerEvent::plain(caller, REJECTED, NO_SERVICE));
         return 0;
     };
     let own = manager.identifier(listener);
@@ -275,7 +275,7 @@ unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, given: *mut rdma_conn_par
         // SAFETY: it was just created, and nothing else has it yet.
         unsafe { (*raw).verbs = manager.context(place.device) };
     }
-    manager.tell(Told {
+    manager.tell(ManagerEvent {
         id: called,
         owner: listener,
         event: RDMA_CM_EVENT_CONNECT_REQUEST,
@@ -303,7 +303,11 @@ unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, given: *mut rdma_conn_para
         .peer
         .filter(|peer| manager.identifiers.contains_key(peer));
     let Some(caller) = caller else {
-        manager.tell(Told::plain(id.addr(), UNREACHABLE, -libc::ETIMEDOUT));
+        manager.tell(ManagerEvent::plain(
+            id.addr(),
+            UNREACHABLE,
+            -libc::ETIMEDOUT,
+        ));
         return 0;
     };
     let (mut state, mut event) = (State::Answered, RDMA_CM_EVENT_CONNECT_RESPONSE);
@@ -315,17 +319,17 @@ unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, given: *mut rdma_conn_para
         }
         (state, event) = (State::Connected, RDMA_CM_EVENT_ESTABLISHED);
         manager.identifier(id.addr()).state = state;
-        manager.tell(Told::plain(id.addr(), event, 0));
+        manager.tell(ManagerEvent::plain(id.addr(), event, 0));
     }
     let far = manager.identifier(caller);
     far.state = state;
     far.far_queue_pair = Some(given.qp_num);
     far.reads = (given.responder_resources, given.initiator_depth);
-    manager.tell(Told {
+    manager.tell(ManagerEvent {
         private,
         reads: (given.initiator_depth, given.responder_resources),
         queue_pair: given.qp_num,
-        ..Told::plain(caller, event, 0)
+        ..ManagerEvent::plain(caller, event, 0)
     });
     0
 }
@@ -340,7 +344,7 @@ unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     own.state = State::Connected;
     if let Some(peer) = own.peer {
         manager.identifier(peer).state = State::Connected;
-        manager.tell(Told::plain(peer, RDMA_CM_EVENT_ESTABLISHED, 0));
+        manager.tell(ManagerEvent::plain(peer, RDMA_CM_EVENT_ESTABLISHED, 0));
     }
     0
 }
@@ -353,7 +357,7 @@ unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
         return refuses(libc::EINVAL);
     }
     manager.part(id.addr());
-    manager.tell(Told::plain(id.addr(), super::DISCONNECTED, 0));
+    manager.tell(ManagerEvent::plain(id.addr(), super::DISCONNECTED, 0));
     0
 }
 

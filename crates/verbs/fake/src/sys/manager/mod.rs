@@ -24,7 +24,7 @@ const NO_SERVICE: c_int = 8;
 const BY_CONSUMER: c_int = 28;
 
 /// Something that happened to an identifier.
-pub(super) struct Told {
+pub(super) struct ManagerEvent {
     id: usize,
     /// Of a request, the identifier that listened; else that itself.
     owner: usize,
@@ -36,7 +36,7 @@ pub(super) struct Told {
     queue_pair: u32,
 }
 
-impl Told {
+impl ManagerEvent {
     fn plain(id: usize, event: c_int, status: c_int) -> Self {
         Self {
             id,
@@ -69,7 +69,7 @@ enum State {
 
 struct Identifier {
     channel: usize,
-    teller: Arc<Teller<Told>>,
+    teller: Arc<Teller<ManagerEvent>>,
     state: State,
     own: Option<SocketAddr>,
     far: Option<SocketAddr>,
@@ -84,7 +84,7 @@ struct Identifier {
 #[repr(C)]
 struct ChannelObject {
     base: rdma_event_channel,
-    teller: Arc<Teller<Told>>,
+    teller: Arc<Teller<ManagerEvent>>,
 }
 
 #[derive(Default)]
@@ -149,7 +149,7 @@ impl Manager {
     }
 
     /// Makes an object of a new identifier.
-    fn give(&mut self, channel: usize, teller: Arc<Teller<Told>>, state: State) -> usize {
+    fn give(&mut self, channel: usize, teller: Arc<Teller<ManagerEvent>>, state: State) -> usize {
         let raw = Box::new(rdma_cm_id {
             verbs: std::ptr::null_mut(),
             channel: std::ptr::with_exposed_provenance_mut(channel),
@@ -189,7 +189,7 @@ impl Manager {
     }
 
     /// Raises an event of an identifier, if it still exists.
-    fn tell(&mut self, told: Told) {
+    fn tell(&mut self, told: ManagerEvent) {
         if let Some(own) = self.identifiers.get(&told.owner) {
             own.teller.tell(told);
         }
@@ -232,10 +232,10 @@ impl Manager {
         };
         far.peer = None;
         let told = match state {
-            State::Called => Told::plain(peer, REJECTED, BY_CONSUMER),
+            State::Called => ManagerEvent::plain(peer, REJECTED, BY_CONSUMER),
             State::Answered | State::Connected => {
                 far.state = State::Closed;
-                Told::plain(peer, DISCONNECTED, 0)
+                ManagerEvent::plain(peer, DISCONNECTED, 0)
             }
             _ => return,
         };

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Trouble;
-use crate::kinds::{Kind, Plant};
+use crate::kinds::{InjectedLimit, Kind};
 
 const NEAR: &str = "10.80.0.1";
 const FAR: &str = "10.80.0.2";
@@ -48,7 +48,7 @@ struct Total {
 }
 
 /// Two hosts with a bottleneck injected between them. All of it is removed when the value is dropped.
-pub(crate) struct Scene {
+pub(crate) struct TestHosts {
     near: Netns,
     far: Netns,
     busy: Vec<Child>,
@@ -56,7 +56,7 @@ pub(crate) struct Scene {
     _relay: Option<Relay>,
 }
 
-impl Drop for Scene {
+impl Drop for TestHosts {
     fn drop(&mut self) {
         for program in &mut self.busy {
             // It computes until it is killed, and it is ours to wait for.
@@ -70,12 +70,12 @@ fn trouble(doing: &str) -> impl FnOnce(std::io::Error) -> Trouble {
     move |error| Trouble(format!("{doing}: {error}"))
 }
 
-impl Scene {
+impl TestHosts {
     /// Makes two hosts, numbered so that no two runs share any, and plants.
     pub(crate) fn set(
         stage: &Stage,
         number: usize,
-        plant: &Plant,
+        plant: &InjectedLimit,
         seed: u64,
     ) -> Result<Self, Trouble> {
         let host = |end: &str| {
@@ -113,18 +113,18 @@ impl Scene {
                 Some(Relay::join(ends.0, ends.1, options).map_err(trouble("start the relay"))?)
             }
         };
-        let mut scene = Self {
+        let mut hosts = Self {
             near,
             far,
             busy: Vec::new(),
             realtime: may_be_realtime(),
             _relay: relay,
         };
-        scene.plant(plant)?;
-        Ok(scene)
+        hosts.plant(plant)?;
+        Ok(hosts)
     }
 
-    fn plant(&mut self, plant: &Plant) -> Result<(), Trouble> {
+    fn plant(&mut self, plant: &InjectedLimit) -> Result<(), Trouble> {
         // The largest buffers of a fast host, so that only the injected bottleneck limits.
         let buffer = |planted: Option<u64>, largest: u64| match planted {
             Some(bytes) => format!("4096 {} {bytes}", bytes.min(16_384)),
@@ -163,7 +163,7 @@ impl Scene {
     pub(crate) fn measure(
         &self,
         linerate: &Path,
-        plant: &Plant,
+        plant: &InjectedLimit,
         time: Duration,
     ) -> Result<Measured, Trouble> {
         if plant.congestion_window.is_some() {
@@ -175,7 +175,7 @@ impl Scene {
     }
 
     /// linerate, so that it runs first.
-    fn program(&self, linerate: &Path, plant: &Plant) -> Command {
+    fn program(&self, linerate: &Path, plant: &InjectedLimit) -> Command {
         // Other programs on the machine wait for ours, not the reverse. If CPUs are the bottleneck, or this
         // program has to run concurrently, the niceness that ours inherit must do.
         let near_first = match plant.kind {
@@ -194,7 +194,12 @@ impl Scene {
         }
     }
 
-    fn once(&self, linerate: &Path, plant: &Plant, time: Duration) -> Result<Measured, Trouble> {
+    fn once(
+        &self,
+        linerate: &Path,
+        plant: &InjectedLimit,
+        time: Duration,
+    ) -> Result<Measured, Trouble> {
         let printed = PathBuf::from(format!("{STATE}.json"));
         let out = fs::File::create(&printed).map_err(trouble("make a file for the result"))?;
         let mut command = self.program(linerate, plant);

@@ -8,13 +8,13 @@ use super::message::{Attributes, u32_at};
 
 /// The attributes of a response or of a nest in it, and the source for gaps.
 #[derive(Debug, Clone)]
-pub(super) struct Said<'a> {
+pub(super) struct ResponseAttributes<'a> {
     attributes: Result<Attributes<'a>, String>,
     path: String,
     absent: &'static str,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ResponseAttributes<'a> {
     /// The attributes after a family header of `fixed` bytes, requested at `path`; `absent` is the text for a missing
     /// attribute.
     pub(super) fn after(body: &'a [u8], fixed: usize, path: &str, absent: &'static str) -> Self {
@@ -164,7 +164,7 @@ mod tests {
             .put(2, &[])
             .put(3, &[1, 2, 3, 4, 5, 6, 7, 8]);
         let body = request.into_body();
-        let said = Said::after(&body, 0, "netlink/x", "not offered");
+        let said = ResponseAttributes::after(&body, 0, "netlink/x", "not offered");
         assert_eq!(said.u8(1, "one"), Known::Value(7));
         let cause = |known: Known<u8>| known.gap().map(|gap| (gap.cause, gap.path.clone()));
         let at = |what: &str| format!("netlink/x/{what}");
@@ -180,7 +180,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic(body in vec(any::<u8>(), 0..120)) {
-            let said = Said::after(&body, 4, "p", "absent");
+            let said = ResponseAttributes::after(&body, 4, "p", "absent");
             for kind in 0..8 {
                 let _ = (said.u8(kind, "w"), said.u16(kind, "w"), said.u32(kind, "w"));
                 let _ = (said.uint(kind, "w"), said.text(kind, "w"), said.nest(kind, "w"));

@@ -24,7 +24,7 @@ const DEPTH_MAX: usize = 4;
 
 /// The objects whose counters are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct WatchScope {
     /// The interface with the address, and its lower interfaces.
     nics: Known<Vec<NicName>>,
     irqs: BTreeSet<u32>,
@@ -34,7 +34,7 @@ pub struct Way {
     busy: CpuSet,
 }
 
-impl Way {
+impl WatchScope {
     /// The path of connections from or to this host's own `address`. `busy` are the CPUs known to work for them: on a
     /// machine with many CPUs, only their idle states are read.
     pub fn find(root: &HostRoot, netlink: &dyn NicRead, address: IpAddr, busy: CpuSet) -> Self {
@@ -182,17 +182,18 @@ fn irqs_of(root: &HostRoot, nic: &NicName) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use linerate_model::units::Nanoseconds;
+
     use super::*;
     use crate::netlink::Netlink;
     use crate::root::LiveHost;
-    use linerate_model::units::Nanoseconds;
 
     #[test]
     fn the_way_over_the_loopback_is_found_and_read() {
         let live = LiveHost::open().expect("the root folder");
         let Ok(netlink) = Netlink::open() else { return };
         let address = IpAddr::from([127, 0, 0, 1]);
-        let way = Way::find(live.root(), &netlink, address, CpuSet::empty());
+        let way = WatchScope::find(live.root(), &netlink, address, CpuSet::empty());
         if way.interface().value().is_none() {
             // In a namespace whose loopback is down there is no such address.
             return;
@@ -220,7 +221,7 @@ mod tests {
         let live = LiveHost::open().expect("the root folder");
         let Ok(netlink) = Netlink::open() else { return };
         let address = IpAddr::from([203, 0, 113, 77]);
-        let way = Way::find(live.root(), &netlink, address, CpuSet::empty());
+        let way = WatchScope::find(live.root(), &netlink, address, CpuSet::empty());
         assert!(way.interface().value().is_none());
         let reading = way.read(live.root(), &netlink);
         assert!(reading.gaps.contains_key("nic"));

@@ -89,7 +89,7 @@ impl Counter {
 
 /// What all threads of one end share.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct SharedState {
     /// Read before every operation, written once; alone in its cache line.
     stop: Aligned<AtomicBool>,
     /// Readable from the stop on: for threads that sleep in poll or epoll.
@@ -133,7 +133,7 @@ pub(super) enum Verdict {
     Leave,
 }
 
-impl Board {
+impl SharedState {
     pub(super) fn new(abort: &Abort) -> Result<Self, TrafficError> {
         Ok(Self {
             stop: Aligned::default(),

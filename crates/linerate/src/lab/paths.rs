@@ -20,18 +20,18 @@ use crate::cli::PeerArgs;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
 use crate::endpoint::ends::Ends;
-use crate::endpoint::trial::{Path, address_of_kind, open_path};
+use crate::endpoint::trial::{PeerPath, address_of_kind, open_path};
 
 /// The paths to one host. Each has its own agent at the remote end.
 #[derive(Debug)]
-struct Way {
-    first: Path,
-    beside: Vec<Path>,
+struct HostPaths {
+    first: PeerPath,
+    beside: Vec<PeerPath>,
     /// Where data goes by default.
     home: IpAddr,
 }
 
-impl Way {
+impl HostPaths {
     fn open(
         peer: &PeerArgs,
         beside: usize,
@@ -58,14 +58,14 @@ impl Way {
 /// The paths to the peer of an experiment, and to each other host that is a level: all are kept open for the whole run,
 /// and one of them is turned to. This end's settings are changed through the first alone, which holds their journal.
 #[derive(Debug)]
-pub(super) struct Lanes {
-    ways: Vec<Way>,
+pub(super) struct LabPaths {
+    ways: Vec<HostPaths>,
     now: usize,
     /// The other hosts, as the experiment names them: the indices of their paths, or why there is none.
     others: BTreeMap<String, Result<usize, Stop>>,
 }
 
-impl Lanes {
+impl LabPaths {
     /// Opens the paths to the peer and to `others`, each with this many more paths. Another host that cannot
     /// be reached is an unavailable level.
     pub(super) fn open(
@@ -75,34 +75,34 @@ impl Lanes {
         state: &FilePath,
         interrupt: &Interrupt,
     ) -> Outcome<Self> {
-        let mut lanes = Self {
-            ways: vec![Way::open(peer, beside, state, interrupt)?],
+        let mut paths = Self {
+            ways: vec![HostPaths::open(peer, beside, state, interrupt)?],
             now: 0,
             others: BTreeMap::new(),
         };
         for (name, peer) in others {
-            let way = match Way::open(peer, beside, state, interrupt) {
+            let way = match HostPaths::open(peer, beside, state, interrupt) {
                 Ok(way) => {
-                    lanes.ways.push(way);
-                    Ok(lanes.ways.len() - 1)
+                    paths.ways.push(way);
+                    Ok(paths.ways.len() - 1)
                 }
                 Err(stop) if interrupt.asked() => return Err(stop),
                 Err(stop) => Err(stop),
             };
-            lanes.others.insert(name.clone(), way);
+            paths.others.insert(name.clone(), way);
         }
-        Ok(lanes)
+        Ok(paths)
     }
 
     /// The path to the peer of the experiment.
-    pub(super) fn home(&self) -> &Path {
+    pub(super) fn home(&self) -> &PeerPath {
         &self.ways[0].first
     }
 
     /// From now on, changes may disturb the interfaces that ssh connections to all ends come in by.
     pub(super) fn include_way_in(&mut self) {
         let firsts = self.ways.iter_mut().map(|way| &mut way.first);
-        firsts.for_each(Path::include_way_in);
+        firsts.for_each(PeerPath::include_way_in);
     }
 
     /// What is known of the path to each other host.
@@ -116,19 +116,19 @@ impl Lanes {
 
     /// Takes leave of every agent.
     pub(super) fn leave(self) -> Outcome<()> {
-        self.ways.into_iter().try_for_each(Way::leave)
+        self.ways.into_iter().try_for_each(HostPaths::leave)
     }
 
-    fn way(&self) -> &Way {
+    fn way(&self) -> &HostPaths {
         &self.ways[self.now]
     }
 
-    fn way_mut(&mut self) -> &mut Way {
+    fn way_mut(&mut self) -> &mut HostPaths {
         &mut self.ways[self.now]
     }
 
     /// The path that changes an end.
-    fn changer(&mut self, end: End) -> &mut Path {
+    fn changer(&mut self, end: End) -> &mut PeerPath {
         let way = match end {
             End::Local => 0,
             End::Remote => self.now,
@@ -137,7 +137,7 @@ impl Lanes {
     }
 }
 
-impl Ends for Lanes {
+impl Ends for LabPaths {
     fn host(&self, end: End) -> &Host {
         self.way().first.host(end)
     }
@@ -200,13 +200,13 @@ impl Ends for Lanes {
         let tokens = tokens.collect::<Outcome<Vec<_>>>()?;
         let way = self.way_mut();
         let paths = std::iter::once(&mut way.first).chain(&mut way.beside);
-        let lanes = paths.map(Path::lane).zip(specs.iter().zip(tokens));
-        let lanes: Vec<_> = lanes.collect();
-        if lanes.len() < specs.len() {
+        let paths = paths.map(PeerPath::data_side).zip(specs.iter().zip(tokens));
+        let paths: Vec<_> = paths.collect();
+        if paths.len() < specs.len() {
             return Err(Stop::new(Code::Bug, "more trials at once than paths"));
         }
         thread::scope(|scope| {
-            let running: Vec<_> = lanes
+            let running: Vec<_> = paths
                 .into_iter()
                 .map(|(mut lane, (spec, token))| scope.spawn(move || lane.run(spec, token)))
                 .collect();

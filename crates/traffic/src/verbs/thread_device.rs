@@ -16,14 +16,13 @@ use linerate_verbs::{
 use rustix::io::Errno;
 
 use super::choose::{Chosen, choose};
-use super::connect;
-use super::{Taker, spins, verbs_of};
+use super::{Taker, connect, spins, verbs_of};
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::sys::{Mapping, node_of};
 use crate::tcp::words::{WORDS_MAX, local_of};
 use crate::tcp::{Side, role};
-use crate::trial::{Seat, SeatFlow};
+use crate::trial::{DataThread, ThreadFlow};
 
 /// Bytes before a received datagram: its route header (InfiniBand Architecture Specification, 11.4.1.2).
 pub(crate) const ROUTE_HEADER: usize = 40;
@@ -53,7 +52,7 @@ impl Needs {
 
 /// A thread's device and completion queue.
 #[derive(Debug)]
-pub(crate) struct Station<'a> {
+pub(crate) struct ThreadDevice<'a> {
     pub(crate) taker: Taker<'a>,
     /// The longest message of the port.
     pub(crate) message_max: usize,
@@ -65,8 +64,8 @@ pub(crate) struct Station<'a> {
 
 /// A flow's queue pair and its memory.
 #[derive(Debug)]
-pub(crate) struct Lane<'a> {
-    pub(crate) one: SeatFlow<'a>,
+pub(crate) struct VerbsFlow<'a> {
+    pub(crate) one: ThreadFlow<'a>,
     pub(crate) pair: QueuePair,
     pub(crate) region: Region<Mapping>,
     /// The remote end's memory ...
@@ -81,10 +80,10 @@ pub(crate) struct Lane<'a> {
     _connection: Option<Connection>,
 }
 
-/// Which end of its connections a seat is at.
-pub(super) fn side_of(seat: &Seat<'_>) -> Side {
-    let first = seat.flows.first().map_or(0, |one| one.flow.number);
-    if role(seat.spec, Side::Connecting, first) == seat.role {
+/// Which end of its connections a data thread is at.
+pub(super) fn side_of(data_thread: &DataThread<'_>) -> Side {
+    let first = data_thread.flows.first().map_or(0, |one| one.flow.number);
+    if role(data_thread.spec, Side::Connecting, first) == data_thread.role {
         Side::Connecting
     } else {
         Side::Listening
@@ -99,8 +98,8 @@ fn choice_of(verbs: &Verbs, side: Side) -> &DeviceChoice {
 }
 
 /// This end's address of the thread's first connection.
-fn address_of(seat: &Seat<'_>) -> Result<IpAddr, TrafficError> {
-    let Some(first) = seat.flows.first() else {
+fn address_of(data_thread: &DataThread<'_>) -> Result<IpAddr, TrafficError> {
+    let Some(first) = data_thread.flows.first() else {
         return Err(TrafficError::NotBuilt);
     };
     Ok(local_of(&first.flow.socket)?.ip().to_canonical())
@@ -108,14 +107,14 @@ fn address_of(seat: &Seat<'_>) -> Result<IpAddr, TrafficError> {
 
 /// A queue pair whose path is not known yet.
 pub(super) struct Fresh<'a> {
-    pub(super) one: SeatFlow<'a>,
+    pub(super) one: ThreadFlow<'a>,
     pub(super) pair: QueuePair,
     pub(super) region: Region<Mapping>,
     pub(super) access: Access,
 }
 
 /// A queue pair's path, once it is connected.
-pub(super) struct Way {
+pub(super) struct ConnectedPath {
     pub(super) far: Remote,
     pub(super) far_bytes: u64,
     pub(super) mtu: u32,
@@ -125,34 +124,34 @@ pub(super) struct Way {
     pub(super) connection: Option<Connection>,
 }
 
-impl<'a> Station<'a> {
-    /// Chooses the device, creates and connects a queue pair for each flow of `seat`. The remote end must do the
+impl<'a> ThreadDevice<'a> {
+    /// Chooses the device, creates and connects a queue pair for each flow of `data_thread`. The remote end must do the
     /// same meanwhile.
     pub(crate) fn open(
-        seat: &Seat<'a>,
+        data_thread: &DataThread<'a>,
         needs: Needs,
-    ) -> Result<(Self, Vec<Lane<'a>>), TrafficError> {
-        let verbs = verbs_of(seat.spec)?;
+    ) -> Result<(Self, Vec<VerbsFlow<'a>>), TrafficError> {
+        let verbs = verbs_of(data_thread.spec)?;
         let deadline = Instant::now() + WORDS_MAX;
-        let side = side_of(seat);
-        let chosen = choose(choice_of(verbs, side), address_of(seat)?)?;
-        let flows = u32::try_from(seat.flows.len()).unwrap_or(u32::MAX);
+        let side = side_of(data_thread);
+        let chosen = choose(choice_of(verbs, side), address_of(data_thread)?)?;
+        let flows = u32::try_from(data_thread.flows.len()).unwrap_or(u32::MAX);
         check_needs(&chosen, verbs, needs, flows)?;
-        let spins = spins(seat.spec)?;
+        let spins = spins(data_thread.spec)?;
         let queue = CompletionQueue::new(&chosen.device, needs.completions(flows), !spins)?;
         let domain = ProtectionDomain::new(&chosen.device)?;
-        let fresh = (seat.flows.iter())
-            .map(|&one| fresh(seat, &domain, &queue, one, needs))
+        let fresh = (data_thread.flows.iter())
+            .map(|&one| fresh(data_thread, &domain, &queue, one, needs))
             .collect::<Result<Vec<_>, _>>()?;
-        let ways = connect::connect(seat, side, &chosen, &domain, &fresh, deadline)?;
+        let ways = connect::connect(data_thread, side, &chosen, &domain, &fresh, deadline)?;
         let lanes = (fresh.into_iter().zip(ways))
             .map(|(fresh, way)| lane(&chosen, fresh, way))
             .collect();
-        let companion = seat.flows[0].flow.socket.as_fd();
+        let companion = data_thread.flows[0].flow.socket.as_fd();
         let device_name = chosen.device.name().to_owned();
         let is_iwarp = chosen.device.is_iwarp();
         let device = (chosen.device, chosen.port_number);
-        let taker = Taker::new(queue, device, seat.board, companion, spins);
+        let taker = Taker::new(queue, device, data_thread.shared_state, companion, spins);
         Ok((
             Self {
                 taker,
@@ -259,18 +258,18 @@ fn check_iwarp(chosen: &Chosen, verbs: &Verbs) -> Result<(), TrafficError> {
 }
 
 fn fresh<'a>(
-    seat: &Seat<'_>,
+    data_thread: &DataThread<'_>,
     domain: &ProtectionDomain,
     queue: &CompletionQueue,
-    one: SeatFlow<'a>,
+    one: ThreadFlow<'a>,
     needs: Needs,
 ) -> Result<Fresh<'a>, TrafficError> {
-    let verbs = verbs_of(seat.spec)?;
+    let verbs = verbs_of(data_thread.spec)?;
     let registration = verbs.memory;
     let buffer = if registration.huge_pages {
-        Buffer::of_huge_pages(needs.memory, seat.memory())?
+        Buffer::of_huge_pages(needs.memory, data_thread.memory())?
     } else {
-        Buffer::new(Bytes::new(needs.memory as u64), seat.memory())?
+        Buffer::new(Bytes::new(needs.memory as u64), data_thread.memory())?
     };
     let is_iwarp = domain.device().is_iwarp();
     // With iWARP a read follows what was written, and the data of a read is written with the key of this end's
@@ -315,7 +314,7 @@ fn fresh<'a>(
     })
 }
 
-fn lane<'a>(chosen: &Chosen, fresh: Fresh<'a>, way: Way) -> Lane<'a> {
+fn lane<'a>(chosen: &Chosen, fresh: Fresh<'a>, way: ConnectedPath) -> VerbsFlow<'a> {
     let record = VerbsRecord {
         device: chosen.device.name().to_owned(),
         port: chosen.port_number,
@@ -327,7 +326,7 @@ fn lane<'a>(chosen: &Chosen, fresh: Fresh<'a>, way: Way) -> Lane<'a> {
         registered_bytes: Bytes::new(fresh.region.length() as u64),
         ..VerbsRecord::default()
     };
-    Lane {
+    VerbsFlow {
         one: fresh.one,
         pair: fresh.pair,
         region: fresh.region,
@@ -340,7 +339,7 @@ fn lane<'a>(chosen: &Chosen, fresh: Fresh<'a>, way: Way) -> Lane<'a> {
     }
 }
 
-impl Lane<'_> {
+impl VerbsFlow<'_> {
     /// The destination of its datagrams, with this number; `None` for a reliable connection.
     pub(crate) fn to(&self, number: Option<u32>) -> Option<To<'_>> {
         let (handle, queue_pair, key) = self.handle.as_ref()?;

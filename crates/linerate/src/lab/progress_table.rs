@@ -1,13 +1,13 @@
 //! The table below the progress of a running experiment: the results of each combination so far.
 
-use linerate_analysis::experiment::judge::{Laid, Sorted};
+use linerate_analysis::experiment::judge::{ExperimentRecords, ResolvedDesign};
 use linerate_analysis::trial::figure::{in_words, mean};
 use linerate_model::lab::{Cell, Experiment, Response};
 
 use super::text::table;
 
 /// The results of each combination for the deciding figure.
-pub(super) struct Board {
+pub(super) struct ProgressTable {
     /// The names of the factors that distinguish combinations.
     heads: Vec<String>,
     rows: Vec<Row>,
@@ -25,9 +25,13 @@ struct Row {
     last: usize,
 }
 
-impl Board {
+impl ProgressTable {
     /// The combinations, and what the record has of them.
-    pub(super) fn of(experiment: &Experiment, laid: &Laid, sorted: Option<&Sorted<'_>>) -> Self {
+    pub(super) fn of(
+        experiment: &Experiment,
+        laid: &ResolvedDesign,
+        sorted: Option<&ExperimentRecords<'_>>,
+    ) -> Self {
         let heads = laid.varied.iter().map(|at| experiment.factors[*at].name());
         let response = sorted.and_then(|sorted| sorted.responses().first().copied());
         let row = |cell: &Cell| {
@@ -118,7 +122,7 @@ mod tests {
     fn a_combination_tells_how_its_trials_went_so_far() {
         let experiment = parse(FILE).expect("an experiment");
         let laid = laid(&experiment, &[]).expect("a design");
-        let mut board = Board::of(&experiment, &laid, None);
+        let mut board = ProgressTable::of(&experiment, &laid, None);
         assert!(
             board
                 .lines(20)
@@ -141,7 +145,7 @@ mod tests {
     fn where_not_all_fit_those_that_were_measured_last_are_shown() {
         let experiment = parse(FILE).expect("an experiment");
         let laid = laid(&experiment, &[]).expect("a design");
-        let mut board = Board::of(&experiment, &laid, None);
+        let mut board = ProgressTable::of(&experiment, &laid, None);
         board.add(&[3], Response::Rate, 1e9);
         let lines = board.lines(3);
         assert_eq!(lines.len(), 3);

@@ -11,11 +11,11 @@ use linerate_store::Trace;
 
 /// The runs that were not being written at the last request, with the state of their records then.
 #[derive(Debug, Default)]
-pub(super) struct Going {
+pub(super) struct IdleRuns {
     idle: BTreeMap<OsString, Trace>,
 }
 
-impl Going {
+impl IdleRuns {
     /// The names of the runs in `folder` that are being written, as `is_being_written` reports for each.
     pub(super) fn names(
         &mut self,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     /// The runs that go on, and those that were requested.
-    fn look(going: &mut Going, folder: &Path) -> (Vec<String>, Vec<String>) {
+    fn look(going: &mut IdleRuns, folder: &Path) -> (Vec<String>, Vec<String>) {
         let asked = RefCell::new(Vec::new());
         let names = going.names(folder, |run| {
             let name = run.file_name().unwrap_or_default().to_string_lossy();
@@ -78,7 +78,7 @@ mod tests {
         let mut run = Run::create(&folder.join("d"), &made_up::header(1, 0)).expect("a new run");
         run.add(made_up::hosts("far")).expect("a record");
         fs::write(folder.join("index.sqlite"), "no run").expect("a file");
-        let mut going = Going::default();
+        let mut going = IdleRuns::default();
         let one = |name: &str| vec![name.to_owned()];
         let first = look(&mut going, folder);
         let all = ["a", "b", "c", "d"].map(str::to_owned).to_vec();

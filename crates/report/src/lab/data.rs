@@ -32,7 +32,7 @@ const SHARE_OF_PACKETS: f64 = 0.05;
 
 /// Everything that the pictures show in addition to the document.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct LabData {
     pub(super) experiment: Option<Box<Experiment>>,
     /// Whether it created its own two hosts.
     pub(super) own_hosts: bool,
@@ -42,7 +42,7 @@ pub struct Seen {
     pub(super) peers: Vec<OtherHost>,
     /// The hosts of the earlier runs that are levels.
     pub(super) earlier: Vec<EarlierHosts>,
-    /// The grid that the page shows, recomputed: what [`Seen::film_wanted`] asks for.
+    /// The grid that the page shows, recomputed: what [`LabData::film_wanted`] asks for.
     pub film: Option<Film>,
     /// The trials that count, by block and combination.
     trials: BTreeMap<(u32, Vec<usize>), Trial>,
@@ -73,7 +73,7 @@ pub(super) struct EarlierHosts {
 
 /// The transfer of a trial over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(super) enum RateKind {
     /// Bits per second.
     Bits,
     /// Operations per second.
@@ -86,7 +86,7 @@ pub(super) struct Trial {
     pub(super) block: u32,
     /// The other host that was its remote end; none for the experiment's own peer.
     pub(super) peer: Option<String>,
-    pub(super) moved: Moved,
+    pub(super) moved: RateKind,
     /// The end of each interval, seconds since the start, and the rate within it.
     pub(super) series: Vec<(f64, f64)>,
     /// The end of its warm-up, seconds.
@@ -152,7 +152,7 @@ pub(super) struct Grid {
     pub(super) same: bool,
 }
 
-impl Seen {
+impl LabData {
     /// The data of all records of a run.
     pub fn of<'r>(records: impl IntoIterator<Item = &'r Record>) -> Self {
         let mut seen = Self::default();
@@ -259,11 +259,11 @@ impl Trial {
 }
 
 /// The course over time: the rate of bulk transfers, operations of all others.
-fn series(sample: &Sample) -> (Moved, Vec<(f64, f64)>, f64) {
+fn series(sample: &Sample) -> (RateKind, Vec<(f64, f64)>, f64) {
     let workload = &sample.spec.workload;
     if workload.is_bulk() {
         if workload.is_sweep() {
-            return (Moved::Bits, Vec::new(), 0.0);
+            return (RateKind::Bits, Vec::new(), 0.0);
         }
         let points = rate_series(sample).total;
         let cut = first_kept(sample).checked_sub(1);
@@ -271,7 +271,7 @@ fn series(sample: &Sample) -> (Moved, Vec<(f64, f64)>, f64) {
         let points: Vec<(f64, f64)> = (points.iter())
             .map(|point| (point.at_ns.as_secs_f64(), point.bit_per_s.as_f64()))
             .collect();
-        return (Moved::Bits, thinned(&points), cut.unwrap_or(0.0));
+        return (RateKind::Bits, thinned(&points), cut.unwrap_or(0.0));
     }
     // A ping-pong goes through its sizes: its operations per second follow from them.
     let mut asking = askers(sample);
@@ -281,9 +281,9 @@ fn series(sample: &Sample) -> (Moved, Vec<(f64, f64)>, f64) {
     };
     // Round trips are shown by their bits, both directions together.
     let (moved, each) = match workload {
-        Workload::Transfer(transfer) => (Moved::Bits, real(transfer.bytes.as_u64()) * 16.0),
-        Workload::Diffusion(diffusion) => (Moved::Bits, real(diffusion.bytes.as_u64()) * 16.0),
-        _ => (Moved::Operations, 1.0),
+        Workload::Transfer(transfer) => (RateKind::Bits, real(transfer.bytes.as_u64()) * 16.0),
+        Workload::Diffusion(diffusion) => (RateKind::Bits, real(diffusion.bytes.as_u64()) * 16.0),
+        _ => (RateKind::Operations, 1.0),
     };
     let mut points = Vec::new();
     let (mut from, mut before) = (0.0, 0);
@@ -438,10 +438,10 @@ pub(super) fn set<'c>(cpus: impl IntoIterator<Item = &'c CpuId>) -> CpuSet {
 }
 
 /// A rate as drawn, with its unit.
-pub(super) fn moved_unit(moved: Moved) -> (f64, &'static str) {
+pub(super) fn moved_unit(moved: RateKind) -> (f64, &'static str) {
     match moved {
-        Moved::Bits => (1e9, "rate, Gb/s"),
-        Moved::Operations => (1.0, "operations a second"),
+        RateKind::Bits => (1e9, "rate, Gb/s"),
+        RateKind::Operations => (1.0, "operations a second"),
     }
 }
 
@@ -488,7 +488,7 @@ mod tests {
         };
         sample.remote.cpu.machine = Known::Value(vec![cpu]);
         let trial = Trial::of(0, &sample, None);
-        assert_eq!(trial.moved, Moved::Bits);
+        assert_eq!(trial.moved, RateKind::Bits);
         assert!(trial.series.len() > 1 && trial.series.len() <= POINTS_MAX);
         assert!(
             trial
@@ -541,7 +541,7 @@ mod tests {
         let slow = build::sample().gbit(1).build();
         let fast = build::sample().gbit(2).build();
         let records = [cell(vec![slow]), cell(vec![fast])];
-        let seen = Seen::of(&records);
+        let seen = LabData::of(&records);
         let trials: Vec<&Trial> = seen.trials().collect();
         assert_eq!(trials.len(), 1);
         assert!((trials[0].series[0].1 - 2e9).abs() < 1e6);

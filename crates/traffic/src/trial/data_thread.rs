@@ -10,23 +10,23 @@ use linerate_model::sample::{
 use linerate_model::workload::{MemoryPolicy, TrialSpec, Waiting};
 use rustix::io::Errno;
 
-use super::board::{Board, Counter, Start, Verdict};
 use super::polling::{self, Poller};
+use super::shared_state::{Counter, SharedState, Start, Verdict};
 use crate::TrafficError;
 use crate::sys::{ThreadUse, pin_thread, thread_use};
 use crate::tcp::{Flow, info};
 
 /// One connection and the counter of what moves on it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SeatFlow<'a> {
+pub(crate) struct ThreadFlow<'a> {
     pub(crate) flow: &'a Flow,
     pub(crate) counter: &'a Counter,
 }
 
 /// A data thread's part of the trial. A workload's function prepares everything (buffers, further
-/// sockets), calls [`Seat::ready`], and transfers data until it is stopped.
+/// sockets), calls [`DataThread::ready`], and transfers data until it is stopped.
 #[derive(Debug)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct DataThread<'a> {
     /// Its number at this end.
     pub(crate) thread: u32,
     /// Its number among the threads of its role.
@@ -34,9 +34,9 @@ pub(crate) struct Seat<'a> {
     pub(crate) role: Role,
     pub(crate) cpu: Option<CpuId>,
     pub(crate) spec: &'a TrialSpec,
-    pub(crate) board: &'a Board,
+    pub(crate) shared_state: &'a SharedState,
     /// The connections it serves.
-    pub(crate) flows: Vec<SeatFlow<'a>>,
+    pub(crate) flows: Vec<ThreadFlow<'a>>,
     /// Its own counter: that of its first flow, for what is not counted by flow.
     pub(crate) counter: &'a Counter,
     arrived: bool,
@@ -49,8 +49,8 @@ pub(crate) struct Seat<'a> {
 
 /// What a workload's thread found at its end.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// One for each of the seat's flows, in their order.
+pub(crate) struct WorkResult {
+    /// One for each of the thread's flows, in their order.
     pub(crate) flows: Vec<FlowEnd>,
     /// What the end that asks counted and timed.
     pub(crate) operations: Option<Operations>,
@@ -117,14 +117,14 @@ impl FlowEnd {
     }
 }
 
-impl<'a> Seat<'a> {
+impl<'a> DataThread<'a> {
     pub(super) fn new(
         (thread, index): (u32, u32),
         role: Role,
         cpu: Option<CpuId>,
         spec: &'a TrialSpec,
-        board: &'a Board,
-        flows: Vec<SeatFlow<'a>>,
+        shared_state: &'a SharedState,
+        flows: Vec<ThreadFlow<'a>>,
         counter: &'a Counter,
     ) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl<'a> Seat<'a> {
             role,
             cpu,
             spec,
-            board,
+            shared_state,
             flows,
             counter,
             arrived: false,
@@ -161,7 +161,7 @@ impl<'a> Seat<'a> {
 
     fn arrive(&mut self) {
         if !std::mem::replace(&mut self.arrived, true) {
-            self.board.arrive();
+            self.shared_state.arrive();
         }
     }
 
@@ -174,7 +174,7 @@ impl<'a> Seat<'a> {
             Vec::new()
         };
         self.arrive();
-        let verdict = self.board.wait_for_verdict();
+        let verdict = self.shared_state.wait_for_verdict();
         self.pollers = polling.into_iter().filter_map(Poller::of).collect();
         self.used_before = usage()?;
         Ok(match verdict {
@@ -196,11 +196,11 @@ impl<'a> Seat<'a> {
 }
 
 /// Also when it unwinds: a thread that never reports would be waited for forever.
-impl Drop for Seat<'_> {
+impl Drop for DataThread<'_> {
     fn drop(&mut self) {
         self.arrive();
         self.flows.iter().for_each(|one| one.counter.set_done());
-        self.board.leave();
+        self.shared_state.leave();
     }
 }
 

@@ -34,7 +34,7 @@ bench: toolchain ## benchmark every workload against its peers, half an hour (AR
 quick: toolchain ## for daily work: format, lints, unit tests and those on captured hosts
 	@cargo run $(LOCKED) --quiet --package xtask -- quick
 
-check: toolchain ## run every check: format, lints, documentation, test cases of the rules, bundle, dependencies, tidy
+check: toolchain ## run every check: format, lints, documentation, test cases of the rules, schemas, bundle, dependencies, tidy
 	@cargo run $(LOCKED) --quiet --package xtask -- check
 
 test: toolchain ## check and run all tests; as root those that depend on the user twice; a virtual machine

@@ -49,6 +49,21 @@ pub(crate) fn rules(root: &Path) -> Job<'_> {
     tests(root, "every rule fires, is silent and is skipped", &rules)
 }
 
+/// The schemas below `schema/`, compared with the types that they are generated from.
+pub(crate) fn schemas(root: &Path) -> Job<'_> {
+    tests(root, "schemas", &SCHEMAS)
+}
+
+/// Generates the schemas below `schema/`.
+pub(crate) fn write_schemas(root: &Path) -> Job<'_> {
+    let mut write = cargo();
+    write.args(["test", "--quiet"]).args(SCHEMAS);
+    write.env("LINERATE_BLESS", "1");
+    command(root, "schemas", write)
+}
+
+const SCHEMAS: [&str; 4] = ["--package", "linerate", "--lib", "schemas::"];
+
 /// Formats the sources, or with `--check` only says which differ.
 pub(crate) fn format<'a>(root: &'a Path, arguments: &'static [&str]) -> Job<'a> {
     const NAME: &str = "format";

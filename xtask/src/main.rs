@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask fmt|quick|check|test|test-vm|tidy`.
+//! Development tasks: `cargo xtask fmt|quick|check|schemas|test|test-vm|tidy`.
 //!
 //! Called by `make`, which checks the toolchain first.
 
@@ -20,12 +20,13 @@ mod user;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask fmt | quick | check | deny | test | test-vm | tidy
+const USAGE: &str = "usage: cargo xtask fmt | quick | check | deny | schemas | test | test-vm | tidy
 
   fmt     format the sources, also those that cargo fmt does not find
   quick   format, lints, unit tests and the tests on captured hosts
-  check   format, lints, documentation, the rules' own cases, the page's bundle, dependencies, tidy
+  check   format, lints, documentation, the rules' own cases, schemas, the page's bundle, dependencies, tidy
   deny    only licences, bans and sources of dependencies, by deny.toml
+  schemas generate schema/*.json from the types of the documents
   test    check, then every test; as root also a second time as an ordinary user
   test-vm only the tests in the virtual machine
   tidy    only the house rules that no other tool knows";
@@ -36,12 +37,14 @@ fn main() -> ExitCode {
         Some("check") => {
             let mut gates = check::jobs(&root);
             gates.push(check::rules(&root));
+            gates.push(check::schemas(&root));
             closing_line(&jobs::run(gates))
         }
         Some("quick") => closing_line(&jobs::run(check::quick(&root))),
         Some("fmt") => closing_line(&jobs::run(vec![check::format(&root, &[])])),
         Some("test") => closing_line(&test_run::run(&root)),
         Some("test-vm") => closing_line(&test_run::vm(&root)),
+        Some("schemas") => closing_line(&jobs::run(vec![check::write_schemas(&root)])),
         Some("deny") => shown(&check::dependencies(&root)),
         Some("tidy") => shown(&tidy::run(&root)),
         _ => {

@@ -17,6 +17,8 @@ pub mod fuzz;
 pub mod lab;
 mod measure;
 pub mod prove;
+#[cfg(test)]
+mod schemas;
 mod tune;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -16,6 +16,7 @@ const Z: f64 = 1.959_964;
 
 /// The bit error rate of one direction of a link over an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorRate {
     /// Bits that were counted as wrong.
     pub errors: u64,

@@ -31,6 +31,8 @@ pub mod protocol;
 pub mod prove;
 pub mod rules;
 pub mod sample;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod setting;
 pub mod shell;
 pub mod steady;

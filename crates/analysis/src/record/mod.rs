@@ -22,30 +22,32 @@ pub use self::kind::RunKind;
 /// The name of the header's schema.
 pub const SCHEMA: &str = "linerate.run/1";
 
-/// What a run is.
+/// `run.json` in a run's folder. Its records are next to it in `records.jsonl`, append-only, one record with checksum
+/// per line; every figure can be recomputed from them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The version of linerate that made it.
+    /// The version of linerate that wrote it.
     pub version: String,
-    /// When it began, seconds since 1970 (UTC).
+    /// The start time: seconds since 1970, UTC.
     pub created_unix_s: u64,
-    /// The command line that made it.
+    /// The command line, word by word.
     pub command: Vec<String>,
     /// The seed of the order of trials and of the intervals.
     pub seed: u64,
-    /// The pairs of each experiment.
+    /// Pairs of trials per experiment.
     pub pairs: u32,
-    /// How the peer was named.
+    /// The name of the peer on the command line.
     pub peer: String,
-    /// The interface that the data leaves by.
+    /// The interface of this host on the path.
     pub local_nic: NicName,
-    /// The interface that has the remote address.
+    /// The interface that carries the far address.
     pub remote_nic: NicName,
-    /// The remote address.
+    /// The far address.
     pub address: String,
-    /// Memory copy bandwidth of one core, when it was measured.
+    /// Memory copy bandwidth of one core; null if it was not measured, as on a path with a wire.
     pub copy_bit_per_s: Option<u64>,
 }
 

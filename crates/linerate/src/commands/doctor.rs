@@ -7,6 +7,7 @@ use linerate_model::plan::End;
 use linerate_model::rules::{self, RULES};
 use linerate_model::watch::Watch;
 use linerate_report::doctor::{CheckedHost, doctor_json, doctor_junit, doctor_sarif, doctor_text};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::{DoctorArgs, FormatArg};
@@ -98,13 +99,24 @@ pub(crate) fn explain(topic: &str, say: &Say) -> Outcome<()> {
     say.data(found.page)
 }
 
+/// What `linerate explain settings --format json` and `linerate explain exit-codes --format json` print.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct TopicDocument<'a> {
+    schema: &'static str,
+    #[cfg_attr(test, schemars(extend("enum" = ["settings", "exit-codes"])))]
+    topic: &'a str,
+    /// The page, Markdown.
+    page: &'a str,
+}
+
 fn page(topic: &str, text: &str, say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
-        return say.json(&json!({
-            "schema": "linerate.page/1",
-            "topic": topic,
-            "page": text,
-        }));
+        return say.json(&TopicDocument {
+            schema: "linerate.page/1",
+            topic,
+            page: text,
+        });
     }
     say.data(text)
 }

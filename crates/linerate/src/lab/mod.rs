@@ -34,6 +34,7 @@ use linerate_store::earlier::missing;
 use linerate_store::{self as store, Log, Records, Run, run_folder};
 use linerate_testbed::{Netns, Stage, TunnelEnd};
 use linerate_traffic::diffusion::film;
+use serde::Serialize;
 
 use self::definition::Definition;
 use self::paths::LabPaths;
@@ -61,6 +62,35 @@ pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
     }
 }
 
+/// What `linerate lab list --format json` prints: the included experiments.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ExperimentList<'a> {
+    schema: &'static str,
+    experiments: Vec<ListedExperiment<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ListedExperiment<'a> {
+    name: &'a str,
+    title: &'a str,
+    question: &'a str,
+    factors: Vec<&'a str>,
+}
+
+impl<'a> From<&'a Definition> for ListedExperiment<'a> {
+    fn from(definition: &'a Definition) -> Self {
+        let experiment = &definition.experiment;
+        Self {
+            name: &definition.name,
+            title: &experiment.title,
+            question: &experiment.question,
+            factors: experiment.factors.iter().map(Factor::name).collect(),
+        }
+    }
+}
+
 /// The built-in experiments.
 fn list(say: &Say) -> Outcome<()> {
     let shipped: Vec<Definition> = definition::SHIPPED
@@ -68,20 +98,10 @@ fn list(say: &Say) -> Outcome<()> {
         .map(|(name, _)| definition::read(name))
         .collect::<Outcome<_>>()?;
     if say.format == Format::Json {
-        let one = |definition: &Definition| {
-            let experiment = &definition.experiment;
-            serde_json::json!({
-                "name": definition.name,
-                "title": experiment.title,
-                "question": experiment.question,
-                "factors": experiment.factors.iter().map(Factor::name).collect::<Vec<_>>(),
-            })
-        };
-        let document = serde_json::json!({
-            "schema": "linerate.lab-list/1",
-            "experiments": shipped.iter().map(one).collect::<Vec<_>>(),
+        return say.json(&ExperimentList {
+            schema: "linerate.lab-list/1",
+            experiments: shipped.iter().map(ListedExperiment::from).collect(),
         });
-        return say.json(&document);
     }
     let width = shipped.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let line = |one: &Definition| format!("{:<width$}  {}", one.name, one.experiment.title);

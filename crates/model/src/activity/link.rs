@@ -10,6 +10,7 @@ use crate::watch::Watch;
 
 /// The unit in which errors are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Counted {
     /// Bit errors.
@@ -22,6 +23,7 @@ pub enum Counted {
 
 /// An error rate and its sources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CountedRate {
     /// Errors per bit, with the 95 % CI.
     #[serde(flatten)]
@@ -34,6 +36,7 @@ pub struct CountedRate {
 
 /// The errors of a link, and what helps to find their cause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkErrors {
     /// Before correction.
     pub before: Known<CountedRate>,

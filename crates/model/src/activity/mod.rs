@@ -14,6 +14,7 @@ use crate::watch::Watch;
 
 /// What a host did during an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Activity {
     /// The length of the interval.
     pub seconds: f64,
@@ -22,11 +23,13 @@ pub struct Activity {
     /// The CPUs that were busy for at least 1 % of the interval, busiest first.
     pub cpus: Vec<CpuActivity>,
     /// What could not be counted and has no field of its own.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub gaps: Vec<Gap>,
 }
 
 /// The traffic of an interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NicActivity {
     /// Its name.
     pub name: NicName,
@@ -49,6 +52,7 @@ pub struct NicActivity {
 
 /// The traffic of a queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueActivity {
     /// Its direction.
     pub kind: QueueKind,
@@ -70,6 +74,7 @@ pub struct QueueActivity {
 
 /// The interrupt rate on one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Taken {
     /// The CPU.
     pub cpu: CpuId,
@@ -79,6 +84,7 @@ pub struct Taken {
 
 /// A counter that grew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grown {
     /// Its name below the interface: `stat/rx_missed_errors`.
     pub counter: String,
@@ -90,6 +96,7 @@ pub struct Grown {
 
 /// The shares of a CPU's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuActivity {
     /// The CPU.
     pub cpu: CpuId,

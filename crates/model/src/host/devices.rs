@@ -11,6 +11,7 @@ use crate::units::{BitRate, Bytes};
 
 /// An RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RdmaDevice {
     /// Its name, `mlx5_0`.
     pub name: String,
@@ -52,6 +53,7 @@ impl RdmaDevice {
 
 /// A port of an RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RdmaPort {
     /// Its number, from 1.
     pub port: u32,
@@ -94,6 +96,7 @@ pub struct RdmaPort {
 
 /// A global identifier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gid {
     /// Its index.
     pub index: u32,
@@ -107,6 +110,7 @@ pub struct Gid {
 
 /// A block device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlockDevice {
     /// Its name, `nvme0n1`.
     pub name: String,
@@ -153,6 +157,7 @@ pub struct BlockDevice {
 
 /// One path of an NVMe subsystem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NvmePath {
     /// Its controller, `nvme0`.
     pub controller: String,

@@ -12,6 +12,7 @@ use crate::units::{BitRate, Bytes};
 
 /// The distribution of packets over queues and CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Dispatch {
     /// The RSS hash and its indirection table.
@@ -38,6 +39,7 @@ pub struct Dispatch {
 
 /// Receive-side scaling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rss {
     /// The indirection table: the queue of each entry.
     pub table: Known<Vec<u32>>,
@@ -54,6 +56,7 @@ pub struct Rss {
 
 /// A NAPI instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Napi {
     /// Its id.
     pub id: u32,
@@ -77,6 +80,7 @@ pub struct Napi {
 
 /// A UDP port whose tunnel traffic the NIC parses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TunnelPort {
     /// The port.
     pub port: u32,
@@ -86,6 +90,7 @@ pub struct TunnelPort {
 
 /// Interrupt coalescing of one queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueCoalesce {
     /// The queue.
     pub queue: u32,
@@ -134,6 +139,7 @@ impl QueueCoalesce {
 
 /// Qdiscs and traffic classes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Shaping {
     /// Every qdisc, the root first.
@@ -146,6 +152,7 @@ pub struct Shaping {
 
 /// One qdisc of a hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QdiscNode {
     /// `mq`, `fq` ...
     pub kind: String,
@@ -167,6 +174,7 @@ pub struct QdiscNode {
 
 /// A class of a classful qdisc.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QdiscClass {
     /// `htb`, `hfsc`, `drr` ...
     pub kind: String,
@@ -182,6 +190,7 @@ pub struct QdiscClass {
 
 /// Data center bridging (IEEE 802.1Qaz, 802.1Qbb; `RTM_GETDCB`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Dcb {
     /// The traffic class of each priority.
@@ -212,6 +221,7 @@ pub struct Dcb {
 
 /// The NIC itself: driver, firmware, health (`ETHTOOL_GDRVINFO`, devlink, hwmon).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Card {
     /// The driver's own name, also of virtual interfaces.
@@ -232,6 +242,7 @@ pub struct Card {
 
 /// A devlink health reporter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HealthReporter {
     /// `fw`, `fw_fatal`, `tx`, `rx` ...
     pub name: String,
@@ -245,6 +256,7 @@ pub struct HealthReporter {
 
 /// A temperature of a NIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Temperature {
     /// Its label.
     pub label: String,

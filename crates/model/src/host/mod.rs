@@ -35,6 +35,7 @@ use crate::units::BitRate;
 
 /// One machine (seen from one network namespace), read once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host {
     /// Which machine and kernel this is.
     pub identity: Identity,
@@ -65,11 +66,13 @@ pub struct Host {
     #[serde(default)]
     pub software: Software,
     /// Gaps that have no field of their own.
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub gaps: Vec<Gap>,
 }
 
 /// Which machine, kernel and namespace was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Identity {
     /// The host's name.
     pub hostname: Known<String>,
@@ -89,6 +92,7 @@ pub struct Identity {
 
 /// What kind of interface a [`Nic`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NicKind {
     /// A function of a bus device (PCI, virtio, USB ...).
@@ -128,6 +132,7 @@ impl NicKind {
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Nic {
     /// Its name.
     pub name: NicName,
@@ -197,6 +202,7 @@ pub struct Nic {
 
 /// The direction of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum QueueKind {
     /// Receive.
@@ -207,6 +213,7 @@ pub enum QueueKind {
 
 /// A queue of a network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Queue {
     /// Its number within its direction.
     pub index: u32,
@@ -235,6 +242,7 @@ pub struct Queue {
 
 /// An offload feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Feature {
     /// Whether it is on.
     pub active: bool,
@@ -244,6 +252,7 @@ pub struct Feature {
 
 /// Ring sizes in descriptors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rings {
     /// Receive ring.
     pub rx: Known<u32>,
@@ -257,6 +266,7 @@ pub struct Rings {
 
 /// Numbers of queues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Channels {
     /// Receive-only queues.
     pub rx: Known<u32>,
@@ -274,6 +284,7 @@ pub struct Channels {
 
 /// Interrupt coalescing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coalesce {
     /// `rx-usecs`.
     pub rx_usecs: Known<u32>,
@@ -293,6 +304,7 @@ pub struct Coalesce {
 
 /// A root qdisc.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Qdisc {
     /// `noqueue`, `mq`, `fq_codel`, `tbf` ...
     pub kind: String,
@@ -309,6 +321,7 @@ pub struct Qdisc {
 
 /// An interrupt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Irq {
     /// Its number.
     pub number: IrqNumber,

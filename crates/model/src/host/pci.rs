@@ -9,6 +9,7 @@ use crate::units::{BitRate, Bytes, TransferRate};
 
 /// How a device's NUMA node was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeSource {
     /// Set by the firmware (`numa_node`).
@@ -23,6 +24,7 @@ pub enum NodeSource {
 
 /// The node according to each source, if they disagree or the firmware does not set it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeReport {
     /// `numa_node`; unknown for -1.
     pub firmware: Known<NodeId>,
@@ -34,6 +36,7 @@ pub struct NodeReport {
 
 /// A PCIe link, with the kernel's bandwidth figures (`PCIE_SPEED2MBS_ENC`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieLink {
     /// The current transfer rate of the device's own link.
     pub transfer_mt_per_s: Known<TransferRate>,
@@ -51,6 +54,7 @@ pub struct PcieLink {
 
 /// One link between a device and the root port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieHop {
     /// The function at the lower end of the link.
     pub address: PciAddress,
@@ -71,6 +75,7 @@ pub struct PcieHop {
 
 /// The PCIe capability's device control (PCI Express Base Specification, 7.5.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieControl {
     /// MaxPayload in use.
     pub max_payload_bytes: Bytes,
@@ -87,6 +92,7 @@ pub struct PcieControl {
 
 /// A PCI function's own settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct PciFunction {
     /// `0x15b3` and so on.

@@ -11,6 +11,7 @@ use crate::units::Bytes;
 
 /// A logical CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub id: CpuId,
@@ -39,6 +40,7 @@ pub struct Cpu {
 
 /// The core types of a hybrid processor (`/sys/devices/cpu_core`, `cpu_atom`; `cpu_capacity` on Arm).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuKind {
     /// All cores of this machine are of one type.
@@ -51,6 +53,7 @@ pub enum CpuKind {
 
 /// Frequency and idle state management.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Power {
     /// The cpufreq policies.
@@ -71,6 +74,7 @@ pub struct Power {
 
 /// CPUs that change frequency together (`/sys/devices/system/cpu/cpufreq/policyN`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FrequencyPolicy {
     /// Its number: that of its first CPU when it was created.
     #[serde(default)]
@@ -95,6 +99,7 @@ pub struct FrequencyPolicy {
 
 /// One idle state (`cpuidle/stateN`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleState {
     /// `POLL`, `C1`, `C6` ...
     pub name: String,
@@ -106,6 +111,7 @@ pub struct IdleState {
 
 /// Isolated CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Isolation {
     /// Excluded from scheduler load balancing (`isolcpus=`).
@@ -122,6 +128,7 @@ pub struct Isolation {
 
 /// Clocks, mitigations and memory policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Kernel {
     /// The current clocksource: `tsc`, `kvm-clock`, `hpet` ...
@@ -147,6 +154,7 @@ pub struct Kernel {
 
 /// A resource limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     /// No limit.
@@ -157,6 +165,7 @@ pub enum Limit {
 
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Node {
     /// Its number.
     pub id: NodeId,
@@ -176,6 +185,7 @@ pub struct Node {
 
 /// Huge pages of one size on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HugePages {
     /// The size of one page.
     pub page_bytes: Bytes,

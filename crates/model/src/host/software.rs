@@ -6,6 +6,7 @@ use crate::known::Known;
 
 /// Programs and kernel components that affect the path.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Software {
     /// Running programs that change settings by themselves.
@@ -24,6 +25,7 @@ pub struct Software {
 
 /// A program that changes settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Owner {
     /// `irqbalance`, `tuned`, `NetworkManager`, `systemd-networkd`, `lldpad`, `bpftune`, `cloud-agent` ...
     pub name: String,
@@ -37,6 +39,7 @@ pub struct Owner {
 
 /// A packet socket (`/proc/net/packet`), or a handler of all protocols (`ptype`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tap {
     /// The interface (`index 9` if no visible interface has that index); none for all.
     pub nic: Option<String>,
@@ -50,6 +53,7 @@ pub struct Tap {
 
 /// Connection tracking.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conntrack {
     /// Connections tracked.
     pub count: Known<u64>,
@@ -61,6 +65,7 @@ pub struct Conntrack {
 
 /// A line of a sysctl file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SysctlLine {
     /// The file.
     pub file: String,
@@ -74,6 +79,7 @@ pub struct SysctlLine {
 
 /// A program with busy sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SocketOwner {
     /// Its process.
     pub pid: u32,

@@ -9,6 +9,7 @@ use crate::units::{BitRate, Bytes};
 
 /// An interface's relations to others. What does not apply to its kind is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stack {
     /// Its upper interfaces.
@@ -64,6 +65,7 @@ pub struct Stack {
 
 /// A bond.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Bond {
     /// `802.3ad`, `active-backup`, `balance-xor` ...
@@ -86,6 +88,7 @@ pub struct Bond {
 
 /// A team, as reported by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Team {
     /// `activebackup`, `roundrobin`, `loadbalance` (also below teamd's LACP), `broadcast`, `random`.
@@ -97,6 +100,7 @@ pub struct Team {
 
 /// An interface's role in a bond or team.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct BondPort {
     /// The bond or team.
@@ -113,6 +117,7 @@ pub struct BondPort {
 
 /// A VLAN.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Vlan {
     /// Its VLAN ID.
@@ -127,6 +132,7 @@ pub struct Vlan {
 
 /// A tunnel end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Tunnel {
     /// `vxlan`, `geneve`, `gre`, `ipip` ...
@@ -147,6 +153,7 @@ pub struct Tunnel {
 
 /// A bridge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Bridge {
     /// Whether it runs the spanning tree protocol.
@@ -159,6 +166,7 @@ pub struct Bridge {
 
 /// A TUN or TAP interface (`/dev/net/tun`) of a virtual machine, a VPN or a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Tun {
     /// `tun` (packets) or `tap` (Ethernet frames).
@@ -182,6 +190,7 @@ pub struct Tun {
 
 /// One virtual function of an SR-IOV card (`IFLA_VF_INFO`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct VirtualFunction {
     /// Its number.

@@ -8,6 +8,7 @@ use crate::units::BitRate;
 
 /// The port and the module in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Wire {
     /// Link modes, autonegotiation, lanes, duplex.
@@ -28,6 +29,7 @@ pub struct Wire {
 
 /// `ETHTOOL_MSG_LINKMODES_GET`, `ETHTOOL_MSG_LINKINFO_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkModes {
     /// Whether autonegotiation is on.
     pub autoneg: Known<bool>,
@@ -49,6 +51,7 @@ pub struct LinkModes {
 
 /// `ETHTOOL_MSG_LINKSTATE_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkState {
     /// Whether there is a link.
     pub link: Known<bool>,
@@ -62,6 +65,7 @@ pub struct LinkState {
 
 /// `ETHTOOL_MSG_FEC_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fec {
     /// The active mode: `RS`, `BASER`, `LLRS`, `None` ...; unknown without a link.
     pub active: Known<String>,
@@ -73,6 +77,7 @@ pub struct Fec {
 
 /// `ETHTOOL_MSG_PAUSE_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pause {
     /// Whether pause is autonegotiated.
     pub autoneg: Known<bool>,
@@ -84,6 +89,7 @@ pub struct Pause {
 
 /// `ETHTOOL_MSG_EEE_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Eee {
     /// Whether it is enabled.
     pub enabled: Known<bool>,
@@ -93,6 +99,7 @@ pub struct Eee {
 
 /// `ETHTOOL_MSG_TSINFO_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Timestamping {
     /// `hardware-transmit`, `hardware-receive`, `software-receive` ...
     pub capabilities: Vec<String>,
@@ -106,6 +113,7 @@ pub struct Timestamping {
 
 /// A pluggable module or cable, decoded from its EEPROM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Module {
     /// `SFP`, `QSFP28`, `QSFP-DD` ... (SFF-8024 identifier).
     pub form_factor: String,
@@ -141,6 +149,7 @@ pub struct Module {
 
 /// One lane of an optical module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ModuleLane {
     /// Its number, from 1.
     pub lane: u32,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Why a value is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// This kernel does not have it (no such file, attribute, device or family), although others do.

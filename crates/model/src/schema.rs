@@ -1,0 +1,70 @@
+//! JSON Schemas of the values that are written as a number or as text. Those of structures and enumerations are derived.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
+use crate::known::Known;
+use crate::units::{BitRate, Bytes, Nanoseconds, Ratio, TransferRate};
+
+macro_rules! written_as {
+    ($($type:ty: $other:ty;)*) => {
+        $(impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> Cow<'static, str> {
+                <$other>::schema_name()
+            }
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                <$other>::json_schema(generator)
+            }
+        })*
+    };
+}
+
+written_as! {
+    CpuId: u32;
+    NodeId: u32;
+    IrqNumber: u32;
+    NicName: String;
+    Bytes: u64;
+    BitRate: u64;
+    Nanoseconds: u64;
+    TransferRate: u32;
+    Ratio: f64;
+}
+
+/// Documents have null for every gap.
+impl<T: JsonSchema> JsonSchema for Known<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        Option::<T>::schema_name()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Option::<T>::json_schema(generator)
+    }
+}
+
+macro_rules! text {
+    ($($type:ty, $name:literal, $pattern:literal, $description:literal;)*) => {
+        $(impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": "string", "pattern": $pattern, "description": $description})
+            }
+        })*
+    };
+}
+
+text! {
+    CpuSet, "CpuSet", "^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$",
+        "A CPU set in the kernel's list form: 0-5,12; empty for none.";
+    PciAddress, "PciAddress", "^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]$",
+        "A PCI function: 0000:41:00.0.";
+}

@@ -10,7 +10,8 @@ use linerate_model::host::{
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
-use linerate_model::setting::{Application, LinkSpeed, TrafficClasses};
+use linerate_model::setting::numbers::link;
+use linerate_model::setting::{Application, EthtoolRequest, LinkSpeed, TrafficClasses};
 use linerate_model::units::BitRate;
 use serde::{Deserialize, Serialize};
 
@@ -93,17 +94,9 @@ pub trait NicRead {
     fn fec(&self, nic: &NicName) -> Known<Fec> {
         self.wire(nic).fec
     }
-    /// The GSO and GRO size limits in bytes, without the rest of [`Self::stack`].
-    fn super_packet(&self, nic: &NicName, which: SuperPacket) -> Known<u32> {
-        let stack = self.stack(nic);
-        let bytes = match which {
-            SuperPacket::Gso => stack.gso_max_bytes,
-            SuperPacket::GsoIpv4 => stack.gso_ipv4_max_bytes,
-            SuperPacket::Gro => stack.gro_max_bytes,
-            SuperPacket::GroIpv4 => stack.gro_ipv4_max_bytes,
-        };
-        // The kernel reports them as 32-bit numbers.
-        bytes.map(|bytes| u32::try_from(bytes.as_u64()).unwrap_or(u32::MAX))
+    /// One 32-bit attribute of the link, without the rest of [`Self::stack`]; none if this reader has no links.
+    fn link_number(&self, _nic: &NicName, _attribute: u16) -> Option<Known<u32>> {
+        None
     }
     /// RSS, without the rest of [`Self::dispatch`].
     fn rss(&self, nic: &NicName) -> Known<Rss> {
@@ -145,28 +138,13 @@ pub trait NicRead {
     }
 }
 
-/// One of several counts in a netlink request; the others are not changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pair {
-    /// Receive.
-    pub rx: Option<u32>,
-    /// Transmit.
-    pub tx: Option<u32>,
-    /// Combined (channels only).
-    pub combined: Option<u32>,
-}
-
-/// A GSO or GRO size limit (`IFLA_GSO_MAX_SIZE` and others).
+/// The value of one netlink attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SuperPacket {
-    /// GSO, IPv6 and others; up to 64 KiB also IPv4.
-    Gso,
-    /// GSO, IPv4.
-    GsoIpv4,
-    /// GRO, IPv6; up to 64 KiB also IPv4.
-    Gro,
-    /// GRO, IPv4.
-    GroIpv4,
+pub enum Scalar {
+    /// One byte, 0 or 1.
+    Switch(bool),
+    /// 32 bits.
+    Number(u32),
 }
 
 /// One interrupt coalescing parameter.
@@ -183,28 +161,23 @@ pub enum Moderation {
 /// One value of an interface that is set by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NicValue<'a> {
-    /// Whether `tx-usecs` is adaptive.
-    AdaptiveTx(bool),
+    /// One attribute of an ethtool request, by its number ([`linerate_model::setting::numbers::ethtool`]).
+    Ethtool(EthtoolRequest, u16, Scalar),
+    /// One attribute of the link, by its number ([`linerate_model::setting::numbers::link`]).
+    Link(u16, u32),
+    /// One offload feature, by the kernel's name; an error if the result is not as requested.
+    Feature(&'a str, bool),
+    /// The root qdisc: exactly this one (same handle, same options). `noqueue` on a virtual device deletes the current
+    /// one.
+    Qdisc(&'a Qdisc),
     /// Whether the NIC splits headers from data: `on`, `off`, `auto`.
     TcpDataSplit(&'a str),
-    /// Autonegotiation.
-    Autoneg(bool),
     /// Autonegotiation with the advertised modes, or a forced speed.
     LinkSpeed(LinkSpeed),
-    /// Whether pause is autonegotiated.
-    PauseAutoneg(bool),
-    /// Whether received pause frames are honored.
-    PauseRx(bool),
-    /// Whether pause frames are sent.
-    PauseTx(bool),
-    /// Energy-efficient Ethernet.
-    Eee(bool),
     /// The configured FEC modes, by the kernel's names; empty for `auto`.
     Fec(Vec<&'a str>),
     /// A private flag of the driver.
     PrivateFlag(&'a str, bool),
-    /// A GSO or GRO size limit, bytes.
-    SuperPacket(SuperPacket, u32),
     /// The receive queues of the RSS indirection table, repeated to its size, and whether that is the kernel's
     /// default.
     RssTable(Vec<u32>, bool),
@@ -212,8 +185,6 @@ pub enum NicValue<'a> {
     RssKey(Vec<u8>),
     /// The hash fields of a flow type: `tcp4`, in ethtool(8) letters.
     RssFields(&'a str, &'a str),
-    /// `rx-frames` or `tx-frames`.
-    Frames(QueueKind, u32),
     /// A coalescing parameter of one queue, in one direction.
     QueueModeration(QueueKind, u32, Moderation),
     /// A VLAN's egress map: the PCP of each socket priority; 0 for those not named.
@@ -230,25 +201,18 @@ pub enum NicValue<'a> {
 
 /// Writes settings that are not in files. Errors contain the kernel's own explanation (extended ack) if there is one.
 pub trait NicWrite: NicRead {
-    /// Sets one offload feature; an error if the result is not as requested.
-    fn set_feature(&self, nic: &NicName, feature: &str, on: bool) -> io::Result<()>;
-    /// Sets ring sizes.
-    fn set_rings(&self, nic: &NicName, rings: Pair) -> io::Result<()>;
-    /// Sets queue counts.
-    fn set_channels(&self, nic: &NicName, channels: Pair) -> io::Result<()>;
-    /// Sets interrupt coalescing.
-    fn set_coalesce(
-        &self,
-        nic: &NicName,
-        rx_usecs: Option<u32>,
-        tx_usecs: Option<u32>,
-        adaptive_rx: Option<bool>,
-    ) -> io::Result<()>;
-    /// Sets the MTU.
-    fn set_mtu(&self, nic: &NicName, mtu: u32) -> io::Result<()>;
-    /// Replaces the root qdisc by exactly this one (same handle, same options); `noqueue` on a virtual device deletes
-    /// the current one.
-    fn set_qdisc(&self, nic: &NicName, qdisc: &Qdisc) -> io::Result<()>;
     /// Sets one value.
     fn set_value(&self, nic: &NicName, value: &NicValue<'_>) -> io::Result<()>;
+    /// Sets the MTU.
+    fn set_mtu(&self, nic: &NicName, mtu: u32) -> io::Result<()> {
+        self.set_value(nic, &NicValue::Link(link::MTU, mtu))
+    }
+    /// Sets one offload feature.
+    fn set_feature(&self, nic: &NicName, feature: &str, on: bool) -> io::Result<()> {
+        self.set_value(nic, &NicValue::Feature(feature, on))
+    }
+    /// Sets the root qdisc.
+    fn set_qdisc(&self, nic: &NicName, qdisc: &Qdisc) -> io::Result<()> {
+        self.set_value(nic, &NicValue::Qdisc(qdisc))
+    }
 }

@@ -23,9 +23,11 @@ use std::io;
 use std::os::fd::AsFd;
 
 use linerate_host::netlink::{Netlink, NetlinkError};
-use linerate_host::nic_control::{NicRead, NicWrite, Pair};
+use linerate_host::nic_control::{NicRead, NicValue, NicWrite, Scalar};
 use linerate_model::host::{NicKind, Qdisc};
 use linerate_model::known::Cause;
+use linerate_model::setting::EthtoolRequest;
+use linerate_model::setting::numbers::ethtool::CHANNELS_RX;
 
 use lab::{in_lab, json, name, skip};
 
@@ -181,12 +183,14 @@ fn without_the_right_to_change_reading_works_and_changing_is_denied() {
         assert!(lab.netlink.features(&lab.nic).value().is_some());
         assert!(lab.netlink.channels(&lab.nic).value().is_some());
         let shaper = Qdisc::plain("pfifo");
+        let one = Scalar::Number(1);
+        let channels = NicValue::Ethtool(EthtoolRequest::Channels, CHANNELS_RX, one);
         for error in [
             lab.netlink.set_mtu(&lab.nic, 1400),
             lab.netlink.set_qdisc(&lab.nic, &shaper),
             lab.netlink
                 .set_feature(&lab.nic, "tx-tcp-segmentation", false),
-            lab.netlink.set_channels(&lab.nic, Pair::default()),
+            lab.netlink.set_value(&lab.nic, &channels),
         ] {
             let error = error.expect_err("not allowed");
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");

@@ -10,7 +10,7 @@
 
 use linerate_model::ids::{CpuId, CpuSet, IrqNumber};
 use linerate_model::known::{Cause, Gap};
-use linerate_model::setting::{MachineKnob, NicKnob, PolicyKnob, SettingKey};
+use linerate_model::setting::{CpuKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey};
 
 use crate::nic_control::NicRead;
 use crate::root::HostRoot;
@@ -62,7 +62,9 @@ pub(super) fn disturbed_by_smt(root: &HostRoot, nics: &dyn NicRead) -> Vec<Setti
     // A CPU that cannot go offline has no such file; usually the first.
     let is_movable = |cpu: &CpuId| root.exists(&format!("{CPUS}/cpu{}/online", cpu.0));
     let movable = cpus.into_iter().filter(is_movable);
-    let mut keys: Vec<SettingKey> = movable.map(SettingKey::Online).collect();
+    let mut keys: Vec<SettingKey> = movable
+        .map(|cpu| SettingKey::Cpu(cpu, CpuKnob::Online))
+        .collect();
     keys.extend(going.iter().flat_map(|cpu| policy_of(root, cpu)));
     keys.extend(interrupts_only_of(root, nics, &going));
     keys
@@ -235,6 +237,9 @@ mod tests {
             fs::write(&control, state).expect("a file");
             assert!(refusal(&root, &smt, "off").is_some(), "{state}");
         }
-        assert_eq!(refusal(&root, &SettingKey::Online(CpuId(1)), "0"), None);
+        assert_eq!(
+            refusal(&root, &SettingKey::Cpu(CpuId(1), CpuKnob::Online), "0"),
+            None
+        );
     }
 }

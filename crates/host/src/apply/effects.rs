@@ -1,5 +1,5 @@
 //! The kernel's side effects of writing a setting: which settings to record before a write, and which value found
-//! later may be a side effect.
+//! later may be a side effect. The row of a setting says which kind of side effects it has (`Effects`).
 //!
 //! Sources: `netdev_fix_features` in net/core/dev.c (segmentation needs checksums and scatter-gather, so they change
 //! together); `addrconf_notify` in net/ipv6/addrconf.c (an MTU change sets the IPv6 MTU);
@@ -13,7 +13,7 @@
 use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::plan::Change;
-use linerate_model::setting::{BlockKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey, Value};
+use linerate_model::setting::{CpuKnob, Effects, MachineKnob, NicKnob, SettingKey, Value};
 
 use super::cpus;
 use super::files::queues_of_same_irq;
@@ -27,97 +27,80 @@ const CONGESTION_ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 /// The settings that writing `key` may change besides `key` itself.
 pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Vec<SettingKey> {
-    let mut disturbed = match key {
-        SettingKey::Sysctl(name) => disturbed_by_sysctl(root, name),
-        SettingKey::Nic(nic, knob) => match knob {
-            NicKnob::Feature(_) | NicKnob::PrivateFlag(_) => features(nics, nic),
-            NicKnob::Mtu => {
-                let mut keys = features(nics, nic);
-                keys.push(ipv6_mtu(nic));
-                keys
-            }
-            NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx => {
-                let mut keys = queues(root, nic);
-                keys.extend(moderation_of_queues(root, nics, nic));
-                keys
-            }
-            // The kernel reads the coalescing of all queues from the driver (usually that of queue 0) and sets it for
-            // all, with the one value changed (`ethnl_set_coalesce`); which values the directions of a queue share,
-            // and which delay goes with another adaptive mode, depends on the driver.
-            knob if MODERATION.contains(knob) => {
-                let all = MODERATION.map(|knob| SettingKey::Nic(nic.clone(), knob));
-                let of_queues = moderation_of_queues(root, nics, nic);
-                all.into_iter().chain(of_queues).collect()
-            }
-            NicKnob::QueueAdaptive(_, index)
-            | NicKnob::QueueUsecs(_, index)
-            | NicKnob::QueueFrames(_, index) => {
-                let own = [QueueKind::Rx, QueueKind::Tx].map(|kind| moderation(kind, *index));
-                let all = own.into_iter().flatten().chain(MODERATION);
-                all.map(|knob| SettingKey::Nic(nic.clone(), knob)).collect()
-            }
-            // Autonegotiation and forced speed are parts of one request (`ETHTOOL_MSG_LINKMODES_SET`).
-            NicKnob::LinkAutoneg => vec![SettingKey::Nic(nic.clone(), NicKnob::LinkSpeed)],
-            NicKnob::LinkSpeed => vec![SettingKey::Nic(nic.clone(), NicKnob::LinkAutoneg)],
-            // Drivers keep one of the two: global pause or PFC.
-            NicKnob::DcbPfc if !is_negotiated(nics, nic) => {
-                let knobs = [NicKnob::PauseRx, NicKnob::PauseTx];
-                let key = |knob| SettingKey::Nic(nic.clone(), knob);
-                knobs.into_iter().map(key).collect()
-            }
-            // Some have a set of queues for each class, and recreate them.
-            NicKnob::DcbEts => queues(root, nic),
-            NicKnob::GsoMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GsoIpv4MaxBytes)],
-            NicKnob::GroMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GroIpv4MaxBytes)],
-            // A negotiated result cannot be restored.
-            NicKnob::PauseAutoneg | NicKnob::PauseRx | NicKnob::PauseTx
-                if !is_negotiated(nics, nic) =>
-            {
-                let knobs = [NicKnob::PauseRx, NicKnob::PauseTx];
-                let key = |knob| SettingKey::Nic(nic.clone(), knob);
-                knobs.into_iter().map(key).collect()
-            }
-            NicKnob::IrqCpus(kind, index) => queues_of_same_irq(root, nics, nic, *kind, *index)
-                .into_iter()
-                .map(|(kind, index)| SettingKey::Nic(nic.clone(), NicKnob::IrqCpus(kind, index)))
-                .collect(),
-            _ => Vec::new(),
-        },
-        SettingKey::Machine(MachineKnob::Smt) => cpus::disturbed_by_smt(root, nics),
-        SettingKey::Online(cpu) => cpus::disturbed_by_offline(root, nics, *cpu),
-        // In active mode the governor performance sets the energy preference performance (intel_pstate.rst).
-        SettingKey::Policy(number, PolicyKnob::Governor) => {
-            vec![SettingKey::Policy(*number, PolicyKnob::EnergyPreference)]
+    let mut disturbed = match (key, key.spec().effects) {
+        (_, Effects::Nothing) => Vec::new(),
+        (_, Effects::Siblings(patterns)) => {
+            let others = patterns.iter().filter_map(|pattern| key.sibling(pattern));
+            others.collect()
         }
-        // `elevator_switch`, block/elevator.c.
-        SettingKey::Block(device, BlockKnob::Scheduler) => {
-            vec![SettingKey::Block(device.clone(), BlockKnob::NrRequests)]
-        }
-        SettingKey::Trial(_)
-        | SettingKey::ResumeLatency(_)
-        | SettingKey::IrqCpus(_)
-        | SettingKey::Policy(_, PolicyKnob::EnergyPreference)
-        | SettingKey::Machine(_)
-        | SettingKey::Block(..)
-        | SettingKey::RdmaDefaults(_)
-        | SettingKey::Rdma(..) => Vec::new(),
+        (SettingKey::Sysctl(name), _) => disturbed_by_sysctl(root, name),
+        (SettingKey::Nic(nic, knob), _) => disturbed_by_nic(root, nics, nic, knob),
+        (SettingKey::Cpu(cpu, _), Effects::Offline) => cpus::disturbed_by_offline(root, nics, *cpu),
+        (_, Effects::Smt) => cpus::disturbed_by_smt(root, nics),
+        _ => Vec::new(),
     };
     disturbed.retain(|other| other != key);
     disturbed
 }
 
-fn features(nics: &dyn NicRead, nic: &NicName) -> Vec<SettingKey> {
+fn disturbed_by_nic(
+    root: &HostRoot,
+    nics: &dyn NicRead,
+    nic: &NicName,
+    knob: &NicKnob,
+) -> Vec<SettingKey> {
+    let effects = knob.spec().effects;
+    let mut knobs = match effects {
+        Effects::Features | Effects::Mtu => features(nics, nic),
+        // Some have a set of queues for each class, and recreate them.
+        Effects::Queues | Effects::Channels => queues(root, nic),
+        // The kernel reads the coalescing of all queues from the driver (usually that of queue 0) and sets it for all,
+        // with the one value changed (`ethnl_set_coalesce`); which values the directions of a queue share, and which
+        // delay goes with another adaptive mode, depends on the driver.
+        Effects::Coalescing => COALESCING.to_vec(),
+        Effects::QueueCoalescing => {
+            let index = knob.queue().map_or(0, |(_, index)| index);
+            let own = [QueueKind::Rx, QueueKind::Tx].map(|kind| coalescing(kind, index));
+            own.into_iter().flatten().chain(COALESCING).collect()
+        }
+        // Drivers keep one of the two: global pause or PFC. A negotiated result cannot be restored.
+        Effects::Pause if !is_negotiated(nics, nic) => vec![NicKnob::PauseRx, NicKnob::PauseTx],
+        Effects::Interrupt => {
+            let shared = knob
+                .queue()
+                .map(|(kind, index)| queues_of_same_irq(root, nics, nic, kind, index));
+            let shared = shared.into_iter().flatten();
+            shared
+                .map(|(kind, index)| NicKnob::IrqCpus(kind, index))
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    if matches!(effects, Effects::Channels | Effects::Coalescing) {
+        knobs.extend(coalescing_of_queues(root, nics, nic));
+    }
+    let knobs = knobs.into_iter();
+    let mut keys: Vec<SettingKey> = knobs
+        .map(|knob| SettingKey::Nic(nic.clone(), knob))
+        .collect();
+    if effects == Effects::Mtu {
+        keys.push(ipv6_mtu(nic));
+    }
+    keys
+}
+
+fn features(nics: &dyn NicRead, nic: &NicName) -> Vec<NicKnob> {
     let all = nics.features(nic);
     all.value().map_or_else(Vec::new, |all| {
         // A fixed feature cannot be written back, so it is not recorded.
         all.iter()
             .filter(|(_, feature)| feature.changeable)
-            .map(|(name, _)| SettingKey::Nic(nic.clone(), NicKnob::Feature(name.clone())))
+            .map(|(name, _)| NicKnob::Feature(name.clone()))
             .collect()
     })
 }
 
-fn queues(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
+fn queues(root: &HostRoot, nic: &NicName) -> Vec<NicKnob> {
     let names = root.list(&format!("sys/class/net/{nic}/queues"));
     let mut knobs = vec![
         NicKnob::ChannelsCombined,
@@ -144,14 +127,13 @@ fn queues(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
             _ => {}
         }
     }
-    knobs.extend(MODERATION);
+    knobs.extend(COALESCING);
     knobs.extend([NicKnob::RssKey, NicKnob::RssTable, NicKnob::Qdisc]);
-    let key = |knob| SettingKey::Nic(nic.clone(), knob);
-    knobs.into_iter().map(key).collect()
+    knobs
 }
 
 /// The interrupt coalescing of all queues; the adaptive modes come first, as some drivers set the others with them.
-const MODERATION: [NicKnob; 6] = [
+const COALESCING: [NicKnob; 6] = [
     NicKnob::CoalesceAdaptiveRx,
     NicKnob::CoalesceAdaptiveTx,
     NicKnob::CoalesceRxUsecs,
@@ -161,16 +143,23 @@ const MODERATION: [NicKnob; 6] = [
 ];
 
 /// The interrupt coalescing of one queue.
-fn moderation(kind: QueueKind, index: u32) -> [NicKnob; 3] {
-    [
-        NicKnob::QueueAdaptive(kind, index),
-        NicKnob::QueueUsecs(kind, index),
-        NicKnob::QueueFrames(kind, index),
-    ]
+fn coalescing(kind: QueueKind, index: u32) -> [NicKnob; 3] {
+    match kind {
+        QueueKind::Rx => [
+            NicKnob::QueueAdaptiveRx(index),
+            NicKnob::QueueRxUsecs(index),
+            NicKnob::QueueRxFrames(index),
+        ],
+        QueueKind::Tx => [
+            NicKnob::QueueAdaptiveTx(index),
+            NicKnob::QueueTxUsecs(index),
+            NicKnob::QueueTxFrames(index),
+        ],
+    }
 }
 
-/// The same for all single queues, on the few NICs that have it.
-fn moderation_of_queues(root: &HostRoot, nics: &dyn NicRead, nic: &NicName) -> Vec<SettingKey> {
+/// The interrupt coalescing of each queue, if the driver has it.
+fn coalescing_of_queues(root: &HostRoot, nics: &dyn NicRead, nic: &NicName) -> Vec<NicKnob> {
     if nics.queue_coalesce(nic, 0).value().is_none() {
         return Vec::new();
     }
@@ -183,12 +172,9 @@ fn moderation_of_queues(root: &HostRoot, nics: &dyn NicRead, nic: &NicName) -> V
             "tx" => QueueKind::Tx,
             _ => return None,
         };
-        Some(moderation(kind, index.parse().ok()?))
+        Some(coalescing(kind, index.parse().ok()?))
     };
-    let knobs = names.filter_map(of_queue).flatten();
-    knobs
-        .map(|knob| SettingKey::Nic(nic.clone(), knob))
-        .collect()
+    names.filter_map(of_queue).flatten().collect()
 }
 
 fn ipv6_mtu(nic: &NicName) -> SettingKey {
@@ -234,19 +220,17 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
             match (knob, other) {
                 // Features are turned off with their dependencies, and on again with them; one interrupt serves two
                 // queues.
-                // One queue's value is reported for the whole NIC, and both directions of a queue may be one.
                 (NicKnob::Feature(_), NicKnob::Feature(_))
-                | (NicKnob::IrqCpus(..), NicKnob::IrqCpus(..))
-                | (
-                    NicKnob::QueueUsecs(..),
-                    NicKnob::QueueUsecs(..) | NicKnob::CoalesceRxUsecs | NicKnob::CoalesceTxUsecs,
-                )
-                | (
-                    NicKnob::QueueFrames(..),
-                    NicKnob::QueueFrames(..)
-                    | NicKnob::CoalesceRxFrames
-                    | NicKnob::CoalesceTxFrames,
-                ) => *found == change.to,
+                | (NicKnob::IrqCpus(..), NicKnob::IrqCpus(..)) => *found == change.to,
+                // One queue's value is reported for the whole NIC, and both directions of a queue may be one.
+                (NicKnob::QueueRxUsecs(_) | NicKnob::QueueTxUsecs(_), other) if is_usecs(other) => {
+                    *found == change.to
+                }
+                (NicKnob::QueueRxFrames(_) | NicKnob::QueueTxFrames(_), other)
+                    if is_frames(other) =>
+                {
+                    *found == change.to
+                }
                 // A large MTU makes drivers turn off LRO; a small one turns it on again.
                 (NicKnob::Mtu, NicKnob::Feature(_)) => matches!(found, Value::Switch(_)),
                 // Recreated queues have no maps, and the kernel's default table and qdisc. Their interrupts are freed
@@ -260,13 +244,15 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                     (NicKnob::RssTable, Value::Text(table)) => table.starts_with("equal "),
                     (NicKnob::Qdisc, Value::Qdisc(root)) => root.handle == 0,
                     (NicKnob::IrqCpus(..), _) => true,
-                    (other, _) => is_moderation(other),
+                    (other, _) => is_coalescing(other),
                 },
                 // Each queue gets the values of queue 0, and some drivers choose the delay that goes with an adaptive
                 // mode. Global pause changes with PFC. A port without autonegotiation reports its actual speed once
                 // it has one.
-                (knob, other) if MODERATION.contains(knob) => is_moderation(other),
-                (NicKnob::QueueAdaptive(..), other) => is_moderation(other),
+                (knob, other) if COALESCING.contains(knob) => is_coalescing(other),
+                (NicKnob::QueueAdaptiveRx(_) | NicKnob::QueueAdaptiveTx(_), other) => {
+                    is_coalescing(other)
+                }
                 (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx)
                 | (NicKnob::LinkAutoneg, NicKnob::LinkSpeed)
                 | (NicKnob::LinkSpeed, NicKnob::LinkAutoneg) => true,
@@ -291,11 +277,15 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
         }
         // Interrupts move off CPUs that go offline; the kernel chooses where. SMT siblings go offline and online with
         // SMT, and cpufreq policies with their last CPU.
-        (SettingKey::Online(_), other) => {
+        (SettingKey::Cpu(_, CpuKnob::Online), other) => {
             is_interrupts(other) || matches!(other, SettingKey::Policy(..))
         }
         (SettingKey::Machine(MachineKnob::Smt), other) => {
-            is_interrupts(other) || matches!(other, SettingKey::Policy(..) | SettingKey::Online(_))
+            is_interrupts(other)
+                || matches!(
+                    other,
+                    SettingKey::Policy(..) | SettingKey::Cpu(_, CpuKnob::Online)
+                )
         }
         _ => false,
     }
@@ -308,12 +298,12 @@ pub(super) fn is_asked_of_one_queue(key: &SettingKey, found: &Value, later: &Cha
         return false;
     };
     let is_of_all = match of_one {
-        NicKnob::QueueUsecs(QueueKind::Rx, _) => NicKnob::CoalesceRxUsecs,
-        NicKnob::QueueUsecs(QueueKind::Tx, _) => NicKnob::CoalesceTxUsecs,
-        NicKnob::QueueFrames(QueueKind::Rx, _) => NicKnob::CoalesceRxFrames,
-        NicKnob::QueueFrames(QueueKind::Tx, _) => NicKnob::CoalesceTxFrames,
-        NicKnob::QueueAdaptive(QueueKind::Rx, _) => NicKnob::CoalesceAdaptiveRx,
-        NicKnob::QueueAdaptive(QueueKind::Tx, _) => NicKnob::CoalesceAdaptiveTx,
+        NicKnob::QueueRxUsecs(_) => NicKnob::CoalesceRxUsecs,
+        NicKnob::QueueTxUsecs(_) => NicKnob::CoalesceTxUsecs,
+        NicKnob::QueueRxFrames(_) => NicKnob::CoalesceRxFrames,
+        NicKnob::QueueTxFrames(_) => NicKnob::CoalesceTxFrames,
+        NicKnob::QueueAdaptiveRx(_) => NicKnob::CoalesceAdaptiveRx,
+        NicKnob::QueueAdaptiveTx(_) => NicKnob::CoalesceAdaptiveTx,
         _ => return false,
     };
     nic == other && *of_all == is_of_all && agrees(&later.setting, &later.to, found)
@@ -321,18 +311,32 @@ pub(super) fn is_asked_of_one_queue(key: &SettingKey, found: &Value, later: &Cha
 
 /// Whether some drivers recreate a NIC's queues when it is written.
 fn makes_queues_anew(knob: &NicKnob) -> bool {
+    matches!(knob.spec().effects, Effects::Channels | Effects::Queues)
+}
+
+fn is_coalescing(knob: &NicKnob) -> bool {
+    let effects = knob.spec().effects;
+    matches!(effects, Effects::Coalescing | Effects::QueueCoalescing)
+}
+
+fn is_usecs(knob: &NicKnob) -> bool {
     matches!(
         knob,
-        NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx | NicKnob::DcbEts
+        NicKnob::CoalesceRxUsecs
+            | NicKnob::CoalesceTxUsecs
+            | NicKnob::QueueRxUsecs(_)
+            | NicKnob::QueueTxUsecs(_)
     )
 }
 
-fn is_moderation(knob: &NicKnob) -> bool {
-    let of_queue = matches!(
+fn is_frames(knob: &NicKnob) -> bool {
+    matches!(
         knob,
-        NicKnob::QueueAdaptive(..) | NicKnob::QueueUsecs(..) | NicKnob::QueueFrames(..)
-    );
-    of_queue || MODERATION.contains(knob)
+        NicKnob::CoalesceRxFrames
+            | NicKnob::CoalesceTxFrames
+            | NicKnob::QueueRxFrames(_)
+            | NicKnob::QueueTxFrames(_)
+    )
 }
 
 fn is_interrupts(key: &SettingKey) -> bool {

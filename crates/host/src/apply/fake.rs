@@ -16,7 +16,7 @@ use super::machine::Machine;
 use super::subject::Subject;
 use super::write_error::WriteError;
 use crate::netlink::Interface;
-use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
+use crate::nic_control::{NicRead, NicValue, NicWrite};
 
 /// What goes wrong, counted from the first write (0).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -379,30 +379,6 @@ fn no_device() -> io::Result<()> {
 }
 
 impl NicWrite for NoNics {
-    fn set_feature(&self, _: &NicName, _: &str, _: bool) -> io::Result<()> {
-        no_device()
-    }
-    fn set_rings(&self, _: &NicName, _: Pair) -> io::Result<()> {
-        no_device()
-    }
-    fn set_channels(&self, _: &NicName, _: Pair) -> io::Result<()> {
-        no_device()
-    }
-    fn set_coalesce(
-        &self,
-        _: &NicName,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<bool>,
-    ) -> io::Result<()> {
-        no_device()
-    }
-    fn set_mtu(&self, _: &NicName, _: u32) -> io::Result<()> {
-        no_device()
-    }
-    fn set_qdisc(&self, _: &NicName, _: &Qdisc) -> io::Result<()> {
-        no_device()
-    }
     fn set_value(&self, _: &NicName, _: &NicValue<'_>) -> io::Result<()> {
         no_device()
     }

@@ -1,11 +1,11 @@
-//! The file of a setting on this machine, if it is one: most paths are the same everywhere ([`fixed_file`]), some
+//! The file of a setting on this machine, if it is one: most paths are the same everywhere ([`SettingKey::fixed_file`]), some
 //! depend on the machine.
 
 use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
-    BlockKnob, Form, MachineKnob, NicKnob, SettingFile, SettingKey, Value, fixed_file,
+    BlockKnob, Form, MachineKnob, NicKnob, SettingFile, SettingKey, Value,
 };
 
 use super::rdma_defaults;
@@ -41,7 +41,7 @@ pub(super) fn file_of(
     {
         return Some(Known::Unknown(gap));
     }
-    if let Some(file) = fixed_file(key) {
+    if let Some(file) = key.fixed_file() {
         return Some(Known::Value(file));
     }
     match key {
@@ -83,6 +83,15 @@ fn irq_file(
         }),
         None => Known::unknown(Cause::Absent, key.to_string(), "no such queue"),
     }
+}
+
+/// Whether the interface has that queue.
+pub(super) fn has_queue(root: &HostRoot, nic: &NicName, queue: (QueueKind, u32)) -> bool {
+    let kind = match queue.0 {
+        QueueKind::Rx => "rx",
+        QueueKind::Tx => "tx",
+    };
+    root.exists(&format!("sys/class/net/{nic}/queues/{kind}-{}", queue.1))
 }
 
 /// The queues of the interface that share an interrupt with this queue, including itself.

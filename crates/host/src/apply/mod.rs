@@ -31,6 +31,7 @@ mod nic_values;
 mod rdma_defaults;
 mod records;
 mod recover;
+mod reported;
 mod restore;
 mod reverter;
 mod rights;
@@ -40,7 +41,6 @@ mod subject;
 mod sys;
 #[cfg(test)]
 mod tests;
-mod told;
 mod transaction;
 mod write_error;
 

@@ -1,181 +1,180 @@
-//! Settings of an interface that are one value in one request ([`NicValue`]): the conversion between the kernel's
-//! value and the setting's.
+//! Reads and writes the settings of an interface that are not files. Most are a part of what one request reports, and
+//! one attribute of another request: their rows say which. The others are converted here.
 
-use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
+use linerate_model::setting::numbers::link;
 use linerate_model::setting::{
-    FEC_AUTO, LinkSpeed, NicKnob, SettingKey, Value, dcb_value, egress_words, fec_words, key_words,
-    link_words, parse_applications, parse_classes, parse_egress, parse_key, parse_priorities,
-    parse_rates, parse_table, table_words,
+    Access, Domain, EthtoolRequest, FEC_AUTO, Fact, LinkSpeed, NicKnob, SettingKey, Value,
+    egress_text, key_words, parse_applications, parse_classes, parse_egress, parse_key,
+    parse_priorities, parse_rates, parse_table,
 };
 
-use super::write_error::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
-use crate::nic_control::{Moderation, NicRead, NicValue, SuperPacket};
+use super::files;
+use super::settings::NO_READER;
+use super::write_error::{
+    WriteError, as_count, as_qdisc, as_switch, as_text, misfit, not_supported, refused,
+};
+use crate::nic_control::{Moderation, NicRead, NicValue, NicWrite, Scalar};
+use crate::root::HostRoot;
 
-/// The interface's value; none for any other setting.
+/// The current value of an interface's setting.
 pub(super) fn read(
+    root: &HostRoot,
     nics: &dyn NicRead,
     key: &SettingKey,
     nic: &NicName,
     knob: &NicKnob,
-) -> Option<Known<Value>> {
-    let count = |number: &Known<u32>| {
-        let number = number.clone();
-        number.map(|number| Value::Integer(u64::from(number)))
+) -> Known<Value> {
+    let spec = knob.spec();
+    if let Access::Link(attribute) = spec.access
+        && let Some(number) = nics.link_number(nic, attribute)
+    {
+        return number.map(|number| Value::Integer(u64::from(number)));
+    }
+    let word = knob.word().unwrap_or_default();
+    let value = match (knob, spec.fact) {
+        (NicKnob::Mtu, _) => files::read(root, &files::mtu(nic)),
+        (NicKnob::Qdisc, _) => nics.qdisc(nic).map(Value::Qdisc),
+        (NicKnob::TcpDataSplit, _) => nics.tcp_data_split(nic).map(Value::Text),
+        (NicKnob::VlanEgress, _) => nics.vlan_egress(nic).and_then(|map| egress_text(&map)),
+        (NicKnob::RssKey, _) => nics.rss_key(nic).map(|key| Value::Text(key_words(&key))),
+        (_, Fact::Features(of)) => nics.features(nic).and_then(|all| of(&all, &word)),
+        (_, Fact::PrivateFlags(of)) => nics.private_flags(nic).and_then(|all| of(&all, &word)),
+        (_, Fact::Coalesce(of)) => nics.coalesce(nic).and_then(|all| of(&all)),
+        (_, Fact::Rings(of)) => nics.rings(nic).and_then(|rings| of(&rings)),
+        (_, Fact::Channels(of)) => nics.channels(nic).and_then(|channels| of(&channels)),
+        (_, Fact::LinkModes(of)) => nics.link_modes(nic).and_then(|modes| of(&modes)),
+        (_, Fact::Pause(of)) => nics.pause(nic).and_then(|pause| of(&pause)),
+        (_, Fact::Eee(of)) => nics.eee(nic).and_then(|eee| of(&eee)),
+        (_, Fact::Fec(of)) => nics.fec(nic).and_then(|fec| of(&fec)),
+        (_, Fact::Dcb(of)) => nics.dcb(nic).and_then(|dcb| of(&dcb)),
+        (_, Fact::Rss(of)) => nics.rss(nic).and_then(|rss| of(&rss, &word)),
+        (_, Fact::Stack(of)) => of(&nics.stack(nic)),
+        (_, Fact::QueueCoalesce(of)) => match knob.queue() {
+            Some(queue) if files::has_queue(root, nic, queue) => {
+                let own = nics.queue_coalesce(nic, queue.1);
+                own.and_then(|own| of(&own))
+            }
+            _ => Known::unknown(Cause::Absent, key.to_string(), "no such queue"),
+        },
+        _ => Known::unknown(Cause::NotAsked, key.to_string(), NO_READER),
     };
-    let absent = |why: &str| Known::unknown(Cause::Absent, key.to_string(), why);
-    Some(match knob {
-        NicKnob::CoalesceAdaptiveTx => nics
-            .coalesce(nic)
-            .and_then(|coalesce| coalesce.adaptive_tx.map(Value::Switch)),
-        NicKnob::CoalesceRxFrames => nics.coalesce(nic).and_then(|all| count(&all.rx_frames)),
-        NicKnob::CoalesceTxFrames => nics.coalesce(nic).and_then(|all| count(&all.tx_frames)),
-        NicKnob::TcpDataSplit => nics.tcp_data_split(nic).map(Value::Text),
-        NicKnob::LinkAutoneg => nics
-            .link_modes(nic)
-            .and_then(|modes| modes.autoneg.map(Value::Switch)),
-        NicKnob::LinkSpeed => nics
-            .link_modes(nic)
-            .and_then(|modes| link_words(&modes).map(Value::Text)),
-        NicKnob::PauseAutoneg => nics
-            .pause(nic)
-            .and_then(|pause| pause.autoneg.map(Value::Switch)),
-        NicKnob::PauseRx => nics
-            .pause(nic)
-            .and_then(|pause| pause.rx.map(Value::Switch)),
-        NicKnob::PauseTx => nics
-            .pause(nic)
-            .and_then(|pause| pause.tx.map(Value::Switch)),
-        NicKnob::Eee => nics.eee(nic).and_then(|eee| eee.enabled.map(Value::Switch)),
-        NicKnob::Fec => nics.fec(nic).map(|fec| Value::Text(fec_words(&fec))),
-        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate | NicKnob::DcbApp => {
-            nics.dcb(nic).and_then(|dcb| dcb_value(&dcb, knob))
-        }
-        NicKnob::VlanEgress => nics.vlan_egress(nic).map(|map| {
-            let map = map.into_iter().collect();
-            Value::Text(egress_words(&map))
-        }),
-        NicKnob::QueueUsecs(kind, index) => nics
-            .queue_coalesce(nic, *index)
-            .and_then(|own| count(own.usecs(*kind))),
-        NicKnob::QueueFrames(kind, index) => nics
-            .queue_coalesce(nic, *index)
-            .and_then(|own| count(own.frames(*kind))),
-        NicKnob::QueueAdaptive(kind, index) => nics
-            .queue_coalesce(nic, *index)
-            .and_then(|own| own.adaptive(*kind).clone().map(Value::Switch)),
-        NicKnob::PrivateFlag(name) => nics.private_flags(nic).and_then(|all| {
-            let flag = all.get(name).copied();
-            flag.map_or_else(
-                || absent("the driver has no such flag"),
-                |on| Known::Value(Value::Switch(on)),
-            )
-        }),
-        NicKnob::RssKey => nics.rss_key(nic).map(|key| Value::Text(key_words(&key))),
-        NicKnob::RssTable => nics
-            .rss(nic)
-            .and_then(|rss| rss.table.map(|table| Value::Text(table_words(&table)))),
-        NicKnob::RssFields(kind) => nics.rss(nic).and_then(|rss| {
-            rss.fields.and_then(|fields| match fields.get(kind) {
-                Some(letters) => Known::Value(Value::Text(letters.clone())),
-                None => absent("the driver hashes no such kind of flow"),
-            })
-        }),
-        knob => {
-            let which = super_packet(knob)?;
-            let bytes = nics.super_packet(nic, which);
-            bytes.map(|bytes| Value::Integer(u64::from(bytes)))
-        }
-    })
+    Fact::named(value, key)
 }
 
-/// The kernel's value for `value`; none for any other setting.
-pub(super) fn to_set<'v>(
+/// Sets an interface's setting.
+pub(super) fn write(
+    root: &HostRoot,
+    nics: &dyn NicWrite,
+    key: &SettingKey,
+    nic: &NicName,
+    knob: &NicKnob,
+    value: &Value,
+) -> Result<(), WriteError> {
+    let wanted = match knob.spec().access {
+        Access::Ethtool(request, attribute) => {
+            if matches!(knob, NicKnob::PauseRx | NicKnob::PauseTx) && is_negotiated(nics, nic) {
+                let why = "pause frames are autonegotiated: set pause/autoneg to off first";
+                return Err(not_supported(key, why));
+            }
+            let scalar = match knob.spec().domain {
+                Domain::Switch => Scalar::Switch(as_switch(key, value)?),
+                _ => Scalar::Number(as_count(key, value)?),
+            };
+            NicValue::Ethtool(request, attribute, scalar)
+        }
+        Access::Link(attribute) => NicValue::Link(attribute, as_count(key, value)?),
+        _ => to_set(root, nics, key, nic, knob, value)?,
+    };
+    let answer = nics.set_value(nic, &wanted);
+    answer.map_err(|source| refused(key, value, request_of(&wanted).to_owned(), source))
+}
+
+/// The request that was refused, as shown in an error.
+fn request_of(value: &NicValue<'_>) -> &'static str {
+    match value {
+        NicValue::Ethtool(request, ..) => match request {
+            EthtoolRequest::LinkModes => "ethtool link modes",
+            EthtoolRequest::Rings => "ethtool rings",
+            EthtoolRequest::Channels => "ethtool channels",
+            EthtoolRequest::Coalesce => "ethtool coalesce",
+            EthtoolRequest::Pause => "ethtool pause",
+            EthtoolRequest::Eee => "ethtool EEE",
+        },
+        NicValue::Feature(..) => "ethtool features",
+        NicValue::Link(..) | NicValue::VlanEgress(_) => "rtnetlink link",
+        NicValue::Qdisc(_) => "rtnetlink qdisc",
+        NicValue::Pfc(_) | NicValue::Ets(_) | NicValue::MaxRate(_) | NicValue::Applications(_) => {
+            "rtnetlink DCB"
+        }
+        _ => "ethtool",
+    }
+}
+
+/// The minimum MTU of an interface with IPv6 (RFC 8200, section 5; `addrconf_notify`, net/ipv6/addrconf.c).
+const IPV6_MTU_MIN: u32 = 1280;
+
+/// The kernel's value for `value`, of a setting with a conversion of its own.
+fn to_set<'v>(
+    root: &HostRoot,
     nics: &dyn NicRead,
     key: &SettingKey,
     nic: &NicName,
     knob: &'v NicKnob,
     value: &'v Value,
-) -> Option<Result<NicValue<'v>, WriteError>> {
-    let switch = || as_switch(key, value);
+) -> Result<NicValue<'v>, WriteError> {
     let text = || as_text(key, value);
-    let frames = |kind| as_count(key, value).map(|frames| NicValue::Frames(kind, frames));
-    let of_queue = NicValue::QueueModeration;
-    let or_misfit = |told: Option<NicValue<'v>>| told.ok_or_else(|| misfit(key, value));
-    Some(match knob {
-        NicKnob::CoalesceAdaptiveTx => switch().map(NicValue::AdaptiveTx),
-        NicKnob::TcpDataSplit => text().and_then(|word| {
+    let count = || as_count(key, value);
+    let switch = || as_switch(key, value);
+    let parsed = match knob {
+        NicKnob::Mtu => {
+            let mtu = count()?;
+            if mtu < IPV6_MTU_MIN && root.exists(&format!("proc/sys/net/ipv6/conf/{nic}")) {
+                let why = "below 1280 bytes the kernel removes IPv6 from the interface, with \
+                    addresses and settings that cannot be restored";
+                return Err(not_supported(key, why));
+            }
+            Some(NicValue::Link(link::MTU, mtu))
+        }
+        NicKnob::Feature(name) => Some(NicValue::Feature(name, switch()?)),
+        NicKnob::PrivateFlag(name) => Some(NicValue::PrivateFlag(name, switch()?)),
+        NicKnob::Qdisc => Some(NicValue::Qdisc(as_qdisc(key, value)?)),
+        NicKnob::TcpDataSplit => {
+            let word = text()?;
             let is_known = ["on", "off", "auto"].contains(&word);
-            or_misfit(is_known.then_some(NicValue::TcpDataSplit(word)))
+            is_known.then_some(NicValue::TcpDataSplit(word))
+        }
+        NicKnob::LinkSpeed => LinkSpeed::parse(text()?).map(NicValue::LinkSpeed),
+        NicKnob::DcbPfc => parse_priorities(text()?).map(NicValue::Pfc),
+        NicKnob::DcbEts => parse_classes(text()?).map(NicValue::Ets),
+        NicKnob::DcbMaxRate => parse_rates(text()?).map(NicValue::MaxRate),
+        NicKnob::DcbApp => parse_applications(text()?).map(NicValue::Applications),
+        NicKnob::VlanEgress => parse_egress(text()?).map(NicValue::VlanEgress),
+        NicKnob::Fec => {
+            let modes = text()?.split_whitespace();
+            let modes = modes.filter(|mode| *mode != FEC_AUTO);
+            Some(NicValue::Fec(modes.collect()))
+        }
+        NicKnob::RssTable => parse_table(text()?).map(|table| {
+            let is_default = is_default(&table, receive_queues(nics, nic));
+            NicValue::RssTable(table, is_default)
         }),
-        NicKnob::LinkAutoneg => switch().map(NicValue::Autoneg),
-        NicKnob::LinkSpeed => {
-            text().and_then(|text| or_misfit(LinkSpeed::parse(text).map(NicValue::LinkSpeed)))
-        }
-        NicKnob::PauseAutoneg => switch().map(NicValue::PauseAutoneg),
-        NicKnob::PauseRx | NicKnob::PauseTx if is_negotiated(nics, nic) => {
-            let why = "pause frames are autonegotiated: set pause/autoneg to off first";
-            Err(not_supported(key, why))
-        }
-        NicKnob::PauseRx => switch().map(NicValue::PauseRx),
-        NicKnob::PauseTx => switch().map(NicValue::PauseTx),
-        NicKnob::CoalesceRxFrames => frames(QueueKind::Rx),
-        NicKnob::CoalesceTxFrames => frames(QueueKind::Tx),
-        NicKnob::QueueUsecs(kind, index) => {
-            as_count(key, value).map(|usecs| of_queue(*kind, *index, Moderation::Usecs(usecs)))
-        }
-        NicKnob::QueueFrames(kind, index) => {
-            as_count(key, value).map(|frames| of_queue(*kind, *index, Moderation::Frames(frames)))
-        }
-        NicKnob::QueueAdaptive(kind, index) => {
-            switch().map(|on| of_queue(*kind, *index, Moderation::Adaptive(on)))
-        }
-        NicKnob::DcbPfc => {
-            text().and_then(|text| or_misfit(parse_priorities(text).map(NicValue::Pfc)))
-        }
-        NicKnob::DcbEts => {
-            text().and_then(|text| or_misfit(parse_classes(text).map(NicValue::Ets)))
-        }
-        NicKnob::DcbMaxRate => {
-            text().and_then(|text| or_misfit(parse_rates(text).map(NicValue::MaxRate)))
-        }
-        NicKnob::DcbApp => {
-            text().and_then(|text| or_misfit(parse_applications(text).map(NicValue::Applications)))
-        }
-        NicKnob::VlanEgress => {
-            text().and_then(|text| or_misfit(parse_egress(text).map(NicValue::VlanEgress)))
-        }
-        NicKnob::Eee => switch().map(NicValue::Eee),
-        NicKnob::Fec => text().map(|modes| {
-            let modes = modes.split_whitespace().filter(|mode| *mode != FEC_AUTO);
-            NicValue::Fec(modes.collect())
-        }),
-        NicKnob::PrivateFlag(name) => switch().map(|on| NicValue::PrivateFlag(name, on)),
-        NicKnob::RssTable => text().and_then(|text| {
-            let table = parse_table(text);
-            or_misfit(table.map(|table| {
-                let is_default = is_default(&table, receive_queues(nics, nic));
-                NicValue::RssTable(table, is_default)
-            }))
-        }),
-        NicKnob::RssKey => text().and_then(|text| or_misfit(parse_key(text).map(NicValue::RssKey))),
-        NicKnob::RssFields(kind) => text().map(|letters| NicValue::RssFields(kind, letters)),
+        NicKnob::RssKey => parse_key(text()?).map(NicValue::RssKey),
+        NicKnob::RssFields(kind) => Some(NicValue::RssFields(kind, text()?)),
         knob => {
-            let which = super_packet(knob)?;
-            as_count(key, value).map(|bytes| NicValue::SuperPacket(which, bytes))
+            let one = match knob {
+                NicKnob::QueueRxUsecs(_) | NicKnob::QueueTxUsecs(_) => Moderation::Usecs(count()?),
+                NicKnob::QueueRxFrames(_) | NicKnob::QueueTxFrames(_) => {
+                    Moderation::Frames(count()?)
+                }
+                _ => Moderation::Adaptive(switch()?),
+            };
+            let queue = knob.queue();
+            queue.map(|(kind, index)| NicValue::QueueModeration(kind, index, one))
         }
-    })
-}
-
-fn super_packet(knob: &NicKnob) -> Option<SuperPacket> {
-    match knob {
-        NicKnob::GsoMaxBytes => Some(SuperPacket::Gso),
-        NicKnob::GsoIpv4MaxBytes => Some(SuperPacket::GsoIpv4),
-        NicKnob::GroMaxBytes => Some(SuperPacket::Gro),
-        NicKnob::GroIpv4MaxBytes => Some(SuperPacket::GroIpv4),
-        _ => None,
-    }
+    };
+    parsed.ok_or_else(|| misfit(key, value))
 }
 
 fn receive_queues(nics: &dyn NicRead, nic: &NicName) -> Option<u32> {

@@ -6,15 +6,21 @@
 //! changed, and restored before it is removed.
 
 use linerate_model::known::{Cause, Gap, Known};
-use linerate_model::setting::rdma_defaults_folder;
+use linerate_model::setting::SettingKey;
 
 use crate::root::{HostRoot, absolute};
 
 const CONFIGFS: &str = "sys/kernel/config";
 
+/// The directory of a device.
+pub(super) fn folder(device: &str) -> String {
+    let folder = SettingKey::RdmaDefaults(device.to_owned()).folder();
+    folder.expect("the row of this setting is a directory")
+}
+
 /// Whether the directory exists; a gap if it cannot be created.
 pub(super) fn is_shown(root: &HostRoot, device: &str) -> Known<bool> {
-    let folder = rdma_defaults_folder(device);
+    let folder = folder(device);
     if root.exists(&folder) {
         return Known::Value(true);
     }
@@ -40,7 +46,7 @@ pub(super) fn no_folder(root: &HostRoot, device: &str) -> Option<Gap> {
         Known::Value(true) => None,
         Known::Value(false) => Some(Gap::new(
             Cause::Absent,
-            absolute(&rdma_defaults_folder(device)),
+            absolute(&folder(device)),
             format!(
                 "the configfs directory does not exist: enable rdma/{device}/cm-defaults first"
             ),

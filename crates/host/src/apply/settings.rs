@@ -3,27 +3,25 @@
 //!
 //! Text has the form of [`linerate_model::setting::current`], so a plan made from a host compares equal with what is
 //! read here: sysctls with single spaces, CPU sets in list form, features as booleans. Some settings are files
-//! (`files.rs`); the others are read by a [`NicRead`] over netlink.
+//! (`files.rs`), most of the others are netlink requests about an interface (`nic_values.rs`): the row of a setting
+//! says which (`Access`).
 
 use std::io;
 
-use linerate_model::host::QueueKind;
-use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
-    LinkSpeed, MachineKnob, NicKnob, SettingKey, Value, is_untold, rdma_defaults_folder,
+    Access, LinkSpeed, MachineKnob, NicKnob, SettingKey, Value, is_untold,
 };
 
-pub use super::told::advice;
-use super::write_error::{
-    WriteError, as_count, as_qdisc, as_switch, as_text, misfit, not_supported,
-};
-use super::{cpus, daemon, files, nic_values, rdma_defaults, told};
-use crate::nic_control::{NicRead, NicWrite, Pair};
+use super::write_error::{WriteError, as_switch, as_text, misfit, not_supported, refused};
+use super::{cpus, daemon, files, nic_values, rdma_defaults, reported};
+use crate::nic_control::{NicRead, NicWrite};
 use crate::root::{HostRoot, LiveHost};
 
-/// Why a catalog setting is neither read nor written here.
+/// Why a setting that lasts as long as a process holds it is not written.
 const NOT_WRITABLE: &str = "linerate can read it but not write it";
+/// The gap of a setting that nothing here reads: a test shows that the catalog has none.
+pub(super) const NO_READER: &str = "linerate does not read it";
 /// Why a setting that belongs to a process is not.
 const HELD: &str = "it needs a process that holds it: use `linerate tune hold`";
 
@@ -62,75 +60,30 @@ pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Valu
             None => value,
         };
     }
-    if let Some(told) = told::read(root, nics, key) {
-        return told;
-    }
-    match key {
-        SettingKey::Trial(_) => Known::unknown(
+    match (key, key.spec().access) {
+        (SettingKey::Nic(nic, knob), _) => nic_values::read(root, nics, key, nic, knob),
+        (SettingKey::RdmaDefaults(device), _) => {
+            rdma_defaults::is_shown(root, device).map(Value::Switch)
+        }
+        (SettingKey::Machine(MachineKnob::IrqbalancePaused), _) => daemon::is_paused(root),
+        (SettingKey::Machine(MachineKnob::IrqbalanceBans), _) => daemon::bans(root),
+        (SettingKey::Machine(knob), Access::Reported(_)) => reported::read(root, nics, *knob),
+        (_, Access::Held) => Known::unknown(Cause::NotAsked, key.to_string(), HELD),
+        (SettingKey::Trial(_), _) => Known::unknown(
             Cause::Absent,
             key.to_string(),
             "a placement belongs to a measurement, not to a host",
         ),
-        SettingKey::RdmaDefaults(device) => {
-            rdma_defaults::is_shown(root, device).map(Value::Switch)
-        }
-        SettingKey::Nic(nic, knob) => read_nic(root, nics, key, nic, knob),
-        SettingKey::Machine(MachineKnob::IrqbalancePaused) => daemon::is_paused(root),
-        SettingKey::Machine(MachineKnob::IrqbalanceBans) => daemon::bans(root),
-        SettingKey::Machine(MachineKnob::MaxLatencyUs) => {
-            Known::unknown(Cause::NotAsked, key.to_string(), HELD)
-        }
-        _ => Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE),
+        _ => Known::unknown(Cause::NotAsked, key.to_string(), NO_READER),
     }
 }
 
-fn read_nic(
-    root: &HostRoot,
-    nics: &dyn NicRead,
-    key: &SettingKey,
-    nic: &NicName,
-    knob: &NicKnob,
-) -> Known<Value> {
-    let count = |value: Known<u32>| value.map(|n| Value::Integer(u64::from(n)));
-    match knob {
-        NicKnob::Mtu => files::read(root, &files::mtu(nic)),
-        NicKnob::Feature(name) => nics.features(nic).and_then(|all| match all.get(name) {
-            Some(feature) => Known::Value(Value::Switch(feature.active)),
-            None => Known::unknown(
-                Cause::Absent,
-                key.to_string(),
-                "the driver has no such feature",
-            ),
-        }),
-        NicKnob::CoalesceRxUsecs => nics.coalesce(nic).and_then(|c| count(c.rx_usecs)),
-        NicKnob::CoalesceTxUsecs => nics.coalesce(nic).and_then(|c| count(c.tx_usecs)),
-        NicKnob::CoalesceAdaptiveRx => nics
-            .coalesce(nic)
-            .and_then(|c| c.adaptive_rx.map(Value::Switch)),
-        NicKnob::RingRx => nics.rings(nic).and_then(|r| count(r.rx)),
-        NicKnob::RingTx => nics.rings(nic).and_then(|r| count(r.tx)),
-        NicKnob::ChannelsCombined => nics.channels(nic).and_then(|c| count(c.combined)),
-        NicKnob::ChannelsRx => nics.channels(nic).and_then(|c| count(c.rx)),
-        NicKnob::ChannelsTx => nics.channels(nic).and_then(|c| count(c.tx)),
-        NicKnob::Qdisc => nics.qdisc(nic).map(Value::Qdisc),
-        NicKnob::QueueUsecs(kind, index)
-        | NicKnob::QueueFrames(kind, index)
-        | NicKnob::QueueAdaptive(kind, index)
-            if !root.exists(&queue_folder(nic, *kind, *index)) =>
-        {
-            Known::unknown(Cause::Absent, key.to_string(), "no such queue")
-        }
-        knob => nic_values::read(nics, key, nic, knob)
-            .unwrap_or_else(|| Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE)),
+/// What to do instead of writing a setting that linerate only reports; none for other settings.
+pub fn advice(key: &SettingKey) -> Option<&'static str> {
+    match key.spec().access {
+        Access::Reported(advice) => Some(advice),
+        _ => None,
     }
-}
-
-fn queue_folder(nic: &NicName, kind: QueueKind, index: u32) -> String {
-    let kind = match kind {
-        QueueKind::Rx => "rx",
-        QueueKind::Tx => "tx",
-    };
-    format!("sys/class/net/{nic}/queues/{kind}-{index}")
 }
 
 /// Sets `key` to `value`. The caller reads it back to verify.
@@ -161,7 +114,7 @@ pub fn write(
             setting: key.clone(),
         }),
         SettingKey::RdmaDefaults(device) => {
-            let folder = rdma_defaults_folder(device);
+            let folder = rdma_defaults::folder(device);
             let done = if as_switch(key, value)? {
                 live.make_folder(&folder)
             } else {
@@ -169,7 +122,7 @@ pub fn write(
             };
             done.map_err(|source| refused(key, value, format!("/{folder}"), source))
         }
-        SettingKey::Nic(nic, knob) => write_nic(live.root(), nics, key, nic, knob, value),
+        SettingKey::Nic(nic, knob) => nic_values::write(live.root(), nics, key, nic, knob, value),
         SettingKey::Machine(MachineKnob::IrqbalancePaused) => {
             let paused = as_switch(key, value)?;
             daemon::pause(live.root(), paused)
@@ -186,92 +139,6 @@ pub fn write(
 
 fn not_writable(key: &SettingKey) -> WriteError {
     not_supported(key, advice(key).unwrap_or(NOT_WRITABLE))
-}
-
-/// The minimum MTU of an interface with IPv6 (RFC 8200, section 5; `addrconf_notify`, net/ipv6/addrconf.c).
-const IPV6_MTU_MIN: u32 = 1280;
-
-fn write_nic(
-    root: &HostRoot,
-    nics: &dyn NicWrite,
-    key: &SettingKey,
-    nic: &NicName,
-    knob: &NicKnob,
-    value: &Value,
-) -> Result<(), WriteError> {
-    let request = |what: &'static str, answer: io::Result<()>| {
-        answer.map_err(|source| refused(key, value, what.to_owned(), source))
-    };
-    let count = || as_count(key, value);
-    match knob {
-        NicKnob::Mtu => {
-            let mtu = count()?;
-            if mtu < IPV6_MTU_MIN && root.exists(&format!("proc/sys/net/ipv6/conf/{nic}")) {
-                let why = "below 1280 bytes the kernel removes IPv6 from the interface, with \
-                    addresses and settings that cannot be restored";
-                return Err(not_supported(key, why));
-            }
-            request("rtnetlink link", nics.set_mtu(nic, mtu))
-        }
-        NicKnob::Feature(name) => request(
-            "ethtool features",
-            nics.set_feature(nic, name, as_switch(key, value)?),
-        ),
-        NicKnob::CoalesceRxUsecs => request(
-            "ethtool coalesce",
-            nics.set_coalesce(nic, Some(count()?), None, None),
-        ),
-        NicKnob::CoalesceTxUsecs => request(
-            "ethtool coalesce",
-            nics.set_coalesce(nic, None, Some(count()?), None),
-        ),
-        NicKnob::CoalesceAdaptiveRx => request(
-            "ethtool coalesce",
-            nics.set_coalesce(nic, None, None, Some(as_switch(key, value)?)),
-        ),
-        NicKnob::RingRx => request("ethtool rings", nics.set_rings(nic, rx(count()?))),
-        NicKnob::RingTx => request("ethtool rings", nics.set_rings(nic, tx(count()?))),
-        NicKnob::ChannelsRx => request("ethtool channels", nics.set_channels(nic, rx(count()?))),
-        NicKnob::ChannelsTx => request("ethtool channels", nics.set_channels(nic, tx(count()?))),
-        NicKnob::ChannelsCombined => {
-            let combined = Pair {
-                combined: Some(count()?),
-                ..Pair::default()
-            };
-            request("ethtool channels", nics.set_channels(nic, combined))
-        }
-        NicKnob::Qdisc => request(
-            "rtnetlink qdisc",
-            nics.set_qdisc(nic, as_qdisc(key, value)?),
-        ),
-        knob => match nic_values::to_set(nics, key, nic, knob, value) {
-            Some(told) => request("ethtool", nics.set_value(nic, &told?)),
-            None => Err(not_writable(key)),
-        },
-    }
-}
-
-fn rx(count: u32) -> Pair {
-    Pair {
-        rx: Some(count),
-        ..Pair::default()
-    }
-}
-
-fn tx(count: u32) -> Pair {
-    Pair {
-        tx: Some(count),
-        ..Pair::default()
-    }
-}
-
-fn refused(key: &SettingKey, value: &Value, path: String, source: io::Error) -> WriteError {
-    WriteError::Kernel {
-        setting: key.clone(),
-        value: Box::new(value.clone()),
-        path,
-        source,
-    }
 }
 
 /// Why `key` could not be restored to its current value `found`; nothing if it could.
@@ -331,21 +198,7 @@ pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
     }
     match (wrote, found) {
         (Value::Integer(wrote), Value::Integer(found)) => {
-            let rounds = matches!(
-                key,
-                SettingKey::Nic(
-                    _,
-                    NicKnob::RingRx
-                        | NicKnob::RingTx
-                        | NicKnob::CoalesceRxUsecs
-                        | NicKnob::CoalesceTxUsecs
-                        | NicKnob::CoalesceRxFrames
-                        | NicKnob::CoalesceTxFrames
-                        | NicKnob::QueueUsecs(..)
-                        | NicKnob::QueueFrames(..)
-                        | NicKnob::RpsFlowCnt(_)
-                )
-            );
+            let rounds = key.spec().is_rounded;
             rounds && *wrote > 0 && *found >= wrote / 2 && *found <= wrote.saturating_mul(2)
         }
         _ => false,
@@ -356,8 +209,7 @@ pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
 mod tests {
     use std::fs;
 
-    use linerate_model::known::Gap;
-    use linerate_model::setting::{Access, CATALOGUE};
+    use linerate_model::setting::catalogue;
 
     use super::*;
 
@@ -475,31 +327,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_catalogue_calls_written_is_read_here_and_nothing_else() {
+    fn each_row_of_the_catalogue_is_read_and_only_what_is_held_is_refused() {
         let (_folder, root) = captured(&[]);
         let nics = crate::apply::fake::NoNics;
-        for spec in CATALOGUE {
-            let name = spec
-                .pattern
-                .replace("sysctl/net.NAME", "sysctl/net.core.somaxconn")
-                .replace("NAME", "eth2")
-                .replace("NUMBER", "42")
-                .replace("QUEUE/xps", "tx-0/xps")
-                .replace("QUEUE/tx", "tx-0/tx")
-                .replace("QUEUE/adaptive-tx", "tx-0/adaptive-tx")
-                .replace("QUEUE", "rx-0")
-                .replace("FEATURE", "tso")
-                .replace("PORT", "1")
-                .replace("STATE", "l1-aspm")
-                .replace("POLICY", "policy0")
-                .replace("/CPU/", "/cpu0/");
-            let key = key(&name);
-            assert_eq!(key.spec(), spec);
+        for spec in catalogue() {
+            let key = key(&spec.example());
             let answer = read(&root, &nics, &key);
-            let is_refused = |gap: &Gap| gap.reason == NOT_WRITABLE || gap.reason == HELD;
-            let is_refused = answer.gap().is_some_and(is_refused);
-            assert_eq!(spec.access != Access::Judged, !is_refused, "{key}");
-            assert_eq!(spec.access == Access::Told, advice(&key).is_some(), "{key}");
+            let is_refused = answer.gap().is_some_and(|gap| gap.reason == HELD);
+            assert_eq!(matches!(spec.access, Access::Held), is_refused, "{key}");
+            assert!(
+                answer.gap().is_none_or(|gap| gap.reason != NO_READER),
+                "{key}"
+            );
         }
     }
 

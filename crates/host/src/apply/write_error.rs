@@ -53,6 +53,20 @@ pub(super) fn not_supported(key: &SettingKey, why: &'static str) -> WriteError {
     }
 }
 
+pub(super) fn refused(
+    key: &SettingKey,
+    value: &Value,
+    path: String,
+    source: io::Error,
+) -> WriteError {
+    WriteError::Kernel {
+        setting: key.clone(),
+        value: Box::new(value.clone()),
+        path,
+        source,
+    }
+}
+
 pub(super) fn misfit(key: &SettingKey, value: &Value) -> WriteError {
     WriteError::Value {
         setting: key.clone(),

@@ -16,6 +16,7 @@ use linerate_model::host::{
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
+use linerate_model::setting::{EthtoolRequest, numbers};
 
 use self::error::Failure;
 pub use self::error::NetlinkError;
@@ -27,7 +28,7 @@ use self::nldev::Nldev;
 pub use self::nldev_make::{RdmaLink, RdmaLinks};
 pub use self::routing::Rule;
 use self::socket::Connection;
-use crate::nic_control::{NicCounts, NicRead, NicValue, NicWrite, Pair, SuperPacket};
+use crate::nic_control::{NicCounts, NicRead, NicValue, NicWrite};
 use crate::rdma::RdmaRead;
 
 #[cfg(all(test, target_endian = "little"))]
@@ -225,11 +226,9 @@ impl NicRead for Netlink {
         self.read_ethtool(nic, "fec", |ethtool| ethtool.fec(nic))
     }
 
-    fn super_packet(&self, nic: &NicName, which: SuperPacket) -> Known<u32> {
-        self.read_route(nic, "super-packets", |route| {
-            stack::super_packet(route, nic, which)
-        })
-        .and_then(|bytes| bytes)
+    fn link_number(&self, nic: &NicName, attribute: u16) -> Option<Known<u32>> {
+        let number = self.read_route(nic, "link", |route| link::number(route, nic, attribute));
+        Some(number.and_then(|number| number))
     }
 
     fn dcb(&self, nic: &NicName) -> Known<Dcb> {
@@ -302,56 +301,39 @@ impl NicRead for Netlink {
 }
 
 impl NicWrite for Netlink {
-    fn set_feature(&self, nic: &NicName, feature: &str, on: bool) -> io::Result<()> {
-        lock(&self.ethtool)
-            .set_feature(nic, feature, on)
-            .map_err(|failure| failure.during("set a feature of", nic))
-    }
-
-    fn set_rings(&self, nic: &NicName, rings: Pair) -> io::Result<()> {
-        lock(&self.ethtool)
-            .set_rings(nic, rings)
-            .map_err(|failure| failure.during("set the ring sizes of", nic))
-    }
-
-    fn set_channels(&self, nic: &NicName, channels: Pair) -> io::Result<()> {
-        lock(&self.ethtool)
-            .set_channels(nic, channels)
-            .map_err(|failure| failure.during("set the queue counts of", nic))
-    }
-
-    fn set_coalesce(
-        &self,
-        nic: &NicName,
-        rx_usecs: Option<u32>,
-        tx_usecs: Option<u32>,
-        adaptive_rx: Option<bool>,
-    ) -> io::Result<()> {
-        lock(&self.ethtool)
-            .set_coalesce(nic, rx_usecs, tx_usecs, adaptive_rx)
-            .map_err(|failure| failure.during("set the interrupt coalescing of", nic))
-    }
-
-    fn set_mtu(&self, nic: &NicName, mtu: u32) -> io::Result<()> {
-        let mut route = lock(&self.route);
-        link::read(&mut route, nic)
-            .and_then(|link| link::set_mtu(&mut route, link.index, mtu))
-            .map_err(|failure| failure.during("set the MTU of", nic))
-    }
-
-    fn set_qdisc(&self, nic: &NicName, qdisc: &Qdisc) -> io::Result<()> {
-        qdisc::set(&mut lock(&self.route), nic, qdisc)
-            .map_err(|failure| failure.during("set the root qdisc of", nic))
-    }
-
     fn set_value(&self, nic: &NicName, value: &NicValue<'_>) -> io::Result<()> {
         let (what, done) = match value {
-            NicValue::SuperPacket(which, bytes) => {
+            NicValue::Ethtool(request, attribute, scalar) => {
+                let done = lock(&self.ethtool).set_scalar(nic, *request, *attribute, *scalar);
+                let what = match request {
+                    EthtoolRequest::Rings => "set the ring sizes of",
+                    EthtoolRequest::Channels => "set the queue counts of",
+                    EthtoolRequest::Coalesce => "set the interrupt coalescing of",
+                    EthtoolRequest::LinkModes | EthtoolRequest::Pause | EthtoolRequest::Eee => {
+                        "set a value of"
+                    }
+                };
+                (what, done)
+            }
+            NicValue::Link(attribute, number) => {
                 let mut route = lock(&self.route);
-                let done = link::read(&mut route, nic).and_then(|link| {
-                    stack::set_super_packet(&mut route, link.index, *which, *bytes)
-                });
-                ("set the GSO and GRO sizes of", done)
+                let done = link::read(&mut route, nic)
+                    .and_then(|link| link::set_number(&mut route, link.index, *attribute, *number));
+                let is_mtu = *attribute == numbers::link::MTU;
+                let what = if is_mtu {
+                    "set the MTU of"
+                } else {
+                    "set a value of"
+                };
+                (what, done)
+            }
+            NicValue::Feature(feature, on) => {
+                let done = lock(&self.ethtool).set_feature(nic, feature, *on);
+                ("set a feature of", done)
+            }
+            NicValue::Qdisc(wanted) => {
+                let done = qdisc::set(&mut lock(&self.route), nic, wanted);
+                ("set the root qdisc of", done)
             }
             NicValue::Pfc(_) | NicValue::Ets(_) | NicValue::MaxRate(_) => {
                 let done = dcb::set(&mut lock(&self.route), nic, value);

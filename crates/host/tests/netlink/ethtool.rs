@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use linerate_host::netlink::NetlinkError;
-use linerate_host::nic_control::{NicRead, NicWrite, Pair};
+use linerate_host::nic_control::{NicRead, NicValue, NicWrite, Scalar};
 use linerate_model::ids::NicName;
 use linerate_model::known::Cause;
+use linerate_model::setting::EthtoolRequest;
+use linerate_model::setting::numbers::ethtool;
 
 use crate::lab::{in_lab, tool};
 
@@ -118,18 +120,18 @@ fn channels_are_read_and_set_and_too_many_are_refused_in_the_kernels_words() {
                 .collect();
             assert_eq!(rx, [format!("RX:\t\t{most}").as_str(), "RX:\t\t1"]);
         }
-        let rx = |count| Pair {
-            rx: Some(count),
-            ..Pair::default()
+        let rx = |count| {
+            let count = Scalar::Number(count);
+            NicValue::Ethtool(EthtoolRequest::Channels, ethtool::CHANNELS_RX, count)
         };
         lab.netlink
-            .set_channels(&lab.nic, rx(most))
+            .set_value(&lab.nic, &rx(most))
             .expect("the maximum is allowed");
         let now = lab.netlink.channels(&lab.nic);
         assert_eq!(now.value().expect("channels").rx.get(), Some(most));
         let error = lab
             .netlink
-            .set_channels(&lab.nic, rx(99_999))
+            .set_value(&lab.nic, &rx(99_999))
             .expect_err("beyond the maximum");
         assert!(
             error
@@ -150,9 +152,14 @@ fn rings_and_coalescing_are_what_ethtool_says_or_absent_where_it_says_unsupporte
         assert_eq!(coalesce.gap().map(|gap| gap.cause), Some(Cause::Absent));
         let rings = lab.netlink.rings(&lab.nic);
         assert_eq!(rings.gap().map(|gap| gap.cause), Some(Cause::Absent));
+        let usecs = NicValue::Ethtool(
+            EthtoolRequest::Coalesce,
+            ethtool::COALESCE_RX_USECS,
+            Scalar::Number(5),
+        );
         let error = lab
             .netlink
-            .set_coalesce(&lab.nic, Some(5), None, None)
+            .set_value(&lab.nic, &usecs)
             .expect_err("a veth has no interrupts");
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     });

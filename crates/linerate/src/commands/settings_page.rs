@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use linerate_model::setting::{Access, CATALOGUE, Domain, Keeping, Scope};
+use linerate_model::setting::{Domain, Keeping, Scope, catalogue};
 
 /// The text before the table.
 const PREFACE: &str = include_str!("settings_page.md");
@@ -15,7 +15,7 @@ pub(crate) fn page() -> String {
         "| key | value | class | scope | written | kept by | what it is | defined in |\n",
     );
     page.push_str("|---|---|---|---|---|---|---|---|\n");
-    for spec in CATALOGUE {
+    for spec in catalogue() {
         // Writing into a String does not fail.
         let _ = writeln!(
             page,
@@ -24,8 +24,12 @@ pub(crate) fn page() -> String {
             value(spec.domain),
             spec.class,
             scope(spec.scope),
-            access(spec.access),
-            kept(spec.keeping()),
+            if spec.access.is_written() {
+                "yes"
+            } else {
+                "no"
+            },
+            kept(spec.keeping),
             spec.about,
             spec.source
         );
@@ -55,13 +59,6 @@ fn scope(scope: Scope) -> &'static str {
         Scope::Trial => "trial",
         Scope::Netns => "netns",
         Scope::Machine => "machine",
-    }
-}
-
-fn access(access: Access) -> &'static str {
-    match access {
-        Access::Written => "yes",
-        Access::Judged | Access::Told => "no",
     }
 }
 

@@ -16,7 +16,7 @@ use linerate_model::propose::{GIVEN, Permit, Proposal, propose};
 use linerate_model::prove::EndChange;
 use linerate_model::rules::{self, owner_of};
 use linerate_model::setting::{
-    Class, MachineKnob, SettingError, SettingKey, Settings, Value, current, needs,
+    Class, CpuKnob, MachineKnob, SettingError, SettingKey, Settings, Value, current, needs,
 };
 use linerate_model::steady::steady;
 use rustix::thread::{CapabilitySet, capabilities};
@@ -293,7 +293,7 @@ fn turn(setting: &SettingKey) -> u8 {
     match setting {
         SettingKey::Machine(MachineKnob::IrqbalanceBans) => 0,
         SettingKey::Machine(MachineKnob::IrqbalancePaused) => 1,
-        SettingKey::Machine(MachineKnob::Smt) | SettingKey::Online(_) => 2,
+        SettingKey::Machine(MachineKnob::Smt) | SettingKey::Cpu(_, CpuKnob::Online) => 2,
         _ => 3,
     }
 }

@@ -114,7 +114,7 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
 
 /// Refuses changes that cannot be applied at boot.
 fn can_be_kept(changes: &[Change]) -> Outcome<()> {
-    let of_this_boot = |change: &Change| match change.setting.spec().keeping() {
+    let of_this_boot = |change: &Change| match change.setting.spec().keeping {
         Keeping::Never(why) => Some((change.setting.clone(), why)),
         Keeping::Persist | Keeping::CommandLine => None,
     };

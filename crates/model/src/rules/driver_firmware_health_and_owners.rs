@@ -4,7 +4,7 @@
 
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Owner};
-use crate::setting::{Class, NicKnob, SettingKey};
+use crate::setting::{Class, CpuKnob, NicKnob, SettingKey};
 use crate::shell;
 use super::devices::{Notice, growth, judged, unknown};
 use super::{ALWAYS, each_nic, subject};
@@ -68,7 +68,7 @@ fn is_of_a_profile(key: &SettingKey) -> bool {
         || matches!(
             key,
             SettingKey::Machine(_)
-                | SettingKey::ResumeLatency(_)
+                | SettingKey::Cpu(_, CpuKnob::ResumeLatencyUs)
                 | SettingKey::Policy(..)
                 | SettingKey::Block(..)
         )

@@ -1,10 +1,6 @@
 //! Shell commands for the settings that linerate writes: printed for what could not be restored, and in reports.
 
-use super::{
-    Discipline, LinkSpeed, NicKnob, SettingKey, Value, fixed_file, parse_rates,
-    rdma_defaults_folder,
-};
-use crate::host::QueueKind;
+use super::{ByHand, Discipline, LinkSpeed, SettingKey, Value, parse_rates};
 use crate::shell::{quoted, quoted_words};
 use crate::units::BitRate;
 
@@ -13,7 +9,7 @@ const DCB_RATES: &str = "  # with iproute2 6.18 or later: an earlier dcb sets 12
 
 /// The command that sets `key` to `value`; none if no common tool can.
 pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
-    if let Some(file) = fixed_file(key) {
+    if let Some(file) = key.fixed_file() {
         let text = file.text(value)?;
         // echo may parse these as options or escapes.
         let print = if text.starts_with('-') || text.contains('\\') {
@@ -24,92 +20,73 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         let (text, path) = (quoted(&text), quoted(&format!("/{}", file.path)));
         return Some(format!("{print} {text} > {path}"));
     }
-    match key {
-        SettingKey::Sysctl(name) => {
-            Some(format!("sysctl -w {}", quoted(&format!("{name}={value}"))))
-        }
-        SettingKey::Nic(nic, knob) => by_knob(&quoted(nic.as_str()), knob, value),
-        SettingKey::RdmaDefaults(device) => {
-            let folder = quoted(&format!("/{}", rdma_defaults_folder(device)));
-            match value {
-                Value::Switch(true) => Some(format!("mkdir {folder}")),
-                Value::Switch(false) => Some(format!("rmdir {folder}")),
-                _ => None,
-            }
-        }
-        _ => None,
+    if let Some(folder) = key.folder() {
+        let folder = quoted(&format!("/{folder}"));
+        return match value {
+            Value::Switch(true) => Some(format!("mkdir {folder}")),
+            Value::Switch(false) => Some(format!("rmdir {folder}")),
+            _ => None,
+        };
+    }
+    match key.spec().by_hand {
+        ByHand::Nothing => None,
+        ByHand::Command(template) => Some(filled(template, key, value)),
+        ByHand::Code(of) => of(key, value),
     }
 }
 
-/// The command for a setting of an interface, whose name is quoted.
-fn by_knob(nic: &str, knob: &NicKnob, value: &Value) -> Option<String> {
-    let given = value;
-    let value = quoted_words(&value.to_string());
-    Some(match knob {
-        NicKnob::Mtu => format!("ip link set dev {nic} mtu {value}"),
-        NicKnob::Feature(name) => format!("ethtool -K {nic} {} {value}", quoted(name)),
-        NicKnob::CoalesceRxUsecs => format!("ethtool -C {nic} rx-usecs {value}"),
-        NicKnob::CoalesceTxUsecs => format!("ethtool -C {nic} tx-usecs {value}"),
-        NicKnob::CoalesceAdaptiveRx => format!("ethtool -C {nic} adaptive-rx {value}"),
-        NicKnob::RingRx => format!("ethtool -G {nic} rx {value}"),
-        NicKnob::RingTx => format!("ethtool -G {nic} tx {value}"),
-        NicKnob::ChannelsCombined => format!("ethtool -L {nic} combined {value}"),
-        NicKnob::ChannelsRx => format!("ethtool -L {nic} rx {value}"),
-        NicKnob::ChannelsTx => format!("ethtool -L {nic} tx {value}"),
-        NicKnob::CoalesceAdaptiveTx => format!("ethtool -C {nic} adaptive-tx {value}"),
-        NicKnob::CoalesceRxFrames => format!("ethtool -C {nic} rx-frames {value}"),
-        NicKnob::CoalesceTxFrames => format!("ethtool -C {nic} tx-frames {value}"),
-        NicKnob::TcpDataSplit => format!("ethtool -G {nic} tcp-data-split {value}"),
-        NicKnob::PauseAutoneg => format!("ethtool -A {nic} autoneg {value}"),
-        NicKnob::PauseRx => format!("ethtool -A {nic} rx {value}"),
-        NicKnob::PauseTx => format!("ethtool -A {nic} tx {value}"),
-        NicKnob::Eee => format!("ethtool --set-eee {nic} eee {value}"),
-        NicKnob::Fec => format!("ethtool --set-fec {nic} encoding {value}"),
-        NicKnob::PrivateFlag(name) => {
-            format!("ethtool --set-priv-flags {nic} {} {value}", quoted(name))
+/// A command with its words in place of the placeholders.
+fn filled(template: &str, key: &SettingKey, value: &Value) -> String {
+    let words = template.split(' ').map(|word| match word {
+        "VALUE" => quoted_words(&value.to_string()),
+        "MASK" => mask_of_queue(key),
+        word if word.bytes().all(|b| b.is_ascii_uppercase()) => {
+            quoted(&key.word(word).unwrap_or_default())
         }
-        NicKnob::RssFields(kind) => format!("ethtool -N {nic} rx-flow-hash {kind} {value}"),
-        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate | NicKnob::DcbApp => {
-            return by_dcb(nic, knob, given);
-        }
-        NicKnob::LinkAutoneg => format!("ethtool -s {nic} autoneg {value}"),
-        NicKnob::LinkSpeed => return by_link(nic, given),
-        NicKnob::RssKey => format!("ethtool -X {nic} hkey {value}"),
-        NicKnob::Qdisc => return by_tc(nic, given),
-        // Mappings that are to be removed must be overwritten.
-        NicKnob::VlanEgress => format!("ip link set dev {nic} type vlan egress-qos-map {value}"),
-        NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
-        NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
-        NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),
-        NicKnob::GroIpv4MaxBytes => format!("ip link set dev {nic} gro_ipv4_max_size {value}"),
-        NicKnob::QueueUsecs(QueueKind::Rx, index) => by_queue(nic, *index, "rx-usecs", &value),
-        NicKnob::QueueUsecs(QueueKind::Tx, index) => by_queue(nic, *index, "tx-usecs", &value),
-        NicKnob::QueueFrames(QueueKind::Rx, index) => by_queue(nic, *index, "rx-frames", &value),
-        NicKnob::QueueFrames(QueueKind::Tx, index) => by_queue(nic, *index, "tx-frames", &value),
-        NicKnob::QueueAdaptive(QueueKind::Rx, index) => {
-            by_queue(nic, *index, "adaptive-rx", &value)
-        }
-        NicKnob::QueueAdaptive(QueueKind::Tx, index) => {
-            by_queue(nic, *index, "adaptive-tx", &value)
-        }
-        NicKnob::RssTable if value.starts_with("equal ") => format!("ethtool -X {nic} {value}"),
-        // The others are not writable yet.
-        _ => return None,
-    })
+        word => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
-/// The ethtool(8) command for per-queue coalescing; it takes a hexadecimal mask of queues.
-fn by_queue(nic: &str, index: u32, what: &str, value: &str) -> String {
+/// ethtool(8) takes a hexadecimal mask of queues.
+fn mask_of_queue(key: &SettingKey) -> String {
+    let index = match key {
+        SettingKey::Nic(_, knob) => knob.queue().map_or(0, |(_, index)| index),
+        _ => 0,
+    };
     let zeros = "0".repeat(index as usize / 4);
     let digit = 1 << (index % 4);
-    format!("ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}")
+    format!("0x{digit}{zeros}")
+}
+
+/// The interface of a key, quoted.
+fn nic_of(key: &SettingKey) -> Option<String> {
+    key.word("NAME").map(|nic| quoted(&nic))
+}
+
+/// The sysctl(8) command.
+pub(super) fn by_sysctl(key: &SettingKey, value: &Value) -> Option<String> {
+    let SettingKey::Sysctl(name) = key else {
+        return None;
+    };
+    Some(format!("sysctl -w {}", quoted(&format!("{name}={value}"))))
+}
+
+/// The ethtool(8) command for a table that is equally spread.
+pub(super) fn by_rss_table(key: &SettingKey, value: &Value) -> Option<String> {
+    let words = quoted_words(&value.to_string());
+    let nic = nic_of(key)?;
+    words
+        .starts_with("equal ")
+        .then(|| format!("ethtool -X {nic} {words}"))
 }
 
 /// The ethtool(8) command for autonegotiation and speed.
-fn by_link(nic: &str, value: &Value) -> Option<String> {
+pub(super) fn by_link(key: &SettingKey, value: &Value) -> Option<String> {
     let Value::Text(words) = value else {
         return None;
     };
+    let nic = nic_of(key)?;
     Some(match LinkSpeed::parse(words)? {
         LinkSpeed::Negotiated(modes) => {
             let modes: Vec<String> = modes
@@ -129,10 +106,11 @@ fn by_link(nic: &str, value: &Value) -> Option<String> {
 }
 
 /// The tc(8) commands for a qdisc whose parameters linerate models.
-fn by_tc(nic: &str, value: &Value) -> Option<String> {
+pub(super) fn by_tc(key: &SettingKey, value: &Value) -> Option<String> {
     let Value::Qdisc(qdisc) = value else {
         return None;
     };
+    let nic = nic_of(key)?;
     let discipline = qdisc.discipline()?;
     let Discipline::Htb(htb) = &discipline else {
         let words = quoted_words(&discipline.to_string());
@@ -146,38 +124,53 @@ fn by_tc(nic: &str, value: &Value) -> Option<String> {
     ))
 }
 
-/// The command of dcb(8).
-fn by_dcb(nic: &str, knob: &NicKnob, value: &Value) -> Option<String> {
-    let Value::Text(words) = value else {
-        return None;
-    };
-    Some(match knob {
-        NicKnob::DcbPfc => {
-            let on = words.split_whitespace();
-            let on = on.map(|one| format!(" {}", quoted(&format!("{one}:on"))));
-            let on: String = on.collect();
-            format!("dcb pfc set dev {nic} prio-pfc all:off{on}")
-        }
-        NicKnob::DcbMaxRate => {
-            let rates = parse_rates(words)?.map(BitRate::as_bit_per_s);
-            let limits = (0u32..).zip(rates);
-            let limits = limits.map(|(class, rate)| format!(" {class}:{rate}"));
-            let limits: String = limits.collect();
-            // No unit of a rate works with every version of dcb: older ones pass bytes for the kernel's kbit,
-            // whatever the unit.
-            let note = if rates == [0; 8] { "" } else { DCB_RATES };
-            format!("dcb maxrate set dev {nic} tc-maxrate{limits}{note}")
-        }
-        NicKnob::DcbApp if words.is_empty() => format!("dcb app flush dev {nic}"),
-        NicKnob::DcbApp => {
-            let words = quoted_words(words);
-            format!("dcb app flush dev {nic} && dcb app add dev {nic} {words}")
-        }
-        _ => {
-            let words = quoted_words(&words.replace("credit-based", "cbs"));
-            format!("dcb ets set dev {nic} {words}")
-        }
-    })
+/// The dcb(8) command for PFC.
+pub(super) fn by_dcb_pfc(key: &SettingKey, value: &Value) -> Option<String> {
+    let (nic, words) = (nic_of(key)?, text_of(value)?);
+    let on = words.split_whitespace();
+    let on = on.map(|one| format!(" {}", quoted(&format!("{one}:on"))));
+    let on: String = on.collect();
+    Some(format!("dcb pfc set dev {nic} prio-pfc all:off{on}"))
+}
+
+/// The dcb(8) command for rate limits.
+pub(super) fn by_dcb_maxrate(key: &SettingKey, value: &Value) -> Option<String> {
+    let (nic, words) = (nic_of(key)?, text_of(value)?);
+    let rates = parse_rates(words)?.map(BitRate::as_bit_per_s);
+    let limits = (0u32..).zip(rates);
+    let limits = limits.map(|(class, rate)| format!(" {class}:{rate}"));
+    let limits: String = limits.collect();
+    // No unit of a rate works with every version of dcb: older ones pass bytes for the kernel's kbit, whatever the
+    // unit.
+    let note = if rates == [0; 8] { "" } else { DCB_RATES };
+    Some(format!(
+        "dcb maxrate set dev {nic} tc-maxrate{limits}{note}"
+    ))
+}
+
+/// The dcb(8) commands for the application priority table.
+pub(super) fn by_dcb_app(key: &SettingKey, value: &Value) -> Option<String> {
+    let (nic, words) = (nic_of(key)?, text_of(value)?);
+    let flush = format!("dcb app flush dev {nic}");
+    if words.is_empty() {
+        return Some(flush);
+    }
+    let words = quoted_words(words);
+    Some(format!("{flush} && dcb app add dev {nic} {words}"))
+}
+
+/// The dcb(8) command for ETS.
+pub(super) fn by_dcb_ets(key: &SettingKey, value: &Value) -> Option<String> {
+    let (nic, words) = (nic_of(key)?, text_of(value)?);
+    let words = quoted_words(&words.replace("credit-based", "cbs"));
+    Some(format!("dcb ets set dev {nic} {words}"))
+}
+
+fn text_of(value: &Value) -> Option<&str> {
+    match value {
+        Value::Text(words) => Some(words),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,8 @@
 //! sysfs-class-net-queues), `/proc/irq/*/smp_affinity_list` (Documentation/core-api/irq/irq-affinity.rst),
 //! `/sys/block/*/queue` (Documentation/ABI/stable/sysfs-block), and those in the catalog for the others.
 
-use super::{
-    BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
-};
-use crate::ids::{CpuId, CpuSet, NicName};
+use super::{Access, SettingKey, Value, fold_blanks, path};
+use crate::ids::{CpuId, CpuSet};
 
 /// The file of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,96 +122,36 @@ pub fn parse_scheduler(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The configfs directory with rdma_cm's defaults for a device (Documentation/ABI/testing/configfs-rdma_cm).
-pub fn rdma_defaults_folder(device: &str) -> String {
-    format!("sys/kernel/config/rdma_cm/{device}")
-}
+impl SettingKey {
+    /// The file of a setting that is the same file on every machine.
+    pub fn fixed_file(&self) -> Option<SettingFile> {
+        match self.spec().access {
+            Access::File(path, form) => Some(SettingFile::new(self.at(path), form)),
+            _ => None,
+        }
+    }
 
-/// The file of a setting that is the same on every machine.
-pub fn fixed_file(key: &SettingKey) -> Option<SettingFile> {
-    let (path, form) = match key {
-        SettingKey::Nic(nic, knob) => return of_interface(nic, knob),
-        SettingKey::Machine(knob) => match knob {
-            MachineKnob::Clocksource => (
-                "sys/devices/system/clocksource/clocksource0/current_clocksource".to_owned(),
-                Form::Words,
-            ),
-            MachineKnob::TransparentHugepages => (
-                "sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
-                Form::Chosen,
-            ),
-            MachineKnob::Smt => ("sys/devices/system/cpu/smt/control".to_owned(), Form::Words),
-            _ => return None,
-        },
-        SettingKey::Online(cpu) => (
-            format!("sys/devices/system/cpu/cpu{}/online", cpu.0),
-            Form::Switch,
-        ),
-        SettingKey::IrqCpus(number) => (
-            format!("proc/irq/{number}/smp_affinity_list"),
-            Form::CpuList,
-        ),
-        SettingKey::ResumeLatency(cpu) => (
-            format!(
-                "sys/devices/system/cpu/cpu{}/power/pm_qos_resume_latency_us",
-                cpu.0
-            ),
-            Form::Words,
-        ),
-        SettingKey::Policy(number, knob) => {
-            let file = match knob {
-                PolicyKnob::Governor => "scaling_governor",
-                PolicyKnob::EnergyPreference => "energy_performance_preference",
-            };
-            (
-                format!("sys/devices/system/cpu/cpufreq/policy{number}/{file}"),
-                Form::Words,
-            )
+    /// The directory whose existence is the setting, relative to the root.
+    pub fn folder(&self) -> Option<String> {
+        match self.spec().access {
+            Access::Folder(path) => Some(self.at(path)),
+            _ => None,
         }
-        SettingKey::Block(device, knob) => {
-            let of_queue = |file: &str| format!("sys/block/{device}/queue/{file}");
-            match knob {
-                BlockKnob::Scheduler => (of_queue("scheduler"), Form::Scheduler),
-                BlockKnob::Nomerges => (of_queue("nomerges"), Form::Number),
-                BlockKnob::RqAffinity => (of_queue("rq_affinity"), Form::Number),
-                BlockKnob::NrRequests => (of_queue("nr_requests"), Form::Number),
-                BlockKnob::IoPolicy => return None,
-            }
-        }
-        SettingKey::Rdma(device, port, knob) => {
-            let folder = format!("{}/ports/{port}", rdma_defaults_folder(device));
-            match knob {
-                RdmaKnob::DefaultGidType => (format!("{folder}/default_roce_mode"), Form::Words),
-                RdmaKnob::DefaultRoceTos => (format!("{folder}/default_roce_tos"), Form::Number),
-            }
-        }
-        SettingKey::Sysctl(_) | SettingKey::RdmaDefaults(_) | SettingKey::Trial(_) => return None,
-    };
-    Some(SettingFile::new(path, form))
-}
+    }
 
-/// The file of an interface's setting.
-fn of_interface(nic: &NicName, knob: &NicKnob) -> Option<SettingFile> {
-    let of_nic = |file: &str| format!("sys/class/net/{nic}/{file}");
-    let of_queue =
-        |kind: &str, index: u32, file: &str| of_nic(&format!("queues/{kind}-{index}/{file}"));
-    let (path, form) = match knob {
-        NicKnob::RpsCpus(index) => (of_queue("rx", *index, "rps_cpus"), Form::CpuMask),
-        NicKnob::RpsFlowCnt(index) => (of_queue("rx", *index, "rps_flow_cnt"), Form::Number),
-        NicKnob::XpsCpus(index) => (of_queue("tx", *index, "xps_cpus"), Form::CpuMask),
-        NicKnob::XpsRxqs(index) => (of_queue("tx", *index, "xps_rxqs"), Form::QueueMask),
-        NicKnob::GroFlushTimeoutNs => (of_nic("gro_flush_timeout"), Form::Number),
-        NicKnob::DeferHardIrqs => (of_nic("napi_defer_hard_irqs"), Form::Number),
-        NicKnob::Threaded => (of_nic("threaded"), Form::Switch),
-        NicKnob::BondHashPolicy => (of_nic("bonding/xmit_hash_policy"), Form::Named),
-        NicKnob::IpoibMode => (of_nic("mode"), Form::Words),
-        NicKnob::Aspm(state) => {
-            let state = state.replace('-', "_");
-            (of_nic(&format!("device/link/{state}")), Form::Switch)
-        }
-        _ => return None,
-    };
-    Some(SettingFile::new(path, form))
+    /// A path with the key's words in place of its placeholders.
+    fn at(&self, path: &str) -> String {
+        path::filled(path, |placeholder| {
+            let word = self.word(placeholder)?;
+            // The names of ASPM's files have underscores.
+            let is_state = placeholder == "STATE";
+            Some(if is_state {
+                word.replace('-', "_")
+            } else {
+                word
+            })
+        })
+    }
 }
 
 #[cfg(test)]

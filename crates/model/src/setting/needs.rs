@@ -1,6 +1,6 @@
 //! The capabilities needed to write a setting (capabilities(7)), by the kernel's names.
 
-use super::{MachineKnob, NicKnob, SettingKey};
+use super::{Access, MachineKnob, SettingKey};
 
 /// Configuring interfaces and the sysctls of a network namespace (`net_ctl_permissions`, net/sysctl_net.c).
 pub const NET_ADMIN: &str = "CAP_NET_ADMIN";
@@ -17,38 +17,18 @@ pub const ALL: [&str; 4] = [NET_ADMIN, DAC_OVERRIDE, SYS_ADMIN, KILL];
 impl SettingKey {
     /// The capabilities needed to write it; none for settings of the measurement.
     pub fn needs(&self) -> &'static [&'static str] {
-        match self {
+        match (self, self.spec().access) {
             // `sysctl_numa_balancing`, kernel/sched/core.c.
-            Self::Sysctl(name) if name.starts_with("kernel.numa_balancing") => {
+            (Self::Sysctl(name), _) if name.starts_with("kernel.numa_balancing") => {
                 &[SYS_ADMIN, DAC_OVERRIDE]
             }
-            Self::Sysctl(name) if name.starts_with("net.") => &[NET_ADMIN],
-            Self::Nic(_, NicKnob::IrqCpus(..)) => &[DAC_OVERRIDE],
-            Self::Nic(_, knob) if knob.is_file() => &[NET_ADMIN, DAC_OVERRIDE],
-            Self::Nic(..) => &[NET_ADMIN],
-            Self::Machine(MachineKnob::IrqbalancePaused) => &[KILL],
-            Self::Trial(_) => &[],
+            (Self::Sysctl(name), _) if name.starts_with("net.") => &[NET_ADMIN],
+            (Self::Nic(..), Access::File(..)) => &[NET_ADMIN, DAC_OVERRIDE],
+            (_, Access::Ethtool(..) | Access::Link(_) | Access::Netlink) => &[NET_ADMIN],
+            (Self::Machine(MachineKnob::IrqbalancePaused), _) => &[KILL],
+            (_, Access::Trial) => &[],
             _ => &[DAC_OVERRIDE],
         }
-    }
-}
-
-impl NicKnob {
-    /// Whether it is a sysfs file; the others are set over netlink.
-    fn is_file(&self) -> bool {
-        matches!(
-            self,
-            Self::RpsCpus(_)
-                | Self::RpsFlowCnt(_)
-                | Self::XpsCpus(_)
-                | Self::XpsRxqs(_)
-                | Self::GroFlushTimeoutNs
-                | Self::DeferHardIrqs
-                | Self::Threaded
-                | Self::BondHashPolicy
-                | Self::IpoibMode
-                | Self::Aspm(_)
-        )
     }
 }
 

@@ -1,295 +1,111 @@
 //! Reads a setting's value from a host's description, and sets it there.
 
-use super::applications::applications_of;
-use super::link::link_words;
-use super::priorities::{classes_of, egress_words, priority_words, rate_words};
-use super::{
-    BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
-};
-use crate::host::{BlockDevice, Dcb, Fec, Host, Nic, Queue, QueueCoalesce, QueueKind, Wire};
+use super::fact::{absent, cpus, part};
+use super::{Fact, NicKnob, SettingKey, Value, fold_blanks};
+use crate::host::{Fec, Host, Nic, Queue, QueueKind};
 use crate::ids::{CpuSet, NicName};
-use crate::known::{Cause, Known};
-use crate::units::Bytes;
+use crate::known::Known;
 
 /// The FEC mode `auto`.
 pub const FEC_AUTO: &str = "auto";
 
 /// The value of `key` in the description of `host`.
 pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
-    let absent = |reason: &str| Known::unknown(Cause::Absent, key.to_string(), reason);
-    match key {
+    let value = match key {
         SettingKey::Sysctl(name) => host
             .sysctl(name)
             .map(|text| Value::Text(fold_blanks(&text))),
-        SettingKey::Machine(knob) => current_of_machine(host, *knob),
-        // No rule checks these.
-        SettingKey::ResumeLatency(_)
-        | SettingKey::RdmaDefaults(_)
-        | SettingKey::Rdma(_, _, RdmaKnob::DefaultRoceTos) => Known::not_asked(key.to_string()),
-        SettingKey::Online(id) => {
-            let cpu = host.cpus.iter().find(|cpu| cpu.id == *id);
-            cpu.map_or_else(|| absent("no such CPU"), |cpu| switch(&cpu.online))
-        }
+        SettingKey::Nic(name, knob) => match host.nic(name) {
+            Some(nic) => of_nic(host, nic, knob),
+            None => absent("no such interface"),
+        },
+        SettingKey::Machine(knob) => match knob.spec().fact {
+            Fact::Host(of) => of(host),
+            _ => Known::not_asked(key.to_string()),
+        },
+        SettingKey::Cpu(id, knob) => match knob.spec().fact {
+            Fact::Cpu(of) => {
+                let cpu = host.cpus.iter().find(|cpu| cpu.id == *id);
+                cpu.map_or_else(|| absent("no such CPU"), of)
+            }
+            _ => Known::not_asked(key.to_string()),
+        },
         SettingKey::IrqCpus(number) => host
             .irq(*number)
             .map_or_else(|| absent("no such interrupt"), |irq| cpus(&irq.requested)),
         SettingKey::Policy(number, knob) => part(&host.power.frequency, |policies| {
             let mut policies = policies.iter();
             let policy = policies.find(|policy| policy.number.get() == Some(*number));
-            policy.map_or_else(
-                || absent("no such group of CPUs"),
-                |policy| match knob {
-                    PolicyKnob::Governor => text(&policy.governor),
-                    PolicyKnob::EnergyPreference => text(&policy.energy_preference),
-                },
-            )
+            match (policy, knob.spec().fact) {
+                (None, _) => absent("no such group of CPUs"),
+                (Some(policy), Fact::Policy(of)) => of(policy),
+                _ => Known::not_asked(key.to_string()),
+            }
         }),
         SettingKey::Block(name, knob) => {
-            match host.block.iter().find(|device| device.name == *name) {
-                Some(device) => current_of_block(device, *knob),
-                None => absent("no such block device"),
+            let device = host.block.iter().find(|device| device.name == *name);
+            match (device, knob.spec().fact) {
+                (None, _) => absent("no such block device"),
+                (Some(device), Fact::Block(of)) => of(device),
+                _ => Known::not_asked(key.to_string()),
             }
         }
-        SettingKey::Rdma(name, port, RdmaKnob::DefaultGidType) => host
-            .rdma
-            .iter()
-            .filter(|device| device.name == *name)
-            .flat_map(|device| &device.ports)
-            .find(|own| own.port == *port)
-            .map_or_else(
-                || absent("no such RDMA port"),
-                |own| own.default_gid_type.clone().map(Value::Text),
-            ),
+        SettingKey::RdmaDefaults(_) => Known::not_asked(key.to_string()),
+        SettingKey::Rdma(name, port, knob) => match knob.spec().fact {
+            Fact::RdmaPort(of) => {
+                let devices = host.rdma.iter().filter(|device| device.name == *name);
+                let mut ports = devices.flat_map(|device| &device.ports);
+                let port = ports.find(|own| own.port == *port);
+                port.map_or_else(|| absent("no such RDMA port"), of)
+            }
+            _ => Known::not_asked(key.to_string()),
+        },
         SettingKey::Trial(_) => absent("it belongs to a measurement, not to a host"),
-        SettingKey::Nic(name, NicKnob::IrqCpus(kind, index)) => {
-            let queue = host.nic(name).and_then(|nic| {
-                let mut queues = nic.queues.iter();
-                queues.find(|queue| queue.kind == *kind && queue.index == *index)
-            });
-            let Some(queue) = queue else {
-                return absent("no such queue");
-            };
-            // The configured affinity, not the effective one: a rollback restores it.
+    };
+    Fact::named(value, key)
+}
+
+/// The value of an interface's setting.
+fn of_nic(host: &Host, nic: &Nic, knob: &NicKnob) -> Known<Value> {
+    let word = knob.word().unwrap_or_default();
+    let dispatch = &nic.dispatch;
+    let queue = || {
+        let (kind, index) = knob.queue()?;
+        let mut queues = nic.queues.iter();
+        queues.find(|queue| queue.kind == kind && queue.index == index)
+    };
+    let no_queue = || absent("no such queue");
+    match knob.spec().fact {
+        Fact::Nic(of) => of(nic),
+        Fact::PciLink(of) => of(nic, &word),
+        Fact::Stack(of) => of(&nic.stack),
+        Fact::Features(of) => part(&nic.features, |all| of(all, &word)),
+        Fact::PrivateFlags(of) => part(&dispatch.private_flags, |all| of(all, &word)),
+        Fact::Coalesce(of) => part(&nic.coalesce, of),
+        Fact::Rings(of) => part(&nic.rings, of),
+        Fact::Channels(of) => part(&nic.channels, of),
+        Fact::LinkModes(of) => part(&nic.wire.modes, of),
+        Fact::Pause(of) => part(&nic.wire.pause, of),
+        Fact::Eee(of) => part(&nic.wire.eee, of),
+        Fact::Fec(of) => part(&nic.wire.fec, of),
+        Fact::Dcb(of) => part(&nic.shaping.dcb, of),
+        Fact::Rss(of) => part(&dispatch.rss, |rss| of(rss, &word)),
+        Fact::Queue(of) => queue().map_or_else(no_queue, of),
+        Fact::QueueCoalesce(of) => part(&dispatch.queue_coalesce, |all| {
+            let index = knob.queue().map(|(_, index)| index);
+            let own = all.iter().find(|own| Some(own.queue) == index);
+            own.map_or_else(no_queue, of)
+        }),
+        // The configured affinity, not the effective one: a rollback restores it.
+        Fact::Interrupt => queue().map_or_else(no_queue, |queue| {
             queue.irq.clone().and_then(|number| match host.irq(number) {
                 Some(irq) => cpus(&irq.requested),
                 None => absent("the interrupt is not listed"),
             })
-        }
-        SettingKey::Nic(name, knob) => match host.nic(name) {
-            Some(nic) => current_of_nic(nic, key, knob),
-            None => absent("no such interface"),
-        },
-    }
-}
-
-fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
-    let absent = |reason: &str| Known::unknown(Cause::Absent, key.to_string(), reason);
-    let named = |switches: Option<bool>, reason| {
-        switches.map_or_else(|| absent(reason), |on| Known::Value(Value::Switch(on)))
-    };
-    let dispatch = &nic.dispatch;
-    match knob {
-        NicKnob::Mtu => count(&nic.mtu),
-        NicKnob::Feature(name) => part(&nic.features, |all| {
-            let feature = all.get(name).map(|feature| feature.active);
-            named(feature, "not supported by the driver")
         }),
-        NicKnob::CoalesceRxUsecs => part(&nic.coalesce, |c| count(&c.rx_usecs)),
-        NicKnob::CoalesceTxUsecs => part(&nic.coalesce, |c| count(&c.tx_usecs)),
-        NicKnob::CoalesceAdaptiveRx => part(&nic.coalesce, |c| switch(&c.adaptive_rx)),
-        NicKnob::CoalesceAdaptiveTx => part(&nic.coalesce, |c| switch(&c.adaptive_tx)),
-        NicKnob::CoalesceRxFrames => part(&nic.coalesce, |c| count(&c.rx_frames)),
-        NicKnob::CoalesceTxFrames => part(&nic.coalesce, |c| count(&c.tx_frames)),
-        NicKnob::RingRx => part(&nic.rings, |rings| count(&rings.rx)),
-        NicKnob::RingTx => part(&nic.rings, |rings| count(&rings.tx)),
-        NicKnob::ChannelsCombined => part(&nic.channels, |c| count(&c.combined)),
-        NicKnob::ChannelsRx => part(&nic.channels, |c| count(&c.rx)),
-        NicKnob::ChannelsTx => part(&nic.channels, |c| count(&c.tx)),
-        NicKnob::Qdisc => nic.qdisc.clone().map(Value::Qdisc),
-        NicKnob::IrqCpus(..) => absent("it is the interrupt's"),
-        NicKnob::RpsCpus(index) | NicKnob::RpsFlowCnt(index) => {
-            current_of_queue(nic, key, knob, QueueKind::Rx, *index)
-        }
-        NicKnob::XpsCpus(index) | NicKnob::XpsRxqs(index) => {
-            current_of_queue(nic, key, knob, QueueKind::Tx, *index)
-        }
-        NicKnob::QueueUsecs(_, index)
-        | NicKnob::QueueFrames(_, index)
-        | NicKnob::QueueAdaptive(_, index) => part(&dispatch.queue_coalesce, |all| {
-            let own = all.iter().find(|own| own.queue == *index);
-            own.map_or_else(|| absent("no such queue"), |own| of_queue(own, key, knob))
-        }),
-        NicKnob::GroFlushTimeoutNs => dispatch.gro_flush_timeout_ns.clone().map(Value::Integer),
-        NicKnob::DeferHardIrqs => count(&dispatch.defer_hard_irqs),
-        NicKnob::Threaded => switch(&dispatch.threaded),
-        NicKnob::LinkAutoneg
-        | NicKnob::LinkSpeed
-        | NicKnob::PauseAutoneg
-        | NicKnob::PauseRx
-        | NicKnob::PauseTx
-        | NicKnob::Eee
-        | NicKnob::Fec => current_of_wire(&nic.wire, key, knob),
-        // Reading a host does not read the secret.
-        NicKnob::RssKey => Known::not_asked(key.to_string()),
-        NicKnob::RssTable | NicKnob::RssFields(_) => current_of_hash(nic, key, knob),
-        NicKnob::GsoMaxBytes
-        | NicKnob::GsoIpv4MaxBytes
-        | NicKnob::GroMaxBytes
-        | NicKnob::GroIpv4MaxBytes
-        | NicKnob::VlanEgress
-        | NicKnob::BondHashPolicy
-        | NicKnob::IpoibMode => current_of_stack(nic, key, knob),
-        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate | NicKnob::DcbApp => {
-            part(&nic.shaping.dcb, |dcb| dcb_value(dcb, knob))
-        }
-        NicKnob::TcpDataSplit => text(&dispatch.tcp_data_split),
-        NicKnob::PrivateFlag(name) => part(&dispatch.private_flags, |flags| {
-            named(flags.get(name).copied(), "the driver has no such flag")
-        }),
-        NicKnob::Aspm(state) => part(&nic.pci, |pci| {
-            let file = state.replace('-', "_");
-            part(&pci.aspm, |on| {
-                Known::Value(Value::Switch(on.contains(&file)))
-            })
-        }),
+        // Reading a host does not read it: the RSS hash key is a secret.
+        _ => Known::not_asked(format!("nic/{}/{knob}", nic.name)),
     }
-}
-
-/// The interrupt coalescing of one queue.
-fn of_queue(own: &QueueCoalesce, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
-    match knob {
-        NicKnob::QueueUsecs(kind, _) => count(own.usecs(*kind)),
-        NicKnob::QueueFrames(kind, _) => count(own.frames(*kind)),
-        NicKnob::QueueAdaptive(kind, _) => switch(own.adaptive(*kind)),
-        _ => Known::not_asked(key.to_string()),
-    }
-}
-
-/// RPS, RFS and XPS of one queue.
-fn current_of_queue(
-    nic: &Nic,
-    key: &SettingKey,
-    knob: &NicKnob,
-    kind: QueueKind,
-    index: u32,
-) -> Known<Value> {
-    let mut queues = nic.queues.iter();
-    let Some(queue) = queues.find(|queue| queue.kind == kind && queue.index == index) else {
-        return Known::unknown(Cause::Absent, key.to_string(), "no such queue");
-    };
-    match knob {
-        NicKnob::RpsCpus(_) => cpus(&queue.rps_cpus),
-        NicKnob::RpsFlowCnt(_) => queue.rps_flow_cnt.clone().map(Value::Integer),
-        NicKnob::XpsCpus(_) => cpus(&queue.xps_cpus),
-        NicKnob::XpsRxqs(_) => part(&queue.xps_rxqs, |own| Known::Value(Value::Text(words(own)))),
-        _ => Known::not_asked(key.to_string()),
-    }
-}
-
-/// The port and the link.
-fn current_of_wire(wire: &Wire, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
-    match knob {
-        NicKnob::LinkAutoneg => part(&wire.modes, |modes| switch(&modes.autoneg)),
-        NicKnob::LinkSpeed => part(&wire.modes, |modes| link_words(modes).map(Value::Text)),
-        NicKnob::PauseAutoneg => part(&wire.pause, |pause| switch(&pause.autoneg)),
-        NicKnob::PauseRx => part(&wire.pause, |pause| switch(&pause.rx)),
-        NicKnob::PauseTx => part(&wire.pause, |pause| switch(&pause.tx)),
-        NicKnob::Eee => part(&wire.eee, |eee| switch(&eee.enabled)),
-        NicKnob::Fec => part(&wire.fec, |fec| Known::Value(Value::Text(fec_words(fec)))),
-        _ => Known::not_asked(key.to_string()),
-    }
-}
-
-/// Its relations to other interfaces.
-fn current_of_stack(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
-    let absent = |reason: &str| Known::unknown(Cause::Absent, key.to_string(), reason);
-    let stack = &nic.stack;
-    match knob {
-        NicKnob::GsoMaxBytes => bytes(&stack.gso_max_bytes),
-        NicKnob::GsoIpv4MaxBytes => bytes(&stack.gso_ipv4_max_bytes),
-        NicKnob::GroMaxBytes => bytes(&stack.gro_max_bytes),
-        NicKnob::GroIpv4MaxBytes => bytes(&stack.gro_ipv4_max_bytes),
-        NicKnob::VlanEgress => stack.vlan.as_ref().map_or_else(
-            || absent("the interface is not a VLAN"),
-            |vlan| {
-                part(&vlan.egress, |map| {
-                    let map = map.iter().copied().collect();
-                    Known::Value(Value::Text(egress_words(&map)))
-                })
-            },
-        ),
-        NicKnob::BondHashPolicy => {
-            let policy = stack.bond.as_ref().map(|bond| text(&bond.hash_policy));
-            policy.unwrap_or_else(|| absent("the interface is not a bond"))
-        }
-        NicKnob::IpoibMode => {
-            let mode = stack.ipoib_mode.as_ref().map(text);
-            mode.unwrap_or_else(|| absent("the interface is not on InfiniBand"))
-        }
-        _ => absent("it is the interface's own"),
-    }
-}
-
-/// The DCB settings of a NIC.
-pub fn dcb_value(dcb: &Dcb, knob: &NicKnob) -> Known<Value> {
-    let words = match knob {
-        NicKnob::DcbPfc => dcb.pfc_enabled.clone().map(priority_words),
-        NicKnob::DcbMaxRate => {
-            let rates = dcb.class_max_bit_per_s.clone();
-            rates.map(|rates| rate_words(&rates))
-        }
-        NicKnob::DcbApp => applications_of(dcb),
-        _ => classes_of(dcb),
-    };
-    words.map(Value::Text)
-}
-
-/// RSS: the indirection table, or the hash fields of one flow type.
-fn current_of_hash(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
-    let reason = "the driver hashes no such kind of flow";
-    let absent = || Known::unknown(Cause::Absent, key.to_string(), reason);
-    let said = |words: &String| Known::Value(Value::Text(words.clone()));
-    part(&nic.dispatch.rss, |rss| match knob {
-        NicKnob::RssFields(kind) => part(&rss.fields, |fields| {
-            fields.get(kind).map_or_else(absent, said)
-        }),
-        _ => part(&rss.table, |table| said(&table_words(table))),
-    })
-}
-
-/// A value that is a part of another.
-fn part<T>(whole: &Known<T>, of: impl FnOnce(&T) -> Known<Value>) -> Known<Value> {
-    match whole {
-        Known::Value(whole) => of(whole),
-        Known::Unknown(gap) => Known::Unknown(gap.clone()),
-    }
-}
-
-fn count(number: &Known<u32>) -> Known<Value> {
-    number
-        .clone()
-        .map(|number| Value::Integer(u64::from(number)))
-}
-
-fn switch(on: &Known<bool>) -> Known<Value> {
-    on.clone().map(Value::Switch)
-}
-
-fn cpus(set: &Known<CpuSet>) -> Known<Value> {
-    set.clone().map(|set| Value::Text(set.to_string()))
-}
-
-fn text(word: &Known<String>) -> Known<Value> {
-    word.clone().map(Value::Text)
-}
-
-fn bytes(size: &Known<Bytes>) -> Known<Value> {
-    size.clone().map(|size| Value::Integer(size.as_u64()))
-}
-
-fn words(numbers: &[u32]) -> String {
-    let words: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-    words.join(" ")
 }
 
 /// The configured FEC modes, or `auto`.
@@ -358,40 +174,6 @@ pub fn parse_table(words: &str) -> Option<Vec<u32>> {
     let round = (1..=table.len()).find(is_whole)?;
     table.truncate(round);
     Some(table)
-}
-
-fn current_of_machine(host: &Host, knob: MachineKnob) -> Known<Value> {
-    let power = &host.power;
-    match knob {
-        MachineKnob::Turbo => power.turbo.clone().map(Value::Switch),
-        MachineKnob::Smt => power.smt.clone().map(Value::Text),
-        MachineKnob::MaxLatencyUs => {
-            let limit = power.latency_limit_us.clone();
-            limit.map(|us| Value::Integer(u64::from(us)))
-        }
-        // No rule checks it.
-        MachineKnob::IrqbalancePaused => Known::not_asked("irqbalance/paused".to_owned()),
-        MachineKnob::IrqbalanceBans => Known::not_asked("irqbalance/banned-irqs".to_owned()),
-        told @ (MachineKnob::Mitigations
-        | MachineKnob::IntelIdleMaxCstate
-        | MachineKnob::AcpiMaxCstate
-        | MachineKnob::NftRules
-        | MachineKnob::IptablesTables) => Known::not_asked(SettingKey::Machine(told).to_string()),
-        MachineKnob::Clocksource => host.kernel.clocksource.clone().map(Value::Text),
-        MachineKnob::TransparentHugepages => {
-            host.kernel.transparent_hugepages.clone().map(Value::Text)
-        }
-    }
-}
-
-fn current_of_block(device: &BlockDevice, knob: BlockKnob) -> Known<Value> {
-    match knob {
-        BlockKnob::Scheduler => device.scheduler.clone().map(Value::Text),
-        BlockKnob::Nomerges => count(&device.nomerges),
-        BlockKnob::RqAffinity => count(&device.rq_affinity),
-        BlockKnob::NrRequests => count(&device.nr_requests),
-        BlockKnob::IoPolicy => device.io_policy.clone().map(Value::Text),
-    }
 }
 
 /// Sets a value in a host's description: the host as it would be read after the change. False if the host has no such

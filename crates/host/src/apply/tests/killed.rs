@@ -26,7 +26,7 @@ use crate::apply::{
     Beside, Header, LiveMachine, Machine, Outcome, Owner, REVERTING, Reach, Surroundings,
     Transaction, boot_id, reach, recover,
 };
-use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
+use crate::nic_control::{NicRead, NicValue, NicWrite};
 use crate::root::LiveHost;
 
 static NOBODY: Beside = Beside::NOBODY;
@@ -45,7 +45,7 @@ struct FileNics(PathBuf);
 impl FileNics {
     fn load(&self) -> BTreeMap<String, bool> {
         let text = fs::read_to_string(&self.0).unwrap_or_else(|_| "{}".to_owned());
-        serde_json::from_str(&text).expect("what `set_feature` wrote")
+        serde_json::from_str(&text).expect("what `set_value` wrote")
     }
 }
 
@@ -83,37 +83,16 @@ impl NicRead for FileNics {
 }
 
 impl NicWrite for FileNics {
-    fn set_feature(&self, _: &NicName, feature: &str, on: bool) -> io::Result<()> {
+    fn set_value(&self, nic: &NicName, value: &NicValue<'_>) -> io::Result<()> {
+        let NicValue::Feature(feature, on) = value else {
+            return NoNics.set_value(nic, value);
+        };
         let mut all = self.load();
-        all.insert(feature.to_owned(), on);
+        all.insert((*feature).to_owned(), *on);
         // By rename: after a kill the features are the old or the new ones.
         let new = self.0.with_extension("new");
         fs::write(&new, serde_json::to_string(&all)?)?;
         fs::rename(new, &self.0)
-    }
-    fn set_rings(&self, nic: &NicName, rings: Pair) -> io::Result<()> {
-        NoNics.set_rings(nic, rings)
-    }
-    fn set_channels(&self, nic: &NicName, channels: Pair) -> io::Result<()> {
-        NoNics.set_channels(nic, channels)
-    }
-    fn set_coalesce(
-        &self,
-        nic: &NicName,
-        rx_usecs: Option<u32>,
-        tx_usecs: Option<u32>,
-        adaptive_rx: Option<bool>,
-    ) -> io::Result<()> {
-        NoNics.set_coalesce(nic, rx_usecs, tx_usecs, adaptive_rx)
-    }
-    fn set_mtu(&self, nic: &NicName, mtu: u32) -> io::Result<()> {
-        NoNics.set_mtu(nic, mtu)
-    }
-    fn set_qdisc(&self, nic: &NicName, qdisc: &Qdisc) -> io::Result<()> {
-        NoNics.set_qdisc(nic, qdisc)
-    }
-    fn set_value(&self, nic: &NicName, value: &NicValue<'_>) -> io::Result<()> {
-        NoNics.set_value(nic, value)
     }
 }
 

@@ -4,6 +4,7 @@
 use linerate_model::host::LinkModes;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
+use linerate_model::setting::numbers::ethtool::LINK_AUTONEG;
 use linerate_model::setting::{LinkSpeed, is_speed};
 use linerate_model::units::BitRate;
 
@@ -12,7 +13,6 @@ use crate::netlink::error::Failure;
 use crate::netlink::message::{Attributes, Request};
 use crate::netlink::{NO_DRIVER, known};
 
-pub(super) const AUTONEG: u16 = 2;
 pub(super) const OURS: u16 = 3;
 pub(super) const PEER: u16 = 4;
 pub(super) const SPEED: u16 = 5;
@@ -66,7 +66,7 @@ impl Ethtool {
 pub(super) fn put_link(request: &mut Request, speed: &LinkSpeed, supported: &[String]) {
     match speed {
         LinkSpeed::Negotiated(offered) => {
-            put_switch(request, AUTONEG, true);
+            put_switch(request, LINK_AUTONEG, true);
             let speeds = supported.iter().filter(|mode| is_speed(mode));
             let bits: Vec<(&str, bool)> = speeds
                 .map(|mode| (mode.as_str(), offered.contains(mode)))
@@ -77,7 +77,7 @@ pub(super) fn put_link(request: &mut Request, speed: &LinkSpeed, supported: &[St
             mbit_per_s,
             full_duplex,
         } => {
-            put_switch(request, AUTONEG, false);
+            put_switch(request, LINK_AUTONEG, false);
             request.put_u32(SPEED, *mbit_per_s);
             put_switch(request, DUPLEX, *full_duplex);
         }
@@ -93,7 +93,7 @@ pub(super) fn parse_modes(
     let offered = ours.iter().filter(|(_, offered)| *offered);
     Ok(LinkModes {
         autoneg: said(
-            byte(attributes, AUTONEG).map(|on| on != 0),
+            byte(attributes, LINK_AUTONEG).map(|on| on != 0),
             nic,
             "modes/autoneg",
         ),

@@ -5,14 +5,21 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use linerate_model::host::{Channels, Coalesce, Feature, QueueKind, Rings};
+use linerate_model::host::{Channels, Coalesce, Feature, Rings};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
+
+use linerate_model::setting::EthtoolRequest;
+use linerate_model::setting::numbers::ethtool::{
+    CHANNELS_COMBINED, CHANNELS_RX, CHANNELS_TX, COALESCE_ADAPTIVE_RX, COALESCE_ADAPTIVE_TX,
+    COALESCE_RX_FRAMES, COALESCE_RX_USECS, COALESCE_TX_FRAMES, COALESCE_TX_USECS, RINGS_RX,
+    RINGS_TX,
+};
 
 use super::error::Failure;
 use super::message::{Attributes, Request};
 use super::socket::{Answer, Connection};
-use crate::nic_control::{NicValue, Pair};
+use crate::nic_control::{NicValue, Scalar};
 
 mod facts;
 mod fec;
@@ -99,22 +106,10 @@ const FEATURES_NOCHANGE: u16 = 5;
 
 const RINGS_RX_MAX: u16 = 2;
 const RINGS_TX_MAX: u16 = 5;
-const RINGS_RX: u16 = 6;
-const RINGS_TX: u16 = 9;
 
 const CHANNELS_RX_MAX: u16 = 2;
 const CHANNELS_TX_MAX: u16 = 3;
 const CHANNELS_COMBINED_MAX: u16 = 5;
-const CHANNELS_RX: u16 = 6;
-const CHANNELS_TX: u16 = 7;
-const CHANNELS_COMBINED: u16 = 9;
-
-const COALESCE_RX_USECS: u16 = 2;
-const COALESCE_RX_FRAMES: u16 = 3;
-const COALESCE_TX_USECS: u16 = 6;
-const COALESCE_TX_FRAMES: u16 = 7;
-const COALESCE_ADAPTIVE_RX: u16 = 11;
-const COALESCE_ADAPTIVE_TX: u16 = 12;
 
 /// A generic netlink socket and the ethtool family's number on this kernel.
 #[derive(Debug)]
@@ -192,30 +187,11 @@ impl Ethtool {
         })
     }
 
-    /// Sets ring sizes.
-    pub(super) fn set_rings(&mut self, nic: &NicName, rings: Pair) -> Result<(), Failure> {
-        if rings.combined.is_some() {
-            return Err(Failure::BadInput("rings have no combined count".to_owned()));
-        }
-        let numbers = [(RINGS_RX, rings.rx), (RINGS_TX, rings.tx)];
-        self.set_numbers(Command::RingsSet, nic, &numbers)
-    }
-
     /// Queue counts.
     pub(super) fn channels(&mut self, nic: &NicName) -> Result<Channels, Failure> {
         self.read(Command::ChannelsGet, nic, |attributes| {
             parse_channels(attributes, nic)
         })
-    }
-
-    /// Sets queue counts.
-    pub(super) fn set_channels(&mut self, nic: &NicName, channels: Pair) -> Result<(), Failure> {
-        let numbers = [
-            (CHANNELS_RX, channels.rx),
-            (CHANNELS_TX, channels.tx),
-            (CHANNELS_COMBINED, channels.combined),
-        ];
-        self.set_numbers(Command::ChannelsSet, nic, &numbers)
     }
 
     /// Interrupt coalescing.
@@ -225,22 +201,24 @@ impl Ethtool {
         })
     }
 
-    /// Sets interrupt coalescing; `None` keeps a value.
-    pub(super) fn set_coalesce(
+    /// Sets one attribute.
+    pub(super) fn set_scalar(
         &mut self,
         nic: &NicName,
-        rx_usecs: Option<u32>,
-        tx_usecs: Option<u32>,
-        adaptive_rx: Option<bool>,
+        request: EthtoolRequest,
+        attribute: u16,
+        scalar: Scalar,
     ) -> Result<(), Failure> {
-        self.ask(Command::CoalesceSet, nic, |request| {
-            put_numbers(
-                request,
-                &[(COALESCE_RX_USECS, rx_usecs), (COALESCE_TX_USECS, tx_usecs)],
-            );
-            if let Some(on) = adaptive_rx {
-                request.put(COALESCE_ADAPTIVE_RX, &[u8::from(on)]);
-            }
+        let command = match request {
+            EthtoolRequest::LinkModes => Command::LinkModesSet,
+            EthtoolRequest::Rings => Command::RingsSet,
+            EthtoolRequest::Channels => Command::ChannelsSet,
+            EthtoolRequest::Coalesce => Command::CoalesceSet,
+            EthtoolRequest::Pause => Command::PauseSet,
+            EthtoolRequest::Eee => Command::EeeSet,
+        };
+        self.ask(command, nic, |request| {
+            put_scalar(request, attribute, scalar);
         })
         .map(drop)
     }
@@ -248,40 +226,14 @@ impl Ethtool {
     /// Sets one value; rejects values that ethtool does not have.
     pub(super) fn set_value(&mut self, nic: &NicName, value: &NicValue<'_>) -> Result<(), Failure> {
         let command = match value {
-            NicValue::AdaptiveTx(_) | NicValue::Frames(..) => Command::CoalesceSet,
             NicValue::TcpDataSplit(_) => Command::RingsSet,
-            NicValue::Autoneg(_) => Command::LinkModesSet,
-            NicValue::PauseAutoneg(_) | NicValue::PauseRx(_) | NicValue::PauseTx(_) => {
-                Command::PauseSet
-            }
-            NicValue::Eee(_) => Command::EeeSet,
             NicValue::Fec(_) => Command::FecSet,
             NicValue::PrivateFlag(..) => Command::PrivateFlagsSet,
-            NicValue::SuperPacket(..)
-            | NicValue::LinkSpeed(_)
-            | NicValue::RssKey(_)
-            | NicValue::RssTable(..)
-            | NicValue::RssFields(..)
-            | NicValue::QueueModeration(..)
-            | NicValue::VlanEgress(_)
-            | NicValue::Pfc(_)
-            | NicValue::Ets(_)
-            | NicValue::MaxRate(_)
-            | NicValue::Applications(_) => {
+            _ => {
                 return Err(Failure::BadInput("not an ethtool netlink value".to_owned()));
             }
         };
         self.ask(command, nic, |request| put_value(request, value))
-            .map(drop)
-    }
-
-    fn set_numbers(
-        &mut self,
-        command: Command,
-        nic: &NicName,
-        numbers: &[(u16, Option<u32>)],
-    ) -> Result<(), Failure> {
-        self.ask(command, nic, |request| put_numbers(request, numbers))
             .map(drop)
     }
 
@@ -377,22 +329,9 @@ fn parse_ethtool_family(body: &[u8]) -> Result<Option<u16>, Failure> {
 /// The request attributes for `value`.
 fn put_value(request: &mut Request, value: &NicValue<'_>) {
     match value {
-        NicValue::AdaptiveTx(on) => put_switch(request, COALESCE_ADAPTIVE_TX, *on),
-        NicValue::Frames(kind, frames) => {
-            let attribute = match kind {
-                QueueKind::Rx => COALESCE_RX_FRAMES,
-                QueueKind::Tx => COALESCE_TX_FRAMES,
-            };
-            request.put_u32(attribute, *frames);
-        }
         NicValue::TcpDataSplit(word) => {
             request.put(flags::TCP_DATA_SPLIT, &[flags::tcp_data_split(word)]);
         }
-        NicValue::Autoneg(on) => put_switch(request, linkmodes::AUTONEG, *on),
-        NicValue::PauseAutoneg(on) => put_switch(request, pause::AUTONEG, *on),
-        NicValue::PauseRx(on) => put_switch(request, pause::RX, *on),
-        NicValue::PauseTx(on) => put_switch(request, pause::TX, *on),
-        NicValue::Eee(on) => put_switch(request, pause::EEE_ENABLED, *on),
         NicValue::Fec(modes) => {
             put_list(request, fec::MODES, modes);
             put_switch(request, fec::AUTO, modes.is_empty());
@@ -400,6 +339,16 @@ fn put_value(request: &mut Request, value: &NicValue<'_>) {
         NicValue::PrivateFlag(name, on) => put_bit(request, flags::FLAGS, name, *on),
         // Unreachable: `set_value` has no command for the others.
         _ => {}
+    }
+}
+
+/// The attribute of a single value.
+fn put_scalar(request: &mut Request, kind: u16, scalar: Scalar) {
+    match scalar {
+        Scalar::Switch(on) => put_switch(request, kind, on),
+        Scalar::Number(number) => {
+            request.put_u32(kind, number);
+        }
     }
 }
 
@@ -440,14 +389,6 @@ fn put_bits(request: &mut Request, kind: u16, named: &[(&str, bool)]) {
             }
         });
     });
-}
-
-fn put_numbers(request: &mut Request, numbers: &[(u16, Option<u32>)]) {
-    for (kind, number) in numbers {
-        if let Some(number) = number {
-            request.put_u32(*kind, *number);
-        }
-    }
 }
 
 fn parse_features(attributes: &Attributes<'_>) -> Result<BTreeMap<String, Feature>, Failure> {

@@ -2,19 +2,16 @@
 
 use linerate_model::host::{Eee, Pause};
 use linerate_model::ids::NicName;
+use linerate_model::setting::numbers::ethtool::{EEE_ENABLED, PAUSE_AUTONEG, PAUSE_RX, PAUSE_TX};
 
 use super::{Command, Ethtool, FLAG_STATISTICS, byte, said};
 use crate::netlink::error::Failure;
 use crate::netlink::message::Attributes;
 
-pub(super) const AUTONEG: u16 = 2;
-pub(super) const RX: u16 = 3;
-pub(super) const TX: u16 = 4;
 pub(super) const STATISTICS: u16 = 5;
 pub(super) const TX_FRAMES: u16 = 2;
 pub(super) const RX_FRAMES: u16 = 3;
 pub(super) const EEE_ACTIVE: u16 = 4;
-pub(super) const EEE_ENABLED: u16 = 5;
 
 impl Ethtool {
     /// Pause parameters.
@@ -46,9 +43,9 @@ impl Ethtool {
 pub(super) fn parse_pause(attributes: &Attributes<'_>, nic: &NicName) -> Pause {
     let switch = |kind, what| said(byte(attributes, kind).map(|on| on != 0), nic, what);
     Pause {
-        autoneg: switch(AUTONEG, "pause/autoneg"),
-        rx: switch(RX, "pause/rx"),
-        tx: switch(TX, "pause/tx"),
+        autoneg: switch(PAUSE_AUTONEG, "pause/autoneg"),
+        rx: switch(PAUSE_RX, "pause/rx"),
+        tx: switch(PAUSE_TX, "pause/tx"),
     }
 }
 

@@ -1,5 +1,7 @@
 //! ethtool messages: numbers as in the kernel's header, replies from a real kernel.
 
+use linerate_model::setting::numbers::ethtool;
+
 use super::*;
 
 /// `/usr/include/linux/ethtool_netlink.h` (Linux 6.15 moved its numbers to a second file), if the kernel's headers
@@ -137,7 +139,7 @@ fn the_attributes_of_what_is_only_read_have_the_numbers_of_the_kernels_header() 
         ("HEADER_FLAGS", HEADER_FLAGS),
         ("STATS_HEADER", STATS_HEADER),
         ("LINKMODES_HEADER", HEADER),
-        ("LINKMODES_AUTONEG", linkmodes::AUTONEG),
+        ("LINKMODES_AUTONEG", ethtool::LINK_AUTONEG),
         ("LINKMODES_OURS", linkmodes::OURS),
         ("LINKMODES_PEER", linkmodes::PEER),
         ("LINKMODES_SPEED", linkmodes::SPEED),
@@ -157,14 +159,14 @@ fn the_attributes_of_what_is_only_read_have_the_numbers_of_the_kernels_header() 
         ("FEC_STAT_CORRECTED", fec::CORRECTED),
         ("FEC_STAT_UNCORR", fec::UNCORRECTABLE),
         ("FEC_STAT_CORR_BITS", fec::CORRECTED_BITS),
-        ("PAUSE_AUTONEG", pause::AUTONEG),
-        ("PAUSE_RX", pause::RX),
-        ("PAUSE_TX", pause::TX),
+        ("PAUSE_AUTONEG", ethtool::PAUSE_AUTONEG),
+        ("PAUSE_RX", ethtool::PAUSE_RX),
+        ("PAUSE_TX", ethtool::PAUSE_TX),
         ("PAUSE_STATS", pause::STATISTICS),
         ("PAUSE_STAT_TX_FRAMES", pause::TX_FRAMES),
         ("PAUSE_STAT_RX_FRAMES", pause::RX_FRAMES),
         ("EEE_ACTIVE", pause::EEE_ACTIVE),
-        ("EEE_ENABLED", pause::EEE_ENABLED),
+        ("EEE_ENABLED", ethtool::EEE_ENABLED),
         ("TSINFO_TIMESTAMPING", timestamping::CAPABILITIES),
         ("TSINFO_TX_TYPES", timestamping::TX_TYPES),
         ("TSINFO_RX_FILTERS", timestamping::RX_FILTERS),
@@ -332,7 +334,7 @@ mod captured {
              24000380200001801800020074782d7463702d7365676d656e746174696f6e0004000300";
         assert_eq!(set_on.to_bytes(5, 5).expect("short"), bytes(expected));
         let channels = request(21, Command::ChannelsSet, &nic("near0"), |request| {
-            put_numbers(request, &[(CHANNELS_RX, Some(2)), (CHANNELS_TX, None)]);
+            put_scalar(request, CHANNELS_RX, Scalar::Number(2));
         });
         let expected = "2c00000015000500030000000000000012010000100001800a0002006e6561723000000008000600\
              02000000";
@@ -350,16 +352,19 @@ mod captured {
             let attributes = Attributes::after(&body, GENERIC_HEADER_BYTES).expect("our own");
             byte(&attributes, kind)
         };
-        let adaptive = NicValue::AdaptiveTx(true);
-        assert_eq!(attribute(&adaptive, COALESCE_ADAPTIVE_TX), Some(1));
-        let frames = said(&NicValue::Frames(QueueKind::Tx, 64));
+        let scalar = |kind, scalar| {
+            let request = request(21, Command::FecSet, &nic("near0"), |r| {
+                put_scalar(r, kind, scalar);
+            });
+            request.to_bytes(1, 1).expect("short")[16..].to_vec()
+        };
+        let adaptive = scalar(COALESCE_ADAPTIVE_TX, Scalar::Switch(true));
+        let adaptive = Attributes::after(&adaptive, GENERIC_HEADER_BYTES).expect("our own");
+        assert_eq!(byte(&adaptive, COALESCE_ADAPTIVE_TX), Some(1));
+        let frames = scalar(COALESCE_TX_FRAMES, Scalar::Number(64));
         let frames = Attributes::after(&frames, GENERIC_HEADER_BYTES).expect("our own");
         assert_eq!(frames.u32(COALESCE_TX_FRAMES).expect("a number"), Some(64));
         assert_eq!(frames.u32(COALESCE_RX_FRAMES).expect("none"), None);
-        assert_eq!(
-            attribute(&NicValue::Eee(false), pause::EEE_ENABLED),
-            Some(0)
-        );
         for (word, number) in [("auto", 0), ("off", 1), ("on", 2)] {
             let split = NicValue::TcpDataSplit(word);
             assert_eq!(attribute(&split, flags::TCP_DATA_SPLIT), Some(number));

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linerate_model::host::NicKind;
 use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Known};
 use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
@@ -64,10 +65,30 @@ pub(super) fn ask(
         .ok_or(Failure::Malformed("no message before the end of the dump"))
 }
 
-/// Sets the MTU of the interface `index`.
-pub(super) fn set_mtu(connection: &mut Connection, index: u32, mtu: u32) -> Result<(), Failure> {
+/// One 32-bit attribute of an interface.
+pub(super) fn number(
+    connection: &mut Connection,
+    nic: &NicName,
+    attribute: u16,
+) -> Result<Known<u32>, Failure> {
+    let answer = ask(connection, nic, |_| ())?;
+    let attributes = Attributes::after(&answer, LINK_HEADER_BYTES)?;
+    let path = || format!("netlink/route/{nic}/link/{attribute}");
+    Ok(match attributes.u32(attribute)? {
+        Some(number) => Known::Value(number),
+        None => Known::unknown(Cause::Absent, path(), "this kernel has no such attribute"),
+    })
+}
+
+/// Sets one 32-bit attribute of the interface `index`.
+pub(super) fn set_number(
+    connection: &mut Connection,
+    index: u32,
+    attribute: u16,
+    number: u32,
+) -> Result<(), Failure> {
     let mut request = Request::new(libc::RTM_SETLINK, &link_header(index, 0, 0));
-    request.put_u32(libc::IFLA_MTU, mtu);
+    request.put_u32(attribute, number);
     connection.ask(&request).map(drop)
 }
 

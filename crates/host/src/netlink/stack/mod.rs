@@ -16,21 +16,17 @@ use super::response::{ResponseAttributes, numbers};
 use super::socket::Connection;
 use super::team::Place;
 use super::{NO_KERNEL, Netlink, lock};
-use crate::nic_control::{NO_VLAN, SuperPacket};
+use crate::nic_control::NO_VLAN;
+use linerate_model::setting::numbers::link as numbers;
 
 pub(super) const PROMISCUITY: u16 = 30;
 pub(super) const NUMBER_OF_VF: u16 = 21;
 pub(super) const VF_LIST: u16 = 22;
 pub(super) const EXT_MASK: u16 = 29;
 pub(super) const LINK_NETNSID: u16 = 37;
-pub(super) const GSO_MAX: u16 = 41;
 pub(super) const XDP: u16 = 43;
 pub(super) const MAX_MTU: u16 = 51;
-pub(super) const GRO_MAX: u16 = 58;
 pub(super) const TSO_MAX: u16 = 59;
-/// Since Linux 6.3.
-pub(super) const GSO_IPV4_MAX: u16 = 63;
-pub(super) const GRO_IPV4_MAX: u16 = 64;
 
 pub(super) const INFO_DATA: u16 = 2;
 pub(super) const INFO_PORT_KIND: u16 = 4;
@@ -188,42 +184,6 @@ fn upper(all: &[Row], names: &Names, index: u32, master: Option<u32>) -> Vec<Nic
 }
 
 /// The attribute of a size limit.
-fn attribute_of(which: SuperPacket) -> u16 {
-    match which {
-        SuperPacket::Gso => GSO_MAX,
-        SuperPacket::GsoIpv4 => GSO_IPV4_MAX,
-        SuperPacket::Gro => GRO_MAX,
-        SuperPacket::GroIpv4 => GRO_IPV4_MAX,
-    }
-}
-
-/// The GSO and GRO size limits.
-pub(super) fn super_packet(
-    connection: &mut Connection,
-    nic: &NicName,
-    which: SuperPacket,
-) -> Result<Known<u32>, Failure> {
-    let answer = link::ask(connection, nic, |_| ())?;
-    let attributes = Attributes::after(&answer, LINK_HEADER_BYTES)?;
-    let path = || format!("netlink/route/{nic}/super-packets");
-    Ok(match attributes.u32(attribute_of(which))? {
-        Some(bytes) => Known::Value(bytes),
-        None => Known::unknown(Cause::Absent, path(), "this kernel has no such limit"),
-    })
-}
-
-/// Sets a size limit.
-pub(super) fn set_super_packet(
-    connection: &mut Connection,
-    index: u32,
-    which: SuperPacket,
-    bytes: u32,
-) -> Result<(), Failure> {
-    let mut request = Request::new(libc::RTM_SETLINK, &link::link_header(index, 0, 0));
-    request.put_u32(attribute_of(which), bytes);
-    connection.ask(&request).map(drop)
-}
-
 /// A VLAN's egress map: the PCP of each socket priority.
 pub(super) fn vlan_egress(
     connection: &mut Connection,
@@ -286,10 +246,10 @@ fn sizes(said: &ResponseAttributes<'_>) -> Stack {
             0 => said.missing(Cause::NotSaid, "max-mtu", "the driver reports no limit"),
             most => Known::Value(most),
         }),
-        gso_max_bytes: bytes(GSO_MAX, "gso-max-size"),
-        gso_ipv4_max_bytes: bytes(GSO_IPV4_MAX, "gso-ipv4-max-size"),
-        gro_max_bytes: bytes(GRO_MAX, "gro-max-size"),
-        gro_ipv4_max_bytes: bytes(GRO_IPV4_MAX, "gro-ipv4-max-size"),
+        gso_max_bytes: bytes(numbers::GSO_MAX_SIZE, "gso-max-size"),
+        gso_ipv4_max_bytes: bytes(numbers::GSO_IPV4_MAX_SIZE, "gso-ipv4-max-size"),
+        gro_max_bytes: bytes(numbers::GRO_MAX_SIZE, "gro-max-size"),
+        gro_ipv4_max_bytes: bytes(numbers::GRO_IPV4_MAX_SIZE, "gro-ipv4-max-size"),
         tso_max_bytes: bytes(TSO_MAX, "tso-max-size"),
         tx_queue_len: said.u32(libc::IFLA_TXQLEN, "txqlen"),
         promiscuity: said.u32(PROMISCUITY, "promiscuity"),

@@ -1,5 +1,6 @@
 //! Responses that only hardware gives, written by hand in the kernel's form.
 
+use linerate_model::setting::numbers::ethtool::LINK_AUTONEG;
 use proptest::prelude::*;
 
 use super::super::*;
@@ -42,7 +43,7 @@ fn put_bits(request: &mut Request, kind: u16, is_list: bool, bits: &[(&str, bool
 #[test]
 fn what_a_port_can_do_and_what_it_offers_are_told_apart() {
     let bytes = made(|request| {
-        request.put(linkmodes::AUTONEG, &[1]);
+        request.put(LINK_AUTONEG, &[1]);
         let ours = [
             ("100000baseCR4/Full", true),
             ("10000baseKR/Full", false),

@@ -1,5 +1,6 @@
-//! Properties of a setting: its values, its reversibility, its scope, and the kernel document that defines it. The
-//! rows themselves are in `rows.rs`.
+//! What a row of the catalog holds: the key, the type of the values, reversibility, scope, how it is read and written,
+//! what a write changes in addition, the command by hand, and the kernel document that defines it. The rows themselves
+//! are in `rows/`.
 
 use std::fmt;
 
@@ -14,9 +15,9 @@ use super::priorities::{
     class_words, egress_words, parse_classes, parse_egress, parse_priorities, parse_rates,
     priority_words, rate_words,
 };
-use super::rows::CATALOGUE;
-use super::{NicKnob, PolicyKnob, RdmaKnob, SettingError, SettingKey, Value, fold_blanks};
-use crate::host::{Qdisc, QueueKind};
+use super::rows::{IRQ_CPUS, RDMA_DEFAULTS, SYSCTL, SYSCTL_NET};
+use super::{Fact, Form, SettingError, SettingKey, Value, fold_blanks, path};
+use crate::host::Qdisc;
 use crate::ids::CpuSet;
 
 /// The type of a setting's value.
@@ -119,15 +120,95 @@ pub enum Scope {
     Machine,
 }
 
-/// What linerate does with a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a setting is read and written: the host dispatches on this, not on the setting.
+#[derive(Debug, Clone, Copy)]
 pub enum Access {
-    /// Read, check and write it.
-    Written,
-    /// Read and check it; not writable yet.
-    Judged,
-    /// Read it and advise: it needs a reboot, or belongs to another program.
-    Told,
+    /// A file. Its path has the placeholders of the key.
+    File(&'static str, Form),
+    /// A file whose path depends on the machine: a sysctl, an interrupt, an NVMe subsystem.
+    FoundFile,
+    /// One attribute of an ethtool request.
+    Ethtool(EthtoolRequest, u16),
+    /// One 32-bit attribute of a link (rtnetlink).
+    Link(u16),
+    /// Another request about an interface, by code that knows the setting.
+    Netlink,
+    /// Whether a directory exists. Its path has the placeholders of the key.
+    Folder(&'static str),
+    /// The irqbalance daemon, by signals and its socket.
+    Irqbalance,
+    /// The measurement's own.
+    Trial,
+    /// Read and checked; it lasts as long as a process holds it.
+    Held,
+    /// Only reported: it needs a reboot, or belongs to another program. What to do instead.
+    Reported(&'static str),
+}
+
+impl Access {
+    /// Whether linerate writes it.
+    pub fn is_written(self) -> bool {
+        !matches!(self, Self::Held | Self::Reported(_))
+    }
+}
+
+/// An ethtool request with single-valued attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EthtoolRequest {
+    /// `ETHTOOL_MSG_LINKMODES_SET`.
+    LinkModes,
+    /// `ETHTOOL_MSG_RINGS_SET`.
+    Rings,
+    /// `ETHTOOL_MSG_CHANNELS_SET`.
+    Channels,
+    /// `ETHTOOL_MSG_COALESCE_SET`.
+    Coalesce,
+    /// `ETHTOOL_MSG_PAUSE_SET`.
+    Pause,
+    /// `ETHTOOL_MSG_EEE_SET`.
+    Eee,
+}
+
+/// The command that sets a value by hand. Files have one without this.
+#[derive(Debug, Clone, Copy)]
+pub enum ByHand {
+    /// None, or that of the file or directory.
+    Nothing,
+    /// A command whose words VALUE, MASK (of a queue) and the key's placeholders are replaced.
+    Command(&'static str),
+    /// A command that depends on the value.
+    Code(fn(&SettingKey, &Value) -> Option<String>),
+}
+
+/// The other settings that a write may change: these are recorded before, and restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effects {
+    /// None.
+    Nothing,
+    /// Other settings of the same subject, by their patterns.
+    Siblings(&'static [&'static str]),
+    /// The features of the interface.
+    Features,
+    /// Its features, and its IPv6 MTU.
+    Mtu,
+    /// Its queues and their settings.
+    Queues,
+    /// The same, and the interrupt coalescing of each queue.
+    Channels,
+    /// Its interrupt coalescing, of all queues and of each.
+    Coalescing,
+    /// The interrupt coalescing of a queue, and what is shown for all.
+    QueueCoalescing,
+    /// Pause frames, unless they are autonegotiated.
+    Pause,
+    /// The queues that share an interrupt.
+    Interrupt,
+    /// What goes offline and online with SMT siblings.
+    Smt,
+    /// What moves off a CPU that goes offline.
+    Offline,
+    /// For a few sysctls, others.
+    Sysctl,
 }
 
 /// How a value is made persistent across reboots.
@@ -141,88 +222,82 @@ pub enum Keeping {
     Never(&'static str),
 }
 
-/// One entry of the catalog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One row of the catalog: everything that is known of a setting.
+#[derive(Debug, Clone, Copy)]
 pub struct SettingSpec {
     /// The key with placeholders, `nic/NAME/feature/FEATURE`.
     pub pattern: &'static str,
+    /// Its description, in one line.
+    pub about: &'static str,
     /// The type of its value.
     pub domain: Domain,
     /// Its reversibility.
     pub class: Class,
     /// Its scope.
     pub scope: Scope,
-    /// What linerate does with it.
+    /// How it is read and written.
     pub access: Access,
-    /// Its description, in one line.
-    pub about: &'static str,
+    /// How it is set by hand.
+    pub by_hand: ByHand,
+    /// Its place in a host's description.
+    pub fact: Fact,
+    /// The other settings that a write may change.
+    pub effects: Effects,
+    /// Whether drivers or the kernel round the value to what they support.
+    pub is_rounded: bool,
+    /// How its value is made persistent across reboots.
+    pub keeping: Keeping,
     /// The kernel document that defines it.
     pub source: &'static str,
 }
 
 impl SettingSpec {
-    /// How its value is made persistent across reboots.
-    pub fn keeping(&self) -> Keeping {
-        match (self.access, self.scope, self.class) {
-            (_, Scope::Trial, _) => Keeping::Never("it belongs to a measurement"),
-            (Access::Told, _, Class::R4) => Keeping::CommandLine,
-            (Access::Told, ..) => Keeping::Never("another program manages it"),
-            (Access::Judged, ..) => Keeping::Never("it lasts as long as a process holds it"),
-            // A pattern of the catalog.
-            (Access::Written, ..) if self.pattern == "irq/NUMBER/cpus" => {
-                Keeping::Never("interrupt numbers change at the next boot")
-            }
-            (Access::Written, ..) => Keeping::Persist,
-        }
+    /// A key of this setting, for tests: `nic/eth2/queue/rx-0/rps-cpus`.
+    pub fn example(&self) -> String {
+        let word = |placeholder: &str| match (placeholder, self.pattern) {
+            ("NAME", "sysctl/net.NAME") => "core.somaxconn",
+            ("NAME", "sysctl/NAME") => "vm.swappiness",
+            ("NAME", _) => "eth2",
+            ("FEATURE", _) => "tx-tcp-segmentation",
+            ("FLAG", _) => "rx_cqe_compress",
+            ("KIND", _) => "udp4",
+            ("STATE", _) => "l1-aspm",
+            ("QUEUE", _) => "tx-3",
+            ("CPU", _) => "cpu3",
+            ("POLICY", _) => "policy0",
+            _ => "1",
+        };
+        path::filled(self.pattern, |placeholder| {
+            Some(word(placeholder).to_owned())
+        })
     }
 }
 
+/// A row is named by its pattern.
+impl PartialEq for SettingSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.pattern == other.pattern
+    }
+}
+
+impl Eq for SettingSpec {}
+
 impl SettingKey {
-    /// The catalog's entry for this setting.
+    /// The row of this setting.
     pub fn spec(&self) -> &'static SettingSpec {
-        let of_queue = |knob: &str| format!("nic/NAME/queue/QUEUE/{knob}");
-        let pattern = match self {
-            Self::Sysctl(name) if name.starts_with("net.") => "sysctl/net.NAME".to_owned(),
-            Self::Sysctl(_) => "sysctl/NAME".to_owned(),
-            Self::Block(_, knob) => Self::Block("NAME".to_owned(), *knob).to_string(),
-            Self::RdmaDefaults(_) => "rdma/NAME/cm-defaults".to_owned(),
-            Self::Rdma(_, _, RdmaKnob::DefaultGidType) => {
-                "rdma/NAME/PORT/default-gid-type".to_owned()
-            }
-            Self::Rdma(_, _, RdmaKnob::DefaultRoceTos) => {
-                "rdma/NAME/PORT/default-roce-tos".to_owned()
-            }
-            Self::ResumeLatency(_) => "cpu/CPU/resume-latency-us".to_owned(),
-            Self::Online(_) => "cpu/CPU/online".to_owned(),
-            Self::IrqCpus(_) => "irq/NUMBER/cpus".to_owned(),
-            Self::Policy(_, PolicyKnob::Governor) => "cpu/POLICY/governor".to_owned(),
-            Self::Policy(_, PolicyKnob::EnergyPreference) => {
-                "cpu/POLICY/energy-preference".to_owned()
-            }
-            Self::Machine(_) | Self::Trial(_) => self.to_string(),
-            Self::Nic(_, knob) => match knob {
-                NicKnob::Feature(_) => "nic/NAME/feature/FEATURE".to_owned(),
-                NicKnob::PrivateFlag(_) => "nic/NAME/private-flag/FLAG".to_owned(),
-                NicKnob::RssFields(_) => "nic/NAME/rss/fields/KIND".to_owned(),
-                NicKnob::Aspm(_) => "nic/NAME/pci/STATE".to_owned(),
-                NicKnob::IrqCpus(..) => of_queue("irq-cpus"),
-                NicKnob::QueueUsecs(QueueKind::Rx, _) => of_queue("rx-usecs"),
-                NicKnob::QueueUsecs(QueueKind::Tx, _) => of_queue("tx-usecs"),
-                NicKnob::QueueFrames(QueueKind::Rx, _) => of_queue("rx-frames"),
-                NicKnob::QueueFrames(QueueKind::Tx, _) => of_queue("tx-frames"),
-                NicKnob::QueueAdaptive(QueueKind::Rx, _) => of_queue("adaptive-rx"),
-                NicKnob::QueueAdaptive(QueueKind::Tx, _) => of_queue("adaptive-tx"),
-                NicKnob::RpsCpus(_) => of_queue("rps-cpus"),
-                NicKnob::RpsFlowCnt(_) => of_queue("rps-flow-cnt"),
-                NicKnob::XpsCpus(_) => of_queue("xps-cpus"),
-                NicKnob::XpsRxqs(_) => of_queue("xps-rxqs"),
-                plain => format!("nic/NAME/{plain}"),
-            },
-        };
-        CATALOGUE
-            .iter()
-            .find(|spec| spec.pattern == pattern)
-            .expect("the test `every_key_has_an_entry` walks every variant")
+        match self {
+            Self::Sysctl(name) if name.starts_with("net.") => &SYSCTL_NET,
+            Self::Sysctl(_) => &SYSCTL,
+            Self::Nic(_, knob) => knob.spec(),
+            Self::Machine(knob) => knob.spec(),
+            Self::Cpu(_, knob) => knob.spec(),
+            Self::IrqCpus(_) => &IRQ_CPUS,
+            Self::Policy(_, knob) => knob.spec(),
+            Self::Block(_, knob) => knob.spec(),
+            Self::RdmaDefaults(_) => &RDMA_DEFAULTS,
+            Self::Rdma(_, _, knob) => knob.spec(),
+            Self::Trial(knob) => knob.spec(),
+        }
     }
 
     /// Parses a value as users write it (`on`, `4096`, `0-3`, `4096 131072 6291456`).

@@ -3,46 +3,17 @@
 //! to other programs.
 
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{MachineKnob, SettingKey, Value};
+use linerate_model::setting::{MachineKnob, Value};
 
+use super::settings::NO_READER;
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
 
 const COMMAND_LINE: &str = "proc/cmdline";
 const NF_TABLES: &str = "sys/module/nf_tables";
 
-/// Why such a setting is not written, and what to do instead; none for other settings.
-pub fn advice(key: &SettingKey) -> Option<&'static str> {
-    let SettingKey::Machine(knob) = key else {
-        return None;
-    };
-    Some(match knob {
-        MachineKnob::Mitigations => {
-            "only the kernel command line sets it: boot with `mitigations=VALUE`; `linerate \
-             explain cpu-mitigations` shows the cost"
-        }
-        MachineKnob::IntelIdleMaxCstate => {
-            "only the kernel command line sets it: boot with `intel_idle.max_cstate=VALUE`. \
-             Without a reboot, `cpu/CPU/resume-latency-us` limits the C-states of one CPU and \
-             `linerate tune hold` those of all"
-        }
-        MachineKnob::AcpiMaxCstate => {
-            "only the kernel command line sets it: boot with `processor.max_cstate=VALUE`. \
-             Without a reboot, `cpu/CPU/resume-latency-us` limits the C-states of one CPU and \
-             `linerate tune hold` those of all"
-        }
-        MachineKnob::NftRules | MachineKnob::IptablesTables => {
-            "linerate does not change netfilter rules: see `nft list ruleset` and `iptables-save`"
-        }
-        _ => return None,
-    })
-}
-
-/// Its value; none for other settings.
-pub(super) fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Option<Known<Value>> {
-    let SettingKey::Machine(knob) = key else {
-        return None;
-    };
+/// The value of one of them.
+pub(super) fn read(root: &HostRoot, nics: &dyn NicRead, knob: MachineKnob) -> Known<Value> {
     let parameter = |path: &str| {
         root.read(path).and_then(|text| {
             let number = text.trim().parse();
@@ -52,7 +23,7 @@ pub(super) fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Opt
             )
         })
     };
-    Some(match knob {
+    match knob {
         MachineKnob::Mitigations => root
             .read(COMMAND_LINE)
             .map(|line| Value::Text(last_word(&line, "mitigations=").to_owned())),
@@ -68,8 +39,8 @@ pub(super) fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Opt
         MachineKnob::IptablesTables => root
             .read("proc/net/ip_tables_names")
             .map(|names| Value::Text(sorted_words(&names))),
-        _ => return None,
-    })
+        other => Known::unknown(Cause::NotAsked, other.to_string(), NO_READER),
+    }
 }
 
 /// The last `mitigations=` on the command line; the kernel's default without one.
@@ -88,8 +59,11 @@ fn sorted_words(names: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use linerate_model::setting::SettingKey;
+
     use super::*;
     use crate::apply::fake::NoNics;
+    use crate::apply::settings::{advice, read};
 
     #[test]
     fn what_only_a_boot_changes_is_read_with_what_to_do() {
@@ -105,7 +79,7 @@ mod tests {
             let key: SettingKey = key.parse().expect("a key");
             assert!(!key.is_writable(), "{key}");
             assert!(advice(&key).is_some(), "{key}");
-            read(&root, &NoNics, &key).expect("one of these")
+            read(&root, &NoNics, &key)
         };
         file("proc/cmdline", "root=/dev/vda1 quiet\n");
         assert_eq!(

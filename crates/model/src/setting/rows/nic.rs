@@ -1,0 +1,587 @@
+//! The settings of a network interface, in the order in which a plan changes them: settings that recreate others come
+//! first, private flags and queue counts before the settings of queues, settings of all queues before those of a single
+//! queue.
+
+use super::BASE;
+use crate::host::QueueKind;
+use crate::setting::applications::applications_of;
+use crate::setting::fact::{
+    aspm, bond_hash_policy, bytes, count, cpus, feature, hash_fields, ipoib_mode, known_text, part,
+    private_flag, switch, text, vlan_egress, words,
+};
+use crate::setting::knobs::knobs;
+use crate::setting::link::link_words;
+use crate::setting::numbers::{ethtool, link};
+use crate::setting::of_host::{fec_words, table_words};
+use crate::setting::priorities::{classes_of, priority_words, rate_words};
+use crate::setting::spec::{
+    Access, ByHand, Class, Domain, Effects, EthtoolRequest, Scope, SettingSpec,
+};
+use crate::setting::{Fact, Form, Value, by_hand};
+
+/// Most settings of an interface belong to its network namespace and are requests of ethtool.
+const OF_NIC: SettingSpec = SettingSpec {
+    scope: Scope::Netns,
+    source: "Documentation/networking/ethtool-netlink.rst",
+    ..BASE
+};
+
+knobs!(
+    NicKnob,
+    2,
+    PrivateFlag(String) = SettingSpec {
+        pattern: "nic/NAME/private-flag/FLAG",
+        about: "a private flag of the driver",
+        domain: Domain::Switch,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Command("ethtool --set-priv-flags NAME FLAG VALUE"),
+        fact: Fact::PrivateFlags(private_flag),
+        effects: Effects::Features,
+        ..OF_NIC
+    },
+    Mtu = SettingSpec {
+        pattern: "nic/NAME/mtu",
+        about: "MTU, bytes",
+        class: Class::R3,
+        access: Access::Netlink,
+        by_hand: ByHand::Command("ip link set dev NAME mtu VALUE"),
+        fact: Fact::Nic(|nic| count(&nic.mtu)),
+        effects: Effects::Mtu,
+        source: "Documentation/networking/netdevices.rst",
+        ..OF_NIC
+    },
+    Feature(String) = SettingSpec {
+        pattern: "nic/NAME/feature/FEATURE",
+        about: "an offload feature",
+        domain: Domain::Switch,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Command("ethtool -K NAME FEATURE VALUE"),
+        fact: Fact::Features(feature),
+        effects: Effects::Features,
+        source: "Documentation/networking/netdev-features.rst",
+        ..OF_NIC
+    },
+    LinkAutoneg = SettingSpec {
+        pattern: "nic/NAME/link/autoneg",
+        about: "link autonegotiation",
+        domain: Domain::Switch,
+        class: Class::R3,
+        access: Access::Ethtool(EthtoolRequest::LinkModes, ethtool::LINK_AUTONEG),
+        by_hand: ByHand::Command("ethtool -s NAME autoneg VALUE"),
+        fact: Fact::LinkModes(|modes| switch(&modes.autoneg)),
+        effects: Effects::Siblings(&["nic/NAME/link/speed"]),
+        ..OF_NIC
+    },
+    LinkSpeed = SettingSpec {
+        pattern: "nic/NAME/link/speed",
+        about: "advertised link modes, or a forced speed in Mb/s and duplex",
+        domain: Domain::LinkSpeed,
+        class: Class::R3,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_link),
+        fact: Fact::LinkModes(|modes| link_words(modes).map(Value::Text)),
+        effects: Effects::Siblings(&["nic/NAME/link/autoneg"]),
+        ..OF_NIC
+    },
+    ChannelsCombined = SettingSpec {
+        pattern: "nic/NAME/channels/combined",
+        about: "combined channels",
+        class: Class::R2,
+        access: Access::Ethtool(EthtoolRequest::Channels, ethtool::CHANNELS_COMBINED),
+        by_hand: ByHand::Command("ethtool -L NAME combined VALUE"),
+        fact: Fact::Channels(|channels| count(&channels.combined)),
+        effects: Effects::Channels,
+        ..OF_NIC
+    },
+    ChannelsRx = SettingSpec {
+        pattern: "nic/NAME/channels/rx",
+        about: "RX channels",
+        class: Class::R2,
+        access: Access::Ethtool(EthtoolRequest::Channels, ethtool::CHANNELS_RX),
+        by_hand: ByHand::Command("ethtool -L NAME rx VALUE"),
+        fact: Fact::Channels(|channels| count(&channels.rx)),
+        effects: Effects::Channels,
+        ..OF_NIC
+    },
+    ChannelsTx = SettingSpec {
+        pattern: "nic/NAME/channels/tx",
+        about: "TX channels",
+        class: Class::R2,
+        access: Access::Ethtool(EthtoolRequest::Channels, ethtool::CHANNELS_TX),
+        by_hand: ByHand::Command("ethtool -L NAME tx VALUE"),
+        fact: Fact::Channels(|channels| count(&channels.tx)),
+        effects: Effects::Channels,
+        ..OF_NIC
+    },
+    RingRx = SettingSpec {
+        pattern: "nic/NAME/ring/rx",
+        about: "RX ring size, descriptors",
+        class: Class::R2,
+        access: Access::Ethtool(EthtoolRequest::Rings, ethtool::RINGS_RX),
+        by_hand: ByHand::Command("ethtool -G NAME rx VALUE"),
+        fact: Fact::Rings(|rings| count(&rings.rx)),
+        is_rounded: true,
+        ..OF_NIC
+    },
+    RingTx = SettingSpec {
+        pattern: "nic/NAME/ring/tx",
+        about: "TX ring size, descriptors",
+        class: Class::R2,
+        access: Access::Ethtool(EthtoolRequest::Rings, ethtool::RINGS_TX),
+        by_hand: ByHand::Command("ethtool -G NAME tx VALUE"),
+        fact: Fact::Rings(|rings| count(&rings.tx)),
+        is_rounded: true,
+        ..OF_NIC
+    },
+    TcpDataSplit = SettingSpec {
+        pattern: "nic/NAME/ring/tcp-data-split",
+        about: "TCP header-data split: `on`, `off`, `auto`",
+        domain: Domain::Text,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Command("ethtool -G NAME tcp-data-split VALUE"),
+        fact: Fact::Nic(|nic| text(&nic.dispatch.tcp_data_split)),
+        ..OF_NIC
+    },
+    DcbPfc = SettingSpec {
+        pattern: "nic/NAME/dcb/pfc",
+        about: "PFC priorities (lossless); the link partner must use the same",
+        domain: Domain::Priorities,
+        class: Class::R3,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_dcb_pfc),
+        fact: Fact::Dcb(|dcb| dcb
+            .pfc_enabled
+            .clone()
+            .map(|mask| Value::Text(priority_words(mask)))),
+        effects: Effects::Pause,
+        source: "dcb-pfc(8)",
+        ..OF_NIC
+    },
+    DcbEts = SettingSpec {
+        pattern: "nic/NAME/dcb/ets",
+        about: "ETS: traffic class of each priority, bandwidth share and algorithm of each class",
+        domain: Domain::Classes,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_dcb_ets),
+        fact: Fact::Dcb(|dcb| classes_of(dcb).map(Value::Text)),
+        effects: Effects::Queues,
+        source: "dcb-ets(8)",
+        ..OF_NIC
+    },
+    DcbMaxRate = SettingSpec {
+        pattern: "nic/NAME/dcb/maxrate",
+        about: "maximum rate of each traffic class, bit/s",
+        domain: Domain::ClassRates,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_dcb_maxrate),
+        fact: Fact::Dcb(|dcb| {
+            let rates = dcb.class_max_bit_per_s.clone();
+            rates.map(|rates| Value::Text(rate_words(&rates)))
+        }),
+        source: "dcb-maxrate(8)",
+        ..OF_NIC
+    },
+    DcbApp = SettingSpec {
+        pattern: "nic/NAME/dcb/app",
+        about: "application priorities by EtherType, port, DSCP or PCP",
+        domain: Domain::Applications,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_dcb_app),
+        fact: Fact::Dcb(|dcb| applications_of(dcb).map(Value::Text)),
+        source: "dcb-app(8)",
+        ..OF_NIC
+    },
+    CoalesceAdaptiveRx = SettingSpec {
+        pattern: "nic/NAME/coalesce/adaptive-rx",
+        about: "adaptive RX interrupt coalescing",
+        domain: Domain::Switch,
+        access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_ADAPTIVE_RX),
+        by_hand: ByHand::Command("ethtool -C NAME adaptive-rx VALUE"),
+        fact: Fact::Coalesce(|coalesce| switch(&coalesce.adaptive_rx)),
+        effects: Effects::Coalescing,
+        ..OF_NIC
+    },
+    CoalesceAdaptiveTx = SettingSpec {
+        pattern: "nic/NAME/coalesce/adaptive-tx",
+        about: "adaptive TX interrupt coalescing",
+        domain: Domain::Switch,
+        access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_ADAPTIVE_TX),
+        by_hand: ByHand::Command("ethtool -C NAME adaptive-tx VALUE"),
+        fact: Fact::Coalesce(|coalesce| switch(&coalesce.adaptive_tx)),
+        effects: Effects::Coalescing,
+        ..OF_NIC
+    },
+    CoalesceRxUsecs = SettingSpec {
+        pattern: "nic/NAME/coalesce/rx-usecs",
+        about: "rx-usecs: delay of an RX interrupt after a packet, microseconds",
+        access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_RX_USECS),
+        by_hand: ByHand::Command("ethtool -C NAME rx-usecs VALUE"),
+        fact: Fact::Coalesce(|coalesce| count(&coalesce.rx_usecs)),
+        effects: Effects::Coalescing,
+        is_rounded: true,
+        ..OF_NIC
+    },
+    CoalesceTxUsecs = SettingSpec {
+        pattern: "nic/NAME/coalesce/tx-usecs",
+        about: "tx-usecs: delay of a TX interrupt after a packet, microseconds",
+        access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_TX_USECS),
+        by_hand: ByHand::Command("ethtool -C NAME tx-usecs VALUE"),
+        fact: Fact::Coalesce(|coalesce| count(&coalesce.tx_usecs)),
+        effects: Effects::Coalescing,
+        is_rounded: true,
+        ..OF_NIC
+    },
+    CoalesceRxFrames = SettingSpec {
+        pattern: "nic/NAME/coalesce/rx-frames",
+        about: "rx-frames: packets before an RX interrupt fires",
+        access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_RX_FRAMES),
+        by_hand: ByHand::Command("ethtool -C NAME rx-frames VALUE"),
+        fact: Fact::Coalesce(|coalesce| count(&coalesce.rx_frames)),
+        effects: Effects::Coalescing,
+        is_rounded: true,
+        ..OF_NIC
+    },
+    CoalesceTxFrames = SettingSpec {
+        pattern: "nic/NAME/coalesce/tx-frames",
+        about: "tx-frames: packets before a TX interrupt fires",
+        access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_TX_FRAMES),
+        by_hand: ByHand::Command("ethtool -C NAME tx-frames VALUE"),
+        fact: Fact::Coalesce(|coalesce| count(&coalesce.tx_frames)),
+        effects: Effects::Coalescing,
+        is_rounded: true,
+        ..OF_NIC
+    },
+    RssKey = SettingSpec {
+        pattern: "nic/NAME/rss/key",
+        about: "RSS hash key; an attacker who knows it can steer flows to one queue",
+        domain: Domain::HashKey,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Command("ethtool -X NAME hkey VALUE"),
+        source: "ethtool(8), hkey",
+        ..OF_NIC
+    },
+    RssTable = SettingSpec {
+        pattern: "nic/NAME/rss/table",
+        about: "RSS indirection table: `equal N` or its queues",
+        domain: Domain::Queues,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_rss_table),
+        fact: Fact::Rss(|rss, _| { part(&rss.table, |table| known_text(table_words(table))) }),
+        source: "Documentation/networking/scaling.rst",
+        ..OF_NIC
+    },
+    RssFields(String) = SettingSpec {
+        pattern: "nic/NAME/rss/fields/KIND",
+        about: "RSS hash fields of a flow type (`sdfn`)",
+        domain: Domain::Text,
+        access: Access::Netlink,
+        by_hand: ByHand::Command("ethtool -N NAME rx-flow-hash KIND VALUE"),
+        fact: Fact::Rss(|rss, kind| part(&rss.fields, |fields| hash_fields(fields, kind))),
+        source: "ethtool(8), rx-flow-hash",
+        ..OF_NIC
+    },
+    IrqCpus(QueueKind, u32) = SettingSpec {
+        pattern: "nic/NAME/queue/QUEUE/irq-cpus",
+        about: "CPU affinity of the queue's interrupt",
+        domain: Domain::Cpus,
+        scope: Scope::Machine,
+        access: Access::FoundFile,
+        fact: Fact::Interrupt,
+        effects: Effects::Interrupt,
+        source: "Documentation/core-api/irq/irq-affinity.rst",
+        ..OF_NIC
+    },
+    RpsCpus(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/rx-N/rps-cpus",
+        about: "RPS CPUs of the RX queue",
+        domain: Domain::Cpus,
+        access: Access::File("sys/class/net/NAME/queues/rx-N/rps_cpus", Form::CpuMask),
+        fact: Fact::Queue(|queue| cpus(&queue.rps_cpus)),
+        source: "Documentation/networking/scaling.rst",
+        ..OF_NIC
+    },
+    RpsFlowCnt(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/rx-N/rps-flow-cnt",
+        about: "RFS flow table entries of the RX queue",
+        access: Access::File("sys/class/net/NAME/queues/rx-N/rps_flow_cnt", Form::Number),
+        fact: Fact::Queue(|queue| queue.rps_flow_cnt.clone().map(Value::Integer)),
+        is_rounded: true,
+        source: "Documentation/networking/scaling.rst",
+        ..OF_NIC
+    },
+    XpsCpus(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/tx-N/xps-cpus",
+        about: "XPS CPUs of the TX queue",
+        domain: Domain::Cpus,
+        access: Access::File("sys/class/net/NAME/queues/tx-N/xps_cpus", Form::CpuMask),
+        fact: Fact::Queue(|queue| cpus(&queue.xps_cpus)),
+        source: "Documentation/networking/scaling.rst",
+        ..OF_NIC
+    },
+    XpsRxqs(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/tx-N/xps-rxqs",
+        about: "RX queues mapped to the TX queue (XPS)",
+        domain: Domain::Text,
+        access: Access::File("sys/class/net/NAME/queues/tx-N/xps_rxqs", Form::QueueMask),
+        fact: Fact::Queue(|queue| part(&queue.xps_rxqs, |own| known_text(words(own)))),
+        source: "Documentation/networking/scaling.rst",
+        ..OF_NIC
+    },
+    QueueAdaptiveRx(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/rx-N/adaptive-rx",
+        about: "adaptive RX coalescing of one queue; `coalesce/adaptive-rx` sets all queues",
+        domain: Domain::Switch,
+        access: Access::Netlink,
+        by_hand: ByHand::Command(
+            "ethtool --per-queue NAME queue_mask MASK --coalesce adaptive-rx VALUE"
+        ),
+        fact: Fact::QueueCoalesce(|own| switch(&own.adaptive_rx)),
+        effects: Effects::QueueCoalescing,
+        source: "ethtool(8), --per-queue",
+        ..OF_NIC
+    },
+    QueueAdaptiveTx(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/tx-N/adaptive-tx",
+        about: "adaptive TX coalescing of one queue; `coalesce/adaptive-tx` sets all queues",
+        domain: Domain::Switch,
+        access: Access::Netlink,
+        by_hand: ByHand::Command(
+            "ethtool --per-queue NAME queue_mask MASK --coalesce adaptive-tx VALUE"
+        ),
+        fact: Fact::QueueCoalesce(|own| switch(&own.adaptive_tx)),
+        effects: Effects::QueueCoalescing,
+        source: "ethtool(8), --per-queue",
+        ..OF_NIC
+    },
+    QueueRxUsecs(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/rx-N/rx-usecs",
+        about: "rx-usecs of one queue; `coalesce/rx-usecs` sets all queues",
+        access: Access::Netlink,
+        by_hand: ByHand::Command(
+            "ethtool --per-queue NAME queue_mask MASK --coalesce rx-usecs VALUE"
+        ),
+        fact: Fact::QueueCoalesce(|own| count(&own.rx_usecs)),
+        effects: Effects::QueueCoalescing,
+        is_rounded: true,
+        source: "ethtool(8), --per-queue",
+        ..OF_NIC
+    },
+    QueueTxUsecs(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/tx-N/tx-usecs",
+        about: "tx-usecs of one queue; `coalesce/tx-usecs` sets all queues",
+        access: Access::Netlink,
+        by_hand: ByHand::Command(
+            "ethtool --per-queue NAME queue_mask MASK --coalesce tx-usecs VALUE"
+        ),
+        fact: Fact::QueueCoalesce(|own| count(&own.tx_usecs)),
+        effects: Effects::QueueCoalescing,
+        is_rounded: true,
+        source: "ethtool(8), --per-queue",
+        ..OF_NIC
+    },
+    QueueRxFrames(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/rx-N/rx-frames",
+        about: "rx-frames of one queue; `coalesce/rx-frames` sets all queues",
+        access: Access::Netlink,
+        by_hand: ByHand::Command(
+            "ethtool --per-queue NAME queue_mask MASK --coalesce rx-frames VALUE"
+        ),
+        fact: Fact::QueueCoalesce(|own| count(&own.rx_frames)),
+        effects: Effects::QueueCoalescing,
+        is_rounded: true,
+        source: "ethtool(8), --per-queue",
+        ..OF_NIC
+    },
+    QueueTxFrames(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/tx-N/tx-frames",
+        about: "tx-frames of one queue; `coalesce/tx-frames` sets all queues",
+        access: Access::Netlink,
+        by_hand: ByHand::Command(
+            "ethtool --per-queue NAME queue_mask MASK --coalesce tx-frames VALUE"
+        ),
+        fact: Fact::QueueCoalesce(|own| count(&own.tx_frames)),
+        effects: Effects::QueueCoalescing,
+        is_rounded: true,
+        source: "ethtool(8), --per-queue",
+        ..OF_NIC
+    },
+    Qdisc = SettingSpec {
+        pattern: "nic/NAME/qdisc",
+        about: "root qdisc, with parameters in tc(8) syntax: `tbf rate 1gbit burst 128k latency 50ms`",
+        domain: Domain::Qdisc,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_tc),
+        fact: Fact::Nic(|nic| nic.qdisc.clone().map(Value::Qdisc)),
+        source: "tc(8)",
+        ..OF_NIC
+    },
+    GroFlushTimeoutNs = SettingSpec {
+        pattern: "nic/NAME/napi/gro-flush-timeout-ns",
+        about: "GRO flush timeout before interrupts are re-enabled, nanoseconds",
+        access: Access::File("sys/class/net/NAME/gro_flush_timeout", Form::Number),
+        fact: Fact::Nic(|nic| {
+            let timeout = nic.dispatch.gro_flush_timeout_ns.clone();
+            timeout.map(Value::Integer)
+        }),
+        source: "Documentation/networking/napi.rst",
+        ..OF_NIC
+    },
+    DeferHardIrqs = SettingSpec {
+        pattern: "nic/NAME/napi/defer-hard-irqs",
+        about: "empty polls before interrupts are re-enabled",
+        access: Access::File("sys/class/net/NAME/napi_defer_hard_irqs", Form::Number),
+        fact: Fact::Nic(|nic| count(&nic.dispatch.defer_hard_irqs)),
+        source: "Documentation/networking/napi.rst",
+        ..OF_NIC
+    },
+    Threaded = SettingSpec {
+        pattern: "nic/NAME/napi/threaded",
+        about: "threaded NAPI",
+        domain: Domain::Switch,
+        class: Class::R2,
+        access: Access::File("sys/class/net/NAME/threaded", Form::Switch),
+        fact: Fact::Nic(|nic| switch(&nic.dispatch.threaded)),
+        source: "Documentation/networking/napi.rst",
+        ..OF_NIC
+    },
+    PauseAutoneg = SettingSpec {
+        pattern: "nic/NAME/pause/autoneg",
+        about: "pause frame autonegotiation",
+        domain: Domain::Switch,
+        class: Class::R3,
+        access: Access::Ethtool(EthtoolRequest::Pause, ethtool::PAUSE_AUTONEG),
+        by_hand: ByHand::Command("ethtool -A NAME autoneg VALUE"),
+        fact: Fact::Pause(|pause| switch(&pause.autoneg)),
+        effects: Effects::Pause,
+        ..OF_NIC
+    },
+    PauseRx = SettingSpec {
+        pattern: "nic/NAME/pause/rx",
+        about: "honor received pause frames (802.3x)",
+        domain: Domain::Switch,
+        class: Class::R3,
+        access: Access::Ethtool(EthtoolRequest::Pause, ethtool::PAUSE_RX),
+        by_hand: ByHand::Command("ethtool -A NAME rx VALUE"),
+        fact: Fact::Pause(|pause| switch(&pause.rx)),
+        effects: Effects::Pause,
+        ..OF_NIC
+    },
+    PauseTx = SettingSpec {
+        pattern: "nic/NAME/pause/tx",
+        about: "send pause frames (802.3x)",
+        domain: Domain::Switch,
+        class: Class::R3,
+        access: Access::Ethtool(EthtoolRequest::Pause, ethtool::PAUSE_TX),
+        by_hand: ByHand::Command("ethtool -A NAME tx VALUE"),
+        fact: Fact::Pause(|pause| switch(&pause.tx)),
+        effects: Effects::Pause,
+        ..OF_NIC
+    },
+    Eee = SettingSpec {
+        pattern: "nic/NAME/eee",
+        about: "Energy-Efficient Ethernet (EEE)",
+        domain: Domain::Switch,
+        class: Class::R3,
+        access: Access::Ethtool(EthtoolRequest::Eee, ethtool::EEE_ENABLED),
+        by_hand: ByHand::Command("ethtool --set-eee NAME eee VALUE"),
+        fact: Fact::Eee(|eee| switch(&eee.enabled)),
+        ..OF_NIC
+    },
+    Fec = SettingSpec {
+        pattern: "nic/NAME/fec",
+        about: "allowed FEC modes: `RS BASER`, `auto`",
+        domain: Domain::Text,
+        class: Class::R3,
+        access: Access::Netlink,
+        by_hand: ByHand::Command("ethtool --set-fec NAME encoding VALUE"),
+        fact: Fact::Fec(|fec| known_text(fec_words(fec))),
+        ..OF_NIC
+    },
+    GsoMaxBytes = SettingSpec {
+        pattern: "nic/NAME/gso-max-bytes",
+        about: "maximum GSO size, IPv6 and others",
+        access: Access::Link(link::GSO_MAX_SIZE),
+        by_hand: ByHand::Command("ip link set dev NAME gso_max_size VALUE"),
+        fact: Fact::Stack(|stack| bytes(&stack.gso_max_bytes)),
+        effects: Effects::Siblings(&["nic/NAME/gso-ipv4-max-bytes"]),
+        source: "ip-link(8)",
+        ..OF_NIC
+    },
+    GsoIpv4MaxBytes = SettingSpec {
+        pattern: "nic/NAME/gso-ipv4-max-bytes",
+        about: "maximum GSO size, IPv4",
+        access: Access::Link(link::GSO_IPV4_MAX_SIZE),
+        by_hand: ByHand::Command("ip link set dev NAME gso_ipv4_max_size VALUE"),
+        fact: Fact::Stack(|stack| bytes(&stack.gso_ipv4_max_bytes)),
+        source: "ip-link(8)",
+        ..OF_NIC
+    },
+    GroMaxBytes = SettingSpec {
+        pattern: "nic/NAME/gro-max-bytes",
+        about: "maximum GRO size",
+        access: Access::Link(link::GRO_MAX_SIZE),
+        by_hand: ByHand::Command("ip link set dev NAME gro_max_size VALUE"),
+        fact: Fact::Stack(|stack| bytes(&stack.gro_max_bytes)),
+        effects: Effects::Siblings(&["nic/NAME/gro-ipv4-max-bytes"]),
+        source: "ip-link(8)",
+        ..OF_NIC
+    },
+    GroIpv4MaxBytes = SettingSpec {
+        pattern: "nic/NAME/gro-ipv4-max-bytes",
+        about: "maximum GRO size, IPv4",
+        access: Access::Link(link::GRO_IPV4_MAX_SIZE),
+        by_hand: ByHand::Command("ip link set dev NAME gro_ipv4_max_size VALUE"),
+        fact: Fact::Stack(|stack| bytes(&stack.gro_ipv4_max_bytes)),
+        source: "ip-link(8)",
+        ..OF_NIC
+    },
+    VlanEgress = SettingSpec {
+        pattern: "nic/NAME/vlan/egress",
+        about: "egress priority map of a VLAN, socket priority to PCP: `0:1 3:3`; unlisted priorities map to 0",
+        domain: Domain::EgressMap,
+        access: Access::Netlink,
+        by_hand: ByHand::Command("ip link set dev NAME type vlan egress-qos-map VALUE"),
+        fact: Fact::Stack(vlan_egress),
+        source: "ip-link(8), egress-qos-map",
+        ..OF_NIC
+    },
+    BondHashPolicy = SettingSpec {
+        pattern: "nic/NAME/bond/hash-policy",
+        about: "bond transmit hash policy",
+        domain: Domain::Text,
+        class: Class::R2,
+        access: Access::File("sys/class/net/NAME/bonding/xmit_hash_policy", Form::Named),
+        fact: Fact::Stack(bond_hash_policy),
+        source: "Documentation/networking/bonding.rst",
+        ..OF_NIC
+    },
+    IpoibMode = SettingSpec {
+        pattern: "nic/NAME/ipoib/mode",
+        about: "`datagram` or `connected`",
+        domain: Domain::Text,
+        class: Class::R3,
+        access: Access::File("sys/class/net/NAME/mode", Form::Words),
+        fact: Fact::Stack(ipoib_mode),
+        source: "Documentation/infiniband/ipoib.rst",
+        ..OF_NIC
+    },
+    Aspm(String) = SettingSpec {
+        pattern: "nic/NAME/pci/STATE",
+        about: "ASPM state of the NIC's PCIe link",
+        domain: Domain::Switch,
+        scope: Scope::Machine,
+        access: Access::File("sys/class/net/NAME/device/link/STATE", Form::Switch),
+        fact: Fact::PciLink(aspm),
+        source: "Documentation/ABI/testing/sysfs-bus-pci",
+        ..OF_NIC
+    },
+);

@@ -1,0 +1,98 @@
+//! Values of settings.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Discipline;
+use crate::host::Qdisc;
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// On or off.
+    Switch(bool),
+    /// A count, in the setting's own unit.
+    Integer(u64),
+    /// A qdisc with the kernel's own parameters.
+    Qdisc(Qdisc),
+    /// Text as the kernel prints it, white space reduced to single spaces; CPU sets in list form.
+    Text(String),
+}
+
+impl Value {
+    /// Whether a setting with the value `found` satisfies this one. A requested qdisc without handle or options
+    /// matches any of its kind, since the kernel assigns those; one requested with parameters matches if those
+    /// parameters match.
+    pub fn is_met_by(&self, found: &Self) -> bool {
+        match (self, found) {
+            (Self::Qdisc(asked), Self::Qdisc(found)) => {
+                asked.kind == found.kind
+                    && (asked.handle == 0 || asked.handle == found.handle)
+                    && (asked.options.is_empty() || asked.options == found.options)
+                    && asked.words_are_met_by(found)
+            }
+            _ => self == found,
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(true) => f.write_str("on"),
+            Self::Switch(false) => f.write_str("off"),
+            Self::Integer(count) => write!(f, "{count}"),
+            Self::Qdisc(qdisc) => match qdisc.rate_bit_per_s {
+                Some(rate) => write!(f, "{} {rate}", qdisc.kind),
+                // The requested value, word by word; the value found may have more words than fit a line.
+                None if qdisc.options.is_empty() && !qdisc.words.is_empty() => {
+                    f.write_str(&qdisc.words)
+                }
+                None => f.write_str(&qdisc.kind),
+            },
+            Self::Text(text) if text.is_empty() => f.write_str("none"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Qdisc {
+    /// A qdisc with the kernel's defaults.
+    pub fn plain(kind: &str) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            handle: 0,
+            rate_bit_per_s: None,
+            options: String::new(),
+            words: String::new(),
+        }
+    }
+
+    /// One that is requested with parameters.
+    pub fn asked(discipline: &Discipline) -> Self {
+        Self {
+            words: discipline.to_string(),
+            ..Self::plain(discipline.kind())
+        }
+    }
+
+    /// Its parsed parameters; none if they are incomplete or missing.
+    pub fn discipline(&self) -> Option<Discipline> {
+        Discipline::parse(&self.words)
+    }
+
+    fn words_are_met_by(&self, found: &Self) -> bool {
+        let same = self.words.is_empty() || self.words == found.words;
+        same || match (self.discipline(), found.discipline()) {
+            (Some(asked), Some(found)) => asked.is_met_by(&found),
+            _ => false,
+        }
+    }
+}
+
+/// Sysctls print their numbers with tabs and accept spaces: one form for both.
+pub fn fold_blanks(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

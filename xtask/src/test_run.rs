@@ -57,11 +57,8 @@ pub(crate) fn run(root: &Path) -> Tally {
         (!is_first, !(is_first && program.name == "test it"))
     });
     let mut failed = Tally::default();
-    // The guest uses one CPU all the time: the other is for everything else.
-    let mut jobs: Vec<Job<'_>> = guests
-        .into_iter()
-        .map(|program| in_guest(root, program))
-        .collect();
+    // The guests compute all the time, each on one CPU; what comes after them mostly waits.
+    let mut jobs: Vec<Job<'_>> = in_guests(root, guests).collect();
     jobs.extend(check::jobs(root));
     jobs.push(examples(root));
     jobs.extend(page(root));
@@ -88,12 +85,7 @@ pub(crate) fn run(root: &Path) -> Tally {
 /// Only the tests in the virtual machine.
 pub(crate) fn vm(root: &Path) -> Tally {
     match build_vm(root) {
-        Ok(programs) => jobs::run(
-            programs
-                .into_iter()
-                .map(|program| in_guest(root, program))
-                .collect(),
-        ),
+        Ok(programs) => jobs::run(in_guests(root, programs).collect()),
         Err(failure) => failure,
     }
 }
@@ -124,12 +116,18 @@ fn build(root: &Path, targets: &[&str]) -> Result<Vec<Program>, Tally> {
     }
 }
 
-/// Once: in the guest the tests run as root, whoever starts them.
-fn in_guest(root: &Path, program: Program) -> Job<'_> {
-    const TITLE: &str = "linerate/test vm";
-    Job::new(TITLE, move || {
-        let mut command = Command::new(&program.file);
-        of_tests(TITLE, command.current_dir(root))
+/// Once: in the guest the tests run as root, whoever starts them. Two guests share them.
+fn in_guests(root: &Path, programs: Vec<Program>) -> impl Iterator<Item = Job<'_>> {
+    let parts = |program: Program| ["1/2", "2/2"].map(|part| (program.clone(), part));
+    let guests = programs.into_iter().flat_map(parts);
+    guests.map(move |(program, part)| {
+        let title = format!("linerate/test vm {part}");
+        Job::new(title.clone(), move || {
+            let mut command = Command::new(&program.file);
+            command.args(["--part", part]);
+            command.env("LINERATE_VM_GUEST", part.replace('/', "-of-"));
+            of_tests(&title, command.current_dir(root))
+        })
     })
 }
 

@@ -3,7 +3,8 @@
 //!
 //! One guest serves all tests, until one of them fails, so this program is its own harness: it boots the guest,
 //! runs the tests one after the other, and prints what libtest would. Where there can be no guest, the whole set is one
-//! `SKIP:` line. Run by `make test`; `cargo test -p linerate --test vm -- NAME` runs those named so.
+//! `SKIP:` line. Run by `make test`; `cargo test -p linerate --test vm -- NAME` runs those named so, and `--part 1/2`
+//! every second one, so that two guests share the work.
 
 #![expect(
     clippy::print_stdout,
@@ -111,16 +112,34 @@ const TESTS: [Test; 65] = tests![
     persist::a_machine_that_goes_down_twice_at_its_boots_changes_boots_without_them,
 ];
 
+/// `1/2` is the first of two parts: from 0, and how many there are.
+fn part_of(words: &str) -> Option<(usize, usize)> {
+    let (number, parts) = words.split_once('/')?;
+    let (number, parts) = (number.parse().ok()?, parts.parse().ok()?);
+    (1..=parts).contains(&number).then(|| (number - 1, parts))
+}
+
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let part = words.iter().position(|word| word == "--part");
+    let (number, parts) = match part.map(|at| {
+        words
+            .drain(at..)
+            .take(2)
+            .nth(1)
+            .and_then(|word| part_of(&word))
+    }) {
+        None => (0, 1),
+        Some(Some(part)) => part,
+        Some(None) => {
+            eprintln!("error: `--part` takes a part of all, such as 1/2");
+            return ExitCode::from(2);
+        }
+    };
+    words.retain(|word| !word.starts_with('-'));
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
-    let wanted: Vec<Test> = TESTS
-        .into_iter()
-        .filter(|(name, _)| is_wanted(name))
-        .collect();
+    let wanted = TESTS.into_iter().filter(|(name, _)| is_wanted(name));
+    let wanted: Vec<Test> = wanted.skip(number).step_by(parts).collect();
     let mut failed = 0;
     let mut guest = None;
     for (name, test) in &wanted {

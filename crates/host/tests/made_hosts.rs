@@ -8,15 +8,18 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use common::made::{Made, two_socket, virtual_machine};
 use common::nic;
+use linerate_host::apply::settings;
 use linerate_host::capture::{Archive, Captured};
 use linerate_host::read::read_host;
 use linerate_model::host::{Host, NicKind, QueueKind};
 use linerate_model::ids::{IrqNumber, NodeId};
 use linerate_model::known::{Cause, Known};
+use linerate_model::setting::{NicKnob, SettingKey, catalogue, current};
 use linerate_model::units::BitRate;
 
 fn fixture(name: &str, made: &Made) -> Archive {
@@ -170,4 +173,67 @@ fn a_namespace_hides_what_belongs_to_the_machine_and_the_gap_says_so() {
         reason(&host, "net.core.netdev_budget").as_deref(),
         Some(hidden)
     );
+}
+
+/// The keys of every setting that `host` could have.
+fn keys_of(host: &Host) -> Vec<SettingKey> {
+    let sysctls = host.sysctls.keys().cloned().map(SettingKey::Sysctl);
+    let mut keys: Vec<SettingKey> = sysctls.collect();
+    for nic in &host.nics {
+        let knobs = NicKnob::all_of(nic).into_iter();
+        keys.extend(knobs.map(|knob| SettingKey::Nic(nic.name.clone(), knob)));
+    }
+    keys.extend(host.irqs.iter().map(|irq| SettingKey::IrqCpus(irq.number)));
+    let cpus = host.cpus.iter().map(|cpu| format!("cpu{}", cpu.id.0));
+    let policies = host.power.frequency.value().into_iter().flatten();
+    let policies = policies.filter_map(|policy| policy.number.get());
+    let disks = host.block.iter().map(|device| device.name.clone());
+    for (placeholder, words) in [
+        ("CPU", cpus.collect::<Vec<_>>()),
+        ("POLICY", policies.map(|n| format!("policy{n}")).collect()),
+        (
+            "block/NAME",
+            disks.map(|name| format!("block/{name}")).collect(),
+        ),
+        ("", vec![String::new()]),
+    ] {
+        let rows = catalogue().filter(|row| match placeholder {
+            "" => !row.pattern.bytes().any(|b| b.is_ascii_uppercase()),
+            placeholder => row.pattern.contains(placeholder),
+        });
+        for row in rows {
+            let written = words.iter().map(|word| match placeholder {
+                "" => row.pattern.to_owned(),
+                placeholder => row.pattern.replace(placeholder, word),
+            });
+            keys.extend(written.map(|key| key.parse::<SettingKey>().expect("a key")));
+        }
+    }
+    keys
+}
+
+#[test]
+fn each_setting_is_read_as_the_hosts_description_shows_it() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
+    let mut seen = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).expect("the fixtures") {
+        let path = entry.expect("an entry").path();
+        if path
+            .extension()
+            .is_none_or(|extension| extension != "lrcap")
+        {
+            continue;
+        }
+        let captured = Captured::open(&path).expect("a capture");
+        let host = read_host(captured.root(), &captured);
+        for key in keys_of(&host) {
+            // An archive has no file that only a setting reads.
+            let read = settings::read(captured.root(), &captured, &key);
+            if let (Known::Value(described), Known::Value(read)) = (current(&host, &key), read) {
+                assert_eq!(read, described, "{key} of {}", path.display());
+                seen.insert(key.spec().pattern);
+            }
+        }
+    }
+    assert!(seen.len() >= 40, "only {seen:?}");
 }

@@ -9,7 +9,7 @@ use linerate_model::analysis::s_per_gb;
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::factor::Factor;
 use linerate_model::finding::Diagnosis;
-use linerate_model::host::{Host, Nic};
+use linerate_model::host::Host;
 use linerate_model::limit::{Limit, name_limit};
 use linerate_model::plan::End;
 use linerate_model::propose::{GIVEN, name_of};
@@ -106,8 +106,8 @@ pub fn effect_in_words(effect: Option<&EffectDocument>, price: Option<&str>) -> 
 }
 
 /// The settings of an end that differ from the baseline. Only what a setting can change is compared: not where
-/// an interrupt was delivered last, or how many packets passed. Daemons change the allowed CPUs of an
-/// interrupt all the time: those are compared only if they are among `touched`.
+/// an interrupt was delivered last, or how many packets passed. What changes by itself is compared only if it is among
+/// `touched`.
 pub fn moved_settings(
     before: &Host,
     after: &Host,
@@ -128,40 +128,20 @@ pub fn moved_settings(
         compare(SettingKey::Sysctl(name.clone()));
     }
     for nic in &before.nics {
-        for knob in knobs_of(nic) {
+        let knobs = NicKnob::all_of(nic).into_iter();
+        for knob in knobs.filter(|knob| !changes_by_itself(knob)) {
             compare(SettingKey::Nic(nic.name.clone(), knob));
         }
     }
     moved
 }
 
-/// Every knob that linerate can change on an interface.
-fn knobs_of(nic: &Nic) -> Vec<NicKnob> {
-    use linerate_model::host::QueueKind::{Rx, Tx};
-    let mut knobs = vec![
-        NicKnob::Mtu,
-        NicKnob::Qdisc,
-        NicKnob::RingRx,
-        NicKnob::RingTx,
-        NicKnob::ChannelsCombined,
-        NicKnob::ChannelsRx,
-        NicKnob::ChannelsTx,
-        NicKnob::CoalesceRxUsecs,
-        NicKnob::CoalesceTxUsecs,
-        NicKnob::CoalesceAdaptiveRx,
-    ];
-    let features = nic.features.value().into_iter().flatten();
-    knobs.extend(features.map(|(name, _)| NicKnob::Feature(name.clone())));
-    for queue in &nic.queues {
-        match queue.kind {
-            Rx => knobs.extend([
-                NicKnob::RpsCpus(queue.index),
-                NicKnob::RpsFlowCnt(queue.index),
-            ]),
-            Tx => knobs.push(NicKnob::XpsCpus(queue.index)),
-        }
-    }
-    knobs
+/// Daemons change the allowed CPUs of an interrupt all the time; speed and pause are what the link partner agrees to.
+fn changes_by_itself(knob: &NicKnob) -> bool {
+    matches!(
+        knob,
+        NicKnob::IrqCpus(..) | NicKnob::LinkSpeed | NicKnob::PauseRx | NicKnob::PauseTx
+    )
 }
 
 /// A run's records, by kind.

@@ -53,7 +53,7 @@ fn disturbed_by_nic(
     let mut knobs = match effects {
         Effects::Features | Effects::Mtu => features(nics, nic),
         // Some have a set of queues for each class, and recreate them.
-        Effects::Queues | Effects::Channels => queues(root, nic),
+        Effects::Queues | Effects::Channels => recreated(root, nic),
         // The kernel reads the coalescing of all queues from the driver (usually that of queue 0) and sets it for all,
         // with the one value changed (`ethnl_set_coalesce`); which values the directions of a queue share, and which
         // delay goes with another adaptive mode, depends on the driver.
@@ -100,33 +100,34 @@ fn features(nics: &dyn NicRead, nic: &NicName) -> Vec<NicKnob> {
     })
 }
 
-fn queues(root: &HostRoot, nic: &NicName) -> Vec<NicKnob> {
+/// Its queues.
+fn queues(root: &HostRoot, nic: &NicName) -> Vec<(QueueKind, u32)> {
     let names = root.list(&format!("sys/class/net/{nic}/queues"));
+    let names = names.value().into_iter().flatten();
+    let queue = |name: &String| {
+        let (kind, index) = name.split_once('-')?;
+        let kind = match kind {
+            "rx" => QueueKind::Rx,
+            "tx" => QueueKind::Tx,
+            _ => return None,
+        };
+        Some((kind, index.parse().ok()?))
+    };
+    names.filter_map(queue).collect()
+}
+
+/// What changes when the queues are recreated.
+fn recreated(root: &HostRoot, nic: &NicName) -> Vec<NicKnob> {
     let mut knobs = vec![
         NicKnob::ChannelsCombined,
         NicKnob::ChannelsRx,
         NicKnob::ChannelsTx,
     ];
-    for name in names.value().into_iter().flatten() {
-        let Some((kind, index)) = name.split_once('-') else {
-            continue;
-        };
-        match (kind, index.parse()) {
-            ("rx", Ok(index)) => {
-                knobs.extend([
-                    NicKnob::RpsCpus(index),
-                    NicKnob::RpsFlowCnt(index),
-                    NicKnob::IrqCpus(QueueKind::Rx, index),
-                ]);
-            }
-            ("tx", Ok(index)) => knobs.extend([
-                NicKnob::XpsCpus(index),
-                NicKnob::XpsRxqs(index),
-                NicKnob::IrqCpus(QueueKind::Tx, index),
-            ]),
-            _ => {}
-        }
-    }
+    let queues = queues(root, nic).into_iter();
+    let of_queues = queues.flat_map(|(kind, index)| NicKnob::of_queue(kind, index));
+    knobs.extend(
+        of_queues.filter(|knob| knob.is_file_of_queue() || matches!(knob, NicKnob::IrqCpus(..))),
+    );
     knobs.extend(COALESCING);
     knobs.extend([NicKnob::RssKey, NicKnob::RssTable, NicKnob::Qdisc]);
     knobs
@@ -143,19 +144,9 @@ const COALESCING: [NicKnob; 6] = [
 ];
 
 /// The interrupt coalescing of one queue.
-fn coalescing(kind: QueueKind, index: u32) -> [NicKnob; 3] {
-    match kind {
-        QueueKind::Rx => [
-            NicKnob::QueueAdaptiveRx(index),
-            NicKnob::QueueRxUsecs(index),
-            NicKnob::QueueRxFrames(index),
-        ],
-        QueueKind::Tx => [
-            NicKnob::QueueAdaptiveTx(index),
-            NicKnob::QueueTxUsecs(index),
-            NicKnob::QueueTxFrames(index),
-        ],
-    }
+fn coalescing(kind: QueueKind, index: u32) -> impl Iterator<Item = NicKnob> {
+    let knobs = NicKnob::of_queue(kind, index).into_iter();
+    knobs.filter(|knob| knob.spec().effects == Effects::QueueCoalescing)
 }
 
 /// The interrupt coalescing of each queue, if the driver has it.
@@ -163,18 +154,10 @@ fn coalescing_of_queues(root: &HostRoot, nics: &dyn NicRead, nic: &NicName) -> V
     if nics.queue_coalesce(nic, 0).value().is_none() {
         return Vec::new();
     }
-    let names = root.list(&format!("sys/class/net/{nic}/queues"));
-    let names = names.value().into_iter().flatten();
-    let of_queue = |name: &String| {
-        let (kind, index) = name.split_once('-')?;
-        let kind = match kind {
-            "rx" => QueueKind::Rx,
-            "tx" => QueueKind::Tx,
-            _ => return None,
-        };
-        Some(coalescing(kind, index.parse().ok()?))
-    };
-    names.filter_map(of_queue).flatten().collect()
+    let queues = queues(root, nic).into_iter();
+    queues
+        .flat_map(|(kind, index)| coalescing(kind, index))
+        .collect()
 }
 
 fn ipv6_mtu(nic: &NicName) -> SettingKey {
@@ -236,11 +219,8 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                 // Recreated queues have no maps, and the kernel's default table and qdisc. Their interrupts are freed
                 // and requested again; the kernel then chooses their affinity, and the driver their coalescing.
                 (knob, other) if makes_queues_anew(knob) => match (other, found) {
-                    (
-                        NicKnob::RpsCpus(_) | NicKnob::XpsCpus(_) | NicKnob::XpsRxqs(_),
-                        Value::Text(cpus),
-                    ) => cpus.is_empty(),
-                    (NicKnob::RpsFlowCnt(_), Value::Integer(entries)) => *entries == 0,
+                    (other, Value::Text(set)) if other.is_file_of_queue() => set.is_empty(),
+                    (other, Value::Integer(count)) if other.is_file_of_queue() => *count == 0,
                     (NicKnob::RssTable, Value::Text(table)) => table.starts_with("equal "),
                     (NicKnob::Qdisc, Value::Qdisc(root)) => root.handle == 0,
                     (NicKnob::IrqCpus(..), _) => true,

@@ -5,10 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::knobs::Part;
 use super::path::{filled, is_plain};
 use super::rows::{BlockKnob, CpuKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, TrialKnob};
-use crate::host::QueueKind;
 use crate::ids::{CpuId, IrqNumber, NicName};
 
 /// The short names of features, as in ethtool(8), and the kernel features they stand for.
@@ -229,15 +227,6 @@ fn parse_rdma(device: &str, rest: &[&str]) -> Result<SettingKey, &'static str> {
                 .ok_or("an RDMA port has no such setting in the catalogue")
         }
         _ => Err("an RDMA device has no such setting in the catalogue"),
-    }
-}
-
-impl NicKnob {
-    /// The queue that it belongs to.
-    pub fn queue(&self) -> Option<(QueueKind, u32)> {
-        let path = self.to_string();
-        let queue = path.strip_prefix("queue/")?.split('/').next()?;
-        Part::parse(queue)
     }
 }
 

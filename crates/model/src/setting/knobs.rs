@@ -76,16 +76,25 @@ macro_rules! knobs {
                 &Self::ROWS[self.index()]
             }
 
-            /// The knob with that path below its subject.
-            pub(in crate::setting) fn parse(path: &str) -> Option<Self> {
-                let rows = Self::ROWS.iter();
-                let mut patterns = rows.map(|row| $crate::setting::path::below(row.pattern, $subject));
+            /// The knob of that row, with the variable part of its path.
+            pub(in crate::setting) fn at(row: usize, word: &str) -> Option<Self> {
+                let mut rows = 0_usize..;
                 $(
-                    if let Some(word) = $crate::setting::path::capture(patterns.next()?, path) {
+                    if rows.next() == Some(row) {
                         return $crate::setting::knobs::made!(word, $name $variant $($($part),+)?);
                     }
                 )+
                 None
+            }
+
+            /// The knob with that path below its subject.
+            pub(in crate::setting) fn parse(path: &str) -> Option<Self> {
+                let mut rows = Self::ROWS.iter().enumerate();
+                rows.find_map(|(row, spec)| {
+                    let pattern = $crate::setting::path::below(spec.pattern, $subject);
+                    let word = $crate::setting::path::capture(pattern, path)?;
+                    Self::at(row, word)
+                })
             }
 
             /// The variable part of its path.

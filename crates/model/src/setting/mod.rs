@@ -13,6 +13,7 @@ mod link;
 pub mod needs;
 pub mod numbers;
 mod of_host;
+mod of_nic;
 mod path;
 mod priorities;
 mod read_value;

@@ -15,6 +15,13 @@ pub(super) fn below(pattern: &str, segments: usize) -> &str {
     rest
 }
 
+/// The segment of `pattern` with its placeholder: `rx-N`; empty without one.
+pub(super) fn variable(pattern: &str) -> &str {
+    let mut segments = pattern.split('/');
+    let found = segments.find(|segment| !split(segment).1.is_empty());
+    found.unwrap_or_default()
+}
+
 /// `pattern` with each placeholder replaced by its word.
 pub(super) fn filled(pattern: &str, word: impl Fn(&str) -> Option<String>) -> String {
     let segments = pattern.split('/').map(|segment| match split(segment) {
@@ -68,6 +75,8 @@ mod tests {
         assert_eq!(capture("pci/STATE", "pci/.."), None);
         let filled = filled(pattern, |name| (name == "N").then(|| "7".to_owned()));
         assert_eq!(filled, "queue/rx-7/rps-cpus");
+        assert_eq!(variable(pattern), "rx-N");
+        assert_eq!(variable("ring/rx"), "");
         assert_eq!(below("nic/NAME/ring/rx", 2), "ring/rx");
     }
 }

@@ -335,6 +335,17 @@ knobs!(
         source: "Documentation/networking/scaling.rst",
         ..OF_NIC
     },
+    TxMaxrate(u32) = SettingSpec {
+        pattern: "nic/NAME/queue/tx-N/tx-maxrate",
+        about: "rate limit of the TX queue in the NIC, Mb/s; 0: no limit",
+        access: Access::File("sys/class/net/NAME/queues/tx-N/tx_maxrate", Form::Number),
+        fact: Fact::Queue(|queue| {
+            let rate = queue.max_bit_per_s.clone();
+            rate.map(|rate| Value::Integer(rate.as_bit_per_s() / 1_000_000))
+        }),
+        source: "Documentation/ABI/testing/sysfs-class-net-queues",
+        ..OF_NIC
+    },
     QueueAdaptiveRx(u32) = SettingSpec {
         pattern: "nic/NAME/queue/rx-N/adaptive-rx",
         about: "adaptive RX coalescing of one queue; `coalesce/adaptive-rx` sets all queues",

@@ -5,9 +5,19 @@ use std::fs;
 use std::path::Path;
 
 use linerate_analysis::record::Header;
+use linerate_report::doctor::DoctorDocument;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
+
+use crate::commands::ceiling::CeilingDocument;
+use crate::commands::doctor::{RuleDocument, RulesDocument, TopicDocument};
+use crate::commands::map::{DiffDocument, FactsDocument};
+use crate::commands::testbed::RxeDocument;
+use crate::lab::ExperimentList;
+use crate::lab::compare::CompareDocument;
+use crate::measure::preload::PreloadDocument;
+use crate::tune::TuneDocument;
 
 /// A document: the name of its schema, the title, and its type.
 struct Document {
@@ -26,8 +36,18 @@ fn document<T: JsonSchema>(name: &'static str, title: &'static str) -> Document 
 
 fn documents() -> Vec<Document> {
     vec![
-        document::<crate::commands::doctor::TopicDocument<'_>>("page", "linerate explain TOPIC"),
-        document::<crate::lab::ExperimentList<'_>>("lab-list", "linerate lab list"),
+        document::<TopicDocument<'_>>("page", "linerate explain TOPIC"),
+        document::<ExperimentList<'_>>("lab-list", "linerate lab list"),
+        document::<FactsDocument<'_>>("facts", "linerate map --why"),
+        document::<DiffDocument<'_>>("map-diff", "linerate map --diff"),
+        document::<CeilingDocument<'_>>("ceiling", "linerate ceiling"),
+        document::<RuleDocument>("rule", "linerate explain RULE"),
+        document::<RulesDocument>("rules", "linerate explain rules"),
+        document::<CompareDocument>("compare", "linerate compare"),
+        document::<RxeDocument>("testbed-rxe", "linerate testbed rxe"),
+        document::<PreloadDocument>("preload", "linerate measure stream --preload"),
+        document::<TuneDocument<'_>>("tune", "linerate tune"),
+        document::<DoctorDocument<'_>>("doctor", "linerate doctor"),
         document::<Header>("run", "A stored run's header"),
     ]
 }
@@ -54,7 +74,8 @@ impl Document {
     }
 }
 
-/// Leaves out the widths of Rust's integers, and sets each description in one line of plain text.
+/// Leaves out the widths of Rust's integers, sets each description in one line of plain text, and forbids null for keys
+/// that are left out instead.
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(keys) => {
@@ -67,10 +88,57 @@ fn plain(schema: &mut Value) {
                     .replace("[`", "`")
                     .replace("`]", "`");
             }
+            let required = keys.get("required").cloned().unwrap_or_default();
+            if let Some(Value::Object(properties)) = keys.get_mut("properties") {
+                for (key, property) in properties {
+                    let is_required = |all: &Vec<Value>| all.iter().any(|one| one == key);
+                    if !required.as_array().is_some_and(is_required) {
+                        forbid_null(property);
+                    }
+                    if let Some(keys) = property.as_object_mut() {
+                        keys.remove(NULLABLE);
+                    }
+                }
+            }
+            keys.remove(NULLABLE);
             keys.values_mut().for_each(plain);
         }
         Value::Array(items) => items.iter_mut().for_each(plain),
         _ => {}
+    }
+}
+
+/// Marks a value that is null when it is not known, even where its key may be left out.
+const NULLABLE: &str = "nullable";
+
+fn forbid_null(property: &mut Value) {
+    let Some(keys) = property.as_object_mut() else {
+        return;
+    };
+    if keys.contains_key(NULLABLE) {
+        return;
+    }
+    let is_null = |one: &Value| *one == json!("null") || *one == json!({"type": "null"});
+    for key in ["type", "anyOf"] {
+        if let Some(Value::Array(all)) = keys.get_mut(key) {
+            all.retain(|one| !is_null(one));
+        }
+    }
+    match keys.get_mut("anyOf").and_then(Value::as_array_mut) {
+        Some(all) if all.len() == 1 => {
+            let only = all.remove(0);
+            keys.remove("anyOf");
+            if let Value::Object(only) = only {
+                keys.extend(only);
+            }
+        }
+        _ => {}
+    }
+    if let Some(Value::Array(all)) = keys.get_mut("type")
+        && let [only] = all.as_mut_slice()
+    {
+        let only = only.take();
+        keys.insert("type".to_owned(), only);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::watch::Watch;
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Informational; may be intended.
@@ -36,6 +37,7 @@ impl fmt::Display for Severity {
 
 /// The role of a host (`--role`); it selects the rules that are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// Bulk transfer.
@@ -56,12 +58,13 @@ pub enum Profile {
 
 /// One value that a rule used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// A description of the value.
     pub what: String,
     /// Its value with its unit.
     pub value: String,
-    /// Where it came from.
+    /// The source of the value: a file, a netlink request, a field of the sample.
     pub path: String,
 }
 
@@ -78,20 +81,22 @@ impl Evidence {
 
 /// A possible remedy on one end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Remedy {
     /// Which end it is for.
     pub end: End,
     /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// How it is rolled back.
+    /// How the change can be rolled back: R0 by closing a descriptor ... R5 only by a reboot.
     pub class: Class,
 }
 
 /// A rule's finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// The rule's id.
+    /// A rule's id; linerate explain ID.
     pub rule: String,
     /// The severity.
     pub severity: Severity,
@@ -154,6 +159,7 @@ pub struct Context<'a> {
 
 /// The order in which rules are checked and their remedies tried: hard ceilings first, fine tuning last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// A hard ceiling: link speed, PCIe, a shaper.

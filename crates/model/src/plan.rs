@@ -9,6 +9,7 @@ use crate::setting::{SettingKey, Settings, Value};
 
 /// Which end of the path a change is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum End {
     /// The host that linerate was started on.
@@ -28,8 +29,9 @@ impl fmt::Display for End {
 
 /// One change of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
-    /// The setting.
+    /// A setting's key.
     pub setting: SettingKey,
     /// The current value.
     pub from: Value,

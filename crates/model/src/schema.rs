@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::Known;
+use crate::setting::SettingKey;
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio, TransferRate};
 
 macro_rules! written_as {
@@ -36,7 +37,7 @@ written_as! {
     Ratio: f64;
 }
 
-/// Documents have null for every gap.
+/// Documents have null for every gap, which `crates/linerate/src/schemas.rs` distinguishes from a key that is left out.
 impl<T: JsonSchema> JsonSchema for Known<T> {
     fn inline_schema() -> bool {
         true
@@ -45,7 +46,9 @@ impl<T: JsonSchema> JsonSchema for Known<T> {
         Option::<T>::schema_name()
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Option::<T>::json_schema(generator)
+        let mut schema = Option::<T>::json_schema(generator);
+        schema.insert("nullable".to_owned(), true.into());
+        schema
     }
 }
 
@@ -67,4 +70,5 @@ text! {
         "A CPU set in the kernel's list form: 0-5,12; empty for none.";
     PciAddress, "PciAddress", "^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]$",
         "A PCI function: 0000:41:00.0.";
+    SettingKey, "SettingKey", "^[a-z]+/.+$", "A setting's key.";
 }

@@ -3,8 +3,10 @@
 
 use linerate_analysis::text::words::wrap;
 use linerate_model::finding::{Diagnosis, Finding, Profile, Severity, Undetermined};
-use linerate_model::known::Gap;
-use linerate_model::rules::RULES;
+use linerate_model::known::{Cause, Gap};
+use linerate_model::plan::End;
+use linerate_model::rules::{self, RULES};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The checked host, and how it was checked.
@@ -18,42 +20,99 @@ pub struct CheckedHost<'a> {
     pub diagnosis: &'a Diagnosis,
 }
 
-/// An unknown fact, as it appears in every JSON document.
-pub fn gap_json(gap: &Gap) -> Value {
-    json!({"path": gap.path, "reason": gap.reason, "cause": gap.cause})
+/// A missing value, and why it is missing.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Missing<'a> {
+    /// The source that was read: a file, a netlink request.
+    path: &'a str,
+    reason: &'a str,
+    cause: Cause,
+}
+
+impl<'a> From<&'a Gap> for Missing<'a> {
+    fn from(gap: &'a Gap) -> Self {
+        Self {
+            path: &gap.path,
+            reason: &gap.reason,
+            cause: gap.cause,
+        }
+    }
+}
+
+/// What `linerate doctor --format json` prints: findings, worst first, and skipped checks.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DoctorDocument<'a> {
+    schema: &'static str,
+    profile: Profile,
+    /// The seconds that counters were watched for; null if they were not.
+    watched_s: Option<f64>,
+    /// The number of rules that ran.
+    rules: usize,
+    findings: Vec<Explained<'a>>,
+    undetermined: Vec<Skipped<'a>>,
+}
+
+/// A finding, with what its rule says of the fix.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct Explained<'a> {
+    #[serde(flatten)]
+    finding: &'a Finding,
+    #[serde(flatten)]
+    fix: Option<FixWords>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct FixWords {
+    /// The expected effect of the fix, with its source.
+    effect: &'static str,
+    /// How a remedy is made persistent across reboots.
+    persist: &'static str,
+    /// Where sources disagree, both positions: measure the remedy; null where they agree.
+    #[cfg_attr(feature = "schema", schemars(extend("nullable" = true)))]
+    contested: Option<&'static str>,
+}
+
+/// A check that was skipped because data is not available; it is never passed.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct Skipped<'a> {
+    /// A rule's id; linerate explain ID.
+    rule: &'a str,
+    end: End,
+    /// nic/eth2, rdma/mlx5_0, cpu/3, block/nvme0n1, host.
+    subject: &'a str,
+    missing: Vec<Missing<'a>>,
 }
 
 /// `doctor --format json`.
-pub fn doctor_json(visit: &CheckedHost<'_>) -> Value {
-    let undetermined = |one: &Undetermined| {
-        json!({
-            "rule": one.rule,
-            "end": one.end,
-            "subject": one.subject,
-            "missing": one.missing.iter().map(gap_json).collect::<Vec<_>>(),
-        })
+pub fn doctor_json<'a>(visit: &CheckedHost<'a>) -> DoctorDocument<'a> {
+    let explained = |finding: &'a Finding| Explained {
+        finding,
+        fix: rules::find(&finding.rule).map(|rule| FixWords {
+            effect: rule.effect,
+            persist: rule.persist,
+            contested: rule.contested,
+        }),
     };
-    let finding = |one: &Finding| {
-        let mut value = serde_json::to_value(one).unwrap_or(Value::Null);
-        if let (Some(object), Some(rule)) = (
-            value.as_object_mut(),
-            linerate_model::rules::find(&one.rule),
-        ) {
-            object.insert("effect".to_owned(), json!(rule.effect));
-            object.insert("persist".to_owned(), json!(rule.persist));
-            object.insert("contested".to_owned(), json!(rule.contested));
-        }
-        value
+    let skipped = |one: &'a Undetermined| Skipped {
+        rule: &one.rule,
+        end: one.end,
+        subject: &one.subject,
+        missing: one.missing.iter().map(Missing::from).collect(),
     };
     let diagnosis = visit.diagnosis;
-    json!({
-        "schema": "linerate.doctor/1",
-        "profile": visit.profile,
-        "watched_s": visit.watched_s,
-        "rules": RULES.len(),
-        "findings": diagnosis.findings.iter().map(finding).collect::<Vec<_>>(),
-        "undetermined": diagnosis.undetermined.iter().map(undetermined).collect::<Vec<_>>(),
-    })
+    DoctorDocument {
+        schema: "linerate.doctor/1",
+        profile: visit.profile,
+        watched_s: visit.watched_s,
+        rules: RULES.len(),
+        findings: diagnosis.findings.iter().map(explained).collect(),
+        undetermined: diagnosis.undetermined.iter().map(skipped).collect(),
+    }
 }
 
 /// `doctor` for a person: one line for each finding, everything with `verbose`. A finding that is longer
@@ -143,7 +202,7 @@ fn details(finding: &Finding) -> Vec<String> {
             evidence.what, evidence.value, evidence.path
         )
     }));
-    if let Some(rule) = linerate_model::rules::find(&finding.rule) {
+    if let Some(rule) = rules::find(&finding.rule) {
         lines.push(format!("      effect: {}", rule.effect));
         lines.push(format!("      make it persistent: {}", rule.persist));
         if let Some(both) = rule.contested {

@@ -50,16 +50,17 @@ const STATE_PAUSE: Duration = Duration::from_millis(5);
 
 /// A device that was created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Device {
     /// Its name, `rxe0`.
     pub name: String,
     /// Its interface.
     pub interface: NicName,
-    /// That interface's addresses, with prefix lengths.
+    /// Addresses of the interface, with their prefix lengths.
     pub addresses: Vec<String>,
-    /// Whether it is one end of a pair.
+    /// Whether it is one end of the pair.
     pub paired: bool,
-    /// Its port's state, `ACTIVE`; `None` if the device does not exist.
+    /// The port's state, `ACTIVE`; null if the device does not exist.
     pub state: Option<String>,
 }
 

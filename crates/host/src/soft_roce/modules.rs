@@ -21,10 +21,11 @@ const TABLE: &str = "proc/modules";
 
 /// A module that stays loaded because others use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadedModule {
     /// Its name.
     pub name: String,
-    /// The modules (or devices, for the driver) that use it; none if it is a program.
+    /// Modules, or for the driver devices; empty if a program uses it.
     pub used_by: Vec<String>,
 }
 

@@ -13,10 +13,11 @@ use linerate_model::ceiling::{
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::plan::End;
 use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::Direction;
-use linerate_report::doctor::gap_json;
-use serde_json::{Value, json};
+use linerate_report::doctor::Missing;
+use serde::Serialize;
 
 use crate::cli::{CeilingArgs, TunnelArg};
 use crate::console::interrupt::Interrupt;
@@ -56,7 +57,7 @@ pub(crate) fn run(
         );
     }
     if say.format == Format::Json {
-        return say.json(&ceiling_json(&all, args.rate, args.speed));
+        return say.json(&document(&all, args.rate, args.speed));
     }
     say.lines(&ceiling_text(&all, args.rate, args.speed))
 }
@@ -123,35 +124,82 @@ fn join(all: &mut PathCeilings, more: PathCeilings) {
     all.undetermined.extend(more.undetermined);
 }
 
-fn ceiling_json(all: &PathCeilings, rate: Option<BitRate>, speed: Option<BitRate>) -> Value {
-    let bound = |bound: &Ceiling| {
-        let mut value = serde_json::to_value(bound).unwrap_or(Value::Null);
+/// What `linerate ceiling --format json` prints: every bound of a path with its arithmetic, and the lowest one.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CeilingDocument<'a> {
+    schema: &'static str,
+    /// The lowest of the bounds; null when none could be computed.
+    ceiling: Option<ShownBound<'a>>,
+    bounds: Vec<ShownBound<'a>>,
+    /// The rate given with --rate.
+    rate_bit_per_s: Option<BitRate>,
+    /// The share of that rate of the gross --speed.
+    share_of_line: Option<f64>,
+    gaps: Vec<MissingBound<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ShownBound<'a> {
+    #[serde(flatten)]
+    bound: &'a Ceiling,
+    /// The share of this bound that --rate reaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+}
+
+impl<'a> ShownBound<'a> {
+    fn of(bound: &'a Ceiling, rate: Option<BitRate>) -> Self {
         let share = rate.and_then(|rate| bound.share(rate));
-        if let (Some(object), Some(share)) = (value.as_object_mut(), share) {
-            object.insert("share".to_owned(), json!(share.as_f64()));
+        Self {
+            bound,
+            share: share.map(Ratio::as_f64),
         }
-        value
-    };
-    let gap = |unknown: &UnknownCeiling| {
-        let mut value = gap_json(&unknown.missing);
-        if let Some(object) = value.as_object_mut() {
-            object.insert("bound".to_owned(), json!(unknown.bound));
-            object.insert("end".to_owned(), json!(unknown.end));
-            object.insert("subject".to_owned(), json!(unknown.subject));
-        }
-        value
-    };
+    }
+}
+
+/// A bound that could not be computed, and the value that is missing for it.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct MissingBound<'a> {
+    #[serde(flatten)]
+    missing: Missing<'a>,
+    /// The kind of bound.
+    bound: Bound,
+    end: Option<End>,
+    /// The subject on that host, `nic/eth2`.
+    subject: Option<&'a str>,
+}
+
+fn document(
+    all: &PathCeilings,
+    rate: Option<BitRate>,
+    speed: Option<BitRate>,
+) -> CeilingDocument<'_> {
+    let shown = |bound| ShownBound::of(bound, rate);
     let of_line = rate
         .zip(speed)
         .and_then(|(rate, speed)| ceiling::share(rate, speed));
-    json!({
-        "schema": "linerate.ceiling/1",
-        "ceiling": all.lowest().map(bound),
-        "bounds": all.ceilings.iter().map(bound).collect::<Vec<_>>(),
-        "rate_bit_per_s": rate,
-        "share_of_line": of_line.map(Ratio::as_f64),
-        "gaps": all.undetermined.iter().map(gap).collect::<Vec<_>>(),
-    })
+    CeilingDocument {
+        schema: "linerate.ceiling/1",
+        ceiling: all.lowest().map(shown),
+        bounds: all.ceilings.iter().map(shown).collect(),
+        rate_bit_per_s: rate,
+        share_of_line: of_line.map(Ratio::as_f64),
+        gaps: all.undetermined.iter().map(MissingBound::from).collect(),
+    }
+}
+
+impl<'a> From<&'a UnknownCeiling> for MissingBound<'a> {
+    fn from(unknown: &'a UnknownCeiling) -> Self {
+        Self {
+            missing: Missing::from(&unknown.missing),
+            bound: unknown.bound,
+            end: unknown.end,
+            subject: unknown.subject.as_deref(),
+        }
+    }
 }
 
 fn ceiling_text(all: &PathCeilings, rate: Option<BitRate>, speed: Option<BitRate>) -> String {

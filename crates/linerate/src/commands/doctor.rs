@@ -1,14 +1,13 @@
 //! `linerate doctor`: what is wrong on a host, worst first; and `linerate explain`, why.
 
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::finding::{Context, Diagnosis, Rule, Status};
+use linerate_model::finding::{Context, Diagnosis, Profile, Rule, Severity, Stage, Status};
 use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::rules::{self, RULES};
 use linerate_model::watch::Watch;
 use linerate_report::doctor::{CheckedHost, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::cli::{DoctorArgs, FormatArg};
 use crate::commands::watched::read_watched;
@@ -61,7 +60,7 @@ fn diagnose(args: &DoctorArgs, host: &Host, watch: Option<&Watch>) -> Diagnosis 
 pub(crate) fn explain(topic: &str, say: &Say) -> Outcome<()> {
     let is_json = say.format == Format::Json;
     match topic {
-        "rules" if is_json => return say.json(&rules_json()),
+        "rules" if is_json => return say.json(&RulesDocument::all()),
         "rules" => return say.data(&rules_text()),
         "exit-codes" => {
             return page(
@@ -80,23 +79,57 @@ pub(crate) fn explain(topic: &str, say: &Say) -> Outcome<()> {
         );
     };
     if is_json {
-        return say.json(&json!({
-            "schema": "linerate.rule/1",
-            "id": found.id,
-            "number": found.number,
-            "title": found.title,
-            "severity": found.severity,
-            "stage": found.stage,
-            "profiles": found.profiles,
-            "threshold": found.threshold,
-            "effect": found.effect,
-            "source": found.source,
-            "persist": found.persist,
-            "contested": found.contested,
-            "page": found.page,
-        }));
+        return say.json(&RuleDocument::from(*found));
     }
     say.data(found.page)
+}
+
+/// What `linerate explain RULE --format json` prints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RuleDocument {
+    schema: &'static str,
+    /// A rule's id; linerate explain ID.
+    id: &'static str,
+    /// Its number: 1 to 80 in the catalog, from 101 for linerate's own rules.
+    number: u8,
+    title: &'static str,
+    /// The worst severity that it reports.
+    severity: Severity,
+    /// Its place in the order of rules, and of testing their remedies.
+    stage: Stage,
+    /// The roles in which it is active.
+    profiles: &'static [Profile],
+    threshold: &'static str,
+    /// The expected effect of the fix, with its source.
+    effect: &'static str,
+    source: &'static str,
+    /// How a remedy is made persistent across reboots.
+    persist: &'static str,
+    /// Where sources disagree, both positions: measure the remedy; null where they agree.
+    contested: Option<&'static str>,
+    /// The page of docs/rules, Markdown.
+    page: &'static str,
+}
+
+impl From<Rule> for RuleDocument {
+    fn from(rule: Rule) -> Self {
+        Self {
+            schema: "linerate.rule/1",
+            id: rule.id,
+            number: rule.number,
+            title: rule.title,
+            severity: rule.severity,
+            stage: rule.stage,
+            profiles: rule.profiles,
+            threshold: rule.threshold,
+            effect: rule.effect,
+            source: rule.source,
+            persist: rule.persist,
+            contested: rule.contested,
+            page: rule.page,
+        }
+    }
 }
 
 /// What `linerate explain settings --format json` and `linerate explain exit-codes --format json` print.
@@ -138,27 +171,63 @@ fn rules_text() -> String {
     RULES.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn rules_json() -> Value {
-    let one = |rule: &&Rule| {
-        let (word, missing) = match rule.status {
+/// What `linerate explain rules --format json` prints: the catalog with the status of each rule, then linerate's own
+/// rules.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RulesDocument {
+    schema: &'static str,
+    rules: Vec<ListedRule>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ListedRule {
+    /// Its number in the catalog; null for linerate's own rules.
+    number: Option<u8>,
+    /// A rule's id; linerate explain ID.
+    id: &'static str,
+    /// Whether it covers everything in the catalog, a part of it, or gives advice only.
+    #[cfg_attr(test, schemars(extend("enum" = ["implemented", "in-part", "advice-only"])))]
+    status: &'static str,
+    /// What a rule that is implemented in part does not cover.
+    missing: Option<&'static str>,
+    title: &'static str,
+    /// The worst severity that it reports.
+    severity: Severity,
+    /// Its place in the order of rules, and of testing their remedies.
+    stage: Stage,
+    /// The roles in which it is active.
+    profiles: &'static [Profile],
+    threshold: &'static str,
+}
+
+impl RulesDocument {
+    fn all() -> Self {
+        Self {
+            schema: "linerate.rules/1",
+            rules: RULES.iter().map(|rule| ListedRule::from(**rule)).collect(),
+        }
+    }
+}
+
+impl From<Rule> for ListedRule {
+    fn from(rule: Rule) -> Self {
+        let (status, missing) = match rule.status {
             Status::Implemented => ("implemented", None),
             Status::AdviceOnly => ("advice-only", None),
             Status::InPart(missing) => ("in-part", Some(missing)),
         };
-        json!({
-            "number": rule.catalogue_number(),
-            "id": rule.id,
-            "status": word,
-            "missing": missing,
-            "title": rule.title,
-            "severity": rule.severity,
-            "stage": rule.stage,
-            "profiles": rule.profiles,
-            "threshold": rule.threshold,
-        })
-    };
-    json!({
-        "schema": "linerate.rules/1",
-        "rules": RULES.iter().map(one).collect::<Vec<_>>(),
-    })
+        Self {
+            number: rule.catalogue_number(),
+            id: rule.id,
+            status,
+            missing,
+            title: rule.title,
+            severity: rule.severity,
+            stage: rule.stage,
+            profiles: rule.profiles,
+            threshold: rule.threshold,
+        }
+    }
 }

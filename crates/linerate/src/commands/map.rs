@@ -3,10 +3,11 @@
 use linerate_model::activity::{Activity, activity};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
-use linerate_report::doctor::gap_json;
+use linerate_report::doctor::Missing;
 use linerate_report::flat::{Change, Fact, changes, facts, shown};
 use linerate_report::{self as report, MapDocument, MapExtras};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::cli::{FormatArg, MapArgs};
 use crate::commands::memory::{matrix, memory_json, memory_text};
@@ -87,11 +88,11 @@ fn why(host: &Host, format: FormatArg, say: &Say) -> Outcome<()> {
     no_picture(format)?;
     let all = facts(host);
     if format == FormatArg::Json {
-        let list = all.iter().map(|(key, fact)| fact_json(key, fact));
-        return say.json(&json!({
-            "schema": "linerate.facts/1",
-            "facts": list.collect::<Vec<_>>(),
-        }));
+        let list = all.iter().map(|(key, fact)| ShownFact::of(key, fact));
+        return say.json(&FactsDocument {
+            schema: "linerate.facts/1",
+            facts: list.collect(),
+        });
     }
     let lines = all.iter().map(|(key, fact)| match &fact.value {
         Ok(value) => format!("{key} = {}  [{}]", shown(value), fact.source),
@@ -103,13 +104,70 @@ fn why(host: &Host, format: FormatArg, say: &Say) -> Outcome<()> {
     say.data(&lines.collect::<Vec<_>>().join("\n"))
 }
 
-fn fact_json(key: &str, fact: &Fact) -> Value {
-    json!({
-        "key": key,
-        "value": fact.value.as_ref().ok(),
-        "gap": fact.value.as_ref().err().map(gap_json),
-        "source": fact.source,
-    })
+/// What `linerate map --why --format json` prints: every fact of a host with its source.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct FactsDocument<'a> {
+    schema: &'static str,
+    facts: Vec<ShownFact<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ShownFact<'a> {
+    /// The path within the host: nics/eth2/mtu.
+    key: &'a str,
+    /// The value, as in `linerate map --format json`; null if it is not known.
+    value: Option<&'a Value>,
+    /// Why it is not known; null if it is.
+    gap: Option<Missing<'a>>,
+    /// The file or request that it comes from.
+    source: &'a str,
+}
+
+impl<'a> ShownFact<'a> {
+    fn of(key: &'a str, fact: &'a Fact) -> Self {
+        Self {
+            key,
+            value: fact.value.as_ref().ok(),
+            gap: fact.value.as_ref().err().map(Missing::from),
+            source: &fact.source,
+        }
+    }
+}
+
+/// What `linerate map --diff A B --format json` prints: the facts that differ between two hosts, or between two times on
+/// one.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DiffDocument<'a> {
+    schema: &'static str,
+    changes: Vec<ShownChange<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ShownChange<'a> {
+    /// The path within the host: nics/eth2/mtu.
+    key: &'a str,
+    /// The fact on the first host; null if it has no such fact.
+    from: Option<ShownFact<'a>>,
+    /// The fact on the second host; null if it has no such fact.
+    to: Option<ShownFact<'a>>,
+}
+
+impl<'a> From<&'a Change> for ShownChange<'a> {
+    fn from(change: &'a Change) -> Self {
+        let side = |fact: &'a Option<Fact>| {
+            let fact = fact.as_ref();
+            fact.map(|fact| ShownFact::of(&change.key, fact))
+        };
+        Self {
+            key: &change.key,
+            from: side(&change.from),
+            to: side(&change.to),
+        }
+    }
 }
 
 /// The differences between two hosts, or between two captures of one.
@@ -122,14 +180,10 @@ fn diff(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
     let after = read(args.diff.get(1))?;
     let all = changes(&before, &after);
     if format == FormatArg::Json {
-        let list = all.iter().map(|change| {
-            let side = |fact: &Option<Fact>| fact.as_ref().map(|fact| fact_json(&change.key, fact));
-            json!({"key": change.key, "from": side(&change.from), "to": side(&change.to)})
+        return say.json(&DiffDocument {
+            schema: "linerate.map-diff/1",
+            changes: all.iter().map(ShownChange::from).collect(),
         });
-        return say.json(&json!({
-            "schema": "linerate.map-diff/1",
-            "changes": list.collect::<Vec<_>>(),
-        }));
     }
     if all.is_empty() {
         return say.data("no differences");

@@ -12,13 +12,18 @@ use crate::cli::{RxeAction, TestbedAction};
 use crate::console::interrupt::Interrupt;
 use crate::console::say::{Format, Say};
 
-/// The document that `testbed rxe` prints.
+/// What `linerate testbed rxe ACTION --format json` prints: the devices that exist, and what a removal removed.
 #[derive(Debug, Serialize)]
-struct RxeDocument {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RxeDocument {
     schema: &'static str,
+    #[cfg_attr(test, schemars(extend("enum" = ["add", "pair", "remove", "list"])))]
     action: &'static str,
+    /// Every soft-RoCE device that linerate created and has not removed.
     devices: Vec<Device>,
+    /// The devices that this call removed.
     removed: Vec<String>,
+    /// Modules that were loaded for the devices and are kept, because others use them now.
     modules_left: Vec<LoadedModule>,
 }
 

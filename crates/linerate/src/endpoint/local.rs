@@ -63,6 +63,7 @@ impl Drop for LocalEndpoint {
 
 /// One transaction, as `tune` lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Entry {
     /// Its id.
     pub id: String,
@@ -70,7 +71,7 @@ pub struct Entry {
     pub state: &'static str,
     /// Its changes, or the reason for its state.
     pub about: String,
-    /// Whether its changes are applied at every boot.
+    /// Whether it is persistent across reboots.
     pub kept: bool,
 }
 

@@ -14,24 +14,27 @@ use serde::Serialize;
 
 use crate::console::say::{Format, Say};
 
-/// The comparison of two runs.
+/// What `linerate compare RUN RUN --format json` prints: the changes from one run of an experiment to another.
 #[derive(Debug, Serialize)]
-struct CompareDocument {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CompareDocument {
     schema: &'static str,
     before: String,
     after: String,
     response: Response,
     more_is_better: bool,
-    /// A worsening of less than this is none.
+    /// Regressions smaller than this share are ignored.
     margin: f64,
+    /// The worst verdict of all combinations.
     verdict: Verdict,
     cells: Vec<Compared>,
-    /// Combinations that only one of the runs has.
+    /// Combinations that only one of the runs has, or with too few trials.
     unmatched: Vec<String>,
 }
 
 /// A combination in both runs.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Compared {
     levels: Vec<String>,
     before: f64,
@@ -46,6 +49,7 @@ struct Compared {
 
 /// The verdict on a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
     /// It is no worse than by the margin.

@@ -31,30 +31,33 @@ use crate::endpoint::trial;
 const NAMED_MAX: usize = 3;
 
 /// A plan, with the details of its changes.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub(crate) struct Intent {
     pub(crate) changes: Vec<IntendedChange>,
 }
 
 /// A change, and its details.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct IntendedChange {
     #[serde(flatten)]
     pub(crate) change: Change,
-    /// The class of its rollback.
+    /// How it can be rolled back.
     class: Class,
-    /// The finding that it would fix.
+    /// The finding that it fixes; null if the change was requested.
     why: Option<Reason>,
-    /// Other settings that writing it may change; they are restored along with it.
+    /// What writing it may change too; this is restored with it.
     disturbs: Vec<SettingKey>,
-    /// The program that may change it by itself, in words.
+    /// The running program that may change it by itself, as text.
     owner: Option<String>,
-    /// The capabilities that writing it requires.
+    /// The capabilities that writing it requires (capabilities(7)); a process of root does not need CAP_DAC_OVERRIDE and
+    /// CAP_KILL here.
     needs: &'static [&'static str],
 }
 
 /// A finding, in short.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Reason {
     rule: String,
     summary: String,

@@ -28,17 +28,35 @@ use crate::endpoint::lease::{self, Far};
 use crate::endpoint::local::{Entry, LocalEndpoint};
 use crate::endpoint::recover::{recover_first, recover_first_with};
 use crate::endpoint::trial::open_path;
-use crate::prove::intent::{self, Intent};
+use crate::prove::intent::{self, IntendedChange, Intent};
 use crate::prove::{prove as run_prove, search};
 use crate::tune::probe::reach;
 
-/// The document that `tune` prints.
-#[derive(Debug, Serialize)]
-struct TuneDocument<T> {
+/// What `linerate tune ACTION --format json` prints: changes for plan, apply and affinity, transactions for the others.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct TuneDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(extend("enum" = ["plan", "apply", "affinity", "confirm", "undo", "persist", "recover", "status"])))]
     action: &'static str,
-    #[serde(flatten)]
-    body: T,
+    /// In the order in which they are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<&'a [IntendedChange]>,
+    /// Those of the peer, if both ends change together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer_changes: Option<&'a [Change]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transactions: Option<&'a [Entry]>,
+}
+
+impl TuneDocument<'_> {
+    fn of(action: &'static str) -> Self {
+        Self {
+            schema: "linerate.tune/1",
+            action,
+            ..Self::default()
+        }
+    }
 }
 
 /// Carries out a `tune` action.
@@ -72,7 +90,7 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
         TuneAction::Persist(args) => {
             let mut entries = persist::persist(args, state)?;
             entries.extend(lease::other_halves(state, &entries, args.remove)?);
-            report("persist", entries, say)
+            report("persist", &entries, say)
         }
         TuneAction::Boot => persist::boot(state, say),
         TuneAction::Undo { id, peer } => {
@@ -86,12 +104,12 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
             let own = LocalEndpoint::recover(state)?;
             let given = peer.as_ref();
             let far = lease::recover(Far { state, given })?;
-            report("recover", [own, far].concat(), say)
+            report("recover", &[own, far].concat(), say)
         }
         TuneAction::Status => {
             let mut entries = LocalEndpoint::status(state)?;
             lease::tell(state, &mut entries)?;
-            report("status", entries, say)
+            report("status", &entries, say)
         }
     }
 }
@@ -173,12 +191,9 @@ fn apply_to_both(
     }
     if say.format == Format::Json {
         return say.json(&TuneDocument {
-            schema: "linerate.tune/1",
-            action: "apply",
-            body: Both {
-                intent,
-                peer_changes: far.changes,
-            },
+            changes: Some(&intent.changes),
+            peer_changes: Some(&far.changes),
+            ..TuneDocument::of("apply")
         });
     }
     for line in intent.lines() {
@@ -188,14 +203,6 @@ fn apply_to_both(
         say.data(&format!("peer: {change}"))?;
     }
     Ok(())
-}
-
-/// Changes of both ends, as they are printed.
-#[derive(Debug, Serialize)]
-struct Both {
-    #[serde(flatten)]
-    intent: Intent,
-    peer_changes: Vec<Change>,
 }
 
 /// Carries a plan out, sees to it that it is confirmed or rolled back, and shows it.
@@ -310,7 +317,7 @@ fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
     let changed = LocalEndpoint::status(state)?
         .into_iter()
         .filter(|entry| entry.id == id);
-    report("confirm", changed.collect(), say)
+    report("confirm", &changed.collect::<Vec<_>>(), say)
 }
 
 /// Rolls back what is applied, or has the process that waits for a decision do so.
@@ -326,7 +333,7 @@ fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
                 about: "by the process that made the changes".to_owned(),
                 kept: false,
             };
-            report("undo", vec![undone], say)
+            report("undo", &[undone], say)
         }
         id => {
             let far = lease::undo_far_half(far, id)?;
@@ -334,7 +341,7 @@ fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
             for entry in &own {
                 lease::forget(state, &entry.id)?;
             }
-            report("undo", far.into_iter().chain(own).collect(), say)
+            report("undo", &far.into_iter().chain(own).collect::<Vec<_>>(), say)
         }
     }
 }
@@ -364,9 +371,8 @@ fn waiting(state: &FilePath, id: Option<&str>) -> Outcome<String> {
 fn show(action: &'static str, intent: &Intent, say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
         return say.json(&TuneDocument {
-            schema: "linerate.tune/1",
-            action,
-            body: intent,
+            changes: Some(&intent.changes),
+            ..TuneDocument::of(action)
         });
     }
     if intent.changes.is_empty() {
@@ -378,19 +384,11 @@ fn show(action: &'static str, intent: &Intent, say: &Say) -> Outcome<()> {
     Ok(())
 }
 
-fn report(action: &'static str, lines: Vec<Entry>, say: &Say) -> Outcome<()> {
-    #[derive(Serialize)]
-    struct Entries {
-        transactions: Vec<Entry>,
-    }
+fn report(action: &'static str, lines: &[Entry], say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
-        let body = Entries {
-            transactions: lines,
-        };
         return say.json(&TuneDocument {
-            schema: "linerate.tune/1",
-            action,
-            body,
+            transactions: Some(lines),
+            ..TuneDocument::of(action)
         });
     }
     if lines.is_empty() {
@@ -406,7 +404,7 @@ fn report(action: &'static str, lines: Vec<Entry>, say: &Say) -> Outcome<()> {
         state,
         about,
         kept,
-    } in &lines
+    } in lines
     {
         let kept = if *kept && *state != "kept" {
             ", persistent"

@@ -32,6 +32,7 @@ use crate::units::{BitRate, Bytes, Nanoseconds, Ratio, TransferRate};
 
 /// The kind of a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// A shaper's rate.
@@ -75,16 +76,17 @@ impl fmt::Display for Bound {
 
 /// An upper bound of a path's rate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ceiling {
     /// The kind of the bound.
     pub bound: Bound,
     /// The bound.
     pub bit_per_s: BitRate,
-    /// The arithmetic, in words and numbers.
+    /// Its arithmetic as text.
     pub reason: String,
-    /// The end whose hardware or setting it is, if it belongs to one end.
+    /// The end whose hardware or setting it is; null for figures from the command line.
     pub end: Option<End>,
-    /// The subject at that end, `nic/eth2`.
+    /// The subject on that end: nic/eth2.
     pub subject: Option<String>,
     /// The values it was computed from.
     pub evidence: Vec<Evidence>,

@@ -6,6 +6,7 @@ use super::words;
 
 /// A response: a value of a trial that is analyzed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Response {
     /// Bits per second, after the warm-up.

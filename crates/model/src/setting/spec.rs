@@ -87,6 +87,7 @@ impl Domain {
 
 /// How a change is rolled back, and its effect on traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Class {
     /// Released by closing a descriptor or ending the program.
     R0,

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::Discipline;
 use crate::host::Qdisc;
 
-/// The value of a setting.
+/// A setting's value, with the type of its catalog entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Value {
     /// On or off.

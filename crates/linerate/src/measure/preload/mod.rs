@@ -36,29 +36,38 @@ const LISTENS: Duration = Duration::from_secs(20);
 /// How often Ctrl-C is listened for.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// The document.
+/// What `linerate measure stream PEER --preload rsocket --format json` prints: the same program over the kernel's TCP
+/// and with a preloaded library.
 #[derive(Debug, Serialize)]
-struct PreloadDocument {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct PreloadDocument {
     schema: &'static str,
+    #[cfg_attr(test, schemars(extend("enum" = ["stream"])))]
     workload: &'static str,
     peer: String,
     address: String,
     flows: u32,
     /// The kernel's TCP first.
     carriers: [Carrier; 2],
-    /// The rate with the library over the rate of the kernel's TCP.
+    /// The rate with the library over the rate of the kernel's TCP, one trial of each.
     ratio: f64,
 }
 
 /// What carried the stream, and how fast.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Carrier {
     #[serde(rename = "carrier")]
+    #[cfg_attr(test, schemars(extend("enum" = ["tcp", "rsocket"])))]
     name: &'static str,
+    /// As the receiver counted.
     bytes: u64,
+    /// The receiver's, until the last connection ends.
     seconds: f64,
     rate_bit_per_s: f64,
+    /// CPU seconds of the sender's process; work of the kernel outside of it is not included.
     cpu_local_s: f64,
+    /// The same for the receiver.
     cpu_remote_s: f64,
 }
 

@@ -16,6 +16,7 @@ use linerate_host::capture::{Archive, CaptureError, CaptureOptions, Captured, Ni
 use linerate_host::counters::{CpuCounters, NicCounters, read_softnet};
 use linerate_host::read::read_host;
 use linerate_host::root::{HostRoot, LiveHost};
+use linerate_model::build::assert_same;
 use linerate_model::host::{Host, NicKind};
 use linerate_model::known::{Cause, Known};
 
@@ -99,7 +100,7 @@ fn pseudonyms_change_names_and_nothing_else() {
             }
         }
     }
-    assert_eq!(read, host);
+    assert_same(&read, &host);
 }
 
 #[test]
@@ -186,8 +187,8 @@ fn hostile_files_leave_gaps() {
     );
     assert_eq!(cause(host.cpus[0].online.gap()), Some(Cause::Unreadable));
     let (again, archive) = record(&root, &FakeNics::default(), &options(false));
-    assert_eq!(again, host);
-    assert_eq!(replayed(&archive), host);
+    assert_same(&again, &host);
+    assert_same(&replayed(&archive), &host);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use linerate_host::capture::{CaptureOptions, record};
 use linerate_host::nic_control::NicRead;
 use linerate_host::read::read_host;
 use linerate_host::root::HostRoot;
+use linerate_model::build::assert_same;
 use linerate_model::host::{
     Channels, Coalesce, Dispatch, Feature, Host, Napi, Nic, NicKind, Qdisc, Rings, Stack,
 };
@@ -96,7 +97,7 @@ pub(crate) fn read(made: &Made, nics: &dyn NicRead, binary: &[(String, Vec<u8>)]
     };
     let (host, archive) = record(&root, nics, &options);
     let captured = archive.into_captured();
-    assert_eq!(read_host(captured.root(), &captured), host);
+    assert_same(&read_host(captured.root(), &captured), &host);
     host
 }
 

@@ -44,8 +44,11 @@ fn every_host_is_read_and_captured_without_loss() {
         assert!(!host.cpus.is_empty(), "{}", path.display());
         let again = Archive::parse(archive.to_text().as_bytes()).expect("an archive");
         let replayed = again.into_captured();
-        println!("{}", path.display());
-        assert_same(&read_host(replayed.root(), &replayed), &host);
+        assert_same(
+            path.display(),
+            &read_host(replayed.root(), &replayed),
+            &host,
+        );
     }
 }
 

@@ -100,7 +100,7 @@ fn pseudonyms_change_names_and_nothing_else() {
             }
         }
     }
-    assert_same(&read, &host);
+    assert_same("this machine, replayed", &read, &host);
 }
 
 #[test]
@@ -187,8 +187,8 @@ fn hostile_files_leave_gaps() {
     );
     assert_eq!(cause(host.cpus[0].online.gap()), Some(Cause::Unreadable));
     let (again, archive) = record(&root, &FakeNics::default(), &options(false));
-    assert_same(&again, &host);
-    assert_same(&replayed(&archive), &host);
+    assert_same("read while recorded", &again, &host);
+    assert_same("replayed", &replayed(&archive), &host);
 }
 
 #[test]

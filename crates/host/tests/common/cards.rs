@@ -97,7 +97,7 @@ pub(crate) fn read(made: &Made, nics: &dyn NicRead, binary: &[(String, Vec<u8>)]
     };
     let (host, archive) = record(&root, nics, &options);
     let captured = archive.into_captured();
-    assert_same(&read_host(captured.root(), &captured), &host);
+    assert_same("replayed", &read_host(captured.root(), &captured), &host);
     host
 }
 

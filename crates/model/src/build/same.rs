@@ -1,5 +1,7 @@
 //! Comparison of large documents: a failure prints what differs, not both of them.
 
+use std::fmt::Display;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -10,7 +12,7 @@ const CHARACTERS: usize = 200;
 
 /// Panics unless the two are equal, and prints the paths and values that differ.
 #[track_caller]
-pub fn assert_same<T: Serialize + PartialEq>(found: &T, expected: &T) {
+pub fn assert_same<T: Serialize + PartialEq>(what: impl Display, found: &T, expected: &T) {
     if found == expected {
         return;
     }
@@ -24,7 +26,7 @@ pub fn assert_same<T: Serialize + PartialEq>(found: &T, expected: &T) {
     if omitted > 0 {
         lines.push(format!("and {omitted} more"));
     }
-    panic!("found and expected differ:\n{}", lines.join("\n"));
+    panic!("{what}: found and expected differ:\n{}", lines.join("\n"));
 }
 
 #[track_caller]
@@ -70,12 +72,13 @@ mod tests {
         let expected = build::host().nodes(4, 16).build();
         let mut found = expected.clone();
         found.cpus[3].id = CpuId(99);
-        let panicked = catch_unwind(|| assert_same(&found, &expected)).expect_err("they differ");
+        let panicked =
+            catch_unwind(|| assert_same("a host", &found, &expected)).expect_err("they differ");
         let text = panicked.downcast_ref::<String>().expect("a message");
         assert_eq!(
             text,
-            "found and expected differ:\n/cpus/3/id: 99, expected 3"
+            "a host: found and expected differ:\n/cpus/3/id: 99, expected 3"
         );
-        assert_same(&expected, &expected.clone());
+        assert_same("a host", &expected, &expected.clone());
     }
 }

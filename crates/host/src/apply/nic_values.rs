@@ -39,22 +39,28 @@ pub(super) fn read(
         (NicKnob::TcpDataSplit, _) => nics.tcp_data_split(nic).map(Value::Text),
         (NicKnob::VlanEgress, _) => nics.vlan_egress(nic).and_then(|map| egress_text(&map)),
         (NicKnob::RssKey, _) => nics.rss_key(nic).map(|key| Value::Text(key_words(&key))),
-        (_, Fact::Features(of)) => nics.features(nic).and_then(|all| of(&all, &word)),
-        (_, Fact::PrivateFlags(of)) => nics.private_flags(nic).and_then(|all| of(&all, &word)),
-        (_, Fact::Coalesce(of)) => nics.coalesce(nic).and_then(|all| of(&all)),
-        (_, Fact::Rings(of)) => nics.rings(nic).and_then(|rings| of(&rings)),
-        (_, Fact::Channels(of)) => nics.channels(nic).and_then(|channels| of(&channels)),
-        (_, Fact::LinkModes(of)) => nics.link_modes(nic).and_then(|modes| of(&modes)),
-        (_, Fact::Pause(of)) => nics.pause(nic).and_then(|pause| of(&pause)),
-        (_, Fact::Eee(of)) => nics.eee(nic).and_then(|eee| of(&eee)),
-        (_, Fact::Fec(of)) => nics.fec(nic).and_then(|fec| of(&fec)),
-        (_, Fact::Dcb(of)) => nics.dcb(nic).and_then(|dcb| of(&dcb)),
-        (_, Fact::Rss(of)) => nics.rss(nic).and_then(|rss| of(&rss, &word)),
-        (_, Fact::Stack(of)) => of(&nics.stack(nic)),
-        (_, Fact::QueueCoalesce(of)) => match knob.queue() {
+        (_, Fact::Features(field)) => nics.features(nic).and_then(|all| field.read(&all, &word)),
+        (_, Fact::PrivateFlags(field)) => nics
+            .private_flags(nic)
+            .and_then(|all| field.read(&all, &word)),
+        (_, Fact::Coalesce(field)) => nics.coalesce(nic).and_then(|all| field.read(&all, &word)),
+        (_, Fact::Rings(field)) => nics.rings(nic).and_then(|rings| field.read(&rings, &word)),
+        (_, Fact::Channels(field)) => nics
+            .channels(nic)
+            .and_then(|channels| field.read(&channels, &word)),
+        (_, Fact::LinkModes(field)) => nics
+            .link_modes(nic)
+            .and_then(|modes| field.read(&modes, &word)),
+        (_, Fact::Pause(field)) => nics.pause(nic).and_then(|pause| field.read(&pause, &word)),
+        (_, Fact::Eee(field)) => nics.eee(nic).and_then(|eee| field.read(&eee, &word)),
+        (_, Fact::Fec(field)) => nics.fec(nic).and_then(|fec| field.read(&fec, &word)),
+        (_, Fact::Dcb(field)) => nics.dcb(nic).and_then(|dcb| field.read(&dcb, &word)),
+        (_, Fact::Rss(field)) => nics.rss(nic).and_then(|rss| field.read(&rss, &word)),
+        (_, Fact::Stack(field)) => field.read(&nics.stack(nic), &word),
+        (_, Fact::QueueCoalesce(field)) => match knob.queue() {
             Some(queue) if files::has_queue(root, nic, queue) => {
                 let own = nics.queue_coalesce(nic, queue.1);
-                own.and_then(|own| of(&own))
+                own.and_then(|own| field.read(&own, &word))
             }
             _ => Known::unknown(Cause::Absent, key.to_string(), "no such queue"),
         },

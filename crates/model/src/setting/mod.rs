@@ -20,18 +20,19 @@ mod read_value;
 mod rows;
 mod spec;
 mod value;
+mod words;
 
 use std::collections::BTreeMap;
 
 pub use applications::{Application, application_words, parse_applications};
 pub use by_hand::by_hand;
 pub use discipline::Discipline;
-pub use fact::{Fact, egress_text};
+pub use fact::{Fact, Field, egress_text};
 pub use file::{Form, SettingFile, parse_chosen, parse_scheduler};
 pub use hash_key::{key_words, parse_key};
 pub use key::{SettingError, SettingKey};
 pub use link::{LinkSpeed, is_speed, is_untold, link_words};
-pub use of_host::{FEC_AUTO, current, fec_words, parse_table, put, table_words};
+pub use of_host::{current, put};
 pub use priorities::{
     TrafficClasses, class_words, classes_of, egress_words, parse_classes, parse_egress,
     parse_priorities, parse_rates, priority_words, rate_words,
@@ -43,6 +44,7 @@ pub use spec::{
     Access, ByHand, Class, Domain, Effects, EthtoolRequest, Keeping, Scope, SettingSpec,
 };
 pub use value::{Value, fold_blanks};
+pub use words::{FEC_AUTO, fec_words, parse_table, table_words};
 
 /// Settings with their values, for one end of a path.
 pub type Settings = BTreeMap<SettingKey, Value>;

@@ -10,12 +10,12 @@ use super::applications::{application_words, parse_applications};
 use super::discipline::Discipline;
 use super::hash_key::{key_words, parse_key};
 use super::link::LinkSpeed;
-use super::of_host::{parse_table, round_words};
 use super::priorities::{
     class_words, egress_words, parse_classes, parse_egress, parse_priorities, parse_rates,
     priority_words, rate_words,
 };
 use super::rows::{IRQ_CPUS, RDMA_DEFAULTS, SYSCTL, SYSCTL_NET};
+use super::words::{parse_table, round_words};
 use super::{Fact, Form, SettingError, SettingKey, Value, fold_blanks, path};
 use crate::host::Qdisc;
 use crate::ids::CpuSet;

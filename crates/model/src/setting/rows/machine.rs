@@ -1,7 +1,7 @@
 //! The settings of the machine, its CPUs, block devices and RDMA devices, and of a measurement.
 
 use super::BASE;
-use crate::setting::fact::{count, switch, text};
+use crate::setting::fact::field;
 use crate::setting::knobs::knobs;
 use crate::setting::spec::{Access, ByHand, Class, Domain, Effects, Keeping, Scope, SettingSpec};
 use crate::setting::{Fact, Form, by_hand};
@@ -82,7 +82,7 @@ knobs!(
         about: "turbo boost",
         domain: Domain::Switch,
         access: Access::FoundFile,
-        fact: Fact::Host(|host| switch(&host.power.turbo)),
+        fact: Fact::Host(field!(power.turbo)),
         source: "Documentation/admin-guide/pm/cpufreq.rst",
         ..OF_MACHINE
     },
@@ -92,7 +92,7 @@ knobs!(
         domain: Domain::Text,
         class: Class::R4,
         access: Access::File("sys/devices/system/cpu/smt/control", Form::Words),
-        fact: Fact::Host(|host| text(&host.power.smt)),
+        fact: Fact::Host(field!(power.smt)),
         effects: Effects::Smt,
         source: "Documentation/ABI/testing/sysfs-devices-system-cpu",
         ..OF_MACHINE
@@ -102,7 +102,7 @@ knobs!(
         about: "maximum C-state exit latency, microseconds; held while linerate runs",
         class: Class::R0,
         access: Access::Held,
-        fact: Fact::Host(|host| count(&host.power.latency_limit_us)),
+        fact: Fact::Host(field!(power.latency_limit_us)),
         keeping: Keeping::Never("it lasts as long as a process holds it"),
         source: "Documentation/power/pm_qos_interface.rst",
         ..OF_MACHINE
@@ -131,7 +131,7 @@ knobs!(
             "sys/devices/system/clocksource/clocksource0/current_clocksource",
             Form::Words
         ),
-        fact: Fact::Host(|host| text(&host.kernel.clocksource)),
+        fact: Fact::Host(field!(kernel.clocksource)),
         source: "Documentation/ABI/testing/sysfs-devices-system-clocksource",
         ..OF_MACHINE
     },
@@ -140,7 +140,7 @@ knobs!(
         about: "transparent huge pages: `always`, `madvise`, `never`",
         domain: Domain::Text,
         access: Access::File("sys/kernel/mm/transparent_hugepage/enabled", Form::Chosen),
-        fact: Fact::Host(|host| text(&host.kernel.transparent_hugepages)),
+        fact: Fact::Host(field!(kernel.transparent_hugepages)),
         source: "Documentation/admin-guide/mm/transhuge.rst",
         ..OF_MACHINE
     },
@@ -225,7 +225,7 @@ knobs!(
         domain: Domain::Switch,
         class: Class::R4,
         access: Access::File("sys/devices/system/cpu/CPU/online", Form::Switch),
-        fact: Fact::Cpu(|cpu| switch(&cpu.online)),
+        fact: Fact::Cpu(field!(online)),
         effects: Effects::Offline,
         source: "Documentation/core-api/cpu_hotplug.rst",
         ..OF_MACHINE
@@ -244,7 +244,7 @@ knobs!(
             "sys/devices/system/cpu/cpufreq/POLICY/scaling_governor",
             Form::Words
         ),
-        fact: Fact::Policy(|policy| text(&policy.governor)),
+        fact: Fact::Policy(field!(governor)),
         effects: Effects::Siblings(&["cpu/POLICY/energy-preference"]),
         source: "Documentation/admin-guide/pm/cpufreq.rst",
         ..OF_MACHINE
@@ -257,7 +257,7 @@ knobs!(
             "sys/devices/system/cpu/cpufreq/POLICY/energy_performance_preference",
             Form::Words
         ),
-        fact: Fact::Policy(|policy| text(&policy.energy_preference)),
+        fact: Fact::Policy(field!(energy_preference)),
         source: "Documentation/admin-guide/pm/intel_pstate.rst",
         ..OF_MACHINE
     },
@@ -272,7 +272,7 @@ knobs!(
         about: "the I/O scheduler",
         domain: Domain::Text,
         access: Access::File("sys/block/NAME/queue/scheduler", Form::Scheduler),
-        fact: Fact::Block(|device| text(&device.scheduler)),
+        fact: Fact::Block(field!(scheduler)),
         effects: Effects::Siblings(&["block/NAME/nr-requests"]),
         source: "Documentation/ABI/stable/sysfs-block",
         ..OF_MACHINE
@@ -281,7 +281,7 @@ knobs!(
         pattern: "block/NAME/nomerges",
         about: "request merging: 0 all, 1 simple, 2 none",
         access: Access::File("sys/block/NAME/queue/nomerges", Form::Number),
-        fact: Fact::Block(|device| count(&device.nomerges)),
+        fact: Fact::Block(field!(nomerges)),
         source: "Documentation/ABI/stable/sysfs-block",
         ..OF_MACHINE
     },
@@ -289,7 +289,7 @@ knobs!(
         pattern: "block/NAME/rq-affinity",
         about: "completion CPU of requests: 1 same group, 2 the submitting CPU",
         access: Access::File("sys/block/NAME/queue/rq_affinity", Form::Number),
-        fact: Fact::Block(|device| count(&device.rq_affinity)),
+        fact: Fact::Block(field!(rq_affinity)),
         source: "Documentation/ABI/stable/sysfs-block",
         ..OF_MACHINE
     },
@@ -297,7 +297,7 @@ knobs!(
         pattern: "block/NAME/nr-requests",
         about: "requests per queue; a scheduler change resets it",
         access: Access::File("sys/block/NAME/queue/nr_requests", Form::Number),
-        fact: Fact::Block(|device| count(&device.nr_requests)),
+        fact: Fact::Block(field!(nr_requests)),
         source: "Documentation/ABI/stable/sysfs-block",
         ..OF_MACHINE
     },
@@ -306,7 +306,7 @@ knobs!(
         about: "NVMe multipath I/O policy",
         domain: Domain::Text,
         access: Access::FoundFile,
-        fact: Fact::Block(|device| text(&device.io_policy)),
+        fact: Fact::Block(field!(io_policy)),
         source: "Documentation/admin-guide/nvme-multipath.rst",
         ..OF_MACHINE
     },
@@ -324,7 +324,7 @@ knobs!(
             "sys/kernel/config/rdma_cm/NAME/ports/PORT/default_roce_mode",
             Form::Words
         ),
-        fact: Fact::RdmaPort(|port| text(&port.default_gid_type)),
+        fact: Fact::RdmaPort(field!(default_gid_type)),
         source: "Documentation/ABI/testing/configfs-rdma_cm",
         ..OF_MACHINE
     },

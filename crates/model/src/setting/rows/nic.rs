@@ -6,17 +6,17 @@ use super::BASE;
 use crate::host::QueueKind;
 use crate::setting::applications::applications_of;
 use crate::setting::fact::{
-    aspm, bond_hash_policy, bytes, count, cpus, feature, hash_fields, ipoib_mode, known_text, part,
-    private_flag, switch, text, vlan_egress, words,
+    FEATURE, PRIVATE_FLAG, aspm, bond_hash_policy, computed, field, hash_fields, ipoib_mode,
+    known_text, part, vlan_egress, words,
 };
 use crate::setting::knobs::knobs;
 use crate::setting::link::link_words;
 use crate::setting::numbers::{ethtool, link};
-use crate::setting::of_host::{fec_words, table_words};
 use crate::setting::priorities::{classes_of, priority_words, rate_words};
 use crate::setting::spec::{
     Access, ByHand, Class, Domain, Effects, EthtoolRequest, Scope, SettingSpec,
 };
+use crate::setting::words::{fec_words, table_words};
 use crate::setting::{Fact, Form, Value, by_hand};
 
 /// Most settings of an interface belong to its network namespace and are requests of ethtool.
@@ -36,7 +36,7 @@ knobs!(
         class: Class::R2,
         access: Access::Netlink,
         by_hand: ByHand::Command("ethtool --set-priv-flags NAME FLAG VALUE"),
-        fact: Fact::PrivateFlags(private_flag),
+        fact: Fact::PrivateFlags(PRIVATE_FLAG),
         effects: Effects::Features,
         ..OF_NIC
     },
@@ -46,7 +46,7 @@ knobs!(
         class: Class::R3,
         access: Access::Netlink,
         by_hand: ByHand::Command("ip link set dev NAME mtu VALUE"),
-        fact: Fact::Nic(|nic| count(&nic.mtu)),
+        fact: Fact::Nic(field!(mtu)),
         effects: Effects::Mtu,
         source: "Documentation/networking/netdevices.rst",
         ..OF_NIC
@@ -58,7 +58,7 @@ knobs!(
         class: Class::R2,
         access: Access::Netlink,
         by_hand: ByHand::Command("ethtool -K NAME FEATURE VALUE"),
-        fact: Fact::Features(feature),
+        fact: Fact::Features(FEATURE),
         effects: Effects::Features,
         source: "Documentation/networking/netdev-features.rst",
         ..OF_NIC
@@ -70,7 +70,7 @@ knobs!(
         class: Class::R3,
         access: Access::Ethtool(EthtoolRequest::LinkModes, ethtool::LINK_AUTONEG),
         by_hand: ByHand::Command("ethtool -s NAME autoneg VALUE"),
-        fact: Fact::LinkModes(|modes| switch(&modes.autoneg)),
+        fact: Fact::LinkModes(field!(autoneg)),
         effects: Effects::Siblings(&["nic/NAME/link/speed"]),
         ..OF_NIC
     },
@@ -81,7 +81,7 @@ knobs!(
         class: Class::R3,
         access: Access::Netlink,
         by_hand: ByHand::Code(by_hand::by_link),
-        fact: Fact::LinkModes(|modes| link_words(modes).map(Value::Text)),
+        fact: Fact::LinkModes(computed(|modes, _| link_words(modes).map(Value::Text))),
         effects: Effects::Siblings(&["nic/NAME/link/autoneg"]),
         ..OF_NIC
     },
@@ -91,7 +91,7 @@ knobs!(
         class: Class::R2,
         access: Access::Ethtool(EthtoolRequest::Channels, ethtool::CHANNELS_COMBINED),
         by_hand: ByHand::Command("ethtool -L NAME combined VALUE"),
-        fact: Fact::Channels(|channels| count(&channels.combined)),
+        fact: Fact::Channels(field!(combined)),
         effects: Effects::Channels,
         ..OF_NIC
     },
@@ -101,7 +101,7 @@ knobs!(
         class: Class::R2,
         access: Access::Ethtool(EthtoolRequest::Channels, ethtool::CHANNELS_RX),
         by_hand: ByHand::Command("ethtool -L NAME rx VALUE"),
-        fact: Fact::Channels(|channels| count(&channels.rx)),
+        fact: Fact::Channels(field!(rx)),
         effects: Effects::Channels,
         ..OF_NIC
     },
@@ -111,7 +111,7 @@ knobs!(
         class: Class::R2,
         access: Access::Ethtool(EthtoolRequest::Channels, ethtool::CHANNELS_TX),
         by_hand: ByHand::Command("ethtool -L NAME tx VALUE"),
-        fact: Fact::Channels(|channels| count(&channels.tx)),
+        fact: Fact::Channels(field!(tx)),
         effects: Effects::Channels,
         ..OF_NIC
     },
@@ -121,7 +121,7 @@ knobs!(
         class: Class::R2,
         access: Access::Ethtool(EthtoolRequest::Rings, ethtool::RINGS_RX),
         by_hand: ByHand::Command("ethtool -G NAME rx VALUE"),
-        fact: Fact::Rings(|rings| count(&rings.rx)),
+        fact: Fact::Rings(field!(rx)),
         is_rounded: true,
         ..OF_NIC
     },
@@ -131,7 +131,7 @@ knobs!(
         class: Class::R2,
         access: Access::Ethtool(EthtoolRequest::Rings, ethtool::RINGS_TX),
         by_hand: ByHand::Command("ethtool -G NAME tx VALUE"),
-        fact: Fact::Rings(|rings| count(&rings.tx)),
+        fact: Fact::Rings(field!(tx)),
         is_rounded: true,
         ..OF_NIC
     },
@@ -142,7 +142,7 @@ knobs!(
         class: Class::R2,
         access: Access::Netlink,
         by_hand: ByHand::Command("ethtool -G NAME tcp-data-split VALUE"),
-        fact: Fact::Nic(|nic| text(&nic.dispatch.tcp_data_split)),
+        fact: Fact::Nic(field!(dispatch.tcp_data_split)),
         ..OF_NIC
     },
     DcbPfc = SettingSpec {
@@ -152,10 +152,10 @@ knobs!(
         class: Class::R3,
         access: Access::Netlink,
         by_hand: ByHand::Code(by_hand::by_dcb_pfc),
-        fact: Fact::Dcb(|dcb| dcb
+        fact: Fact::Dcb(computed(|dcb, _| dcb
             .pfc_enabled
             .clone()
-            .map(|mask| Value::Text(priority_words(mask)))),
+            .map(|mask| Value::Text(priority_words(mask))))),
         effects: Effects::Pause,
         source: "dcb-pfc(8)",
         ..OF_NIC
@@ -167,7 +167,7 @@ knobs!(
         class: Class::R2,
         access: Access::Netlink,
         by_hand: ByHand::Code(by_hand::by_dcb_ets),
-        fact: Fact::Dcb(|dcb| classes_of(dcb).map(Value::Text)),
+        fact: Fact::Dcb(computed(|dcb, _| classes_of(dcb).map(Value::Text))),
         effects: Effects::Queues,
         source: "dcb-ets(8)",
         ..OF_NIC
@@ -179,10 +179,10 @@ knobs!(
         class: Class::R2,
         access: Access::Netlink,
         by_hand: ByHand::Code(by_hand::by_dcb_maxrate),
-        fact: Fact::Dcb(|dcb| {
+        fact: Fact::Dcb(computed(|dcb, _| {
             let rates = dcb.class_max_bit_per_s.clone();
             rates.map(|rates| Value::Text(rate_words(&rates)))
-        }),
+        })),
         source: "dcb-maxrate(8)",
         ..OF_NIC
     },
@@ -193,7 +193,7 @@ knobs!(
         class: Class::R2,
         access: Access::Netlink,
         by_hand: ByHand::Code(by_hand::by_dcb_app),
-        fact: Fact::Dcb(|dcb| applications_of(dcb).map(Value::Text)),
+        fact: Fact::Dcb(computed(|dcb, _| applications_of(dcb).map(Value::Text))),
         source: "dcb-app(8)",
         ..OF_NIC
     },
@@ -203,7 +203,7 @@ knobs!(
         domain: Domain::Switch,
         access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_ADAPTIVE_RX),
         by_hand: ByHand::Command("ethtool -C NAME adaptive-rx VALUE"),
-        fact: Fact::Coalesce(|coalesce| switch(&coalesce.adaptive_rx)),
+        fact: Fact::Coalesce(field!(adaptive_rx)),
         effects: Effects::Coalescing,
         ..OF_NIC
     },
@@ -213,7 +213,7 @@ knobs!(
         domain: Domain::Switch,
         access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_ADAPTIVE_TX),
         by_hand: ByHand::Command("ethtool -C NAME adaptive-tx VALUE"),
-        fact: Fact::Coalesce(|coalesce| switch(&coalesce.adaptive_tx)),
+        fact: Fact::Coalesce(field!(adaptive_tx)),
         effects: Effects::Coalescing,
         ..OF_NIC
     },
@@ -222,7 +222,7 @@ knobs!(
         about: "rx-usecs: delay of an RX interrupt after a packet, microseconds",
         access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_RX_USECS),
         by_hand: ByHand::Command("ethtool -C NAME rx-usecs VALUE"),
-        fact: Fact::Coalesce(|coalesce| count(&coalesce.rx_usecs)),
+        fact: Fact::Coalesce(field!(rx_usecs)),
         effects: Effects::Coalescing,
         is_rounded: true,
         ..OF_NIC
@@ -232,7 +232,7 @@ knobs!(
         about: "tx-usecs: delay of a TX interrupt after a packet, microseconds",
         access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_TX_USECS),
         by_hand: ByHand::Command("ethtool -C NAME tx-usecs VALUE"),
-        fact: Fact::Coalesce(|coalesce| count(&coalesce.tx_usecs)),
+        fact: Fact::Coalesce(field!(tx_usecs)),
         effects: Effects::Coalescing,
         is_rounded: true,
         ..OF_NIC
@@ -242,7 +242,7 @@ knobs!(
         about: "rx-frames: packets before an RX interrupt fires",
         access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_RX_FRAMES),
         by_hand: ByHand::Command("ethtool -C NAME rx-frames VALUE"),
-        fact: Fact::Coalesce(|coalesce| count(&coalesce.rx_frames)),
+        fact: Fact::Coalesce(field!(rx_frames)),
         effects: Effects::Coalescing,
         is_rounded: true,
         ..OF_NIC
@@ -252,7 +252,7 @@ knobs!(
         about: "tx-frames: packets before a TX interrupt fires",
         access: Access::Ethtool(EthtoolRequest::Coalesce, ethtool::COALESCE_TX_FRAMES),
         by_hand: ByHand::Command("ethtool -C NAME tx-frames VALUE"),
-        fact: Fact::Coalesce(|coalesce| count(&coalesce.tx_frames)),
+        fact: Fact::Coalesce(field!(tx_frames)),
         effects: Effects::Coalescing,
         is_rounded: true,
         ..OF_NIC
@@ -274,7 +274,9 @@ knobs!(
         class: Class::R2,
         access: Access::Netlink,
         by_hand: ByHand::Code(by_hand::by_rss_table),
-        fact: Fact::Rss(|rss, _| { part(&rss.table, |table| known_text(table_words(table))) }),
+        fact: Fact::Rss(computed(|rss, _| {
+            part(&rss.table, |table| known_text(table_words(table)))
+        })),
         source: "Documentation/networking/scaling.rst",
         ..OF_NIC
     },
@@ -284,7 +286,9 @@ knobs!(
         domain: Domain::Text,
         access: Access::Netlink,
         by_hand: ByHand::Command("ethtool -N NAME rx-flow-hash KIND VALUE"),
-        fact: Fact::Rss(|rss, kind| part(&rss.fields, |fields| hash_fields(fields, kind))),
+        fact: Fact::Rss(computed(|rss, kind| part(&rss.fields, |fields| {
+            hash_fields(fields, kind)
+        }))),
         source: "ethtool(8), rx-flow-hash",
         ..OF_NIC
     },
@@ -304,7 +308,7 @@ knobs!(
         about: "RPS CPUs of the RX queue",
         domain: Domain::Cpus,
         access: Access::File("sys/class/net/NAME/queues/rx-N/rps_cpus", Form::CpuMask),
-        fact: Fact::Queue(|queue| cpus(&queue.rps_cpus)),
+        fact: Fact::Queue(field!(rps_cpus)),
         source: "Documentation/networking/scaling.rst",
         ..OF_NIC
     },
@@ -312,7 +316,7 @@ knobs!(
         pattern: "nic/NAME/queue/rx-N/rps-flow-cnt",
         about: "RFS flow table entries of the RX queue",
         access: Access::File("sys/class/net/NAME/queues/rx-N/rps_flow_cnt", Form::Number),
-        fact: Fact::Queue(|queue| queue.rps_flow_cnt.clone().map(Value::Integer)),
+        fact: Fact::Queue(field!(rps_flow_cnt)),
         is_rounded: true,
         source: "Documentation/networking/scaling.rst",
         ..OF_NIC
@@ -322,7 +326,7 @@ knobs!(
         about: "XPS CPUs of the TX queue",
         domain: Domain::Cpus,
         access: Access::File("sys/class/net/NAME/queues/tx-N/xps_cpus", Form::CpuMask),
-        fact: Fact::Queue(|queue| cpus(&queue.xps_cpus)),
+        fact: Fact::Queue(field!(xps_cpus)),
         source: "Documentation/networking/scaling.rst",
         ..OF_NIC
     },
@@ -331,7 +335,10 @@ knobs!(
         about: "RX queues mapped to the TX queue (XPS)",
         domain: Domain::Text,
         access: Access::File("sys/class/net/NAME/queues/tx-N/xps_rxqs", Form::QueueMask),
-        fact: Fact::Queue(|queue| part(&queue.xps_rxqs, |own| known_text(words(own)))),
+        fact: Fact::Queue(computed(|queue, _| part(
+            &queue.xps_rxqs,
+            |own| known_text(words(own))
+        ))),
         source: "Documentation/networking/scaling.rst",
         ..OF_NIC
     },
@@ -339,10 +346,10 @@ knobs!(
         pattern: "nic/NAME/queue/tx-N/tx-maxrate",
         about: "rate limit of the TX queue in the NIC, Mb/s; 0: no limit",
         access: Access::File("sys/class/net/NAME/queues/tx-N/tx_maxrate", Form::Number),
-        fact: Fact::Queue(|queue| {
+        fact: Fact::Queue(computed(|queue, _| {
             let rate = queue.max_bit_per_s.clone();
             rate.map(|rate| Value::Integer(rate.as_bit_per_s() / 1_000_000))
-        }),
+        })),
         source: "Documentation/ABI/testing/sysfs-class-net-queues",
         ..OF_NIC
     },
@@ -354,7 +361,7 @@ knobs!(
         by_hand: ByHand::Command(
             "ethtool --per-queue NAME queue_mask MASK --coalesce adaptive-rx VALUE"
         ),
-        fact: Fact::QueueCoalesce(|own| switch(&own.adaptive_rx)),
+        fact: Fact::QueueCoalesce(field!(adaptive_rx)),
         effects: Effects::QueueCoalescing,
         source: "ethtool(8), --per-queue",
         ..OF_NIC
@@ -367,7 +374,7 @@ knobs!(
         by_hand: ByHand::Command(
             "ethtool --per-queue NAME queue_mask MASK --coalesce adaptive-tx VALUE"
         ),
-        fact: Fact::QueueCoalesce(|own| switch(&own.adaptive_tx)),
+        fact: Fact::QueueCoalesce(field!(adaptive_tx)),
         effects: Effects::QueueCoalescing,
         source: "ethtool(8), --per-queue",
         ..OF_NIC
@@ -379,7 +386,7 @@ knobs!(
         by_hand: ByHand::Command(
             "ethtool --per-queue NAME queue_mask MASK --coalesce rx-usecs VALUE"
         ),
-        fact: Fact::QueueCoalesce(|own| count(&own.rx_usecs)),
+        fact: Fact::QueueCoalesce(field!(rx_usecs)),
         effects: Effects::QueueCoalescing,
         is_rounded: true,
         source: "ethtool(8), --per-queue",
@@ -392,7 +399,7 @@ knobs!(
         by_hand: ByHand::Command(
             "ethtool --per-queue NAME queue_mask MASK --coalesce tx-usecs VALUE"
         ),
-        fact: Fact::QueueCoalesce(|own| count(&own.tx_usecs)),
+        fact: Fact::QueueCoalesce(field!(tx_usecs)),
         effects: Effects::QueueCoalescing,
         is_rounded: true,
         source: "ethtool(8), --per-queue",
@@ -405,7 +412,7 @@ knobs!(
         by_hand: ByHand::Command(
             "ethtool --per-queue NAME queue_mask MASK --coalesce rx-frames VALUE"
         ),
-        fact: Fact::QueueCoalesce(|own| count(&own.rx_frames)),
+        fact: Fact::QueueCoalesce(field!(rx_frames)),
         effects: Effects::QueueCoalescing,
         is_rounded: true,
         source: "ethtool(8), --per-queue",
@@ -418,7 +425,7 @@ knobs!(
         by_hand: ByHand::Command(
             "ethtool --per-queue NAME queue_mask MASK --coalesce tx-frames VALUE"
         ),
-        fact: Fact::QueueCoalesce(|own| count(&own.tx_frames)),
+        fact: Fact::QueueCoalesce(field!(tx_frames)),
         effects: Effects::QueueCoalescing,
         is_rounded: true,
         source: "ethtool(8), --per-queue",
@@ -431,7 +438,7 @@ knobs!(
         class: Class::R2,
         access: Access::Netlink,
         by_hand: ByHand::Code(by_hand::by_tc),
-        fact: Fact::Nic(|nic| nic.qdisc.clone().map(Value::Qdisc)),
+        fact: Fact::Nic(field!(qdisc)),
         source: "tc(8)",
         ..OF_NIC
     },
@@ -439,10 +446,7 @@ knobs!(
         pattern: "nic/NAME/napi/gro-flush-timeout-ns",
         about: "GRO flush timeout before interrupts are re-enabled, nanoseconds",
         access: Access::File("sys/class/net/NAME/gro_flush_timeout", Form::Number),
-        fact: Fact::Nic(|nic| {
-            let timeout = nic.dispatch.gro_flush_timeout_ns.clone();
-            timeout.map(Value::Integer)
-        }),
+        fact: Fact::Nic(field!(dispatch.gro_flush_timeout_ns)),
         source: "Documentation/networking/napi.rst",
         ..OF_NIC
     },
@@ -450,7 +454,7 @@ knobs!(
         pattern: "nic/NAME/napi/defer-hard-irqs",
         about: "empty polls before interrupts are re-enabled",
         access: Access::File("sys/class/net/NAME/napi_defer_hard_irqs", Form::Number),
-        fact: Fact::Nic(|nic| count(&nic.dispatch.defer_hard_irqs)),
+        fact: Fact::Nic(field!(dispatch.defer_hard_irqs)),
         source: "Documentation/networking/napi.rst",
         ..OF_NIC
     },
@@ -460,7 +464,7 @@ knobs!(
         domain: Domain::Switch,
         class: Class::R2,
         access: Access::File("sys/class/net/NAME/threaded", Form::Switch),
-        fact: Fact::Nic(|nic| switch(&nic.dispatch.threaded)),
+        fact: Fact::Nic(field!(dispatch.threaded)),
         source: "Documentation/networking/napi.rst",
         ..OF_NIC
     },
@@ -471,7 +475,7 @@ knobs!(
         class: Class::R3,
         access: Access::Ethtool(EthtoolRequest::Pause, ethtool::PAUSE_AUTONEG),
         by_hand: ByHand::Command("ethtool -A NAME autoneg VALUE"),
-        fact: Fact::Pause(|pause| switch(&pause.autoneg)),
+        fact: Fact::Pause(field!(autoneg)),
         effects: Effects::Pause,
         ..OF_NIC
     },
@@ -482,7 +486,7 @@ knobs!(
         class: Class::R3,
         access: Access::Ethtool(EthtoolRequest::Pause, ethtool::PAUSE_RX),
         by_hand: ByHand::Command("ethtool -A NAME rx VALUE"),
-        fact: Fact::Pause(|pause| switch(&pause.rx)),
+        fact: Fact::Pause(field!(rx)),
         effects: Effects::Pause,
         ..OF_NIC
     },
@@ -493,7 +497,7 @@ knobs!(
         class: Class::R3,
         access: Access::Ethtool(EthtoolRequest::Pause, ethtool::PAUSE_TX),
         by_hand: ByHand::Command("ethtool -A NAME tx VALUE"),
-        fact: Fact::Pause(|pause| switch(&pause.tx)),
+        fact: Fact::Pause(field!(tx)),
         effects: Effects::Pause,
         ..OF_NIC
     },
@@ -504,7 +508,7 @@ knobs!(
         class: Class::R3,
         access: Access::Ethtool(EthtoolRequest::Eee, ethtool::EEE_ENABLED),
         by_hand: ByHand::Command("ethtool --set-eee NAME eee VALUE"),
-        fact: Fact::Eee(|eee| switch(&eee.enabled)),
+        fact: Fact::Eee(field!(enabled)),
         ..OF_NIC
     },
     Fec = SettingSpec {
@@ -514,7 +518,7 @@ knobs!(
         class: Class::R3,
         access: Access::Netlink,
         by_hand: ByHand::Command("ethtool --set-fec NAME encoding VALUE"),
-        fact: Fact::Fec(|fec| known_text(fec_words(fec))),
+        fact: Fact::Fec(computed(|fec, _| known_text(fec_words(fec)))),
         ..OF_NIC
     },
     GsoMaxBytes = SettingSpec {
@@ -522,7 +526,7 @@ knobs!(
         about: "maximum GSO size, IPv6 and others",
         access: Access::Link(link::GSO_MAX_SIZE),
         by_hand: ByHand::Command("ip link set dev NAME gso_max_size VALUE"),
-        fact: Fact::Stack(|stack| bytes(&stack.gso_max_bytes)),
+        fact: Fact::Stack(field!(gso_max_bytes)),
         effects: Effects::Siblings(&["nic/NAME/gso-ipv4-max-bytes"]),
         source: "ip-link(8)",
         ..OF_NIC
@@ -532,7 +536,7 @@ knobs!(
         about: "maximum GSO size, IPv4",
         access: Access::Link(link::GSO_IPV4_MAX_SIZE),
         by_hand: ByHand::Command("ip link set dev NAME gso_ipv4_max_size VALUE"),
-        fact: Fact::Stack(|stack| bytes(&stack.gso_ipv4_max_bytes)),
+        fact: Fact::Stack(field!(gso_ipv4_max_bytes)),
         source: "ip-link(8)",
         ..OF_NIC
     },
@@ -541,7 +545,7 @@ knobs!(
         about: "maximum GRO size",
         access: Access::Link(link::GRO_MAX_SIZE),
         by_hand: ByHand::Command("ip link set dev NAME gro_max_size VALUE"),
-        fact: Fact::Stack(|stack| bytes(&stack.gro_max_bytes)),
+        fact: Fact::Stack(field!(gro_max_bytes)),
         effects: Effects::Siblings(&["nic/NAME/gro-ipv4-max-bytes"]),
         source: "ip-link(8)",
         ..OF_NIC
@@ -551,7 +555,7 @@ knobs!(
         about: "maximum GRO size, IPv4",
         access: Access::Link(link::GRO_IPV4_MAX_SIZE),
         by_hand: ByHand::Command("ip link set dev NAME gro_ipv4_max_size VALUE"),
-        fact: Fact::Stack(|stack| bytes(&stack.gro_ipv4_max_bytes)),
+        fact: Fact::Stack(field!(gro_ipv4_max_bytes)),
         source: "ip-link(8)",
         ..OF_NIC
     },
@@ -561,7 +565,7 @@ knobs!(
         domain: Domain::EgressMap,
         access: Access::Netlink,
         by_hand: ByHand::Command("ip link set dev NAME type vlan egress-qos-map VALUE"),
-        fact: Fact::Stack(vlan_egress),
+        fact: Fact::Stack(computed(vlan_egress)),
         source: "ip-link(8), egress-qos-map",
         ..OF_NIC
     },
@@ -571,7 +575,7 @@ knobs!(
         domain: Domain::Text,
         class: Class::R2,
         access: Access::File("sys/class/net/NAME/bonding/xmit_hash_policy", Form::Named),
-        fact: Fact::Stack(bond_hash_policy),
+        fact: Fact::Stack(computed(bond_hash_policy)),
         source: "Documentation/networking/bonding.rst",
         ..OF_NIC
     },
@@ -581,7 +585,7 @@ knobs!(
         domain: Domain::Text,
         class: Class::R3,
         access: Access::File("sys/class/net/NAME/mode", Form::Words),
-        fact: Fact::Stack(ipoib_mode),
+        fact: Fact::Stack(computed(ipoib_mode)),
         source: "Documentation/infiniband/ipoib.rst",
         ..OF_NIC
     },
@@ -591,7 +595,7 @@ knobs!(
         domain: Domain::Switch,
         scope: Scope::Machine,
         access: Access::File("sys/class/net/NAME/device/link/STATE", Form::Switch),
-        fact: Fact::PciLink(aspm),
+        fact: Fact::Nic(computed(aspm)),
         source: "Documentation/ABI/testing/sysfs-bus-pci",
         ..OF_NIC
     },

@@ -43,16 +43,17 @@ fn every_schema_is_a_schema_and_refuses_an_empty_document() {
 #[test]
 fn a_finding_fits_and_one_without_its_evidence_does_not() {
     let finding = json!({
-        "rule": "tso-off", "severity": "warn", "subject": "nic/eth2",
+        "rule": "tso-off", "severity": "warn", "end": "local", "subject": "nic/eth2",
         "summary": "TCP segmentation offload is off",
         "evidence": [{"what": "feature", "value": "off", "path": "ethtool features of eth2"}],
         "threshold": "on",
-        "remedies": [{"setting": "nic/eth2/feature/tx-tcp-segmentation", "from": false, "to": true, "class": "R1"}],
+        "remedies": [{"end": "local", "setting": "nic/eth2/feature/tx-tcp-segmentation", "from": false, "to": true,
+            "class": "R1"}],
     });
     let mut document = json!({
-        "schema": "linerate.doctor/1", "profile": "throughput",
+        "schema": "linerate.doctor/1", "profile": "throughput", "watched_s": null, "rules": 85,
         "findings": [finding],
-        "undetermined": [{"rule": "irq-remote-numa", "subject": "nic/eth2",
+        "undetermined": [{"rule": "irq-remote-numa", "end": "local", "subject": "nic/eth2",
             "missing": [{"path": "/sys/class/net/eth2/device/numa_node", "reason": "-1", "cause": "not-said"}]}],
     });
     assert_eq!(fits("doctor", &document), Ok(()));
@@ -66,17 +67,14 @@ fn a_finding_fits_and_one_without_its_evidence_does_not() {
 #[test]
 fn an_unknown_value_is_null_and_never_missing() {
     let mut document = json!({
-        "schema": "linerate.map/1", "gaps": [],
-        "host": {"cpus": [], "nodes": [], "rdma": [], "block": [], "nics": [{
-            "name": "eth2", "driver": null, "pci_address": null, "numa_node": null,
-            "local_cpus": null, "link_bit_per_s": null, "mtu": 1500, "pcie": null, "queues": [],
-            "lower": [], "kind": "veth", "rdma": null,
-        }]},
+        "schema": "linerate.run/1", "version": "0.1.0", "created_unix_s": 0, "command": ["linerate"], "seed": 4,
+        "pairs": 9, "peer": "far", "local_nic": "eth2", "remote_nic": "eth2", "address": "10.0.0.2",
+        "copy_bit_per_s": null,
     });
-    assert_eq!(fits("map", &document), Ok(()));
-    document["host"]["nics"][0]
+    assert_eq!(fits("run", &document), Ok(()));
+    document
         .as_object_mut()
-        .expect("an interface")
-        .remove("numa_node");
-    assert!(fits("map", &document).is_err());
+        .expect("an object")
+        .remove("copy_bit_per_s");
+    assert!(fits("run", &document).is_err());
 }

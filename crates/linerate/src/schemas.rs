@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use linerate_analysis::record::Header;
+use linerate_report::MapDocument;
 use linerate_report::doctor::DoctorDocument;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -38,6 +39,7 @@ fn documents() -> Vec<Document> {
     vec![
         document::<TopicDocument<'_>>("page", "linerate explain TOPIC"),
         document::<ExperimentList<'_>>("lab-list", "linerate lab list"),
+        document::<MapDocument<'_>>("map", "linerate map"),
         document::<FactsDocument<'_>>("facts", "linerate map --why"),
         document::<DiffDocument<'_>>("map-diff", "linerate map --diff"),
         document::<CeilingDocument<'_>>("ceiling", "linerate ceiling"),

@@ -5,12 +5,12 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_report::doctor::Missing;
 use linerate_report::flat::{Change, Fact, changes, facts, shown};
-use linerate_report::{self as report, MapDocument, MapExtras};
+use linerate_report::{self as report, MapDocument, MapExtras, WatchDocument};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::{FormatArg, MapArgs};
-use crate::commands::memory::{matrix, memory_json, memory_text};
+use crate::commands::memory::{matrix, memory_cells, memory_text};
 use crate::commands::watched::Live;
 use crate::console::say::Say;
 use crate::endpoint::host_source::{check_nic, host_from};
@@ -36,8 +36,8 @@ pub(crate) fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
     match format {
         FormatArg::Json => say.json(&MapDocument {
             host: &host,
-            memory: memory.as_deref().map(memory_json),
-            watch: activity.as_ref().map(report::watch_json),
+            memory: memory.as_deref().map(memory_cells),
+            watch: activity.as_ref().map(WatchDocument::from),
         }),
         FormatArg::Dot => say.data(&report::map_dot(&host)),
         FormatArg::Svg => say.data(&report::map_svg(&host)),

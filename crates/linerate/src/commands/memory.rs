@@ -7,9 +7,9 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Node};
 use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::units::BitRate;
+use linerate_report::{MemoryBandwidth, MemoryCell, MemoryCells};
 use linerate_traffic::TrafficError;
 use linerate_traffic::memory::{Bandwidth, Cell, measure_cell};
-use serde_json::{Value, json};
 
 use crate::console::interrupt::Interrupt;
 use crate::console::say::Say;
@@ -113,25 +113,23 @@ fn cores_of(host: &Host, node: &Node) -> CpuSet {
 }
 
 /// The matrix as `map --format json` shows it.
-pub(super) fn memory_json(rows: &[Row]) -> Value {
-    let bandwidth = |of: &Bandwidth| {
-        json!({
-            "read_bit_per_s": of.read,
-            "write_bit_per_s": of.write,
-            "copy_bit_per_s": of.copy,
-        })
+pub(super) fn memory_cells(rows: &[Row]) -> MemoryCells {
+    let bandwidth = |of: &Bandwidth| MemoryBandwidth {
+        read_bit_per_s: of.read,
+        write_bit_per_s: of.write,
+        copy_bit_per_s: of.copy,
     };
-    let cells = rows.iter().map(|row| {
-        json!({
-            "cpu_node": row.cpus,
-            "cores": row.cores,
-            "memory_node": row.memory,
-            "latency_ns": row.cell.latency_ns,
-            "one_core": bandwidth(&row.cell.one_core),
-            "all_cores": bandwidth(&row.cell.all_cores),
-        })
+    let cells = rows.iter().map(|row| MemoryCell {
+        cpu_node: row.cpus,
+        cores: row.cores,
+        memory_node: row.memory,
+        latency_ns: row.cell.latency_ns,
+        one_core: bandwidth(&row.cell.one_core),
+        all_cores: bandwidth(&row.cell.all_cores),
     });
-    json!({"cells": cells.collect::<Vec<_>>()})
+    MemoryCells {
+        cells: cells.collect(),
+    }
 }
 
 /// The matrix for a person: GB/s as the vendors' tables have it, a line for each pair.

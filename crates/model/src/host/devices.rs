@@ -19,7 +19,7 @@ pub struct RdmaDevice {
     pub ports: Vec<RdmaPort>,
     /// The NUMA node of its function.
     pub numa_node: Known<NodeId>,
-    /// How that node was found.
+    /// The source of that node.
     #[serde(default)]
     pub numa_node_source: Known<NodeSource>,
     /// Its PCI function.
@@ -30,7 +30,7 @@ pub struct RdmaDevice {
     /// Its firmware.
     #[serde(default)]
     pub firmware: Known<String>,
-    /// The board's id.
+    /// The board ID.
     #[serde(default)]
     pub board: Known<String>,
     /// `CA`, `switch`, `RNIC` ...
@@ -132,10 +132,10 @@ pub struct BlockDevice {
     /// `nomerges`: 0 all merges, 1 simple merges, 2 none.
     #[serde(default)]
     pub nomerges: Known<u32>,
-    /// `nr_requests`.
+    /// `nr_requests`: the maximum number of queued requests.
     #[serde(default)]
     pub nr_requests: Known<u32>,
-    /// Whether it is rotational.
+    /// Whether it is a rotating disk.
     #[serde(default)]
     pub rotational: Known<bool>,
     /// Its size.

@@ -25,7 +25,7 @@ pub struct Dispatch {
     pub tunnel_ports: Known<Vec<TunnelPort>>,
     /// How long an empty poll defers interrupts, nanoseconds (`gro_flush_timeout`).
     pub gro_flush_timeout_ns: Known<u64>,
-    /// After how many empty polls interrupts are enabled again (`napi_defer_hard_irqs`).
+    /// The number of empty polls before interrupts are enabled again (`napi_defer_hard_irqs`).
     pub defer_hard_irqs: Known<u32>,
     /// Whether NAPI is threaded.
     pub threaded: Known<bool>,
@@ -33,7 +33,7 @@ pub struct Dispatch {
     pub tcp_data_split: Known<String>,
     /// Per-queue interrupt coalescing, if the driver has it.
     pub queue_coalesce: Known<Vec<QueueCoalesce>>,
-    /// The driver's XDP features (`basic`, `redirect`, `xsk-zerocopy` ...).
+    /// The XDP features of the driver (`basic`, `redirect`, `xsk-zerocopy` ...).
     pub xdp_features: Known<Vec<String>>,
 }
 
@@ -47,7 +47,7 @@ pub struct Rss {
     pub function: Known<String>,
     /// Length of the hash key in bytes; the key itself is not stored.
     pub key_bytes: Known<u32>,
-    /// Whether both directions of a flow hash alike (`symmetric-xor`).
+    /// Whether both directions of a flow get the same hash (`symmetric-xor`).
     pub symmetric: Known<bool>,
     /// The hash fields of each flow type: `tcp4` -> `sdfn` (source, destination address; source, destination port),
     /// as in `ethtool -n DEV rx-flow-hash`.
@@ -58,13 +58,13 @@ pub struct Rss {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Napi {
-    /// Its id.
+    /// Its ID.
     pub id: u32,
     /// Its interrupt.
     pub irq: Known<IrqNumber>,
-    /// Its thread, when it has one.
+    /// Its thread, if it has one.
     pub thread: Known<u32>,
-    /// The CPUs that thread may run on.
+    /// The CPUs on which that thread may run.
     pub thread_cpus: Known<CpuSet>,
     /// Its receive queues.
     pub rx_queues: Vec<u32>,
@@ -94,19 +94,19 @@ pub struct TunnelPort {
 pub struct QueueCoalesce {
     /// The queue.
     pub queue: u32,
-    /// `rx-usecs`.
+    /// `rx-usecs`: delay of a receive interrupt in microseconds.
     pub rx_usecs: Known<u32>,
-    /// `tx-usecs`.
+    /// `tx-usecs`: delay of a transmit interrupt in microseconds.
     pub tx_usecs: Known<u32>,
-    /// Whether `rx-usecs` is adaptive.
+    /// Whether the receive delay is adaptive.
     pub adaptive_rx: Known<bool>,
-    /// Whether `tx-usecs` is adaptive.
+    /// Whether the transmit delay is adaptive.
     #[serde(default)]
     pub adaptive_tx: Known<bool>,
-    /// `rx-frames`.
+    /// `rx-frames`: packets received before an interrupt fires.
     #[serde(default)]
     pub rx_frames: Known<u32>,
-    /// `tx-frames`.
+    /// `tx-frames`: packets sent before an interrupt fires.
     #[serde(default)]
     pub tx_frames: Known<u32>,
 }
@@ -158,7 +158,7 @@ pub struct QdiscNode {
     pub kind: String,
     /// Its handle.
     pub handle: u32,
-    /// Its parent: 0xffff_ffff is the root, otherwise `major:minor`.
+    /// Its parent: 4294967295 is the root, otherwise `major:minor` in the format of `handle`.
     pub parent: u32,
     /// The rate of a shaper.
     pub rate_bit_per_s: Option<BitRate>,
@@ -184,7 +184,7 @@ pub struct QdiscClass {
     pub parent: u32,
     /// Its guaranteed rate.
     pub rate_bit_per_s: Option<BitRate>,
-    /// Its ceiling.
+    /// Its maximum rate.
     pub ceil_bit_per_s: Option<BitRate>,
 }
 
@@ -213,7 +213,7 @@ pub struct Dcb {
     pub dcbx: Known<Vec<String>>,
     /// The application table: selector (`ethertype`, `dscp`, `stream-port` ...), protocol, priority.
     pub app: Known<Vec<(String, u32, u32)>>,
-    /// What sets a received packet's priority: `pcp`, `dscp`, in order.
+    /// What determines the priority of a received packet: `pcp`, `dscp`, in order.
     pub trust: Known<Vec<String>>,
     /// The receive buffer of each priority, and its size.
     pub buffer_bytes: Known<Vec<Bytes>>,
@@ -224,15 +224,15 @@ pub struct Dcb {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Card {
-    /// The driver's own name, also of virtual interfaces.
+    /// The driver's name, also for virtual interfaces.
     pub driver: Known<String>,
     /// The driver's version.
     pub driver_version: Known<String>,
     /// The running firmware.
     pub firmware: Known<String>,
-    /// The firmware that becomes active after a reset, if it differs.
+    /// The firmware that will run after a reset, if it differs.
     pub firmware_stored: Known<BTreeMap<String, String>>,
-    /// The board's id.
+    /// The board ID.
     pub board: Known<String>,
     /// Each health reporter with its state and its number of errors and recoveries.
     pub health: Known<Vec<HealthReporter>>,

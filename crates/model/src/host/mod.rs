@@ -41,13 +41,13 @@ pub struct Host {
     pub identity: Identity,
     /// The CPUs, by number.
     pub cpus: Vec<Cpu>,
-    /// Frequency and idle state management.
+    /// Frequency scaling and idle states.
     #[serde(default)]
     pub power: Power,
     /// Isolated CPUs.
     #[serde(default)]
     pub isolation: Isolation,
-    /// Clocks, mitigations and memory policy.
+    /// The kernel's clocks, mitigations and memory policy.
     #[serde(default)]
     pub kernel: Kernel,
     /// The NUMA nodes, by number.
@@ -62,7 +62,7 @@ pub struct Host {
     pub block: Vec<BlockDevice>,
     /// Sysctls used by rules and settings, by their dotted name, as the kernel prints them.
     pub sysctls: BTreeMap<String, Known<String>>,
-    /// Programs and kernel components that affect the path.
+    /// Programs and kernel subsystems that affect the data path.
     #[serde(default)]
     pub software: Software,
     /// Gaps that have no field of their own.
@@ -138,7 +138,7 @@ pub struct Nic {
     pub name: NicName,
     /// Its index in this namespace.
     pub index: Known<u32>,
-    /// Its kind.
+    /// The kind of interface.
     pub kind: NicKind,
     /// Its kernel driver.
     pub driver: Known<String>,
@@ -146,10 +146,10 @@ pub struct Nic {
     pub pci_address: Known<PciAddress>,
     /// The NUMA node of its device.
     pub numa_node: Known<NodeId>,
-    /// How that node was found.
+    /// The source of that node.
     #[serde(default)]
     pub numa_node_source: Known<NodeSource>,
-    /// The node according to each source.
+    /// The values of all sources of the node.
     #[serde(default)]
     pub numa_node_report: Known<NodeReport>,
     /// The CPUs local to its device.
@@ -164,13 +164,13 @@ pub struct Nic {
     pub addresses: Known<Vec<String>>,
     /// Its PCIe link and the narrowest link up to the root port.
     pub pcie: Known<PcieLink>,
-    /// Its PCI function's own settings.
+    /// Settings of its PCI function.
     #[serde(default)]
     pub pci: Known<PciFunction>,
     /// Driver, firmware, health.
     #[serde(default)]
     pub card: Card,
-    /// The port and the module in it.
+    /// The port and its transceiver or cable.
     #[serde(default)]
     pub wire: Wire,
     /// Its relations to other interfaces.
@@ -182,9 +182,9 @@ pub struct Nic {
     /// Its qdiscs, traffic classes and DCB.
     #[serde(default)]
     pub shaping: Shaping,
-    /// Its queues as listed in sysfs, receive queues first.
+    /// Its queues as sysfs lists them, receive queues first.
     pub queues: Vec<Queue>,
-    /// Offload features by the kernel's name (`tx-tcp-segmentation`).
+    /// Offload features by the kernel's own name (`tx-tcp-segmentation`).
     pub features: Known<BTreeMap<String, Feature>>,
     /// Ring sizes.
     pub rings: Known<Rings>,
@@ -194,7 +194,7 @@ pub struct Nic {
     pub coalesce: Known<Coalesce>,
     /// The root qdisc.
     pub qdisc: Known<Qdisc>,
-    /// Its lower interfaces (a VLAN's parent, a bond's slaves, a bridge's ports).
+    /// The lower interfaces (a VLAN's parent, a bond's slaves, a bridge's ports).
     pub lower: Vec<NicName>,
     /// The RDMA device of the same function.
     pub rdma: Known<String>,
@@ -232,7 +232,7 @@ pub struct Queue {
     /// XPS by receive queue: the receive queues whose connections use it. Tx only.
     #[serde(default)]
     pub xps_rxqs: Known<Vec<u32>>,
-    /// The queue's rate limit in the NIC (`tx_maxrate`); 0 is no limit. Tx only.
+    /// The rate limit that the NIC enforces (`tx_maxrate`); 0 is no limit. Tx only.
     #[serde(default)]
     pub max_bit_per_s: Known<BitRate>,
     /// The NAPI instance that serves it (`napi-id` of netdev netlink).
@@ -244,7 +244,7 @@ pub struct Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Feature {
-    /// Whether it is on.
+    /// Whether it is enabled.
     pub active: bool,
     /// Whether a user may change it.
     pub changeable: bool,
@@ -256,11 +256,11 @@ pub struct Feature {
 pub struct Rings {
     /// Receive ring.
     pub rx: Known<u32>,
-    /// The largest receive ring.
+    /// Maximum receive ring.
     pub rx_max: Known<u32>,
     /// Transmit ring.
     pub tx: Known<u32>,
-    /// The largest transmit ring.
+    /// Maximum transmit ring.
     pub tx_max: Known<u32>,
 }
 
@@ -274,11 +274,11 @@ pub struct Channels {
     pub tx: Known<u32>,
     /// Combined queues.
     pub combined: Known<u32>,
-    /// The maximum of receive-only queues.
+    /// Maximum of receive-only queues.
     pub rx_max: Known<u32>,
-    /// The maximum of transmit-only queues.
+    /// Maximum of transmit-only queues.
     pub tx_max: Known<u32>,
-    /// The maximum of combined queues.
+    /// Maximum of combined queues.
     pub combined_max: Known<u32>,
 }
 
@@ -286,18 +286,18 @@ pub struct Channels {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coalesce {
-    /// `rx-usecs`.
+    /// `rx-usecs`: delay of a receive interrupt in microseconds.
     pub rx_usecs: Known<u32>,
-    /// `tx-usecs`.
+    /// `tx-usecs`: delay of a transmit interrupt in microseconds.
     pub tx_usecs: Known<u32>,
-    /// Whether `rx-usecs` is adaptive.
+    /// Whether the driver adapts the receive delay (adaptive-rx).
     pub adaptive_rx: Known<bool>,
-    /// Whether `tx-usecs` is adaptive.
+    /// Whether the driver adapts the transmit delay (adaptive-tx).
     pub adaptive_tx: Known<bool>,
     /// `rx-frames`: an interrupt fires after this many received frames, even before the delay ends.
     #[serde(default)]
     pub rx_frames: Known<u32>,
-    /// `tx-frames`.
+    /// `tx-frames`: packets sent before an interrupt fires.
     #[serde(default)]
     pub tx_frames: Known<u32>,
 }
@@ -308,13 +308,13 @@ pub struct Coalesce {
 pub struct Qdisc {
     /// `noqueue`, `mq`, `fq_codel`, `tbf` ...
     pub kind: String,
-    /// Its handle, `8001:0` as 0x8001_0000; 0 for none.
+    /// Its handle, `8001:0` as 2147549184; 0 for none.
     pub handle: u32,
-    /// The rate of a shaper, counted on the frame without preamble and FCS; absent for others.
+    /// The rate of a shaper; null for a qdisc that does not shape, and with a gap for a shaper whose rate was not read.
     pub rate_bit_per_s: Option<BitRate>,
     /// The kernel's parameters (`TCA_OPTIONS`) in hexadecimal: written back by a restore.
     pub options: String,
-    /// Its kind and parameters in tc(8) syntax ([`crate::setting::Discipline`]); empty if linerate does not model it.
+    /// Its kind and parameters in the syntax of tc(8); absent if linerate cannot express it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub words: String,
 }

@@ -26,7 +26,7 @@ pub enum NodeSource {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeReport {
-    /// `numa_node`; unknown for -1.
+    /// The value of `numa_node`; null for -1.
     pub firmware: Known<NodeId>,
     /// The nodes of the CPUs in `local_cpulist`.
     pub local_cpus: Known<Vec<NodeId>>,
@@ -44,7 +44,7 @@ pub struct PcieLink {
     pub width: Known<u32>,
     /// The bandwidth of the narrowest link between the device and the root port.
     pub available_bit_per_s: Known<BitRate>,
-    /// The function whose link is the narrowest.
+    /// The function with the narrowest link.
     pub limited_by: Known<PciAddress>,
     /// The maximum of the device itself.
     pub capable_bit_per_s: Known<BitRate>,
@@ -62,14 +62,14 @@ pub struct PcieHop {
     pub transfer_mt_per_s: Known<TransferRate>,
     /// Its current width in lanes.
     pub width: Known<u32>,
-    /// The transfer rate it is capable of.
+    /// Its maximum transfer rate.
     pub transfer_max_mt_per_s: Known<TransferRate>,
-    /// The width it is capable of, in lanes.
+    /// Its maximum width in lanes.
     pub width_max: Known<u32>,
     /// Its device control from PCI config space; only root can read it, others see the first 64 bytes.
     #[serde(default)]
     pub control: Known<PcieControl>,
-    /// The sysfs directory of these values.
+    /// The sysfs folder of these values.
     pub path: String,
 }
 
@@ -77,16 +77,16 @@ pub struct PcieHop {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieControl {
-    /// MaxPayload in use.
+    /// Maximum payload size of its packets.
     pub max_payload_bytes: Bytes,
-    /// MaxPayload supported.
+    /// Maximum payload size that it supports.
     pub max_payload_supported_bytes: Bytes,
-    /// MaxReadReq.
+    /// Maximum read request size.
     pub max_read_request_bytes: Bytes,
-    /// Whether relaxed ordering is enabled.
+    /// Whether it may set the relaxed-ordering bit.
     pub relaxed_ordering: bool,
-    /// Whether ACS redirects peer-to-peer requests or completions to the root (bridges only; none without the
-    /// capability).
+    /// Whether its access control services redirect peer-to-peer requests or completions to the root (bridges only;
+    /// null if it does not have that capability).
     pub acs_redirect: Option<bool>,
 }
 
@@ -97,20 +97,20 @@ pub struct PcieControl {
 pub struct PciFunction {
     /// `0x15b3` and so on.
     pub vendor: Known<String>,
-    /// The device id.
+    /// The device ID.
     pub device: Known<String>,
     /// The class code, `0x020000` for Ethernet.
     pub class: Known<String>,
-    /// The ASPM and clock PM states that are enabled (`l0s_aspm`, `l1_aspm`, `l1_1_aspm`, `clkpm` ...); unknown if
-    /// the kernel controls none.
+    /// The power-saving link states that are enabled (`l0s_aspm`, `l1_aspm`, `l1_1_aspm`, `clkpm` ...); null if the
+    /// kernel controls none.
     pub aspm: Known<Vec<String>>,
-    /// `DMA`, `DMA-FQ`, `identity`, `blocked` ...; unknown without an IOMMU.
+    /// `DMA`, `DMA-FQ`, `identity`, `blocked` ...; null without an IOMMU.
     pub iommu_type: Known<String>,
-    /// The physical function of a virtual one.
+    /// The physical function of a VF.
     pub physical_function: Known<PciAddress>,
-    /// How many virtual functions it has.
+    /// The number of VFs.
     pub virtual_functions: Known<u32>,
-    /// The maximum number of virtual functions.
+    /// The maximum number of VFs.
     pub virtual_functions_max: Known<u32>,
     /// `D0`, `D3hot` ...
     pub power_state: Known<String>,

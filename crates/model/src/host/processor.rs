@@ -31,7 +31,7 @@ pub struct Cpu {
     /// The CPUs that share its last-level cache, itself included.
     #[serde(default)]
     pub last_level_cache: Known<CpuSet>,
-    /// Its core type on a hybrid processor.
+    /// Its kind on a hybrid processor.
     #[serde(default)]
     pub kind: Known<CpuKind>,
     /// The cpufreq governor.
@@ -56,7 +56,7 @@ pub enum CpuKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Power {
-    /// The cpufreq policies.
+    /// cpufreq policies: groups of CPUs that change frequency together.
     pub frequency: Known<Vec<FrequencyPolicy>>,
     /// Whether turbo (boost) is allowed.
     pub turbo: Known<bool>,
@@ -135,7 +135,7 @@ pub struct Kernel {
     pub clocksource: Known<String>,
     /// The available clocksources.
     pub clocksources: Known<Vec<String>>,
-    /// Each CPU vulnerability with its mitigation.
+    /// Each vulnerability with the kernel's mitigation.
     pub mitigations: Known<BTreeMap<String, String>>,
     /// Transparent huge pages: `always`, `madvise`, `never`.
     pub transparent_hugepages: Known<String>,
@@ -143,10 +143,10 @@ pub struct Kernel {
     pub transparent_hugepages_defrag: Known<String>,
     /// The hypervisor's name when this is a guest (`hypervisor` flag and DMI); `none` on bare metal.
     pub hypervisor: Known<String>,
-    /// Steal time since boot, parts per million of the CPU time; 1 also for less than one, and 0 only if the kernel
-    /// counts no steal (on bare metal, or if the hypervisor does not report it).
+    /// Steal time: CPU time since boot that the hypervisor gave to others, parts per million; 1 also for less than one,
+    /// and 0 only if the kernel counts none (on bare metal, or if the hypervisor does not report it).
     pub steal_ppm: Known<u32>,
-    /// `Max locked memory` of `/proc/self/limits` (soft); absent if unlimited.
+    /// Memory that a process may lock, `Max locked memory` of `/proc/self/limits` (soft); absent for no limit.
     pub locked_memory: Known<Limit>,
     /// The ASPM policy: `default`, `performance`, `powersave` ...
     pub aspm_policy: Known<String>,
@@ -171,7 +171,7 @@ pub struct Node {
     pub id: NodeId,
     /// Its CPUs (none for a memory-only node).
     pub cpus: Known<CpuSet>,
-    /// Its memory (0 for a node of CPUs only).
+    /// Its memory (0 for a node with CPUs only).
     pub memory_bytes: Known<Bytes>,
     /// Its distance to every online node, in the order of node numbers (10 is itself).
     pub distances: Known<Vec<u32>>,

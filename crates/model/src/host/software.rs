@@ -11,15 +11,15 @@ use crate::known::Known;
 pub struct Software {
     /// Running programs that change settings by themselves.
     pub owners: Known<Vec<Owner>>,
-    /// Packet sockets, which receive a copy of packets.
+    /// Packet taps: sockets that receive a copy of packets.
     pub taps: Known<Vec<Tap>>,
-    /// Connection tracking; absent when the module is not loaded.
+    /// Connection tracking; absent if the module is not loaded.
     pub conntrack: Known<Conntrack>,
     /// Every line of a sysctl file that sets a sysctl known to linerate, in the order in which they take effect (the
     /// last wins).
     pub sysctl_lines: Known<Vec<SysctlLine>>,
-    /// Programs that wait in `accept` or have established TCP connections, with their CPU affinity. Read on a live
-    /// host only, never captured.
+    /// Programs that wait in `accept` or hold established TCP connections, with their allowed CPUs. Read from the live
+    /// machine only, never captured.
     pub socket_owners: Known<Vec<SocketOwner>>,
 }
 
@@ -31,9 +31,9 @@ pub struct Owner {
     pub name: String,
     /// Its process.
     pub pid: u32,
-    /// Its relevant settings: tuned's active profile, irqbalance's banned interrupts and CPUs ...
+    /// Relevant details: TuneD's active profile, irqbalance's banned interrupts and CPUs ...
     pub detail: Option<String>,
-    /// Where it was found.
+    /// The source.
     pub path: String,
 }
 
@@ -41,13 +41,13 @@ pub struct Owner {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tap {
-    /// The interface (`index 9` if no visible interface has that index); none for all.
+    /// The interface (`index 9` if no visible interface has that index); null for all.
     pub nic: Option<String>,
     /// Its protocol; 3 is all (`ETH_P_ALL`).
     pub protocol: u32,
     /// The handler's name or the program, if known.
     pub name: String,
-    /// Where it was found.
+    /// The source.
     pub path: String,
 }
 
@@ -55,11 +55,11 @@ pub struct Tap {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conntrack {
-    /// Connections tracked.
+    /// Tracked connections.
     pub count: Known<u64>,
     /// The maximum (`nf_conntrack_max`).
     pub max: Known<u64>,
-    /// Buckets of its table.
+    /// Buckets of the hash table.
     pub buckets: Known<u64>,
 }
 
@@ -73,7 +73,7 @@ pub struct SysctlLine {
     pub line: u32,
     /// The sysctl's dotted name.
     pub name: String,
-    /// The value it sets.
+    /// The value that it sets.
     pub value: String,
 }
 

@@ -12,27 +12,27 @@ use crate::units::{BitRate, Bytes};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stack {
-    /// Its upper interfaces.
+    /// The upper interfaces.
     pub upper: Vec<NicName>,
-    /// A bond's own settings.
+    /// Settings of a bond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond: Option<Bond>,
-    /// A team's own settings.
+    /// Settings of a team.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub team: Option<Team>,
-    /// Its role in the bond or team above it.
+    /// Its role in a bond or team above it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond_port: Option<BondPort>,
-    /// A VLAN's own settings.
+    /// Settings of a VLAN.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Vlan>,
-    /// A tunnel's own settings.
+    /// Settings of a tunnel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<Tunnel>,
-    /// A bridge's own settings.
+    /// Settings of a bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<Bridge>,
-    /// A TUN or TAP interface's own settings.
+    /// Settings of a TUN or TAP interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tun: Option<Tun>,
     /// The mode of a macvlan or ipvlan: `bridge`, `private`, `l2` ...
@@ -49,7 +49,7 @@ pub struct Stack {
     pub gso_ipv4_max_bytes: Known<Bytes>,
     /// `gro_max_size`: the largest GRO packet.
     pub gro_max_bytes: Known<Bytes>,
-    /// `gro_ipv4_max_size`.
+    /// `gro_ipv4_max_size`: the largest GRO packet, IPv4.
     pub gro_ipv4_max_bytes: Known<Bytes>,
     /// `tso_max_size`: the largest packet that its hardware segments.
     pub tso_max_bytes: Known<Bytes>,
@@ -57,9 +57,9 @@ pub struct Stack {
     pub tx_queue_len: Known<u32>,
     /// How an XDP program is attached: `none`, `native`, `generic`, `offloaded`.
     pub xdp: Known<String>,
-    /// The count of promiscuous mode users.
+    /// The number of users that enabled promiscuous mode.
     pub promiscuity: Known<u32>,
-    /// Its virtual functions, as the host's administrator set them.
+    /// Its VFs, as configured by the host's administrator.
     pub virtual_functions: Known<Vec<VirtualFunction>>,
 }
 
@@ -72,7 +72,7 @@ pub struct Bond {
     pub mode: Known<String>,
     /// `layer2`, `layer3+4`, `encap3+4` ...
     pub hash_policy: Known<String>,
-    /// The active slave, of modes that have one.
+    /// The active slave, in modes that have one.
     pub active_slave: Known<NicName>,
     /// The link monitoring interval (`miimon`), milliseconds.
     pub miimon_ms: Known<u32>,
@@ -82,7 +82,7 @@ pub struct Bond {
     pub partner_mac: Known<String>,
     /// The active aggregator.
     pub aggregator: Known<u32>,
-    /// How many ports the active aggregator has.
+    /// The number of ports of the active aggregator.
     pub aggregator_ports: Known<u32>,
 }
 
@@ -91,9 +91,9 @@ pub struct Bond {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Team {
-    /// `activebackup`, `roundrobin`, `loadbalance` (also below teamd's LACP), `broadcast`, `random`.
+    /// `activebackup`, `roundrobin`, `loadbalance` (also for teamd's LACP), `broadcast`, `random`.
     pub mode: Known<String>,
-    /// The active port, in modes that have one.
+    /// The active port, in the mode that has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active_port: Option<Known<NicName>>,
 }
@@ -105,7 +105,7 @@ pub struct Team {
 pub struct BondPort {
     /// The bond or team.
     pub bond: Known<NicName>,
-    /// `active` or `backup`; of a team also `disabled`.
+    /// `active` or `backup`; for a team also `disabled`.
     pub state: Known<String>,
     /// `up`, `down`, `going down` ...
     pub mii_status: Known<String>,
@@ -171,19 +171,20 @@ pub struct Bridge {
 pub struct Tun {
     /// `tun` (packets) or `tap` (Ethernet frames).
     pub mode: Known<String>,
-    /// The owner, who may open it without CAP_NET_ADMIN; `None` if not set.
+    /// The user who may open it without CAP_NET_ADMIN; null without an entry in `gaps` means none.
     pub owner: Known<Option<u32>>,
-    /// The group that may; `None` if not set.
+    /// The group that may open it; null without an entry in `gaps` means none.
     pub group: Known<Option<u32>>,
-    /// Whether packets have four bytes of flags and protocol in front (no `IFF_NO_PI`).
+    /// Whether a header of four bytes with flags and protocol precedes each packet (`IFF_NO_PI` not set).
     pub packet_information: Known<bool>,
-    /// Whether packets have a virtio_net header (`IFF_VNET_HDR`): without it the CPU does checksums and segmentation.
+    /// Whether an offload header (vnet_hdr) precedes each packet: without it, the CPU computes checksums and segments
+    /// packets.
     pub vnet_header: Known<bool>,
     /// Whether it is persistent (`TUNSETPERSIST`).
     pub persistent: Known<bool>,
     /// Whether programs may open more than one queue.
     pub multi_queue: Known<bool>,
-    /// The number of open queues of a multiqueue device; `None` for a single queue.
+    /// The number of open queues; only with several queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<Known<u32>>,
 }
@@ -195,15 +196,15 @@ pub struct Tun {
 pub struct VirtualFunction {
     /// Its number.
     pub index: u32,
-    /// The maximum transmit rate; unknown if there is no limit.
+    /// Maximum transmit rate; null for no limit.
     pub max_bit_per_s: Known<BitRate>,
-    /// The minimum transmit rate.
+    /// Minimum guaranteed rate.
     pub min_bit_per_s: Known<BitRate>,
     /// `auto`, `enable`, `disable`.
     pub link_state: Known<String>,
-    /// Whether spoof checking is on.
+    /// Whether spoof checking of its address is on.
     pub spoof_check: Known<bool>,
-    /// Whether it is trusted.
+    /// Whether it is trusted to change its own settings.
     pub trusted: Known<bool>,
     /// Its VLAN; 0 is none.
     pub vlan: Known<u32>,

@@ -13,15 +13,15 @@ use crate::units::BitRate;
 pub struct Wire {
     /// Link modes, autonegotiation, lanes, duplex.
     pub modes: Known<LinkModes>,
-    /// Link state, and the reason if it is down.
+    /// Link state, and the reason if there is no link.
     pub state: Known<LinkState>,
     /// Forward error correction.
     pub fec: Known<Fec>,
-    /// Flow control.
+    /// Pause frames (802.3x).
     pub pause: Known<Pause>,
     /// Energy-efficient Ethernet.
     pub eee: Known<Eee>,
-    /// The module, decoded from its EEPROM.
+    /// The transceiver, decoded from its EEPROM.
     pub module: Known<Module>,
     /// Timestamping.
     pub timestamping: Known<Timestamping>,
@@ -43,7 +43,7 @@ pub struct LinkModes {
     pub supported: Vec<String>,
     /// Advertised modes.
     pub advertised: Vec<String>,
-    /// The link partner's modes; empty if not reported.
+    /// Modes advertised by the link partner; empty if not known.
     pub partner: Vec<String>,
     /// `Twisted Pair`, `FIBRE`, `Direct Attach Copper` ...
     pub port: Known<String>,
@@ -55,9 +55,9 @@ pub struct LinkModes {
 pub struct LinkState {
     /// Whether there is a link.
     pub link: Known<bool>,
-    /// The reason for no link, by the kernel's names, `Cable issue`.
+    /// Why there is none, by the kernel's names, `Cable issue`.
     pub extended_state: Known<String>,
-    /// The substate, `Unsupported cable`.
+    /// The detailed reason, `Unsupported cable`.
     pub extended_substate: Known<String>,
     /// Signal quality index and its maximum.
     pub signal_quality: Known<(u32, u32)>,
@@ -67,11 +67,11 @@ pub struct LinkState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fec {
-    /// The active mode: `RS`, `BASER`, `LLRS`, `None` ...; unknown without a link.
+    /// The active mode: `RS`, `BASER`, `LLRS`, `None` ...; null while there is no link.
     pub active: Known<String>,
     /// The configured modes.
     pub configured: Vec<String>,
-    /// Whether the driver chooses (auto).
+    /// Whether the driver chooses.
     pub auto: Known<bool>,
 }
 
@@ -79,7 +79,7 @@ pub struct Fec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pause {
-    /// Whether pause is autonegotiated.
+    /// Whether it is negotiated.
     pub autoneg: Known<bool>,
     /// Whether received pause frames are honored.
     pub rx: Known<bool>,
@@ -131,7 +131,7 @@ pub struct Module {
     pub length_dm: Known<u32>,
     /// The connector.
     pub connector: Known<String>,
-    /// Copper: attenuation in dB at 5, 7, 12.9 and 25.8 GHz, as far as reported.
+    /// Copper: attenuation in dB at 5, 7, 12.9 and 25.8 GHz, if reported.
     pub attenuation_db: Known<Vec<(String, u32)>>,
     /// CMIS module state: `ModuleReady`, `ModuleLowPwr` ...
     pub state: Known<String>,
@@ -139,7 +139,7 @@ pub struct Module {
     pub temperature_mc: Known<i32>,
     /// Supply voltage in millivolts.
     pub voltage_mv: Known<u32>,
-    /// Each lane's light and bias; empty for copper.
+    /// Optical power and bias of each lane; empty for copper.
     pub lanes: Vec<ModuleLane>,
     /// The active alarms, as text (`lane 2: receive power low alarm`).
     pub alarms: Vec<String>,

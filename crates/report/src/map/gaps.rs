@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use linerate_model::known::Cause;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::gaps::Noted;
 
@@ -30,16 +30,41 @@ impl From<Noted> for Entry {
     }
 }
 
+/// A missing value, and why it is missing.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct MapGap {
+    /// The source that was read: a file, a netlink request. For several with the same reason: with an asterisk for each
+    /// number that differs (/proc/irq/*/node), or in braces if all are absent (netlink/ethtool/eth0/{eee,fec}).
+    path: String,
+    reason: String,
+    cause: Cause,
+    /// The first of `fields`.
+    field: Option<String>,
+    /// The JSON pointers (RFC 6901), within `host` or `watch`, of the nulls that this explains; empty for a source without a
+    /// field of its own.
+    fields: Vec<String>,
+}
+
+impl From<Entry> for MapGap {
+    fn from(entry: Entry) -> Self {
+        Self {
+            path: entry.path,
+            reason: entry.reason,
+            cause: entry.cause,
+            field: entry.fields.first().cloned(),
+            fields: entry.fields,
+        }
+    }
+}
+
 impl Entry {
-    pub(super) fn to_json(&self) -> Value {
-        // `field` is the first of them, as it was before one gap could explain several nulls.
-        json!({
-            "path": self.path,
-            "reason": self.reason,
-            "cause": self.cause,
-            "field": self.fields.first(),
-            "fields": self.fields,
-        })
+    /// Leaves out the fields of a list that is not part of the document.
+    pub(super) fn without_fields_of(mut self, list: &str) -> Self {
+        if self.fields.first().is_some_and(|at| at.starts_with(list)) {
+            self.fields.clear();
+        }
+        self
     }
 
     /// The part of the host that it belongs to: one interface or RDMA device, else the kind of fact.
@@ -203,6 +228,8 @@ fn with_braces(paths: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn entry(field: &str, path: &str, cause: &str) -> Entry {

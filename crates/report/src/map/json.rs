@@ -5,11 +5,14 @@
 use std::cell::RefCell;
 
 use linerate_model::host::Host;
+use linerate_model::ids::NodeId;
 use linerate_model::known::{Cause, Gap};
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use linerate_model::units::BitRate;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::gaps::{Entry, gathered};
+use super::gaps::{Entry, MapGap, gathered};
+use super::watch::WatchDocument;
 use crate::gaps::{Noted, Notes, Noting};
 
 /// The schema name of a [`MapDocument`].
@@ -21,52 +24,133 @@ pub struct MapDocument<'a> {
     /// The host.
     pub host: &'a Host,
     /// What was measured of its memory, when it was requested.
-    pub memory: Option<Value>,
+    pub memory: Option<MemoryCells>,
     /// What happened while it was watched, when it was.
-    pub watch: Option<Value>,
+    pub watch: Option<WatchDocument>,
+}
+
+/// What `linerate map --format json` prints. A missing value is null and has a gap.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "MapDocument"))]
+struct Written<'a> {
+    schema: &'static str,
+    #[cfg_attr(feature = "schema", schemars(with = "Host"))]
+    host: Noting<'a, Host>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<MapGap>"))]
+    gaps: Later<'a, Vec<MapGap>>,
+    /// The nulls of values that cannot exist: JSON pointers (RFC 6901) within `host`. An interface without a device has no
+    /// slot, a receive queue has no XPS. They are not gaps.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    inapplicable: Later<'a, Vec<String>>,
+    /// `--memory`: memory latency and bandwidth for each pair of NUMA nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<&'a MemoryCells>,
+    /// With `--watch`: what changed while the counters were watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watch: Option<&'a WatchDocument>,
+}
+
+/// A part that is known when the parts before it have been written.
+struct Later<'a, T>(&'a dyn Fn() -> T);
+
+impl<T: Serialize> Serialize for Later<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.0)().serialize(serializer)
+    }
+}
+
+/// Memory latency and bandwidth between NUMA nodes.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MemoryCells {
+    /// A pair of nodes each.
+    pub cells: Vec<MemoryCell>,
+}
+
+/// CPUs of one node on memory of another, or of their own.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MemoryCell {
+    /// The node of the CPUs.
+    pub cpu_node: NodeId,
+    /// The number of cores in `all_cores`.
+    pub cores: usize,
+    /// The node of the memory.
+    pub memory_node: NodeId,
+    /// Latency of a load, by a chain of dependent loads.
+    pub latency_ns: f64,
+    /// The bandwidth of one core.
+    pub one_core: MemoryBandwidth,
+    /// The bandwidth of all cores together.
+    pub all_cores: MemoryBandwidth,
+}
+
+/// Memory bandwidth, each byte counted once.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MemoryBandwidth {
+    /// Reads.
+    pub read_bit_per_s: BitRate,
+    /// Writes.
+    pub write_bit_per_s: BitRate,
+    /// Copies.
+    pub copy_bit_per_s: BitRate,
 }
 
 impl Serialize for MapDocument<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let notes = RefCell::new(Notes {
+        let notes = &RefCell::new(Notes {
             // The host's own list of gaps belongs to the document, not to the machine.
             found: self.host.gaps.iter().map(|gap| noted(gap, None)).collect(),
             leave_out: Some("gaps"),
             ..Notes::default()
         });
-        let mut document = serializer.serialize_struct("MapDocument", 6)?;
-        document.serialize_field("schema", MAP_SCHEMA)?;
-        let host = Noting {
-            value: self.host,
-            notes: &notes,
+        let gaps = || {
+            let found = std::mem::take(&mut notes.borrow_mut().found).into_iter();
+            let (cannot_be, mut gaps): (Vec<_>, Vec<_>) =
+                found.partition(|noted| noted.cause == Cause::Inapplicable);
+            notes.borrow_mut().found = cannot_be;
+            gaps.extend(shapers_without_rate(self.host));
+            listed(gaps).map(MapGap::from).collect()
         };
-        document.serialize_field("host", &host)?;
-        let found = notes.into_inner().found.into_iter();
-        let (cannot_be, mut gaps): (Vec<_>, Vec<_>) =
-            found.partition(|noted| noted.cause == Cause::Inapplicable);
-        gaps.extend(shapers_without_rate(self.host));
-        document.serialize_field("gaps", &listed(gaps))?;
-        let places: Vec<String> = cannot_be.into_iter().filter_map(|one| one.field).collect();
-        document.serialize_field("inapplicable", &places)?;
-        for (key, part) in [("memory", &self.memory), ("watch", &self.watch)] {
-            match part {
-                Some(part) => document.serialize_field(key, part)?,
-                None => document.skip_field(key)?,
-            }
-        }
-        document.end()
+        let inapplicable = || {
+            let cannot_be = notes.take().found.into_iter();
+            cannot_be.filter_map(|one| one.field).collect()
+        };
+        let written = Written {
+            schema: MAP_SCHEMA,
+            host: Noting {
+                value: self.host,
+                notes,
+            },
+            gaps: Later(&gaps),
+            inapplicable: Later(&inapplicable),
+            memory: self.memory.as_ref(),
+            watch: self.watch.as_ref(),
+        };
+        written.serialize(serializer)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for MapDocument<'_> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Written::schema_name()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Written::json_schema(generator)
     }
 }
 
 /// One entry for one reason.
-fn listed(gaps: Vec<Noted>) -> Vec<Value> {
-    let entries = gaps.into_iter().map(Entry::from).collect();
-    gathered(entries).iter().map(Entry::to_json).collect()
+fn listed(gaps: Vec<Noted>) -> impl Iterator<Item = Entry> {
+    gathered(gaps.into_iter().map(Entry::from).collect()).into_iter()
 }
 
 /// A value with null for every gap, and those gaps as the entries of a list, whose fields are JSON pointers
 /// within the value.
-pub(super) fn null_gaps<T: Serialize + ?Sized>(value: &T) -> (Value, Vec<Value>) {
+pub(super) fn null_gaps<T: Serialize + ?Sized>(value: &T) -> (Value, impl Iterator<Item = Entry>) {
     let notes = RefCell::new(Notes::default());
     let noting = Noting {
         value,

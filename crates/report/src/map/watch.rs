@@ -10,8 +10,10 @@ use linerate_model::activity::{
 };
 use linerate_model::host::{Nic, QueueKind};
 use linerate_model::known::Known;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
+use super::gaps::MapGap;
 use super::json::null_gaps;
 use super::text::{Branch, show, show_with};
 use crate::figures::rate;
@@ -19,25 +21,29 @@ use crate::figures::rate;
 /// More interrupts, errors or CPUs than this are only counted in the text; the JSON has all.
 const LINES: usize = 16;
 
-/// What `map --format json` prints as `watch`: null for what could not be counted, and why under `gaps`,
-/// whose `field` is the place within `watch`.
-pub fn watch_json(activity: &Activity) -> Value {
-    let (mut body, mut gaps) = null_gaps(activity);
-    // The activity's own gaps belong to no field of it.
-    if let Some(watch) = body.as_object_mut() {
-        watch.remove("gaps");
-    }
-    for gap in &mut gaps {
-        let of_list = |field: &Value| field.as_str().is_some_and(|at| at.starts_with("/gaps/"));
-        if of_list(&gap["field"]) {
-            gap["field"] = Value::Null;
-            gap["fields"] = json!([]);
+/// What `map --format json` prints as `watch`: null for what could not be counted, and why under `gaps`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WatchDocument {
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(with = "Activity"))]
+    activity: Value,
+    gaps: Vec<MapGap>,
+}
+
+impl From<&Activity> for WatchDocument {
+    fn from(activity: &Activity) -> Self {
+        let (mut body, gaps) = null_gaps(activity);
+        // The activity's own gaps belong to no field of it.
+        if let Some(watch) = body.as_object_mut() {
+            watch.remove("gaps");
+        }
+        let gaps = gaps.map(|gap| MapGap::from(gap.without_fields_of("/gaps/")));
+        Self {
+            activity: body,
+            gaps: gaps.collect(),
         }
     }
-    if let Some(watch) = body.as_object_mut() {
-        watch.insert("gaps".to_owned(), json!(gaps));
-    }
-    body
 }
 
 /// The CPUs that worked.
@@ -285,6 +291,7 @@ mod tests {
     use linerate_model::activity::activity;
     use linerate_model::build;
     use linerate_model::host::Host;
+    use serde_json::json;
 
     use super::*;
     use crate::map::text::{MapExtras, map_text_with};
@@ -340,7 +347,7 @@ mod tests {
     #[test]
     fn the_json_has_null_and_a_gap_for_what_was_not_counted() {
         let host = host();
-        let watch = watch_json(&busy(&host));
+        let watch = json!(WatchDocument::from(&busy(&host)));
         assert_eq!(watch["nics"][0]["rx_bit_per_s"], 1e10);
         let queue = &watch["nics"][0]["queues"][0];
         assert_eq!(queue["taken_by"][0], json!({"cpu": 1, "per_s": 9000.0}));

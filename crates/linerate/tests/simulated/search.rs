@@ -111,7 +111,7 @@ fn what_a_search_keeps_was_weighed_in_pairs_and_what_it_looked_at_is_told() {
 #[test]
 fn of_what_does_not_help_no_more_is_kept_than_chance_alone_would_show() {
     let (mut tried, mut kept) = (0, 0);
-    for seed in 0..40 {
+    for seed in 0..50 {
         let mut world = World::new(seed, 20, |_, _| {});
         world.path.noise_sd = 0.01;
         let (said, _) = proved(&mut world, searching(seed, 120));

@@ -55,6 +55,10 @@ impl fmt::Display for Bytes {
             (1 << 10, "KiB"),
         ];
         for (size, name) in STEPS {
+            // Settings and capacities are round: `16 KiB`, not `16.00 KiB`.
+            if self.0 >= size && self.0.is_multiple_of(size) {
+                return write!(f, "{} {name}", self.0 / size);
+            }
             if self.0 >= size {
                 return write!(f, "{} {name}", three_digits(ratio(self.0, size)));
             }
@@ -386,7 +390,7 @@ mod tests {
             BitRate::from_bit_per_s(37_970_000_000).to_string(),
             "37.97 Gb/s"
         );
-        assert_eq!(Bytes::kib(128).to_string(), "128.0 KiB");
+        assert_eq!(Bytes::kib(128).to_string(), "128 KiB");
         assert_eq!(Bytes::new(12).to_string(), "12 B");
         assert_eq!(TransferRate::from_mt_per_s(2500).to_string(), "2.5 GT/s");
         assert_eq!(Ratio::new(0.998).to_string(), "99.8 %");

@@ -294,12 +294,12 @@ fn the_text_map_fits_80_columns_and_names_the_cause_of_every_unknown() {
     let flat = flat(&text);
     for words in [
         "node 1: CPUs 8-15",
-        "narrowest 0000:16:02.0",
-        "rx-0 to rx-5: irqs 120-125 - CPUs 8-13, one each",
+        "limited by the link at 0000:16:02.0",
+        "rx-0 to rx-5: irqs 120-125 -> CPUs 8-13, one each",
         "tx-0 to tx-7: irq and its CPUs ? (permission denied), XPS CPUs 0-7",
-        "nvme0n1: node ? (not reported)",
+        "nvme0n1: NUMA node unknown",
         "RDMA mlx5_0",
-        "8.0 GT/s x8 of ? (unreadable) x16",
+        "8.0 GT/s x8 (max ? (unreadable) x16)",
     ] {
         assert!(flat.contains(words), "{words} is missing in\n{text}");
     }

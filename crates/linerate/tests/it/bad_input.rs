@@ -116,7 +116,7 @@ fn what_contradicts_verbs_is_usage_before_anybody_is_called() {
         (&["rdma-write", "--service", "ud"], &["UD, of `rdma-write`"]),
         (
             &["rdma-send", "--service", "ud", "--sizes", "8KiB"],
-            &["a message of UD", "8.00 KiB"],
+            &["a message of UD", "8 KiB"],
         ),
         (
             &["rdma-send", "--service", "ud", "--connect", "cm"],

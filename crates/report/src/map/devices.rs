@@ -7,20 +7,25 @@ use linerate_analysis::text::words::count;
 use linerate_model::host::{BlockDevice, RdmaDevice, RdmaPort};
 use linerate_model::known::Known;
 
-use super::text::{Branch, show, show_with};
+use super::text::{Branch, is_unreported, show, show_with};
 
 pub(super) fn rdma_branch(device: &RdmaDevice) -> Branch {
     let firmware = match device.firmware.value() {
         Some(firmware) => format!(", firmware {}", visible(firmware)),
         None => String::new(),
     };
-    Branch {
-        text: format!(
-            "RDMA {}: NUMA node {}, PCIe {}{firmware}",
-            visible(&device.name),
-            show(&device.numa_node),
+    // Soft-RoCE and siw devices have no PCI function.
+    let place = if is_absent(&device.pci_address) {
+        "software device (no PCI function)".to_owned()
+    } else {
+        format!(
+            "{}, PCIe {}",
+            node_text(&device.numa_node),
             show(&device.pci_address)
-        ),
+        )
+    };
+    Branch {
+        text: format!("RDMA {}: {place}{firmware}", visible(&device.name)),
         below: device.ports.iter().map(port_branch).collect(),
     }
 }
@@ -31,7 +36,7 @@ fn port_branch(port: &RdmaPort) -> Branch {
         _ => String::new(),
     };
     let mtu = match port.mtu_active.get() {
-        Some(mtu) => format!(", MTU {} of {}", mtu.as_u64(), show(&port.mtu_max)),
+        Some(mtu) => format!(", MTU {} (max {})", mtu.as_u64(), show(&port.mtu_max)),
         None => String::new(),
     };
     let gids = match port.gids.value() {
@@ -40,8 +45,8 @@ fn port_branch(port: &RdmaPort) -> Branch {
             for gid in gids {
                 *kinds.entry(gid_word(&gid.kind)).or_default() += 1;
             }
-            let words: Vec<String> = kinds.iter().map(|(kind, n)| format!("{n}{kind}")).collect();
-            format!(", GIDs {}", words.join(" and "))
+            let words: Vec<String> = kinds.iter().map(|(kind, n)| count(*n, kind)).collect();
+            format!(", {}", words.join(" and "))
         }
         _ => String::new(),
     };
@@ -97,7 +102,7 @@ fn block_branch(device: &BlockDevice) -> Branch {
     let mut parts = Vec::new();
     // A device of the mapper has no place; a kernel before blk-mq no hardware queues.
     if !is_absent(&device.numa_node) {
-        parts.push(format!("node {}", show(&device.numa_node)));
+        parts.push(node_text(&device.numa_node));
     }
     if !is_absent(&device.scheduler) {
         parts.push(format!("scheduler {}", show(&device.scheduler)));
@@ -113,12 +118,21 @@ fn block_branch(device: &BlockDevice) -> Branch {
     Branch::leaf(text)
 }
 
-/// ` of RoCE v2`; old kernels name no kind.
+/// `RoCE v2 GID`; old kernels name no kind.
 fn gid_word(kind: &Known<String>) -> String {
     if is_absent(kind) {
-        String::new()
+        "GID".to_owned()
     } else {
-        format!(" of {}", show(kind))
+        format!("{} GID", show(kind))
+    }
+}
+
+/// The node of a device.
+fn node_text<T: ToString>(node: &Known<T>) -> String {
+    if is_unreported(node) {
+        "NUMA node unknown".to_owned()
+    } else {
+        format!("NUMA node {}", show(node))
     }
 }
 

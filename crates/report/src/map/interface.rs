@@ -10,7 +10,7 @@ use linerate_model::known::{Cause, Known};
 
 use super::machine::is_on;
 use super::queues::queue_branches;
-use super::text::{Branch, hop_text, kind_word, link_pair, link_text, qdisc_text, show, show_with};
+use super::text::{Branch, hop_text, kind_word, link_text, qdisc_text, show, show_with};
 
 /// Interfaces that lead out first, with everything; the others in a line each, the loopback last.
 /// `more` returns what else is shown of each.
@@ -49,7 +49,12 @@ fn nic_branch(nic: &Nic) -> Branch {
         .map(|name| visible(name.as_str()))
         .collect();
     if !lower.is_empty() {
-        below.push(Branch::leaf(format!("on top of {}", lower.join(", "))));
+        let noun = if lower.len() == 1 {
+            "device"
+        } else {
+            "devices"
+        };
+        below.push(Branch::leaf(format!("lower {noun}: {}", lower.join(", "))));
     }
     if let Some(rdma) = nic.rdma.value() {
         below.push(Branch::leaf(format!("RDMA device {}", visible(rdma))));
@@ -85,9 +90,14 @@ pub(super) fn unasked_branch(host: &Host) -> Option<Branch> {
 }
 
 fn head_text(nic: &Nic) -> String {
-    let driver = match nic.driver.value().or(nic.card.driver.value()) {
+    let driver = nic.driver.value().or(nic.card.driver.value());
+    let kind = match (nic.kind, driver) {
+        (NicKind::Other, Some(driver)) => visible(driver),
+        _ => kind_word(nic),
+    };
+    let driver = match driver {
         // Of what software makes, the driver reports the kind once more.
-        Some(driver) if *driver == kind_word(nic) => String::new(),
+        Some(driver) if visible(driver) == kind => String::new(),
         Some(driver) => format!(", driver {}", visible(driver)),
         None if nic.kind.has_wire() => format!(", driver {}", show(&nic.driver)),
         None => String::new(),
@@ -97,9 +107,8 @@ fn head_text(nic: &Nic) -> String {
         _ => String::new(),
     };
     format!(
-        "{}: {}{driver}{firmware}, {}, {}, MTU {}",
+        "{}: {kind}{driver}{firmware}, {}, {}, MTU {}",
         visible(nic.name.as_str()),
-        kind_word(nic),
         show(&nic.operstate),
         link_text(nic),
         show(&nic.mtu)
@@ -132,9 +141,8 @@ fn pcie_branch(nic: &Nic) -> Branch {
     let iommu = iommu.map_or_else(String::new, |kind| format!(", IOMMU {}", visible(kind)));
     Branch {
         text: format!(
-            "PCIe {}: {}, to the root {}{control}{iommu}",
+            "PCIe {}: {}{control}{iommu}",
             show(&nic.pci_address),
-            link_pair(&pcie.transfer_mt_per_s, &pcie.width),
             to_root(pcie)
         ),
         below: pcie
@@ -145,12 +153,16 @@ fn pcie_branch(nic: &Nic) -> Branch {
     }
 }
 
-/// What passes to the root, and the link that lets no more pass.
+/// What passes to the root complex, and the link that limits it to less than the NIC supports.
 fn to_root(pcie: &PcieLink) -> String {
-    let rate = show(&pcie.available_bit_per_s);
-    match (&pcie.available_bit_per_s, &pcie.limited_by) {
+    let rate = format!("{} to the root complex", show(&pcie.available_bit_per_s));
+    let (available, capable) = (&pcie.available_bit_per_s, &pcie.capable_bit_per_s);
+    if (available.get().zip(capable.get())).is_some_and(|(now, most)| now >= most) {
+        return rate;
+    }
+    match (available, &pcie.limited_by) {
         (Known::Unknown(one), Known::Unknown(other)) if one.cause == other.cause => rate,
-        (_, narrowest) => format!("{rate}, narrowest {}", show(narrowest)),
+        (_, narrowest) => format!("{rate}, limited by the link at {}", show(narrowest)),
     }
 }
 
@@ -187,7 +199,7 @@ fn port_lines(nic: &Nic) -> Vec<String> {
     if let Some(pause) = wire.pause.value() {
         let side = |fact: &Known<bool>| show_with(fact, |on| on_off(*on).to_owned());
         port.push(format!(
-            "pause rx {} tx {}",
+            "pause frames rx {}, tx {}",
             side(&pause.rx),
             side(&pause.tx)
         ));
@@ -265,7 +277,7 @@ fn engine_line(nic: &Nic) -> Option<String> {
     }) = nic.rings.value()
     {
         parts.push(format!(
-            "rings rx {} of {}, tx {} of {}",
+            "rings rx {} (max {}), tx {} (max {})",
             show(rx),
             show(rx_max),
             show(tx),
@@ -282,7 +294,11 @@ fn engine_line(nic: &Nic) -> Option<String> {
     {
         parts.push(match (combined.get(), rx.get(), tx.get()) {
             (Some(pairs), ..) if pairs > 0 => {
-                format!("{pairs} of {} combined channels", show(combined_max))
+                let pairs = count(
+                    usize::try_from(pairs).unwrap_or(usize::MAX),
+                    "combined channel",
+                );
+                format!("{pairs} (max {})", show(combined_max))
             }
             _ => format!("channels rx {}, tx {}", show(rx), show(tx)),
         });
@@ -294,13 +310,17 @@ fn engine_line(nic: &Nic) -> Option<String> {
     }) = nic.coalesce.value()
         && let Some(usecs) = rx_usecs.get()
     {
-        let adaptive = if is_on(adaptive_rx) { ", adaptive" } else { "" };
+        let adaptive = if is_on(adaptive_rx) {
+            ", adaptive-rx on"
+        } else {
+            ""
+        };
         parts.push(format!("rx-usecs {usecs}{adaptive}"));
     }
     if let Some(rss) = nic.dispatch.rss.value()
         && let Some(function) = rss.function.value()
     {
-        parts.push(format!("hash {}", visible(function)));
+        parts.push(format!("RSS hash {}", visible(function)));
     }
     if is_on(&nic.dispatch.threaded) {
         parts.push("threaded NAPI".to_owned());
@@ -320,17 +340,19 @@ fn stack_line(nic: &Nic) -> Option<String> {
     } = &nic.stack;
     let mut parts = Vec::new();
     if let Some(bond) = bond {
-        parts.push(format!(
-            "bond {}, hash {}",
-            show(&bond.mode),
-            show(&bond.hash_policy)
-        ));
+        parts.push(format!("bond mode {}", show(&bond.mode)));
+        // The modes that use it (Documentation/networking/bonding.rst, xmit_hash_policy).
+        let hashes =
+            |mode: &String| matches!(mode.as_str(), "balance-xor" | "802.3ad" | "balance-tlb");
+        if bond.mode.value().is_none_or(hashes) {
+            parts.push(format!("xmit_hash_policy {}", show(&bond.hash_policy)));
+        }
         if let Some(partner) = bond.partner_mac.value() {
             parts.push(format!("LACP partner {}", visible(partner)));
         }
     }
     if let Some(team) = &nic.stack.team {
-        parts.push(format!("team {}", show(&team.mode)));
+        parts.push(format!("team mode {}", show(&team.mode)));
     }
     if let Some(port) = bond_port {
         parts.push(format!(

@@ -197,10 +197,10 @@ fn kernel_line(host: &Host) -> Option<String> {
     }
     if let Some(all) = kernel.mitigations.value().filter(|all| !all.is_empty()) {
         let active = all.values().filter(|text| text.starts_with("Mitigation"));
-        parts.push(format!(
-            "{} CPU mitigations",
-            count(active.count(), "mitigation")
-        ));
+        parts.push(match active.count() {
+            0 => "no active CPU mitigations".to_owned(),
+            some => count(some, "active CPU mitigation"),
+        });
     }
     if let Some(pages) = kernel.transparent_hugepages.value() {
         parts.push(format!("transparent huge pages {}", visible(pages)));
@@ -261,6 +261,18 @@ mod tests {
     use linerate_model::build;
 
     use super::*;
+
+    #[test]
+    fn active_mitigations_are_counted_and_none_is_a_word() {
+        let line = |text: &str| {
+            let mut host = build::host().build();
+            let one = ("spectre_v2".to_owned(), text.to_owned());
+            host.kernel.mitigations = Known::Value([one].into());
+            kernel_line(&host).unwrap_or_default()
+        };
+        assert!(line("Mitigation: Retpolines").contains("1 active CPU mitigation"));
+        assert!(line("Not affected").contains("no active CPU mitigations"));
+    }
 
     #[test]
     fn stolen_time_is_told_of_guests_and_of_whoever_loses_some() {

@@ -18,9 +18,9 @@ fn nic_lines(nic: &Nic) -> Vec<(String, Vec<&Gap>)> {
     let mut lines = vec![
         (
             format!(
-                "{}, driver {}, {}",
+                "{}{}, {}",
                 kind_word(nic),
-                short(&nic.driver),
+                driver_text(nic),
                 short(&nic.operstate)
             ),
             [nic.driver.gap(), nic.operstate.gap()]
@@ -85,6 +85,14 @@ fn nic_lines(nic: &Nic) -> Vec<(String, Vec<&Gap>)> {
         }
     }
     lines
+}
+
+/// The driver; software that has none is known by its kind.
+fn driver_text(nic: &Nic) -> String {
+    match nic.driver.gap() {
+        Some(gap) if !gap.leaves_a_question() || !nic.kind.has_wire() => String::new(),
+        _ => format!(", driver {}", short(&nic.driver)),
+    }
 }
 
 fn nic_height(nic: &Nic) -> u32 {
@@ -175,10 +183,13 @@ fn queue_box(nic: &Nic, queue: &Queue, x: u32, y: u32, width: u32) -> String {
         match fact {
             Known::Value(set) if set.is_empty() => about.push(format!("{what}: none")),
             Known::Value(set) => about.push(format!("{what}: {set}")),
-            Known::Unknown(gap) => about.push(format!("{what}: ? ({gap})")),
+            Known::Unknown(gap) if gap.leaves_a_question() => {
+                about.push(format!("{what}: ? ({gap})"));
+            }
+            Known::Unknown(_) => about.push(format!("{what}: n/a")),
         }
     }
-    if let Some(gap) = queue.irq.gap() {
+    if let Some(gap) = queue.irq.gap().filter(|gap| gap.leaves_a_question()) {
         about.push(gap.to_string());
     }
     format!(

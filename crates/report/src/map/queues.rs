@@ -161,17 +161,22 @@ impl QueueRows {
 
     fn text(&self) -> String {
         let mut way = Vec::new();
-        way.extend(self.irq.as_ref().map(irqs));
+        match &self.irq {
+            Some(row) => way.push(irqs(row)),
+            None => way.extend(self.lost.clone()),
+        }
         way.extend(self.cpus.as_ref().map(|row| {
             // Many interrupts that each go to all of these CPUs are not spread over them.
             let is_shared =
                 row.is_constant() && self.irq.as_ref().is_some_and(|irq| !irq.is_constant());
             format!("{}{}", if is_shared { "each " } else { "" }, cpus(row))
         }));
-        way.extend(self.lost.clone());
+        if self.irq.is_some() {
+            way.extend(self.lost.clone());
+        }
         let mut parts = Vec::new();
         if !way.is_empty() {
-            parts.push(way.join(" - "));
+            parts.push(way.join(" -> "));
         }
         parts.extend(self.rps.as_ref().map(|row| format!("RPS {}", cpus(row))));
         parts.extend(self.xps.as_ref().map(|row| format!("XPS {}", cpus(row))));
@@ -254,8 +259,8 @@ mod tests {
         assert_eq!(
             lines(&queues),
             [
-                "rx-0 to rx-15: irqs 120-135 - CPUs 0-15, one each",
-                "rx-16 to rx-31: irqs 136-151 - CPUs 32-47, one each",
+                "rx-0 to rx-15: irqs 120-135 -> CPUs 0-15, one each",
+                "rx-16 to rx-31: irqs 136-151 -> CPUs 32-47, one each",
             ]
         );
     }
@@ -264,19 +269,19 @@ mod tests {
     fn other_steps_and_shared_cpus_are_said_as_they_are() {
         assert_eq!(
             lines(&[(40, "1"), (42, "3"), (44, "5"), (46, "7")]),
-            ["rx-0 to rx-3: irqs 40 to 46 by 2 - CPUs 1 to 7 by 2"]
+            ["rx-0 to rx-3: irqs 40 to 46 by 2 -> CPUs 1 to 7 by 2"]
         );
         assert_eq!(
             lines(&[(40, "0-7"), (41, "0-7"), (42, "0-7")]),
-            ["rx-0 to rx-2: irqs 40-42 - each CPUs 0-7"]
+            ["rx-0 to rx-2: irqs 40-42 -> each CPUs 0-7"]
         );
         assert_eq!(
             lines(&[(40, "0,8"), (41, "1,9"), (42, "2,10")]),
-            ["rx-0 to rx-2: irqs 40-42 - CPUs 0,8 to 2,10, offset 1"]
+            ["rx-0 to rx-2: irqs 40-42 -> CPUs 0,8 to 2,10, offset 1"]
         );
         assert_eq!(
             lines(&[(40, "0"), (40, "0")]),
-            ["rx-0 to rx-1: irq 40 - CPU 0"]
+            ["rx-0 to rx-1: irq 40 -> CPU 0"]
         );
     }
 
@@ -284,7 +289,7 @@ mod tests {
     fn what_goes_no_regular_way_keeps_its_lines() {
         assert_eq!(
             lines(&[(40, "4"), (41, "0")]),
-            ["rx-0: irq 40 - CPU 4", "rx-1: irq 41 - CPU 0"]
+            ["rx-0: irq 40 -> CPU 4", "rx-1: irq 41 -> CPU 0"]
         );
         assert_eq!(
             lines(&[(40, "4"), (41, "0"), (45, "1"), (42, "7")]).len(),
@@ -316,9 +321,9 @@ mod tests {
         assert_eq!(
             said,
             [
-                "rx-0: irq 9 - CPU 3",
-                "rx-1 to rx-2: CPU 3 - irq ? (permission denied)",
-                "tx-0: CPU 3 - irq ? (permission denied)",
+                "rx-0: irq 9 -> CPU 3",
+                "rx-1 to rx-2: irq ? (permission denied) -> CPU 3",
+                "tx-0: irq ? (permission denied) -> CPU 3",
             ]
         );
     }

@@ -485,8 +485,11 @@ fn roles_text(end: &MapEnd<'_>, members: &[&Cpu], hidden: usize) -> String {
 
 /// A fact, or `?`; the cause is in the title.
 pub(super) fn short<T: ToString>(fact: &Known<T>) -> String {
-    fact.value()
-        .map_or_else(|| "?".to_owned(), |value| visible(&value.to_string()))
+    match fact {
+        Known::Value(value) => visible(&value.to_string()),
+        Known::Unknown(gap) if gap.leaves_a_question() => "?".to_owned(),
+        Known::Unknown(_) => "n/a".to_owned(),
+    }
 }
 
 /// At most `most` characters; what is cut remains in the page's tables.
@@ -499,10 +502,12 @@ pub(super) fn cut(text: &str, most: usize) -> String {
 
 /// Adds the reasons behind its question marks to a piece.
 pub(super) fn titled(gaps: &[&Gap], piece: &str) -> String {
-    if gaps.is_empty() {
+    // What does not exist here is no question mark.
+    let open = gaps.iter().filter(|gap| gap.leaves_a_question());
+    let reasons: Vec<String> = open.map(ToString::to_string).collect();
+    if reasons.is_empty() {
         return piece.to_owned();
     }
-    let reasons: Vec<String> = gaps.iter().map(ToString::to_string).collect();
     format!(
         "<g><title>{}</title>{piece}</g>",
         escape(&reasons.join("; "))

@@ -5,7 +5,7 @@ use linerate_analysis::text::visible::visible;
 use linerate_analysis::text::words::{count, wrap};
 use linerate_model::activity::Activity;
 use linerate_model::host::{Host, Nic, PcieHop, Queue, QueueKind};
-use linerate_model::known::Known;
+use linerate_model::known::{Cause, Known};
 use linerate_model::units::TransferRate;
 
 use super::devices::{block_branches, rdma_branch};
@@ -95,7 +95,9 @@ pub(super) fn kind_word(nic: &Nic) -> String {
 /// The link's speed; that of a virtual device is marked as claimed.
 pub(crate) fn link_text(nic: &Nic) -> String {
     let speed = show(&nic.link_bit_per_s);
-    if nic.kind.has_wire() {
+    if nic.kind.has_wire() && is_unreported(&nic.link_bit_per_s) {
+        "link speed unknown".to_owned()
+    } else if nic.kind.has_wire() {
         format!("link {speed}")
     } else if nic.link_bit_per_s.value().is_some() {
         format!("reports {speed}, virtual")
@@ -119,12 +121,12 @@ pub(super) fn hop_text(hop: &PcieHop) -> String {
     if now == most && now.starts_with('?') {
         format!("{}: {now}", hop.address)
     } else {
-        format!("{}: {now} of {most}", hop.address)
+        format!("{}: {now} (max {most})", hop.address)
     }
 }
 
 /// `16.0 GT/s x16`; two facts that are unknown for one cause are one question mark.
-pub(super) fn link_pair(rate: &Known<TransferRate>, width: &Known<u32>) -> String {
+fn link_pair(rate: &Known<TransferRate>, width: &Known<u32>) -> String {
     match (rate, width) {
         (Known::Unknown(one), Known::Unknown(other)) if one.cause == other.cause => {
             format!("? ({})", one.cause)
@@ -141,15 +143,21 @@ pub(super) fn queue_name(queue: &Queue) -> String {
     }
 }
 
-/// A fact, or `? (cause)`.
+/// A fact, `n/a` where there is none to know, or `? (cause)`.
 pub(crate) fn show<T: ToString>(fact: &Known<T>) -> String {
     show_with(fact, |value| visible(&value.to_string()))
+}
+
+/// Whether the kernel reports the value as unknown, which is common for virtual devices.
+pub(super) fn is_unreported<T>(fact: &Known<T>) -> bool {
+    fact.gap().is_some_and(|gap| gap.cause == Cause::NotSaid)
 }
 
 /// Like [`show`], for a fact without a text form.
 pub(crate) fn show_with<T>(fact: &Known<T>, text: impl Fn(&T) -> String) -> String {
     match fact {
         Known::Value(value) => text(value),
+        Known::Unknown(gap) if gap.cause == Cause::Inapplicable => "n/a".to_owned(),
         Known::Unknown(gap) => format!("? ({})", gap.cause),
     }
 }

@@ -346,7 +346,7 @@ mod tests {
         assert!(refused(&ud(Verb::Write, &[2])).contains("UD, of `rdma-write`"));
         assert!(refused(&ud(Verb::Send, &[2, 4_097])).contains("up to the path MTU"));
         let small = with(ud(Verb::Send, &[2_048]), |_, verbs| verbs.mtu = Some(1_024));
-        assert!(refused(&small).contains("2.00 KiB"));
+        assert!(refused(&small).contains("2 KiB"));
         let by_cm = with(ud(Verb::Send, &[2]), |_, verbs| verbs.connect = Connect::Cm);
         assert!(refused(&by_cm).contains("allowed is gid"));
     }
@@ -406,7 +406,7 @@ mod tests {
             ("the service level is 16", |_, verbs| {
                 verbs.service_level = 16;
             }),
-            ("8.00 KiB", |_, verbs| {
+            ("8 KiB", |_, verbs| {
                 verbs.inline_bytes = Some(Bytes::kib(8));
             }),
             ("../x", |_, verbs| {

@@ -138,29 +138,29 @@ impl Figures {
         const SCHEDSTAT: &str = "/proc/thread-self/schedstat";
         let shares = [
             (
-                "share of the time with data to send",
+                "busy (data to send), share of the time",
                 self.busy,
                 "TCP_INFO tcpi_busy_time",
             ),
             (
-                "share of the busy time limited by the receive window",
+                "limited by the receive window, share of busy time",
                 self.rwnd_limited,
-                "TCP_INFO tcpi_rwnd_limited",
+                "TCP_INFO tcpi_rwnd_limited / tcpi_busy_time",
             ),
             (
-                "share of the busy time limited by the send buffer",
+                "limited by the send buffer, share of busy time",
                 self.sndbuf_limited,
-                "TCP_INFO tcpi_sndbuf_limited",
+                "TCP_INFO tcpi_sndbuf_limited / tcpi_busy_time",
             ),
             (
-                "share of the bytes retransmitted",
+                "bytes retransmitted, share of bytes sent",
                 self.retransmitted,
-                "TCP_INFO tcpi_bytes_retrans",
+                "TCP_INFO tcpi_bytes_retrans / tcpi_bytes_sent",
             ),
             (
-                "share of the bytes lost",
+                "bytes lost, share of bytes sent",
                 self.lost,
-                "TCP_INFO tcpi_bytes_retrans less tcpi_dsack_dups",
+                "TCP_INFO tcpi_bytes_retrans - tcpi_dsack_dups x tcpi_snd_mss",
             ),
             ("sending thread on a CPU", self.sender.on_cpu, RUSAGE),
             (
@@ -183,7 +183,7 @@ impl Figures {
 
     /// The metrics that are not shares.
     fn times(&self) -> Vec<Evidence> {
-        const SLEEP: &str = "the threads' times over ru_nvcsw";
+        const SLEEP: &str = "sleep time / ru_nvcsw";
         let times = [
             ("mean sender sleep time", self.sender.each_sleep, SLEEP),
             ("mean receiver sleep time", self.receiver.each_sleep, SLEEP),

@@ -84,7 +84,8 @@ fn judge(all: &BTreeMap<String, String>) -> Option<Draft> {
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary: format!(
-            "active mitigations add cost to every system call ({}): keep them, and compare hosts with the same ones",
+            "CPU mitigations add overhead to every system call ({}): keep them, but compare only hosts with the \
+             same mitigations",
             names.join(", ")
         ),
         evidence,

@@ -318,15 +318,14 @@ fn change_to(host: &Host, setting: SettingKey, to: Value) -> Option<Change> {
 
 /// The path of the gap of a rule that needs counters which were not watched.
 pub const UNWATCHED: &str = "counters";
+/// The reason of that gap.
+pub(super) const NOT_WATCHED: &str =
+    "needs two readings: `--watch SECONDS` on this host, `--then LATER` for captures";
 
 /// The counters, or a skipped check if they were not read (once, for the host).
 fn watched<'a>(rule: &Rule, context: &Context<'a>) -> Result<&'a Watch, Vec<Outcome>> {
     context.watch.ok_or_else(|| {
-        let gap = Gap::new(
-            Cause::NotAsked,
-            UNWATCHED,
-            "counters were not watched (`--watch SECONDS`)",
-        );
+        let gap = Gap::new(Cause::NotAsked, UNWATCHED, NOT_WATCHED);
         vec![undetermined(rule, context, "host".to_owned(), vec![gap])]
     })
 }

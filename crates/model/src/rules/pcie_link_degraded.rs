@@ -21,10 +21,10 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "available below capable bandwidth (warn); 90 % of the available bandwidth below the port speed \
-                (crit); sufficient for the port, and below 10 Gb/s or limited by the slot, or in a guest \
-                (note)",
-    effect: "exact: Gen3 x8 carries 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
+    threshold: "crit: 0.9 x available bandwidth below the port speed; warn: available below capable bandwidth; \
+                note instead: in a guest, or sufficient for a port below 10 Gb/s or for a slot that supports no \
+                more",
+    effect: "the rate is at most the available bandwidth, before packet headers (Gen3 x8, for example: 63.008 Gb/s)",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; PCIE_SPEED2MBS_ENC in drivers/pci/pci.h",
     fix: Fix::Advised(&[Class::R4]),
     persist: "hardware: slot, riser or a BIOS setting",
@@ -419,7 +419,7 @@ pub(super) mod tests {
             [Gap::new(
                 known::Cause::NotAsked,
                 "max_link_width",
-                "this reader did not ask"
+                "not read"
             )]
         );
     }

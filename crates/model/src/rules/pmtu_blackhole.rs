@@ -6,7 +6,7 @@ use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Sta
 use crate::known::{Cause, Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
-use super::{ALWAYS, Draft, found, remedy, undetermined};
+use super::{ALWAYS, Draft, NOT_WATCHED, UNWATCHED, found, remedy, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "pmtu-blackhole",
@@ -52,8 +52,8 @@ fn judge(context: &Context<'_>) -> Result<Option<Draft>, Gap> {
     let Some(watch) = context.watch else {
         return Err(Gap::new(
             Cause::NotAsked,
-            "counters",
-            "counters were not watched (`--watch SECONDS`)",
+            UNWATCHED,
+            NOT_WATCHED,
         ));
     };
     let grown = PROBES.map(|name| (name, watch.grown(&key(name))));

@@ -4,6 +4,7 @@
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
 use crate::host::{Host, Nic, QueueKind, Rss};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
+use crate::shell;
 use super::spreading::{in_use, needed};
 use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
@@ -89,10 +90,11 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
             },
             subject: subject(nic),
             summary: format!(
-                "the RSS hash of {} does not include the ports of {}, so all flows between two hosts share one \
-                 queue: set rx-flow-hash sdfn",
+                "the RSS hash of {} does not include the ports of {}, so these flows between two hosts share one \
+                 queue: {}",
                 nic.name,
-                kinds.join(", ")
+                kinds.join(", "),
+                commands(nic, &kinds)
             ),
             evidence,
             remedies: narrow
@@ -101,6 +103,19 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
                 .collect(),
         },
     ))
+}
+
+/// The command for the first flow type, and the names of the others.
+fn commands(nic: &Nic, kinds: &[&str]) -> String {
+    let [first, others @ ..] = kinds else {
+        return String::new();
+    };
+    let name = shell::quoted(nic.name.as_str());
+    let also = match others {
+        [] => String::new(),
+        others => format!(" (the same for {})", others.join(", ")),
+    };
+    format!("ethtool -N {name} rx-flow-hash {first} sdfn{also}")
 }
 
 fn widen(context: &Context<'_>, nic: &Nic, kind: &str) -> Option<Remedy> {

@@ -38,6 +38,8 @@ struct Need {
     buffer: Buffer,
     limits: Limits,
     max: Bytes,
+    /// What the present maximum is below, in words.
+    bound: String,
     evidence: Vec<Evidence>,
 }
 
@@ -63,8 +65,16 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
 fn finding(rule: &Rule, context: &Context<'_>, needs: &[Need]) -> Outcome {
     let names: Vec<String> = needs
         .iter()
-        .map(|need| format!("{} maximum is {}", need.buffer.sysctl(), need.limits.max))
+        .map(|need| {
+            format!(
+                "{} maximum is {}, below {}",
+                need.buffer.sysctl(),
+                need.limits.max,
+                need.bound
+            )
+        })
         .collect();
+    let targets: Vec<String> = needs.iter().map(|need| need.max.to_string()).collect();
     let remedies = needs
         .iter()
         .filter_map(|need| {
@@ -83,7 +93,12 @@ fn finding(rule: &Rule, context: &Context<'_>, needs: &[Need]) -> Outcome {
         Draft {
             severity: Severity::Warn,
             subject: "host".to_owned(),
-            summary: format!("{}, which is too small: raise it", names.join(" and ")),
+            summary: format!(
+                "{}: raise {} to {}",
+                names.join("; "),
+                if needs.len() == 1 { "it" } else { "them" },
+                targets.join(" and ")
+            ),
             evidence: needs
                 .iter()
                 .flat_map(|need| need.evidence.clone())
@@ -120,11 +135,17 @@ fn need(context: &Context<'_>, buffer: Buffer, limits: Limits) -> Option<Need> {
             "net/ipv4/tcp.c tcp_init",
         ));
     }
+    let bound = if limits.max < shipped {
+        format!("the kernel default of {shipped}")
+    } else {
+        format!("the {} that the path needs", Bytes::new(wanted))
+    };
     evidence.extend(demand.into_iter().flat_map(|demand| demand.evidence));
     Some(Need {
         buffer,
         limits,
         max,
+        bound,
         evidence,
     })
 }

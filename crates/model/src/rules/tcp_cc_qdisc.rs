@@ -42,7 +42,10 @@ const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 const FORBIDDEN: &str =
-    " (not in tcp_allowed_congestion_control here; a program may use TCP_CONGESTION)";
+    " (not in tcp_allowed_congestion_control: needs CAP_NET_ADMIN)";
+
+const BBR_WITHOUT_FQ: &str = "and without fq each connection paces with its own timer: use fq as root qdisc, or \
+                              try cubic and measure";
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     // Only the sender's congestion control moves data.
@@ -65,11 +68,11 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
             Ok(without_fq) if without_fq.is_empty() => return Vec::new(),
             Ok(without_fq) => {
                 evidence.extend(without_fq);
-                "which without fq paces with one timer per connection"
+                BBR_WITHOUT_FQ
             }
             Err(missing) => return unsure(missing),
         },
-        _ => "not the default, cubic",
+        _ => "not the default, cubic: try cubic and measure",
     };
     // A trial with its own congestion control does not use the sysctl.
     let follows = context
@@ -105,7 +108,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
             severity: Severity::Note,
             subject: "host".to_owned(),
             summary: format!(
-                "congestion control is {control}, {why}: try cubic and measure{}",
+                "congestion control is {control}, {why}{}",
                 if forbidden { FORBIDDEN } else { "" }
             ),
             evidence,

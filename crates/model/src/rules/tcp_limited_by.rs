@@ -68,12 +68,14 @@ fn cpu_is_left(figures: &Figures) -> bool {
 
 /// The send buffer is the sender's, the window the receiver's.
 fn wait(context: &Context<'_>, way: &OneWay<'_>, sender: bool, figures: &Figures) -> Option<Draft> {
-    let (share, what, else_mend) = if sender {
-        let fix = "the program asks for a small SO_SNDBUF, or the path needs more";
-        (figures.sndbuf_limited, "send buffer", fix)
+    let (share, what, sysctl, else_mend) = if sender {
+        let fix = "the program sets a small SO_SNDBUF, or the path needs more";
+        let sysctl = "net.ipv4.tcp_wmem at the sender";
+        (figures.sndbuf_limited, "send buffer", sysctl, fix)
     } else {
-        let fix = "the program reads slowly or asks for a small SO_RCVBUF";
-        (figures.rwnd_limited, "receive window", fix)
+        let fix = "the program reads slowly or sets a small SO_RCVBUF";
+        let sysctl = "net.ipv4.tcp_rmem at the receiver";
+        (figures.rwnd_limited, "receive window", sysctl, fix)
     };
     let share = share.filter(|share| *share > threshold::LIMITED_SHARE)?;
     let explained = RULES.iter().any(|rule| {
@@ -81,9 +83,9 @@ fn wait(context: &Context<'_>, way: &OneWay<'_>, sender: bool, figures: &Figures
         rule.id == BUFFERS && judge(rule, context).iter().any(found)
     });
     let fix = if explained {
-        "raise the maximum that tcp-buffer-below-bdp names"
+        format!("raise {sysctl}, see {BUFFERS}")
     } else {
-        else_mend
+        else_mend.to_owned()
     };
     let flows = match way.sender.senders().count() {
         1 => "1 flow was".to_owned(),
@@ -98,7 +100,7 @@ fn wait(context: &Context<'_>, way: &OneWay<'_>, sender: bool, figures: &Figures
         },
         subject: "host".to_owned(),
         summary: format!(
-            "{flows} limited by the {what} of this end for {share} of the busy time: {fix}"
+            "{flows} limited by the {what} for {share} of the busy time: {fix}"
         ),
         evidence: figures.evidence(),
         remedies: Vec::new(),

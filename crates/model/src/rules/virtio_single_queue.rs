@@ -111,8 +111,8 @@ fn one_queue(context: &Context<'_>, nic: &Nic, cpus: usize, evidence: Evidence) 
         }
         Some(_) => {
             let summary = format!(
-                "the hypervisor exposes one queue pair on {} for {cpus} CPUs: enable virtio multiqueue \
-                 (queues=)",
+                "the hypervisor exposes one queue pair on {} for {cpus} CPUs: enable multiqueue on the hypervisor \
+                 (libvirt: <driver queues='N'/>; QEMU: queues=N on the netdev, mq=on on the device)",
                 nic.name
             );
             Notice::new(Severity::Note, summary)

@@ -16,6 +16,8 @@ pub struct CheckedHost<'a> {
     pub profile: Profile,
     /// The seconds that counters were watched for; none when they were not.
     pub watched_s: Option<f64>,
+    /// Whether it was read from a capture, not live.
+    pub is_captured: bool,
     /// The diagnosis of the rules.
     pub diagnosis: &'a Diagnosis,
 }
@@ -126,13 +128,24 @@ pub fn doctor_text(visit: &CheckedHost<'_>, verbose: bool, width: Option<usize>)
             lines.extend(details(finding));
         }
     }
-    if diagnosis.findings.is_empty() {
-        lines.push(format!("no findings by {} rules", RULES.len()));
+    let skipped = skipped_text(diagnosis);
+    match (diagnosis.findings.is_empty(), &skipped) {
+        // What was not checked belongs to the same sentence: it is not a pass.
+        (true, Some(skipped)) => {
+            let how = if verbose { "" } else { ", `-v` lists them" };
+            lines.push(format!(
+                "no findings ({} rules; {skipped}{how})",
+                RULES.len()
+            ));
+        }
+        (true, None) => lines.push(format!("no findings ({} rules)", RULES.len())),
+        (false, _) if !verbose => lines.extend(closing(visit)),
+        (false, _) => {}
     }
     if verbose {
-        lines.extend(undetermined_lines(&diagnosis.undetermined));
-    } else {
-        lines.extend(closing(diagnosis));
+        lines.extend(undetermined_lines(visit));
+    } else if !diagnosis.findings.is_empty() {
+        lines.extend(skipped.map(|skipped| format!("{skipped} (`-v` lists them)")));
     }
     lines.join("\n")
 }
@@ -193,7 +206,14 @@ fn details(finding: &Finding) -> Vec<String> {
     let mut lines: Vec<String> = finding
         .remedies
         .iter()
-        .map(|remedy| format!("      remedy [{}]: {}", remedy.class, remedy.change))
+        .map(|remedy| {
+            format!(
+                "      fix [{}, {}]: {}",
+                remedy.class,
+                remedy.class.words(),
+                remedy.change
+            )
+        })
         .collect();
     lines.push(format!("      threshold: {}", finding.threshold));
     lines.extend(finding.evidence.iter().map(|evidence| {
@@ -212,22 +232,22 @@ fn details(finding: &Finding) -> Vec<String> {
     lines
 }
 
-fn undetermined_line(undetermined: &Undetermined) -> String {
-    let missing: Vec<String> = undetermined
-        .missing
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    format!(
-        "?     {}  {}: skipped, missing {}",
-        undetermined.subject,
-        undetermined.rule,
-        missing.join("; ")
-    )
+/// The missing data of a check: where it would be found, and why it is missing.
+fn missing_text(visit: &CheckedHost<'_>, missing: &[Gap]) -> String {
+    let one = |gap: &Gap| match gap.cause {
+        Cause::NotAsked if visit.is_captured && gap.is_unread() => {
+            format!("{} (not in this capture)", gap.path)
+        }
+        Cause::NotAsked if gap.is_unread() => format!("{} (not read)", gap.path),
+        Cause::NotAsked => format!("{} ({})", gap.path, gap.reason),
+        _ => gap.to_string(),
+    };
+    missing.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// Skipped checks; those that lack the same data share a line.
-fn undetermined_lines(all: &[Undetermined]) -> Vec<String> {
+fn undetermined_lines(visit: &CheckedHost<'_>) -> Vec<String> {
+    let all = &visit.diagnosis.undetermined;
     let mut groups: Vec<(&[Gap], Vec<&Undetermined>)> = Vec::new();
     for one in all {
         match groups
@@ -239,7 +259,12 @@ fn undetermined_lines(all: &[Undetermined]) -> Vec<String> {
         }
     }
     let line = |(missing, group): (&[Gap], Vec<&Undetermined>)| match group.as_slice() {
-        [one] => undetermined_line(one),
+        [one] => format!(
+            "?     {}  {}: skipped, missing {}",
+            one.subject,
+            one.rule,
+            missing_text(visit, missing)
+        ),
         group => {
             let names: Vec<String> = group
                 .iter()
@@ -248,11 +273,10 @@ fn undetermined_lines(all: &[Undetermined]) -> Vec<String> {
                     subject => format!("{} ({subject})", one.rule),
                 })
                 .collect();
-            let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
             format!(
                 "?     {} checks skipped, missing {}: {}",
                 group.len(),
-                missing.join("; "),
+                missing_text(visit, missing),
                 names.join(", ")
             )
         }
@@ -260,24 +284,23 @@ fn undetermined_lines(all: &[Undetermined]) -> Vec<String> {
     groups.into_iter().map(line).collect()
 }
 
-/// What a terse page leaves out, in a line each.
-fn closing(diagnosis: &Diagnosis) -> Vec<String> {
-    let mut lines = Vec::new();
-    let remedies: usize = diagnosis.findings.iter().map(|f| f.remedies.len()).sum();
-    if remedies > 0 {
-        lines.push(format!(
-            "{} proposed (`-v` shows them with the evidence, `linerate tune plan` makes a plan)",
-            counted(remedies, "change")
-        ));
-    }
-    let unknown = diagnosis.undetermined.len();
-    if unknown > 0 {
-        lines.push(format!(
-            "{} skipped: data not available (`-v` lists them)",
-            counted(unknown, "check")
-        ));
-    }
-    lines
+/// The changes that a terse page does not list.
+fn closing(visit: &CheckedHost<'_>) -> Option<String> {
+    let findings = visit.diagnosis.findings.iter();
+    let changes: usize = findings.map(|finding| finding.remedies.len()).sum();
+    // A plan is made for this host, not for a captured one.
+    let how = if visit.is_captured {
+        "`-v` lists them with the evidence"
+    } else {
+        "`-v` lists them with the evidence; preview them with `linerate tune plan`"
+    };
+    (changes > 0).then(|| format!("{} proposed ({how})", counted(changes, "change")))
+}
+
+/// How many checks were skipped.
+fn skipped_text(diagnosis: &Diagnosis) -> Option<String> {
+    let skipped = diagnosis.undetermined.len();
+    (skipped > 0).then(|| format!("{} skipped: data not available", counted(skipped, "check")))
 }
 
 fn counted(count: usize, noun: &str) -> String {
@@ -322,12 +345,12 @@ pub fn doctor_sarif(visit: &CheckedHost<'_>) -> Value {
         })
     });
     let open = visit.diagnosis.undetermined.iter().map(|unknown| {
-        let missing: Vec<String> = unknown.missing.iter().map(ToString::to_string).collect();
+        let missing = missing_text(visit, &unknown.missing);
         json!({
             "ruleId": unknown.rule,
             "kind": "open",
             "level": "none",
-            "message": {"text": format!("skipped, missing {}", missing.join("; "))},
+            "message": {"text": format!("skipped, missing {missing}")},
             "locations": place(&unknown.subject),
         })
     });
@@ -379,11 +402,8 @@ pub fn doctor_junit(visit: &CheckedHost<'_>) -> String {
         }
         for one in unknown {
             skipped += 1;
-            let missing: Vec<String> = one.missing.iter().map(ToString::to_string).collect();
-            let body = format!(
-                "<skipped message=\"missing {}\"/>",
-                xml(&missing.join("; "))
-            );
+            let missing = missing_text(visit, &one.missing);
+            let body = format!("<skipped message=\"missing {}\"/>", xml(&missing));
             cases.push(case(rule.id, &one.subject, &body));
         }
         if cases.len() == before {
@@ -429,7 +449,6 @@ fn xml(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use linerate_model::finding::Evidence;
-    use linerate_model::known::Cause;
     use linerate_model::plan::End;
 
     use super::*;
@@ -459,6 +478,7 @@ mod tests {
         CheckedHost {
             profile: Profile::Throughput,
             watched_s: Some(2.0),
+            is_captured: false,
             diagnosis,
         }
     }

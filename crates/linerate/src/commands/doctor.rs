@@ -22,6 +22,7 @@ pub(crate) fn run(args: &DoctorArgs, format: FormatArg, say: &Say) -> Outcome<Co
     let visit = CheckedHost {
         profile: args.role,
         watched_s: watch.as_ref().map(|watch| watch.span_ns.as_secs_f64()),
+        is_captured: args.from.is_some(),
         diagnosis: &diagnosis,
     };
     match format {

@@ -67,6 +67,7 @@ fn show_diagnosis(diagnosis: &Diagnosis, watch: Option<&Watch>) {
     let visit = CheckedHost {
         profile: PROFILES[0],
         watched_s: watch.map(|watch| watch.span_ns.as_secs_f64()),
+        is_captured: false,
         diagnosis,
     };
     let _ = doctor_json(&visit);

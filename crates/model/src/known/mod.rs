@@ -39,6 +39,9 @@ impl fmt::Display for Cause {
     }
 }
 
+/// The reason of [`Known::not_asked`], which adds nothing to its cause.
+const NOT_READ: &str = "not read";
+
 /// A value that could not be read: the place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Gap {
@@ -63,6 +66,12 @@ impl Gap {
 }
 
 impl Gap {
+    /// Whether its reason adds nothing to its cause. Older captures have the second wording.
+    pub fn is_unread(&self) -> bool {
+        let reasons = [NOT_READ, "this reader did not ask"];
+        self.cause == Cause::NotAsked && reasons.contains(&self.reason.as_str())
+    }
+
     /// Whether a check needs it. What is absent or not applicable does not concern this host or device and cannot be
     /// supplied; every other gap leaves the check open.
     pub fn leaves_a_question(&self) -> bool {
@@ -72,6 +81,9 @@ impl Gap {
 
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_unread() {
+            return write!(f, "{}: {}", self.path, self.cause);
+        }
         write!(f, "{}: {} ({})", self.path, self.cause, self.reason)
     }
 }
@@ -92,7 +104,7 @@ pub enum Known<T> {
 impl<T> Known<T> {
     /// A value that was not read.
     pub fn not_asked(path: impl Into<String>) -> Self {
-        Self::Unknown(Gap::new(Cause::NotAsked, path, "this reader did not ask"))
+        Self::Unknown(Gap::new(Cause::NotAsked, path, NOT_READ))
     }
 
     /// An unknown value.
@@ -164,6 +176,17 @@ impl<T> From<T> for Known<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_that_was_not_read_is_shown_without_a_second_reason() {
+        let shown = |reason: &str| Gap::new(Cause::NotAsked, "/p", reason).to_string();
+        assert_eq!(shown(NOT_READ), "/p: not queried");
+        assert_eq!(shown("this reader did not ask"), "/p: not queried");
+        assert_eq!(
+            shown("needs two readings"),
+            "/p: not queried (needs two readings)"
+        );
+    }
 
     #[test]
     fn an_unknown_fact_keeps_its_cause_across_the_wire() {

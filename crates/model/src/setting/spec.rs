@@ -103,6 +103,20 @@ pub enum Class {
     R5,
 }
 
+impl Class {
+    /// What the change disturbs, or why it is hard to roll back.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::R0 => "ends with the program",
+            Self::R1 => "no effect on traffic",
+            Self::R2 => "short stall or drops",
+            Self::R3 => "link drops, or both ends must change",
+            Self::R4 => "needs a driver reload, reboot or firmware",
+            Self::R5 => "not reversible until reboot",
+        }
+    }
+}
+
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")

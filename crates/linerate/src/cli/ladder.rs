@@ -4,7 +4,7 @@ use clap::Args;
 
 /// All send and receive modes, side by side.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Copy ladder")]
+#[command(next_help_heading = "Comparison of send and receive modes")]
 pub struct LadderArgs {
     /// Compare all send modes (each with plain `read`) and all receive modes (each with plain `write`), in rounds of
     /// random order. Trials last 2 s by default. With `--until-ci`, repeats until each mode's ratio to `write`/`read`

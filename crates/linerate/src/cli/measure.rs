@@ -16,6 +16,8 @@ use crate::cli::place_word::{MemoryWhere, Where, WordError};
 
 /// The heading of the options of every workload.
 const TRIAL: &str = "Trial options";
+/// The heading of the options that repeat a measurement until it is precise, and of its pass or fail.
+pub(super) const PRECISION: &str = "Precision and pass/fail";
 /// The heading of the placement options.
 const PLACE: &str = "Placement";
 
@@ -23,13 +25,13 @@ const PLACE: &str = "Placement";
 #[derive(Debug, Args)]
 #[command(next_help_heading = TRIAL)]
 pub struct TrialArgs {
-    /// Duration of each trial: seconds, or with a unit [default: 10 for `measure`, 1 for `prove`].
+    /// Duration of each trial, in seconds or with a unit, such as `500ms` [default: 10s; `prove`: 1s].
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub time: Option<Nanoseconds>,
-    /// Counter sampling interval [default: 20 samples per trial, maximum 10 per second].
+    /// Counter sampling interval [default: 1/20 of the trial, from 1ms to 100ms].
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub interval: Option<Nanoseconds>,
-    /// Number of connections (pairs for `transfer` and `diffusion`, queue pairs over verbs).
+    /// Number of TCP connections or UDP flows; over verbs, of queue pairs; for `transfer` and `diffusion`, of pairs.
     #[arg(long, visible_aliases = ["connections", "pairs-in-parallel", "qps"], default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub flows: u32,
     /// Data threads per end; they share the connections [default: one per connection; `http`: one per CPU].
@@ -41,8 +43,8 @@ pub struct TrialArgs {
     /// Send in both directions at once.
     #[arg(long)]
     pub bidir: bool,
-    /// Socket buffer size (SO_SNDBUF, SO_RCVBUF) [default: kernel autotuning].
-    #[arg(long, visible_alias = "window")]
+    /// Socket buffer size (SO_SNDBUF, SO_RCVBUF), such as `4MiB` [default: kernel autotuning].
+    #[arg(long, visible_alias = "window", value_name = "SIZE")]
     pub socket_buffer: Option<Bytes>,
     /// TCP congestion control [default: the host's].
     #[arg(long, visible_alias = "congestion", value_name = "NAME")]
@@ -50,7 +52,7 @@ pub struct TrialArgs {
     /// Maximum segment size (TCP_MAXSEG).
     #[arg(long, value_name = "BYTES")]
     pub mss: Option<Bytes>,
-    /// Cap each connection's pacing rate (SO_MAX_PACING_RATE).
+    /// Cap each connection's pacing rate (SO_MAX_PACING_RATE), such as `5Gb/s`.
     #[arg(long, value_name = "RATE")]
     pub pacing: Option<BitRate>,
     /// Wait method: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS, uring, uring-sqpoll; over verbs,
@@ -64,14 +66,16 @@ pub struct TrialArgs {
     /// instrumentation overhead.
     #[arg(long, conflicts_with_all = ["interval", "perf"])]
     pub no_record: bool,
-    /// CPU placement of the threads of both ends: near, far, node:N, cpu:LIST, spread, same-core, by-rx-cpu, or
-    /// SENDER_CPUS:RECEIVER_CPUS such as `0-3:8`.
+    /// CPU placement of the threads of both ends: `near` (NUMA node of the NIC), `far` (the node farthest from it),
+    /// `node:N`, `cpu:LIST`, `spread` (one thread per core, node by node in turn), `same-core` (sender and receiver on
+    /// one core), `by-rx-cpu` (the CPUs that receive the connections), or SENDER_CPUS:RECEIVER_CPUS such as `0-3:8`.
     #[arg(long, value_name = "WHERE", help_heading = PLACE)]
     pub place: Option<Placing>,
     /// Like `--place`, for the peer only.
     #[arg(long, value_name = "WHERE", help_heading = PLACE)]
     pub place_remote: Option<Where>,
-    /// NUMA memory policy of the buffers: default, local, near, far, bind:NODES, interleave:NODES, preferred:NODE.
+    /// NUMA memory policy of the buffers, as in numactl(8): `default`, `local`, `bind:NODES`, `interleave:NODES`,
+    /// `preferred:NODE`; or bound to a node: `near` (that of the NIC), `far` (the farthest from it).
     #[arg(long, value_name = "POLICY", help_heading = PLACE)]
     pub memory: Option<MemoryWhere>,
     /// Like `--memory`, for the peer only.
@@ -238,15 +242,16 @@ fn hidden(arg: Arg) -> Arg {
 
 /// Repetition of a measurement.
 #[derive(Debug, Args)]
+#[command(next_help_heading = PRECISION)]
 pub struct UntilArgs {
     /// Repeat the trial until the 95 % CI of the result is within +-PERCENT, such as `1%`.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub until_ci: Option<f64>,
     /// Start no further trial after this time.
-    #[arg(long, value_name = "TIME", default_value = "300", value_parser = parse_seconds, requires = "until_ci")]
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_seconds, requires = "until_ci")]
     pub max_time: Nanoseconds,
-    /// Fail unless the bound holds: `rate>=9.4Gbit/s`, `p99<=100us`, `cpu<=0.5` (seconds per GB),
-    /// `operations>=100000`, `cpu-op<=20` (microseconds per operation). Runs at least six trials; exits 11 if the
+    /// Fail unless the bound holds: `rate>=9.4Gb/s`, `p99<=100us`, `cpu<=0.5` (seconds per GB),
+    /// `operations>=100000` (per second), `cpu-op<=20` (microseconds per operation). Runs at least six trials; exits 11 if the
     /// bound does not hold, 12 if inconclusive.
     #[arg(long, value_name = "BOUND")]
     pub require: Vec<Requirement>,
@@ -314,7 +319,8 @@ pub struct MoverArgs {
 /// A peer, or an iperf3 server.
 #[derive(Debug, Args)]
 pub struct PeerOrForeign {
-    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local`.
+    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND` (must run `linerate agent --stdio`) or
+    /// `local` (this host). Required without `--iperf3`.
     #[arg(value_name = "PEER", required_unless_present = "iperf3")]
     pub peer: Option<PeerAddress>,
     /// Measure against an iperf3 server instead of a linerate peer: `HOST[:PORT]`.

@@ -42,7 +42,7 @@ use crate::console::say::Format;
 /// The heading of the options that every command takes.
 const EVERYWHERE: &str = "Global options";
 
-/// Finds out why a fast link is slow, proves it by measuring, fixes it, and can undo the fix.
+/// Finds out why a fast link is slow, proves it by measuring, fixes it, and can roll back the fix.
 #[derive(Debug, Parser)]
 #[command(
     name = "linerate",
@@ -133,9 +133,9 @@ pub enum Command {
         #[command(subcommand)]
         action: Box<MeasureAction>,
     },
-    /// Measure a path, name its bottleneck, test each remedy with paired trials, keep those that help.
+    /// Measure a path, name its bottleneck, test each fix with paired trials, keep those that help.
     Prove(ProveArgs),
-    /// Run designed experiments: effects of options and settings, and their interactions.
+    /// Run designed experiments: estimate the effects of options and settings, and their interactions.
     Lab {
         /// The command.
         #[command(subcommand)]
@@ -165,7 +165,7 @@ pub enum Command {
         #[arg(long, value_name = "CAPABILITY")]
         hold: Vec<String>,
     },
-    /// Set up software devices for hardware that this machine lacks.
+    /// Create software RDMA devices (soft-RoCE) for tests without RDMA hardware.
     Testbed {
         /// The kind of device.
         #[command(subcommand)]
@@ -177,11 +177,11 @@ pub enum Command {
         #[arg(value_name = "FILE.lrcap")]
         file: PathBuf,
     },
-    /// Regenerate the report of a stored run from its raw records; or browse all runs.
+    /// Rebuild the report of a stored run from its raw records, or browse all runs.
     Report(ReportArgs),
     /// List stored runs, newest first.
     Runs(RunsArgs),
-    /// Export stored runs as a flat table, one row per trial, for a data frame or a database.
+    /// Export stored runs as CSV, JSON Lines or Parquet, one row per trial.
     Export(ExportArgs),
     /// Print shell completions.
     Completions {
@@ -196,7 +196,7 @@ pub struct DemoArgs {
     /// Seed for the choice of faults, the trial order and the bootstrap intervals.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Pairs of trials for each remedy.
+    /// Pairs of trials for each fix.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub pairs: u32,
     /// Directory to store the run in [default: runs/ in the state directory].
@@ -478,7 +478,8 @@ fn parse_pcie(text: &str) -> Result<PcieFigures, String> {
 /// Options of every command that uses a peer.
 #[derive(Debug, Args)]
 pub struct PeerArgs {
-    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local`.
+    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND` (must run `linerate agent --stdio`) or
+    /// `local` (this host).
     #[arg(value_name = "PEER")]
     pub peer: PeerAddress,
     /// Copy this program to the peer if the peer does not have this build (ssh only).
@@ -545,6 +546,19 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn bounds_and_precision_have_their_own_heading_in_every_help() {
+        let all = Cli::command();
+        let measure = all.find_subcommand("measure").expect("a command");
+        for workload in measure.get_subcommands() {
+            for arg in workload.get_arguments() {
+                let own = ["until_ci", "max_time", "require"].contains(&arg.get_id().as_str());
+                let is_there = arg.get_help_heading() == Some(measure::PRECISION);
+                assert_eq!(own, is_there, "{} --{}", workload.get_name(), arg.get_id());
+            }
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -9,7 +9,10 @@ use linerate_model::units::Nanoseconds;
 
 use super::{PeerArgs, StreamArgs, parse_seconds};
 
-/// How remedies are tested.
+/// The heading of the options of the experiments.
+const EXPERIMENT: &str = "Experiment";
+
+/// How fixes are tested.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub struct WeighArgs {
@@ -21,45 +24,45 @@ pub struct WeighArgs {
     pub stream: StreamArgs,
     /// Test with 1-byte request/response instead of a stream: the metric is the request rate, and p99 latency must
     /// not regress.
-    #[arg(long, conflicts_with_all = ["buffer", "send", "receive"])]
+    #[arg(long, help_heading = EXPERIMENT, conflicts_with_all = ["buffer", "send", "receive"])]
     pub rr: bool,
-    /// Pairs of trials for each remedy; `tune search` adds more if its budget allows.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    /// Pairs of trials for each fix; `tune search` adds more if its budget allows.
+    #[arg(long, help_heading = EXPERIMENT, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub pairs: u32,
     /// Seed for the trial order and the bootstrap intervals.
-    #[arg(long)]
+    #[arg(long, help_heading = EXPERIMENT)]
     pub seed: Option<u64>,
-    /// Roll back everything at the end, including remedies that helped.
-    #[arg(long)]
+    /// Roll back everything at the end, including fixes that helped.
+    #[arg(long, help_heading = EXPERIMENT)]
     pub undo: bool,
     /// Allow removing traffic shapers on the path.
-    #[arg(long)]
+    #[arg(long, help_heading = EXPERIMENT)]
     pub allow_shaper_removal: bool,
     /// Only try settings of both ends' network namespaces, none of the whole machine (governor, sysctls outside
     /// `net`).
-    #[arg(long)]
+    #[arg(long, help_heading = EXPERIMENT)]
     pub netns_only: bool,
     /// Allow brief disruption of the interfaces that carry SSH to both ends.
-    #[arg(long)]
+    #[arg(long, help_heading = EXPERIMENT)]
     pub allow_management_disruption: bool,
-    /// Keep a remedy that improves the rate even if it significantly worsens these metrics: p99 (request latency),
+    /// Keep a fix that improves the rate even if it significantly worsens these metrics: p99 (request latency),
     /// cpu (per byte), drops.
-    #[arg(long, value_name = "GUARDS", value_delimiter = ',', value_parser = parse_guard)]
+    #[arg(long, help_heading = EXPERIMENT, value_name = "GUARDS", value_delimiter = ',', value_parser = parse_guard)]
     pub allow_regression: Vec<Guard>,
     /// Directory to store the run in [default: runs/ in the state directory].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = EXPERIMENT, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
 
 /// `prove`.
 #[derive(Debug, Args)]
 pub struct ProveArgs {
-    /// How remedies are tested.
+    /// How fixes are tested.
     #[command(flatten)]
     pub weigh: WeighArgs,
-    /// Test these changes instead of the remedies that the rules suggest: a plan file (`[peer.settings]` for the
+    /// Test these changes instead of the fixes that the rules suggest: a plan file (`[peer.settings]` for the
     /// peer), or the output of `doctor --format json`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = EXPERIMENT, value_name = "FILE")]
     pub from: Option<PathBuf>,
 }
 
@@ -82,7 +85,7 @@ pub struct SearchArgs {
     #[command(flatten)]
     pub weigh: WeighArgs,
     /// Total time budget: seconds, or with a unit.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_seconds)]
+    #[arg(long, help_heading = EXPERIMENT, value_name = "TIME", default_value = "10m", value_parser = parse_seconds)]
     pub budget: Nanoseconds,
 }
 

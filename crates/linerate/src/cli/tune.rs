@@ -31,7 +31,7 @@ pub struct HoldArgs {
 #[derive(Debug, Args)]
 pub struct WantedArgs {
     /// A plan file (TOML table `[settings]` of `"key" = value`), or the output of `doctor --format json` [default:
-    /// the remedies for this host's findings].
+    /// the fixes for this host's findings].
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// Role of the host, for its findings; `measurement` adds the settings of `tune hold`.

@@ -173,8 +173,8 @@ export function effects({ report }: PageData): TopLevelSpec {
     high: zero + effect.high,
     unseen_low: zero - Math.min(effect.smallest_detectable, 1),
     unseen_high: zero + effect.smallest_detectable,
-    fate: kept ? "● kept" : "◇ undone",
-    text: `${effectText(effect, effect.relative)} ${kept ? "kept" : "undone"}`,
+    fate: kept ? "● helped" : "◇ rolled back",
+    text: `${effectText(effect, effect.relative)} ${kept ? "helped" : "rolled back"}`,
     about: `${effectText(effect, effect.relative)}, ${effectText(effect, effect.low)} to ${effectText(effect, effect.high)} `
       + `(${(effect.level * 100).toFixed(0)} %, ${effect.pairs} pairs)`,
   }]);
@@ -197,8 +197,8 @@ export function effects({ report }: PageData): TopLevelSpec {
       mark: { type: "point", size: 110, filled: true, stroke: INK, strokeWidth: 1.5, opacity: 1 },
       encoding: {
         y, x: { ...x, field: "relative" },
-        shape: { field: "fate", scale: { domain: ["● kept", "◇ undone"], range: ["circle", "diamond"] }, legend: null },
-        fill: { field: "fate", scale: { domain: ["● kept", "◇ undone"], range: [ACCENT, CARD] }, legend: null },
+        shape: { field: "fate", scale: { domain: ["● helped", "◇ rolled back"], range: ["circle", "diamond"] }, legend: null },
+        fill: { field: "fate", scale: { domain: ["● helped", "◇ rolled back"], range: [ACCENT, CARD] }, legend: null },
         tooltip: { field: "about" },
       },
     },

@@ -83,7 +83,7 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
   test("is whole without JavaScript", async () => {
     const { page, complaints } = await open(browser, address, { javaScriptEnabled: false });
     const text = await page.locator("main").innerText();
-    for (const words of ["Gb/s", "kept", "undone", "not tried", "injected and found", "shared-kernel", "iperf3", "memory copy"]) {
+    for (const words of ["Gb/s", "helped", "rolled back", "not tried", "injected and found", "shared-kernel", "iperf3", "memory copy"]) {
       assert.ok(text.includes(words), `the page does not say ${words}`);
     }
     assert.ok(await page.locator(".map svg").first().isVisible());
@@ -111,7 +111,7 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
         const of = (selector, property) => getComputedStyle(document.querySelector(selector))[property];
         return [
           of(".chart", "backgroundColor"), of("p.lead", "color"), of(".headline .is", "color"),
-          of(".fate.kept", "color"), of('[data-chart="effects"] svg .mark-text text', "fill"),
+          of(".fate.helped", "color"), of('[data-chart="effects"] svg .mark-text text', "fill"),
           of('[data-chart="series"] svg .role-axis-label text', "fill"),
         ];
       });

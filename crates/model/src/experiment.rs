@@ -21,7 +21,7 @@ pub enum Arm {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DesignError {
     /// Too few pairs for a meaningful interval.
-    #[error("{pairs} pairs are too few to test a remedy: use at least {least}")]
+    #[error("{pairs} pairs are too few to test a fix: use at least {least}")]
     TooFew {
         /// The requested pairs.
         pairs: u32,

@@ -31,6 +31,9 @@ pub struct ProveDocument {
     pub remedies: Vec<RemedyResult>,
     /// Whether both hosts have their baseline settings (true also if kept remedies were meant to be kept).
     pub restored: bool,
+    /// Whether kept remedies stay applied after the run. For text only.
+    #[serde(skip)]
+    pub keeps: bool,
     /// The rules of the faults that the demo injected; empty outside the demo.
     pub planted: Vec<String>,
     /// The rules whose remedy's CI excludes zero, and the rule of the limit.

@@ -1,9 +1,11 @@
 //! Numbers and names as a report prints them: always with a unit, with an interval where there is one,
 //! and a `?` where there is no number. Shared by the page, the map and the terminal.
 
-use linerate_analysis::text::words::{count, detectable, effect_figure, times};
-use linerate_model::prove::{EffectDocument, ProveDocument, Rate, RemedyResult};
+use linerate_analysis::text::words::{change, count, detectable, effect_figure};
+use linerate_model::propose::{GIVEN, name_of};
+use linerate_model::prove::{EffectDocument, EndChange, ProveDocument, Rate, RemedyResult};
 use linerate_model::sample::Flag;
+use linerate_model::setting::Scope;
 use linerate_model::units::BitRate;
 
 use super::data::{Arm, CpuCost, ReportData, TrialCpu};
@@ -16,7 +18,7 @@ pub(super) fn rate(bit_per_s: f64) -> String {
 /// A rate's interval and how many trials stand behind it.
 pub(super) fn rate_interval(measured: &Rate) -> String {
     format!(
-        "{} to {}, {}",
+        "95 % CI [{}, {}], {}",
         rate(measured.low_bit_per_s),
         rate(measured.high_bit_per_s),
         count(measured.trials, "trial")
@@ -26,12 +28,16 @@ pub(super) fn rate_interval(measured: &Rate) -> String {
 /// CPU seconds per gigabyte, with enough digits to distinguish small costs.
 pub(super) fn cost(s_per_gb: f64) -> String {
     if !s_per_gb.is_finite() {
-        "?".to_owned()
-    } else if s_per_gb < 0.0995 {
-        format!("{s_per_gb:.4} s/GB")
-    } else {
-        format!("{s_per_gb:.3} s/GB")
+        return "?".to_owned();
     }
+    // Three significant figures.
+    let digits = match s_per_gb {
+        ..0.0995 => 4,
+        ..0.9995 => 3,
+        ..9.995 => 2,
+        _ => 1,
+    };
+    format!("{s_per_gb:.digits$} s/GB")
 }
 
 /// A share in percent.
@@ -75,34 +81,34 @@ impl Times {
 /// What became of a remedy. Each word also has a mark, so that no meaning hangs on color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    Kept,
-    Undone,
+    Helped,
+    RolledBack,
     NotTried,
 }
 
 impl Fate {
     pub(super) fn of(remedy: &RemedyResult) -> Self {
         match (&remedy.effect, remedy.kept) {
-            (_, true) => Self::Kept,
-            (Some(_), false) => Self::Undone,
+            (_, true) => Self::Helped,
+            (Some(_), false) => Self::RolledBack,
             // Trials without a figure to show for them are trials all the same.
-            (None, false) if !remedy.pairs_bit_per_s.is_empty() => Self::Undone,
+            (None, false) if !remedy.pairs_bit_per_s.is_empty() => Self::RolledBack,
             (None, false) => Self::NotTried,
         }
     }
 
     pub(super) fn word(self) -> &'static str {
         match self {
-            Self::Kept => "kept",
-            Self::Undone => "undone",
+            Self::Helped => "helped",
+            Self::RolledBack => "rolled back",
             Self::NotTried => "not tried",
         }
     }
 
     pub(super) fn mark(self) -> &'static str {
         match self {
-            Self::Kept => "●",
-            Self::Undone => "○",
+            Self::Helped => "●",
+            Self::RolledBack => "○",
             Self::NotTried => "?",
         }
     }
@@ -117,19 +123,16 @@ pub(super) fn tried(prove: &ProveDocument) -> String {
             .filter(|remedy| Fate::of(remedy) == fate)
             .count()
     };
-    let (kept, untried) = (of(Fate::Kept), of(Fate::NotTried));
+    let (helped, untried) = (of(Fate::Helped), of(Fate::NotTried));
     let tried = match prove.remedies.len() - untried {
         // The remedies that could not be tried are all there is to report.
-        0 if untried == 1 => return "1 remedy was found but could not be tried.".to_owned(),
+        0 if untried == 1 => return "1 fix was found but could not be tried.".to_owned(),
         0 if untried > 1 => {
-            return format!(
-                "{untried} remedies were found, but none could be \
-            tried."
-            );
+            return format!("{untried} fixes were found, but none could be tried.");
         }
-        0 => "No remedy was tried".to_owned(),
-        1 => format!("1 remedy was tried, {kept} kept"),
-        all => format!("{all} remedies were tried, {kept} kept"),
+        0 => "No fix was tried".to_owned(),
+        1 => format!("1 fix was tried, {helped} helped"),
+        all => format!("{all} fixes were tried, {helped} helped"),
     };
     match untried {
         0 => format!("{tried}."),
@@ -150,7 +153,7 @@ pub(super) fn gain_words(prove: &ProveDocument) -> Option<String> {
     Some(if ratio.holds_one() {
         "not significant".to_owned()
     } else if gain(prove).is_some() {
-        times(ratio.value)
+        change(ratio.value)
     } else {
         "but no change was kept: the machine itself changed".to_owned()
     })
@@ -174,21 +177,70 @@ pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
 pub(super) fn effect_interval(effect: &EffectDocument) -> String {
     let figure = effect_figure(effect);
     format!(
-        "{} to {} ({:.0} %, {})",
+        "{:.0} % CI [{}, {}], {}",
+        effect.level * 100.0,
         figure(effect.low),
         figure(effect.high),
-        effect.level * 100.0,
         count(effect.pairs, "pair")
     )
 }
 
-/// What a remedy changes: `setting: from -> to`, and how many changes go with it.
-pub(super) fn remedy_change(remedy: &RemedyResult) -> String {
-    let more = match remedy.changes.len() {
-        0 | 1 => String::new(),
-        all => format!(" (with {} more)", count(all - 1, "change")),
-    };
-    format!("{}: {} -> {}{more}", remedy.setting, remedy.from, remedy.to)
+/// Where a change is made.
+pub(super) fn place_of(change: &EndChange) -> String {
+    match change.change.setting.spec().scope {
+        Scope::Trial => "test connection".to_owned(),
+        Scope::Netns | Scope::Machine => change.end.to_string(),
+    }
+}
+
+/// Every change of a remedy: `local: setting: from -> to`.
+pub(super) fn remedy_changes(remedy: &RemedyResult) -> Vec<String> {
+    if remedy.changes.is_empty() {
+        let RemedyResult {
+            end,
+            setting,
+            from,
+            to,
+            ..
+        } = remedy;
+        return vec![format!("{end}: {setting}: {from} -> {to}")];
+    }
+    let one = |change: &EndChange| format!("{}: {}", place_of(change), change.change);
+    remedy.changes.iter().map(one).collect()
+}
+
+/// What was tested: the fix of the rule's fault, or the given setting.
+pub(super) fn fix_name(remedy: &RemedyResult) -> String {
+    let name = name_of(&remedy.rule, &remedy.changes);
+    if remedy.rule == GIVEN {
+        name
+    } else {
+        format!("fix {name}")
+    }
+}
+
+/// The state of the settings after the run, in words; as an error what was not rolled back.
+pub(super) fn end_state(prove: &ProveDocument) -> Result<String, &'static str> {
+    if !prove.restored {
+        return Err("run `linerate tune recover` to roll back the remaining changes");
+    }
+    let helped = prove.remedies.iter().filter(|remedy| remedy.kept).count();
+    Ok(match (prove.keeps, helped) {
+        (true, 1) => {
+            "the fix that helped stays applied (`linerate tune undo` rolls it back); no other \
+                      setting differs from the baseline"
+                .to_owned()
+        }
+        (true, _) => {
+            "the fixes that helped stay applied (`linerate tune undo` rolls them back); no \
+                      other setting differs from the baseline"
+                .to_owned()
+        }
+        (false, 0) => "no setting differs from the baseline".to_owned(),
+        (false, _) => {
+            "all changes were rolled back (--undo): no setting differs from the baseline".to_owned()
+        }
+    })
 }
 
 /// An injected or found rule, and which of the two it is.

@@ -225,7 +225,7 @@ fn reproduce(stored: &StoredRun, document: &ProveDocument) -> Vec<Reproduce> {
         for change in &remedy.changes {
             if let Some(command) = by_hand(&change.change.setting, &change.change.to) {
                 lines.push(line(
-                    &format!("the remedy of {} ({} end)", remedy.rule, change.end),
+                    &format!("the fix of {} ({} end)", remedy.rule, change.end),
                     command,
                 ));
             }

@@ -1,11 +1,13 @@
 //! The page, top to bottom: verdict, path, remedies, rates, CPU, findings, ceilings, hosts, trials, how to
 //! get each number by hand.
 
+use linerate_analysis::text::visible::visible;
 use linerate_analysis::text::words::count;
 use linerate_model::finding::{Evidence, Finding};
+use linerate_model::setting::fold_blanks;
 
 use super::data::{Arm, EndData, ReportData};
-use super::figures::{cost, cpu_bars, flag, rate};
+use super::figures::{cost, cpu_bars, fix_name, flag, rate};
 use super::html::{chart, code, escape, section, table};
 use super::map::svg::{Layout, MapEnd, host_map_svg};
 use super::map::text::{link_text, qdisc_text, show};
@@ -26,7 +28,7 @@ pub(super) fn body(data: &ReportData) -> String {
         reproduce(data),
     ];
     format!(
-        "<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n<header class=\"top\"><p class=\"brand\">linerate <span>report</span></p><p>{} · {} to {}</p></header>\n<main>\n{}</main>\n{}",
+        "<a class=\"skip\" href=\"#verdict\">Skip to the result</a>\n<header class=\"top\"><p class=\"brand\">linerate <span>report</span></p><p>{} · {} to {}</p></header>\n<main>\n{}</main>\n{}",
         escape(&data.created),
         escape(&data.local.name),
         escape(&data.remote.name),
@@ -77,7 +79,7 @@ fn evidence_table(caption: &str, evidence: &[Evidence]) -> String {
         .iter()
         .map(|line| vec![escape(&line.what), escape(&line.value), code(&line.path)])
         .collect();
-    table(caption, &["Figure", "Value", "Provenance"], &rows)
+    table(caption, &["Metric", "Value", "Source"], &rows)
 }
 
 fn rates(data: &ReportData) -> String {
@@ -100,10 +102,10 @@ fn rates(data: &ReportData) -> String {
             charts.push_str(&chart(
                 "series",
                 Some(index),
-                &remedy.rule,
+                &fix_name(remedy),
                 &format!(
-                    "The rate of every trial with and without the remedy of {} over time",
-                    remedy.rule
+                    "The rate of every trial with and without {} over time",
+                    fix_name(remedy)
                 ),
             ));
         }
@@ -209,15 +211,16 @@ fn finding(finding: &Finding) -> String {
         .iter()
         .map(|remedy| {
             format!(
-                "<li>{}: {} <span class=\"soft\">(class {})</span></li>",
+                "<li>{}: {} <span class=\"soft\">({}: {})</span></li>",
                 remedy.end,
                 code(&remedy.change.to_string()),
-                remedy.class
+                remedy.class,
+                remedy.class.words()
             )
         })
         .collect();
     let remedies = if remedies.is_empty() {
-        "<p class=\"soft\">No remedy that linerate can test.</p>".to_owned()
+        "<p class=\"soft\">No fix that linerate can test.</p>".to_owned()
     } else {
         format!("<ul class=\"changes\">{}</ul>", remedies.concat())
     };
@@ -256,7 +259,7 @@ fn ceilings(data: &ReportData) -> String {
         "ceilings",
         "Ceilings",
         "Computed upper bounds of the path. The ceiling is the lowest bound that still applies \
-         with the kept remedies.",
+         with the fixes that helped.",
         &table(
             "All bounds considered",
             &["Bound", "Rate", "Arithmetic"],
@@ -315,7 +318,7 @@ fn hosts(data: &ReportData) -> String {
         .into_iter()
         .map(|name| {
             let mut cells = vec![code(name)];
-            cells.extend(ends.iter().map(|end| escape(&show(&end.host.sysctl(name)))));
+            cells.extend(ends.iter().map(|end| escape(&sysctl_text(end, name))));
             cells
         })
         .collect();
@@ -334,6 +337,11 @@ fn hosts(data: &ReportData) -> String {
         "The environment is part of the result.",
         &body,
     )
+}
+
+/// The kernel separates the numbers of a sysctl by tabs.
+fn sysctl_text(end: &EndData, name: &str) -> String {
+    super::map::text::show_with(&end.host.sysctl(name), |text| visible(&fold_blanks(text)))
 }
 
 fn cpus_text(cpus: &linerate_model::ids::CpuSet) -> String {
@@ -383,7 +391,9 @@ fn trials(data: &ReportData) -> String {
             let of = trial
                 .remedy_index
                 .and_then(|index| data.prove.remedies.get(index))
-                .map_or_else(String::new, |remedy| format!(" {}", escape(&remedy.rule)));
+                .map_or_else(String::new, |remedy| {
+                    format!(" {}", escape(&fix_name(remedy)))
+                });
             let names: Vec<&str> = trial.flags.iter().map(|which| flag(*which).0).collect();
             vec![
                 escape(&trial.label),
@@ -400,13 +410,14 @@ fn trials(data: &ReportData) -> String {
     section(
         "trials",
         "Trials and their flags",
-        "A flagged trial is marked, never silently averaged.",
+        "Flags mark trials that need caution. Flagged trials are included in the figures, except \
+         one that was repeated.",
         &format!(
             "{flags_part}<details><summary>All trials in run order ({})</summary>{}</details>",
             trials.len(),
             table(
                 "All trials",
-                &["Trial", "Part", "Mean rate, warm-up cut", "Flags"],
+                &["Trial", "Phase", "Mean rate, warm-up cut", "Flags"],
                 &rows
             )
         ),

@@ -194,8 +194,8 @@ fn live_run(name: &str, progress: &Progress, now_unix_s: u64) -> String {
     }
     if progress.experiment.is_none() {
         let fate = |tried: &RemedyProgress| match tried.kept {
-            Some(true) => "kept",
-            Some(false) => "undone",
+            Some(true) => "helped",
+            Some(false) => "rolled back",
             None => "in trial",
         };
         let rows: Vec<Vec<String>> = (progress.remedies.iter())
@@ -203,8 +203,8 @@ fn live_run(name: &str, progress: &Progress, now_unix_s: u64) -> String {
             .collect();
         inner.push_str(&growing_table(
             "remedies",
-            "Remedies",
-            &["remedy", "fate"],
+            "Fixes",
+            &["fix of", "outcome"],
             &rows,
         ));
     }

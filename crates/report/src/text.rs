@@ -3,15 +3,14 @@
 //! to find them.
 
 use linerate_analysis::text::visible::visible;
-use linerate_analysis::text::words::{effect_figure, percent, times, wrap};
-use linerate_model::propose::name_of;
+use linerate_analysis::text::words::{change, effect_figure, wrap};
 use linerate_model::prove::{
     EffectDocument, FactorDocument, ProveDocument, RemedyResult, SearchDocument,
 };
 
 use super::figures::{
-    Fate, cost, effect_interval, effect_meaning, gain, gain_words, rate, rate_interval,
-    remedy_change, scores, share, tried,
+    Fate, cost, effect_interval, effect_meaning, end_state, fix_name, gain, gain_words, rate,
+    rate_interval, remedy_changes, scores, share, tried,
 };
 
 const BOLD: &str = "1";
@@ -22,7 +21,9 @@ const DIM: &str = "2";
 /// Narrower terminals get lines of this length.
 const NARROWEST: usize = 40;
 /// Where what belongs to a remedy begins: under its name, right of its fate.
-const MARGIN: usize = 12;
+const MARGIN: usize = 14;
+/// Where the values of the verdict begin: right of the longest name, `bottleneck`.
+const COLUMN: usize = 12;
 /// Longer lines are hard to read.
 const WIDEST: usize = 100;
 
@@ -55,10 +56,10 @@ impl Page {
 
     /// A name and its value in two columns.
     fn pair(&mut self, style: &str, name: &str, text: &str) {
-        let room = self.width.saturating_sub(9);
+        let room = self.width.saturating_sub(COLUMN);
         for (index, line) in wrap(&visible(text), room).iter().enumerate() {
             let name = if index == 0 { name } else { "" };
-            self.line(style, 0, &format!("{name:<9}{line}"));
+            self.line(style, 0, &format!("{name:<COLUMN$}{line}"));
         }
     }
 
@@ -109,7 +110,9 @@ pub(super) fn ceiling_words(prove: &ProveDocument) -> String {
             share(part),
             ceiling.reason
         ),
-        (Some(_), Some(part)) => format!("{} of it reached ({})", share(part), ceiling.reason),
+        (Some(_), Some(part)) => {
+            format!("after: {} of it ({})", share(part), ceiling.reason)
+        }
         _ => ceiling.reason.clone(),
     }
 }
@@ -122,7 +125,7 @@ fn verdict(prove: &ProveDocument, page: &mut Page) {
             .cpu_s_per_gb
             .map_or_else(String::new, |figure| format!("; CPU {}", cost(figure)));
         let text = format!(
-            "{} ({}){cost}",
+            "{} median, {}{cost}",
             rate(measured.rate_bit_per_s),
             rate_interval(measured)
         );
@@ -130,23 +133,23 @@ fn verdict(prove: &ProveDocument, page: &mut Page) {
     }
     if let Some(ratio) = gain(prove) {
         let text = format!(
-            "{} ({} to {} by the ends of the two intervals)",
-            times(ratio.value),
-            times(ratio.low),
-            times(ratio.high)
+            "{} [{}, {}] (bounds from the two CIs)",
+            change(ratio.value),
+            change(ratio.low),
+            change(ratio.high)
         );
-        page.pair("", "gain", &text);
+        page.pair("", "change", &text);
     }
     let bound = prove.ceiling.bit_per_s.map_or("unknown".to_owned(), rate);
     page.pair("", "ceiling", &format!("{bound}; {}", ceiling_words(prove)));
     page.pair(
         "",
-        "limit",
+        "bottleneck",
         &format!("before any change: {}", prove.limit.what),
     );
     for evidence in &prove.limit.evidence {
         let text = format!("{}: {} [{}]", evidence.what, evidence.value, evidence.path);
-        page.say(DIM, (9, 11), &text);
+        page.say(DIM, (COLUMN, COLUMN + 2), &text);
     }
 }
 
@@ -169,9 +172,9 @@ fn searched(search: &SearchDocument, page: &mut Page) {
         let (style, sure) = if factor.shows {
             ("", "")
         } else {
-            (DIM, "(within noise)")
+            (DIM, " (within noise)")
         };
-        let text = format!("{:>9}  {}{sure}", percent(*effect), factor.name);
+        let text = format!("{:>9}  {}{sure}", change(1.0 + effect), factor.name);
         page.say(style, (0, MARGIN), &text);
     }
 }
@@ -179,10 +182,13 @@ fn searched(search: &SearchDocument, page: &mut Page) {
 fn remedies(prove: &ProveDocument, page: &mut Page) {
     page.gap();
     if prove.remedies.is_empty() {
-        page.say("", (0, 0), "No finding had a remedy to try.");
+        page.say("", (0, 0), "No finding had a fix to try.");
         return;
     }
     page.say(BOLD, (0, 0), &tried(prove));
+    if prove.remedies.iter().any(|remedy| remedy.effect.is_some()) {
+        page.say(DIM, (MARGIN, MARGIN), "[ ] 95 % CI, o effect, | no effect");
+    }
     let scale = Scale::of(&prove.remedies);
     for remedy in &prove.remedies {
         remedy_lines(remedy, &scale, page);
@@ -191,12 +197,12 @@ fn remedies(prove: &ProveDocument, page: &mut Page) {
 
 fn remedy_lines(remedy: &RemedyResult, scale: &Scale, page: &mut Page) {
     let fate = Fate::of(remedy);
-    let style = if fate == Fate::Kept { GOOD } else { "" };
-    let name = name_of(&remedy.rule, &remedy.changes);
-    let name = format!("{} {:<9} {name}", fate.mark(), fate.word());
+    let style = if fate == Fate::Helped { GOOD } else { "" };
+    let name = format!("{} {:<11} {}", fate.mark(), fate.word(), fix_name(remedy));
     page.say(style, (0, MARGIN), &name);
-    let change = format!("{}, {} end", remedy_change(remedy), remedy.end);
-    page.say(DIM, (MARGIN, MARGIN + 2), &change);
+    for change in remedy_changes(remedy) {
+        page.say(DIM, (MARGIN, MARGIN + 2), &change);
+    }
     if let Some(effect) = &remedy.effect {
         let room = page.width.saturating_sub(MARGIN).min(64);
         page.line(style, MARGIN, &scale.bar(effect, room));
@@ -241,20 +247,16 @@ fn planted(prove: &ProveDocument, page: &mut Page) {
 
 fn ending(prove: &ProveDocument, page: &mut Page) {
     page.gap();
-    if prove.restored {
-        page.pair("", "restored", "yes: no setting differs from the start");
-    } else {
-        page.pair(
-            BAD,
-            "restored",
-            "NO: run `linerate tune recover` to roll back the remaining changes",
-        );
+    match end_state(prove) {
+        Ok(words) => page.pair("", "settings", &words),
+        Err(hint) => page.pair(BAD, "settings", &format!("NOT RESTORED: {hint}")),
     }
     page.pair("", "seed", &prove.seed.to_string());
     for (name, path) in [("run", &prove.run), ("report", &prove.report)] {
         if let Some(path) = path {
             // Not wrapped: a path in two lines cannot be clicked or copied.
-            page.out.push_str(&format!("{name:<9}{}\n", visible(path)));
+            page.out
+                .push_str(&format!("{name:<COLUMN$}{}\n", visible(path)));
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The head of the page: the verdict, and the remedies behind it.
 
-use linerate_analysis::text::words::{effect_figure, times};
+use linerate_analysis::text::words::{change, effect_figure};
 use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
 
 use super::data::ReportData;
 use super::figures::{
-    Fate, Times, cost, effect_interval, effect_meaning, gain, gain_words, rate, rate_interval,
-    scores, share, tried,
+    Fate, Times, cost, effect_interval, effect_meaning, end_state, fix_name, gain, gain_words,
+    place_of, rate, rate_interval, scores, share, tried,
 };
 use super::html::{chart, code, escape, section, table};
 use super::text::ceiling_words;
@@ -64,8 +64,9 @@ fn summary(prove: &ProveDocument) -> String {
 fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
     let mut facts: Vec<(&str, String, String)> = Vec::new();
     if let Some(ratio) = ratio {
-        let range = format!("{} to {}", times(ratio.low), times(ratio.high));
-        facts.push(("Gain", cross(&times(ratio.value)), cross(&range)));
+        let range = format!("[{}, {}]", change(ratio.low), change(ratio.high));
+        let bounds = format!("{}, bounds from the two CIs", cross(&range));
+        facts.push(("Change", cross(&change(ratio.value)), bounds));
     }
     let not_known = || "unknown".to_owned();
     let bound = prove.ceiling.bit_per_s.map_or_else(not_known, rate);
@@ -87,12 +88,12 @@ fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
             format!("{besides} more found"),
         ));
     }
-    let (restored, how) = if prove.restored {
-        ("✓ yes", "no setting differs from the start")
-    } else {
-        ("✗ NO", "run `linerate tune recover`")
+    let (state, how) = match end_state(prove) {
+        Ok(words) if prove.keeps => ("✓ fixes applied", words),
+        Ok(words) => ("✓ restored", words),
+        Err(hint) => ("✗ NOT RESTORED", hint.to_owned()),
     };
-    facts.push(("Restored", restored.to_owned(), how.to_owned()));
+    facts.push(("Settings", state.to_owned(), how));
     let items: Vec<String> = facts
         .iter()
         .map(|(name, fact, more)| {
@@ -148,12 +149,7 @@ fn verdict_table(prove: &ProveDocument) -> String {
 /// Every remedy with the result of its experiment.
 pub(super) fn remedies(prove: &ProveDocument) -> String {
     if prove.remedies.is_empty() {
-        return section(
-            "remedies",
-            "Remedies",
-            "No finding had a remedy to try.",
-            "",
-        );
+        return section("remedies", "Fixes", "No finding had a fix to try.", "");
     }
     let rows: Vec<Vec<String>> = prove.remedies.iter().map(remedy_row).collect();
     let charts = format!(
@@ -162,31 +158,32 @@ pub(super) fn remedies(prove: &ProveDocument) -> String {
             "effects",
             None,
             "Effect on the rate with 95 % CI",
-            "A point with its confidence interval for each remedy against a line at zero; the \
+            "A point with its confidence interval for each fix against a line at zero; the \
              table below has the numbers"
         ),
         chart(
             "pairs",
             None,
-            "All pairs: rate without ○ and with ● the remedy",
-            "For each remedy and pair, a line from the rate without to the rate with it; the \
+            "All pairs: rate without ○ and with ● the fix",
+            "For each fix and pair, a line from the rate without to the rate with it; the \
              table of trials has the numbers"
         )
     );
     let body = format!(
         "{charts}{}{}",
         table(
-            "All remedies",
-            &["Remedy", "Change", "Effect", "Interval", "Result", "Fate"],
+            "All fixes",
+            &["Fix", "Changes", "Effect", "Interval", "Result", "Outcome"],
             &rows
         ),
         planted(prove)
     );
     section(
         "remedies",
-        "Remedies",
-        "Each remedy was tested in interleaved pairs of trials, one without and one with it, in \
-         random order. A remedy is kept only if its whole 95 % CI lies above 0 % (ratio above 1×).",
+        "Fixes",
+        "Each fix was tested in interleaved pairs of trials, one without and one with it, in \
+         random order. A fix helped only if its whole 95 % CI is above 0 % (ratio above 1×) and no \
+         guard got worse; the others were rolled back.",
         &body,
     )
 }
@@ -199,7 +196,7 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
             format!(
                 "<li>{} <span class=\"soft\">{}: {} → {}</span></li>",
                 code(&change.change.setting.to_string()),
-                change.end,
+                place_of(change),
                 escape(&change.change.from.to_string()),
                 escape(&change.change.to.to_string())
             )
@@ -234,7 +231,7 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
         ),
     };
     vec![
-        escape(&remedy.rule),
+        escape(&fix_name(remedy)),
         format!("<ul class=\"changes\">{}</ul>", changes.concat()),
         effect,
         interval,
@@ -250,16 +247,17 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
 
 /// A number is not separated from its unit, or an interval from its numbers.
 fn no_break(text: &str) -> String {
-    let (numbers, rest) = text.split_once(" (").unwrap_or((text, ""));
+    let (level, rest) = text.split_once('[').unwrap_or(("", text));
+    let (numbers, pairs) = rest.split_once(']').unwrap_or((rest, ""));
     let numbers: Vec<String> = numbers
-        .split(" to ")
+        .split(", ")
         .map(|number| format!("<span class=\"n\">{}</span>", escape(number)))
         .collect();
-    let rest = rest.trim_end_matches(')');
     format!(
-        "{} <span class=\"soft\">({})</span>",
-        numbers.join(" to "),
-        escape(rest)
+        "[{}] <span class=\"soft\">({}{})</span>",
+        numbers.join(", "),
+        escape(level.trim_end()),
+        escape(pairs)
     )
 }
 
@@ -280,9 +278,9 @@ fn planted(prove: &ProveDocument) -> String {
         })
         .collect();
     table(
-        "Injected and found: a separate process injected the faults without disclosing them to \
-         linerate",
-        &["Rule", "Injected", "Found", "Verdict"],
+        "Injected faults, found or missed: a separate process injected them without disclosing \
+         them to linerate",
+        &["Rule", "Injected", "Found", "Result"],
         &rows,
     )
 }

@@ -199,7 +199,7 @@ fn the_page_stands_what_is_not_a_number_and_what_is_not_there() {
     data.prove.remedies.clear();
     data.prove.findings.clear();
     data.ceilings.clear();
-    assert!(render_page(&data).contains("No remedy was tried."));
+    assert!(render_page(&data).contains("No fix was tried."));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn the_terminal_says_the_verdict_within_its_width_and_without_colour_if_asked() 
             "3 of 3 injected faults found",
             "not tried",
             "not significant",
-            "yes: no setting",
+            "no setting differs from the baseline",
         ] {
             assert!(
                 flat.contains(words),
@@ -274,11 +274,40 @@ fn the_terminal_says_the_verdict_within_its_width_and_without_colour_if_asked() 
 }
 
 #[test]
+fn the_end_state_says_whether_fixes_that_helped_stay_applied() {
+    let mut prove = sample().prove;
+    assert!(prove.remedies.iter().any(|remedy| remedy.kept));
+    let undone = flat(&render_text(&prove, 80, false));
+    assert!(
+        undone.contains("all changes were rolled back (--undo)"),
+        "{undone}"
+    );
+    prove.keeps = true;
+    let kept = flat(&render_text(&prove, 80, false));
+    assert!(
+        kept.contains("stay applied") && kept.contains("no other setting"),
+        "{kept}"
+    );
+}
+
+#[test]
+fn the_tabs_within_a_sysctl_are_blanks_on_the_page() {
+    let mut data = sample();
+    let name = "net.ipv4.tcp_rmem".to_owned();
+    let value = Known::Value("4096\t131072\t6291456".to_owned());
+    data.local.host.sysctls.insert(name, value);
+    let page = render_page(&data);
+    let text = readable(&page);
+    assert!(text.contains("4096 131072 6291456"));
+    assert!(!text.contains("u{9}"));
+}
+
+#[test]
 fn a_host_that_could_not_be_restored_is_loud() {
     let mut prove = sample().prove;
     prove.restored = false;
     let text = render_text(&prove, 80, false);
-    assert!(text.contains("NO: run `linerate tune recover`"), "{text}");
+    assert!(text.contains("NOT RESTORED: run `linerate tune"), "{text}");
 }
 
 #[test]

@@ -57,11 +57,13 @@ pub fn remedy_in_words(rule: &str, changes: &[EndChange]) -> String {
     let of_host = |change: &&EndChange| change.change.setting.spec().scope != Scope::Trial;
     let ends: BTreeSet<End> = changes.iter().filter(of_host).map(|c| c.end).collect();
     let place = match (ends.first(), ends.len()) {
-        (None, _) => "trial".to_owned(),
+        (None, _) => "test connection".to_owned(),
         (Some(end), 1) => end.to_string(),
-        _ => "both".to_owned(),
+        _ => "local+remote".to_owned(),
     };
-    format!("{name} {place}")
+    // A rule is the name of a fault: what was tested is its fix.
+    let fix = if rule == GIVEN { "" } else { "fix " };
+    format!("{fix}{name} ({place})")
 }
 
 /// The guards that got worse by more than allowed, as text.
@@ -77,9 +79,7 @@ pub fn price_in_words(worse: &[GuardDocument]) -> Option<String> {
 /// An effect with its interval.
 fn figures_in_words(effect: &EffectDocument) -> String {
     let figure = effect_figure(effect);
-    // One unit for all three figures: it is not repeated.
-    let bare = |value: f64| figure(value).trim_end_matches(" %").to_owned();
-    let (low, high) = (bare(effect.low), bare(effect.high));
+    let (low, high) = (figure(effect.low), figure(effect.high));
     format!("{} [{low}, {high}]", figure(effect.relative))
 }
 
@@ -91,14 +91,14 @@ pub fn effect_in_words(effect: Option<&EffectDocument>, price: Option<&str>) -> 
     };
     let verdict = if effect.low > 0.0 {
         price.map_or_else(
-            || "faster, kept".to_owned(),
+            || "faster".to_owned(),
             |price| format!("faster, but {price}; rolled back"),
         )
     } else if effect.high < 0.0 {
         "slower, rolled back".to_owned()
     } else {
         format!(
-            "rolled back; minimum detectable effect {}",
+            "not significant, rolled back; minimum detectable effect {}",
             detectable(effect)
         )
     };
@@ -169,6 +169,8 @@ pub struct ProofRecords<'a> {
     pub ended: bool,
     /// Whether both hosts equal their baseline.
     pub restored: bool,
+    /// Whether kept remedies stay applied after the run.
+    pub keeps: bool,
     /// The injected faults of the demo.
     pub planted: Vec<String>,
 }
@@ -271,8 +273,9 @@ pub fn sort(records: &[Record]) -> ProofRecords<'_> {
                 screening: *screening,
                 sample: sample.as_deref(),
             }),
-            Record::Ended { restored, .. } => {
+            Record::Ended { restored, kept } => {
                 sorted.restored = *restored;
+                sorted.keeps = *kept;
                 sorted.ended = true;
             }
             Record::Stopped(why) => sorted.stopped = Some(why),
@@ -380,6 +383,7 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
         findings: findings.unwrap_or_default(),
         remedies,
         restored: sorted.restored,
+        keeps: sorted.keeps,
         planted: sorted.planted,
         found,
         search,
@@ -466,9 +470,10 @@ fn remedy_results(header: &Header, sorted: &ProofRecords<'_>) -> Vec<RemedyResul
     }
     results.extend(sorted.held_back.iter().map(|held| RemedyResult {
         note: Some(format!(
-            "not tried: class {}, which linerate does not change automatically; change it by \
+            "not tried: class {}, {}: linerate does not change it automatically; change it by \
              hand, then run prove again",
-            held.class
+            held.class,
+            held.class.words()
         )),
         ..untried(held.rule, held.changes)
     }));

@@ -32,10 +32,11 @@ pub fn times(value: f64) -> String {
     }
 }
 
-/// How the figures of one effect are written, all in the same form: in percent, or from 2x on as a
-/// ratio, because `+2686 %` does not show that it is 27.9 times as much.
+/// How the figures of one effect are written, all in the same form: in percent, or as ratios if one of
+/// them is 2x or more, because `+2686 %` does not show that it is 27.9 times as much.
 pub fn effect_figure(effect: &EffectDocument) -> fn(f64) -> String {
-    if effect.relative >= 1.0 {
+    let figures = [effect.relative, effect.high, effect.smallest_detectable];
+    if figures.iter().any(|figure| *figure >= 1.0) {
         |ratio| {
             if ratio.is_finite() {
                 times(1.0 + ratio)
@@ -45,6 +46,15 @@ pub fn effect_figure(effect: &EffectDocument) -> fn(f64) -> String {
         }
     } else {
         percent
+    }
+}
+
+/// A ratio: from 2x on as such, below in percent.
+pub fn change(ratio: f64) -> String {
+    if ratio >= 2.0 {
+        times(ratio)
+    } else {
+        percent(ratio - 1.0)
     }
 }
 

@@ -20,7 +20,7 @@ const NARROWEST: usize = 40;
 /// Longer lines are hard to read, however wide the terminal.
 const WIDEST: usize = 100;
 /// The column of labels: the longest rule's name and the end it is about.
-const LABEL: usize = 41;
+const LABEL: usize = 47;
 /// JSON is written in pieces of this size.
 const JSON_BYTES: usize = 64 << 10;
 
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_beside_its_label_stands_below_it() {
-        let (label, text) = ("some-rule local", "+5.0 % [+1.0, +9.0] faster, kept");
+        let (label, text) = ("fix some-rule (local)", "+5.0 % [+1.0 %, +9.0 %] faster");
         assert_eq!(
             labelled(label, text, Some(60)),
             format!("  {label}\n    {text}")
@@ -383,7 +383,11 @@ mod tests {
     #[test]
     fn every_label_fits_its_column() {
         for rule in linerate_model::rules::RULES {
-            assert!(format!("{} remote", rule.id).len() <= LABEL, "{}", rule.id);
+            assert!(
+                format!("fix {} (remote)", rule.id).len() <= LABEL,
+                "{}",
+                rule.id
+            );
         }
     }
 }

@@ -72,7 +72,7 @@ impl fmt::Display for LimitKind {
             Self::ReceiverProgram => "the receiver's program",
             Self::ReceiverCpu => "the receiver's CPU",
             Self::SharedCpu => "one CPU shared by both ends",
-            Self::Machine => "the CPUs of the machine shared by both ends",
+            Self::Machine => "the CPUs of the machine that runs both ends",
             Self::Loss => "loss",
             Self::Shaper => "a shaper",
             Self::Pcie => "PCIe",

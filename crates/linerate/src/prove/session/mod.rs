@@ -78,8 +78,8 @@ impl Options {
     /// The plan, for the first lines of output.
     pub fn in_words(&self) -> String {
         format!(
-            "{REPEATS} trials of {} before and {REPEATS} after: {}\n{}{} pairs of trials per \
-             remedy: {}; [brackets]: 95 % CI",
+            "{REPEATS} trials of {} before and {REPEATS} after: {}\n{}{} pairs of trials per fix: {}\n\
+             [low, high] is a 95 % CI",
             self.time_of(1),
             self.time_of(2 * u64::from(REPEATS)),
             if let Source::Search(_) = self.source {
@@ -95,14 +95,13 @@ impl Options {
     /// The duration of the trials of this many remedies.
     fn tries_in_words(&self, remedies: usize) -> String {
         let noun = match remedies {
-            0 => return "no remedies to test".to_owned(),
-            1 => "1 remedy",
-            more => &format!("{more} remedies"),
+            0 => return "no fixes to test".to_owned(),
+            1 => "1 fix",
+            more => &format!("{more} fixes"),
         };
         let (remedies, pairs) = (remedies as u64, u64::from(self.pairs));
         format!(
-            "{noun} to test, {pairs} pairs each: about {}, at most {} (upper bound: includes \
-             retries and up to {ROUNDS_MAX} rounds)",
+            "{noun} x {pairs} pairs of trials: about {} (up to {} with retries and new findings)",
             self.time_of(remedies * pairs * 2),
             self.time_of(remedies * pairs * 3 * u64::from(ROUNDS_MAX)),
         )

@@ -19,7 +19,7 @@ use super::fault::{Faults, Moment};
 use super::guard::Guard;
 use super::identity::{IdentityError, Owner};
 use super::lock::lock_until;
-use super::records::{Header, JOURNAL_VERSION, Left, Record, Step};
+use super::records::{Header, JOURNAL_VERSION, Record, Step, Unrestored};
 use crate::private_folder::{self, PrivateFolder};
 
 /// The maximum size of a journal: a plan of 10,000 changes, each with 60 recorded features.
@@ -108,14 +108,14 @@ impl JournalError {
 
 /// What accompanies a journal.
 #[derive(Debug, Clone, Default)]
-pub struct Beside {
+pub struct JournalOptions {
     /// The process that rolls the changes back if this one cannot.
     pub guard: Option<Arc<Guard>>,
     /// Injected faults, in tests.
     pub faults: Option<Arc<dyn Faults>>,
 }
 
-impl Beside {
+impl JournalOptions {
     /// No reverter and no faults.
     pub const NOBODY: Self = Self {
         guard: None,
@@ -136,7 +136,7 @@ pub(super) struct Journal {
     file: File,
     /// The length of its complete records.
     whole: u64,
-    beside: Beside,
+    beside: JournalOptions,
 }
 
 /// The name of the directory of all transactions.
@@ -175,7 +175,7 @@ impl Journal {
     pub(super) fn create(
         state: &Path,
         header: &Header,
-        beside: &Beside,
+        beside: &JournalOptions,
     ) -> Result<Self, JournalError> {
         let all = transactions(state);
         let create = |path: &Path| {
@@ -222,7 +222,7 @@ impl Journal {
         unnamed: &Path,
         folder: PathBuf,
         header: &Header,
-        beside: &Beside,
+        beside: &JournalOptions,
     ) -> Result<Self, JournalError> {
         let create = |path: &Path| {
             let path = path.to_owned();
@@ -261,7 +261,7 @@ impl Journal {
     pub(super) fn take_over(
         folder: &Path,
         patience: Duration,
-        beside: &Beside,
+        beside: &JournalOptions,
     ) -> Result<(Self, Story), JournalError> {
         let path = folder.join("journal");
         let file =
@@ -404,7 +404,7 @@ pub enum Ending {
         /// As text.
         why: String,
         /// What was not restored.
-        left: Vec<Left>,
+        left: Vec<Unrestored>,
     },
 }
 
@@ -527,7 +527,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a state folder");
         let header = Header::here(1).expect("this process");
         let mut journal =
-            Journal::create(folder.path(), &header, &Beside::default()).expect("a journal");
+            Journal::create(folder.path(), &header, &JournalOptions::default()).expect("a journal");
         let change = Change {
             setting: "sysctl/net.ipv4.tcp_sack".parse().expect("a key"),
             from: Value::Text("1".to_owned()),
@@ -587,8 +587,8 @@ mod tests {
         let file = folder.path().join("not-a-folder");
         fs::write(&file, "").expect("a file");
         let header = Header::here(1).expect("this process");
-        let error =
-            Journal::create(&file, &header, &Beside::default()).expect_err("a file is no folder");
+        let error = Journal::create(&file, &header, &JournalOptions::default())
+            .expect_err("a file is no folder");
         let text = error.to_string();
         assert!(
             text.starts_with("cannot keep an undo journal in "),
@@ -600,8 +600,10 @@ mod tests {
     fn two_transactions_of_one_moment_have_two_names() {
         let folder = tempfile::tempdir().expect("a state folder");
         let header = Header::here(1).expect("this process");
-        let first = Journal::create(folder.path(), &header, &Beside::default()).expect("a journal");
-        let second = Journal::create(folder.path(), &header, &Beside::default()).expect("another");
+        let first =
+            Journal::create(folder.path(), &header, &JournalOptions::default()).expect("a journal");
+        let second =
+            Journal::create(folder.path(), &header, &JournalOptions::default()).expect("another");
         assert_ne!(first.id(), second.id());
         let path = first.folder().join("journal");
         let file = File::open(&path).expect("it was just made");

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::Boottime;
 use super::fault::Moment;
-use super::journal::{Beside, sync_folder};
+use super::journal::{JournalOptions, sync_folder};
 use super::lock::lock_until;
 use crate::hex::{from_hex, to_hex};
 use crate::private_folder::{self, PrivateFolder};
@@ -53,12 +53,12 @@ pub struct KeptSet {
     /// [`KEPT_VERSION`].
     pub version: u32,
     /// The transactions.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<PersistentSet>,
 }
 
 /// A persistent transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct PersistentSet {
     /// Its ID.
     pub id: String,
     /// Its changes.
@@ -75,7 +75,7 @@ pub struct Kept {
 
 /// The boot attempts of a kept set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct BootAttempts {
     /// Its identity: the checksum of the file.
     pub set: String,
     /// The last boot that attempted it.
@@ -192,7 +192,7 @@ impl Content {
     }
 
     /// Creates or restores this at `path`.
-    fn put(&self, path: &Path, beside: &Beside) -> Result<(), KeptError> {
+    fn put(&self, path: &Path, beside: &JournalOptions) -> Result<(), KeptError> {
         match self {
             Self::Absent => remove(path, beside),
             Self::File { mode, hex } => {
@@ -243,7 +243,7 @@ pub struct Here {
     pub up: Vec<NicName>,
 }
 
-impl Kept {
+impl PersistentSet {
     /// Resolves it for the interfaces below `root`.
     pub fn here(&self, root: &HostRoot) -> Here {
         let names = root.list("sys/class/net");
@@ -290,7 +290,7 @@ fn unnamed(path: &Path) -> PathBuf {
 
 fn replace(
     path: &Path,
-    beside: &Beside,
+    beside: &JournalOptions,
     make: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<(), KeptError> {
     let new = unnamed(path);
@@ -311,7 +311,7 @@ fn replace(
     placed
 }
 
-fn remove(path: &Path, beside: &Beside) -> Result<(), KeptError> {
+fn remove(path: &Path, beside: &JournalOptions) -> Result<(), KeptError> {
     beside.lets(Moment::File);
     let _ = fs::remove_file(unnamed(path));
     match fs::remove_file(path) {
@@ -322,7 +322,7 @@ fn remove(path: &Path, beside: &Beside) -> Result<(), KeptError> {
     }
 }
 
-fn sync_parent(path: &Path, beside: &Beside) -> io::Result<()> {
+fn sync_parent(path: &Path, beside: &JournalOptions) -> io::Result<()> {
     match path.parent() {
         Some(folder) if beside.lets(Moment::Sync) => sync_folder(folder),
         _ => Ok(()),
@@ -474,7 +474,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<(T, String)>, KeptErr
     Ok(Some((known, text)))
 }
 
-fn write<T: Serialize>(path: &Path, value: &T, beside: &Beside) -> Result<(), KeptError> {
+fn write<T: Serialize>(path: &Path, value: &T, beside: &JournalOptions) -> Result<(), KeptError> {
     let text = serde_json::to_string_pretty(value)
         .map_err(io::Error::from)
         .map_err(io_error("write", path))?;
@@ -522,8 +522,8 @@ pub(super) fn turn(state: &Path, patience: Duration) -> Result<Option<PrivateFol
 pub fn keep(
     state: &Path,
     files: BootFiles<'_>,
-    kept: Kept,
-    beside: &Beside,
+    kept: PersistentSet,
+    beside: &JournalOptions,
 ) -> Result<(), KeptError> {
     let _turn = turn(state, PATIENCE)?;
     tidy_in_turn(state, beside)?;
@@ -554,7 +554,7 @@ pub fn keep(
 }
 
 /// Creates the boot files. A file with the right content is kept.
-fn lay(state: &Path, files: BootFiles<'_>, beside: &Beside) -> Result<(), KeptError> {
+fn lay(state: &Path, files: BootFiles<'_>, beside: &JournalOptions) -> Result<(), KeptError> {
     let path = replaced_file(state);
     let known = read::<Replaced>(&path)?.map(|(known, _)| known);
     let mut replaced = known.clone().unwrap_or_default();
@@ -604,16 +604,20 @@ fn lay(state: &Path, files: BootFiles<'_>, beside: &Beside) -> Result<(), KeptEr
 }
 
 /// Removes the persistence of the transaction `id`, or of all without an ID. Returns which were removed.
-pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<String>, KeptError> {
+pub fn forget(
+    state: &Path,
+    id: Option<&str>,
+    beside: &JournalOptions,
+) -> Result<Vec<String>, KeptError> {
     let _turn = turn(state, PATIENCE)?;
     let Some((mut set, _)) = kept_set(state)? else {
         tidy_in_turn(state, beside)?;
         return Ok(Vec::new());
     };
-    let is_meant = |kept: &Kept| id.is_none_or(|id| id == kept.id);
+    let is_meant = |kept: &PersistentSet| id.is_none_or(|id| id == kept.id);
     let (gone, left) = set.kept.into_iter().partition(is_meant);
     set.kept = left;
-    let gone: Vec<Kept> = gone;
+    let gone: Vec<PersistentSet> = gone;
     if gone.is_empty() {
         return Ok(Vec::new());
     }
@@ -628,12 +632,12 @@ pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<Str
 
 /// Removes leftovers of a crash and, if nothing is persistent, the boot files, and restores the files that they
 /// replaced. Files that others have changed since are kept.
-pub fn tidy(state: &Path, beside: &Beside) -> Result<(), KeptError> {
+pub fn tidy(state: &Path, beside: &JournalOptions) -> Result<(), KeptError> {
     let _turn = turn(state, PATIENCE)?;
     tidy_in_turn(state, beside)
 }
 
-fn tidy_in_turn(state: &Path, beside: &Beside) -> Result<(), KeptError> {
+fn tidy_in_turn(state: &Path, beside: &JournalOptions) -> Result<(), KeptError> {
     let (set, path) = (set_file(state), replaced_file(state));
     let replaced = read::<Replaced>(&path)?.map(|(replaced, _)| replaced);
     let laid = replaced.iter().flat_map(|replaced| &replaced.places);
@@ -663,13 +667,17 @@ fn tidy_in_turn(state: &Path, beside: &Beside) -> Result<(), KeptError> {
 }
 
 /// The attempts of the set with this identity; none if it was not attempted.
-pub fn tried(state: &Path, set: &str) -> Result<Option<Tried>, KeptError> {
-    let known = read::<Tried>(&tried_file(state))?.map(|(tried, _)| tried);
+pub fn tried(state: &Path, set: &str) -> Result<Option<BootAttempts>, KeptError> {
+    let known = read::<BootAttempts>(&tried_file(state))?.map(|(tried, _)| tried);
     Ok(known.filter(|tried| tried.set == set))
 }
 
 /// Stores the state of an attempt.
-pub fn note_try(state: &Path, tried: &Tried, beside: &Beside) -> Result<(), KeptError> {
+pub fn note_try(
+    state: &Path,
+    tried: &BootAttempts,
+    beside: &JournalOptions,
+) -> Result<(), KeptError> {
     let _turn = turn(state, PATIENCE)?;
     write(&tried_file(state), tried, beside)
 }

@@ -50,21 +50,22 @@ pub use effects::disturbed_by;
 pub use fault::{Faults, Faulty, Moment};
 pub use guard::Guard;
 pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id, is_first_netns};
-pub use journal::{Beside, Ending, JournalError, folder_of};
+pub use journal::{Ending, JournalError, JournalOptions, folder_of};
 pub use kept::{
-    BootFiles, Here, KEPT_VERSION, Kept, KeptError, KeptSet, NotForBoot, Tried, Verdict, device_of,
-    forget, keep, kept_set, note_try, tidy, tried,
+    BootAttempts, BootFiles, Here, KEPT_VERSION, KeptError, KeptSet, NotForBoot, PersistentSet,
+    Verdict, device_of, forget, keep, kept_set, note_try, tidy, tried,
 };
 pub use located::Located;
 pub use lock::{Lock, LockError, REVERTING, Scope};
 pub use machine::{LiveMachine, Machine};
 pub use netns::{OpenNics, Reach, reach};
-pub use records::{Header, JOURNAL_VERSION, Left, LeftWhy};
+pub use records::{Header, JOURNAL_VERSION, Unrestored, UnrestoredWhy};
 pub use recover::{
-    Listed, Outcome, Recovered, Surroundings, Told, journal_listing, recover, undo_committed,
+    JournalContents, Listed, Outcome, Recovered, Surroundings, journal_listing, recover,
+    undo_committed,
 };
 pub use restore::Undone;
 pub use reverter::{close_inherited, stand_by};
 pub use subject::Subject;
-pub use transaction::{ApplyError, Moved, StepError, Transaction};
+pub use transaction::{ApplyError, ForeignChange, StepError, Transaction};
 pub use write_error::WriteError;

@@ -97,7 +97,7 @@ pub(super) enum Record {
     /// The changes are kept.
     Commit,
     /// The changes are rolled back, or gone with their boot or namespace.
-    Aborted { why: String, left: Vec<Left> },
+    Aborted { why: String, left: Vec<Unrestored> },
     /// To be rolled back by a recovery: the owner could not, or an undo after the commit begins.
     Released,
 }
@@ -149,7 +149,7 @@ impl Step {
         &self,
         key: &SettingKey,
         machine: &impl Machine,
-    ) -> Result<SettingKey, LeftWhy> {
+    ) -> Result<SettingKey, UnrestoredWhy> {
         match self.subject_of(key) {
             Some(subject) => at(key, &machine.locate(subject)),
             None => Ok(key.clone()),
@@ -164,7 +164,7 @@ impl Step {
 /// Why a setting was not restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LeftWhy {
+pub enum UnrestoredWhy {
     /// Another process has changed it since.
     Foreign {
         /// The current value.
@@ -181,32 +181,32 @@ pub enum LeftWhy {
 
 /// A setting that was not restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct Unrestored {
     /// The setting, under its interface's current name.
     pub setting: SettingKey,
     /// The value it had before.
     pub old: Value,
     /// Why it was not restored.
-    pub why: LeftWhy,
+    pub why: UnrestoredWhy,
 }
 
-impl Left {
+impl Unrestored {
     /// The command to restore it by hand, if a common tool can.
     pub fn by_hand(&self) -> Option<String> {
         by_hand(&self.setting, &self.old)
     }
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for Unrestored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { setting, old, why } = self;
         match why {
-            LeftWhy::Foreign { found } => write!(
+            UnrestoredWhy::Foreign { found } => write!(
                 f,
                 "{setting} is {found}: another program changed it, so it was not restored to {old}"
             ),
-            LeftWhy::Gone => write!(f, "{setting} was {old} and no longer exists"),
-            LeftWhy::Failed { reason } => {
+            UnrestoredWhy::Gone => write!(f, "{setting} was {old} and no longer exists"),
+            UnrestoredWhy::Failed { reason } => {
                 write!(f, "{setting} could not be restored to {old}: {reason}")
             }
         }
@@ -214,12 +214,12 @@ impl fmt::Display for Left {
 }
 
 /// The setting `key` of a located subject.
-pub(super) fn at(key: &SettingKey, place: &Located) -> Result<SettingKey, LeftWhy> {
+pub(super) fn at(key: &SettingKey, place: &Located) -> Result<SettingKey, UnrestoredWhy> {
     match place {
         Located::Here => Ok(key.clone()),
         Located::Named(name) => Ok(key.of_interface(name)),
-        Located::Gone => Err(LeftWhy::Gone),
-        Located::Lost(reason) => Err(LeftWhy::Failed {
+        Located::Gone => Err(UnrestoredWhy::Gone),
+        Located::Lost(reason) => Err(UnrestoredWhy::Failed {
             reason: reason.clone(),
         }),
     }

@@ -13,10 +13,10 @@ use std::time::Duration;
 use linerate_model::plan::Change;
 
 use super::identity::{NetnsIdentity, Owner};
-use super::journal::{Beside, Ending, Journal, JournalError, Story, id_of, transactions};
+use super::journal::{Ending, Journal, JournalError, JournalOptions, Story, id_of, transactions};
 use super::kept::{KeptError, forget, kept_set, tidy};
 use super::netns::Reach;
-use super::records::{Header, Left, LeftWhy, Record, Step};
+use super::records::{Header, Record, Step, Unrestored, UnrestoredWhy};
 use super::restore::{self, Undone};
 use super::transaction::close;
 use crate::private_folder::PrivateFolder;
@@ -32,7 +32,7 @@ pub struct Surroundings<'a> {
     /// How long to wait for a reverter or another recovery that works on the same journal.
     pub patience: Duration,
     /// What accompanies the journals.
-    pub beside: &'a Beside,
+    pub beside: &'a JournalOptions,
 }
 
 impl std::fmt::Debug for Surroundings<'_> {
@@ -90,7 +90,7 @@ const NETNS_GONE: &str = "its network namespace is gone, nothing is left to rest
 pub fn recover(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Recovered>, JournalError> {
     let found = transactions_of(state, around)?;
     let mut recovered = Vec::new();
-    let begun: BTreeSet<String> = found.iter().filter_map(Found::undo_begun).collect();
+    let begun: BTreeSet<String> = found.iter().filter_map(FoundJournal::undo_begun).collect();
     let forgotten = begun
         .iter()
         .map(|id| forget(state, Some(id), around.beside).map(drop));
@@ -103,7 +103,7 @@ pub fn recover(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Recovered>
         // Persistent changes must not be undone here: the next boot would apply them again.
         return Ok(recovered);
     }
-    for Found { folder, story } in found.into_iter().rev() {
+    for FoundJournal { folder, story } in found.into_iter().rev() {
         let id = id_of(&folder);
         let outcome = match story {
             Ok(story) => recover_one(&folder, &story, &begun, around),
@@ -193,7 +193,7 @@ fn undo_on_survivors(steps: &[Step], around: &Surroundings<'_>) -> Option<Undone
         return None;
     };
     let undone = restore::undo(&survivors, &machine);
-    let is_gone = |left: &Left| left.why == LeftWhy::Gone;
+    let is_gone = |left: &Unrestored| left.why == UnrestoredWhy::Gone;
     let nothing = undone.restored.is_empty() && undone.left.iter().all(is_gone);
     (!nothing).then_some(undone)
 }
@@ -206,7 +206,7 @@ pub fn undo_committed(
     around: &Surroundings<'_>,
 ) -> Result<Vec<Recovered>, JournalError> {
     let mut committed = Vec::new();
-    for Found { folder, story } in transactions_of(state, around)?.into_iter().rev() {
+    for FoundJournal { folder, story } in transactions_of(state, around)?.into_iter().rev() {
         match story {
             Ok(story) if story.ending == Ending::Committed => {
                 committed.push((subject(&folder, &story), folder, story));
@@ -273,12 +273,12 @@ pub struct Listed {
     /// Its directory.
     pub folder: PathBuf,
     /// The contents of the journal, or why it cannot be read.
-    pub journal: Result<Told, JournalError>,
+    pub journal: Result<JournalContents, JournalError>,
 }
 
 /// The contents of a journal.
 #[derive(Debug)]
-pub struct Told {
+pub struct JournalContents {
     /// Owner, namespace and time.
     pub header: Header,
     /// The changes that were made or begun, in order.
@@ -290,25 +290,27 @@ pub struct Told {
 /// Every transaction below the directory `state`, oldest first.
 pub fn journal_listing(state: &Path) -> Result<Vec<Listed>, JournalError> {
     let (found, _) = find(state)?;
-    let listed = found.into_iter().map(|Found { folder, story }| Listed {
-        id: id_of(&folder),
-        journal: story.map(|story| Told {
-            header: story.header,
-            changes: story.steps.into_iter().map(|step| step.change).collect(),
-            ending: story.ending,
-        }),
-        folder,
-    });
+    let listed = found
+        .into_iter()
+        .map(|FoundJournal { folder, story }| Listed {
+            id: id_of(&folder),
+            journal: story.map(|story| JournalContents {
+                header: story.header,
+                changes: story.steps.into_iter().map(|step| step.change).collect(),
+                ending: story.ending,
+            }),
+            folder,
+        });
     Ok(listed.collect())
 }
 
 /// The directory of a transaction, and the contents of its journal.
-struct Found {
+struct FoundJournal {
     folder: PathBuf,
     story: Result<Story, JournalError>,
 }
 
-impl Found {
+impl FoundJournal {
     /// Its [`Header::sequence`]. One that cannot be read is not undone, so its position does not matter.
     fn place(&self) -> (u64, String) {
         let sequence = self.story.as_ref().map_or(0, |story| story.header.sequence);
@@ -324,7 +326,10 @@ impl Found {
 }
 
 /// The transactions, oldest first; unnamed directories of ended processes are removed.
-fn transactions_of(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Found>, JournalError> {
+fn transactions_of(
+    state: &Path,
+    around: &Surroundings<'_>,
+) -> Result<Vec<FoundJournal>, JournalError> {
     let (found, nameless) = find(state)?;
     for folder in nameless {
         if nameless_owner(&folder).is_some_and(|owner| !(around.is_alive)(&owner)) {
@@ -336,7 +341,7 @@ fn transactions_of(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Found>
 }
 
 /// The transactions, oldest first, and the unnamed directories.
-fn find(state: &Path) -> Result<(Vec<Found>, Vec<PathBuf>), JournalError> {
+fn find(state: &Path) -> Result<(Vec<FoundJournal>, Vec<PathBuf>), JournalError> {
     let path = transactions(state);
     let names = match PrivateFolder::open(&path).and_then(|all| all.names()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
@@ -351,10 +356,10 @@ fn find(state: &Path) -> Result<(Vec<Found>, Vec<PathBuf>), JournalError> {
         let story = Story::read(&folder);
         // It was removed between listing and reading: its owner has finished.
         let is_gone = story.as_ref().is_err_and(JournalError::is_absent);
-        (!is_gone).then_some(Found { folder, story })
+        (!is_gone).then_some(FoundJournal { folder, story })
     });
-    let mut found: Vec<Found> = read.collect();
-    found.sort_by_cached_key(Found::place);
+    let mut found: Vec<FoundJournal> = read.collect();
+    found.sort_by_cached_key(FoundJournal::place);
     Ok((found, nameless))
 }
 

@@ -14,7 +14,7 @@ use linerate_model::setting::{LinkSpeed, NicKnob, SettingKey, Value, parse_appli
 use super::effects::could_be_effect;
 use super::located::Located;
 use super::machine::Machine;
-use super::records::{Left, LeftWhy, Step, at};
+use super::records::{Step, Unrestored, UnrestoredWhy, at};
 use super::settings::{agrees, is_speed_untold};
 use super::subject::Subject;
 
@@ -28,7 +28,7 @@ pub struct Undone {
     /// The settings that were written back.
     pub restored: Vec<SettingKey>,
     /// The settings that do not have their old value.
-    pub left: Vec<Left>,
+    pub left: Vec<Unrestored>,
 }
 
 impl Undone {
@@ -37,7 +37,7 @@ impl Undone {
         !self
             .left
             .iter()
-            .any(|left| matches!(left.why, LeftWhy::Failed { .. }))
+            .any(|left| matches!(left.why, UnrestoredWhy::Failed { .. }))
     }
 }
 
@@ -63,7 +63,7 @@ struct Touched {
     /// Its subject: another subject that now has its name is not ours.
     subject: Option<Subject>,
     /// The setting under its interface's current name, or why it cannot be reached.
-    current: Result<SettingKey, LeftWhy>,
+    current: Result<SettingKey, UnrestoredWhy>,
     /// Whether the steps or their rollback are known to have changed it. Side effects that did not happen do not
     /// count.
     concerned: bool,
@@ -80,7 +80,7 @@ enum Judgement {
     AsBefore,
     Ours,
     Foreign(Value),
-    Unreachable(LeftWhy),
+    Unreachable(UnrestoredWhy),
 }
 
 /// The value if fewer numbers were written than a sysctl has: the kernel sets the first ones and keeps the others
@@ -181,11 +181,11 @@ impl Table {
         let found = match machine.read(current) {
             Known::Value(found) => found,
             Known::Unknown(gap) if gap.cause == Cause::Absent => {
-                return Judgement::Unreachable(LeftWhy::Gone);
+                return Judgement::Unreachable(UnrestoredWhy::Gone);
             }
             Known::Unknown(gap) => {
                 let reason = gap.to_string();
-                return Judgement::Unreachable(LeftWhy::Failed { reason });
+                return Judgement::Unreachable(UnrestoredWhy::Failed { reason });
             }
         };
         if found == touched.old
@@ -359,15 +359,15 @@ impl Table {
                 }
                 Judgement::AsBefore => continue,
                 Judgement::Foreign(_) | Judgement::Unreachable(_) if !touched.concerned => continue,
-                Judgement::Foreign(found) => LeftWhy::Foreign { found },
+                Judgement::Foreign(found) => UnrestoredWhy::Foreign { found },
                 Judgement::Unreachable(why) => why,
-                Judgement::Ours => LeftWhy::Failed {
+                Judgement::Ours => UnrestoredWhy::Failed {
                     reason: touched
                         .failure
                         .unwrap_or_else(|| "the kernel accepted the write without effect".into()),
                 },
             };
-            undone.left.push(Left {
+            undone.left.push(Unrestored {
                 setting,
                 old: touched.old,
                 why,

@@ -24,7 +24,7 @@ use rustix::time::{
 
 use super::clock::Boottime;
 use super::guard::ARMED;
-use super::journal::{Beside, Ending, Journal, Story, folder_of, is_aborted};
+use super::journal::{Ending, Journal, JournalOptions, Story, folder_of, is_aborted};
 use super::lock::REVERTING;
 use super::machine::Machine;
 use super::recover::{Outcome, Recovered};
@@ -91,7 +91,7 @@ impl Memory {
         why: &str,
         state: &Path,
         machine: &dyn Machine,
-        beside: &Beside,
+        beside: &JournalOptions,
     ) -> Vec<Recovered> {
         let undecided = self.lines.into_iter().rev();
         let revert = |(id, lines): (String, Vec<u8>)| {
@@ -137,7 +137,7 @@ pub fn stand_by(
     state: &Path,
     machine: &dyn Machine,
     rights: &[String],
-    beside: &Beside,
+    beside: &JournalOptions,
 ) -> io::Result<Vec<Recovered>> {
     // A page that must be read from disk may be unreachable because of the changes. Without the right to lock that
     // much memory, the reverter depends on the disk.
@@ -273,11 +273,11 @@ mod tests {
     }
 
     /// The reverter side for the journals of a process, and everything that the reverter would receive.
-    fn beside() -> (Beside, UnixStream) {
+    fn beside() -> (JournalOptions, UnixStream) {
         let (own, theirs) = UnixStream::pair().expect("two sockets");
         (&theirs).write_all(ARMED).expect("room");
         let guard = Guard::armed(own).expect("it was said");
-        let beside = Beside {
+        let beside = JournalOptions {
             guard: Some(std::sync::Arc::new(guard)),
             faults: None,
         };
@@ -289,7 +289,7 @@ mod tests {
         from: bool,
         at_ns: u64,
         state: &Path,
-        beside: &Beside,
+        beside: &JournalOptions,
     ) -> Transaction<Rc<FakeMachine>> {
         let header = Header::here(at_ns).expect("this process");
         let mut transaction =
@@ -324,8 +324,12 @@ mod tests {
             drop(beside);
             first.die();
             second.die();
-            let restored =
-                heard(channel, 64).revert("a test", state.path(), &*machine, &Beside::default());
+            let restored = heard(channel, 64).revert(
+                "a test",
+                state.path(),
+                &*machine,
+                &JournalOptions::default(),
+            );
             // The second finds what it wrote, and the first what the second restored.
             let left = restored.iter().map(|one| match &one.outcome {
                 Outcome::Restored(undone) => undone.left.len(),
@@ -348,7 +352,7 @@ mod tests {
 
     fn reverted(memory: Memory, state: &Path) -> Value {
         let machine = machine(false);
-        memory.revert("a test", state, &*machine, &Beside::default());
+        memory.revert("a test", state, &*machine, &JournalOptions::default());
         machine.read(&key()).value().cloned().expect("a value")
     }
 

@@ -14,9 +14,9 @@ use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{SettingKey, Value};
 
 use super::effects::is_asked_of_one_queue;
-use super::journal::{Beside, Journal, JournalError};
+use super::journal::{Journal, JournalError, JournalOptions};
 use super::machine::Machine;
-use super::records::{Before, Disturbed, Header, Left, LeftWhy, Record, Step};
+use super::records::{Before, Disturbed, Header, Record, Step, Unrestored, UnrestoredWhy};
 use super::restore::{self, Undone};
 use super::settings::{agrees, for_good, one_way};
 use super::subject::Subject;
@@ -103,7 +103,7 @@ pub enum ApplyError {
         /// The cause.
         cause: Box<StepError>,
         /// Settings that others changed meanwhile, or that are gone.
-        left: Vec<Left>,
+        left: Vec<Unrestored>,
     },
     /// Something was changed and could not be rolled back completely.
     #[error("not all changes could be rolled back{}; finish with `{command}`", also(.left))]
@@ -112,7 +112,7 @@ pub enum ApplyError {
         #[source]
         cause: Option<Box<StepError>>,
         /// Settings that do not have their old value.
-        left: Vec<Left>,
+        left: Vec<Unrestored>,
         /// The command that completes the rollback once the cause is gone.
         command: String,
     },
@@ -122,11 +122,11 @@ pub enum ApplyError {
         /// Why not.
         cause: JournalError,
         /// Settings that others changed meanwhile, or that are gone.
-        left: Vec<Left>,
+        left: Vec<Unrestored>,
     },
 }
 
-fn also(left: &[Left]) -> String {
+fn also(left: &[Unrestored]) -> String {
     left.iter()
         .fold(String::new(), |text, left| format!("{text}; {left}"))
 }
@@ -170,7 +170,7 @@ impl ApplyError {
 
 /// A setting that another process changed after linerate set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moved {
+pub struct ForeignChange {
     /// The setting.
     pub setting: SettingKey,
     /// The value that linerate set.
@@ -179,7 +179,7 @@ pub struct Moved {
     pub found: Known<Value>,
 }
 
-impl fmt::Display for Moved {
+impl fmt::Display for ForeignChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             setting,
@@ -223,7 +223,7 @@ impl<M: Machine> Transaction<M> {
         machine: M,
         state: &Path,
         header: &Header,
-        beside: &Beside,
+        beside: &JournalOptions,
     ) -> Result<Self, JournalError> {
         Ok(Self {
             machine,
@@ -436,13 +436,13 @@ impl<M: Machine> Transaction<M> {
     }
 
     /// Settings that no longer have their new value: another process has changed them since.
-    pub fn moved(&self) -> Vec<Moved> {
+    pub fn moved(&self) -> Vec<ForeignChange> {
         let moved = |(index, step): (usize, &Step)| {
             let (readback, _) = step.outcome.as_ref()?;
             let Change { setting, to, .. } = &step.change;
             let found = match step.current(setting, &self.machine) {
                 Ok(current) => self.machine.read(&current),
-                Err(LeftWhy::Failed { reason }) => {
+                Err(UnrestoredWhy::Failed { reason }) => {
                     Known::unknown(Cause::Unreadable, setting.to_string(), &reason)
                 }
                 Err(_) => {
@@ -455,7 +455,7 @@ impl<M: Machine> Transaction<M> {
                 let is_asked = |one: &Step| is_asked_of_one_queue(setting, found, &one.change);
                 found == readback || agrees(setting, to, found) || later.iter().any(is_asked)
             };
-            (!found.value().is_some_and(holds)).then(|| Moved {
+            (!found.value().is_some_and(holds)).then(|| ForeignChange {
                 setting: setting.clone(),
                 gave: readback.clone(),
                 found,

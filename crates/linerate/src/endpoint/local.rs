@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use linerate_host::apply::{
-    self, ApplyError, Beside, Boottime, Ending, Faults, Faulty, Header, JournalError, Kept,
-    KeptError, LiveMachine, Lock, LockError, Machine, NetnsIdentity, Owner, Reach, Recovered,
-    Scope, Surroundings, Transaction, Verdict,
+    self, ApplyError, Boottime, Ending, Faults, Faulty, Header, JournalError, JournalOptions,
+    KeptError, LiveMachine, Lock, LockError, Machine, NetnsIdentity, Owner, PersistentSet, Reach,
+    Recovered, Scope, Surroundings, Transaction, Verdict,
 };
 use linerate_host::management::{self, session_of};
 use linerate_host::netlink::Netlink;
@@ -254,7 +254,7 @@ impl LocalEndpoint {
         header.of = kept.map(ToOwned::to_owned);
         let armed = self.arm(plan)?;
         let faults = crash::faults(crash::Role::Maker, Some(armed.process()));
-        let beside = Beside {
+        let beside = JournalOptions {
             guard: Some(Arc::clone(armed.guard())),
             faults: faults.clone(),
         };
@@ -462,7 +462,7 @@ impl LocalEndpoint {
             Some(Verdict::Bad { why }) => format!("disabled at boot: {why}"),
             _ => "not applied since the last boot".to_owned(),
         };
-        let absent = |kept: &&Kept| !entries.iter().any(|entry| entry.id == kept.id);
+        let absent = |kept: &&PersistentSet| !entries.iter().any(|entry| entry.id == kept.id);
         let absent: Vec<Entry> = kept
             .iter()
             .filter(absent)
@@ -577,7 +577,7 @@ fn with_surroundings<T>(
         Reach::Machine(machine) => Reach::Machine(with_faults(machine, faults.clone())),
         other => other,
     };
-    let beside = Beside {
+    let beside = JournalOptions {
         guard: None,
         faults: faults.clone(),
     };

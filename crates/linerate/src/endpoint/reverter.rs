@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use linerate_host::apply::{Beside, close_inherited, stand_by};
+use linerate_host::apply::{JournalOptions, close_inherited, stand_by};
 use linerate_model::exit::{Outcome, Stop};
 
 use crate::console::say::Say;
@@ -21,7 +21,7 @@ pub(crate) fn run(parent: u32, rights: &[String], state: &Path, say: &Say) -> Ou
     let faults = crash::faults(crash::Role::Reverter, None);
     let machine =
         this_machine(faults.clone()).map_err(|error| Stop::io("open this machine", error))?;
-    let beside = Beside {
+    let beside = JournalOptions {
         guard: None,
         faults,
     };

@@ -9,7 +9,8 @@ use std::path::{Path, absolute};
 use std::time::Duration;
 
 use linerate_host::apply::{
-    self, Beside, BootFiles, Boottime, Kept, Lock, NotForBoot, Scope, Tried, Verdict, device_of,
+    self, BootAttempts, BootFiles, Boottime, JournalOptions, Lock, NotForBoot, PersistentSet,
+    Scope, Verdict, device_of,
 };
 use linerate_host::root::HostRoot;
 use linerate_host::trust::{Trust, Untrusted};
@@ -35,8 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The maximum number of boots in a row that may end before their changes are confirmed.
 const UNFINISHED_MAX: u32 = 2;
 
-fn beside() -> Beside {
-    Beside {
+fn beside() -> JournalOptions {
+    JournalOptions {
         guard: None,
         faults: crash::faults(crash::Role::Maker, None),
     }
@@ -88,7 +89,7 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
     let mut nics: BTreeSet<NicName> = changes.iter().filter_map(of_nic).collect();
     nics.extend(endpoint.way_in());
     let device = |nic: &NicName| Some((nic.clone(), device_of(root, nic)?));
-    let kept = Kept {
+    let kept = PersistentSet {
         id: id.clone(),
         devices: nics.iter().filter_map(device).collect::<BTreeMap<_, _>>(),
         up: nics.into_iter().filter(|nic| is_up(root, nic)).collect(),
@@ -273,7 +274,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn note(&self, verdict: Verdict) -> Outcome<()> {
-        let tried = Tried {
+        let tried = BootAttempts {
             set: self.set.clone(),
             boot_id: self.boot_id.clone(),
             unfinished: self.unfinished,
@@ -342,7 +343,7 @@ pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
 }
 
 fn make(
-    kept: &[Kept],
+    kept: &[PersistentSet],
     endpoint: &mut LocalEndpoint,
     interrupt: &Interrupt,
     say: &Say,

@@ -10,7 +10,8 @@ use super::property::{
 };
 use crate::apply::fake::{FakeMachine, Mortal};
 use crate::apply::{
-    LeftWhy, NetnsIdentity, Outcome, Reach, Transaction, journal_listing, recover, undo_committed,
+    NetnsIdentity, Outcome, Reach, Transaction, UnrestoredWhy, journal_listing, recover,
+    undo_committed,
 };
 
 /// A committed transaction that has changed a sysctl and the number of queues, before the interface changes.
@@ -44,7 +45,12 @@ fn another_interface_that_has_the_name_now_is_left_alone() {
     assert_eq!(undone.restored, [key(SYSCTLS[0])]);
     let left: Vec<&SettingKey> = undone.left.iter().map(|left| &left.setting).collect();
     assert_eq!(left, [&key(CHANNELS), &key(XPS)]);
-    assert!(undone.left.iter().all(|left| left.why == LeftWhy::Gone));
+    assert!(
+        undone
+            .left
+            .iter()
+            .all(|left| left.why == UnrestoredWhy::Gone)
+    );
     let now = machine.settings();
     assert_eq!(now[&key(CHANNELS)], Value::Integer(2));
     assert_eq!(now[&key(XPS)], text(""));
@@ -74,7 +80,7 @@ fn an_interface_in_another_namespace_keeps_the_journal_open_until_it_is_back() {
         panic!("{outcomes:?}");
     };
     assert_eq!(undone.restored, [key(SYSCTLS[0])]);
-    assert!(matches!(undone.left[0].why, LeftWhy::Failed { .. }));
+    assert!(matches!(undone.left[0].why, UnrestoredWhy::Failed { .. }));
     machine.move_back();
     let boot_id = header().boot_id;
     let reach = |_: &_| Reach::Machine(Box::new(Rc::clone(&machine)));
@@ -93,7 +99,12 @@ fn what_was_removed_with_its_interface_is_reported_as_gone() {
     let [Outcome::Restored(undone)] = &outcomes[..] else {
         panic!("{outcomes:?}");
     };
-    assert!(undone.left.iter().all(|left| left.why == LeftWhy::Gone));
+    assert!(
+        undone
+            .left
+            .iter()
+            .all(|left| left.why == UnrestoredWhy::Gone)
+    );
     assert_eq!(machine.settings()[&key(SYSCTLS[0])], text("old"));
 }
 
@@ -138,7 +149,7 @@ fn another_disk_that_has_the_name_now_is_left_alone() {
     transaction.apply(&plan).expect("no fault");
     machine.replace_devices();
     let undone = transaction.undo().expect("nothing failed");
-    assert_eq!(undone.left[0].why, LeftWhy::Gone);
+    assert_eq!(undone.left[0].why, UnrestoredWhy::Gone);
     assert_eq!(machine.settings()[&scheduler], text("new"));
 }
 

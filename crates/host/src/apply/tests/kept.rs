@@ -15,7 +15,8 @@ use linerate_model::setting::Value;
 
 use crate::apply::kept::turn;
 use crate::apply::{
-    Beside, BootFiles, Faults, Kept, KeptError, Moment, device_of, forget, keep, kept_set, tidy,
+    BootFiles, Faults, JournalOptions, KeptError, Moment, PersistentSet, device_of, forget, keep,
+    kept_set, tidy,
 };
 use crate::root::HostRoot;
 
@@ -41,7 +42,7 @@ impl Folders {
         self.all.path().join("etc")
     }
 
-    fn keep(&self, id: &str, beside: &Beside) -> Result<(), KeptError> {
+    fn keep(&self, id: &str, beside: &JournalOptions) -> Result<(), KeptError> {
         let program = Path::new("/usr/bin/it's 100% linerate");
         let files = BootFiles {
             etc: &self.etc(),
@@ -79,8 +80,8 @@ impl Folders {
     }
 }
 
-fn kept(id: &str) -> Kept {
-    Kept {
+fn kept(id: &str) -> PersistentSet {
+    PersistentSet {
         id: id.to_owned(),
         changes: vec![Change {
             setting: "nic/eth2/ring/rx".parse().expect("a key"),
@@ -101,7 +102,7 @@ fn kept(id: &str) -> Kept {
 fn what_is_kept_and_forgotten_again_leaves_no_trace() {
     let folders = Folders::new();
     let before = folders.dump();
-    folders.keep("1", &Beside::NOBODY).expect("room");
+    folders.keep("1", &JournalOptions::NOBODY).expect("room");
     let with_one = folders.dump();
     let etc = folders.etc();
     let script = &with_one[&etc.join("linerate/boot")];
@@ -115,16 +116,16 @@ fn what_is_kept_and_forgotten_again_leaves_no_trace() {
     let link = etc.join("systemd/system/multi-user.target.wants/linerate.service");
     assert!(fs::read_to_string(link).is_ok_and(|text| unit.ends_with(&text)));
 
-    folders.keep("2", &Beside::NOBODY).expect("room");
+    folders.keep("2", &JournalOptions::NOBODY).expect("room");
     assert_eq!(folders.kept(), ["1", "2"]);
-    let gone = forget(&folders.state(), Some("2"), &Beside::NOBODY).expect("room");
+    let gone = forget(&folders.state(), Some("2"), &JournalOptions::NOBODY).expect("room");
     assert_eq!(gone, ["2"]);
     assert_eq!(folders.dump(), with_one);
-    let gone = forget(&folders.state(), None, &Beside::NOBODY).expect("room");
+    let gone = forget(&folders.state(), None, &JournalOptions::NOBODY).expect("room");
     assert_eq!(gone, ["1"]);
     assert_eq!(folders.dump(), before);
     assert!(
-        forget(&folders.state(), None, &Beside::NOBODY)
+        forget(&folders.state(), None, &JournalOptions::NOBODY)
             .expect("nothing")
             .is_empty()
     );
@@ -135,7 +136,7 @@ fn what_is_kept_and_forgotten_again_leaves_no_trace() {
 #[expect(clippy::disallowed_methods, reason = "a skip must be seen")]
 fn the_unit_is_one_that_systemd_takes() {
     let folders = Folders::new();
-    folders.keep("1", &Beside::NOBODY).expect("room");
+    folders.keep("1", &JournalOptions::NOBODY).expect("room");
     let unit = folders.etc().join("systemd/system/linerate.service");
     let mut analyze = std::process::Command::new("systemd-analyze");
     let Ok(output) = analyze.arg("verify").arg(&unit).output() else {
@@ -161,9 +162,9 @@ fn an_earlier_versions_files_are_replaced_and_come_back_byte_for_byte() {
     )
     .expect("room");
     let before = folders.dump();
-    folders.keep("1", &Beside::NOBODY).expect("room");
+    folders.keep("1", &JournalOptions::NOBODY).expect("room");
     assert_ne!(folders.dump()[&unit], before[&unit]);
-    forget(&folders.state(), None, &Beside::NOBODY).expect("room");
+    forget(&folders.state(), None, &JournalOptions::NOBODY).expect("room");
     assert_eq!(folders.dump(), before);
 }
 
@@ -180,11 +181,11 @@ fn a_file_that_is_not_linerates_is_left_alone_and_nothing_is_kept() {
         make();
         let before = folders.dump();
         let refused = folders
-            .keep("1", &Beside::NOBODY)
+            .keep("1", &JournalOptions::NOBODY)
             .expect_err("it is not ours");
         assert!(matches!(refused, KeptError::Foreign { .. }), "{refused}");
         assert!(folders.kept().is_empty());
-        tidy(&folders.state(), &Beside::NOBODY).expect("nothing to do");
+        tidy(&folders.state(), &JournalOptions::NOBODY).expect("nothing to do");
         assert_eq!(folders.dump(), before);
         let path = units.join("linerate.service");
         let _ = fs::remove_dir(&path).or_else(|_| fs::remove_file(&path));
@@ -198,7 +199,7 @@ fn a_place_that_cannot_be_had_leaves_nothing_laid() {
     symlink("nowhere", wanted).expect("room");
     let before = folders.dump();
     let refused = folders
-        .keep("1", &Beside::NOBODY)
+        .keep("1", &JournalOptions::NOBODY)
         .expect_err("the link cannot be made");
     assert!(refused.io_kind().is_some(), "{refused}");
     assert_eq!(folders.dump(), before);
@@ -207,11 +208,11 @@ fn a_place_that_cannot_be_had_leaves_nothing_laid() {
 #[test]
 fn what_somebody_changed_since_stays() {
     let folders = Folders::new();
-    folders.keep("1", &Beside::NOBODY).expect("room");
+    folders.keep("1", &JournalOptions::NOBODY).expect("room");
     let unit = folders.etc().join("systemd/system/linerate.service");
     let script = folders.etc().join("linerate/boot");
     fs::write(&unit, "[Unit]\n").expect("room");
-    forget(&folders.state(), None, &Beside::NOBODY).expect("room");
+    forget(&folders.state(), None, &JournalOptions::NOBODY).expect("room");
     assert_eq!(fs::read_to_string(&unit).ok().as_deref(), Some("[Unit]\n"));
     assert!(!script.exists());
     assert!(!folders.state().join("boot").exists());
@@ -230,7 +231,7 @@ impl Faults for Tidied {
     fn lets(&self, _: Moment<'_>) -> bool {
         if self.steps.fetch_add(1, Ordering::SeqCst) + 1 == self.at {
             let state = self.state.clone();
-            let tidied = move || tidy(&state, &Beside::NOBODY).expect("room");
+            let tidied = move || tidy(&state, &JournalOptions::NOBODY).expect("room");
             *self.other.lock().expect("nobody died") = Some(std::thread::spawn(tidied));
         }
         true
@@ -240,7 +241,7 @@ impl Faults for Tidied {
 #[test]
 fn whoever_does_not_get_the_turn_in_time_is_told_so() {
     let folders = Folders::new();
-    folders.keep("one", &Beside::NOBODY).expect("kept");
+    folders.keep("one", &JournalOptions::NOBODY).expect("kept");
     let first = turn(&folders.state(), Duration::ZERO).expect("nobody else is there");
     let refused = turn(&folders.state(), Duration::ZERO).expect_err("one at a time");
     assert_eq!(refused.io_kind(), Some(ErrorKind::WouldBlock));
@@ -259,7 +260,7 @@ fn whoever_tidies_up_meanwhile_takes_nothing_away_from_one_who_keeps() {
             steps: AtomicU32::new(0),
             other: Mutex::default(),
         });
-        let beside = Beside {
+        let beside = JournalOptions {
             guard: None,
             faults: Some(Arc::clone(&tidied) as Arc<dyn Faults>),
         };
@@ -288,9 +289,9 @@ impl Faults for Dying {
     }
 }
 
-fn dying(at: u32) -> Beside {
+fn dying(at: u32) -> JournalOptions {
     let steps = AtomicU32::new(0);
-    Beside {
+    JournalOptions {
         guard: None,
         faults: Some(Arc::new(Dying { at, steps })),
     }
@@ -304,7 +305,7 @@ fn whoever_dies_at_whatever_step_of_keeping_and_forgetting_it_is_all_kept_or_wit
         let before = folders.dump();
         let done = catch_unwind(AssertUnwindSafe(|| folders.keep("1", &dying(at))));
         let is_kept = folders.kept() == ["1"];
-        tidy(&folders.state(), &Beside::NOBODY).expect("room");
+        tidy(&folders.state(), &JournalOptions::NOBODY).expect("room");
         if is_kept {
             // It is complete: the next boot finds everything that it needs.
             let has = |path: &str| folders.etc().join(path).exists();
@@ -312,7 +313,7 @@ fn whoever_dies_at_whatever_step_of_keeping_and_forgetting_it_is_all_kept_or_wit
             assert!(has(
                 "systemd/system/multi-user.target.wants/linerate.service"
             ));
-            forget(&folders.state(), None, &Beside::NOBODY).expect("room");
+            forget(&folders.state(), None, &JournalOptions::NOBODY).expect("room");
         }
         assert_eq!(folders.dump(), before, "step {at} of keeping");
         if done.is_ok() {
@@ -324,11 +325,11 @@ fn whoever_dies_at_whatever_step_of_keeping_and_forgetting_it_is_all_kept_or_wit
     for at in 1.. {
         let folders = Folders::new();
         let before = folders.dump();
-        folders.keep("1", &Beside::NOBODY).expect("room");
+        folders.keep("1", &JournalOptions::NOBODY).expect("room");
         let with_one = folders.dump();
         let forgetting = || forget(&folders.state(), None, &dying(at));
         let done = catch_unwind(AssertUnwindSafe(forgetting));
-        tidy(&folders.state(), &Beside::NOBODY).expect("room");
+        tidy(&folders.state(), &JournalOptions::NOBODY).expect("room");
         let expected = if folders.kept().is_empty() {
             &before
         } else {

@@ -23,13 +23,13 @@ use linerate_model::setting::{SettingKey, Settings, Value};
 use super::sys;
 use crate::apply::fake::{Mortal, NoNics};
 use crate::apply::{
-    Beside, Header, LiveMachine, Machine, Outcome, Owner, REVERTING, Reach, Surroundings,
+    Header, JournalOptions, LiveMachine, Machine, Outcome, Owner, REVERTING, Reach, Surroundings,
     Transaction, boot_id, reach, recover,
 };
 use crate::nic_control::{NicRead, NicValue, NicWrite};
 use crate::root::LiveHost;
 
-static NOBODY: Beside = Beside::NOBODY;
+static NOBODY: JournalOptions = JournalOptions::NOBODY;
 
 const STATE: &str = "LINERATE_TEST_STATE";
 const DIE_AT: &str = "LINERATE_TEST_DIE_AT";

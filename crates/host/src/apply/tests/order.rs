@@ -7,11 +7,11 @@ use linerate_model::setting::{SettingKey, Settings, Value};
 
 use crate::apply::fake::FakeMachine;
 use crate::apply::{
-    Beside, Header, NetnsIdentity, REVERTING, Reach, Surroundings, Transaction, journal_listing,
-    recover, undo_committed,
+    Header, JournalOptions, NetnsIdentity, REVERTING, Reach, Surroundings, Transaction,
+    journal_listing, recover, undo_committed,
 };
 
-static NOBODY: Beside = Beside::NOBODY;
+static NOBODY: JournalOptions = JournalOptions::NOBODY;
 
 /// Wall-clock times at which three transactions begin: normal, and set back by an hour before each.
 const CLOCKS_NS: [[u64; 3]; 2] = [

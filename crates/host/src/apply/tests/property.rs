@@ -12,12 +12,12 @@ use proptest::prelude::*;
 
 use crate::apply::fake::{FakeMachine, Fault, Mortal};
 use crate::apply::{
-    ApplyError, Beside, Ending, Header, JournalError, LeftWhy, NetnsIdentity, Outcome, REVERTING,
-    Reach, Recovered, Surroundings, Transaction, folder_of, journal_listing, recover,
-    undo_committed,
+    ApplyError, Ending, Header, JournalError, JournalOptions, NetnsIdentity, Outcome, REVERTING,
+    Reach, Recovered, Surroundings, Transaction, UnrestoredWhy, folder_of, journal_listing,
+    recover, undo_committed,
 };
 
-pub(super) static NOBODY: Beside = Beside::NOBODY;
+pub(super) static NOBODY: JournalOptions = JournalOptions::NOBODY;
 
 pub(super) const SYSCTLS: [&str; 3] = ["sysctl/net.a.x", "sysctl/net.a.y", "sysctl/net.a.z"];
 const CHECKSUM: &str = "nic/eth0/feature/tx-checksum-ip-generic";
@@ -325,7 +325,10 @@ fn a_restore_that_keeps_failing_says_what_is_left_and_how_to_complete_it() {
         panic!("{error}");
     };
     assert_eq!(command, "linerate tune recover");
-    assert!(matches!(&left[0].why, LeftWhy::Failed { .. }), "{left:?}");
+    assert!(
+        matches!(&left[0].why, UnrestoredWhy::Failed { .. }),
+        "{left:?}"
+    );
     drop(transaction);
     let boot_id = header().boot_id;
     let reach = |_: &_| Reach::Machine(Box::new(Rc::clone(&machine)));

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use crate::apply::journal::Journal;
 use crate::apply::{
-    Beside, Header, Outcome, REVERTING, Reach, Surroundings, journal_listing, kept_set, recover,
+    Header, JournalOptions, Outcome, REVERTING, Reach, Surroundings, journal_listing, kept_set,
+    recover,
 };
 
 /// A state directory with the journal of an ended process; its directory.
 fn left_behind() -> (tempfile::TempDir, PathBuf) {
     let state = tempfile::tempdir().expect("a folder");
     let header = Header::here(1).expect("this process");
-    let journal = Journal::create(state.path(), &header, &Beside::NOBODY).expect("a journal");
+    let journal =
+        Journal::create(state.path(), &header, &JournalOptions::NOBODY).expect("a journal");
     let folder = journal.folder().to_owned();
     (state, folder)
 }
@@ -30,7 +32,7 @@ fn recovered(state: &Path, is_believed: bool) -> Option<Outcome> {
         is_alive: &|_| false,
         reach: &reach,
         patience: REVERTING,
-        beside: &Beside::NOBODY,
+        beside: &JournalOptions::NOBODY,
     };
     recover(state, &around).ok()?.pop().map(|one| one.outcome)
 }
@@ -81,7 +83,7 @@ fn a_journal_that_others_may_write_or_replace_is_not_believed() {
         Journal::create(
             state.path(),
             &Header::here(1).expect("this process"),
-            &Beside::NOBODY
+            &JournalOptions::NOBODY
         )
         .is_err()
     );

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The name of the document's schema.
 pub const SCHEMA: &str = "linerate.runs/1";
 
-/// The document.
+/// What `linerate runs --format json` prints: the stored runs of the state folder that match the filters, newest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -16,34 +17,36 @@ pub struct RunsDocument {
     pub folder: String,
     /// The runs that were requested, the newest first.
     pub runs: Vec<Listed>,
-    /// Those that cannot be read, whatever was requested.
+    /// Runs that cannot be read, regardless of the filters.
     pub unreadable: Vec<Unreadable>,
 }
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Listed {
     /// The name of its folder.
     pub run: String,
-    /// The command that made it: lab, prove, demo, search.
+    /// The command that created it.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["lab", "prove", "demo", "search"])))]
     pub kind: String,
-    /// What an experiment is called.
+    /// The title of an experiment; null for other runs.
     pub title: Option<String>,
-    /// When it began (RFC 3339, UTC).
+    /// The start time: RFC 3339, UTC.
     pub created: String,
-    /// The same, seconds since 1970.
+    /// The same, in seconds since 1970.
     pub created_unix_s: u64,
-    /// The linerate that made it.
+    /// The version of linerate that created it.
     pub linerate_version: String,
-    /// The seed of its order.
+    /// The seed of the order of trials.
     pub seed: u64,
-    /// How the peer was named.
+    /// The name of the peer on the command line.
     pub peer: String,
-    /// The remote address.
+    /// The far address.
     pub address: String,
-    /// The interface that the data left by.
+    /// The interface of this host on the path.
     pub local_nic: String,
-    /// The resolved one.
+    /// The peer's interface.
     pub remote_nic: String,
     /// Both hosts.
     pub hosts: Hosts,
@@ -51,15 +54,15 @@ pub struct Listed {
     pub others: Vec<OtherHost>,
     /// Trials.
     pub trials: u64,
-    /// The trials of each workload.
+    /// The number of trials of each workload.
     pub workloads: Counts,
-    /// The trials that carry each flag.
+    /// The number of trials with each flag.
     pub flags: Counts,
-    /// How it ended.
+    /// Whether it ended, was stopped early, or was killed or is in progress.
     pub state: State,
-    /// Why it was stopped.
+    /// Why it was stopped; null if it was not.
     pub stopped: Option<String>,
-    /// Whether its last record was torn and left out.
+    /// Whether its last record was incomplete and ignored.
     pub torn: bool,
 }
 
@@ -86,6 +89,7 @@ impl Listed {
 
 /// Both hosts of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hosts {
     /// The one that linerate was started on.
     pub local: EndOfRun,
@@ -95,6 +99,7 @@ pub struct Hosts {
 
 /// A host of a run; null where it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndOfRun {
     /// Its name.
     pub hostname: Option<String>,
@@ -104,6 +109,7 @@ pub struct EndOfRun {
 
 /// A run that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unreadable {
     /// The name of its folder.
     pub run: String,
@@ -116,21 +122,23 @@ pub type Counts = BTreeMap<String, u64>;
 
 /// Another host that is a level of an experiment, and the path to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OtherHost {
-    /// How it was named.
+    /// Its name on the command line.
     pub peer: String,
     /// Its name; null where it is not known.
     pub hostname: Option<String>,
     /// The release of its kernel.
     pub kernel_release: Option<String>,
-    /// The interface that data to it left by.
+    /// The interface of this host on the path to it.
     pub local_nic: String,
-    /// The resolved one.
+    /// The peer's interface.
     pub remote_nic: String,
 }
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// By itself.

@@ -4,9 +4,13 @@
 use std::fs;
 use std::path::Path;
 
+use linerate_analysis::experiment::judge::LabDocument;
 use linerate_analysis::record::Header;
-use linerate_report::MapDocument;
+use linerate_analysis::run_list::RunsDocument;
+use linerate_model::lab::Experiment;
+use linerate_model::prove::ProveDocument;
 use linerate_report::doctor::DoctorDocument;
+use linerate_report::{MapDocument, ReportData};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -17,6 +21,7 @@ use crate::commands::map::{DiffDocument, FactsDocument};
 use crate::commands::testbed::RxeDocument;
 use crate::lab::ExperimentList;
 use crate::lab::compare::CompareDocument;
+use crate::measure::ladder::LadderDocument;
 use crate::measure::preload::PreloadDocument;
 use crate::tune::TuneDocument;
 
@@ -25,6 +30,8 @@ struct Document {
     name: &'static str,
     title: &'static str,
     schema: fn(SchemaGenerator) -> Schema,
+    /// Whether linerate reads it: then a key with a default is not required.
+    is_read: bool,
 }
 
 fn document<T: JsonSchema>(name: &'static str, title: &'static str) -> Document {
@@ -32,6 +39,7 @@ fn document<T: JsonSchema>(name: &'static str, title: &'static str) -> Document 
         name,
         title,
         schema: SchemaGenerator::into_root_schema_for::<T>,
+        is_read: false,
     }
 }
 
@@ -50,6 +58,15 @@ fn documents() -> Vec<Document> {
         document::<PreloadDocument>("preload", "linerate measure stream --preload"),
         document::<TuneDocument<'_>>("tune", "linerate tune"),
         document::<DoctorDocument<'_>>("doctor", "linerate doctor"),
+        document::<RunsDocument>("runs", "linerate runs"),
+        document::<ProveDocument>("prove", "linerate prove, linerate demo"),
+        document::<ReportData>("report", "The data of a report's page"),
+        document::<LabDocument>("lab", "linerate lab"),
+        document::<LadderDocument<'_>>("ladder", "linerate measure stream --ladder"),
+        Document {
+            is_read: true,
+            ..document::<Experiment>("experiment", "An experiment of linerate lab")
+        },
         document::<Header>("run", "A stored run's header"),
     ]
 }
@@ -57,7 +74,12 @@ fn documents() -> Vec<Document> {
 impl Document {
     /// The text of its file.
     fn text(&self) -> String {
-        let settings = SchemaSettings::draft2020_12().for_serialize();
+        let settings = SchemaSettings::draft2020_12();
+        let settings = if self.is_read {
+            settings
+        } else {
+            settings.for_serialize()
+        };
         let body = (self.schema)(settings.into_generator()).to_value();
         let mut schema = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -116,6 +116,7 @@ pub struct Finding {
 
 /// A check that was skipped for lack of data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Undetermined {
     /// The rule's id.
     pub rule: String,

@@ -9,10 +9,12 @@ use crate::plan::{Change, End};
 /// The schema name of [`ProveDocument`].
 pub const SCHEMA: &str = "linerate.prove/1";
 
-/// What `prove --format json` prints.
+/// What `linerate prove --format json` and `linerate demo --format json` print.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProveDocument {
     /// [`SCHEMA`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: String,
     /// The rate before any change.
     pub before: Rate,
@@ -52,15 +54,19 @@ pub struct ProveDocument {
 /// A measured rate with its interval. Without a trial (an interrupted run) its values are NaN, which JSON writes as
 /// null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rate {
     /// Median of the trials.
     #[serde(deserialize_with = "number_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub rate_bit_per_s: f64,
     /// Lower end of the interval of the median.
     #[serde(deserialize_with = "number_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub low_bit_per_s: f64,
     /// Upper end of the interval of the median.
     #[serde(deserialize_with = "number_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub high_bit_per_s: f64,
     /// Number of trials.
     pub trials: usize,
@@ -75,6 +81,7 @@ fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
 
 /// A ceiling as it is printed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CeilingDocument {
     /// The bound; null when none could be computed.
     pub bit_per_s: Option<f64>,
@@ -86,6 +93,7 @@ pub struct CeilingDocument {
 
 /// A limit as it is printed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitDocument {
     /// What limits, or `not determined`.
     pub what: String,
@@ -95,6 +103,7 @@ pub struct LimitDocument {
 
 /// One remedy and its experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemedyResult {
     /// The rule that proposed it.
     pub rule: String,
@@ -129,6 +138,7 @@ pub struct RemedyResult {
 
 /// Guards: what must not get worse while the rate improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Guard {
     /// The 99th percentile of the request latency.
@@ -155,10 +165,11 @@ impl Guard {
 
 /// A guard, and what a remedy did to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuardDocument {
-    /// The guard.
+    /// What must not get worse.
     pub guard: Guard,
-    /// The relative change; more is worse.
+    /// The relative change; a higher value is worse.
     pub effect: EffectDocument,
     /// Whether it is worse by more than its noise: the CI is above zero, by more than clock resolution (and for
     /// drops, enough were dropped to count as loss).
@@ -167,6 +178,7 @@ pub struct GuardDocument {
 
 /// The screening of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SearchDocument {
     /// The factors.
     pub factors: Vec<FactorDocument>,
@@ -178,6 +190,7 @@ pub struct SearchDocument {
 
 /// A factor of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FactorDocument {
     /// Its name: the end and its settings.
     pub name: String,
@@ -192,6 +205,7 @@ pub struct FactorDocument {
 
 /// A change and the end it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndChange {
     /// Which end.
     pub end: End,
@@ -201,6 +215,7 @@ pub struct EndChange {
 
 /// A relative effect with its interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EffectDocument {
     /// The relative difference: 0.4 is 40 % faster.
     pub relative: f64,

@@ -6,6 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::Known;
+use crate::lab::{Response, Responses, Share};
+use crate::sample::Flag;
 use crate::setting::SettingKey;
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio, TransferRate};
 
@@ -35,6 +37,22 @@ written_as! {
     Nanoseconds: u64;
     TransferRate: u32;
     Ratio: f64;
+    Flag: String;
+    Share: String;
+}
+
+/// A word or a list of words.
+impl JsonSchema for Responses {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Responses".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Response>();
+        json_schema!({"anyOf": [one, {"type": "array", "items": one}]})
+    }
 }
 
 /// Documents have null for every gap, which `crates/linerate/src/schemas.rs` distinguishes from a key that is left out.

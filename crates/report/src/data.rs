@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 /// The schema name of [`ReportData`].
 pub const SCHEMA: &str = "linerate.report/1";
 
-/// Everything that the page of a run shows.
+/// The data for the charts in `report.html`. It is generated from a stored run; nothing is measured again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportData {
     /// [`SCHEMA`].
     pub schema: String,
@@ -33,7 +34,7 @@ pub struct ReportData {
     pub remote: EndData,
     /// What is between the two interfaces, in words: `veth pair`, `network`, `cable`.
     pub wire: String,
-    /// Every trial, in any order; [`TrialSeries::order`] is its position in time.
+    /// Every trial, in any order; `order` is its position in time.
     pub trials: Vec<TrialSeries>,
     /// Every ceiling that was considered, those that could not be computed included.
     pub ceilings: Vec<CeilingLine>,
@@ -45,12 +46,17 @@ pub struct ReportData {
 
 /// One end of the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndData {
     /// What the run calls it: `near`, `far`, `ssh://storage7`.
     pub name: String,
-    /// The host as it was found, before any change.
+    /// The host as read before any change; a missing value is an object with `unknown`, `path` and `reason`.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")
+    )]
     pub host: Host,
-    /// The interface of the path; `None` if it could not be determined.
+    /// The interface of the path; null if it could not be determined.
     pub nic: Option<NicName>,
     /// The CPUs of its sending threads in the trials before any change; empty when not pinned.
     pub sender_cpus: CpuSet,
@@ -67,6 +73,7 @@ impl EndData {
 
 /// Which part of the run a trial belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Arm {
     /// Before any change.
@@ -96,12 +103,13 @@ impl Arm {
 
 /// One trial: its rate over time, and what it cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialSeries {
     /// A short name that is unique in the run: `trial 7`, or the file of its sample.
     pub label: String,
     /// What it was made for.
     pub arm: Arm,
-    /// The index in [`ProveDocument::remedies`] for [`Arm::Without`] and [`Arm::With`].
+    /// The index in `prove.remedies`, for the arms without and with.
     pub remedy_index: Option<usize>,
     /// Its place in the order in which the trials were really made, from 0.
     pub order: usize,
@@ -121,18 +129,20 @@ pub struct TrialSeries {
 
 /// CPU time of a trial for each gigabyte (10^9 bytes) of payload.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialCpu {
     /// The host that linerate was started on.
     pub local: CpuCost,
     /// The peer.
     pub remote: CpuCost,
-    /// What one kernel did for both ends together (softirq, irq, steal); `None` when each end has a
+    /// What one kernel did for both ends together (softirq, irq, steal); null when each end has a
     /// separate kernel, and then those kinds are in `local` and `remote`.
     pub shared: Option<CpuCost>,
 }
 
 /// CPU seconds per gigabyte by kind; a kind that is not known is null, never 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuCost {
     /// Programs.
     pub user_s_per_gb: Option<f64>,
@@ -161,6 +171,7 @@ impl CpuCost {
 
 /// One computed bound of the path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CeilingLine {
     /// What bounds: `link framing`, `PCIe`, `shaper`, `window / RTT`, `memory copy`.
     pub name: String,
@@ -172,6 +183,7 @@ pub struct CeilingLine {
 
 /// A number and a command that shows it without linerate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reproduce {
     /// Which number.
     pub what: String,

@@ -11,8 +11,9 @@ use super::sorted::PeerRecord;
 
 /// The name of the document's schema.
 pub const SCHEMA: &str = "linerate.lab/1";
-/// The result of an experiment.
+/// What `linerate lab run`, `resume` and `show --format json` print: an experiment, analyzed from its raw records.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LabDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -20,15 +21,15 @@ pub struct LabDocument {
     pub title: String,
     /// What it is to answer.
     pub question: String,
-    /// The folder of its run.
+    /// The folder of the run.
     pub run: Option<String>,
-    /// Its page, where one was written.
+    /// The page, if one was written.
     pub report: Option<String>,
     /// Whether it completed.
     pub complete: bool,
-    /// Why it was stopped.
+    /// Why it stopped early.
     pub stopped: Option<String>,
-    /// Whether every setting is as it was found; null where that is not known.
+    /// Whether every setting is restored; null if that is not known.
     pub restored: Option<bool>,
     /// The seed of the order.
     pub seed: u64,
@@ -38,31 +39,35 @@ pub struct LabDocument {
     pub factors: Vec<FactorDocument>,
     /// The other hosts that are levels.
     pub peers: Vec<PeerDocument>,
-    /// The analyzed figures, the first one first.
+    /// The responses; the first one decides.
     pub responses: Vec<ResponseDocument>,
-    /// What one level of a factor takes longer than the other; null where none is requested.
+    /// What one level of a factor takes longer than the other; null if the experiment does not request it.
     pub difference: Option<DifferenceDocument>,
-    /// Published figures, with the same of this run.
+    /// Published figures, and the results of this run for the same combinations. The hardware differs.
     pub published: Vec<PublishedDocument>,
-    /// Every trial, in the order they were made.
+    /// In the order in which they ran; a repeated trial replaces the first. Trials of an earlier run are in that run.
     pub trials: Vec<TrialDocument>,
 }
 
 /// The layout.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DesignDocument {
     /// Which.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["full", "one-at-a-time", "screening", "fraction"])))]
     pub kind: &'static str,
     /// Combinations.
     pub cells: usize,
     /// Blocks that were begun.
     pub blocks: usize,
-    /// What it mixes up.
+    /// What the reader must know to interpret the effects, as text: what the design confounds, and which level is an
+    /// earlier run that was not interleaved.
     pub confounding: Vec<String>,
 }
 
 /// A factor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FactorDocument {
     /// Its name.
     pub name: String,
@@ -72,21 +77,23 @@ pub struct FactorDocument {
 
 /// A level.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LevelDocument {
     /// Its name.
     pub name: String,
-    /// Why it was left out; null where it was tried.
+    /// Why it is not available here.
     pub skipped: Option<String>,
-    /// The other host that it is; null where it is the experiment's peer.
+    /// The other host of this level; null for the experiment's peer.
     pub peer: Option<String>,
-    /// The folder of the earlier run that it is; null where it was measured in this one.
+    /// The folder of the earlier run of this level; null if it was measured in this run.
     pub run: Option<String>,
 }
 
 /// Another host that is a level.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerDocument {
-    /// How it was named.
+    /// Its name on the command line.
     pub peer: String,
     /// Its name; null where it is not known.
     pub host: Option<String>,
@@ -117,6 +124,7 @@ impl PeerDocument {
 
 /// A figure that others published, and the same of this run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PublishedDocument {
     /// Who measured, with what and on what.
     pub source: String,
@@ -124,95 +132,104 @@ pub struct PublishedDocument {
     pub what: Option<String>,
     /// The response that it is compared with.
     pub response: Option<Response>,
-    /// Whether it is compared with the difference.
+    /// Whether it is compared with the difference, and not with a response.
     pub difference: bool,
-    /// The part of the case that no factor defines.
+    /// The part of the case that is not a factor.
     pub case: Option<String>,
-    /// The levels that it names.
+    /// Factors with the levels of the combination.
     pub at: BTreeMap<String, String>,
-    /// As it was published.
+    /// As published.
     pub figure: String,
     /// Its minimum, in the response's unit.
     pub low: f64,
-    /// Its maximum.
+    /// Its maximum; equal to `low` if one number was published.
     pub high: f64,
-    /// The unit of both.
+    /// The unit of `low` and `high`: that of the response, or of the difference.
     pub unit: &'static str,
     /// The same of this run; null where there is none.
     pub yours: Option<YoursDocument>,
-    /// Why there is none.
+    /// Why this run has no value.
     pub why: Option<String>,
 }
 
 /// The value of this run for a published figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct YoursDocument {
     /// The names of the combination's levels.
     pub levels: Vec<String>,
-    /// The mean of its trials, or of the differences within blocks.
+    /// The mean of the combination in the unit of the response; or the difference.
     pub mean: f64,
-    /// Trials that have it.
+    /// The trials that have it; for a difference, two per block.
     pub trials: usize,
-    /// Its ratio to the published maximum.
+    /// The mean over `high`.
     pub ratio_low: f64,
-    /// Its ratio to the published minimum.
+    /// The mean over `low`.
     pub ratio_high: f64,
 }
 
 /// All results for one figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResponseDocument {
     /// Its word.
     pub response: Response,
     /// The unit of means and values.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["bit_per_s", "per_s", "s_per_gb", "us_per_op", "s"])))]
     pub unit: &'static str,
     /// Whether more is better.
     pub more_is_better: bool,
-    /// `geometric`; of a part of another figure, which may be 0, `arithmetic`.
+    /// For `mean` in `cells`: arithmetic for a part of another figure (user or system time), which may be 0 and adds up
+    /// to it.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["geometric", "arithmetic"])))]
     pub kind_of_mean: &'static str,
     /// The table of means.
     pub cells: Vec<CellDocument>,
     /// The effects that were requested.
     pub effects: Vec<EffectDocument>,
-    /// How many effects cannot be computed although the figure was measured, and why.
+    /// The number of effects that are left out although the response was measured, and why: there is no relative change
+    /// from 0. Null if there are none.
     pub left_out: Option<String>,
     /// What drifted over the blocks, relative change for each block; null with fewer than three.
     pub drift: Option<DriftDocument>,
-    /// Places, in `trials`, of those that lie far from what their combination and block make expect.
+    /// Indexes into `trials`; they are kept in the figures.
     pub outliers: Vec<usize>,
 }
 
 /// A combination.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CellDocument {
     /// The names of its levels.
     pub levels: Vec<String>,
     /// Trials that have the figure.
     pub trials: usize,
-    /// Their mean; null where there is none.
+    /// Geometric or arithmetic, see `kind_of_mean`.
     pub mean: Option<f64>,
     /// The smallest.
     pub least: Option<f64>,
     /// The largest.
     pub most: Option<f64>,
-    /// For a rate, its ceiling, and the mean as a share of it; null if no bound is known.
+    /// For a rate, the ceiling of the path with the settings of this combination; null if no bound is known.
     pub ceiling: Option<CeilingDocument>,
-    /// Why there is none.
+    /// Why there is no value.
     pub why: Option<String>,
 }
 
 /// What one level of a factor takes longer than the other, for each combination of the other factors.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DifferenceDocument {
     /// The factor.
     pub factor: String,
-    /// The level whose time it is.
+    /// The level whose time is reported.
     pub of: String,
-    /// The level whose time is taken off.
+    /// The level whose time is subtracted.
     pub less: String,
-    /// The unit of all times.
+    /// Wall-clock seconds per 10^9 bytes of all flows together.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["s_per_gb"])))]
     pub unit: &'static str,
-    /// The level of the intervals.
+    /// The confidence level of the intervals.
     pub level: f64,
     /// Each combination.
     pub cells: Vec<DifferenceCell>,
@@ -220,51 +237,55 @@ pub struct DifferenceDocument {
 
 /// The difference of a combination.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DifferenceCell {
-    /// The names of the levels of the combination with `of`; the other one has `less` in its place.
+    /// The names of the levels of the combination with `of`; the other combination has `less` instead.
     pub levels: Vec<String>,
-    /// The mean time of the one over the blocks that have both.
+    /// Its mean time over the blocks that have both.
     pub of: Option<f64>,
-    /// That of the other.
+    /// The mean time of the other combination.
     pub less: Option<f64>,
-    /// The mean of the blocks' differences; null where there is none.
+    /// The mean of the differences within blocks; null with fewer than three.
     pub difference: Option<f64>,
-    /// Its interval.
+    /// Its confidence interval.
     pub low: Option<f64>,
-    /// Its interval.
+    /// Its confidence interval.
     pub high: Option<f64>,
     /// Blocks that have both.
     pub blocks: usize,
-    /// Why there is none.
+    /// Why there is no value.
     pub why: Option<String>,
 }
 
 /// An effect: what a level does against the first one, or what two do together beyond what each does alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EffectDocument {
-    /// Its name: `a`, `a*b`.
+    /// `a`, or `a*b` for an interaction.
     pub effect: String,
     /// The levels.
     pub levels: Vec<String>,
-    /// Those that they are compared with.
+    /// The levels that they are compared with.
     pub against: Vec<String>,
-    /// The relative change.
+    /// Relative change; for an interaction, what both factors do together beyond their separate effects.
     pub relative: f64,
     /// Its interval.
     pub low: f64,
     /// Its interval.
     pub high: f64,
-    /// The level of the interval.
+    /// The confidence level of the interval.
     pub level: f64,
     /// Blocks that have it.
     pub blocks: usize,
-    /// The minimum detectable effect: the smallest relative rise that is detected four times in five.
+    /// The minimum detectable effect: the smallest relative increase that would have been detected in four of five
+    /// experiments.
     pub smallest_detectable: f64,
     /// Whether the interval excludes zero.
     pub shown: bool,
-    /// Whether it still would if every effect of this figure were to be right at once (C. E. Bonferroni's inequality).
+    /// Whether it still excludes zero after correction for all effects of this response (Bonferroni).
     pub shown_among_all: bool,
-    /// Whether both sides were measured in the same blocks, in random order. Where they were not, time may be the cause.
+    /// Whether both sides were measured in the same blocks; for an earlier run they were not, and time may be the
+    /// cause.
     pub interleaved: bool,
 }
 
@@ -323,15 +344,17 @@ impl EffectDocument {
 
 /// How a figure moved with time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DriftDocument {
-    /// Relative change from each block to the next, in the middle of all pairs of blocks (P. K. Sen, 1968).
+    /// Median of the changes from block to block (P. K. Sen, 1968).
     pub relative_per_block: f64,
-    /// Whether all blocks stand in order: every later one above, or every later one below.
+    /// Whether the means of the blocks are monotonic.
     pub steady: bool,
 }
 
 /// A trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialDocument {
     /// Its block.
     pub block: u32,
@@ -339,11 +362,11 @@ pub struct TrialDocument {
     pub order: usize,
     /// The names of its levels.
     pub levels: Vec<String>,
-    /// Its figures, by word.
+    /// Values by response.
     pub values: BTreeMap<&'static str, f64>,
     /// What must be known to trust it.
     pub flags: Vec<Flag>,
-    /// Whether it is no measurement of what it was to measure.
+    /// Whether the trial does not measure what it should.
     pub doubtful: bool,
     /// Why there is none.
     pub why: Option<String>,

@@ -8,6 +8,8 @@ use linerate_analysis::trial::{first_kept, rate_of, settling_flag};
 use linerate_model::analysis::{RatePoint, cost_of_local, cost_of_remote, rate_series};
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
+use linerate_model::ids::CpuSet;
+use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::{Limit, LimitKind, name_limit};
 use linerate_model::path::PathView;
@@ -227,7 +229,7 @@ pub(super) struct MeasureDocument<'a> {
     workload: &'static str,
     transport: &'static str,
     direction: Direction,
-    placement: Value,
+    placement: BothEnds<Option<EndPlacement>>,
     seconds: f64,
     total: Value,
     repeats: Option<Value>,
@@ -242,7 +244,7 @@ pub(super) struct MeasureDocument<'a> {
     ceiling: Value,
     pub(super) limit: Value,
     flags: Value,
-    hosts: Value,
+    hosts: BothEnds<Option<HostLine<'a>>>,
     threads: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     foreign: Option<Value>,
@@ -286,10 +288,10 @@ pub(super) fn document<'a>(
             "evidence": measured.limit.as_ref().map(|l| l.evidence.clone()).unwrap_or_default(),
         }),
         flags: json!(sample.flags),
-        hosts: json!({
-            "local": measured.ends.map(|ends| host_line(ends.local)),
-            "remote": measured.ends.map(|ends| host_line(ends.remote)),
-        }),
+        hosts: BothEnds {
+            local: measured.ends.map(|ends| HostLine::from(ends.local)),
+            remote: measured.ends.map(|ends| HostLine::from(ends.remote)),
+        },
         threads: json!({
             "local": nulled(&sample.local.threads),
             "remote": nulled(&sample.remote.threads),
@@ -299,39 +301,62 @@ pub(super) fn document<'a>(
     }
 }
 
+/// A part of a document for each end.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct BothEnds<T> {
+    pub(super) local: T,
+    pub(super) remote: T,
+}
+
+/// Placement of this end's threads and buffers; null if the kernel chose.
+#[derive(Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct EndPlacement {
+    /// A CPU set in the kernel's list form: 0-5,12.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender_cpus: Option<CpuSet>,
+    /// A CPU set in the kernel's list form: 0-5,12.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receiver_cpus: Option<CpuSet>,
+    /// The policy of the sending threads' buffers: a word, or an object with nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender_memory: Option<MemoryPolicy>,
+    /// The same for the receiving threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receiver_memory: Option<MemoryPolicy>,
+    /// Each thread ran on the CPU that received its connection's packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_receive_cpu: Option<bool>,
+}
+
 /// Where each end's threads and buffers were placed; null is the scheduler's choice.
-pub(super) fn placement(spec: &TrialSpec) -> Value {
+pub(super) fn placement(spec: &TrialSpec) -> BothEnds<Option<EndPlacement>> {
     let place = &spec.placement;
     let end = |sends: bool, receives: bool| {
-        let mut chosen = Map::new();
-        let mut add = |name: &str, value: Value| chosen.insert(name.to_owned(), value);
-        if sends && !place.sender_cpus.is_empty() {
-            add("sender_cpus", json!(place.sender_cpus));
-        }
-        if receives && !place.receiver_cpus.is_empty() {
-            add("receiver_cpus", json!(place.receiver_cpus));
-        }
-        if sends && place.sender_memory != MemoryPolicy::Default {
-            add("sender_memory", json!(place.sender_memory));
-        }
-        if receives && place.receiver_memory != MemoryPolicy::Default {
-            add("receiver_memory", json!(place.receiver_memory));
-        }
-        if place.by_receive_cpu {
-            add("by_receive_cpu", json!(true));
-        }
-        if chosen.is_empty() {
-            Value::Null
-        } else {
-            Value::Object(chosen)
-        }
+        let cpus = |is_used: bool, cpus: &CpuSet| {
+            let is_chosen = is_used && !cpus.is_empty();
+            is_chosen.then(|| cpus.clone())
+        };
+        let memory = |is_used: bool, policy: &MemoryPolicy| {
+            let is_chosen = is_used && *policy != MemoryPolicy::Default;
+            is_chosen.then(|| policy.clone())
+        };
+        let chosen = EndPlacement {
+            sender_cpus: cpus(sends, &place.sender_cpus),
+            receiver_cpus: cpus(receives, &place.receiver_cpus),
+            sender_memory: memory(sends, &place.sender_memory),
+            receiver_memory: memory(receives, &place.receiver_memory),
+            by_receive_cpu: place.by_receive_cpu.then_some(true),
+        };
+        (chosen != EndPlacement::default()).then_some(chosen)
     };
     let both = spec.direction == Direction::Bidirectional;
     let forward = spec.direction == Direction::Forward;
-    json!({
-        "local": end(both || forward, both || !forward),
-        "remote": end(both || !forward, both || forward),
-    })
+    BothEnds {
+        local: end(both || forward, both || !forward),
+        remote: end(both || !forward, both || forward),
+    }
 }
 
 fn total(measured: &Measured<'_>) -> Value {
@@ -623,11 +648,25 @@ fn cost(measured: &Measured<'_>, end: End) -> Value {
     value
 }
 
-pub(super) fn host_line(host: &Host) -> Value {
-    json!({
-        "hostname": host.identity.hostname.value(),
-        "kernel_release": host.identity.kernel_release.value(),
-        "cpu_model": host.identity.cpu_model.value(),
-        "boot_id": host.identity.boot_id.value(),
-    })
+/// A host, in short.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct HostLine<'a> {
+    hostname: Option<&'a str>,
+    kernel_release: Option<&'a str>,
+    cpu_model: Option<&'a str>,
+    boot_id: Option<&'a str>,
+}
+
+impl<'a> From<&'a Host> for HostLine<'a> {
+    fn from(host: &'a Host) -> Self {
+        let identity = &host.identity;
+        let text = |known: &'a Known<String>| known.value().map(String::as_str);
+        Self {
+            hostname: text(&identity.hostname),
+            kernel_release: text(&identity.kernel_release),
+            cpu_model: text(&identity.cpu_model),
+            boot_id: text(&identity.boot_id),
+        }
+    }
 }

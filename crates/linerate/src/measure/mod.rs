@@ -7,7 +7,7 @@ pub(crate) mod diffusion;
 mod document;
 #[cfg(test)]
 pub(crate) mod fitting;
-mod ladder;
+pub(crate) mod ladder;
 pub(crate) mod preload;
 mod repeat;
 mod require;

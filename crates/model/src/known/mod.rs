@@ -44,6 +44,7 @@ const NOT_READ: &str = "not read";
 
 /// A value that could not be read: the place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gap {
     /// Marks the object as a gap in the protocol and in stored runs.
     #[serde(rename = "unknown")]

@@ -24,11 +24,12 @@ pub const REPEATS_MAX: u32 = 10_000;
 
 /// The design of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Design {
     /// Which combinations.
     pub kind: DesignKind,
-    /// For `fraction`: the number of runs, a power of two.
+    /// For a fraction: a power of two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
     /// The number of repeats; with `until`, the minimum.
@@ -61,6 +62,7 @@ impl Default for Design {
 
 /// Which combinations are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DesignKind {
     /// All of them (full factorial).

@@ -10,13 +10,14 @@ const KEY: &str = "difference";
 /// A two-level factor whose times per GB are subtracted, for each combination of the other factors: the overhead of
 /// processing, of a tunnel, of encryption.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
-    /// The factor's name.
+    /// The name of the factor.
     pub factor: String,
-    /// The level with the overhead.
+    /// The level whose time is reported.
     pub of: Word,
-    /// The level that is subtracted.
+    /// The level whose time is subtracted.
     pub less: Word,
 }
 

@@ -30,8 +30,11 @@ pub const FACTORS_MAX: usize = 32;
 /// The maximum number of levels of a factor.
 pub const LEVELS_MAX: usize = 64;
 
-/// An experiment as written in its file.
+/// The file of `linerate lab run FILE.toml`. Options are those of `linerate measure WORKLOAD --help`; settings have the
+/// keys of `linerate explain settings`, with `@` for the interface of the path, `rx-*`, `tx-*`, `cpu*` and `policy*` for
+/// all of a kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Experiment {
     /// [`SCHEMA`], for editors that complete and validate a file by its schema.
@@ -64,19 +67,21 @@ pub struct Experiment {
     /// The design.
     #[serde(default)]
     pub design: Design,
-    /// Two levels of a factor whose difference is reported.
+    /// A factor of two levels: the difference of their times per GB moved, within the same block, for each combination
+    /// of the other factors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
     /// What changes in the short form.
     #[serde(default)]
     pub quick: Quick,
-    /// Published results, reported beside the experiment's own.
+    /// Published figures, to be printed next to the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
 }
 
 /// The peer's part.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OfPeer {
     /// Its address, as on the command line; for a level, another host instead.
@@ -89,6 +94,7 @@ pub struct OfPeer {
 
 /// A workload that runs at the same time as the measured one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Beside {
     /// The workload: a subcommand of `linerate measure`.
@@ -100,6 +106,7 @@ pub struct Beside {
 
 /// A factor: something with several levels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
     /// Its name; by default that of the option or the setting.
@@ -116,13 +123,14 @@ pub struct Factor {
     pub on: Option<On>,
     /// The levels; the others are compared with the first.
     pub levels: Vec<Level>,
-    /// The levels of the short form, as indices from 0.
+    /// The levels of the short form, by their places from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<Vec<usize>>,
 }
 
 /// The hosts on which a setting is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum On {
     /// This one.
@@ -136,6 +144,7 @@ pub enum On {
 
 /// A level as a file writes it: a value, or a table of changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Level {
     /// A value of the factor's option or setting.
@@ -146,11 +155,13 @@ pub enum Level {
 
 /// Everything that a level changes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LevelTable {
     /// Its name.
     pub name: String,
-    /// The directory of an earlier run whose trials are this level's. Such a level has no other keys.
+    /// The folder of an earlier run, relative to this file, whose trials are this level's; the level has no other keys.
+    /// They are not interleaved with the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// The workload, if it differs.
@@ -173,6 +184,7 @@ pub struct LevelTable {
 
 /// What changes in the short form.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
     /// Options of the workload.

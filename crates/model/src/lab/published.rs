@@ -6,17 +6,18 @@ use super::{Difference, Experiment, ExperimentError, Factor, Response, Words, wr
 
 /// Results of one kind from one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
-    /// Source, method and hardware.
+    /// The source: who measured, with what and on what.
     pub source: String,
-    /// What the values are, if the response does not show it.
+    /// What the figures are, if the response does not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
-    /// The response to compare them with; none if they are not a response of a trial.
+    /// The response that they are compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Response>,
-    /// Whether they are compared with the experiment's difference.
+    /// Whether they are compared with the difference that the file requests, and not with a response.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub difference: bool,
     /// The values.
@@ -25,9 +26,10 @@ pub struct Published {
 
 /// A published value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PublishedFigure {
-    /// Properties of the case that no factor covers.
+    /// The part of the case that is not a factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
     /// Factors with their levels; a factor that is not named is at its first level. None if no combination matches.

@@ -8,8 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Level, LevelTable, Response, Responses};
 
-/// A value as a file writes it; its text is what one would type on the command line.
+/// Text, a number, true or false, or a list of them: what one would type on the command line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Word {
     /// `true`, `false`.
@@ -141,6 +142,7 @@ impl<'de> Deserialize<'de> for Share {
 
 /// One value, or a list of them.
 #[derive(Debug)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct OneOrMore(Vec<String>);
 
 impl<'de> Deserialize<'de> for OneOrMore {

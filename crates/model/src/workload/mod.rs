@@ -19,6 +19,7 @@ use crate::units::{BitRate, Bytes, Nanoseconds};
 /// The direction of the data, seen from the host that linerate was started on. For request workloads the sender is
 /// the requesting end: with `Reverse` the peer sends requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From this host to the peer.
@@ -311,6 +312,7 @@ pub struct Udp {
 
 /// How payload is passed to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SendMode {
     /// send(2): the kernel copies.
@@ -330,6 +332,7 @@ pub enum SendMode {
 
 /// How payload is read from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReceiveMode {
     /// recv(2): the kernel copies.

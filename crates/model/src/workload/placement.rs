@@ -35,6 +35,7 @@ impl Placement {
 
 /// The NUMA policy for the pages of a buffer, as in set_mempolicy(2) and numactl(8).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryPolicy {
     /// The kernel's default: the node of the CPU that touches a page first, that is, the thread's own.

@@ -20,9 +20,8 @@ use linerate_model::workload::{Direction, ReceiveMode, SendMode, Stream, TrialSp
 use linerate_stats::{Random, Seed};
 use rung::{RatioToPlain, Rung, Trial};
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::document::{self, Measured};
+use super::document::{self, BothEnds, EndPlacement, HostLine, Measured};
 use crate::cli::{MeasureStream, ReceiveArg, SendArg};
 use crate::console::interrupt::Interrupt;
 use crate::console::random::{fresh_seed, fresh_token};
@@ -39,6 +38,7 @@ const ROUNDS_MAX: u32 = 1_000;
 
 /// How payload is sent and received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PayloadMode {
     send: SendMode,
     receive: ReceiveMode,
@@ -298,30 +298,44 @@ fn is_refusal(stop: &Stop) -> bool {
     )
 }
 
-/// The document (schema `linerate.ladder/1`).
+/// What `linerate measure stream PEER --ladder --format json` prints: a comparison of all copy modes. Everything except
+/// `trials[].raw` can be recomputed from that.
 #[derive(Debug, Serialize)]
-struct LadderDocument<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct LadderDocument<'a> {
     schema: &'static str,
+    #[cfg_attr(test, schemars(extend("enum" = ["stream"])))]
     workload: &'static str,
+    #[cfg_attr(test, schemars(extend("enum" = ["tcp"])))]
     transport: &'static str,
+    /// forward: from here to the peer.
     direction: Direction,
+    /// Connections, in each direction.
     flows: u32,
     buffer_bytes: Bytes,
+    /// The wait mode of the threads (`--wait`).
     waiting: String,
-    placement: Value,
+    placement: BothEnds<Option<EndPlacement>>,
+    /// The length of each trial; the maximum if an amount was given.
     seconds: f64,
+    /// The seed of the order of modes in each round, and of the intervals.
     seed: u64,
+    /// The number of rounds that were started.
     rounds: u32,
+    /// Whether the device that sent the payload has a wire. Without one, sender and receiver share a kernel.
     over_wire: Option<bool>,
+    /// Plain write and read first.
     ways: &'a [Rung],
+    /// Why the comparison ended early.
     stopped: Option<String>,
-    hosts: Value,
+    hosts: BothEnds<HostLine<'a>>,
+    /// Every trial, in the order in which they ran.
     trials: &'a [Trial],
 }
 
 fn document<'a>(
     ladder: &'a Ladder,
-    path: &PeerPath,
+    path: &'a PeerPath,
     rungs: &'a [Rung],
     stopped: Option<String>,
 ) -> LadderDocument<'a> {
@@ -341,10 +355,10 @@ fn document<'a>(
         over_wire: over_wire(path),
         ways: rungs,
         stopped,
-        hosts: json!({
-            "local": document::host_line(&path.local),
-            "remote": document::host_line(&path.remote),
-        }),
+        hosts: BothEnds {
+            local: HostLine::from(&path.local),
+            remote: HostLine::from(&path.remote),
+        },
         trials: &ladder.trials,
     }
 }

@@ -21,30 +21,38 @@ const COPIED: f64 = 0.01;
 
 /// One trial, in the order they were made.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Trial {
     pub(super) round: u32,
     #[serde(flatten)]
     pub(super) way: PayloadMode,
+    /// After the warm-up, as the receivers counted.
     pub(super) rate_bit_per_s: Option<f64>,
     cpu_s_per_gb: Cpu,
     #[serde(skip)]
     crossing: Crossing,
     pub(super) flags: Vec<Flag>,
-    /// The record itself, where it is printed.
+    /// The record as stored: only counters and times. A missing value is an object with `unknown`, `path` and `reason`
+    /// here.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        test,
+        schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")
+    )]
     raw: Option<Sample>,
 }
 
 /// CPU seconds per gigabyte.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Cpu {
-    /// Of the data threads that send.
+    /// User and system seconds of the sending data threads, at either end.
     pub(super) sender: Option<f64>,
-    /// Of those that receive.
+    /// The same for the receiving data threads.
     pub(super) receiver: Option<f64>,
-    /// Of all CPUs here, whatever they worked for.
+    /// Busy seconds of all CPUs here, including interrupts and other programs. Ends on one kernel share it.
     local_machine: Option<f64>,
-    /// The same at the peer.
+    /// The same for the peer.
     remote_machine: Option<f64>,
 }
 
@@ -119,6 +127,7 @@ impl Crossing {
 
 /// Whether the copy of a mode was really avoided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
     /// The mode copies.
@@ -137,10 +146,14 @@ pub(super) enum Answer {
 
 /// The copies of one mode.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Copied {
+    /// made: this mode copies by design. avoided, partly, after-all: as the kernel reports, the copy was avoided,
+    /// partly avoided, or made anyway. not-told: this mode requests no copy and the kernel does not report it.
+    /// thrown-away: the payload never left the kernel.
     pub(super) answer: Answer,
-    /// The uncopied share of what was sent (counted in sends) or received (in bytes); `None` where the kernel
-    /// reports none.
+    /// The share without a copy: of zero-copy sends whose completion was received, or of the bytes received; null if
+    /// the kernel does not report it.
     pub(super) avoided_share: Option<f64>,
 }
 
@@ -195,11 +208,13 @@ impl Copied {
 
 /// The ratio to the plain mode's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct RatioToPlain {
-    /// The geometric mean of the rounds' ratios.
+    /// The geometric mean of the rounds' ratios to plain write and read.
     pub(super) ratio: f64,
-    /// Its 95 % interval; unknown with fewer than three rounds.
+    /// The lower end of its 95 % interval; null with fewer than three rounds.
     pub(super) low: Option<f64>,
+    /// The upper end.
     pub(super) high: Option<f64>,
     /// The rounds that have both trials.
     rounds: usize,
@@ -236,19 +251,22 @@ impl RatioToPlain {
 
 /// One mode, from all its trials.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Rung {
     #[serde(flatten)]
     pub(super) way: PayloadMode,
-    /// Why the kernel, the device or the system would not have it.
+    /// Why the kernel, the device or the system refused this mode; null if it was measured completely.
     pub(super) refused: Option<String>,
     pub(super) trials: usize,
-    /// The median of its trials' rates.
+    /// The median of its trials.
     pub(super) rate_bit_per_s: Option<f64>,
+    /// Relative to the rate of plain write and read; null for that mode itself, and where it is not known.
     pub(super) ratio: Option<RatioToPlain>,
-    /// The medians.
+    /// The medians of its trials.
     pub(super) cpu_s_per_gb: Cpu,
+    /// Whether the copy of this mode was avoided; null if it was never measured.
     pub(super) copy: Option<Copied>,
-    /// Those of all its trials.
+    /// The flags of any of its trials.
     pub(super) flags: Vec<Flag>,
 }
 

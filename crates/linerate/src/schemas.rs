@@ -25,6 +25,10 @@ use crate::measure::ladder::LadderDocument;
 use crate::measure::preload::PreloadDocument;
 use crate::tune::TuneDocument;
 
+/// Schemas that are still kept by hand: iperf3's own format, the columns of the table of trials, and the document of a
+/// measurement.
+const BY_HAND: [&str; 3] = ["iperf3-test", "row", "sample"];
+
 /// A document: the name of its schema, the title, and its type.
 struct Document {
     name: &'static str,
@@ -180,6 +184,19 @@ fn each_schema_is_what_its_type_says() {
             stale.push(file);
         }
     }
+    let names = documents().into_iter().map(|document| document.name);
+    let mut names: Vec<String> = names
+        .chain(BY_HAND)
+        .map(|name| format!("{name}-1.json"))
+        .collect();
+    names.sort();
+    let files = fs::read_dir(&folder).expect("the folder of schemas");
+    let mut files: Vec<String> = files
+        .map(|file| file.expect("a schema").file_name())
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    assert_eq!(names, files, "files of `schema/`");
     assert!(
         stale.is_empty(),
         "stale: {stale:?}; `cargo xtask schemas` writes them anew"

@@ -13,7 +13,7 @@ pub const SCHEMA: &str = "linerate.prove/1";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProveDocument {
-    /// [`SCHEMA`].
+    /// The name of its schema.
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: String,
     /// The rate before any change.

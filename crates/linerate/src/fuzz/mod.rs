@@ -70,7 +70,7 @@ fn show_diagnosis(diagnosis: &Diagnosis, watch: Option<&Watch>) {
         is_captured: false,
         diagnosis,
     };
-    let _ = doctor_json(&visit);
+    let _ = serde_json::to_value(doctor_json(&visit));
     let _ = doctor_text(&visit, true, Some(80));
     let _ = doctor_sarif(&visit);
     let _ = doctor_junit(&visit);

@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::Args;
 use linerate_stats::{Random, Seed};
 use linerate_testbed::{Netns, tie_to_parent};
+use serde::Serialize;
 
 /// What went wrong, completing "cannot ...".
 #[derive(Debug)]
@@ -39,6 +41,76 @@ pub fn exit_code(result: Result<bool, Trouble>) -> ExitCode {
             eprintln!("error: cannot {trouble}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The options of a program that makes hosts of its own.
+#[derive(Debug, Clone, Args)]
+pub struct StageArgs {
+    /// Seed of everything random [default: the time]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// The linerate to run [default: the one next to this program]
+    #[arg(long, value_name = "FILE")]
+    pub linerate: Option<PathBuf>,
+    /// Internal: the process that holds the namespaces
+    #[arg(long, hide = true)]
+    pub stage: bool,
+}
+
+impl StageArgs {
+    /// The exit code of `conduct`, which runs in the process that holds the namespaces.
+    pub fn exit_code(&self, conduct: impl FnOnce() -> Result<bool, Trouble>) -> ExitCode {
+        exit_code(if self.stage {
+            conduct()
+        } else {
+            restart_as_stage(self.seed.is_some())
+                .map_err(|error| Trouble(format!("start the stage: {error}")))
+        })
+    }
+
+    /// The linerate that is run.
+    ///
+    /// # Errors
+    ///
+    /// Which file is not there.
+    pub fn linerate(&self) -> Result<PathBuf, Trouble> {
+        linerate_file(self.linerate.as_deref()).map_err(Trouble)
+    }
+}
+
+/// Where a table goes.
+#[derive(Debug, Clone, Args)]
+pub struct TableArgs {
+    /// Also write the table to this file
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl TableArgs {
+    /// Writes and prints the table `text`, or its rows as JSON.
+    ///
+    /// # Errors
+    ///
+    /// The file that cannot be written.
+    #[expect(
+        clippy::print_stdout,
+        reason = "a developer's tool that talks to its terminal"
+    )]
+    pub fn show<T: Serialize>(&self, text: &str, rows: &[T]) -> Result<(), Trouble> {
+        if let Some(file) = &self.out {
+            fs::write(file, text)
+                .map_err(|error| Trouble(format!("write {}: {error}", file.display())))?;
+        }
+        if self.json {
+            println!("{:#}", serde_json::json!(rows));
+        } else {
+            print!("{text}");
+        }
+        Ok(())
     }
 }
 

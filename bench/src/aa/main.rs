@@ -9,12 +9,12 @@
 )]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use linerate_bench_shared::running::tail;
-use linerate_bench_shared::{Trouble, exit_code, linerate_file, load, restart_as_stage};
+use linerate_bench_shared::{StageArgs, Trouble, load};
 use linerate_testbed::{Netns, Stage, join};
 use serde_json::Value;
 
@@ -38,15 +38,8 @@ struct Args {
     /// Duration of each trial, in milliseconds
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(50..=10_000))]
     time: u64,
-    /// Seed of the random orders [default: the time]
-    #[arg(long)]
-    seed: Option<u64>,
-    /// The linerate to run [default: the one next to this program]
-    #[arg(long, value_name = "FILE")]
-    linerate: Option<PathBuf>,
-    /// Internal: the process that holds the namespaces
-    #[arg(long, hide = true)]
-    stage: bool,
+    #[command(flatten)]
+    stage: StageArgs,
 }
 
 /// The totals over all experiments.
@@ -62,18 +55,13 @@ struct Count {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    exit_code(if args.stage {
-        conduct(&args)
-    } else {
-        restart_as_stage(args.seed.is_some())
-            .map_err(|error| Trouble(format!("start the stage: {error}")))
-    })
+    args.stage.exit_code(|| conduct(&args))
 }
 
 fn conduct(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
-    let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
+    let linerate = args.stage.linerate()?;
     let near = host(&stage, "near")?;
     let far = host(&stage, "far")?;
     let nic = |name: &str| name.parse().map_err(|error| Trouble(format!("{error}")));
@@ -83,7 +71,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
         (&far, &far_nic, "10.83.0.2/24"),
     )
     .map_err(|error| Trouble(format!("join the hosts: {error}")))?;
-    let seed = args.seed.unwrap_or_default();
+    let seed = args.stage.seed.unwrap_or_default();
     let each = FACTORS + FACTORS * (FACTORS - 1) / 2;
     let experiments = u64::from(args.comparisons).div_ceil(each as u64);
     let trials = experiments * u64::from(args.repeats) * (1 << FACTORS);

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use clap::Parser;
 pub(crate) use linerate_bench_shared::Trouble;
-use linerate_bench_shared::{exit_code, linerate_file, restart_as_stage};
+use linerate_bench_shared::{StageArgs, exit_code};
 use linerate_model::sample::{Sample, SideSample};
 use linerate_stats::{Random, Seed};
 use linerate_testbed::Stage;
@@ -51,21 +51,14 @@ struct Args {
     /// Only these kinds, for example `loss,tbf` [default: all]
     #[arg(long, value_delimiter = ',', value_parser = kind_of)]
     kinds: Vec<Kind>,
-    /// Seed of the parameters [default: the time]
-    #[arg(long)]
-    seed: Option<u64>,
     /// Duration of each measurement, in milliseconds
     #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u64).range(500..=60_000))]
     time: u64,
     /// Keep the JSON document of every run in this folder
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
-    /// The linerate to run [default: the one next to this program]
-    #[arg(long, value_name = "FILE")]
-    linerate: Option<PathBuf>,
-    /// Internal: the process that holds the namespaces
-    #[arg(long, hide = true)]
-    stage: bool,
+    #[command(flatten)]
+    stage: StageArgs,
     /// Internal: a program that computes on this CPU
     #[arg(long, hide = true)]
     spin_on: Option<u32>,
@@ -82,13 +75,10 @@ fn kind_of(text: &str) -> Result<Kind, String> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = match (args.spin_on, args.stage) {
-        (Some(cpu), _) => spin_on(cpu),
-        (None, true) => conduct(&args),
-        (None, false) => restart_as_stage(args.seed.is_some())
-            .map_err(|error| Trouble(format!("start the stage: {error}"))),
-    };
-    exit_code(result)
+    match args.spin_on {
+        Some(cpu) => exit_code(spin_on(cpu)),
+        None => args.stage.exit_code(|| conduct(&args)),
+    }
 }
 
 /// A program that computes on `cpu` and nowhere else, until it is killed.
@@ -110,7 +100,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     let wanted = |kind: &Kind| args.kinds.is_empty() || args.kinds.contains(kind);
     let live: Vec<Kind> = Kind::LIVE.into_iter().filter(wanted).collect();
     let made: Vec<Kind> = Kind::SIMULATED.into_iter().filter(wanted).collect();
-    let seed = args.seed.unwrap_or_default();
+    let seed = args.stage.seed.unwrap_or_default();
     let each = 2 * (args.time + 1_000) * u64::from(args.runs);
     eprintln!(
         "{} kinds, {} runs of each, about {} minutes; seed {seed}; in network namespaces that end with \
@@ -121,7 +111,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     );
     let mut bench = Bench {
         stage,
-        linerate: linerate_file(args.linerate.as_deref()).map_err(Trouble)?,
+        linerate: args.stage.linerate()?,
         args,
         random: Random::new(Seed(seed)),
         hosts: 0,

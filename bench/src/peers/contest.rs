@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use linerate_bench_shared::Trouble;
 use linerate_bench_shared::ratios::Trial;
 use linerate_bench_shared::running::{busy_seconds, has_listener, tail, wait};
 use linerate_model::ids::NicName;
@@ -30,6 +31,13 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Problem(pub(crate) String);
+
+impl From<Problem> for Trouble {
+    fn from(problem: Problem) -> Self {
+        let what = problem.0.strip_prefix("cannot ");
+        Self(what.unwrap_or(&problem.0).to_owned())
+    }
+}
 
 /// Two hosts joined by a virtual Ethernet pair; over the loopback both ends are in the first.
 #[derive(Debug)]

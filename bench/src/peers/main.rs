@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 #![expect(
-    clippy::print_stdout,
     clippy::print_stderr,
     reason = "a developer's tool that talks to its terminal"
 )]
@@ -18,17 +17,16 @@ mod figures;
 mod mpi;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use linerate_bench_shared::ratios::{self, Row, Trial};
 use linerate_bench_shared::running::{is_on_path, kernel};
-use linerate_bench_shared::{linerate_file, load, restart_as_stage, shuffled};
+use linerate_bench_shared::{StageArgs, TableArgs, Trouble, load, shuffled};
 use linerate_testbed::Stage;
 
 use crate::cases::{Case, Contestant};
-use crate::contest::{HostPair, Problem};
+use crate::contest::HostPair;
 
 /// The fewest rounds that have an interval.
 const ROUNDS_MIN: usize = 3;
@@ -36,10 +34,6 @@ const ROUNDS_MIN: usize = 3;
 /// Compares linerate with its peers: same namespaces, same work, one table of ratios
 #[derive(Debug, Parser)]
 #[command(name = "bench/peers")]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of the command line"
-)]
 struct Args {
     /// Rounds; each runs every case once with every program. Fewer than 9 are inconclusive
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(3..=1000))]
@@ -56,39 +50,15 @@ struct Args {
     /// Over one host's loopback instead of two hosts joined by veth
     #[arg(long)]
     loopback: bool,
-    /// Seed of the random order [default: the time]
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Also write the table to this file
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
-    /// The linerate to measure [default: the one next to this program]
-    #[arg(long, value_name = "FILE")]
-    linerate: Option<PathBuf>,
-    /// Internal: the process that holds the namespaces
-    #[arg(long, hide = true)]
-    stage: bool,
+    #[command(flatten)]
+    table: TableArgs,
+    #[command(flatten)]
+    stage: StageArgs,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = if args.stage {
-        conduct(&args).map(|()| true)
-    } else {
-        restart_as_stage(args.seed.is_some())
-            .map_err(|error| Problem(format!("cannot start the stage: {error}")))
-    };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(problem) => {
-            eprintln!("error: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    args.stage.exit_code(|| conduct(&args).map(|()| true))
 }
 
 /// The rounds of one case: of each contestant, its trial in each round that it came through.
@@ -98,11 +68,10 @@ struct Rounds {
 }
 
 /// The stage: makes the hosts and runs every round.
-fn conduct(args: &Args) -> Result<(), Problem> {
+fn conduct(args: &Args) -> Result<(), Trouble> {
     // First of all, while this process has one thread.
-    let stage = Stage::enter().map_err(|error| Problem(error.to_string()))?;
-    let linerate =
-        linerate_file(args.linerate.as_deref()).map_err(|why| Problem(format!("cannot {why}")))?;
+    let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
+    let linerate = args.stage.linerate()?;
     let hosts = HostPair::set(&stage, args.loopback)?;
     let mut place = hosts.place(linerate, args.time);
     place.mpi = mpi::prepare(&place, args.loopback);
@@ -110,13 +79,13 @@ fn conduct(args: &Args) -> Result<(), Problem> {
         place.state.join("nginx.conf"),
         cases::nginx_configuration(&place),
     )
-    .map_err(|error| Problem(format!("cannot write nginx's configuration: {error}")))?;
+    .map_err(|error| Trouble(format!("write nginx's configuration: {error}")))?;
     let rounds = if args.quick {
         ROUNDS_MIN
     } else {
         args.rounds.into()
     };
-    let seed = args.seed.unwrap_or_default();
+    let seed = args.stage.seed.unwrap_or_default();
     let mut all: Vec<Rounds> = cases::all(&place)
         .into_iter()
         .filter(|case| case.name.contains(&args.only))
@@ -149,15 +118,7 @@ fn conduct(args: &Args) -> Result<(), Problem> {
         },
         load(),
     );
-    if let Some(file) = &args.out {
-        fs::write(file, &text)
-            .map_err(|error| Problem(format!("cannot write {}: {error}", file.display())))?;
-    }
-    if args.json {
-        println!("{:#}", serde_json::json!(rows));
-    } else {
-        print!("{text}");
-    }
+    args.table.show(&text, &rows)?;
     Ok(())
 }
 

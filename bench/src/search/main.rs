@@ -15,9 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use linerate_bench_shared::running::tail;
-use linerate_bench_shared::{
-    Trouble, exit_code, linerate_file, load, restart_as_stage, run_inside,
-};
+use linerate_bench_shared::{StageArgs, Trouble, load, run_inside};
 use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::median;
 use linerate_stats::{Random, Seed};
@@ -47,15 +45,8 @@ struct Args {
     /// Pairs of measurements that compare a search's result with the grid's best
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(3..=100))]
     pairs: u16,
-    /// Seed of the bad settings [default: the time]
-    #[arg(long)]
-    seed: Option<u64>,
-    /// The linerate to run [default: the one next to this program]
-    #[arg(long, value_name = "FILE")]
-    linerate: Option<PathBuf>,
-    /// Internal: the process that holds the namespaces
-    #[arg(long, hide = true)]
-    stage: bool,
+    #[command(flatten)]
+    stage: StageArgs,
 }
 
 /// One setting of the grid: on which end, how it is set, and its values.
@@ -128,12 +119,7 @@ type Point = Vec<usize>;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    exit_code(if args.stage {
-        conduct(&args)
-    } else {
-        restart_as_stage(args.seed.is_some())
-            .map_err(|error| Trouble(format!("start the stage: {error}")))
-    })
+    args.stage.exit_code(|| conduct(&args))
 }
 
 /// Two hosts.
@@ -261,7 +247,7 @@ struct Ended {
 fn conduct(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
-    let seed = args.seed.unwrap_or_default();
+    let seed = args.stage.seed.unwrap_or_default();
     let points = every_point();
     eprintln!(
         "grid of {} points, then {} searches of {} s; about {} minutes; seed {seed}; load {}; Ctrl-C stops it",
@@ -273,7 +259,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     );
     let mut bench = Bench {
         args,
-        linerate: linerate_file(args.linerate.as_deref()).map_err(Trouble)?,
+        linerate: args.stage.linerate()?,
         random: Random::new(Seed(seed)),
     };
     let hosts = Hosts::make(&stage, 0)?;

@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 #![expect(
-    clippy::print_stdout,
     clippy::print_stderr,
     reason = "a developer's tool that talks to its terminal"
 )]
@@ -18,13 +17,11 @@ mod scene;
 mod shaper;
 mod stall;
 
-use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 pub(crate) use linerate_bench_shared::Trouble;
-use linerate_bench_shared::{exit_code, linerate_file, load, restart_as_stage};
+use linerate_bench_shared::{StageArgs, TableArgs, load};
 use linerate_testbed::Stage;
 
 use crate::line::{Line, Verdict};
@@ -40,21 +37,10 @@ struct Args {
     /// Pairs of trials, with and without recording
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=1000))]
     pairs: u16,
-    /// Seed of orders and delays [default: the time]
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Also write the table to this file
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
-    /// The linerate to run [default: the one next to this program]
-    #[arg(long, value_name = "FILE")]
-    linerate: Option<PathBuf>,
-    /// Internal: the process that holds the namespaces
-    #[arg(long, hide = true)]
-    stage: bool,
+    #[command(flatten)]
+    table: TableArgs,
+    #[command(flatten)]
+    stage: StageArgs,
 }
 
 /// A part of the table.
@@ -76,21 +62,15 @@ enum Part {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = if args.stage {
-        conduct(&args)
-    } else {
-        restart_as_stage(args.seed.is_some())
-            .map_err(|error| Trouble(format!("start the stage: {error}")))
-    };
-    exit_code(result)
+    args.stage.exit_code(|| conduct(&args))
 }
 
 /// Runs every part; whether nothing was found untrue.
 fn conduct(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
-    let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
-    let seed = args.seed.unwrap_or_default();
+    let linerate = args.stage.linerate()?;
+    let seed = args.stage.seed.unwrap_or_default();
     let bench = Bench::new(stage, linerate, seed, args.pairs)?;
     let all = Part::value_variants().iter().copied();
     let parts: Vec<Part> = all
@@ -116,15 +96,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
         line::tally(&lines),
         load()
     );
-    if let Some(file) = &args.out {
-        fs::write(file, &text)
-            .map_err(|error| Trouble(format!("write {}: {error}", file.display())))?;
-    }
-    if args.json {
-        println!("{:#}", serde_json::json!(lines));
-    } else {
-        print!("{text}");
-    }
+    args.table.show(&text, &lines)?;
     Ok(lines.iter().all(|line| line.verdict != Verdict::No))
 }
 

@@ -14,14 +14,15 @@ use crate::user::{self, User};
 
 /// Packages, and programs of packages, whose tests depend only on their input (fixtures, simulated hosts, a fake
 /// verbs library): the user who runs them makes no difference.
-const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 8] = [
+const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 9] = [
     ("linerate-model", None),
     ("linerate-stats", None),
+    ("linerate-analysis", None),
+    ("linerate-report", None),
     ("linerate-verbs", None),
     ("linerate-bench", None),
     ("xtask", None),
     ("linerate", Some("test captured")),
-    ("linerate", Some("test report")),
     ("linerate", Some("test simulated")),
 ];
 /// The tests in a virtual machine, which are built and run by name only.

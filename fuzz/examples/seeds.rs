@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use linerate::store::{Arm, Record};
+use linerate_analysis::record::{Arm, Record};
 use linerate_host::capture::Captured;
 use linerate_host::read::read_host;
 use linerate_model::build;

@@ -145,7 +145,7 @@ pub fn sift(all: Vec<Proposal>, permit: Permit) -> Proposals {
     proposals
 }
 
-/// A rule that is not in the catalogue (a stored run of another version) comes last.
+/// A rule that is not in the catalog (a stored run of another version) comes last.
 fn stage(proposal: &Proposal) -> Stage {
     rules::find(&proposal.rule).map_or(Stage::Tuning, |rule| rule.stage)
 }

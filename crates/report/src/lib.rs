@@ -1,4 +1,7 @@
-//! The listeners on a run: terminal, JSON, and one self-contained page.
+//! Documents in; text, JSON, HTML, SVG, DOT, SARIF and JUnit out.
+//!
+//! `map` shows a host, `doctor` its findings, `lab` the page of an experiment, `page` and `text` a run of `prove`, `served` what
+//! only a server has. No file, socket, clock or random number generator is used.
 
 #![expect(
     clippy::format_push_string,

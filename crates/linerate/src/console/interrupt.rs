@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin: the first one asks the work to end and put everything back.
+//! Ctrl-C and its kin: the first one asks the work to end and roll everything back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

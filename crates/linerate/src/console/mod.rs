@@ -1,4 +1,4 @@
-//! What linerate has to say, and what it takes from its user and the kernel: messages, interrupts, the time, random numbers.
+//! Output, interrupts, the time of day, and random numbers.
 
 pub(crate) mod clock;
 pub mod interrupt;

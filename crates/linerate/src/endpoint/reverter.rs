@@ -1,4 +1,4 @@
-//! The process of the reverter, `linerate reverter`, which people need not know: it takes changes back once the one
+//! The process of the reverter, `linerate reverter`, which people need not know: it rolls changes back once the one
 //! that made them is gone.
 
 use std::io;

@@ -1,7 +1,8 @@
 //! `linerate lab`: designed experiments.
 //!
-//! `definition` reads its file, `trials` turns a combination of levels into trials, `session` runs an experiment in randomized blocks, `text` formats it as text, `progress_table` is the table while it runs.
-//! `lanes` are the paths to the peer and to other hosts that are levels. `compare` compares two runs.
+//! `definition` reads its file, `trials` turns a combination of levels into trials, `session` runs an experiment in
+//! randomized blocks, `text` formats it as text, `progress_table` is the table while it runs. `paths` are the paths to the
+//! peer and to other hosts that are levels. `compare` compares two runs.
 //! The definition of an experiment, and the analysis of its record, are in [`linerate_analysis::experiment`].
 
 pub(crate) mod compare;

@@ -208,9 +208,11 @@ impl Ends for LabPaths {
         thread::scope(|scope| {
             let running: Vec<_> = paths
                 .into_iter()
-                .map(|(mut lane, (spec, token))| scope.spawn(move || lane.run(spec, token)))
+                .map(|(mut data_side, (spec, token))| {
+                    scope.spawn(move || data_side.run(spec, token))
+                })
                 .collect();
-            let ended = running.into_iter().map(|lane| match lane.join() {
+            let ended = running.into_iter().map(|data_side| match data_side.join() {
                 Ok(outcome) => outcome,
                 Err(panic) => std::panic::resume_unwind(panic),
             });

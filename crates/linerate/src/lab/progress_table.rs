@@ -122,17 +122,17 @@ mod tests {
     fn a_combination_tells_how_its_trials_went_so_far() {
         let experiment = parse(FILE).expect("an experiment");
         let laid = laid(&experiment, &[]).expect("a design");
-        let mut board = ProgressTable::of(&experiment, &laid, None);
+        let mut table = ProgressTable::of(&experiment, &laid, None);
         assert!(
-            board
+            table
                 .lines(20)
                 .iter()
                 .skip(1)
                 .all(|line| line.ends_with("0       -     -      -"))
         );
-        board.add(&[1], Response::Rate, 1e9);
-        board.add(&[1], Response::Rate, 4e9);
-        let lines = board.lines(20);
+        table.add(&[1], Response::Rate, 1e9);
+        table.add(&[1], Response::Rate, 4e9);
+        let lines = table.lines(20);
         assert_eq!(lines.len(), 5);
         let words: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(
@@ -145,14 +145,14 @@ mod tests {
     fn where_not_all_fit_those_that_were_measured_last_are_shown() {
         let experiment = parse(FILE).expect("an experiment");
         let laid = laid(&experiment, &[]).expect("a design");
-        let mut board = ProgressTable::of(&experiment, &laid, None);
-        board.add(&[3], Response::Rate, 1e9);
-        let lines = board.lines(3);
+        let mut table = ProgressTable::of(&experiment, &laid, None);
+        table.add(&[3], Response::Rate, 1e9);
+        let lines = table.lines(3);
         assert_eq!(lines.len(), 3);
         assert!(lines[1].trim_start().starts_with("8 "), "{lines:?}");
         assert_eq!(lines[2], "  and 3 more combinations");
         for most in 0..9 {
-            assert!(board.lines(most).len() <= most, "{most}");
+            assert!(table.lines(most).len() <= most, "{most}");
         }
     }
 }

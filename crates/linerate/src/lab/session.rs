@@ -417,8 +417,8 @@ impl<'a> Session<'a> {
         let label = format!("block {} of {most}", block + 1);
         let bar = self.say.progress(order.len() as u64, &label);
         let sorted = judge::sort(self.log.records());
-        let mut board = ProgressTable::of(&self.resolver.experiment, laid, sorted.as_ref());
-        bar.show(|room| board.lines(room));
+        let mut table = ProgressTable::of(&self.resolver.experiment, laid, sorted.as_ref());
+        bar.show(|room| table.lines(room));
         for cell in order {
             let names = self.resolver.experiment.level_names(&cell).join(", ");
             if done.contains(&cell) {
@@ -427,14 +427,14 @@ impl<'a> Session<'a> {
             }
             let told = match self.cell(block, &cell)? {
                 Ok(Some((response, value))) => {
-                    board.add(&cell, response, value);
+                    table.add(&cell, response, value);
                     in_words(response, value)
                 }
                 Ok(None) => "no data moved".to_owned(),
                 Err(why) => format!("not possible: {why}"),
             };
             bar.step(&format!("{names}: {told}"));
-            bar.show(|room| board.lines(room));
+            bar.show(|room| table.lines(room));
         }
         bar.done(&format!("{} trials", laid.cells.len()));
         Ok(())

@@ -1,6 +1,6 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
-//! [`crate::measure::trial_spec`] parses the request, `repeat` decides how often, `document` turns the record into
+//! `trial_spec` parses the request, `repeat` decides how often, `document` turns the record into
 //! JSON, `text` into text. `ladder` compares many measurements.
 
 pub(crate) mod diffusion;

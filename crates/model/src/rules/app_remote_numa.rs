@@ -3,15 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::spreading::{brief, few, local_cpus, needed, percent, share};
+use super::{Draft, found, nics, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::{Nic, SocketOwner};
 use crate::ids::{CpuSet, NodeId};
 use crate::known::{Gap, Known};
 use crate::setting::Class;
 use crate::units::BitRate;
 use crate::watch::total;
-use super::spreading::{brief, few, local_cpus, needed, percent, share};
-use super::{Draft, found, nics, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "app-remote-numa",
@@ -187,10 +189,10 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, silent};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context, silent};
 
     const ID: &str = RULE.id;
 

@@ -1,12 +1,14 @@
 //! `backlog-drops`: the per-CPU backlog queue overflows. It is used by RPS, veth, loopback and generic XDP. Sources:
 //! Documentation/admin-guide/sysctl/net.rst (`netdev_max_backlog`) and `/proc/net/softnet_stat`.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
 use crate::watch::total;
-use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "backlog-drops",
@@ -98,9 +100,9 @@ fn lengthen(context: &Context<'_>, now: Option<&String>) -> Option<Remedy> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build;
+    use super::super::testing::{self, Cases, World, finding};
     use super::*;
-    use super::super::testing::{Cases, World, finding, self};
+    use crate::build;
 
     const ID: &str = RULE.id;
 

@@ -1,13 +1,13 @@
 //! `big-tcp-off`: GSO/GRO packets stop at 64 KiB although the NIC supports larger ones (BIG TCP). Sizes
 //! from rtnetlink (`IFLA_GSO_MAX_SIZE`, `IFLA_GRO_MAX_SIZE`, their IPv4 twins, `IFLA_TSO_MAX_SIZE`).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::judged::{Judged, judge_each, offered, runs_at, speed};
+use super::{BULK, Draft, remedy, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::Bytes;
-use super::judged::{Judged, judge_each, offered, runs_at, speed};
-use super::{BULK, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "big-tcp-off",
@@ -101,10 +101,10 @@ fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("64 KiB of 512 KiB at 100 Gb/s", || {

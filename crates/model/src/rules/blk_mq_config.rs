@@ -1,11 +1,13 @@
 //! `blk-mq-config`: the I/O scheduler or the hardware queues of a block device cost IOPS. Facts from
 //! Documentation/ABI/stable/sysfs-block and Documentation/block/blk-mq.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
-use crate::host::BlockDevice;
-use crate::setting::{BlockKnob, Class, SettingKey, Value};
 use super::devices::{Notice, judged, unknown};
 use super::remedy;
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
+use crate::host::BlockDevice;
+use crate::setting::{BlockKnob, Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "blk-mq-config",
@@ -176,10 +178,10 @@ fn rotating(context: &Context<'_>, device: &BlockDevice) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{block, self};
-    use crate::known::Known;
-    use super::*;
     use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build::{self, block};
+    use crate::known::Known;
 
     const ID: &str = RULE.id;
 

@@ -1,11 +1,13 @@
 //! `busy-poll-incomplete`: busy polling is partially configured, or configured with only empty polls. Sources:
 //! Documentation/admin-guide/sysctl/net.rst (`busy_read`, `busy_poll`) and Documentation/networking/napi.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
-use crate::known::{Cause, Gap, Known};
-use crate::setting::{Class, SettingKey, Value};
 use super::spreading::needed;
 use super::{ALWAYS, Draft, found, remedy, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
+use crate::known::{Cause, Gap, Known};
+use crate::setting::{Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "busy-poll-incomplete",
@@ -58,7 +60,9 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
              neither"
         ),
         _ => {
-            let watch = context.watch.filter(|_| context.profile == Profile::Latency);
+            let watch = context
+                .watch
+                .filter(|_| context.profile == Profile::Latency);
             let Some(Known::Value(0)) = watch.map(|watch| watch.grown(POLLED)) else {
                 return Vec::new();
             };
@@ -98,10 +102,10 @@ fn number(context: &Context<'_>, name: &str) -> Known<u64> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies, silent};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context, silent};
 
     const ID: &str = RULE.id;
 

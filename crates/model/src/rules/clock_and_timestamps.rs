@@ -1,11 +1,13 @@
 //! `clock-and-timestamps`: slow clocksource, or no hardware receive timestamps.
 //! Documentation/timers/timekeeping.rst; Documentation/networking/timestamping.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
-use crate::host::{Nic, NicKind};
-use crate::setting::{Class, MachineKnob, SettingKey, Value};
 use super::facts::{answer, answer_one, need};
 use super::{ALWAYS, Draft, each_nic, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
+use crate::host::{Nic, NicKind};
+use crate::setting::{Class, MachineKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "clock-and-timestamps",
@@ -105,11 +107,11 @@ fn stamps(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 

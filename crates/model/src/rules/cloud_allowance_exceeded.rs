@@ -1,13 +1,13 @@
 //! `cloud-allowance-exceeded`: the cloud instance exceeded its network allowance and is shaped. Counters
 //! of the ENA driver (Documentation/networking/device_drivers/ethernet/amazon/ena.rst).
 
-use crate::finding::{Basis, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::judged::{Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, subject};
+use crate::finding::{Basis, Context, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
 use crate::units::{Ratio, real};
 use crate::watch::{Watch, total};
-use super::judged::{Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "cloud-allowance-exceeded",
@@ -76,11 +76,11 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("bandwidth used up", || {

@@ -1,15 +1,17 @@
 //! `coalesce-profile-mismatch`: interrupt coalescing does not fit the host's role. Facts from the guides
 //! of Amazon's ENA driver and Intel's ice driver; `ETHTOOL_MSG_COALESCE_GET`.
 
+use super::spreading::{in_use, irq_counts, needed, taken};
+use super::{ALWAYS, BULK, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::ceiling::gigabits;
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::{Coalesce, Nic, QueueKind};
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::{BitRate, real};
 use crate::watch::total;
-use super::spreading::{in_use, irq_counts, needed, taken};
-use super::{ALWAYS, BULK, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "coalesce-profile-mismatch",
@@ -163,7 +165,12 @@ fn flood(context: &Context<'_>, nic: &Nic) -> Option<Evidence> {
     })
 }
 
-fn remedies(context: &Context<'_>, nic: &Nic, latency: bool, adaptive: Option<bool>) -> Vec<Remedy> {
+fn remedies(
+    context: &Context<'_>,
+    nic: &Nic,
+    latency: bool,
+    adaptive: Option<bool>,
+) -> Vec<Remedy> {
     let set = |knob, to| remedy(context, SettingKey::Nic(nic.name.clone(), knob), to);
     let adapt = set(NicKnob::CoalesceAdaptiveRx, Value::Switch(!latency));
     let delay = match (latency, adaptive) {
@@ -177,10 +184,10 @@ fn remedies(context: &Context<'_>, nic: &Nic, latency: bool, adaptive: Option<bo
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{self, Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context, self};
 
     const ID: &str = RULE.id;
 

@@ -1,13 +1,15 @@
 //! `conntrack-cost`: the conntrack table drops connections or is nearly full. Facts from
 //! Documentation/networking/nf_conntrack-sysctl.rst and `/proc/net/stat/nf_conntrack`.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, grown, growth, judged, or_unwatched, unknown};
+use super::{ALWAYS, remedy, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::Conntrack;
 use crate::known::Known;
 use crate::setting::{Class, SettingKey, Value};
 use crate::units::Ratio;
-use super::devices::{Notice, grown, growth, judged, or_unwatched, unknown};
-use super::{ALWAYS, remedy, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "conntrack-cost",
@@ -154,10 +156,10 @@ fn every_packet(context: &Context<'_>, table: &Conntrack) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::known::Cause;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 

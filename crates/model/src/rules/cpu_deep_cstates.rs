@@ -1,12 +1,14 @@
 //! `cpu-deep-cstates`: deep idle states (C-states) are enabled. Documentation/admin-guide/pm/cpuidle.rst
 //! (idle states and PM QoS).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::facts::{answer, need};
+use super::{Draft, remedy};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::IdleState;
 use crate::ids::CpuSet;
 use crate::setting::{Class, MachineKnob, SettingKey, Value};
-use super::facts::{answer, need};
-use super::{Draft, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-deep-cstates",
@@ -105,11 +107,11 @@ fn judge(
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 

@@ -2,14 +2,16 @@
 //! intel_pstate.rst, amd-pstate.rst: `powersave` of `intel_pstate` or `amd_pstate` in active mode is the
 //! normal choice, not a slow one.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
+use super::facts::{answer, need};
+use super::{ALWAYS, Draft, remedy};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::{FrequencyPolicy, Host};
 use crate::ids::{CpuId, CpuSet};
 use crate::setting::{Class, MachineKnob, PolicyKnob, SettingKey, Value};
 use crate::units::BitRate;
 use crate::watch::Watch;
-use super::facts::{answer, need};
-use super::{ALWAYS, Draft, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-frequency-low",
@@ -281,10 +283,10 @@ fn throttled(context: &Context<'_>, watch: &Watch) -> Option<Draft> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies, silent};
+    use super::*;
     use crate::build;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context, silent};
 
     const ID: &str = RULE.id;
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
-use crate::setting::Class;
 use super::facts::{answer, need};
 use super::{ALWAYS, Draft};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-mitigations",
@@ -95,11 +95,11 @@ fn judge(all: &BTreeMap<String, String>) -> Option<Draft> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 

@@ -2,12 +2,12 @@
 //! program will undo changes. Facts from Documentation/networking/devlink (devlink-health, devlink-info)
 //! and the processes that run.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, growth, judged, unknown};
+use super::{ALWAYS, each_nic, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Owner};
 use crate::setting::{Class, CpuKnob, NicKnob, SettingKey};
 use crate::shell;
-use super::devices::{Notice, growth, judged, unknown};
-use super::{ALWAYS, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "driver-firmware-health-and-owners",
@@ -263,11 +263,11 @@ fn undoing(owners: &[Owner]) -> Option<Notice> {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::{HealthReporter, Host, Temperature};
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 

@@ -1,11 +1,13 @@
 //! `eee-on`: Energy-Efficient Ethernet (EEE) is active. Facts from `ETHTOOL_MSG_EEE_GET`
 //! (Documentation/networking/ethtool-netlink.rst).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
-use crate::host::Nic;
-use crate::setting::{Class, NicKnob, SettingKey, Value};
 use super::judged::{Judged, ethtool, judge_each, offered};
 use super::{Draft, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
+use crate::host::Nic;
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "eee-on",
@@ -62,11 +64,11 @@ fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::{Eee, Host};
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("active", || World::of(card(true)).profile(Profile::Latency))],

@@ -4,15 +4,17 @@
 
 use std::collections::BTreeSet;
 
+use super::{Draft, found, undetermined};
 use crate::ceiling::same_kernel;
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::Host;
 use crate::ids::{CpuId, CpuSet};
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::sample::{FlowRecord, Sample};
 use crate::setting::{Class, SettingKey, TrialKnob, Value};
-use super::{Draft, found, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "endpoints-share-cpu",
@@ -187,9 +189,9 @@ fn other_cpu(host: &Host, taken: CpuId) -> Option<CpuId> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{SampleBuilder, self};
-    use super::*;
     use super::super::testing::{Cases, World, finding, missing, remedies, silent, with_trial};
+    use super::*;
+    use crate::build::{self, SampleBuilder};
 
     const ID: &str = RULE.id;
 

@@ -2,13 +2,13 @@
 //! `ETHTOOL_MSG_FEC_GET` (Documentation/networking/ethtool-netlink.rst) and mlx5 counters.rst; rates by
 //! [`crate::ber`].
 
-use crate::ber::{ErrorRate, Limits, self};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::judged::{Growth, Judged, ethtool, growth, judge_each, offered, runs_at, speed};
+use super::{ALWAYS, Draft, nics, subject, watched};
+use crate::ber::{self, ErrorRate, Limits};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
 use crate::watch::Watch;
-use super::judged::{Growth, Judged, ethtool, growth, judge_each, offered, runs_at, speed};
-use super::{ALWAYS, Draft, nics, subject, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "fec-health",
@@ -172,11 +172,11 @@ fn evidence(
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

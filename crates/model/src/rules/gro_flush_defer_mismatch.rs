@@ -1,12 +1,14 @@
 //! `gro-flush-defer-mismatch`: IRQ deferral is partially configured, or its timeout is long. Facts from
 //! Documentation/networking/napi.rst, "Software IRQ coalescing".
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
+use super::spreading::needed;
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::{Napi, Nic};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use super::spreading::needed;
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "gro-flush-defer-mismatch",
@@ -136,11 +138,11 @@ fn to_neither(context: &Context<'_>, nic: &Nic) -> Vec<Remedy> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{self, Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Cause;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context, self};
 
     const ID: &str = RULE.id;
 

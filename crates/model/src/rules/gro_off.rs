@@ -2,11 +2,11 @@
 //! Documentation/networking/segmentation-offloads.rst; that a veth has it off by default from
 //! `veth_disable_gro` in drivers/net/veth.c.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
-use crate::host::{Nic, NicKind};
-use crate::setting::{Class, NicKnob, SettingKey, Value};
 use super::judged::{Judged, could_be_on, ethtool, feature, judge_each};
 use super::{BULK, Draft, receives, remedy, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::host::{Nic, NicKind};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "gro-off",
@@ -99,12 +99,12 @@ fn cut_before_sent<'a>(context: &Context<'a>, own: &'a Nic) -> impl Iterator<Ite
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::Host;
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -173,6 +173,9 @@ pub(super) mod tests {
         let said = finding(RULE.id, &sender.context());
         assert_eq!((said.severity, said.remedies), (Severity::Note, vec![]));
         let receiver = World::of(host).tried(sample).remote();
-        assert_eq!(finding(RULE.id, &receiver.context()).severity, Severity::Warn);
+        assert_eq!(
+            finding(RULE.id, &receiver.context()).severity,
+            Severity::Warn
+        );
     }
 }

@@ -1,12 +1,14 @@
 //! `ib-port-health`: an InfiniBand port has no subnet manager, runs below its width or speed, or counts
 //! errors. Facts from Documentation/ABI/stable/sysfs-class-infiniband.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::ALWAYS;
+use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports, unknown};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::known::Gap;
 use crate::units::BitRate;
 use crate::watch::Watch;
-use super::ALWAYS;
-use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports, unknown};
 
 pub(super) const RULE: Rule = Rule {
     id: "ib-port-health",
@@ -242,12 +244,12 @@ fn errors(watch: &Watch, port: Port<'_>) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::devices::testing::{infiniband, roce};
+    use super::super::testing::{Cases, World, context, finding, silent};
+    use super::*;
     use crate::build;
     use crate::host::{Host, RdmaPort};
     use crate::known::Known;
-    use super::*;
-    use super::super::devices::testing::{infiniband, roce};
-    use super::super::testing::{Cases, World, finding, context, silent};
 
     const ID: &str = RULE.id;
 

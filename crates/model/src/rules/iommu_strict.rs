@@ -2,12 +2,12 @@
 //! Documentation/ABI/testing/sysfs-kernel-iommu_groups (`DMA`, `DMA-FQ`, `identity`); the command line is
 //! not what counts.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::facts::{answer_one, gbit, is_guest, need, rate_evidence};
+use super::{ALWAYS, Draft, each_nic, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
 use crate::units::BitRate;
-use super::facts::{answer_one, gbit, is_guest, need, rate_evidence};
-use super::{ALWAYS, Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "iommu-strict",
@@ -78,11 +78,11 @@ fn strict(context: &Context<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Draft 
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 

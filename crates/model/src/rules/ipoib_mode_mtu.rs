@@ -1,12 +1,12 @@
 //! `ipoib-mode-mtu`: IPoIB runs in connected mode, or with an MTU below what the port supports. Facts
 //! from Documentation/infiniband/ipoib.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, Port, judged, ports, unknown};
+use super::{ALWAYS, each_nic, remedy, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::Bytes;
-use super::devices::{Notice, Port, judged, ports, unknown};
-use super::{ALWAYS, each_nic, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "ipoib-mode-mtu",
@@ -120,11 +120,11 @@ fn of_port(port: Port<'_>, most: u64, now: bool) -> Evidence {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build;
-    use crate::known::Known;
-    use super::*;
     use super::super::devices::testing::infiniband;
     use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+    use crate::known::Known;
 
     const ID: &str = RULE.id;
 

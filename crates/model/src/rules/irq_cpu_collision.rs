@@ -2,15 +2,18 @@
 //! Documentation/networking/scaling.rst ("hyperthreading has shown no benefit in initial tests" for
 //! interrupt handling).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::spreading::{
+    Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share, siblings,
+    spread, taken, used, workers,
+};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Host, Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::known::Known;
 use crate::setting::Class;
 use crate::units::real;
 use crate::watch::total;
-use super::spreading::{Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share, siblings, spread, taken, used, workers};
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-cpu-collision",
@@ -209,9 +212,9 @@ fn beside_a_worker(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build;
+    use super::super::testing::{Cases, World, context, finding, remedies, silent, with_trial};
     use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context, silent, with_trial};
+    use crate::build;
 
     const ID: &str = RULE.id;
 

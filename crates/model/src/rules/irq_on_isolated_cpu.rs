@@ -1,13 +1,18 @@
 //! `irq-on-isolated-cpu`: interrupts of the NIC go to isolated CPUs. Facts from
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`, `irqaffinity=`).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::spreading::{
+    Taken, all_in_use, brief, cpu_gaps, irq_gaps, is_managed, kept_apart, local_cpus, needed,
+    spread, taken, used,
+};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::Nic;
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
 use crate::setting::Class;
-use super::spreading::{Taken, all_in_use, brief, cpu_gaps, irq_gaps, is_managed, kept_apart, local_cpus, needed, spread, taken, used};
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-on-isolated-cpu",
@@ -153,10 +158,10 @@ fn check_default(rule: &Rule, context: &Context<'_>, kept: &CpuSet) -> Option<Ou
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 

@@ -2,14 +2,17 @@
 //! Documentation/networking/scaling.rst and Documentation/core-api/irq/irq-affinity.rst; `effective_affinity_list` is
 //! where an interrupt is delivered, `smp_affinity_list` only the configured affinity.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::spreading::{
+    Taken, all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus,
+    spread, taken, used,
+};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, NodeSource};
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
 use crate::setting::Class;
 use crate::units::Ratio;
-use super::spreading::{Taken, all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus, spread, taken, used};
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-remote-numa",
@@ -164,11 +167,11 @@ fn share(part: usize, whole: usize) -> f64 {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, missing, remedies, silent};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Cause;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent};
 
     const ID: &str = RULE.id;
 

@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::spreading::{
+    Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, share, softirq_evidence,
+    softirq_share, spread, taken, used,
+};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::setting::Class;
 use crate::watch::{Watch, total};
-use super::spreading::{Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, share, softirq_evidence, softirq_share, spread, taken, used};
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-single-cpu",
@@ -128,11 +131,11 @@ fn busiest(watch: &Watch, all: &[Taken<'_>]) -> Option<(CpuId, Vec<Evidence>)> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies, silent};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context, silent};
 
     const ID: &str = RULE.id;
 

@@ -1,12 +1,17 @@
 //! `irqbalance-or-managed-irq-conflict`: irqbalance or the kernel controls the affinity of the NIC's
 //! interrupts. Facts from kernel/irq/proc.c and irqbalance(1).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::spreading::{
+    Taken, all_in_use, few, in_use, irq_counts, irq_gaps, is_managed, kept_apart, local_cpus,
+    needed, queue_name, taken,
+};
+use super::{ALWAYS, Draft, each_nic, found, nics, subject, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::{Nic, Owner, QueueKind};
 use crate::known::{Gap, Known};
 use crate::setting::Class;
-use super::spreading::{Taken, all_in_use, few, in_use, irq_counts, irq_gaps, is_managed, kept_apart, local_cpus, needed, queue_name, taken};
-use super::{ALWAYS, Draft, each_nic, found, nics, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "irqbalance-or-managed-irq-conflict",
@@ -219,10 +224,10 @@ fn moved(context: &Context<'_>, cards: &[&Nic]) -> (Vec<String>, Vec<Evidence>) 
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 

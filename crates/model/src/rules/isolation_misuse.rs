@@ -2,12 +2,12 @@
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`), Documentation/core-api/
 //! workqueue.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::facts::{answer, need};
+use super::{ALWAYS, Draft, nics};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::SocketOwner;
 use crate::ids::CpuSet;
 use crate::setting::Class;
-use super::facts::{answer, need};
-use super::{ALWAYS, Draft, nics};
 
 pub(super) const RULE: Rule = Rule {
     id: "isolation-misuse",
@@ -192,11 +192,11 @@ fn unused(context: &Context<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> O
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

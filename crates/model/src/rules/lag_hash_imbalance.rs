@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, growth, judged, unknown};
+use super::{ALWAYS, each_nic, remedy, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Bond, Nic, NicKind};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::BitRate;
-use super::devices::{Notice, growth, judged, unknown};
-use super::{ALWAYS, each_nic, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "lag-hash-imbalance",
@@ -233,10 +233,10 @@ fn uneven(context: &Context<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Opt
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::{BondPort, Host};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 

@@ -1,11 +1,11 @@
 //! `link-ext-state`: an enabled port has no link. The kernel's words from `ETHTOOL_MSG_LINKSTATE_GET`
 //! (`ETHTOOL_A_LINKSTATE_EXT_STATE`, Documentation/networking/ethtool-netlink.rst).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
-use crate::host::{Host, LinkState, Nic};
-use crate::known::Known;
 use super::judged::{Judged, ethtool, outcome};
 use super::{ALWAYS, Draft, each_nic, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::host::{Host, LinkState, Nic};
+use crate::known::Known;
 
 pub(super) const RULE: Rule = Rule {
     id: "link-ext-state",
@@ -138,10 +138,10 @@ fn advice(why: &str) -> &'static str {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::ids::NicName;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

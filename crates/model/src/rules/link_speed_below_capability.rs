@@ -1,12 +1,12 @@
 //! `link-speed-below-capability`: the link speed is below what both ends support. Modes from
 //! `ETHTOOL_MSG_LINKMODES_GET` (Documentation/networking/ethtool-netlink.rst).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::judged::{Judged, ethtool, judge_each, offered};
+use super::{ALWAYS, Draft, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{LinkModes, Nic};
 use crate::setting::Class;
 use crate::units::BitRate;
-use super::judged::{Judged, ethtool, judge_each, offered};
-use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "link-speed-below-capability",
@@ -126,11 +126,11 @@ fn fastest(modes: &[String]) -> Option<BitRate> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

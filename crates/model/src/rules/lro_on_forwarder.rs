@@ -2,12 +2,14 @@
 //! Documentation/networking/netdev-features.rst; the kernel switches it off when forwarding or a bridge
 //! begins (`dev_disable_lro`), but lets it be switched on again.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::judged::{Judged, ethtool, feature, judge_each};
+use super::{ALWAYS, Draft, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::{Host, Nic, NicKind};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use super::judged::{Judged, ethtool, feature, judge_each};
-use super::{ALWAYS, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "lro-on-forwarder",
@@ -111,9 +113,9 @@ fn forwards(host: &Host) -> Result<Vec<Evidence>, Gap> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{HostBuilder, self};
-    use super::*;
     use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build::{self, HostBuilder};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

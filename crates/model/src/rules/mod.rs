@@ -30,7 +30,7 @@ macro_rules! rules {
     ($($rule:ident,)*) => {
         $(mod $rule;)*
 
-        /// Every rule that is implemented, by its number in the catalogue.
+        /// Every rule that is implemented, by its number in the catalog.
         pub const RULES: &[&Rule] = &[$(&$rule::RULE,)*];
 
         /// The cases of every rule.

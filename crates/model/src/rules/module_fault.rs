@@ -1,11 +1,11 @@
 //! `module-fault`: the transceiver module or cable raises an alarm or is not ready. Facts from
 //! `ETHTOOL_MSG_MODULE_EEPROM_GET` (SFF-8472, SFF-8636, CMIS) and mlx5 counters.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
-use crate::host::{Module, Nic};
-use crate::setting::Class;
 use super::judged::{Judged, ethtool, growth, judge_each, offered, runs_at};
 use super::{ALWAYS, Draft, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::host::{Module, Nic};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "module-fault",
@@ -130,11 +130,11 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

@@ -1,11 +1,13 @@
 //! `mtu-not-jumbo`: MTU 1500 on a fast link whose NIC supports 9000. The maximum MTU is from rtnetlink
 //! (`IFLA_MAX_MTU`). Whether the path supports it is known only from both ends and a probe.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
-use crate::host::Nic;
-use crate::setting::{Class, NicKnob, SettingKey, Value};
 use super::judged::{Judged, judge_each, offered, runs_at, speed};
 use super::{Draft, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
+use crate::host::Nic;
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "mtu-not-jumbo",
@@ -79,11 +81,11 @@ fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("1500 at 100 Gb/s", || World::of(card(100, 1500)))],

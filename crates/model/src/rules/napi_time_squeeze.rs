@@ -2,13 +2,15 @@
 //! Documentation/admin-guide/sysctl/net.rst (`netdev_budget`), `time_squeeze` of
 //! `/proc/net/softnet_stat`.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::spreading::{percent, softirq_share};
+use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
-use super::spreading::{percent, softirq_share};
-use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "napi-time-squeeze",
@@ -138,9 +140,9 @@ fn remedies(context: &Context<'_>) -> Vec<Remedy> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build;
+    use super::super::testing::{self, Cases, World, finding};
     use super::*;
-    use super::super::testing::{Cases, World, finding, self};
+    use crate::build;
 
     const ID: &str = RULE.id;
 

@@ -2,11 +2,11 @@
 //! names from Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst and
 //! intel/ice.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
-use crate::host::Nic;
-use crate::watch::Watch;
 use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Draft, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::host::Nic;
+use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "nic-discards-before-host",
@@ -100,10 +100,10 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

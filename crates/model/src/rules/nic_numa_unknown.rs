@@ -1,13 +1,13 @@
 //! `nic-numa-unknown`: the firmware does not report the NIC's NUMA node. Facts from
 //! Documentation/ABI/testing/sysfs-bus-pci (`numa_node`).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::spreading::device_file;
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, NodeReport, NodeSource};
 use crate::ids::NodeId;
 use crate::known::{Cause, Known};
 use crate::setting::Class;
-use super::spreading::device_file;
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "nic-numa-unknown",
@@ -139,10 +139,10 @@ fn contradiction(nic: &Nic, report: &NodeReport) -> Option<(NodeId, Vec<Evidence
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, silent};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context, silent};
 
     const ID: &str = RULE.id;
 

@@ -2,11 +2,13 @@
 //! Documentation/admin-guide/sysctl/vm.rst (`zone_reclaim_mode`), sysctl/kernel.rst (`numa_balancing`),
 //! mm/transhuge.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
-use crate::known::Gap;
-use crate::setting::{Class, MachineKnob, SettingKey, Value};
 use super::facts::{answer, need, sysctl_evidence, sysctl_number};
 use super::{ALWAYS, Draft, remedy};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
+};
+use crate::known::Gap;
+use crate::setting::{Class, MachineKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "numa-memory-policy",
@@ -121,10 +123,10 @@ fn huge_pages(context: &Context<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{HostBuilder, self};
-    use crate::known::{Cause, Known};
+    use super::super::testing::{Cases, World, context, finding, remedies};
     use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
+    use crate::build::{self, HostBuilder};
+    use crate::known::{Cause, Known};
 
     const ID: &str = RULE.id;
 

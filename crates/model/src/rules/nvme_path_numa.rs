@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
-use crate::host::{BlockDevice, NvmePath};
-use crate::setting::{BlockKnob, Class, SettingKey, Value};
 use super::devices::{Notice, judged, unknown};
 use super::remedy;
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
+use crate::host::{BlockDevice, NvmePath};
+use crate::setting::{BlockKnob, Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "nvme-path-numa",
@@ -127,11 +129,11 @@ fn policy(context: &Context<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Op
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{block, self};
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build::{self, block};
     use crate::ids::NodeId;
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 

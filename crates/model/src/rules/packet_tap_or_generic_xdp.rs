@@ -2,12 +2,12 @@
 //! packet(7), `/proc/net/packet`, `/proc/net/ptype`; `IFLA_XDP_ATTACHED`;
 //! Documentation/netlink/specs/netdev.yaml (`xdp-features`).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, judged, unknown};
+use super::{ALWAYS, each_nic, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Tap};
 use crate::known::Known;
 use crate::setting::Class;
-use super::devices::{Notice, judged, unknown};
-use super::{ALWAYS, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "packet-tap-or-generic-xdp",
@@ -165,10 +165,10 @@ fn promiscuous(nic: &Nic) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{NicBuilder, self};
-    use crate::host::Host;
-    use super::*;
     use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build::{self, NicBuilder};
+    use crate::host::Host;
 
     const ID: &str = RULE.id;
 

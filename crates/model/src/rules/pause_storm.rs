@@ -1,13 +1,13 @@
 //! `pause-storm`: pause frames stop the link for a large share of the time. Counts from
 //! `ETHTOOL_MSG_PAUSE_GET` (IEEE 802.3 clause 31B), durations and storm events from mlx5 counters.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::judged::{Growth, Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
 use crate::units::{Ratio, real};
 use crate::watch::Watch;
-use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pause-storm",
@@ -115,7 +115,12 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
 
 /// The share of time that one direction was paused, if above the threshold: as counted by the NIC in microseconds,
 /// otherwise the maximum that its frames can request.
-fn share(nic: &Nic, watch: &Watch, way: &PauseDirection, seen: &Growth) -> Option<(f64, &'static str)> {
+fn share(
+    nic: &Nic,
+    watch: &Watch,
+    way: &PauseDirection,
+    seen: &Growth,
+) -> Option<(f64, &'static str)> {
     let seconds = watch.span_ns.as_secs_f64();
     if seconds <= 0.0 {
         return None;
@@ -142,10 +147,10 @@ fn share(nic: &Nic, watch: &Watch, way: &PauseDirection, seen: &Growth) -> Optio
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

@@ -1,11 +1,13 @@
 //! `pcie-acs-p2p`: ACS redirects peer-to-peer traffic below a PCIe switch to the root complex. PCI
 //! Express Base Specification 6.12 (Access Control Services); Documentation/driver-api/pci/p2pdma.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
-use crate::host::{Nic, PcieControl, PcieHop, PcieLink};
-use crate::setting::Class;
 use super::facts::{answer_one, config, controls, pcie_link};
 use super::{Draft, each_nic, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
+use crate::host::{Nic, PcieControl, PcieHop, PcieLink};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-acs-p2p",
@@ -73,12 +75,12 @@ fn judge(nic: &Nic, link: &PcieLink, way: &[(&PcieHop, PcieControl)]) -> Option<
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::ids::PciAddress;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 

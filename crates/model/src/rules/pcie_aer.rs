@@ -1,14 +1,14 @@
 //! `pcie-aer`: PCIe errors on the NIC's links (AER). Documentation/PCI/pcieaer-howto.rst;
 //! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats. Either end of a link may count an error.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::facts::answer_one;
+use super::{ALWAYS, Draft, each_nic, nics, subject, watched};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::ids::PciAddress;
 use crate::known::{Gap, Known};
 use crate::setting::Class;
 use crate::watch::{Watch, total};
-use super::facts::answer_one;
-use super::{ALWAYS, Draft, each_nic, nics, subject, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-aer",
@@ -113,10 +113,10 @@ fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Draft>, 
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 

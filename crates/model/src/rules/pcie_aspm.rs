@@ -1,11 +1,13 @@
 //! `pcie-aspm`: ASPM is enabled on the NIC's PCIe link. Documentation/ABI/testing/sysfs-bus-pci
 //! (`link/l0s_aspm` ...), Documentation/power/pci.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
-use crate::host::Nic;
-use crate::setting::{Class, NicKnob, SettingKey, Value};
 use super::facts::{answer_one, need};
 use super::{Draft, each_nic, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
+use crate::host::Nic;
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-aspm",
@@ -79,11 +81,11 @@ fn judge(context: &Context<'_>, nic: &Nic, enabled: &[String]) -> Option<Draft> 
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 

@@ -2,15 +2,15 @@
 //! together. Functions of one device, and devices behind one switch, share links; figures per lane as
 //! `PCIE_SPEED2MBS_ENC` of drivers/pci/pci.h.
 
+use super::facts::{answer_one, is_guest, made_up, pcie_link, rate_evidence};
+use super::{ALWAYS, Draft, each_nic, subject};
 use crate::ceiling::{gigabits, link_words, pcie_lane};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Host, Nic, NicKind, PcieHop, PcieLink};
 use crate::ids::PciAddress;
 use crate::known::Gap;
 use crate::setting::Class;
 use crate::units::BitRate;
-use super::facts::{answer_one, is_guest, made_up, pcie_link, rate_evidence};
-use super::{ALWAYS, Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-ceiling-below-port-rate",
@@ -257,10 +257,10 @@ fn evidence(hop: &PcieHop, passes: BitRate) -> Vec<Evidence> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, silent};
+    use super::*;
     use crate::build;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context, silent};
 
     const ID: &str = RULE.id;
 

@@ -3,14 +3,14 @@
 //! line in the kernel log is "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at
 //! 0000:16:00.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)".
 
-use crate::ceiling::{gigabits, link_words};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
-use crate::host::{Nic, PcieHop, PcieLink};
-use crate::known::{Gap, Known, self};
-use crate::setting::Class;
-use crate::units::{BitRate, TransferRate};
 use super::facts::{gbit, is_guest, made_up};
 use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
+use crate::ceiling::{gigabits, link_words};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::host::{Nic, PcieHop, PcieLink};
+use crate::known::{self, Gap, Known};
+use crate::setting::Class;
+use crate::units::{BitRate, TransferRate};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-link-degraded",
@@ -232,10 +232,10 @@ fn cause(link: &PcieLink, hop: &PcieHop) -> Option<Cause> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, missing, silent};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, missing, context, silent};
 
     const ID: &str = RULE.id;
 

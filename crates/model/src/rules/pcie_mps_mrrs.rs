@@ -2,12 +2,12 @@
 //! Express Base Specification 7.5.3.4 (Device Control); Documentation/admin-guide/kernel-parameters.txt,
 //! `pci=pcie_bus_*`.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::facts::{answer_one, config, controls, gbit, is_guest, need, pcie_link, rate_evidence};
+use super::{ALWAYS, Draft, each_nic, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, PcieControl, PcieHop};
 use crate::setting::Class;
 use crate::units::{BitRate, Bytes};
-use super::facts::{answer_one, config, controls, gbit, is_guest, need, pcie_link, rate_evidence};
-use super::{ALWAYS, Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-mps-mrrs",
@@ -115,11 +115,11 @@ fn judge(
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 

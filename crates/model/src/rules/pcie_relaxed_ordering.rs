@@ -2,12 +2,14 @@
 //! 7.5.3.4; `pci_configure_relaxed_ordering` in drivers/pci/probe.c clears it below root ports that
 //! handle it badly.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::facts::{answer_one, config, gbit, need, pcie_link, rate_evidence};
+use super::{Draft, each_nic, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::{Host, Nic, PcieControl, PcieHop};
 use crate::setting::Class;
 use crate::units::BitRate;
-use super::facts::{answer_one, config, gbit, need, pcie_link, rate_evidence};
-use super::{Draft, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-relaxed-ordering",
@@ -86,10 +88,10 @@ fn judge(nic: &Nic, rate: BitRate, (hop, control): (&PcieHop, PcieControl)) -> O
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 

@@ -2,11 +2,11 @@
 //! rtnl_link_stats64`, the standard groups of `ETHTOOL_MSG_STATS_GET` (IEEE 802.3 clause 30), and mlx5
 //! counters.rst.
 
-use crate::finding::{Basis, Fix, Outcome, Rule, Context, Severity, Stage, Status};
-use crate::host::Nic;
-use crate::watch::Watch;
 use super::judged::{Judged, growth, judge_watched};
 use super::{ALWAYS, Draft, subject};
+use crate::finding::{Basis, Context, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::host::Nic;
+use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "phy-errors",
@@ -100,10 +100,10 @@ fn odd_lengths(nic: &Nic, watch: &Watch, quiet: Judged) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

@@ -2,11 +2,11 @@
 //! judges what the host's own TCP found (`TCPMTUPSuccess`, `TCPMTUPFail`, RFC 4821 as in
 //! net/ipv4/tcp_timer.c and tcp_output.c); a probe of the path needs traffic.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::{ALWAYS, Draft, NOT_WATCHED, UNWATCHED, found, remedy, undetermined};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::known::{Cause, Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
-use super::{ALWAYS, Draft, NOT_WATCHED, UNWATCHED, found, remedy, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "pmtu-blackhole",
@@ -50,11 +50,7 @@ fn judge(context: &Context<'_>) -> Result<Option<Draft>, Gap> {
         return Ok(None);
     }
     let Some(watch) = context.watch else {
-        return Err(Gap::new(
-            Cause::NotAsked,
-            UNWATCHED,
-            NOT_WATCHED,
-        ));
+        return Err(Gap::new(Cause::NotAsked, UNWATCHED, NOT_WATCHED));
     };
     let grown = PROBES.map(|name| (name, watch.grown(&key(name))));
     if let [(_, Known::Unknown(gap)), (_, Known::Unknown(_))] = &grown {
@@ -121,10 +117,10 @@ fn number(context: &Context<'_>, name: &str) -> Result<Option<u32>, Gap> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

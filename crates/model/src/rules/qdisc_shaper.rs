@@ -1,15 +1,15 @@
 //! `qdisc-shaper`: a shaper limits the interface below what the path could carry. Kinds and what they
 //! count from tc-tbf(8), tc-htb(8) and net/sched.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, judged};
+use super::shapers::{self, Shaper};
+use super::{ALWAYS, each_nic, remedy, sends, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, Qdisc};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::BitRate;
 use crate::{analysis, ceiling, shell, threshold};
-use super::devices::{Notice, judged};
-use super::shapers::{Shaper, self};
-use super::{ALWAYS, each_nic, remedy, sends, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "qdisc-shaper",
@@ -129,7 +129,12 @@ fn held(context: &Context<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notic
 }
 
 /// The severity: a trial close to the shaper's ceiling was limited by it.
-fn reached(context: &Context<'_>, nic: &Nic, rate: BitRate, evidence: &mut Vec<Evidence>) -> Severity {
+fn reached(
+    context: &Context<'_>,
+    nic: &Nic,
+    rate: BitRate,
+    evidence: &mut Vec<Evidence>,
+) -> Severity {
     let measured = context.sample.and_then(|sample| {
         let way = analysis::ways(sample)
             .into_iter()
@@ -174,11 +179,13 @@ fn without_shaper(context: &Context<'_>, nic: &Nic) -> Option<crate::finding::Re
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{
+        Cases, World, context, finding, missing, remedies, silent, with_trial,
+    };
+    use super::*;
     use crate::build;
     use crate::host::{Dcb, Host, QdiscClass};
     use crate::plan::End;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 
@@ -408,7 +415,10 @@ pub(super) mod tests {
         let host = build::host()
             .nic("eth0", |nic| nic.qdisc(Qdisc::plain("htb")))
             .build();
-        assert_eq!(missing(ID, &context(&host))[0].path, "tc class show dev eth0");
+        assert_eq!(
+            missing(ID, &context(&host))[0].path,
+            "tc class show dev eth0"
+        );
         let host = build::host()
             .nic("eth0", |nic| {
                 nic.with(|nic| nic.qdisc = Known::not_asked("RTM_GETQDISC"))

@@ -1,12 +1,12 @@
 //! `qos-map-conflict`: conflicting QoS configuration: priorities, ETS shares or DCBX owners. Facts from
 //! dcb(8), IEEE 802.1Qaz and `RTM_GETDCB`.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, RDMA, judged, severity_for, unknown};
+use super::{ALWAYS, each_nic, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Dcb, Nic, NicKind};
 use crate::known::Known;
 use crate::setting::Class;
-use super::devices::{Notice, RDMA, judged, severity_for, unknown};
-use super::{ALWAYS, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "qos-map-conflict",
@@ -209,11 +209,11 @@ fn untagged(context: &Context<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::{Owner, Vlan};
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 

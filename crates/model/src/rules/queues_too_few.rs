@@ -1,14 +1,17 @@
 //! `queues-too-few`: fewer receive queues than useful cores. Facts from
 //! Documentation/networking/scaling.rst, "Suggested Configuration".
 
+use super::spreading::{
+    channel_count, cores, homes, in_use, needed, percent, softirq_evidence, softirq_share, taken,
+    used,
+};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::ceiling::gigabits;
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Channels, Nic, QueueKind};
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::BitRate;
-use super::spreading::{channel_count, cores, homes, in_use, needed, percent, softirq_evidence, softirq_share, taken, used};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "queues-too-few",
@@ -160,11 +163,11 @@ fn saturated(context: &Context<'_>, nic: &Nic) -> Option<Vec<Evidence>> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Cause;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 

@@ -1,12 +1,12 @@
 //! `queues-too-many`: more receive queues than CPUs that serve them. Facts from
 //! Documentation/networking/scaling.rst ("the number of interrupts grows with each additional queue").
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::spreading::{brief, channel_count, homes, in_use, irq_gaps, needed, taken, used};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use super::spreading::{brief, channel_count, homes, in_use, irq_gaps, needed, taken, used};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "queues-too-many",
@@ -99,10 +99,10 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 

@@ -1,12 +1,12 @@
 //! `rdma-gid-type`: RoCE uses GID type v1, or has no routable GID. Facts from
 //! Documentation/ABI/testing/sysfs-class-infiniband (`gid_attrs`) and configfs-rdma_cm.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, Port, RDMA, judged, ports, severity_for, unknown};
+use super::{ALWAYS, remedy};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Gid;
 use crate::known::Known;
 use crate::setting::{Class, RdmaKnob, SettingKey, Value};
-use super::devices::{Notice, Port, RDMA, judged, ports, severity_for, unknown};
-use super::{ALWAYS, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-gid-type",
@@ -111,13 +111,13 @@ fn of_gids(context: &Context<'_>, port: Port<'_>) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::devices::testing::{infiniband, roce};
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::RdmaPort;
     use crate::known::Cause;
-    use super::*;
-    use super::super::devices::testing::{infiniband, roce};
-    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 

@@ -1,12 +1,14 @@
 //! `rdma-limits-and-caps`: the locked-memory limit is too small for RDMA, or the device allows one
 //! outstanding read at most. Facts from getrlimit(2), `/proc/self/limits` and `struct ib_device_attr`.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::ALWAYS;
+use super::devices::{Notice, Port, judged, ports, severity_for, unknown};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::{Limit, RdmaDevice};
 use crate::setting::Class;
 use crate::units::Bytes;
-use super::ALWAYS;
-use super::devices::{Notice, Port, judged, ports, severity_for, unknown};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-limits-and-caps",
@@ -94,11 +96,11 @@ fn few_reads(device: &RdmaDevice) -> Option<Notice> {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use crate::build;
-    use crate::known::{Cause, Known};
-    use super::*;
     use super::super::devices::testing::infiniband;
     use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::known::{Cause, Known};
 
     const ID: &str = RULE.id;
 

@@ -1,13 +1,13 @@
 //! `rdma-mtu`: the active RDMA MTU is below the maximum. What an interface's MTU leaves for RoCE from
 //! `iboe_get_mtu` (include/rdma/ib_addr.h).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, Port, RDMA, judged, ports, severity_for};
+use super::{ALWAYS, remedy};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::{BitRate, Bytes};
-use super::devices::{Notice, Port, RDMA, judged, ports, severity_for};
-use super::{ALWAYS, remedy};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-mtu",
@@ -150,12 +150,12 @@ fn raised(context: &Context<'_>, nic: &Nic) -> Option<crate::finding::Remedy> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::devices::testing::{infiniband, roce};
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::RdmaPort;
-    use super::*;
-    use super::super::devices::testing::{infiniband, roce};
-    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 

@@ -1,13 +1,13 @@
 //! `rdma-retransmit`: RDMA retransmissions: loss, reordering, corruption or a slow receiver. Counters of
 //! the RDMA drivers: `hw_counters` of mlx5, bnxt_re, irdma and rxe.
 
-use crate::finding::{Basis, Fix, Outcome, Rule, Context, Severity, Stage, Status};
-use crate::known::{Cause, Gap};
-use crate::units::Ratio;
-use crate::watch::Watch;
 use super::ALWAYS;
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
 use super::rdma_counters::{CORRUPT, LOSS, RECEIVER};
+use crate::finding::{Basis, Context, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::known::{Cause, Gap};
+use crate::units::Ratio;
+use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-retransmit",
@@ -152,10 +152,10 @@ fn corrupt(watch: &Watch, port: Port<'_>) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{WatchBuilder, self};
-    use super::*;
     use super::super::devices::testing::{infiniband, roce};
     use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build::{self, WatchBuilder};
 
     const ID: &str = RULE.id;
 

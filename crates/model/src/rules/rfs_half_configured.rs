@@ -1,12 +1,14 @@
 //! `rfs-half-configured`: RFS is partially configured and has no effect. Facts from
 //! Documentation/networking/scaling.rst, "RFS Configuration": both must be set.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::spreading::{in_use, needed, queue_file};
+use super::{ALWAYS, Draft, each_nic, found, nics, remedy, subject, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::{Nic, NicKind, Queue, QueueKind};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use super::spreading::{in_use, needed, queue_file};
-use super::{ALWAYS, Draft, each_nic, found, nics, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "rfs-half-configured",
@@ -153,7 +155,12 @@ fn without_flows(rule: &Rule, context: &Context<'_>, entries: u64) -> Option<Out
 }
 
 /// The entries divided among the queues, as the kernel's document says.
-fn share_of_entries(context: &Context<'_>, nic: &Nic, queue: &Queue, entries: u64) -> Option<Remedy> {
+fn share_of_entries(
+    context: &Context<'_>,
+    nic: &Nic,
+    queue: &Queue,
+    entries: u64,
+) -> Option<Remedy> {
     let queues = u64::try_from(in_use(nic, QueueKind::Rx).len()).unwrap_or(u64::MAX);
     let own = entries.checked_div(queues)?.max(1);
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::RpsFlowCnt(queue.index));
@@ -162,10 +169,10 @@ fn share_of_entries(context: &Context<'_>, nic: &Nic, queue: &Queue, entries: u6
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 

@@ -1,13 +1,15 @@
 //! `ring-size`: the receive ring is too small and drops, or larger than low latency needs. Sizes from
 //! `ETHTOOL_MSG_RINGS_GET`, drops from `struct rtnl_link_stats64` and the driver.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
-use crate::host::Nic;
-use crate::setting::{Class, NicKnob, SettingKey, Value};
-use crate::watch::Watch;
 use super::judged::{Judged, ethtool, growth, judge_watched, offered};
 use super::nic_discards_before_host::discards;
 use super::{ALWAYS, Draft, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
+use crate::host::Nic;
+use crate::setting::{Class, NicKnob, SettingKey, Value};
+use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "ring-size",
@@ -112,11 +114,11 @@ fn check_nic(context: &Context<'_>, nic: &Nic, watch: &Watch) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

@@ -2,13 +2,13 @@
 //! instead. Counters of the RDMA drivers (`hw_counters`) and of mlx5's priorities
 //! (`rx_prioN_pause_duration`, microseconds).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::ALWAYS;
+use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::known::{Cause, Gap};
 use crate::setting::Class;
 use crate::units::Ratio;
 use crate::watch::Watch;
-use super::ALWAYS;
-use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
 
 pub(super) const RULE: Rule = Rule {
     id: "roce-congestion-signals",
@@ -136,10 +136,10 @@ fn part(us: u64, span_us: f64) -> Ratio {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build;
-    use super::*;
     use super::super::devices::testing::roce;
     use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
 
     const ID: &str = RULE.id;
 

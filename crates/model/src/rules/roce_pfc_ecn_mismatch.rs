@@ -1,11 +1,11 @@
 //! `roce-pfc-ecn-mismatch`: the lossless priority for RoCE differs between NIC, peer and switch. Facts
 //! from dcb(8), IEEE 802.1Qbb and `RTM_GETDCB`.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, Port, RDMA, judged, ports, unknown};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Dcb, Host, Nic};
 use crate::known::Known;
 use crate::setting::Class;
-use super::devices::{Notice, Port, RDMA, judged, ports, unknown};
 
 pub(super) const RULE: Rule = Rule {
     id: "roce-pfc-ecn-mismatch",
@@ -213,12 +213,12 @@ fn none(port: Port<'_>, nic: &Nic, lossless: u32) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::devices::testing::roce;
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::Pause;
-    use super::*;
-    use super::super::devices::testing::roce;
-    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 

@@ -1,13 +1,18 @@
 //! `rps-wrong`: RPS is redundant, missing, or targets unsuitable CPUs. Facts from
 //! Documentation/networking/scaling.rst, "RPS: Receive Packet Steering".
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::spreading::{
+    Taken, brief, homes, in_use, kept_apart, local_cpus, queue_file, siblings, softirq_evidence,
+    softirq_share, taken, workers,
+};
+use super::{Draft, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::{Nic, Queue, QueueKind};
 use crate::ids::CpuSet;
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use super::spreading::{Taken, brief, homes, in_use, kept_apart, local_cpus, queue_file, siblings, softirq_evidence, softirq_share, taken, workers};
-use super::{Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "rps-wrong",
@@ -65,7 +70,8 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     if steered.is_empty() && missing.is_empty() {
         return needed_and_off(rule, context, nic);
     }
-    let fault = fault(context, queues.len(), &steered).or_else(|| misplaced(context, nic, &steered));
+    let fault =
+        fault(context, queues.len(), &steered).or_else(|| misplaced(context, nic, &steered));
     let Some((severity, why)) = fault else {
         let unsure = !missing.is_empty();
         return unsure.then(|| undetermined(rule, context, subject(nic), missing));
@@ -252,11 +258,13 @@ fn needed_and_off(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outco
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{
+        Cases, World, context, finding, missing, remedies, silent, with_trial,
+    };
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 

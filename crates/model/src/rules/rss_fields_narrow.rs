@@ -1,12 +1,14 @@
 //! `rss-fields-narrow`: the RSS hash does not include the ports. Facts from
 //! Documentation/networking/scaling.rst and ethtool(8), `rx-flow-hash`.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::spreading::{in_use, needed};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::{Host, Nic, QueueKind, Rss};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::shell;
-use super::spreading::{in_use, needed};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "rss-fields-narrow",
@@ -42,13 +44,25 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     }
     let rss = match nic.dispatch.rss.ok() {
         Ok(rss) => rss,
-        Err(gap) => return Some(undetermined(rule, context, subject(nic), vec![needed(gap)?])),
+        Err(gap) => {
+            return Some(undetermined(
+                rule,
+                context,
+                subject(nic),
+                vec![needed(gap)?],
+            ));
+        }
     };
     let symmetric = rss.symmetric.get() == Some(true);
     let fields = match rss.fields.ok() {
         Ok(fields) => fields,
         Err(gap) if !symmetric => {
-            return Some(undetermined(rule, context, subject(nic), vec![needed(gap)?]));
+            return Some(undetermined(
+                rule,
+                context,
+                subject(nic),
+                vec![needed(gap)?],
+            ));
         }
         Err(_) => return Some(found(rule, context, made_symmetric(nic, rss))),
     };
@@ -156,11 +170,11 @@ fn made_symmetric(nic: &Nic, rss: &Rss) -> Draft {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::{NicKind, Tunnel};
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 

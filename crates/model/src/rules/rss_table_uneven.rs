@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::spreading::{channel_count, in_use, needed};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::real;
-use super::spreading::{channel_count, in_use, needed};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "rss-table-uneven",
@@ -47,7 +47,14 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() || listed < 2 {
         return None;
     }
-    let unsure = |gap| Some(undetermined(rule, context, subject(nic), vec![needed(gap)?]));
+    let unsure = |gap| {
+        Some(undetermined(
+            rule,
+            context,
+            subject(nic),
+            vec![needed(gap)?],
+        ))
+    };
     let table = match nic.dispatch.rss.ok().and_then(|rss| rss.table.ok()) {
         Ok(table) => table,
         // A NIC without an indirection table has nothing to set.
@@ -108,11 +115,11 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies, silent};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context, silent};
 
     const ID: &str = RULE.id;
 
@@ -177,9 +184,15 @@ pub(super) mod tests {
     #[test]
     fn what_the_nic_cannot_hash_to_is_no_fault() {
         let cpus: Vec<u32> = (0..32).map(|cpu| cpu % 4).collect();
-        assert!(silent(ID, &context(&server_with(&cpus, |entry| entry % 16))));
+        assert!(silent(
+            ID,
+            &context(&server_with(&cpus, |entry| entry % 16))
+        ));
         let cpus: Vec<u32> = (0..96).map(|cpu| cpu % 4).collect();
         let host = server_with(&cpus, |entry| entry % 96);
-        assert!(silent(ID, &context(&host)), "128 entries do not divide by 96");
+        assert!(
+            silent(ID, &context(&host)),
+            "128 entries do not divide by 96"
+        );
     }
 }

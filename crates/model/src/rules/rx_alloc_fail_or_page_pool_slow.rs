@@ -2,13 +2,15 @@
 //! of Documentation/netlink/specs/netdev.yaml (`qstats-get`, `page-pool-stats-get`),
 //! Documentation/networking/page_pool.rst, and the drivers' own.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::judged::{Growth, Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::Nic;
 use crate::setting::{Class, SettingKey, Value};
 use crate::units::{Ratio, real};
 use crate::watch::Watch;
-use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "rx-alloc-fail-or-page-pool-slow",
@@ -139,10 +141,10 @@ fn more_free(context: &Context<'_>) -> Option<Remedy> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

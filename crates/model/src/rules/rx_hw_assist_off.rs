@@ -1,11 +1,11 @@
 //! `rx-hw-assist-off`: hardware GRO is available and off. `rx-gro-hw` from
 //! Documentation/networking/netdev-features.rst.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
-use crate::host::Nic;
-use crate::setting::{Class, NicKnob, SettingKey, Value};
 use super::judged::{Judged, could_be_on, ethtool, judge_each, runs_at, speed};
 use super::{BULK, Draft, remedy, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::host::Nic;
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "rx-hw-assist-off",
@@ -62,11 +62,11 @@ fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[("off at 100 Gb/s", || World::of(card(100)))],

@@ -1,12 +1,14 @@
 //! `socket-drops`: packets are dropped at sockets. Counters of `/proc/net/netstat` and `/proc/net/snmp`
 //! (Documentation/networking/snmp_counter.rst).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::facts::answer;
+use super::{ALWAYS, Draft, remedy, watched};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
-use super::facts::answer;
-use super::{ALWAYS, Draft, remedy, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "socket-drops",
@@ -141,7 +143,13 @@ fn judge(
 
 /// The limit of every backlog, if it is below the kernel's default.
 fn backlog(context: &Context<'_>) -> Option<Remedy> {
-    let now: u64 = context.host.sysctl(SOMAXCONN).value()?.trim().parse().ok()?;
+    let now: u64 = context
+        .host
+        .sysctl(SOMAXCONN)
+        .value()?
+        .trim()
+        .parse()
+        .ok()?;
     let key = SettingKey::Sysctl(SOMAXCONN.to_owned());
     let to = Value::Text(SOMAXCONN_WANTED.to_string());
     (now < SOMAXCONN_WANTED)
@@ -151,9 +159,9 @@ fn backlog(context: &Context<'_>) -> Option<Remedy> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build;
-    use super::*;
     use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
 
     const ID: &str = RULE.id;
 

@@ -1,13 +1,15 @@
 //! `softirq-saturated`: a CPU is saturated by softirq. Facts from `/proc/stat`
 //! (Documentation/filesystems/proc.rst) and, where the kernel has it, `/proc/pressure/irq`.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::spreading::{
+    few, in_use, irq_counts, percent, queue_name, softirq_evidence, softirq_share, taken,
+};
+use super::{ALWAYS, Draft, found, nics, undetermined, watched};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::QueueKind;
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
 use crate::watch::Watch;
-use super::spreading::{few, in_use, irq_counts, percent, queue_name, softirq_evidence, softirq_share, taken};
-use super::{ALWAYS, Draft, found, nics, undetermined, watched};
 
 pub(super) const RULE: Rule = Rule {
     id: "softirq-saturated",
@@ -119,9 +121,9 @@ fn interrupts(context: &Context<'_>, watch: &Watch, cpu: CpuId) -> Vec<Evidence>
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build;
-    use super::*;
     use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
 
     const ID: &str = RULE.id;
 

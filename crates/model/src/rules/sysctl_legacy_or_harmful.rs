@@ -1,12 +1,12 @@
 //! `sysctl-legacy-or-harmful`: a sysctl file sets an obsolete or harmful value.
 //! Documentation/networking/ip-sysctl.rst; sysctl.d(5): of several lines the last one wins.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::facts::{answer, need};
+use super::{ALWAYS, Draft};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Host, SysctlLine};
 use crate::known::Known;
 use crate::setting::Class;
-use super::facts::{answer, need};
-use super::{ALWAYS, Draft};
 
 pub(super) const RULE: Rule = Rule {
     id: "sysctl-legacy-or-harmful",
@@ -126,10 +126,10 @@ fn judge(host: &Host, line: &SysctlLine, winner: Option<&SysctlLine>, why: &str)
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::known::Cause;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 

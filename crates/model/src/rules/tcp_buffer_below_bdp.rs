@@ -1,15 +1,15 @@
 //! `tcp-buffer-below-bdp`: tcp_wmem or tcp_rmem maximum is too small for the path. Facts from
 //! Documentation/networking/ip-sysctl.rst and RFC 7323 (bandwidth-delay product).
 
-use crate::analysis::{Figures, OneWay, self};
-use crate::buffers::{Buffer, Limits, self};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::{BULK, Draft, found, receives, remedy, sends, undetermined};
+use crate::analysis::{self, Figures, OneWay};
+use crate::buffers::{self, Buffer, Limits};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::known::{Gap, Known};
 use crate::plan::End;
 use crate::setting::{Class, SettingKey, Value};
 use crate::threshold;
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
-use super::{BULK, Draft, found, receives, remedy, sends, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-buffer-below-bdp",
@@ -234,10 +234,12 @@ fn bdp(rate: BitRate, rtt: Nanoseconds) -> Bytes {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{HostBuilder, self};
-    use crate::host::Host;
+    use super::super::testing::{
+        Cases, World, context, finding, missing, remedies, silent, with_trial,
+    };
     use super::*;
-    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
+    use crate::build::{self, HostBuilder};
+    use crate::host::Host;
 
     const ID: &str = RULE.id;
 

@@ -4,13 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::{BULK, Draft, found, nics, remedy, sends, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::Nic;
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::setting::{Class, SettingKey, TrialKnob, Value};
 use crate::shell;
-use super::{BULK, Draft, found, nics, remedy, sends, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-cc-qdisc",
@@ -41,8 +43,7 @@ const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 /// net/ipv4/tcp_cong.c).
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
-const FORBIDDEN: &str =
-    " (not in tcp_allowed_congestion_control: needs CAP_NET_ADMIN)";
+const FORBIDDEN: &str = " (not in tcp_allowed_congestion_control: needs CAP_NET_ADMIN)";
 
 const BBR_WITHOUT_FQ: &str = "and without fq each connection paces with its own timer: use fq as root qdisc, or \
                               try cubic and measure";
@@ -192,11 +193,13 @@ const ROOT: u32 = u32::MAX;
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{HostBuilder, self};
+    use super::super::testing::{
+        Cases, World, context, finding, missing, remedies, silent, with_trial,
+    };
+    use super::*;
+    use crate::build::{self, HostBuilder};
     use crate::host::Qdisc;
     use crate::plan::End;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 

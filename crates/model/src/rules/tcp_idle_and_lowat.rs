@@ -1,11 +1,13 @@
 //! `tcp-idle-and-lowat`: cwnd is reset after idle, or the unsent queue is unlimited.
 //! Documentation/networking/ip-sysctl.rst (`tcp_slow_start_after_idle`, `tcp_notsent_lowat`); RFC 2861.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
-use crate::known::Gap;
-use crate::setting::{Class, SettingKey, Value};
 use super::facts::{answer, sysctl_evidence, sysctl_number};
 use super::{Draft, remedy};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
+};
+use crate::known::Gap;
+use crate::setting::{Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-idle-and-lowat",
@@ -73,11 +75,11 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies};
 
     const ID: &str = RULE.id;
 

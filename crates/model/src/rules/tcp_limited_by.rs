@@ -2,13 +2,13 @@
 //! (include/uapi/linux/tcp.h: `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, `tcpi_bytes_retrans`);
 //! thresholds and figures are those by which `limit` names a trial's limit.
 
-use crate::analysis::{Figures, OneWay, self};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::facts::answer;
+use super::{BULK, Draft, RULES, judge};
+use crate::analysis::{self, Figures, OneWay};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::known::Gap;
 use crate::threshold;
 use crate::units::{Nanoseconds, Ratio};
-use super::facts::answer;
-use super::{BULK, Draft, RULES, judge};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-limited-by",
@@ -99,9 +99,7 @@ fn wait(context: &Context<'_>, way: &OneWay<'_>, sender: bool, figures: &Figures
             Severity::Note
         },
         subject: "host".to_owned(),
-        summary: format!(
-            "{flows} limited by the {what} for {share} of the busy time: {fix}"
-        ),
+        summary: format!("{flows} limited by the {what} for {share} of the busy time: {fix}"),
         evidence: figures.evidence(),
         remedies: Vec::new(),
     })
@@ -130,11 +128,11 @@ fn loss(way: &OneWay<'_>, figures: &Figures) -> Option<Draft> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{SampleBuilder, self};
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build::{self, SampleBuilder};
     use crate::known::Known;
     use crate::units::Bytes;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 

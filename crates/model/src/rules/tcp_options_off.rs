@@ -1,11 +1,13 @@
 //! `tcp-options-off`: a TCP option that fast flows need is off. Documentation/networking/ip-sysctl.rst;
 //! RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 2883 (D-SACK).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Context, Severity, Stage, Status};
-use crate::known::{Cause, Gap};
-use crate::setting::{Class, SettingKey, Value};
 use super::facts::{answer, sysctl_evidence, sysctl_number};
 use super::{Draft, remedy};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
+};
+use crate::known::{Cause, Gap};
+use crate::setting::{Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-options-off",
@@ -103,10 +105,10 @@ fn judge(context: &Context<'_>, off: &[(&str, &str)]) -> Option<Draft> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 

@@ -2,13 +2,13 @@
 //! interrupt. Facts from Documentation/networking/napi.rst, "Threaded NAPI": pin each to the CPU of its
 //! interrupt.
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::spreading::needed;
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Host, Napi, Nic, NicKind};
 use crate::ids::CpuSet;
 use crate::known::Gap;
 use crate::setting::Class;
-use super::spreading::needed;
-use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "threaded-napi-unpinned",
@@ -117,11 +117,11 @@ fn loose<'a>(host: &Host, napi: &'a Napi) -> Option<(&'a Napi, &'a CpuSet, Optio
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding};
+    use super::*;
     use crate::build;
     use crate::ids::IrqNumber;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, context};
 
     const ID: &str = RULE.id;
 

@@ -2,12 +2,14 @@
 //! features from `ETHTOOL_MSG_FEATURES_GET` (Documentation/networking/segmentation-offloads.rst,
 //! vxlan.rst).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::judged::{Judged, could_be_on, ethtool, feature, judge_each, offered};
+use super::{ALWAYS, Draft, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::{Host, Nic};
 use crate::known::Gap;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use super::judged::{Judged, could_be_on, ethtool, feature, judge_each, offered};
-use super::{ALWAYS, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "tunnel-offload-missing",
@@ -140,11 +142,11 @@ fn unknown_ports(nic: &Nic, tunnels: &[&Nic]) -> Result<Vec<Evidence>, Gap> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build::{NicBuilder, self};
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
+    use crate::build::{self, NicBuilder};
     use crate::host::{NicKind, Tunnel, TunnelPort};
     use crate::known::Known;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

@@ -2,13 +2,13 @@
 //! from Documentation/ABI/testing/sysfs-class-net-queues; stops and wakes from
 //! Documentation/netlink/specs/netdev.yaml.
 
-use crate::finding::{Basis, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::judged::{Growth, Judged, growth, judge_watched};
+use super::{ALWAYS, Draft, subject};
+use crate::finding::{Basis, Context, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::setting::Class;
 use crate::units::{Ratio, real};
 use crate::watch::Watch;
-use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "tx-queue-stalls",
@@ -96,10 +96,10 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::{BULK, Draft, each_nic, found, remedy, sends, subject, undetermined};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Feature, Nic, NicKind};
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::shell;
 use crate::units::BitRate;
-use super::{BULK, Draft, each_nic, found, remedy, sends, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "tx-segmentation-or-csum-off",
@@ -140,12 +140,14 @@ fn off(features: &BTreeMap<String, Feature>) -> Vec<&'static str> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{
+        Cases, World, context, finding, missing, remedies, silent, with_trial,
+    };
+    use super::*;
     use crate::build;
     use crate::finding::Profile;
     use crate::host::Host;
     use crate::plan::End;
-    use super::*;
-    use super::super::testing::{Cases, World, finding, missing, remedies, context, silent, with_trial};
 
     const ID: &str = RULE.id;
 

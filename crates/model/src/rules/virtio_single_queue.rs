@@ -1,12 +1,14 @@
 //! `virtio-single-queue`: one virtio queue pair in a guest with several CPUs. Facts from
 //! `ETHTOOL_MSG_CHANNELS_GET`, `/sys/class/net/*/queues` and the virtio specification (multiqueue).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, judged, unknown};
+use super::{each_nic, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
+};
 use crate::host::{Nic, QueueKind};
 use crate::known::{Gap, Known};
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use super::devices::{Notice, judged, unknown};
-use super::{each_nic, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "virtio-single-queue",
@@ -130,9 +132,9 @@ fn one_queue(context: &Context<'_>, nic: &Nic, cpus: usize, evidence: Evidence) 
 
 #[cfg(test)]
 pub(super) mod tests {
-    use crate::build;
-    use super::*;
     use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
 
     const ID: &str = RULE.id;
 

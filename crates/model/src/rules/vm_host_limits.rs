@@ -1,13 +1,13 @@
 //! `vm-host-limits`: the hypervisor steals CPU time from this guest, or a virtual function is
 //! rate-limited. Facts from proc_stat(5) and `IFLA_VF_INFO` (ip-link(8)).
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Context, Severity, Stage, Status};
+use super::devices::{Notice, growth, judged, or_unwatched, unknown};
+use super::{ALWAYS, each_nic, subject};
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, VirtualFunction};
 use crate::known::{Gap, Known};
 use crate::setting::Class;
 use crate::units::{BitRate, Ratio};
-use super::devices::{Notice, growth, judged, or_unwatched, unknown};
-use super::{ALWAYS, each_nic, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "vm-host-limits",
@@ -165,10 +165,10 @@ fn capped(nic: &Nic) -> Option<Notice> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
     use crate::build;
     use crate::host::Host;
-    use super::*;
-    use super::super::testing::{Cases, World, finding};
 
     const ID: &str = RULE.id;
 

@@ -1,13 +1,15 @@
 //! `xps-misaligned`: XPS is missing, or does not match the CPU of the queue's interrupt. Facts from
 //! Documentation/networking/scaling.rst, "XPS: Transmit Packet Steering".
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::spreading::{few, in_use, irq_gaps, needed, queue_file, queue_name};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::{Nic, Queue, QueueKind};
 use crate::ids::CpuSet;
 use crate::known::Gap;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use super::spreading::{few, in_use, irq_gaps, needed, queue_file, queue_name};
-use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 
 pub(super) const RULE: Rule = Rule {
     id: "xps-misaligned",
@@ -130,11 +132,11 @@ fn align(context: &Context<'_>, nic: &Nic, queue: &Queue) -> Option<Remedy> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::testing::{Cases, World, context, finding, remedies};
+    use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::{Cause, Known};
-    use super::*;
-    use super::super::testing::{Cases, World, finding, remedies, context};
 
     const ID: &str = RULE.id;
 

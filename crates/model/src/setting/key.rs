@@ -164,7 +164,7 @@ fn parse(text: &str) -> Result<SettingKey, &'static str> {
         }
         ["cpu" | "memory" | "irqbalance" | "netfilter", _] => MachineKnob::parse(text)
             .map(SettingKey::Machine)
-            .ok_or("the machine has no such setting in the catalogue"),
+            .ok_or("the machine has no such setting in the catalog"),
         ["cpu", subject, knob] => parse_cpu(subject, knob),
         ["irq", number, "cpus"] => number
             .parse()
@@ -172,7 +172,7 @@ fn parse(text: &str) -> Result<SettingKey, &'static str> {
             .map_err(|_| "an interrupt is named by its number"),
         ["block", device, knob] if is_plain(device) => BlockKnob::parse(knob)
             .map(|knob| SettingKey::Block((*device).to_owned(), knob))
-            .ok_or("a block device has no such setting in the catalogue"),
+            .ok_or("a block device has no such setting in the catalog"),
         ["rdma", device, rest @ ..] if is_plain(device) => parse_rdma(device, rest),
         ["placement" | "stream", _] if let Some(knob) = TrialKnob::parse(text) => {
             Ok(SettingKey::Trial(knob))
@@ -190,7 +190,7 @@ fn parse(text: &str) -> Result<SettingKey, &'static str> {
             };
             NicKnob::parse(&path)
                 .map(|knob| SettingKey::Nic(nic, knob))
-                .ok_or("an interface has no such setting in the catalogue")
+                .ok_or("an interface has no such setting in the catalog")
         }
         _ => Err(
             "a key begins with `sysctl/`, `nic/`, `cpu/`, `irq/`, `irqbalance/`, `memory/`, `netfilter/`, `block/`, `rdma/`, `placement/` or `stream/`",
@@ -211,7 +211,7 @@ fn parse_cpu(subject: &str, knob: &str) -> Result<SettingKey, &'static str> {
         .map_err(|_| "CPUs that change frequency together are `policyN`")?;
     PolicyKnob::parse(knob)
         .map(|knob| SettingKey::Policy(number, knob))
-        .ok_or("they have no such setting in the catalogue")
+        .ok_or("they have no such setting in the catalog")
 }
 
 /// A key of an RDMA device, or its error.
@@ -224,9 +224,9 @@ fn parse_rdma(device: &str, rest: &[&str]) -> Result<SettingKey, &'static str> {
             let port = port.map_err(|_| "its third part is not the number of a port")?;
             RdmaKnob::parse(knob)
                 .map(|knob| SettingKey::Rdma(device, port, knob))
-                .ok_or("an RDMA port has no such setting in the catalogue")
+                .ok_or("an RDMA port has no such setting in the catalog")
         }
-        _ => Err("an RDMA device has no such setting in the catalogue"),
+        _ => Err("an RDMA device has no such setting in the catalog"),
     }
 }
 

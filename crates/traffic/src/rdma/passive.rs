@@ -91,7 +91,7 @@ fn sleep(
 pub(super) struct Room<'l> {
     receives: Receives<'l>,
     /// How credits are returned to the sender.
-    telling: Option<CreditReturn<'l>>,
+    credit_return: Option<CreditReturn<'l>>,
     /// Messages that were received and whose credit was not returned yet.
     taken: usize,
     /// Where the next ones are returned.
@@ -114,7 +114,7 @@ impl<'l> Room<'l> {
             .collect();
         Self {
             receives: Receives::new(&all),
-            telling: tells.then(|| CreditReturn::new(job, lane, number)),
+            credit_return: tells.then(|| CreditReturn::new(job, lane, number)),
             taken: 0,
             at: 0,
             batch: job.given_back() as usize,
@@ -155,8 +155,8 @@ impl<'l> Room<'l> {
             self.receives.post(&lane.pair, self.at, self.taken)?;
             self.at = (self.at + self.taken) % self.receives.len();
             self.taken = 0;
-            if let Some(telling) = &mut self.telling {
-                telling.tell(lane)?;
+            if let Some(credit_return) = &mut self.credit_return {
+                credit_return.tell(lane)?;
             }
         }
         Ok(())

@@ -141,7 +141,7 @@ fn carry_out_plans(
         abort,
     )?;
     let data_cpus: CpuSet = plans.iter().filter_map(|plan| plan.cpu).collect();
-    let seats = (0u32..).zip(plans).zip(&own).map(|((thread, plan), &own)| {
+    let data_threads = (0u32..).zip(plans).zip(&own).map(|((thread, plan), &own)| {
         let served = plan.flows.iter().map(|&index| ThreadFlow {
             flow: &flows[index],
             counter: &counters[index],
@@ -161,7 +161,7 @@ fn carry_out_plans(
 
     let (watched, left) = thread::scope(|scope| {
         let mut threads = Vec::new();
-        for data_thread in seats {
+        for data_thread in data_threads {
             let name = format!("linerate-{}", data_thread.thread);
             let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
             match builder.spawn_scoped(scope, || live(data_thread, work)) {

@@ -56,7 +56,7 @@ pub(super) struct Report {
     pub(super) bytes: u64,
 }
 
-/// Makes the UDP sockets of all flows of `data_thread` and connects them to the peer's.
+/// Makes the UDP sockets of all flows of the data thread and connects them to the peer's.
 pub(super) fn open(data_thread: &DataThread<'_>) -> Result<Vec<Link>, TrafficError> {
     check_waiting(data_thread.spec.waiting)?;
     let clock = clock_identity();

@@ -41,7 +41,7 @@ pub(super) fn layout(udp: &Udp, links: &[Link]) -> Result<Layout, TrafficError> 
     Ok(Layout::receiving(udp.batch, datagram_bytes(udp)))
 }
 
-/// Receives on all flows of `data_thread` until every sender has reported its end and nothing more arrives.
+/// Receives on all flows of the data thread until every sender has reported its end and nothing more arrives.
 pub(super) fn run(
     data_thread: &DataThread<'_>,
     links: Vec<Link>,

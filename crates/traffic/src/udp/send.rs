@@ -97,7 +97,7 @@ fn whole(links: &[Link], layout: Layout) -> Result<Layout, TrafficError> {
     })
 }
 
-/// Sends on all flows of `data_thread` until it is stopped, and reports the amount to their receivers.
+/// Sends on all flows of the data thread until it is stopped, and reports the amount to their receivers.
 pub(super) fn run(
     data_thread: &DataThread<'_>,
     udp: &Udp,

@@ -3,8 +3,8 @@
 //! notices that the other one is gone.
 //!
 //! ```text
-//! Station: device, completion queue          one a thread
-//!   Lane: queue pair, registered memory      one a flow
+//! ThreadDevice: device, completion queue          one a thread
+//!   VerbsFlow: queue pair, registered memory      one a flow
 //! ```
 
 mod choose;

@@ -1,4 +1,4 @@
-//! The verbs resources of a data thread: its device, its completion queue, and a lane for each of its flows.
+//! The verbs resources of a data thread: its device, its completion queue, and a `VerbsFlow` for each of its flows.
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -125,7 +125,7 @@ pub(super) struct ConnectedPath {
 }
 
 impl<'a> ThreadDevice<'a> {
-    /// Chooses the device, creates and connects a queue pair for each flow of `data_thread`. The remote end must do the
+    /// Chooses the device, creates and connects a queue pair for each flow of the data thread. The remote end must do the
     /// same meanwhile.
     pub(crate) fn open(
         data_thread: &DataThread<'a>,

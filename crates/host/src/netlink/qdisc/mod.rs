@@ -2,7 +2,7 @@
 //!
 //! Options are written back as they were dumped. Only a root that its kind, handle and options describe completely is
 //! ever replaced: classes, filters and children would be lost with it. An `htb` with a single default class is
-//! described in tc(8) syntax (`qdisc_options.rs`), and recreated from that.
+//! described in tc(8) syntax (`qdisc_options`), and recreated from that.
 
 use linerate_model::host::Qdisc;
 use linerate_model::ids::NicName;

@@ -20,9 +20,9 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::known::Known;
 use linerate_report::page::{Reach, policy};
 use linerate_report::{Form, front_page, progress_page};
+use linerate_store as store;
 use linerate_store::follow::Followed;
 use linerate_store::runs::{self, Filter};
-use linerate_store::{self as store};
 use rustix::process::geteuid;
 
 use self::http::{Answer, Status};

@@ -5,12 +5,14 @@ mod subnet;
 
 use subnet::share_a_subnet;
 
-use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Context, Severity, Stage, Status};
+use super::judged::{Judged, growth, judge_each};
+use super::{ALWAYS, Draft, remedy, subject};
+use crate::finding::{
+    Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
+};
 use crate::host::{Nic, NicKind};
 use crate::known::Gap;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
-use super::judged::{Judged, growth, judge_each};
-use super::{ALWAYS, Draft, remedy, subject};
 
 pub(super) const RULE: Rule = Rule {
     id: "mtu-mismatch",

@@ -1,10 +1,10 @@
 //! Interface hierarchies with matching and mismatching MTUs.
 
-use crate::build::{HostBuilder, self};
+use super::super::testing::{Cases, World, finding, remedies};
+use super::*;
+use crate::build::{self, HostBuilder};
 use crate::host::{Host, Tunnel};
 use crate::known::Known;
-use super::*;
-use super::super::testing::{Cases, World, finding, remedies};
 
 pub(crate) const CASES: Cases = Cases {
     fires: &[

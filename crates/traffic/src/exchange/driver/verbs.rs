@@ -51,7 +51,7 @@ struct Sent {
 }
 
 impl<'a> Lines<'a> {
-    /// Connects a queue pair for each flow of `data_thread`, with `memory` bytes to send from and as many to receive
+    /// Connects a queue pair for each flow of the data thread, with `memory` bytes to send from and as many to receive
     /// into.
     pub(super) fn open(data_thread: &DataThread<'a>, memory: Bytes) -> Result<Self, TrafficError> {
         let memory = usize::try_from(memory.as_u64().max(1)).unwrap_or(usize::MAX / 2);

@@ -37,7 +37,7 @@ struct Pair {
 }
 
 impl Grids {
-    /// Of the pairs of `data_thread`: everything that the trial will need is made here, and in [`Compute::begin`].
+    /// Of the pairs of the data thread: everything that the trial will need is made here, and in [`Compute::begin`].
     pub(super) fn new(data_thread: &DataThread<'_>, diffusion: &Diffusion) -> Self {
         let side = diffusion.side();
         let answers = data_thread.role == Role::Receiver;

@@ -79,20 +79,6 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let tcp = narrow.iter().any(|(kind, _)| kind.starts_with("tcp"));
     let tunnel = tunnel_on(context.host, nic);
     let kinds: Vec<&str> = narrow.iter().map(|(kind, _)| *kind).collect();
-    let mut evidence: Vec<Evidence> = narrow
-        .iter()
-        .map(|(kind, hashed)| {
-            Evidence::new(
-                format!("RSS hash fields of {kind}"),
-                hashed,
-                format!("ioctl ETHTOOL_GRXFH {} {kind}", nic.name),
-            )
-        })
-        .collect();
-    evidence.extend(tunnel.map(|upper| {
-        let path = format!("/sys/class/net/{}", upper.name);
-        Evidence::new("tunnel on the NIC", &upper.name, path)
-    }));
     Some(found(
         rule,
         context,
@@ -110,13 +96,28 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
                 kinds.join(", "),
                 commands(nic, &kinds)
             ),
-            evidence,
+            evidence: evidence(nic, &narrow, tunnel),
             remedies: narrow
                 .iter()
                 .filter_map(|(kind, _)| widen(context, nic, kind))
                 .collect(),
         },
     ))
+}
+
+fn evidence(nic: &Nic, narrow: &[(&str, &String)], tunnel: Option<&Nic>) -> Vec<Evidence> {
+    let hashed = narrow.iter().map(|(kind, hashed)| {
+        Evidence::new(
+            format!("RSS hash fields of {kind}"),
+            hashed,
+            format!("ioctl ETHTOOL_GRXFH {} {kind}", nic.name),
+        )
+    });
+    let tunnel = tunnel.map(|upper| {
+        let path = format!("/sys/class/net/{}", upper.name);
+        Evidence::new("tunnel on the NIC", &upper.name, path)
+    });
+    hashed.chain(tunnel).collect()
 }
 
 /// The command for the first flow type, and the names of the others.

@@ -69,11 +69,11 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
     await page.context().close();
   });
 
-  test("says the verdict first, and every figure of the remedies in a table", async () => {
+  test("says the verdict first, and every figure of the fixes in a table", async () => {
     const { page } = await open(browser, address);
     const headline = await page.locator(".headline").innerText();
     assert.match(headline.replace(/\s+/g, " "), /3\.\d\d Gb\/s.*2\d\.\d\d Gb\/s.*8\.\d×/);
-    const table = page.getByRole("table", { name: "All remedies", exact: true });
+    const table = page.getByRole("table", { name: "All fixes", exact: true });
     assert.equal(await table.getByRole("row").count(), 1 + 7);
     assert.match(await table.innerText(), /not significant \(minimum detectable effect \d+\.\d %\)/);
     assert.equal(await page.locator("table:not(:has(caption))").count(), 0);

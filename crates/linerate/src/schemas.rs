@@ -199,6 +199,6 @@ fn each_schema_is_what_its_type_says() {
     assert_eq!(names, files, "files of `schema/`");
     assert!(
         stale.is_empty(),
-        "stale: {stale:?}; `cargo xtask schemas` writes them anew"
+        "stale: {stale:?}; `cargo xtask schemas` regenerates them"
     );
 }

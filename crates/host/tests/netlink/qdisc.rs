@@ -7,7 +7,7 @@ use linerate_host::netlink::NetlinkError;
 use linerate_host::nic_control::{NicRead, NicWrite};
 use linerate_model::host::Qdisc;
 use linerate_model::ids::NicName;
-use linerate_model::setting::{Discipline, Value};
+use linerate_model::setting::{QdiscSpec, Value};
 use linerate_model::units::{BitRate, Bytes};
 
 use crate::lab::{in_lab, name, skip, tool};
@@ -163,7 +163,7 @@ fn a_root_with_classes_is_read_but_never_replaced() {
 
 /// A qdisc requested in tc(8) syntax.
 fn asked(words: &str) -> Qdisc {
-    Qdisc::asked(&Discipline::parse(words).expect(words))
+    Qdisc::asked(&QdiscSpec::parse(words).expect(words))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Shell commands for the settings that linerate writes: printed for what could not be restored, and in reports.
 
-use super::{ByHand, Discipline, LinkSpeed, SettingKey, Value, parse_rates};
+use super::{ByHand, LinkSpeed, QdiscSpec, SettingKey, Value, parse_rates};
 use crate::shell::{quoted, quoted_words};
 use crate::units::BitRate;
 
@@ -111,12 +111,12 @@ pub(super) fn by_tc(key: &SettingKey, value: &Value) -> Option<String> {
         return None;
     };
     let nic = nic_of(key)?;
-    let discipline = qdisc.discipline()?;
-    let Discipline::Htb(htb) = &discipline else {
-        let words = quoted_words(&discipline.to_string());
+    let qdisc_spec = qdisc.qdisc_spec()?;
+    let QdiscSpec::Htb(htb) = &qdisc_spec else {
+        let words = quoted_words(&qdisc_spec.to_string());
         return Some(format!("tc qdisc replace dev {nic} root {words}"));
     };
-    let words = quoted_words(&discipline.to_string());
+    let words = quoted_words(&qdisc_spec.to_string());
     let (root, class) = words.split_at(words.find(" rate ")?);
     let class = format!("classid 1:{:x} htb{class}", htb.default);
     Some(format!(

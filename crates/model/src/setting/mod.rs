@@ -3,7 +3,6 @@
 
 mod applications;
 mod by_hand;
-pub mod discipline;
 mod fact;
 mod file;
 mod hash_key;
@@ -16,6 +15,7 @@ mod of_host;
 mod of_nic;
 mod path;
 mod priorities;
+pub mod qdisc_spec;
 mod read_value;
 mod rows;
 mod spec;
@@ -26,7 +26,6 @@ use std::collections::BTreeMap;
 
 pub use applications::{Application, application_words, parse_applications};
 pub use by_hand::by_hand;
-pub use discipline::Discipline;
 pub use fact::{Fact, Field, egress_text};
 pub use file::{Form, SettingFile, parse_chosen, parse_scheduler};
 pub use hash_key::{key_words, parse_key};
@@ -37,6 +36,7 @@ pub use priorities::{
     TrafficClasses, class_words, classes_of, egress_words, parse_classes, parse_egress,
     parse_priorities, parse_rates, priority_words, rate_words,
 };
+pub use qdisc_spec::QdiscSpec;
 pub use rows::{
     BlockKnob, CpuKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, TrialKnob, catalogue,
 };

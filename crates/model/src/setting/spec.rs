@@ -7,13 +7,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::applications::{application_words, parse_applications};
-use super::discipline::Discipline;
 use super::hash_key::{key_words, parse_key};
 use super::link::LinkSpeed;
 use super::priorities::{
     class_words, egress_words, parse_classes, parse_egress, parse_priorities, parse_rates,
     priority_words, rate_words,
 };
+use super::qdisc_spec::QdiscSpec;
 use super::rows::{IRQ_CPUS, RDMA_DEFAULTS, SYSCTL, SYSCTL_NET};
 use super::words::{parse_table, round_words};
 use super::{Fact, Form, SettingError, SettingKey, Value, fold_blanks, path};
@@ -371,7 +371,7 @@ impl SettingKey {
                     Ok(Value::Qdisc(Qdisc::plain(kind)))
                 }
                 words => {
-                    let asked = Discipline::parse(words).ok_or_else(wrong)?;
+                    let asked = QdiscSpec::parse(words).ok_or_else(wrong)?;
                     Ok(Value::Qdisc(Qdisc::asked(&asked)))
                 }
             },

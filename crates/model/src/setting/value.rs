@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::Discipline;
+use super::QdiscSpec;
 use crate::host::Qdisc;
 
 /// A setting's value, with the type of its catalog entry.
@@ -72,21 +72,21 @@ impl Qdisc {
     }
 
     /// One that is requested with parameters.
-    pub fn asked(discipline: &Discipline) -> Self {
+    pub fn asked(qdisc_spec: &QdiscSpec) -> Self {
         Self {
-            words: discipline.to_string(),
-            ..Self::plain(discipline.kind())
+            words: qdisc_spec.to_string(),
+            ..Self::plain(qdisc_spec.kind())
         }
     }
 
     /// Its parsed parameters; none if they are incomplete or missing.
-    pub fn discipline(&self) -> Option<Discipline> {
-        Discipline::parse(&self.words)
+    pub fn qdisc_spec(&self) -> Option<QdiscSpec> {
+        QdiscSpec::parse(&self.words)
     }
 
     fn words_are_met_by(&self, found: &Self) -> bool {
         let same = self.words.is_empty() || self.words == found.words;
-        same || match (self.discipline(), found.discipline()) {
+        same || match (self.qdisc_spec(), found.qdisc_spec()) {
             (Some(asked), Some(found)) => asked.is_met_by(&found),
             _ => false,
         }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use linerate_model::ids::NicName;
-use linerate_model::setting::Discipline;
-use linerate_model::setting::discipline::{Tbf, Waiting};
+use linerate_model::setting::QdiscSpec;
+use linerate_model::setting::qdisc_spec::{Tbf, Waiting};
 use linerate_model::units::{BitRate, Bytes};
 
 use super::error::Failure;
@@ -179,7 +179,7 @@ fn tbf_options(rate: BitRate, burst: Bytes, limit: Bytes) -> Result<Vec<u8>, Fai
     let burst = u32::try_from(burst.as_u64()).map_err(|_| wrong("burst"))?;
     let limit = u32::try_from(limit.as_u64()).map_err(|_| wrong("limit"))?;
     let queue = Waiting::Limit(limit);
-    qdisc_options::options(&Discipline::Tbf(Tbf { rate, burst, queue }))
+    qdisc_options::options(&QdiscSpec::Tbf(Tbf { rate, burst, queue }))
 }
 
 #[cfg(test)]

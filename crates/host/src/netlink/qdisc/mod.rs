@@ -6,8 +6,8 @@
 
 use linerate_model::host::Qdisc;
 use linerate_model::ids::NicName;
-use linerate_model::setting::discipline::Htb;
-use linerate_model::setting::{Discipline, Value};
+use linerate_model::setting::qdisc_spec::Htb;
+use linerate_model::setting::{QdiscSpec, Value};
 use linerate_model::units::BitRate;
 
 use super::error::Failure;
@@ -123,7 +123,7 @@ fn put_back(
 /// The options of a request: those that were read, or those of the parameters. An `htb` is dumped in another form
 /// than it is requested.
 fn options_of(wanted: &Qdisc) -> Result<Vec<u8>, Failure> {
-    match wanted.discipline() {
+    match wanted.qdisc_spec() {
         Some(asked) if is_asked(wanted) || wanted.kind == "htb" => qdisc_options::options(&asked),
         _ => {
             let options = from_hex(&wanted.options)?;
@@ -216,7 +216,7 @@ fn set_exactly(
 
 /// Creates the single class of an existing `htb` root.
 fn make_class(connection: &mut Connection, index: u32, wanted: &Qdisc) -> Result<(), Failure> {
-    let Some(Discipline::Htb(htb)) = wanted.discipline() else {
+    let Some(QdiscSpec::Htb(htb)) = wanted.qdisc_spec() else {
         return Ok(());
     };
     let qdiscs = entries(connection, libc::RTM_GETQDISC, index)?;

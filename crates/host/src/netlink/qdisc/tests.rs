@@ -99,7 +99,7 @@ mod captured {
             |classes: &[Entry]| qdisc_options::words(root, classes).expect("the kernel's own");
         let told = words(&one);
         assert!(told.contains("rate 50mbit ceil 50mbit"), "{told}");
-        let again = Discipline::parse(&told).expect("our own words");
+        let again = QdiscSpec::parse(&told).expect("our own words");
         assert_eq!(again.to_string(), told);
         assert!(told.starts_with(&words(&[])), "half of it: {}", words(&[]));
         assert_eq!(words(&two), "");

@@ -1,7 +1,7 @@
 //! Converts between the kernel's qdisc options (`<linux/pkt_sched.h>`) and tc(8) syntax.
 
-use linerate_model::setting::Discipline;
-use linerate_model::setting::discipline::{
+use linerate_model::setting::QdiscSpec;
+use linerate_model::setting::qdisc_spec::{
     CLASSES_MAX, Ets, Htb, Mqprio, Named, PRIORITIES, Tbf, Waiting, burst_bytes, burst_ticks,
 };
 use linerate_model::units::BitRate;
@@ -79,11 +79,11 @@ const CODEL_TIMES: [u16; 3] = [1, 3, 5];
 const FQ_CODEL_TIMES: [u16; 3] = [1, 3, 7];
 
 /// The options of a root that is requested by parameters.
-pub(super) fn options(discipline: &Discipline) -> Result<Vec<u8>, Failure> {
+pub(super) fn options(qdisc_spec: &QdiscSpec) -> Result<Vec<u8>, Failure> {
     let mut options = Request::new(0, &[]);
-    match discipline {
-        Discipline::Tbf(tbf) => put_tbf(&mut options, tbf)?,
-        Discipline::Htb(htb) => {
+    match qdisc_spec {
+        QdiscSpec::Tbf(tbf) => put_tbf(&mut options, tbf)?,
+        QdiscSpec::Htb(htb) => {
             let words = [
                 HTB_VERSION,
                 htb.rate_to_quantum,
@@ -93,12 +93,12 @@ pub(super) fn options(discipline: &Discipline) -> Result<Vec<u8>, Failure> {
             ];
             options.put(HTB_INIT, &words.map(u32::to_ne_bytes).concat());
         }
-        Discipline::Mqprio(mqprio) => {
+        QdiscSpec::Mqprio(mqprio) => {
             options.put_fixed(&mqprio_bytes(mqprio));
         }
-        Discipline::Ets(ets) => put_ets(&mut options, ets),
-        Discipline::Fq(named) => put_fq(&mut options, named),
-        Discipline::FqCodel(named) => {
+        QdiscSpec::Ets(ets) => put_ets(&mut options, ets),
+        QdiscSpec::Fq(named) => put_fq(&mut options, named),
+        QdiscSpec::FqCodel(named) => {
             for (name, kind) in FQ_CODEL {
                 if let Some(number) = named.get(name) {
                     options.put_u32(kind, *number);
@@ -223,8 +223,8 @@ fn put_fq(options: &mut Request, named: &Named) {
 /// the root alone, which is incomplete as a request.
 pub(super) fn words(root: &Entry, classes: &[Entry]) -> Result<String, Failure> {
     let options = &root.options;
-    let discipline = match root.kind.as_str() {
-        "tbf" => tbf(options)?.map(Discipline::Tbf),
+    let qdisc_spec = match root.kind.as_str() {
+        "tbf" => tbf(options)?.map(QdiscSpec::Tbf),
         "htb" if classes.is_empty() => {
             return Ok(
                 htb_global(options)?.map_or_else(String::new, |(_, default)| {
@@ -232,17 +232,17 @@ pub(super) fn words(root: &Entry, classes: &[Entry]) -> Result<String, Failure> 
                 }),
             );
         }
-        "htb" => htb(root, classes)?.map(Discipline::Htb),
-        "mqprio" => mqprio(options)?.map(Discipline::Mqprio),
-        "ets" => ets(options)?.map(Discipline::Ets),
-        "fq" => Some(Discipline::Fq(fq(options)?)),
+        "htb" => htb(root, classes)?.map(QdiscSpec::Htb),
+        "mqprio" => mqprio(options)?.map(QdiscSpec::Mqprio),
+        "ets" => ets(options)?.map(QdiscSpec::Ets),
+        "fq" => Some(QdiscSpec::Fq(fq(options)?)),
         "fq_codel" => {
             let options = Attributes::parse(options)?;
-            Some(Discipline::FqCodel(numbers(&options, &FQ_CODEL)?))
+            Some(QdiscSpec::FqCodel(numbers(&options, &FQ_CODEL)?))
         }
         _ => None,
     };
-    Ok(discipline.map_or_else(String::new, |discipline| discipline.to_string()))
+    Ok(qdisc_spec.map_or_else(String::new, |qdisc_spec| qdisc_spec.to_string()))
 }
 
 /// Whether a `struct tc_ratespec` has only a rate (no overhead, minimum packet size or cell size).

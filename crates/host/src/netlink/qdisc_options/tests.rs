@@ -80,14 +80,14 @@ fn what_is_asked_for_is_told_in_the_same_words() {
          timer_slack 10us horizon 2s horizon_cap",
         "fq_codel limit 100 flows 64 quantum 300 target 5ms interval 100ms memory_limit 4m noecn",
     ] {
-        let discipline = Discipline::parse(asked).expect(asked);
+        let qdisc_spec = QdiscSpec::parse(asked).expect(asked);
         let root = entry(
-            discipline.kind(),
+            qdisc_spec.kind(),
             0x1_0000,
-            options(&discipline).expect("in range"),
+            options(&qdisc_spec).expect("in range"),
         );
-        let classes = match &discipline {
-            Discipline::Htb(htb) => {
+        let classes = match &qdisc_spec {
+            QdiscSpec::Htb(htb) => {
                 let options = class_options(htb).expect("in range");
                 vec![entry("htb", 0x1_0000 | u32::from(htb.default), options)]
             }
@@ -101,8 +101,8 @@ fn what_is_asked_for_is_told_in_the_same_words() {
 fn what_words_do_not_tell_whole_has_none() {
     let told = |kind: &str, options: Vec<u8>| words(&entry(kind, 1 << 16, options), &[]);
     let of = |words: &str| {
-        let discipline = Discipline::parse(words).expect(words);
-        options(&discipline).expect("in range")
+        let qdisc_spec = QdiscSpec::parse(words).expect(words);
+        options(&qdisc_spec).expect("in range")
     };
     let tbf = of("tbf rate 1gbit burst 128k limit 1m");
     assert_ne!(told("tbf", tbf.clone()).expect("whole"), "");
@@ -120,7 +120,7 @@ fn what_words_do_not_tell_whole_has_none() {
 
 #[test]
 fn what_htb_counts_is_no_part_of_what_it_is() {
-    let htb = Discipline::parse("htb default 10 rate 1gbit").expect("words");
+    let htb = QdiscSpec::parse("htb default 10 rate 1gbit").expect("words");
     let quiet = options(&htb).expect("in range");
     let mut busy = quiet.clone();
     busy[4 + HTB_DIRECT_AT] = 9;

@@ -49,7 +49,7 @@ fn the_words_of_tc_are_understood_and_told_shortly() {
             Some("fq_codel limit 1000 target 1500us ecn"),
         ),
     ] {
-        let parsed = Discipline::parse(words).map(|one| one.to_string());
+        let parsed = QdiscSpec::parse(words).map(|one| one.to_string());
         assert_eq!(parsed.as_deref(), told, "{words}");
     }
 }
@@ -93,13 +93,13 @@ fn what_the_kernel_could_not_keep_is_refused() {
         "noqueue limit 1",
         "netem delay 1ms",
     ] {
-        assert_eq!(Discipline::parse(wrong), None, "{wrong}");
+        assert_eq!(QdiscSpec::parse(wrong), None, "{wrong}");
     }
 }
 
 #[test]
 fn what_is_named_must_be_found_as_exactly_as_the_kernel_keeps_it() {
-    let one = |words: &str| Discipline::parse(words).expect(words);
+    let one = |words: &str| QdiscSpec::parse(words).expect(words);
     for (asked, found, is_met) in [
         (
             "tbf rate 1gbit burst 128k latency 50ms",
@@ -174,16 +174,16 @@ fn any_named(known: &'static [(&'static str, Unit)]) -> impl Strategy<Value = Na
     all.prop_map(|all| all.into_iter().flatten().collect())
 }
 
-fn any_discipline() -> impl Strategy<Value = Discipline> {
+fn any_discipline() -> impl Strategy<Value = QdiscSpec> {
     let waiting = prop_oneof![
         any::<u32>().prop_map(Waiting::Limit),
         (0u32..100).prop_map(Waiting::LatencyUs),
     ];
     let tbf = (any_rate(), 0u32..1_000, waiting)
-        .prop_map(|(rate, burst, queue)| Discipline::Tbf(Tbf { rate, burst, queue }));
+        .prop_map(|(rate, burst, queue)| QdiscSpec::Tbf(Tbf { rate, burst, queue }));
     let htb = (any_rate(), any_rate(), 1u16.., 1u32..50, 0u32..9).prop_map(
         |(one, other, default, rate_to_quantum, prio)| {
-            Discipline::Htb(Htb {
+            QdiscSpec::Htb(Htb {
                 default,
                 rate_to_quantum,
                 rate: one.min(other),
@@ -196,7 +196,7 @@ fn any_discipline() -> impl Strategy<Value = Discipline> {
         let map = proptest::array::uniform16(0..classes);
         let queues = proptest::collection::vec(any::<(u16, u16)>(), usize::from(classes));
         (map, queues, any::<bool>(), any::<bool>()).prop_map(move |(map, queues, hw, named)| {
-            Discipline::Mqprio(Mqprio {
+            QdiscSpec::Mqprio(Mqprio {
                 map,
                 queues: if named || !hw { queues } else { Vec::new() },
                 classes,
@@ -209,7 +209,7 @@ fn any_discipline() -> impl Strategy<Value = Discipline> {
             let named = strict + u8::try_from(quanta.len()).expect("eight at most");
             let bands = (named + more).max(1);
             proptest::collection::vec(0..bands, 0..17).prop_map(move |map| {
-                Discipline::Ets(Ets {
+                QdiscSpec::Ets(Ets {
                     bands,
                     strict,
                     quanta: quanta.clone(),
@@ -223,25 +223,25 @@ fn any_discipline() -> impl Strategy<Value = Discipline> {
         htb,
         mqprio,
         ets,
-        any_named(FQ).prop_map(Discipline::Fq),
-        any_named(FQ_CODEL).prop_map(Discipline::FqCodel),
+        any_named(FQ).prop_map(QdiscSpec::Fq),
+        any_named(FQ_CODEL).prop_map(QdiscSpec::FqCodel),
     ]
 }
 
 proptest! {
     #[test]
-    fn a_discipline_is_what_its_words_tell(discipline in any_discipline()) {
+    fn a_discipline_is_what_its_words_tell(qdisc_spec in any_discipline()) {
         // At a few bytes per second a burst lasts longer than the kernel's range.
-        let burst_fits = match &discipline {
-            Discipline::Tbf(tbf) => burst_ticks(tbf.burst, tbf.rate).is_some(),
-            Discipline::Htb(htb) => burst_ticks(htb.burst("cburst"), htb.rate).is_some(),
+        let burst_fits = match &qdisc_spec {
+            QdiscSpec::Tbf(tbf) => burst_ticks(tbf.burst, tbf.rate).is_some(),
+            QdiscSpec::Htb(htb) => burst_ticks(htb.burst("cburst"), htb.rate).is_some(),
             _ => true,
         };
         prop_assume!(burst_fits);
-        let words = discipline.to_string();
-        let again = Discipline::parse(&words);
-        prop_assert_eq!(again.as_ref(), Some(&discipline), "{}", words);
-        prop_assert!(discipline.is_met_by(&discipline));
+        let words = qdisc_spec.to_string();
+        let again = QdiscSpec::parse(&words);
+        prop_assert_eq!(again.as_ref(), Some(&qdisc_spec), "{}", words);
+        prop_assert!(qdisc_spec.is_met_by(&qdisc_spec));
     }
 
     #[test]
@@ -257,6 +257,6 @@ proptest! {
 
     #[test]
     fn no_words_panic(words in "(tbf|htb|mqprio|ets|fq|fq_codel)( [a-z_]{1,9}| [0-9.@]{1,5}[a-z]{0,4}){0,6}") {
-        let _ = Discipline::parse(&words);
+        let _ = QdiscSpec::parse(&words);
     }
 }

@@ -16,7 +16,7 @@ const TICK_NS: u128 = 64;
 
 /// A qdisc and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Discipline {
+pub enum QdiscSpec {
     /// A token bucket filter: tc-tbf(8).
     Tbf(Tbf),
     /// A hierarchical token bucket with a single default class: tc-htb(8).
@@ -288,7 +288,7 @@ fn once<T>(slot: &mut Option<T>, value: Option<T>) -> Option<()> {
     is_first.then_some(())
 }
 
-impl Discipline {
+impl QdiscSpec {
     /// Parses `words`, kind and parameters.
     pub fn parse(words: &str) -> Option<Self> {
         let mut words = words.split_whitespace().peekable();
@@ -346,7 +346,7 @@ impl Discipline {
     }
 }
 
-impl fmt::Display for Discipline {
+impl fmt::Display for QdiscSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind())?;
         match self {
@@ -408,7 +408,7 @@ fn parse_named(words: &mut Words<'_>, known: &[(&'static str, Unit)]) -> Option<
     Some(named)
 }
 
-fn parse_tbf(words: &mut Words<'_>) -> Option<Discipline> {
+fn parse_tbf(words: &mut Words<'_>) -> Option<QdiscSpec> {
     let (mut rate, mut burst, mut queue) = (None, None, None);
     while let Some(word) = words.next() {
         let value = words.next()?;
@@ -427,7 +427,7 @@ fn parse_tbf(words: &mut Words<'_>) -> Option<Discipline> {
     };
     tbf.limit_bytes()?;
     burst_ticks(tbf.burst, tbf.rate)?;
-    Some(Discipline::Tbf(tbf))
+    Some(QdiscSpec::Tbf(tbf))
 }
 
 impl Tbf {
@@ -443,7 +443,7 @@ impl Tbf {
     }
 }
 
-fn parse_htb(words: &mut Words<'_>) -> Option<Discipline> {
+fn parse_htb(words: &mut Words<'_>) -> Option<QdiscSpec> {
     let (mut default, mut to_quantum, mut rate, mut ceil) = (None, None, None, None);
     let mut class = Named::new();
     while let Some(word) = words.next() {
@@ -469,7 +469,7 @@ fn parse_htb(words: &mut Words<'_>) -> Option<Discipline> {
     };
     burst_ticks(htb.burst("burst"), htb.rate)?;
     burst_ticks(htb.burst("cburst"), htb.ceil)?;
-    (htb.ceil >= htb.rate && htb.rate_to_quantum != 0).then_some(Discipline::Htb(htb))
+    (htb.ceil >= htb.rate && htb.rate_to_quantum != 0).then_some(QdiscSpec::Htb(htb))
 }
 
 impl Htb {
@@ -501,7 +501,7 @@ impl Htb {
     }
 }
 
-fn parse_mqprio(words: &mut Words<'_>) -> Option<Discipline> {
+fn parse_mqprio(words: &mut Words<'_>) -> Option<QdiscSpec> {
     let (mut classes, mut map, mut queues, mut hardware) = (None, None, None, None);
     while let Some(word) = words.next() {
         match word {
@@ -537,10 +537,10 @@ fn parse_mqprio(words: &mut Words<'_>) -> Option<Discipline> {
     let all_named = mqprio.queues.len() == usize::from(classes);
     let fits = mqprio.map.iter().all(|class| *class < classes)
         && (all_named || (mqprio.queues.is_empty() && mqprio.in_hardware));
-    fits.then_some(Discipline::Mqprio(mqprio))
+    fits.then_some(QdiscSpec::Mqprio(mqprio))
 }
 
-fn parse_ets(words: &mut Words<'_>) -> Option<Discipline> {
+fn parse_ets(words: &mut Words<'_>) -> Option<QdiscSpec> {
     let (mut bands, mut strict, mut quanta, mut map) = (None, None, None, None);
     while let Some(word) = words.next() {
         match word {
@@ -565,7 +565,7 @@ fn parse_ets(words: &mut Words<'_>) -> Option<Discipline> {
         && ets.quanta.iter().all(|quantum| *quantum > 0)
         && ets.map.len() <= PRIORITIES
         && ets.map.iter().all(|band| *band < bands);
-    fits.then_some(Discipline::Ets(ets))
+    fits.then_some(QdiscSpec::Ets(ets))
 }
 
 impl Ets {

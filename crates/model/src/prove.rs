@@ -171,8 +171,8 @@ pub struct GuardDocument {
     pub guard: Guard,
     /// The relative change; a higher value is worse.
     pub effect: EffectDocument,
-    /// Whether it is worse by more than its noise: the CI is above zero, by more than clock resolution (and for
-    /// drops, enough were dropped to count as loss).
+    /// Whether it is worse by more than its noise: the CI is above zero, by more than clock resolution (for CPU per
+    /// byte, by more than the rate gained; for drops, enough were dropped to count as loss).
     pub worse: bool,
 }
 

@@ -57,13 +57,14 @@ impl<'a> Experiment<'a> {
 
     /// The effect of the remedy on all guards, as far as the pairs show it.
     pub fn guards(&self, seed: u64) -> Vec<GuardDocument> {
+        let gain = self.effect(seed).map_or(0.0, |effect| effect.low);
         let of = |guard: Guard| {
             let figure = |sample: Option<&Sample>| guard::figure(guard, sample?);
             let whole = |pair: &Pair<'_>| Some((figure(pair.without)?, figure(pair.with)?));
             let pairs: Vec<(f64, f64)> = self.pairs.values().filter_map(whole).collect();
             let effect = effect_of_pairs(&pairs, seed)?;
             let with: Vec<f64> = pairs.iter().map(|(_, with)| *with).collect();
-            let worse = guard::is_worse(guard, effect.low, median(&with).ok()?);
+            let worse = guard::is_worse(guard, effect.low, median(&with).ok()?, gain);
             Some(GuardDocument {
                 guard,
                 effect,

@@ -46,7 +46,7 @@ pub struct WeighArgs {
     #[arg(long, help_heading = EXPERIMENT)]
     pub allow_management_disruption: bool,
     /// Keep a fix that improves the rate even if it significantly worsens these metrics: p99 (request latency),
-    /// cpu (per byte), drops.
+    /// cpu (per byte, by more than the rate gains), drops.
     #[arg(long, help_heading = EXPERIMENT, value_name = "GUARDS", value_delimiter = ',', value_parser = parse_guard)]
     pub allow_regression: Vec<Guard>,
     /// Directory to store the run in [default: runs/ in the state directory].

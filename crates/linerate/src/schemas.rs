@@ -11,6 +11,7 @@ use linerate_model::lab::Experiment;
 use linerate_model::prove::ProveDocument;
 use linerate_report::doctor::DoctorDocument;
 use linerate_report::{MapDocument, ReportData};
+use linerate_store::export::row_schema;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -21,18 +22,19 @@ use crate::commands::map::{DiffDocument, FactsDocument};
 use crate::commands::testbed::RxeDocument;
 use crate::lab::ExperimentList;
 use crate::lab::compare::CompareDocument;
+use crate::measure::document::MeasureDocument;
 use crate::measure::ladder::LadderDocument;
 use crate::measure::preload::PreloadDocument;
 use crate::tune::TuneDocument;
 
-/// Schemas that are still kept by hand: iperf3's own format, the columns of the table of trials, and the document of a
-/// measurement.
-const BY_HAND: [&str; 3] = ["iperf3-test", "row", "sample"];
+/// Schemas that are kept by hand: iperf3's own format.
+const BY_HAND: [&str; 1] = ["iperf3-test"];
 
 /// A document: the name of its schema, the title, and its type.
 struct Document {
     name: &'static str,
     title: &'static str,
+    /// The schema that `generator` makes of its type, or of the table of its columns.
     schema: fn(SchemaGenerator) -> Schema,
     /// Whether linerate reads it: then a key with a default is not required.
     is_read: bool,
@@ -59,6 +61,7 @@ fn documents() -> Vec<Document> {
         document::<RulesDocument>("rules", "linerate explain rules"),
         document::<CompareDocument>("compare", "linerate compare"),
         document::<RxeDocument>("testbed-rxe", "linerate testbed rxe"),
+        document::<MeasureDocument<'_>>("sample", "linerate measure"),
         document::<PreloadDocument>("preload", "linerate measure stream --preload"),
         document::<TuneDocument<'_>>("tune", "linerate tune"),
         document::<DoctorDocument<'_>>("doctor", "linerate doctor"),
@@ -72,6 +75,12 @@ fn documents() -> Vec<Document> {
             ..document::<Experiment>("experiment", "An experiment of linerate lab")
         },
         document::<Header>("run", "A stored run's header"),
+        Document {
+            name: "row",
+            title: "linerate export",
+            schema: |_| Schema::try_from(row_schema()).expect("an object"),
+            is_read: false,
+        },
     ]
 }
 

@@ -23,6 +23,7 @@ pub const FRAME_PAYLOAD: Bytes = Bytes::new(1448);
 
 /// A size and the one-way time of a message, half of a round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point {
     /// The message size.
     pub bytes: Bytes,
@@ -54,6 +55,7 @@ pub fn points(operations: &Operations) -> Vec<Point> {
 
 /// A fitted line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
     /// The time of a message without payload, in nanoseconds.
     pub latency_ns: f64,
@@ -106,6 +108,7 @@ impl Line {
 
 /// A size that is slower than its neighbors' trend.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dip {
     /// The message size.
     pub bytes: Bytes,
@@ -162,6 +165,7 @@ pub fn dips(points: &[Point]) -> Vec<Dip> {
 
 /// How often each byte of a frame is serialized on the path.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hops {
     /// The time per byte within one frame, divided by the link's time per byte.
     pub times: f64,
@@ -171,6 +175,7 @@ pub struct Hops {
 
 /// What the growth of latency within a frame shows about the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum HopsVerdict {
     /// A frame is serialized once: a cable, or cut-through switches.
@@ -246,6 +251,7 @@ fn whole(count: f64) -> u32 {
 
 /// The results of a sweep of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Judgement {
     /// The fit over all sizes.
     pub line: Line,

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::Known;
 use crate::lab::{Response, Responses, Share};
-use crate::sample::Flag;
+use crate::sample::{Checksum, Flag};
 use crate::setting::SettingKey;
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio, TransferRate};
 
@@ -88,5 +88,6 @@ text! {
         "A CPU set in the kernel's list form: 0-5,12; empty for none.";
     PciAddress, "PciAddress", "^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]$",
         "A PCI function: 0000:41:00.0.";
+    Checksum, "Checksum", "^[0-9a-f]{16}$", "A 64-bit hash.";
     SettingKey, "SettingKey", "^[a-z]+/.+$", "A setting's key.";
 }

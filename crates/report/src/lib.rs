@@ -26,7 +26,7 @@ mod verdict;
 
 pub use data::ReportData;
 pub use figures::flag_in_words;
-pub use gaps::nulled;
+pub use gaps::{Nulled, nulled};
 pub use lab::data::LabData;
 pub use lab::page::lab_page;
 pub use map::dot::map_dot;

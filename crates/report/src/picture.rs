@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use linerate_analysis::trial::operations::real;
 use linerate_model::sample::GridPicture;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// The side of a block in pixels.
 const BLOCK: u32 = 6;
@@ -29,16 +29,31 @@ const SCALE: [[u32; 3]; 5] = [
 /// How the lines are distinguished without color.
 const DASHES: [&str; 3] = ["none", "7 4", "2 3"];
 
-/// As JSON: the means as rows, and the cells of the middle row.
-pub fn value(picture: &GridPicture) -> Value {
-    let row = |row: &[u32]| -> Vec<f64> { row.iter().map(|mean| heat(*mean)).collect() };
-    let rows = picture.means.chunks(picture.blocks.max(1) as usize);
-    json!({
-        "repetitions": picture.repetitions,
-        "side": picture.side,
-        "means": rows.map(row).collect::<Vec<_>>(),
-        "section": picture.cells().collect::<Vec<_>>(),
-    })
+/// A grid in a document.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GridFigures {
+    repetitions: u64,
+    /// In cells.
+    side: u32,
+    /// The mean of each block of cells, row by row.
+    means: Vec<Vec<f64>>,
+    /// Every cell of the middle row.
+    section: Vec<f64>,
+}
+
+impl GridFigures {
+    /// Of a picture.
+    pub fn of(picture: &GridPicture) -> Self {
+        let row = |row: &[u32]| row.iter().map(|mean| heat(*mean)).collect();
+        let rows = picture.means.chunks(picture.blocks.max(1) as usize);
+        Self {
+            repetitions: picture.repetitions,
+            side: picture.side,
+            means: rows.map(row).collect(),
+            section: picture.cells().collect(),
+        }
+    }
 }
 
 fn heat(hundredths: u32) -> f64 {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::document::{Measured, document};
+use super::document::document;
+use super::measured::Measured;
 use super::text::text;
 
 /// The document of a measurement, which fits its schema, and its text.

@@ -1,13 +1,14 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
-//! `trial_spec` parses the request, `repeat` decides how often, `document` turns the record into
-//! JSON, `text` into text. `ladder` compares many measurements.
+//! `trial_spec` parses the request, `repeat` decides how often, `measured` adds the facts about its path,
+//! `document` turns both into JSON, `text` into text. `ladder` compares many measurements.
 
 pub(crate) mod diffusion;
-mod document;
+pub(crate) mod document;
 #[cfg(test)]
 pub(crate) mod fitting;
 pub(crate) mod ladder;
+mod measured;
 pub(crate) mod preload;
 mod repeat;
 mod require;
@@ -18,7 +19,6 @@ mod verbs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;
 
-use document::Measured;
 use linerate_analysis::text::words::seconds_in_words;
 use linerate_analysis::trial::operations::result_of;
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -28,6 +28,7 @@ use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{TrialSpec, Verb};
 use linerate_traffic::http::Target;
+use measured::Measured;
 use require::{Judged, Requirements};
 
 use self::trial_spec::{placement, placement_alone, rdma_over, udp_over};
@@ -291,7 +292,7 @@ fn foreign(
             requirements.see(&one.sample);
             Ok(one)
         },
-        |one| document::whole_rate(&one.sample).map(BitRate::as_f64),
+        |one| measured::whole_rate(&one.sample).map(BitRate::as_f64),
     )?;
     if output.as_iperf3 {
         return say.json(&iperf3_json(&Iperf3Run {

@@ -12,6 +12,7 @@ use crate::cli::Requirement;
 
 /// The result of the trials for a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
     Kept,
@@ -21,6 +22,7 @@ enum Verdict {
 
 /// A requirement, and the figures of all trials.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Judged {
     /// As it was asked.
     requirement: String,

@@ -9,9 +9,10 @@ use linerate_model::pingpong::{Judgement, Point};
 use linerate_model::sample::{CpuTimes, FlowRecord, SideSample};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::Workload;
-use serde_json::Value;
+use linerate_report::Nulled;
 
-use super::document::{MeasureDocument, Measured, datagrams, steps, warmup, whole_latency};
+use super::document::{EndCost, MeasureDocument};
+use super::measured::{Measured, datagrams, steps, warmup, whole_latency};
 use super::repeat::Repeats;
 use super::{diffusion, verbs};
 
@@ -519,39 +520,37 @@ fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocum
         ),
         ("remote", ends.map_or("", |ends| ends.remote_nic.as_str())),
     ];
-    for (end, name) in names {
-        let cpu = &document.cpu[end];
-        if cpu.is_null() {
+    for ((end, name), cpu) in names
+        .into_iter()
+        .zip([&document.cpu.local, &document.cpu.remote])
+    {
+        let Some(EndCost {
+            cost: Nulled(cost),
+            s_per_operation,
+            ..
+        }) = cpu
+        else {
             continue;
-        }
-        let seconds = |kind: &str| number(&cpu[kind], |s| format!("{s:.2}"));
+        };
+        let or_unknown = |figure: Option<String>| figure.unwrap_or_else(|| "?".to_owned());
+        let seconds = |figure: Option<f64>| or_unknown(figure.map(|s| format!("{s:.2}")));
         let per_gb = || {
-            let per_gb = number(&cpu["s_per_gb"], |s| format!("{s:.3}"));
+            let per_gb = or_unknown(cost.s_per_gb.map(|s| format!("{s:.3}")));
             format!("{per_gb} s per GB")
         };
         let bulk = measured.sample.spec.workload.is_bulk();
-        let cost = match &cpu["s_per_operation"] {
-            Value::Null => per_gb(),
-            each => {
-                let each = number(each, |s| time(s * 1e9));
-                if bulk {
-                    format!("{}, {each} CPU per message", per_gb())
-                } else {
-                    format!("{each} CPU each")
-                }
-            }
+        let each = match s_per_operation.map(|s| time(s * 1e9)) {
+            None => per_gb(),
+            Some(each) if bulk => format!("{}, {each} CPU per message", per_gb()),
+            Some(each) => format!("{each} CPU each"),
         };
         lines.push(format!(
-            "cpu       {end:<6} ({name}) user {} s, system {} s, softirq {} s, {cost}",
-            seconds("user_s"),
-            seconds("system_s"),
-            seconds("softirq_s"),
+            "cpu       {end:<6} ({name}) user {} s, system {} s, softirq {} s, {each}",
+            seconds(Some(cost.user_s)),
+            seconds(Some(cost.system_s)),
+            seconds(cost.softirq_s.get()),
         ));
     }
-}
-
-fn number(value: &Value, show: impl Fn(f64) -> String) -> String {
-    value.as_f64().map_or_else(|| "?".to_owned(), show)
 }
 
 fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {

@@ -9,6 +9,7 @@ use crate::units::Nanoseconds;
 
 /// CPU time of one end. The keys are those of `measure --format json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SideCost {
     /// User seconds of linerate's data threads.
     pub user_s: f64,

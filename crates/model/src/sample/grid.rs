@@ -93,6 +93,7 @@ pub struct Film {
 
 /// The vector instructions for the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Vectors {
     /// The baseline of the architecture: SSE2 on x86-64.

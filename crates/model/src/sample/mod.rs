@@ -59,6 +59,7 @@ pub struct SideSample {
 
 /// A data thread, or a kernel thread that works for one: where it should run, where it ran, and its CPU time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadRecord {
     /// Its number at this end.
     pub thread: u32,
@@ -184,6 +185,7 @@ pub struct Hot {
 
 /// How payload was actually transferred to and from the kernel on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Copies {
     /// Zero-copy sends with a completion notification.
     pub zerocopy_sends: u64,
@@ -219,6 +221,7 @@ pub struct Datagrams {
 
 /// Whether an end of a connection sends or receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// It sends.
@@ -325,6 +328,7 @@ pub struct Drained {
 
 /// The fields of `struct tcp_info` (include/uapi/linux/tcp.h) that identify limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpInfo {
     /// Smoothed RTT.
     pub rtt_ns: Nanoseconds,

@@ -78,6 +78,7 @@ impl Default for Verbs {
 
 /// The transport service of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Service {
     /// Reliable connection.
@@ -89,6 +90,7 @@ pub enum Service {
 
 /// How the two ends of a queue pair connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Connect {
     /// Both exchange their GID, queue pair number and packet sequence number over the trial's own connection.

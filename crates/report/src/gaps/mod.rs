@@ -55,6 +55,30 @@ pub fn nulled<T: Serialize + ?Sized>(value: &T) -> Value {
     serde_json::to_value(Noting { value, notes }).unwrap_or(Value::Null)
 }
 
+/// A part of a document that has null for every gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nulled<T>(pub T);
+
+impl<T: Serialize> Serialize for Nulled<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (value, notes) = (&self.0, &RefCell::default());
+        Noting { value, notes }.serialize(serializer)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for Nulled<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::schema_name()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        T::json_schema(generator)
+    }
+}
+
 /// The gaps of one cause within a value.
 pub(super) fn gaps_of<T: Serialize + ?Sized>(value: &T, cause: Cause) -> Vec<Noted> {
     let notes = RefCell::new(Notes {

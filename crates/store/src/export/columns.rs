@@ -2,7 +2,9 @@
 
 use linerate_analysis::record::EndFacts;
 use linerate_analysis::text::timestamp::rfc3339;
+use serde_json::{Map, Value, json};
 
+use self::Presence::{MayBeNull, NeverNull};
 use super::rows::{Figures, Row, RunFacts};
 
 /// The name of a row's schema.
@@ -47,131 +49,359 @@ pub(super) struct Column {
     pub kind: Kind,
 }
 
-type Fixed = (&'static str, Kind, fn(&RunFacts, &Row) -> Cell);
+/// Whether every row has a value in a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    NeverNull,
+    MayBeNull,
+}
+
+/// A column's name, what it holds, its description, and its value in a row.
+type Fixed = (
+    &'static str,
+    Kind,
+    Presence,
+    &'static str,
+    fn(&RunFacts, &Row) -> Cell,
+);
 
 /// The columns that every table has.
 const FIXED: [Fixed; 46] = [
-    ("schema", Kind::Text, |_, _| word(SCHEMA)),
+    (
+        "schema",
+        Kind::Text,
+        NeverNull,
+        "The schema of the row.",
+        |_, _| word(SCHEMA),
+    ),
     // The run.
-    ("run", Kind::Text, |run, _| word(&run.name)),
-    ("run_kind", Kind::Text, |run, _| word(run.kind.word())),
-    ("created", Kind::Text, |run, _| {
-        Cell::Text(rfc3339(run.header.created_unix_s))
-    }),
-    ("created_unix_s", Kind::Whole, |run, _| {
-        Cell::Whole(run.header.created_unix_s)
-    }),
-    ("linerate_version", Kind::Text, |run, _| {
-        word(&run.header.version)
-    }),
-    ("local_host", Kind::Text, |run, _| {
-        text(run.local.name.as_ref())
-    }),
-    ("remote_host", Kind::Text, |run, row| {
-        text(far_end(run, row).name.as_ref())
-    }),
-    ("local_kernel", Kind::Text, |run, _| {
-        text(run.local.kernel.as_ref())
-    }),
-    ("remote_kernel", Kind::Text, |run, row| {
-        text(far_end(run, row).kernel.as_ref())
-    }),
-    ("peer", Kind::Text, |run, row| {
-        let other = row.other.as_ref();
-        word(other.map_or(&run.header.peer, |other| &other.peer))
-    }),
-    ("local_nic", Kind::Text, |run, row| {
-        let other = row.other.as_ref();
-        word(other.map_or(run.header.local_nic.as_str(), |other| &other.local_nic))
-    }),
-    ("remote_nic", Kind::Text, |run, row| {
-        let other = row.other.as_ref();
-        word(other.map_or(run.header.remote_nic.as_str(), |other| &other.remote_nic))
-    }),
-    ("seed", Kind::Whole, |run, _| Cell::Whole(run.header.seed)),
+    (
+        "run",
+        Kind::Text,
+        NeverNull,
+        "The name of the run's folder.",
+        |run, _| word(&run.name),
+    ),
+    (
+        "run_kind",
+        Kind::Text,
+        NeverNull,
+        "The command that made the run: lab, prove, demo or search.",
+        |run, _| word(run.kind.word()),
+    ),
+    (
+        "created",
+        Kind::Text,
+        NeverNull,
+        "When the run began: RFC 3339, UTC.",
+        |run, _| Cell::Text(rfc3339(run.header.created_unix_s)),
+    ),
+    (
+        "created_unix_s",
+        Kind::Whole,
+        NeverNull,
+        "The same, in seconds since 1970.",
+        |run, _| Cell::Whole(run.header.created_unix_s),
+    ),
+    (
+        "linerate_version",
+        Kind::Text,
+        NeverNull,
+        "The version of linerate that created the run.",
+        |run, _| word(&run.header.version),
+    ),
+    (
+        "local_host",
+        Kind::Text,
+        MayBeNull,
+        "The name of the host on which linerate was started.",
+        |run, _| text(run.local.name.as_ref()),
+    ),
+    (
+        "remote_host",
+        Kind::Text,
+        MayBeNull,
+        "The name of the peer's host.",
+        |run, row| text(far_end(run, row).name.as_ref()),
+    ),
+    (
+        "local_kernel",
+        Kind::Text,
+        MayBeNull,
+        "Its kernel release.",
+        |run, _| text(run.local.kernel.as_ref()),
+    ),
+    (
+        "remote_kernel",
+        Kind::Text,
+        MayBeNull,
+        "The peer's kernel release.",
+        |run, row| text(far_end(run, row).kernel.as_ref()),
+    ),
+    (
+        "peer",
+        Kind::Text,
+        NeverNull,
+        "The name of the peer on the command line.",
+        |run, row| {
+            let other = row.other.as_ref();
+            word(other.map_or(&run.header.peer, |other| &other.peer))
+        },
+    ),
+    (
+        "local_nic",
+        Kind::Text,
+        NeverNull,
+        "The interface of this host on the path.",
+        |run, row| {
+            let other = row.other.as_ref();
+            word(other.map_or(run.header.local_nic.as_str(), |other| &other.local_nic))
+        },
+    ),
+    (
+        "remote_nic",
+        Kind::Text,
+        NeverNull,
+        "The peer's interface.",
+        |run, row| {
+            let other = row.other.as_ref();
+            word(other.map_or(run.header.remote_nic.as_str(), |other| &other.remote_nic))
+        },
+    ),
+    (
+        "seed",
+        Kind::Whole,
+        NeverNull,
+        "The seed of the order of the run's trials.",
+        |run, _| Cell::Whole(run.header.seed),
+    ),
     // The trial's place in it.
-    ("kind", Kind::Text, |_, row| word(row.kind.word())),
-    ("order", Kind::Whole, |_, row| Cell::Whole(row.order)),
-    ("beside", Kind::Whole, |_, row| Cell::Whole(row.beside)),
-    ("superseded", Kind::Switch, |_, row| {
-        Cell::Switch(row.superseded)
-    }),
-    ("skipped", Kind::Text, |_, row| text(row.skipped.as_ref())),
-    ("remedy", Kind::Whole, |_, row| whole(row.remedy)),
-    ("rule", Kind::Text, |_, row| text(row.rule.as_ref())),
-    ("arm", Kind::Text, |_, row| {
-        row.arm.map_or(Cell::Null, |arm| word(arm.word()))
-    }),
-    ("pair", Kind::Whole, |_, row| whole(row.pair)),
-    ("block", Kind::Whole, |_, row| whole(row.block)),
+    (
+        "kind",
+        Kind::Text,
+        NeverNull,
+        "The record that contains the trial: before, between, after, paired, explored, pilot or cell.",
+        |_, row| word(row.kind.word()),
+    ),
+    (
+        "order",
+        Kind::Whole,
+        NeverNull,
+        "Its index among those of its kind in its run, from 0, in the order in which they ran.",
+        |_, row| Cell::Whole(row.order),
+    ),
+    (
+        "beside",
+        Kind::Whole,
+        NeverNull,
+        "0; for background traffic during the trial of interest, its number from 1.",
+        |_, row| Cell::Whole(row.beside),
+    ),
+    (
+        "superseded",
+        Kind::Switch,
+        NeverNull,
+        "Whether the trial was repeated because of its flags.",
+        |_, row| Cell::Switch(row.superseded),
+    ),
+    (
+        "skipped",
+        Kind::Text,
+        MayBeNull,
+        "Why there is no trial; workload and results are null then.",
+        |_, row| text(row.skipped.as_ref()),
+    ),
+    (
+        "remedy",
+        Kind::Whole,
+        MayBeNull,
+        "`paired`: the remedy's number in the run, from 0.",
+        |_, row| whole(row.remedy),
+    ),
+    (
+        "rule",
+        Kind::Text,
+        MayBeNull,
+        "`paired`: the rule that proposed it.",
+        |_, row| text(row.rule.as_ref()),
+    ),
+    (
+        "arm",
+        Kind::Text,
+        MayBeNull,
+        "`paired`: whether the remedy was in place: without or with.",
+        |_, row| row.arm.map_or(Cell::Null, |arm| word(arm.word())),
+    ),
+    (
+        "pair",
+        Kind::Whole,
+        MayBeNull,
+        "`paired`: the pair, from 0.",
+        |_, row| whole(row.pair),
+    ),
+    (
+        "block",
+        Kind::Whole,
+        MayBeNull,
+        "`cell`: the block, from 0.",
+        |_, row| whole(row.block),
+    ),
     // What was moved.
-    ("workload", Kind::Text, |_, row| {
-        of(row, |figures| word(figures.workload))
-    }),
-    ("transport", Kind::Text, |_, row| {
-        of(row, |figures| word(figures.transport))
-    }),
-    ("flows", Kind::Whole, |_, row| {
-        of(row, |figures| Cell::Whole(figures.flows))
-    }),
-    ("direction", Kind::Text, |_, row| {
-        of(row, |figures| word(figures.direction))
-    }),
-    ("duration_s", Kind::Real, |_, row| {
-        of(row, |figures| real(Some(figures.duration_s)))
-    }),
-    ("buffer_bytes", Kind::Whole, |_, row| {
-        of(row, |figures| whole(figures.buffer_bytes))
-    }),
+    (
+        "workload",
+        Kind::Text,
+        MayBeNull,
+        "The workload.",
+        |_, row| of(row, |figures| word(figures.workload)),
+    ),
+    (
+        "transport",
+        Kind::Text,
+        MayBeNull,
+        "The transport: tcp, udp or verbs.",
+        |_, row| of(row, |figures| word(figures.transport)),
+    ),
+    (
+        "flows",
+        Kind::Whole,
+        MayBeNull,
+        "Connections in each direction that carries data.",
+        |_, row| of(row, |figures| Cell::Whole(figures.flows)),
+    ),
+    (
+        "direction",
+        Kind::Text,
+        MayBeNull,
+        "The direction of the payload: forward, reverse or bidirectional.",
+        |_, row| of(row, |figures| word(figures.direction)),
+    ),
+    (
+        "duration_s",
+        Kind::Real,
+        MayBeNull,
+        "The planned duration; for a fixed amount the maximum.",
+        |_, row| of(row, |figures| real(Some(figures.duration_s))),
+    ),
+    (
+        "buffer_bytes",
+        Kind::Whole,
+        MayBeNull,
+        "A stream's size of each send and receive, or a `udp` datagram; null for other workloads.",
+        |_, row| of(row, |figures| whole(figures.buffer_bytes)),
+    ),
     // The result.
-    ("rate_bit_per_s", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.rate_bit_per_s))
-    }),
-    ("operations_per_s", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.operations_per_s))
-    }),
-    ("latency_mean_ns", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.latency_mean_ns))
-    }),
-    ("latency_p50_ns", Kind::Whole, |_, row| {
-        of(row, |figures| whole(figures.latency_p50_ns))
-    }),
-    ("latency_p99_ns", Kind::Whole, |_, row| {
-        of(row, |figures| whole(figures.latency_p99_ns))
-    }),
-    ("cpu_local_s_per_gb", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.cpu_local_s_per_gb))
-    }),
-    ("cpu_remote_s_per_gb", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.cpu_remote_s_per_gb))
-    }),
-    ("user_local_s_per_gb", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.user_local_s_per_gb))
-    }),
-    ("system_local_s_per_gb", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.system_local_s_per_gb))
-    }),
-    ("user_remote_s_per_gb", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.user_remote_s_per_gb))
-    }),
-    ("system_remote_s_per_gb", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.system_remote_s_per_gb))
-    }),
-    ("cpu_local_us_per_op", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.cpu_local_us_per_op))
-    }),
-    ("cpu_remote_us_per_op", Kind::Real, |_, row| {
-        of(row, |figures| real(figures.cpu_remote_us_per_op))
-    }),
-    ("shared_kernel", Kind::Switch, |_, row| {
-        of(row, |figures| Cell::Switch(figures.shared_kernel))
-    }),
-    ("doubtful", Kind::Switch, |_, row| {
-        of(row, |figures| Cell::Switch(figures.doubtful))
-    }),
-    ("flags", Kind::Text, |_, row| {
-        of(row, |figures| Cell::Text(figures.flags.clone()))
-    }),
+    (
+        "rate_bit_per_s",
+        Kind::Real,
+        MayBeNull,
+        "Payload rate without the warm-up; for ping-pong messages one way; for requests and responses both directions.",
+        |_, row| of(row, |figures| real(figures.rate_bit_per_s)),
+    ),
+    (
+        "operations_per_s",
+        Kind::Real,
+        MayBeNull,
+        "Operations per second.",
+        |_, row| of(row, |figures| real(figures.operations_per_s)),
+    ),
+    (
+        "latency_mean_ns",
+        Kind::Real,
+        MayBeNull,
+        "The mean latency of an operation; one-way for ping-pong messages.",
+        |_, row| of(row, |figures| real(figures.latency_mean_ns)),
+    ),
+    (
+        "latency_p50_ns",
+        Kind::Whole,
+        MayBeNull,
+        "Its median.",
+        |_, row| of(row, |figures| whole(figures.latency_p50_ns)),
+    ),
+    (
+        "latency_p99_ns",
+        Kind::Whole,
+        MayBeNull,
+        "Its 99th percentile.",
+        |_, row| of(row, |figures| whole(figures.latency_p99_ns)),
+    ),
+    (
+        "cpu_local_s_per_gb",
+        Kind::Real,
+        MayBeNull,
+        "CPU seconds of linerate's data threads on this host per 10^9 bytes.",
+        |_, row| of(row, |figures| real(figures.cpu_local_s_per_gb)),
+    ),
+    (
+        "cpu_remote_s_per_gb",
+        Kind::Real,
+        MayBeNull,
+        "The same for the peer.",
+        |_, row| of(row, |figures| real(figures.cpu_remote_s_per_gb)),
+    ),
+    (
+        "user_local_s_per_gb",
+        Kind::Real,
+        MayBeNull,
+        "User time in `cpu_local_s_per_gb`.",
+        |_, row| of(row, |figures| real(figures.user_local_s_per_gb)),
+    ),
+    (
+        "system_local_s_per_gb",
+        Kind::Real,
+        MayBeNull,
+        "System time in `cpu_local_s_per_gb`.",
+        |_, row| of(row, |figures| real(figures.system_local_s_per_gb)),
+    ),
+    (
+        "user_remote_s_per_gb",
+        Kind::Real,
+        MayBeNull,
+        "User time in `cpu_remote_s_per_gb`.",
+        |_, row| of(row, |figures| real(figures.user_remote_s_per_gb)),
+    ),
+    (
+        "system_remote_s_per_gb",
+        Kind::Real,
+        MayBeNull,
+        "System time in `cpu_remote_s_per_gb`.",
+        |_, row| of(row, |figures| real(figures.system_remote_s_per_gb)),
+    ),
+    (
+        "cpu_local_us_per_op",
+        Kind::Real,
+        MayBeNull,
+        "CPU microseconds of linerate's data threads here per operation.",
+        |_, row| of(row, |figures| real(figures.cpu_local_us_per_op)),
+    ),
+    (
+        "cpu_remote_us_per_op",
+        Kind::Real,
+        MayBeNull,
+        "The same for the peer.",
+        |_, row| of(row, |figures| real(figures.cpu_remote_us_per_op)),
+    ),
+    (
+        "shared_kernel",
+        Kind::Switch,
+        MayBeNull,
+        "Whether both ends ran on one kernel.",
+        |_, row| of(row, |figures| Cell::Switch(figures.shared_kernel)),
+    ),
+    (
+        "doubtful",
+        Kind::Switch,
+        MayBeNull,
+        "Whether the trial does not measure what it should: cut short, stalled, disturbed by steal, or counts that disagree.",
+        |_, row| of(row, |figures| Cell::Switch(figures.doubtful)),
+    ),
+    (
+        "flags",
+        Kind::Text,
+        MayBeNull,
+        "Flags, separated by spaces: why it may not be reliable; empty without flags.",
+        |_, row| of(row, |figures| Cell::Text(figures.flags.clone())),
+    ),
 ];
 
 /// The remote end of a trial.
@@ -203,7 +433,7 @@ fn of(row: &Row, pick: impl Fn(&Figures) -> Cell) -> Cell {
 
 /// All columns of a table whose runs have these factors, in their order.
 pub(super) fn columns(factors: &[String]) -> Vec<Column> {
-    let fixed = FIXED.iter().map(|(name, kind, _)| Column {
+    let fixed = FIXED.iter().map(|(name, kind, ..)| Column {
         name: (*name).to_owned(),
         kind: *kind,
     });
@@ -214,9 +444,40 @@ pub(super) fn columns(factors: &[String]) -> Vec<Column> {
     fixed.chain(factors).collect()
 }
 
+/// The JSON Schema of a row.
+pub fn row_schema() -> Value {
+    let property = |(name, kind, presence, description, _): &Fixed| {
+        let kind = match kind {
+            Kind::Text => "string",
+            Kind::Whole => "integer",
+            Kind::Real => "number",
+            Kind::Switch => "boolean",
+        };
+        let kind = match presence {
+            NeverNull => json!(kind),
+            MayBeNull => json!([kind, "null"]),
+        };
+        let property = json!({"type": kind, "description": description});
+        ((*name).to_owned(), property)
+    };
+    json!({
+        "description": "A row of the table that `linerate export` writes: a trial of a stored run. As JSON it is one \
+                        object per line; the columns of CSV and Parquet are its keys. Each factor of any of the runs \
+                        is a column `factor.NAME` after the others, in every row.",
+        "required": FIXED.iter().map(|(name, ..)| *name).collect::<Vec<_>>(),
+        "properties": FIXED.iter().map(property).collect::<Map<String, Value>>(),
+        "patternProperties": {
+            "^factor\\.": {
+                "type": ["string", "null"],
+                "description": "The name of the factor's level; null if the run does not have this factor.",
+            },
+        },
+    })
+}
+
 /// A row's cells, in the order of the columns; `None` where the row has a factor that no column is for.
 pub(super) fn cells(run: &RunFacts, row: &Row, factors: &[String]) -> Option<Vec<Cell>> {
-    let mut cells: Vec<Cell> = FIXED.iter().map(|(_, _, make)| make(run, row)).collect();
+    let mut cells: Vec<Cell> = FIXED.iter().map(|(.., make)| make(run, row)).collect();
     let first = cells.len();
     cells.resize(first + factors.len(), Cell::Null);
     for (name, level) in &row.levels {

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use linerate_host::regular_file;
 use linerate_model::exit::{Outcome, Stop};
 
-pub use self::columns::SCHEMA;
 use self::columns::{Column, cells, columns};
+pub use self::columns::{SCHEMA, row_schema};
 use self::lines::{Csv, Lines, Table};
 use self::parquet::Parquet;
 use self::rows::{factors_of, rows_of};

@@ -1,4 +1,4 @@
-//! `measure diffusion`: the table of source 001 (real, user and sys of each end, both directions' rate), whether both
+//! `measure diffusion`: a table (real, user and sys of each end, both directions' rate), whether both
 //! ends hold the same grid, what the work costs, and pictures.
 
 mod overhead;
@@ -11,12 +11,13 @@ use linerate_analysis::trial::operations::{real, result_of};
 use linerate_host::regular_file;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::End;
-use linerate_model::sample::{Checksum, Flag, GridPicture, Sample};
-use linerate_report::picture;
+use linerate_model::sample::{Checksum, Flag, GridPicture, Sample, Vectors};
+use linerate_model::units::Bytes;
+use linerate_report::picture::{self, GridFigures};
 pub(super) use overhead::Overhead;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
-use super::document::Measured;
+use super::measured::Measured;
 use super::require::Requirements;
 use super::{announced, repeat, show, text};
 use crate::cli::MeasureDiffusion;
@@ -96,46 +97,80 @@ pub(super) fn judge(sample: &Sample) -> Outcome<()> {
     .hint("`--data-check` shows the first wrong byte"))
 }
 
-/// The keys of the document that only this workload has.
-pub(super) fn keys(sample: &Sample, overhead: Option<&Overhead>) -> Map<String, Value> {
-    let mut keys = Map::new();
-    let (Some(diffusion), Some(found)) = (of(sample), figures(sample)) else {
-        return keys;
-    };
-    let mut value = json!({
-        "buffer_bytes": diffusion.bytes,
-        "side": diffusion.side(),
-        "repetitions": repetitions(sample),
-        "pairs": sample.spec.flows,
-        "work": diffusion.work,
-        "real_s": found.real_s,
-        "aggregate_gb_per_s": found.rate().map(|rate| rate.as_f64() / 8e9),
-        "local": end_value(&found.local),
-        "remote": end_value(&found.remote),
-        "same_grid": found.is_same(),
-    });
-    let pictures = pictures(sample);
-    if !pictures.is_empty() {
-        let pictures: Vec<Value> = pictures.iter().map(picture::value).collect();
-        value["pictures"] = json!(pictures);
-    }
-    keys.insert("diffusion".to_owned(), value);
-    if let Some(overhead) = overhead {
-        keys.insert("overhead".to_owned(), json!(overhead));
-    }
-    keys
+/// For `diffusion`: the grid, the times of both ends, and the checksums.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DiffusionFigures {
+    /// The size of the buffer that is transferred to the peer and back.
+    buffer_bytes: Bytes,
+    /// The side of the grid, in cells of 8 bytes.
+    side: usize,
+    /// How often every pair's grid was transferred to the peer and back.
+    repetitions: Option<u64>,
+    pairs: u32,
+    /// Whether a step was computed each time.
+    work: bool,
+    /// From the start to the end of the last pair, at the requesting end.
+    real_s: f64,
+    /// 10^9 bytes per second: 2 x buffer_bytes x repetitions x pairs / real_s.
+    aggregate_gb_per_s: Option<f64>,
+    local: EndWork,
+    remote: EndWork,
+    /// Whether the two ends of every pair held the same bytes at the end; null if one does not report it.
+    same_grid: Option<bool>,
+    /// With `--pictures`: the first grid after some repetitions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pictures: Vec<GridFigures>,
 }
 
-fn end_value(end: &EndFigures) -> Value {
-    let checksums: Vec<Checksum> = end.checksums.iter().map(|(_, sum)| *sum).collect();
-    json!({
-        "real_s": end.real_s,
-        "user_s": end.user_s,
-        "system_s": end.system_s,
-        "work_s": end.work_s,
-        "vectors": end.vectors,
-        "checksums": checksums,
-    })
+impl DiffusionFigures {
+    pub(super) fn of(sample: &Sample) -> Option<Self> {
+        let (diffusion, found) = (of(sample)?, figures(sample)?);
+        Some(Self {
+            buffer_bytes: diffusion.bytes,
+            side: diffusion.side(),
+            repetitions: repetitions(sample),
+            pairs: sample.spec.flows,
+            work: diffusion.work,
+            real_s: found.real_s,
+            aggregate_gb_per_s: found.rate().map(|rate| rate.as_f64() / 8e9),
+            local: EndWork::of(&found.local),
+            remote: EndWork::of(&found.remote),
+            same_grid: found.is_same(),
+            pictures: pictures(sample).iter().map(GridFigures::of).collect(),
+        })
+    }
+}
+
+/// The times of one end.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct EndWork {
+    /// From the start to the end of this end's last pair.
+    real_s: f64,
+    /// Over all of its data threads.
+    user_s: f64,
+    /// Over all of its data threads.
+    system_s: f64,
+    /// Time spent on the grids themselves: the boundary at the requesting end, the steps at the other.
+    work_s: f64,
+    /// The instruction set of the steps, at the end that computes them.
+    vectors: Option<Vectors>,
+    /// Of each pair's buffer as last held by this end.
+    checksums: Vec<Checksum>,
+}
+
+impl EndWork {
+    fn of(end: &EndFigures) -> Self {
+        Self {
+            real_s: end.real_s,
+            user_s: end.user_s,
+            system_s: end.system_s,
+            work_s: end.work_s,
+            vectors: end.vectors,
+            checksums: end.checksums.iter().map(|(_, sum)| *sum).collect(),
+        }
+    }
 }
 
 /// The lines for a person.

@@ -15,8 +15,9 @@ use crate::console::random::fresh_seed;
 
 /// The cost of the work.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Overhead {
-    /// Pairs of trials.
+    /// Pairs of trials, one with the work and one without, in random order.
     pairs: usize,
     /// What their order was drawn from.
     seed: u64,
@@ -30,6 +31,7 @@ pub(crate) struct Overhead {
 
 /// CPU seconds of an end's data threads.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Ends {
     user_s: Difference,
     system_s: Difference,
@@ -38,6 +40,7 @@ struct Ends {
 /// A figure with and without the work, as medians, and the median of the differences within a pair with its
 /// interval (sign test), which the medians' own difference need not be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Difference {
     with: f64,
     without: f64,

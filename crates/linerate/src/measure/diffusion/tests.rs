@@ -7,7 +7,7 @@ use linerate_model::sample::{GridPicture, GridRecord, Operations, Vectors};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Diffusion, Workload};
 use linerate_traffic::TrafficError;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::fitting::told_and_fitting;
 use super::*;

@@ -21,7 +21,8 @@ use linerate_stats::{Random, Seed};
 use rung::{RatioToPlain, Rung, Trial};
 use serde::Serialize;
 
-use super::document::{self, BothEnds, EndPlacement, HostLine, Measured};
+use super::document::{self, BothEnds, EndPlacement, HostLine};
+use super::measured::Measured;
 use crate::cli::{MeasureStream, ReceiveArg, SendArg};
 use crate::console::interrupt::Interrupt;
 use crate::console::random::{fresh_seed, fresh_token};

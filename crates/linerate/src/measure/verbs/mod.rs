@@ -8,10 +8,10 @@ use linerate_model::latency::Histogram;
 use linerate_model::plan::End;
 use linerate_model::sample::{FlowRecord, Operations, Role, Sample, SideSample, VerbsRecord};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
-use linerate_model::workload::{Rdma, Service, Verbs, Workload};
-use serde_json::{Map, Value, json};
+use linerate_model::workload::{Connect, Rdma, Service, Workload};
+use serde::Serialize;
 
-use super::document::latency_value;
+use super::document::{DatagramCounts, Latency, MessageFigures, SizeFigures};
 
 /// What only `rdma-*` has, of a sample of it.
 pub(super) fn rdma(sample: &Sample) -> Option<&Rdma> {
@@ -84,95 +84,125 @@ pub(super) fn latency(sample: &Sample) -> Option<Histogram> {
     }
 }
 
-/// The keys of the document that only verbs have.
-pub(super) fn keys(sample: &Sample) -> Map<String, Value> {
-    let mut keys = Map::new();
-    let Some(verbs) = &sample.spec.verbs else {
-        return keys;
-    };
-    if let Some(rdma) = rdma(sample) {
-        let sizes: Vec<Value> = sizes(sample)
-            .iter()
-            .map(|size| size_value(size, rdma))
-            .collect();
-        keys.insert("sizes".to_owned(), json!(sizes));
-        keys.insert("mode".to_owned(), json!(mode(rdma)));
-        if let Some(lost) = Datagrams::of(sample) {
-            keys.insert("datagrams".to_owned(), lost.value());
-        }
-    }
-    keys.insert("verbs".to_owned(), verbs_value(sample, verbs));
-    keys.insert(
-        "rdma_counters".to_owned(),
-        json!({
-            "local": counters_value(&sample.local),
-            "remote": counters_value(&sample.remote),
-        }),
-    );
-    keys
-}
-
-fn mode(rdma: &Rdma) -> &'static str {
+pub(super) fn mode(rdma: &Rdma) -> &'static str {
     if rdma.latency { "latency" } else { "rate" }
 }
 
-fn size_value(size: &Size, rdma: &Rdma) -> Value {
-    let timed = size.latency.count() > 0;
-    json!({
-        "bytes": size.bytes,
-        "repetitions": size.repetitions,
-        "latency_ns": timed.then(|| latency_value(&size.latency)),
+/// The sizes as the document has them.
+pub(super) fn size_figures(sample: &Sample, rdma: &Rdma) -> Vec<SizeFigures> {
+    let figures = sizes(sample).into_iter().map(|size| SizeFigures {
+        bytes: size.bytes,
+        repetitions: size.repetitions,
+        latency_ns: (size.latency.count() > 0).then(|| Latency::of(&size.latency)),
         // One message at a time yields a latency, and no rate.
-        "rate_bit_per_s": size.rate().filter(|_| !rdma.latency),
-        "peak_bit_per_s": size.peak.map(BitRate::as_f64),
-        "messages_per_s": size.per_s,
-        "alone_ns": size.alone,
-        "seconds": size.elapsed.as_secs_f64(),
-    })
+        rate_bit_per_s: size.rate().filter(|_| !rdma.latency),
+        of_verbs: Some(MessageFigures {
+            peak_bit_per_s: size.peak.map(BitRate::as_f64),
+            messages_per_s: size.per_s,
+            alone_ns: size.alone,
+            seconds: size.elapsed.as_secs_f64(),
+        }),
+    });
+    figures.collect()
 }
 
-/// How the queue pairs were made, and what each end's did.
-fn verbs_value(sample: &Sample, verbs: &Verbs) -> Value {
-    json!({
-        "service": verbs.service,
-        "connect": verbs.connect,
-        "traffic_class": verbs.traffic_class,
-        "service_level": verbs.service_level,
-        "ack_timeout": verbs.ack_timeout,
-        "huge_pages": verbs.memory.huge_pages,
-        "on_demand": verbs.memory.on_demand,
-        "relaxed_ordering": verbs.memory.relaxed_ordering,
-        "local": end_value(&sample.local),
-        "remote": end_value(&sample.remote),
-    })
+/// Over RDMA verbs: parameters and counters of the queue pairs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct VerbsFigures<'a> {
+    /// Reliable connection (RC), or unreliable datagram (UD).
+    service: Service,
+    /// Whether the ends exchanged their GIDs over linerate's control connection, or the connection manager did.
+    connect: Connect,
+    traffic_class: u8,
+    service_level: u8,
+    /// The requested acknowledgment timeout: packets are retransmitted after 4.096 us x 2^n.
+    ack_timeout: Option<u8>,
+    huge_pages: bool,
+    on_demand: bool,
+    relaxed_ordering: bool,
+    local: Option<EndQueuePairs<'a>>,
+    remote: Option<EndQueuePairs<'a>>,
 }
 
-/// Null if an end reports no queue pair.
-fn end_value(side: &SideSample) -> Value {
-    let Some(one) = records(side).next() else {
-        return Value::Null;
-    };
-    let pairs: Vec<u32> = records(side).map(|record| record.queue_pair).collect();
-    let sum = |pick: fn(&VerbsRecord) -> u64| records(side).map(pick).fold(0, u64::saturating_add);
-    let ran_dry = posting(side).try_fold(0_u64, |all, one| Some(all.saturating_add(one.ran_dry?)));
-    json!({
-        "device": one.device,
-        "port": one.port,
-        "gid_index": one.gid_index,
-        "gid": one.gid,
-        "gid_kind": one.gid_kind,
-        "mtu": one.mtu,
-        "depth": one.depth,
-        "inline_bytes": one.inline_bytes,
-        "moderation": one.moderation,
-        "registered_bytes": one.registered_bytes,
-        "queue_pairs": pairs,
-        "completions": sum(|record| record.completions),
-        "polls": sum(|record| record.polls),
-        "polls_empty": sum(|record| record.polls_empty),
-        "sleeps": sum(|record| record.sleeps),
-        "ran_dry": ran_dry,
-    })
+impl<'a> VerbsFigures<'a> {
+    pub(super) fn of(sample: &'a Sample) -> Option<Self> {
+        let verbs = sample.spec.verbs.as_ref()?;
+        Some(Self {
+            service: verbs.service,
+            connect: verbs.connect,
+            traffic_class: verbs.traffic_class,
+            service_level: verbs.service_level,
+            ack_timeout: verbs.ack_timeout,
+            huge_pages: verbs.memory.huge_pages,
+            on_demand: verbs.memory.on_demand,
+            relaxed_ordering: verbs.memory.relaxed_ordering,
+            local: EndQueuePairs::of(&sample.local),
+            remote: EndQueuePairs::of(&sample.remote),
+        })
+    }
+}
+
+/// The queue pairs of one end; null for an end that does not report any. Counts are over all of them.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct EndQueuePairs<'a> {
+    device: &'a str,
+    port: u8,
+    /// None on InfiniBand within a subnet.
+    gid_index: Option<u32>,
+    gid: Option<&'a str>,
+    /// `RoCE v2`, `IB/RoCE v1`.
+    gid_kind: Option<&'a str>,
+    /// The path MTU, bytes; null for iWARP, whose messages TCP segments.
+    mtu: Option<u32>,
+    /// Maximum work requests in flight, on each.
+    depth: u32,
+    /// The largest message that was sent inline in its work request.
+    inline_bytes: Bytes,
+    /// Every Nth work request was signaled.
+    moderation: u32,
+    registered_bytes: Bytes,
+    queue_pairs: Vec<u32>,
+    /// Completions at this end; a passive end has none.
+    completions: u64,
+    /// The number of polls of the completion queues.
+    polls: u64,
+    /// The number of empty polls.
+    polls_empty: u64,
+    /// How often a thread slept until a completion event.
+    sleeps: u64,
+    /// How often a posting thread found its queue pair empty.
+    ran_dry: Option<u64>,
+}
+
+impl<'a> EndQueuePairs<'a> {
+    fn of(side: &'a SideSample) -> Option<Self> {
+        let one = records(side).next()?;
+        let sum = |pick: fn(&VerbsRecord) -> u64| {
+            let counts = records(side).map(pick);
+            counts.fold(0, u64::saturating_add)
+        };
+        Some(Self {
+            device: &one.device,
+            port: one.port,
+            gid_index: one.gid_index,
+            gid: one.gid.as_deref(),
+            gid_kind: one.gid_kind.as_deref(),
+            mtu: one.mtu,
+            depth: one.depth,
+            inline_bytes: one.inline_bytes,
+            moderation: one.moderation,
+            registered_bytes: one.registered_bytes,
+            queue_pairs: records(side).map(|record| record.queue_pair).collect(),
+            completions: sum(|record| record.completions),
+            polls: sum(|record| record.polls),
+            polls_empty: sum(|record| record.polls_empty),
+            sleeps: sum(|record| record.sleeps),
+            ran_dry: posting(side)
+                .try_fold(0_u64, |all, one| Some(all.saturating_add(one.ran_dry?))),
+        })
+    }
 }
 
 /// The records of an end's queue pairs.
@@ -186,12 +216,15 @@ fn posting(side: &SideSample) -> impl Iterator<Item = &VerbsRecord> {
 }
 
 /// A counter of an RDMA port that moved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PortCounterGrowth<'a> {
     /// `mlx5_0/1`.
     pub(super) port: String,
-    /// The device's own name of it.
+    /// The driver's own name.
+    #[serde(rename = "counter")]
     pub(super) name: &'a str,
+    /// Data in octets.
     pub(super) grew: u64,
     pub(super) path: &'a str,
 }
@@ -210,21 +243,6 @@ pub(super) fn moved(side: &SideSample) -> Option<Vec<PortCounterGrowth<'_>>> {
         })
     });
     Some(all.filter(|one| one.grew > 0).collect())
-}
-
-fn counters_value(side: &SideSample) -> Value {
-    let of = |moved: Vec<PortCounterGrowth<'_>>| {
-        let values = moved.into_iter().map(|one| {
-            json!({
-                "port": one.port,
-                "counter": one.name,
-                "grew": one.grew,
-                "path": one.path,
-            })
-        });
-        values.collect::<Vec<_>>()
-    };
-    moved(side).map_or(Value::Null, |moved| json!(of(moved)))
 }
 
 /// The datagrams of a trial of UD.
@@ -259,17 +277,19 @@ impl Datagrams {
         self.sent.saturating_sub(self.received)
     }
 
-    fn value(self) -> Value {
-        json!({
-            "sent": self.sent,
-            "received": self.received,
-            "lost": self.lost(),
-            "lost_share": (self.sent > 0).then(|| real(self.lost()) / real(self.sent)),
+    pub(super) fn counts(self) -> DatagramCounts {
+        DatagramCounts {
+            sent: Some(self.sent),
+            received: self.received,
+            lost: self.lost(),
+            lost_share: (self.sent > 0).then(|| real(self.lost()) / real(self.sent)),
             // The order of arrival is not checked.
-            "reordered": Value::Null,
-            "duplicated": Value::Null,
-            "jitter_ns": Value::Null,
-        })
+            reordered: None,
+            duplicated: None,
+            jitter_ns: None,
+            delay_ns: None,
+            received_per_s: None,
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use linerate_model::path::PathView;
 use linerate_model::sample::{Datagrams as Counted, Flag};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Verb;
+use serde_json::{Value, json};
 
-use super::super::document::Measured;
 use super::super::fitting::told_and_fitting;
+use super::super::measured::Measured;
 use super::*;
 
 fn host(name: &str) -> Host {

@@ -6,8 +6,8 @@ use linerate_stats::summary::median;
 use linerate_stats::{Random, Seed};
 
 use crate::Trouble;
+use crate::hosts::{Bench, Hosts};
 use crate::line::{Line, Verdict, real};
-use crate::scene::{Bench, Hosts};
 
 /// Seconds of each trial.
 const SECONDS: u32 = 2;

@@ -14,8 +14,8 @@ use linerate_model::watch::Watch;
 use linerate_model::workload::Workload;
 
 use crate::Trouble;
+use crate::hosts::{Bench, FAR_NIC, Hosts, NEAR_NIC};
 use crate::line::{Line, Verdict};
-use crate::scene::{Bench, FAR_NIC, Hosts, NEAR_NIC};
 
 /// Greeting (28), ready, go, and the place of the end.
 const SIGNS_MAX: u64 = 31;

@@ -10,10 +10,10 @@
 
 mod cost;
 mod counts;
+mod hosts;
 mod line;
 mod memory;
 mod percentiles;
-mod scene;
 mod shaper;
 mod stall;
 
@@ -24,8 +24,8 @@ pub(crate) use linerate_bench_shared::Trouble;
 use linerate_bench_shared::{StageArgs, TableArgs, load};
 use linerate_testbed::Stage;
 
+use crate::hosts::Bench;
 use crate::line::{Line, Verdict};
-use crate::scene::Bench;
 
 /// Validates linerate's figures against independent references and measures its overhead
 #[derive(Debug, Parser)]

@@ -10,8 +10,8 @@ use linerate_model::protocol::{PROTOCOL, Request};
 use rustix::process::{Resource, getrlimit};
 
 use crate::Trouble;
+use crate::hosts::{Bench, Hosts};
 use crate::line::{Line, Verdict, real};
-use crate::scene::{Bench, Hosts};
 
 const FLOWS: u64 = 10_000;
 const FLOW_MAX: f64 = 16.0 * 1024.0;

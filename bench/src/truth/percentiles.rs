@@ -17,8 +17,8 @@ use linerate_model::units::Nanoseconds;
 use linerate_stats::{Random, Seed};
 
 use crate::Trouble;
+use crate::hosts::{Bench, Hosts, Latency};
 use crate::line::{Line, Verdict, real};
-use crate::scene::{Bench, Hosts, Latency};
 
 /// Operations of the plain loop.
 const OPERATIONS: usize = 100_000;

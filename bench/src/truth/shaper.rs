@@ -13,8 +13,8 @@ use linerate_model::units::Bytes;
 use serde_json::Value;
 
 use crate::Trouble;
+use crate::hosts::{Bench, Hosts, Measured, NEAR_NIC};
 use crate::line::{Line, Verdict, real};
-use crate::scene::{Bench, Hosts, Measured, NEAR_NIC};
 
 /// Ethernet, IPv4 and TCP headers with timestamps.
 const HEADERS: f64 = 66.0;

@@ -8,8 +8,8 @@ use linerate_model::latency::Histogram;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Trouble;
+use crate::hosts::{Bench, Hosts, Measured};
 use crate::line::{Line, Verdict, real};
-use crate::scene::{Bench, Hosts, Measured};
 
 const STALL: Duration = Duration::from_millis(100);
 /// An operation that took longer was late: half the stall.

@@ -12,4 +12,9 @@ pub mod made_up;
 mod run;
 pub mod runs;
 
-pub use self::run::*;
+#[cfg(feature = "fuzz")]
+pub use self::run::parse_records;
+pub use self::run::{
+    Log, Place, Records, Run, RunLines, Trace, cannot_write, is_being_written, line_of, read,
+    read_header, read_keeping, read_own, run_folder, with_checksum, write_page, write_whole,
+};

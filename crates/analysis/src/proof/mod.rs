@@ -23,7 +23,7 @@ use linerate_model::units::{BitRate, Ratio};
 use linerate_stats::summary::{median, median_interval};
 
 use self::paired::effect_of_pairs;
-pub use self::paired::{Experiment, experiment_of};
+pub use self::paired::{PairedTrials, paired_trials};
 use crate::record::{Header, Record};
 use crate::text::words::{detectable, effect_figure};
 use crate::trial::{LEVEL, rate_of};
@@ -200,7 +200,7 @@ pub struct SortedRemedy<'a> {
     /// Why it could not be tried.
     pub note: Option<&'a str>,
     /// Its trials.
-    pub experiment: Experiment<'a>,
+    pub trials: PairedTrials<'a>,
 }
 
 /// A remedy that was advice only.
@@ -235,7 +235,7 @@ pub fn sort(records: &[Record]) -> ProofRecords<'_> {
                     beside,
                     kept: false,
                     note: None,
-                    experiment: Experiment::default(),
+                    trials: PairedTrials::default(),
                 });
             }
             Record::Paired {
@@ -245,7 +245,7 @@ pub fn sort(records: &[Record]) -> ProofRecords<'_> {
                 sample,
             } => {
                 if let Some(sorted) = sorted.remedies.get_mut(*remedy) {
-                    sorted.experiment.add(*pair, *arm, sample);
+                    sorted.trials.add(*pair, *arm, sample);
                 }
             }
             Record::HeldBack {
@@ -444,7 +444,7 @@ fn remedy_results(header: &Header, sorted: &ProofRecords<'_>) -> Vec<RemedyResul
     let mut results: Vec<RemedyResult> = Vec::new();
     for remedy in &sorted.remedies {
         let mut notes: Vec<String> = remedy.note.map(ToOwned::to_owned).into_iter().collect();
-        notes.extend(remedy.experiment.note());
+        notes.extend(remedy.trials.note());
         for before in results.iter_mut().filter(|b| same_remedy(b, remedy)) {
             before.tried_again = true;
             before.note = Some("retried after another bottleneck was removed".to_owned());
@@ -457,10 +457,10 @@ fn remedy_results(header: &Header, sorted: &ProofRecords<'_>) -> Vec<RemedyResul
                 notes.push(seen.to_owned());
             }
         }
-        let rates = remedy.experiment.rates();
+        let rates = remedy.trials.rates();
         results.push(RemedyResult {
             effect: effect_of_pairs(&rates, header.seed),
-            guards: remedy.experiment.guards(header.seed),
+            guards: remedy.trials.guards(header.seed),
             kept: remedy.kept,
             note: (!notes.is_empty()).then(|| notes.join("; ")),
             pairs_bit_per_s: rates,

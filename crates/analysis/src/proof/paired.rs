@@ -16,7 +16,7 @@ use crate::trial::{LEVEL, NOT_TO_BE_TRUSTED, is_doubtful, rate_of, stalled};
 
 /// The trials of one remedy's experiment.
 #[derive(Debug, Default)]
-pub struct Experiment<'a> {
+pub struct PairedTrials<'a> {
     pairs: BTreeMap<u32, Pair<'a>>,
     /// Trials that another one of the same pair and arm has taken the place of.
     pub set_aside: Vec<&'a Sample>,
@@ -28,7 +28,7 @@ struct Pair<'a> {
     with: Option<&'a Sample>,
 }
 
-impl<'a> Experiment<'a> {
+impl<'a> PairedTrials<'a> {
     pub(super) fn add(&mut self, pair: u32, arm: Arm, sample: &'a Sample) {
         let pair = self.pairs.entry(pair).or_default();
         let place = match arm {
@@ -111,9 +111,9 @@ fn trials_in_words(count: usize) -> String {
     }
 }
 
-/// The experiment of one remedy.
-pub fn experiment_of(records: &[Record], remedy: usize) -> Experiment<'_> {
-    let mut experiment = Experiment::default();
+/// The pairs of one remedy.
+pub fn paired_trials(records: &[Record], remedy: usize) -> PairedTrials<'_> {
+    let mut trials = PairedTrials::default();
     for record in records {
         if let Record::Paired {
             remedy: of,
@@ -123,10 +123,10 @@ pub fn experiment_of(records: &[Record], remedy: usize) -> Experiment<'_> {
         } = record
             && *of == remedy
         {
-            experiment.add(*pair, *arm, sample);
+            trials.add(*pair, *arm, sample);
         }
     }
-    experiment
+    trials
 }
 
 pub(super) fn effect_of_pairs(pairs: &[(f64, f64)], seed: u64) -> Option<EffectDocument> {

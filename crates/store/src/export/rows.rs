@@ -15,7 +15,7 @@ use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
 
-use crate::{self as store, Records, RunLines};
+use crate::{Records, RunLines, read_header};
 
 /// The kinds of records that are trials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -220,7 +220,7 @@ pub(super) struct RunRows {
 
 /// Reads the rows of a run.
 pub(super) fn rows_of(folder: &Path) -> Outcome<RunRows> {
-    let header = store::read_header(folder)?;
+    let header = read_header(folder)?;
     let mut rows = Gathered::new(folder, header);
     let mut records = Records::open(folder)?;
     for record in &mut records {

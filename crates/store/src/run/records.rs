@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::made_up::store;
-    use crate::{parse_records, read};
+    use crate::run::{parse_records, read};
 
     fn one_by_one(folder: &Path) -> Outcome<(Vec<Record>, bool)> {
         let mut records = Records::open(folder)?;

@@ -7,7 +7,7 @@ use linerate_analysis::run_list::{Counts, OtherHost, State};
 use linerate_model::exit::Outcome;
 use linerate_model::sample::Sample;
 
-use crate::{self as store, Records};
+use crate::{Records, read_header};
 
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ pub(super) struct Summary {
 
 /// Reads a run.
 pub(super) fn summary_of(folder: &Path) -> Outcome<Summary> {
-    let header = store::read_header(folder)?;
+    let header = read_header(folder)?;
     let mut summary = Summary {
         kind: RunKind::of_folder(folder, &header),
         title: None,

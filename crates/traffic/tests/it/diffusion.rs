@@ -10,7 +10,7 @@ use linerate_model::workload::{Diffusion, Direction, TrialSpec, Waiting, Workloa
 use linerate_traffic::TrafficError;
 use linerate_traffic::diffusion::{Stepper, checksum, fill};
 
-use crate::scene::{abort, hang_guard, listen, read_byte, ready_peer, run_both, spec};
+use crate::both_ends::{abort, hang_guard, listen, read_byte, ready_peer, run_both, spec};
 
 /// A grid of 32 x 32, and some bytes that are no cell.
 const SIZE: u64 = 8_300;

@@ -9,7 +9,7 @@ use linerate_model::workload::{Direction, Pingpong, Rr, Transfer, TrialSpec, Wai
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::Listening;
 
-use crate::scene::{Outcome, TOKEN, abort, run_against, run_both, spec};
+use crate::both_ends::{Outcome, TOKEN, abort, run_against, run_both, spec};
 
 pub(crate) const WAYS: [Waiting; 6] = [
     Waiting::Blocking,

@@ -13,11 +13,11 @@ use linerate_model::workload::{Direction, Pingpong, Rr, Transfer, TrialSpec, Wai
 use linerate_traffic::TrafficError;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
-use crate::exchange::{WAYS, is_there, rr};
-use crate::scene::{
+use crate::both_ends::{
     Outcome, abort, against_peers, hand_made_peer, hang_guard, listen, read_byte, ready_peer, spec,
     wrong_byte,
 };
+use crate::exchange::{WAYS, is_there, rr};
 
 const GO: u8 = 0x47;
 

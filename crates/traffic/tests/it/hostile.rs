@@ -10,7 +10,7 @@ use linerate_model::workload::{Direction, Placement, TrialSpec};
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::{Connected, Listening};
 
-use crate::scene::{
+use crate::both_ends::{
     Outcome, TOKEN, abort, hang_guard, listen, read_byte, ready_peer, run_both, spec,
 };
 
@@ -306,6 +306,6 @@ fn every_address_means_both_families() {
     let spec = spec(1, Direction::Forward);
     let listening = Listening::open(&spec, TOKEN, "").expect("a free port");
     let address = (std::net::Ipv4Addr::LOCALHOST, listening.port()).into();
-    let (near, far) = crate::scene::run_against(&spec, listening, address, &abort());
+    let (near, far) = crate::both_ends::run_against(&spec, listening, address, &abort());
     assert!(near.is_ok() && far.is_ok(), "{near:?} {far:?}");
 }

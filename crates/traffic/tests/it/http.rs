@@ -7,7 +7,7 @@ use linerate_traffic::TrafficError;
 use linerate_traffic::http::SOURCE_BODY;
 use linerate_traffic::tcp::Connected;
 
-use crate::scene::{TOKEN, abort, check_record, hang_guard, listen, read_byte, run_both};
+use crate::both_ends::{TOKEN, abort, check_record, hang_guard, listen, read_byte, run_both};
 
 /// `flows` connections on `threads` threads, closed loop, for a short time.
 pub(crate) fn http_spec(flows: u32, threads: u32) -> TrialSpec {
@@ -19,7 +19,7 @@ pub(crate) fn http_spec(flows: u32, threads: u32) -> TrialSpec {
         }),
         threads: Some(threads),
         duration_ns: Nanoseconds::from_millis(250),
-        ..crate::scene::spec(flows, Direction::Forward)
+        ..crate::both_ends::spec(flows, Direction::Forward)
     }
 }
 
@@ -256,7 +256,7 @@ fn a_peer_that_never_tells_its_port_is_given_up() {
     let abort = abort();
     let outcome = std::thread::scope(|scope| {
         let far = scope.spawn(|| listening.accept(hang_guard(), &abort)?.run(&abort));
-        let mut peer = crate::scene::hand_made_peer(address, 0);
+        let mut peer = crate::both_ends::hand_made_peer(address, 0);
         abort.trigger();
         while read_byte(&mut peer).is_some() {}
         far.join().expect("no panic")
@@ -271,7 +271,7 @@ fn a_client_that_leaves_early_is_told_from_one_that_has_done() {
     let abort = abort();
     let outcome = std::thread::scope(|scope| {
         let far = scope.spawn(|| listening.accept(hang_guard(), &abort)?.run(&abort));
-        let mut peer = crate::scene::hand_made_peer(address, 0);
+        let mut peer = crate::both_ends::hand_made_peer(address, 0);
         assert!(
             read_byte(&mut peer).is_some() && read_byte(&mut peer).is_some(),
             "a port"

@@ -12,8 +12,8 @@ use linerate_model::workload::{Direction, TrialSpec, Workload};
 use linerate_traffic::TrafficError;
 use linerate_traffic::http::{Target, load};
 
+use crate::both_ends::{Outcome, abort};
 use crate::http::{at_rate, check_operations, http_spec, operations};
-use crate::scene::{Outcome, abort};
 
 fn target(address: SocketAddr) -> Target {
     Target {

@@ -10,7 +10,7 @@ use linerate_model::workload::Waiting;
 use linerate_traffic::TrafficError;
 use linerate_traffic::http::{SOURCE_BODY, Served, Server};
 
-use crate::scene::{abort, connect_from};
+use crate::both_ends::{abort, connect_from};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: linerate.localhost\r\n\r\n";
 

@@ -7,9 +7,9 @@ use std::process::Command;
 use linerate_model::units::Bytes;
 use linerate_traffic::http::{SOURCE_BODY, Target, load};
 
+use crate::both_ends::abort;
 use crate::http::{check_operations, http_spec, operations, skip};
 use crate::http_server::with_server;
-use crate::scene::abort;
 
 /// The output of a program; `None` with a message if it is not installed.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {

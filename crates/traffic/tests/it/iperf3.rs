@@ -14,7 +14,7 @@ use linerate_traffic::iperf3::{Finished, Foreign, Iperf3Server, measure};
 use linerate_traffic::iperf3_protocol::TalkError;
 use linerate_traffic::{Abort, TrafficError};
 
-use crate::scene::{abort, spec};
+use crate::both_ends::{abort, spec};
 
 /// Stops a server when the test ends, also when it fails.
 struct Stop<'a>(&'a Abort);

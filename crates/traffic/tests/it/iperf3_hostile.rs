@@ -11,8 +11,8 @@ use linerate_traffic::TrafficError;
 use linerate_traffic::iperf3::{Finished, measure};
 use linerate_traffic::iperf3_protocol::{Frame, TalkError};
 
+use crate::both_ends::{abort, connect_from, read_byte, spec};
 use crate::iperf3::{loopback, next, with_server};
-use crate::scene::{abort, connect_from, read_byte, spec};
 
 const COOKIE: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz2345672345\0";
 

@@ -10,8 +10,8 @@ use linerate_model::workload::{Direction, Stream, TrialSpec, Workload};
 use linerate_traffic::iperf3::{Finished, Foreign, measure};
 use serde_json::Value;
 
+use crate::both_ends::{abort, spec};
 use crate::iperf3::{loopback, next, udp, with_server};
-use crate::scene::{abort, spec};
 
 /// Whether iperf3 is here; reports it when it is not.
 pub(crate) fn iperf3_is_here() -> bool {

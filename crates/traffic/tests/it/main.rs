@@ -10,6 +10,7 @@
     reason = "a test may look at the kernel behind the engine"
 )]
 
+mod both_ends;
 mod diffusion;
 mod exchange;
 mod exchange_by_hand;
@@ -21,7 +22,6 @@ mod http_tools;
 mod iperf3;
 mod iperf3_hostile;
 mod iperf3_real;
-mod scene;
 mod select;
 mod simulated;
 mod strangers;

@@ -9,7 +9,7 @@ use linerate_model::units::Bytes;
 use linerate_model::workload::{Direction, Http, Placement, TrialSpec, Workload};
 use linerate_traffic::TrafficError;
 
-use crate::scene::{abort, hand_made_peer, hang_guard, listen, run_both, spec};
+use crate::both_ends::{abort, hand_made_peer, hang_guard, listen, run_both, spec};
 
 fn by_receive_cpu(flows: u32, direction: Direction) -> TrialSpec {
     TrialSpec {

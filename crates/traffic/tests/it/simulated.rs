@@ -7,7 +7,7 @@ use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec};
 use linerate_traffic::simulated::SimulatedPath;
 
-use crate::scene::{check_record, spec};
+use crate::both_ends::{check_record, spec};
 
 const BASE: BitRate = BitRate::from_mbit_per_s(20_000);
 

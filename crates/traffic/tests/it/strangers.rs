@@ -10,7 +10,7 @@ use linerate_model::workload::Direction;
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::Connected;
 
-use crate::scene::{TOKEN, abort, hang_guard, listen, read_byte, run_against, spec};
+use crate::both_ends::{TOKEN, abort, hang_guard, listen, read_byte, run_against, spec};
 
 #[test]
 fn silent_strangers_do_not_block_a_trial() {
@@ -70,7 +70,7 @@ fn a_flow_number_out_of_range_or_taken_is_refused() {
     let spec = spec(1, Direction::Forward);
     let (listening, address) = listen(&spec);
     let abort = abort();
-    let more = crate::scene::spec(3, Direction::Forward);
+    let more = crate::both_ends::spec(3, Direction::Forward);
     thread::scope(|scope| {
         let far = scope.spawn(|| listening.accept(hang_guard(), &abort));
         let refused = Connected::connect(&more, address, TOKEN, hang_guard(), &abort);

@@ -9,7 +9,7 @@ use linerate_model::sample::{Role, SideSample};
 use linerate_model::units::Bytes;
 use linerate_model::workload::{Direction, Placement, TrialSpec};
 
-use crate::scene::{
+use crate::both_ends::{
     abort, check_record, hang_guard, listen, read_byte, ready_peer, run_both, spec,
 };
 

@@ -8,8 +8,8 @@ use linerate_model::workload::{Direction, SendMode, Stream, TrialSpec, Waiting, 
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::Listening;
 
+use crate::both_ends::{Outcome, TOKEN, against_peers, read_byte, run_both, spec, wrong_byte};
 use crate::exchange::is_there;
-use crate::scene::{Outcome, TOKEN, against_peers, read_byte, run_both, spec, wrong_byte};
 
 const GO: u8 = 0x47;
 

@@ -11,7 +11,7 @@ use linerate_model::workload::{
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::{Connected, Listening};
 
-use crate::scene::{TOKEN, abort, hang_guard, run_both, spec};
+use crate::both_ends::{TOKEN, abort, hang_guard, run_both, spec};
 use crate::stream_modes::stream;
 
 /// Set in the process that a test starts again under a lower limit.

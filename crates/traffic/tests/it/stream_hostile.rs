@@ -9,8 +9,8 @@ use linerate_model::workload::{
 };
 use linerate_traffic::TrafficError;
 
+use crate::both_ends::{Outcome, abort, hang_guard, listen, read_byte, ready_peer, spec};
 use crate::hostile::{against_a_peer, an_hour};
-use crate::scene::{Outcome, abort, hang_guard, listen, read_byte, ready_peer, spec};
 use crate::stream_modes::{RECEIVES, SENDS};
 
 /// Every way of sending, each also as one of two flows of a thread.

@@ -11,7 +11,7 @@ use linerate_model::workload::{
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::Listening;
 
-use crate::scene::{Outcome, TOKEN, abort, check_record, run_against, run_both, spec};
+use crate::both_ends::{Outcome, TOKEN, abort, check_record, run_against, run_both, spec};
 
 pub(crate) const SENDS: [SendMode; 6] = [
     SendMode::Write,

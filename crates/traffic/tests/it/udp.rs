@@ -8,7 +8,7 @@ use linerate_model::workload::{DatagramBatch, Direction, TrialSpec, Udp, Waiting
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::{Connected, Listening};
 
-use crate::scene::{
+use crate::both_ends::{
     TOKEN, abort, check_record, hang_guard, listen, run_against, run_both, spec as any_spec,
 };
 

@@ -10,7 +10,7 @@ use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, Direction, TrialSpec, Waiting};
 use linerate_traffic::{Abort, TrafficError};
 
-use crate::scene::{Outcome, abort, hand_made_peer, hang_guard, listen, read_byte};
+use crate::both_ends::{Outcome, abort, hand_made_peer, hang_guard, listen, read_byte};
 use crate::udp::{BATCHES, spec};
 
 const DATAGRAM: usize = 100;

@@ -255,7 +255,7 @@ impl<'r> Sends<'r> {
         self.len() == 0
     }
 
-    /// Asks for or against the telling of the end of request `index`.
+    /// Sets whether request `index` is signaled.
     #[inline]
     pub fn set_signaled(&mut self, index: usize, signaled: bool) {
         let flags = &mut self.chain.at(index).send_flags;

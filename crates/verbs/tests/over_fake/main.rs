@@ -2,10 +2,10 @@
 //! errors are reported, everything is released. Each test has its own devices.
 
 mod ends;
+mod events;
 mod faults;
 mod life;
 mod manager;
 mod moves;
 mod order;
 mod refusals;
-mod telling;

@@ -11,7 +11,7 @@
 mod explore;
 
 use linerate_analysis::proof::{
-    effect_in_words, experiment_of, median_sample, price_in_words, remedy_in_words,
+    effect_in_words, median_sample, paired_trials, price_in_words, remedy_in_words,
 };
 use linerate_analysis::record::{Arm, Record};
 use linerate_analysis::text::words::seconds_in_words;
@@ -423,9 +423,9 @@ impl<'a> Session<'a> {
 
     /// The result of a remedy's pairs, and what it costs more than it may; with a line of text.
     fn judge(&self, remedy: usize) -> (Weight, Option<String>, String) {
-        let experiment = experiment_of(self.log.records(), remedy);
-        let effect = experiment.effect(self.options.seed);
-        let mut worse = experiment.guards(self.options.seed);
+        let trials = paired_trials(self.log.records(), remedy);
+        let effect = trials.effect(self.options.seed);
+        let mut worse = trials.guards(self.options.seed);
         worse.retain(|one| one.worse && !self.options.accepts_worse.contains(&one.guard));
         let price = price_in_words(&worse);
         let weight = match &effect {

@@ -34,7 +34,7 @@ fn told_end(end: &End) -> (u64, Result<Opcode, Status>) {
     }
 }
 
-fn telling() -> Plan {
+fn with_events() -> Plan {
     Plan {
         tells: true,
         ..Plan::default()
@@ -49,12 +49,12 @@ fn two_threads_that_wait_for_events_pass_a_message_to_and_fro() {
     let (tell_back, told_back) = std::sync::mpsc::channel();
     let far_device = device.clone();
     let far = std::thread::spawn(move || {
-        let end = End::new(&far_device, telling());
+        let end = End::new(&far_device, with_events());
         tell.send(end.queue_pair.number()).expect("it waits");
         end.connect(told_back.recv().expect("a number"));
         play(&end, ROUNDS, false, &mut || tell.send(0).expect("it waits"));
     });
-    let end = End::new(&device, telling());
+    let end = End::new(&device, with_events());
     let number = told.recv().expect("a number");
     tell_back.send(end.queue_pair.number()).expect("it waits");
     end.connect(number);
@@ -101,7 +101,7 @@ fn play(end: &End, rounds: u64, begins: bool, ready: &mut dyn FnMut()) {
 #[test]
 fn a_queue_tells_once_for_each_time_it_is_armed() {
     let (_fake, device) = device();
-    let (near, far) = pair(&device, telling());
+    let (near, far) = pair(&device, with_events());
     let channel = near.queue.channel().expect("it tells");
     let mut sends = Sends::new(
         &[Send {
@@ -131,7 +131,7 @@ fn a_queue_tells_once_for_each_time_it_is_armed() {
 #[test]
 fn a_queue_that_is_dropped_takes_what_it_told_with_it() {
     let (fake, device) = device();
-    let (near, far) = pair(&device, telling());
+    let (near, far) = pair(&device, with_events());
     near.queue.arm().expect("an armed queue");
     let mut sends = Sends::new(&[Send {
         id: 0,

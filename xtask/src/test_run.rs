@@ -58,7 +58,6 @@ pub(crate) fn run(root: &Path) -> Tally {
         (!is_first, !(is_first && program.name == "test it"))
     });
     let mut failed = Tally::default();
-    // The guests compute all the time, each on one CPU; what comes after them mostly waits.
     let mut jobs: Vec<Job<'_>> = in_guests(root, guests).collect();
     jobs.extend(check::jobs(root));
     jobs.push(examples(root));
@@ -129,6 +128,7 @@ fn in_guests(root: &Path, programs: Vec<Program>) -> impl Iterator<Item = Job<'_
             command.env("LINERATE_VM_GUEST", part.replace('/', "-of-"));
             of_tests(&title, command.current_dir(root))
         })
+        .beside()
     })
 }
 

@@ -255,6 +255,31 @@ pub(super) fn whole_latency(
     whole.filter(|histogram| histogram.count() > 0)
 }
 
+/// In closed loop, the latency with the requests that each connection did not send while it waited, as wrk prints it:
+/// one is expected in each mean time of a request.
+pub(super) fn corrected_latency(sample: &Sample) -> Option<Histogram> {
+    let depth = match &sample.spec.workload {
+        Workload::Rr(rr) => u64::from(rr.depth),
+        Workload::Http(_) => 1,
+        _ => return None,
+    };
+    let mut whole: Option<Histogram> = None;
+    for (side, operations) in askers(sample) {
+        if operations.service.is_some() {
+            return None;
+        }
+        let waiting = (side.senders().count() as u64).saturating_mul(depth);
+        let expected = side
+            .elapsed_ns
+            .as_u64()
+            .saturating_mul(waiting)
+            .checked_div(operations.completed)?;
+        let corrected = operations.latency.corrected(Nanoseconds::new(expected));
+        whole.get_or_insert_default().add(&corrected);
+    }
+    whole.filter(|histogram| histogram.count() > 0)
+}
+
 /// The datagrams of all flows: how many were sent, if known, and what arrived.
 pub(super) fn datagrams(measured: &Measured<'_>) -> Option<(Option<u64>, Datagrams)> {
     let mut sum: Option<(Option<u64>, Datagrams)> = None;

@@ -12,7 +12,7 @@ use linerate_model::workload::Workload;
 use linerate_report::Nulled;
 
 use super::document::{EndCost, MeasureDocument};
-use super::measured::{Measured, datagrams, steps, warmup, whole_latency};
+use super::measured::{Measured, corrected_latency, datagrams, steps, warmup, whole_latency};
 use super::repeat::Repeats;
 use super::{diffusion, verbs};
 
@@ -243,6 +243,12 @@ fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
         if let Some(all) = whole_latency(sample, |operations| Some(&operations.latency)) {
             lines.push(format!("latency   {}", latency(&all)));
             lines.push(format!("          {}", spread(&all)));
+        }
+        if let Some(corrected) = corrected_latency(sample) {
+            lines.push(format!(
+                "corrected {} (as wrk: with the requests not sent meanwhile)",
+                latency(&corrected)
+            ));
         }
         if let Some(service) = whole_latency(sample, |operations| operations.service.as_ref()) {
             lines.push(format!(
@@ -520,6 +526,7 @@ fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocum
         ),
         ("remote", ends.map_or("", |ends| ends.remote_nic.as_str())),
     ];
+    let shared = measured.sample.shared_kernel;
     for ((end, name), cpu) in names
         .into_iter()
         .zip([&document.cpu.local, &document.cpu.remote])
@@ -544,12 +551,20 @@ fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocum
             Some(each) if bulk => format!("{}, {each} CPU per message", per_gb()),
             Some(each) => format!("{each} CPU each"),
         };
+        let softirq = format!("softirq {} s", seconds(cost.softirq_s.get()));
+        let own = if shared {
+            each
+        } else {
+            format!("{softirq}, {each}")
+        };
         lines.push(format!(
-            "cpu       {end:<6} ({name}) user {} s, system {} s, softirq {} s, {each}",
+            "cpu       {end:<6} ({name}) user {} s, system {} s, {own}",
             seconds(Some(cost.user_s)),
             seconds(Some(cost.system_s)),
-            seconds(cost.softirq_s.get()),
         ));
+        if shared && end == "remote" {
+            lines.push(format!("          both on one kernel: {softirq}"));
+        }
     }
 }
 

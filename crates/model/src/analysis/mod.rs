@@ -14,7 +14,7 @@ use crate::ids::CpuId;
 use crate::plan::End;
 use crate::sample::{FlowRecord, Role, Sample, SideSample};
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
-use crate::workload::Direction;
+use crate::workload::{Direction, Workload};
 
 /// One direction of a trial's data transfer.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +89,18 @@ impl FlowRecord {
     pub fn cpu_share(&self, elapsed: Nanoseconds) -> Option<Ratio> {
         let busy = self.user_ns.as_secs_f64() + self.system_ns.as_secs_f64();
         (elapsed.as_u64() > 0).then(|| Ratio::new(busy / elapsed.as_secs_f64()))
+    }
+
+    /// For datagrams: when the first arrived, and the bytes that did within the planned duration from then on.
+    fn on_time(&self, sample: &Sample) -> Option<(Nanoseconds, u64)> {
+        let Workload::Udp(udp) = &sample.spec.workload else {
+            return None;
+        };
+        let datagrams = self.datagrams.as_ref()?;
+        let on_time = datagrams.on_time?;
+        let count = on_time.count.min(datagrams.count);
+        let bytes = count.saturating_mul(udp.datagram_bytes.as_u64());
+        Some((on_time.first_ns, bytes))
     }
 
     /// The bytes counted by `time`, interpolated linearly between two readings.
@@ -181,10 +193,45 @@ fn points(times: &[Nanoseconds], bytes_by: impl Fn(Nanoseconds) -> u64) -> Vec<R
 /// The mean rate of one direction over the whole trial.
 pub fn rate_of_way(sample: &Sample, way: &OneWay<'_>) -> Option<BitRate> {
     let end = *boundaries(sample).last()?;
-    let bytes = way
-        .counted()
-        .fold(0, |sum: u64, flow| sum.saturating_add(flow.bytes_by(end)));
-    BitRate::of(Bytes::new(bytes), end)
+    rate_between(sample, way.counted(), Nanoseconds::new(0), end)
+}
+
+/// The rate of some flows together from `start` to `end`. The window of datagrams ends when the last of those that were
+/// sent within the planned duration should have arrived.
+fn rate_between<'a>(
+    sample: &Sample,
+    flows: impl Iterator<Item = &'a FlowRecord>,
+    start: Nanoseconds,
+    end: Nanoseconds,
+) -> Option<BitRate> {
+    let whole = end
+        .as_u64()
+        .saturating_add(sample.spec.interval_ns.as_u64() / 2)
+        >= sample.spec.duration_ns.as_u64();
+    let mut gained: u64 = 0;
+    let mut on_time: u64 = 0;
+    for flow in flows {
+        let Some((first, bytes)) = flow.on_time(sample).filter(|_| whole) else {
+            let bytes = flow.bytes_by(end).saturating_sub(flow.bytes_by(start));
+            gained = gained.saturating_add(bytes);
+            continue;
+        };
+        // Before the first datagram there was none, whatever lies on the line between two readings.
+        let before = if start > first {
+            flow.bytes_by(start)
+        } else {
+            0
+        };
+        let until = first
+            .as_u64()
+            .saturating_add(sample.spec.duration_ns.as_u64());
+        let span = Nanoseconds::new(until.saturating_sub(start.max(first).as_u64()));
+        let rate = BitRate::of(Bytes::new(bytes.saturating_sub(before)), span)?;
+        on_time = on_time.saturating_add(rate.as_bit_per_s());
+    }
+    let span = Nanoseconds::new(end.as_u64().saturating_sub(start.as_u64()));
+    let rest = BitRate::of(Bytes::new(gained), span)?.as_bit_per_s();
+    Some(BitRate::from_bit_per_s(rest.saturating_add(on_time)))
 }
 
 /// The bytes of all receivers by `time`. Each end measures time from its own start; the starts differ by about one
@@ -221,15 +268,17 @@ pub fn rate_after(sample: &Sample, first_kept: usize) -> Option<BitRate> {
     let times = boundaries(sample);
     let start = *times.get(first_kept)?;
     let end = *times.last()?;
-    let span = Nanoseconds::new(end.as_u64().saturating_sub(start.as_u64()));
-    let gained = received_by(sample, end).saturating_sub(received_by(sample, start));
-    BitRate::of(Bytes::new(gained), span)
+    let ways = ways(sample);
+    let counted = ways.iter().flat_map(OneWay::counted);
+    rate_between(sample, counted, start, end)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::build;
+    use crate::sample::{Datagrams, OnTime};
+    use crate::workload::{DatagramBatch, Udp};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -310,6 +359,45 @@ mod tests {
             rate_after(&sample, 0),
             Some(BitRate::from_bit_per_s(8_000_000))
         );
+    }
+
+    #[test]
+    fn the_rate_of_datagrams_is_that_of_the_time_in_which_they_were_sent() {
+        let mut sample = build::sample().build();
+        sample.spec.duration_ns = Nanoseconds::new(SECOND);
+        sample.spec.interval_ns = Nanoseconds::from_millis(100);
+        let datagram_bytes = Bytes::new(1_000);
+        sample.spec.workload = Workload::Udp(Udp {
+            datagram_bytes,
+            rate_bit_per_s: None,
+            batch: DatagramBatch::Single,
+        });
+        // The receiver started 23 ms before the first of 2,500 datagrams came.
+        let first_ns = Nanoseconds::from_millis(23);
+        let flow = &mut sample.remote.flows[0];
+        readings(
+            flow,
+            &[(SECOND, 2_442_000), (SECOND + SECOND / 40, 2_500_000)],
+        );
+        let came = |count, on_time| Datagrams {
+            count,
+            on_time: Some(OnTime {
+                first_ns,
+                count: on_time,
+            }),
+            ..Datagrams::default()
+        };
+        flow.datagrams = Some(came(2_500, 2_500));
+        let rate = |sample: &Sample| rate_after(sample, 0).map(BitRate::as_bit_per_s);
+        assert_eq!(rate(&sample), Some(20_000_000));
+        // What stood in a queue when everything was sent is no part of the rate, and a count beyond all is none.
+        sample.remote.flows[0].datagrams = Some(came(2_500, 2_000));
+        assert_eq!(rate(&sample), Some(16_000_000));
+        sample.remote.flows[0].datagrams = Some(came(2_500, u64::MAX));
+        assert_eq!(rate(&sample), Some(20_000_000));
+        // A trial that was cut short has no such time.
+        sample.spec.duration_ns = Nanoseconds::new(9 * SECOND);
+        assert_eq!(rate(&sample), Some(19_512_195));
     }
 
     #[test]

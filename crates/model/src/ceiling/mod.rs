@@ -104,10 +104,33 @@ impl Ceiling {
         }
     }
 
-    /// The share of this ceiling that `rate` reaches; `None` for a ceiling of 0. Above 1 the ceiling is wrong, and
-    /// the caller flags the trial.
+    /// The share of this ceiling that `rate` reaches; `None` for a ceiling of 0.
     pub fn share(&self, rate: BitRate) -> Option<Ratio> {
         share(rate, self.bit_per_s)
+    }
+}
+
+impl Bound {
+    /// By how much a rate can exceed this bound although the bound is right, as a share of it, and why.
+    pub fn tolerance(self) -> (Ratio, &'static str) {
+        let (share, why) = match self {
+            Self::Ethernet | Self::Bond | Self::Roce | Self::Iwarp | Self::Infiniband => (
+                0.000_2,
+                "the clocks of the link and of the host may each be off by 100 ppm (IEEE 802.3)",
+            ),
+            Self::Pcie => (
+                0.000_6,
+                "the reference clock of PCIe may be off by 300 ppm, as may the host's",
+            ),
+            Self::Shaper => (
+                0.003,
+                "a shaper computes in ticks and may send its burst on top of its rate",
+            ),
+            Self::WindowRtt => (0.02, "the round trip is measured, by its shortest"),
+            Self::Copy => (0.1, "the copy bandwidth is measured, in short samples"),
+            Self::Allowance => (0.01, "a provider enforces its limit over seconds"),
+        };
+        (Ratio::new(share), why)
     }
 }
 

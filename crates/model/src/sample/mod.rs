@@ -214,9 +214,22 @@ pub struct Datagrams {
     /// `UDP_GRO`, each coalesced packet counts once. Empty if the kernel does not report it.
     #[serde(default)]
     pub socket_drops: Option<u64>,
+    /// At the receiver: those that arrived on time; empty if an older linerate recorded the trial.
+    #[serde(default)]
+    pub on_time: Option<OnTime>,
     /// How they were actually sent and received: `UDP_SEGMENT` cannot segment datagrams above the path MTU.
     #[serde(default)]
     pub batch: Option<DatagramBatch>,
+}
+
+/// What arrived within the trial's planned duration, counted from the first datagram. A sender that keeps its rate
+/// sends everything in that time; what arrives later stood in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnTime {
+    /// When the first datagram arrived, since this end's start.
+    pub first_ns: Nanoseconds,
+    /// How many arrived within the planned duration from then on, including duplicates.
+    pub count: u64,
 }
 
 /// Whether an end of a connection sends or receives.

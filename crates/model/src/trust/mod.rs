@@ -15,7 +15,7 @@ use crate::ids::CpuId;
 use crate::known::Known;
 use crate::plan::End;
 use crate::sample::{Checksum, Flag, FlowRecord, Sample, SideSample};
-use crate::units::{BitRate, Bytes};
+use crate::units::{BitRate, Bytes, real};
 use crate::workload::{Service, Verb, Workload};
 
 /// A trial is flagged above this share of steal time.
@@ -164,9 +164,30 @@ pub fn flags(
     flag_if(Flag::GridsDiffer, grids_differ(sample));
     let above = ceiling
         .zip(rate)
-        .is_some_and(|(ceiling, rate)| rate > ceiling.bit_per_s);
+        .is_some_and(|(ceiling, rate)| is_above(sample, ceiling, rate));
     flag_if(Flag::CeilingWrong, above);
     flags.into_iter().collect()
+}
+
+/// Whether a rate proves a ceiling wrong: it is above by more than the bound's tolerance, and by more than what was in
+/// flight when the measured time began and is counted in it.
+fn is_above(sample: &Sample, ceiling: &Ceiling, rate: BitRate) -> bool {
+    let in_flight: f64 = [&sample.local, &sample.remote]
+        .into_iter()
+        .flat_map(SideSample::senders)
+        .filter_map(|flow| flow.tcp.value())
+        .map(|tcp| f64::from(tcp.cwnd_segments) * real(tcp.snd_mss_bytes.as_u64()))
+        .sum();
+    let seconds = sample.spec.duration_ns.as_secs_f64();
+    let carried_over = if seconds > 0.0 {
+        8.0 * in_flight / seconds
+    } else {
+        0.0
+    };
+    let (tolerance, _) = ceiling.bound.tolerance();
+    let bound = ceiling.bit_per_s.as_f64() * (1.0 + tolerance.as_f64());
+    // A congestion window may be far larger than what a queue can hold: it excuses no more than 1 %.
+    rate.as_f64() > bound + carried_over.min(0.01 * bound)
 }
 
 /// Whether the two ends of a pair have different grids, as far as both report them.
@@ -209,6 +230,7 @@ fn cut_short(sample: &Sample, side: &SideSample) -> bool {
 mod tests {
     use super::*;
     use crate::build;
+    use crate::ceiling::Bound;
     use crate::sample::GridRecord;
     use crate::units::Nanoseconds;
 
@@ -311,5 +333,21 @@ mod tests {
             flags(&sample, &host, &host, Some(&ceiling), rate),
             [Flag::TickAccounting, Flag::CeilingWrong, Flag::CutShort]
         );
+    }
+
+    #[test]
+    fn a_ceiling_is_wrong_only_above_its_tolerance() {
+        let sample = build::sample().build();
+        let host = build::host().build();
+        let is_flagged = |bound: Bound, mbit| {
+            let mut ceiling = crate::ceiling::copy(BitRate::from_mbit_per_s(1_000), 1, None);
+            ceiling.bound = bound;
+            let rate = Some(BitRate::from_mbit_per_s(mbit));
+            flags(&sample, &host, &host, Some(&ceiling), rate).contains(&Flag::CeilingWrong)
+        };
+        assert!(!is_flagged(Bound::Shaper, 1_002), "its burst");
+        assert!(is_flagged(Bound::Shaper, 1_020));
+        assert!(is_flagged(Bound::Ethernet, 1_020), "no clock is 2 % off");
+        assert!(!is_flagged(Bound::Copy, 1_020), "it is measured");
     }
 }

@@ -191,6 +191,7 @@ impl Account {
             jitter_ns: Nanoseconds::new(self.jitter_ns as u64),
             delay: None,
             socket_drops: None,
+            on_time: None,
             batch: None,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use linerate_model::known::Known;
 use linerate_model::sample::{Drained, Role, SideSample};
 use linerate_model::workload::Waiting;
 use rustix::event::epoll::EventFlags;
@@ -35,6 +36,11 @@ pub(super) fn settle(flows: &[Flow], side: &mut SideSample, abort: &Abort) {
         let at = (side.flows).binary_search_by_key(&flow.number, |record| record.flow);
         let record = at.ok().and_then(|at| side.flows.get_mut(at));
         if let (Some(record), Some(tcp)) = (record, tcp.value()) {
+            if let Known::Value(at_stop) = &mut record.tcp {
+                // At the stop a part of what the peer counted was not sent yet.
+                at_stop.bytes_sent = tcp.bytes_sent;
+                at_stop.bytes_retransmitted = tcp.bytes_retransmitted;
+            }
             record.drained = Some(Drained {
                 bytes_sent: tcp.bytes_sent,
                 bytes_retransmitted: tcp.bytes_retransmitted,

@@ -1,7 +1,7 @@
 //! A receiver's account of one flow: which datagrams came, in what order, how often, and how evenly.
 
 use linerate_model::latency::Histogram;
-use linerate_model::sample::Datagrams;
+use linerate_model::sample::{Datagrams, OnTime};
 use linerate_model::units::Nanoseconds;
 
 /// How far back a duplicate is recognized: so many of the highest sequence numbers.
@@ -21,6 +21,10 @@ pub(super) struct Account {
     count: u64,
     reordered: u64,
     duplicated: u64,
+    /// The trial's planned duration.
+    planned_ns: u64,
+    /// When the first datagram came, and how many within the planned duration from then on.
+    on_time: Option<(u64, u64)>,
     timing: Timing,
 }
 
@@ -36,14 +40,16 @@ struct Timing {
 }
 
 impl Account {
-    /// An empty one; delays are kept when both ends have one clock.
-    pub(super) fn new(with_delay: bool) -> Self {
+    /// An empty one of a trial that is planned to take `planned_ns`; delays are kept when both ends have one clock.
+    pub(super) fn new(planned_ns: u64, with_delay: bool) -> Self {
         Self {
             next: 0,
             came: vec![0; (WINDOW / WORD_BITS) as usize].into_boxed_slice(),
             count: 0,
             reordered: 0,
             duplicated: 0,
+            planned_ns,
+            on_time: None,
             timing: Timing {
                 last_sent_ns: None,
                 last_transit_ns: 0,
@@ -58,6 +64,10 @@ impl Account {
     #[inline]
     pub(super) fn arrived(&mut self, sequence: u64, sent_ns: u64, now_ns: u64) {
         self.count += 1;
+        let (first_ns, on_time) = self.on_time.get_or_insert((now_ns, 0));
+        if now_ns.wrapping_sub(*first_ns) <= self.planned_ns {
+            *on_time = self.count;
+        }
         self.place(sequence);
         self.timing.arrived(sent_ns, now_ns);
     }
@@ -116,9 +126,13 @@ impl Account {
         self.count - self.duplicated >= sent
     }
 
-    /// What became of `sent` datagrams.
-    pub(super) fn close(self, sent: u64) -> Datagrams {
+    /// What became of `sent` datagrams; the receiver started at `start_ns`.
+    pub(super) fn close(self, sent: u64, start_ns: u64) -> Datagrams {
         Datagrams {
+            on_time: self.on_time.map(|(first_ns, count)| OnTime {
+                first_ns: Nanoseconds::new(first_ns.saturating_sub(start_ns)),
+                count,
+            }),
             count: self.count,
             lost: sent.saturating_sub(self.count - self.duplicated),
             reordered: self.reordered,
@@ -169,11 +183,22 @@ mod tests {
 
     /// The account of `sequences`, each in its own batch that took no time.
     fn account(sequences: &[u64], sent: u64) -> Datagrams {
-        let mut account = Account::new(false);
+        let mut account = Account::new(u64::MAX, false);
         for (now_ns, &sequence) in (0u64..).zip(sequences) {
             account.arrived(sequence, now_ns, now_ns);
         }
-        account.close(sent)
+        account.close(sent, 0)
+    }
+
+    #[test]
+    fn on_time_is_what_came_within_the_planned_duration_of_the_first() {
+        let mut account = Account::new(1_000, false);
+        for (sequence, now_ns) in [(0, 500), (1, 900), (2, 1_500), (3, 1_501), (4, 9_000)] {
+            account.arrived(sequence, sequence, now_ns);
+        }
+        let on_time = account.close(5, 100).on_time.expect("datagrams came");
+        assert_eq!((on_time.first_ns.as_u64(), on_time.count), (400, 3));
+        assert_eq!(Account::new(1, false).close(0, 0).on_time, None);
     }
 
     fn counts(datagrams: &Datagrams) -> [u64; 4] {
@@ -219,7 +244,7 @@ mod tests {
 
     #[test]
     fn jitter_is_that_of_the_standards_own_formula() {
-        let mut account = Account::new(true);
+        let mut account = Account::new(u64::MAX, true);
         // Transit times of 100, 116, 100, 100 us on a clock that is a second behind.
         for (sent_us, transit_us) in [(0, 100), (1000, 116), (2000, 100), (3000, 100)] {
             let sent_ns = 1_000_000_000 + sent_us * 1000;
@@ -232,17 +257,17 @@ mod tests {
             account.arrived(sent_us + 1, sent_ns, sent_ns + 777_000);
         }
         // J of 0; 16/16 = 1; 1 + (16 - 1)/16 = 1.9375; 1.9375 - 1.9375/16 = 1.8164 us.
-        let jitter = account.close(4).jitter_ns;
+        let jitter = account.close(4, 0).jitter_ns;
         assert!((1_815..=1_818).contains(&jitter.as_u64()), "{jitter}");
     }
 
     #[test]
     fn delays_are_kept_only_with_one_clock() {
-        let mut account = Account::new(true);
+        let mut account = Account::new(u64::MAX, true);
         for sequence in 0..10 {
             account.arrived(sequence, sequence * 1000, sequence * 1000 + 250);
         }
-        let delay = account.close(10).delay.expect("one clock");
+        let delay = account.close(10, 0).delay.expect("one clock");
         assert_eq!(
             (delay.count(), delay.max()),
             (10, Some(Nanoseconds::new(250)))

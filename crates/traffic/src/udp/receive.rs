@@ -95,13 +95,14 @@ impl<'a> Receiver<'a> {
         start: Start,
     ) -> Self {
         let few = data_thread.spec.flows <= DELAY_FLOWS_MAX;
+        let planned_ns = data_thread.spec.duration_ns.as_u64();
         let flows = data_thread
             .flows
             .iter()
             .zip(links)
             .map(|(&one, link)| Incoming {
                 one,
-                account: Account::new(few && link.one_clock),
+                account: Account::new(planned_ns, few && link.one_clock),
                 link,
                 reporter: Reporter::default(),
                 report: None,
@@ -285,7 +286,10 @@ impl<'a> Receiver<'a> {
                 return Err(TrafficError::PeerGarbled { flow });
             }
             let bytes = flow.account.count() * datagram;
-            let mut datagrams = flow.account.close(report.datagrams);
+            let since_start = self.start.at.elapsed().as_nanos();
+            let start_ns =
+                monotonic_ns().saturating_sub(u64::try_from(since_start).unwrap_or(u64::MAX));
+            let mut datagrams = flow.account.close(report.datagrams, start_ns);
             datagrams.socket_drops = socket_drops(&flow.link.socket).ok().map(u64::from);
             datagrams.batch = Some(self.layout.batch);
             ends.push(flow_end(&flow.link, at, bytes, datagrams));

@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::diffusion::{DiffusionFigures, Overhead};
-use super::measured::{Measured, datagrams, whole_latency};
+use super::measured::{Measured, corrected_latency, datagrams, whole_latency};
 use super::repeat::Repeats;
 use super::require::Judged;
 use super::verbs::{self, PortCounterGrowth, VerbsFigures};
@@ -46,11 +46,15 @@ pub(crate) struct MeasureDocument<'a> {
     pub(super) requirements: Vec<Judged>,
     #[cfg_attr(test, schemars(with = "Vec<Flow<'a>>"))]
     flows: Flows<'a>,
-    /// Of each operation; null for a bulk transfer.
+    /// Of each operation: in open loop from its planned time, in closed loop from when it was sent; null for a bulk
+    /// transfer.
     latency_ns: Option<Latency>,
     /// In open loop: from when each request was actually sent, as a closed loop would have measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     service_latency_ns: Option<Latency>,
+    /// In closed loop: `latency_ns` with the requests that were not sent while others waited, as wrk prints it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    corrected_latency_ns: Option<Latency>,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<Steps>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,6 +124,7 @@ pub(super) fn document<'a>(
             .as_ref()
             .map(Latency::of),
         service_latency_ns: service.as_ref().map(Latency::of),
+        corrected_latency_ns: corrected_latency(sample).as_ref().map(Latency::of),
         steps: Steps::of(sample),
         datagrams: verbs::Datagrams::of(sample)
             .filter(|_| rdma.is_some())

@@ -4,32 +4,15 @@
 
 import { parse, View, Warn } from "vega";
 import { expressionInterpreter } from "vega-interpreter";
-import { compile, type TopLevelSpec } from "vega-lite";
-import { bars, cpu, drawn, effects, pairs, series } from "./charts.js";
-import { readData, type PageData } from "./data.js";
+import { compile } from "vega-lite";
+import { spec } from "./charts.js";
+import { readCharts, type Drawn } from "./data.js";
 import { follow } from "./live.js";
 import { equipPictures } from "./pictures.js";
 import { equipTables } from "./tables.js";
 
-function chartOf(plot: HTMLElement, data: PageData): TopLevelSpec | null {
-  const index = plot.dataset["index"];
-  switch (plot.dataset["chart"]) {
-    case "bars": return bars(data);
-    case "effects": return effects(data);
-    case "pairs": return pairs(data);
-    case "series": return series(data, index === undefined ? null : Number(index));
-    case "cpu": return cpu(data);
-    case "drawn": return drawn(data, Number(index));
-    default: return null;
-  }
-}
-
-async function draw(plot: HTMLElement, data: PageData): Promise<void> {
-  const chart = chartOf(plot, data);
-  if (chart === null) {
-    return;
-  }
-  const runtime = parse(compile(chart).spec, {}, { ast: true });
+async function draw(plot: HTMLElement, chart: Drawn): Promise<void> {
+  const runtime = parse(compile(spec(chart)).spec, {}, { ast: true });
   const view = new View(runtime, {
     expr: expressionInterpreter,
     renderer: "svg",
@@ -44,11 +27,12 @@ async function draw(plot: HTMLElement, data: PageData): Promise<void> {
 }
 
 async function drawAll(): Promise<void> {
-  const data = readData();
+  const charts = readCharts();
   for (const plot of document.querySelectorAll<HTMLElement>("[data-chart]")) {
     try {
-      if (data !== null) {
-        await draw(plot, data);
+      const chart = charts[Number(plot.dataset["chart"])];
+      if (chart !== undefined) {
+        await draw(plot, chart);
       }
     } catch (error) {
       // One chart that cannot be drawn must not take the others with it; the tables say the same.

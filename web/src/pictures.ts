@@ -34,6 +34,9 @@ export function standalone(picture: SVGSVGElement, title: string): string {
   }
   copy.setAttribute("width", String(Math.round(width)));
   copy.setAttribute("height", String(Math.round(height)));
+  for (const text of copy.querySelectorAll("text")) {
+    text.setAttribute("paint-order", "stroke");
+  }
   copy.removeAttribute("aria-hidden");
   copy.setAttribute("font-family", style.fontFamily);
   copy.setAttribute("color", style.color);

@@ -20,6 +20,49 @@ function contrast(one, other) {
   return (bright + 0.05) / (dark + 0.05);
 }
 
+/** What is wrong with how the charts of a page look, a line each. */
+function faultsOfCharts(page) {
+  return page.evaluate(() => {
+    const faults = [];
+    for (const place of document.querySelectorAll("[data-chart]")) {
+      const title = place.closest("figure").querySelector("figcaption").textContent;
+      const svg = place.querySelector("svg");
+      for (const element of svg.querySelectorAll("*")) {
+        for (const name of ["fill", "stroke"]) {
+          const colour = element.getAttribute(name) ?? "none";
+          if (!/^(var\(--[a-z0-9-]+\)|none|transparent)$/.test(colour)) {
+            faults.push(`${title}: the colour ${colour} is none of the page's`);
+          }
+        }
+      }
+      const column = place.getBoundingClientRect();
+      const drawn = [...svg.querySelectorAll("text, line, path")].filter((element) => element.closest(".background") === null);
+      const boxes = drawn.map((element) => element.getBoundingClientRect()).filter((box) => box.width + box.height > 0);
+      const [left, right] = [Math.min(...boxes.map((box) => box.left)), Math.max(...boxes.map((box) => box.right))];
+      if (left < column.left - 2 || left > column.left + 12 || right > column.right + 2 || right < column.right - 24) {
+        faults.push(`${title}: drawn from ${left} to ${right} in a column from ${column.left} to ${column.right}`);
+      }
+      const words = [...svg.querySelectorAll(".mark-text.role-mark text")].filter((text) => text.textContent !== "");
+      const lines = [...svg.querySelectorAll(".mark-rule line, .mark-line path, .role-axis-grid line")];
+      const bars = [...svg.querySelectorAll(".mark-rect.role-mark path")];
+      const meet = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+      const isBefore = (one, other) => (one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING) !== 0;
+      for (const text of words) {
+        const box = text.getBoundingClientRect();
+        const style = getComputedStyle(text);
+        const hasHalo = style.stroke !== "none" && parseFloat(style.strokeWidth) >= 2 && style.paintOrder.startsWith("stroke");
+        for (const line of lines.filter((line) => meet(line.getBoundingClientRect(), box))) {
+          const hides = (bar) => isBefore(line, bar) && isBefore(bar, text) && meet(bar.getBoundingClientRect(), box);
+          if (!(isBefore(line, text) && hasHalo) && !bars.some(hides)) {
+            faults.push(`${title}: a line runs through "${text.textContent}"`);
+          }
+        }
+      }
+    }
+    return faults;
+  });
+}
+
 describe("the report page", { skip: executable === null && "no Chromium (apt-get install chromium)" }, () => {
   let work;
   let browser;
@@ -69,6 +112,30 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
     await page.context().close();
   });
 
+  for (const width of [400, 1280]) {
+    test(`draws charts in the page's colours, as wide as their column, no line through their words, at ${width} px`, async () => {
+      const { page } = await open(browser, address, { viewport: { width, height: 800 } });
+      assert.deepEqual(await faultsOfCharts(page), []);
+      await page.context().close();
+    });
+  }
+
+  test("marks what became of each fix, and the ceiling", async () => {
+    const { page } = await open(browser, address);
+    const chart = (title) => page.locator("figure", { has: page.locator("figcaption", { hasText: title }) }).locator("[data-chart]");
+    const texts = await chart("Effect on the rate").locator(".mark-text.role-mark text").allTextContents();
+    for (const text of ["3.2× helped", "+74.8 % helped", "-1.5 % rolled back", "? not tried", "gray: below the minimum detectable effect"]) {
+      assert.ok(texts.includes(text), `${text} is not in ${texts}`);
+    }
+    const pairs = chart("All pairs");
+    assert.equal(await pairs.locator(".mark-rule.role-mark line").count(), 30);
+    assert.equal(await pairs.locator(".mark-symbol.role-mark path").count(), 60);
+    for (const title of ["Before, after, ceiling", "Before and after", "fix tso-gso-off"]) {
+      assert.ok((await chart(title).first().textContent()).includes("ceiling 31.20 Gb/s"), title);
+    }
+    await page.context().close();
+  });
+
   test("says the verdict first, and every figure of the fixes in a table", async () => {
     const { page } = await open(browser, address);
     const headline = await page.locator(".headline").innerText();
@@ -111,8 +178,8 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
         const of = (selector, property) => getComputedStyle(document.querySelector(selector))[property];
         return [
           of(".chart", "backgroundColor"), of("p.lead", "color"), of(".headline .is", "color"),
-          of(".fate.helped", "color"), of('[data-chart="effects"] svg .mark-text text', "fill"),
-          of('[data-chart="series"] svg .role-axis-label text', "fill"),
+          of(".fate.helped", "color"), of(".pair [data-chart] svg .mark-text text", "fill"),
+          of("#rates ~ .grid [data-chart] svg .role-axis-label text", "fill"),
         ];
       });
       for (const ink of inks) {
@@ -166,6 +233,14 @@ function describeRun(what, name, tests) {
     });
 
     tests(run);
+
+    for (const width of [400, 1280]) {
+      test(`draws charts in the page's colours, as wide as their column, no line through their words, at ${width} px`, async () => {
+        const { page } = await run.open({ viewport: { width, height: 800 } });
+        assert.deepEqual(await faultsOfCharts(page), []);
+        await page.context().close();
+      });
+    }
 
     for (const width of [320, 768]) {
       test(`does not scroll sideways at ${width} px`, async () => {
@@ -262,7 +337,7 @@ describeRun("the page of an experiment over sizes and time", "lab-3", (run) => {
 
   /** What a chart is drawn from, as the page holds it. */
   const dataOf = (chart) => chart.evaluate((place) =>
-    JSON.parse(document.getElementById("linerate-data").textContent).drawn[Number(place.dataset.index)]);
+    JSON.parse(document.getElementById("linerate-data").textContent).drawn[Number(place.dataset.chart)]);
 
   test("draws a line with its band and every point of each combination over the sizes", async () => {
     const { page, complaints, requests } = await run.open();

@@ -1,7 +1,7 @@
 //! What a report of a `prove` or `demo` run is made of: plain data, so that `linerate report RUN` can
 //! make the same page again from a stored run.
 //!
-//! Nothing is computed here. Rates and intervals come from `linerate-stats`, the hosts from
+//! Nothing is estimated here. Rates and intervals come from `linerate-stats`, the hosts from
 //! `linerate-host`, the document from `prove`; the caller that fills [`ReportData`] has them all at hand.
 
 use linerate_model::finding::Undetermined;
@@ -125,6 +125,35 @@ pub struct TrialSeries {
     pub cpu: TrialCpu,
     /// Why the trial may not be trusted, or how it must be read.
     pub flags: Vec<Flag>,
+}
+
+impl TrialSeries {
+    /// A trial with neighboring intervals averaged until at most `most` are left. The intervals of a trial are equally
+    /// long, so the mean of their rates is the rate of the whole.
+    pub(super) fn thinned(&self, most: usize) -> Self {
+        let mut trial = self.clone();
+        let points = trial.at_s.len().min(trial.rate_bit_per_s.len());
+        let step = points.div_ceil(most).max(1);
+        if step == 1 {
+            return trial;
+        }
+        let mean = |rates: &[f64]| {
+            #[expect(clippy::cast_precision_loss, reason = "a handful of neighbours")]
+            let count = rates.len() as f64;
+            rates.iter().sum::<f64>() / count
+        };
+        trial.rate_bit_per_s = trial.rate_bit_per_s[..points]
+            .chunks(step)
+            .map(mean)
+            .collect();
+        let ends = trial.at_s[..points]
+            .chunks(step)
+            .filter_map(|ends| ends.last().copied());
+        trial.at_s = ends.collect();
+        // An interval that is partly warm-up counts as warm-up.
+        trial.first_kept = trial.first_kept.div_ceil(step);
+        trial
+    }
 }
 
 /// CPU time of a trial for each gigabyte (10^9 bytes) of payload.

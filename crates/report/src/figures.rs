@@ -159,6 +159,11 @@ pub(super) fn gain_words(prove: &ProveDocument) -> Option<String> {
     })
 }
 
+/// The multiplication sign, which a page has and a terminal may lack.
+pub(super) fn cross(times: &str) -> String {
+    times.replace('x', "×")
+}
+
 /// The meaning of an effect's interval, in words.
 pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
     if effect.low > 0.0 {
@@ -347,12 +352,12 @@ pub fn flag_in_words(one: Flag) -> String {
 }
 
 /// CPU cost of one kind at one end in one arm, over all its trials.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct CpuBar {
     pub(super) arm: Arm,
     pub(super) end: String,
     pub(super) kind: &'static str,
-    /// Mean, lowest and highest of the trials; null when any trial does not know.
+    /// Mean, lowest and highest of the trials; none when any trial does not know.
     pub(super) s_per_gb: Option<[f64; 3]>,
     pub(super) trials: usize,
 }

@@ -105,16 +105,6 @@ pub(super) fn section(id: &str, heading: &str, lead: &str, body: &str) -> String
     )
 }
 
-/// The place where the page's script draws a chart. `about` is its text for screen readers.
-pub(super) fn chart(kind: &str, index: Option<usize>, title: &str, about: &str) -> String {
-    let index = index.map_or_else(String::new, |i| format!(" data-index=\"{i}\""));
-    format!(
-        "<figure class=\"chart\"><figcaption>{}</figcaption><div class=\"plot\" data-chart=\"{kind}\"{index} role=\"img\" aria-label=\"{}\"></div></figure>",
-        escape(title),
-        escape(about)
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

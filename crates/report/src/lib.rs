@@ -8,6 +8,7 @@
     reason = "a page is made once; `write!` would give every line a Result that cannot fail"
 )]
 
+mod chart;
 pub mod data;
 pub mod doctor;
 mod figures;
@@ -19,6 +20,7 @@ mod lab;
 mod map;
 pub mod page;
 pub mod picture;
+mod prove_charts;
 mod sections;
 mod served;
 mod text;

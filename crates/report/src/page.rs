@@ -6,9 +6,9 @@
 //! by its hash, and nothing be loaded or sent. A `report --serve` page of a running run may ask that server for more.
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::data::{ReportData, TrialSeries};
-use super::figures::{CpuBar, cpu_bars};
+use super::data::ReportData;
 use super::html::{escape, json_for_script};
 use super::sections;
 
@@ -18,35 +18,33 @@ const BUNDLE: &str = include_str!("bundle.js");
 const BUNDLE_SHA256: &str = include_str!("bundle.sha256");
 const STYLE: &str = include_str!("page.css");
 
-/// A chart cannot show more points of one trial than it has pixels; more only make the page heavy.
+/// Points of each trial in the data of a page; more only make it heavy.
 const POINTS_MAX: usize = 600;
 
-/// What the charts get.
+/// The data of a page.
 #[derive(Serialize)]
 struct PageData<'a> {
     report: &'a ReportData,
-    cpu: Vec<CpuBar>,
+    /// The charts, in the order of their places.
+    drawn: Vec<Value>,
 }
 
 /// The page of a run as one HTML document.
 pub fn render_page(data: &ReportData) -> String {
-    let mut thinned = data.clone();
-    for trial in &mut thinned.trials {
-        thin(trial);
+    let mut drawn: Vec<Value> = Vec::new();
+    let body = sections::body(data, &mut drawn);
+    let mut report = data.clone();
+    for trial in &mut report.trials {
+        *trial = trial.thinned(POINTS_MAX);
     }
     let page_data = PageData {
-        report: &thinned,
-        cpu: cpu_bars(data),
+        report: &report,
+        drawn,
     };
     // Plain data of strings, numbers and lists always becomes JSON; were it not so, the page would
     // still contain everything in its tables.
     let json = serde_json::to_string(&page_data).unwrap_or_else(|_| "null".to_owned());
-    shell(
-        &data.title,
-        &data.linerate_version,
-        &sections::body(data),
-        &json,
-    )
+    shell(&data.title, &data.linerate_version, &body, &json)
 }
 
 /// What a page may ask for.
@@ -100,29 +98,4 @@ pub(super) fn shell_with(
         body,
         json_for_script(json)
     )
-}
-
-/// Averages neighboring intervals until at most [`POINTS_MAX`] are left. The intervals of a trial are
-/// equally long, so the mean of their rates is the rate of the whole.
-fn thin(trial: &mut TrialSeries) {
-    let points = trial.at_s.len().min(trial.rate_bit_per_s.len());
-    let step = points.div_ceil(POINTS_MAX).max(1);
-    if step == 1 {
-        return;
-    }
-    let mean = |rates: &[f64]| {
-        #[expect(clippy::cast_precision_loss, reason = "a handful of neighbours")]
-        let count = rates.len() as f64;
-        rates.iter().sum::<f64>() / count
-    };
-    trial.rate_bit_per_s = trial.rate_bit_per_s[..points]
-        .chunks(step)
-        .map(mean)
-        .collect();
-    let ends = trial.at_s[..points]
-        .chunks(step)
-        .filter_map(|ends| ends.last().copied());
-    trial.at_s = ends.collect();
-    // An interval that is partly warm-up counts as warm-up.
-    trial.first_kept = trial.first_kept.div_ceil(step);
 }

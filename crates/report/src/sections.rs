@@ -5,22 +5,24 @@ use linerate_analysis::text::visible::visible;
 use linerate_analysis::text::words::count;
 use linerate_model::finding::{Evidence, Finding};
 use linerate_model::setting::fold_blanks;
+use serde_json::Value;
 
-use super::data::{Arm, EndData, ReportData};
+use super::data::{EndData, ReportData};
 use super::figures::{cost, cpu_bars, fix_name, flag, rate};
-use super::html::{chart, code, escape, section, table};
+use super::html::{code, escape, section, table};
 use super::map::svg::{Layout, MapEnd, host_map_svg};
 use super::map::text::{link_text, qdisc_text, show};
+use super::prove_charts;
 use super::verdict::{remedies, verdict};
 
-/// Everything between `<body>` and the data.
-pub(super) fn body(data: &ReportData) -> String {
+/// Everything between `<body>` and the data; its charts are added to `drawn`.
+pub(super) fn body(data: &ReportData, drawn: &mut Vec<Value>) -> String {
     let parts = [
-        verdict(data),
+        verdict(data, drawn),
         path(data),
-        remedies(&data.prove),
-        rates(data),
-        cpu(data),
+        remedies(&data.prove, drawn),
+        rates(data, drawn),
+        cpu(data, drawn),
         findings(data),
         ceilings(data),
         hosts(data),
@@ -82,39 +84,13 @@ fn evidence_table(caption: &str, evidence: &[Evidence]) -> String {
     table(caption, &["Metric", "Value", "Source"], &rows)
 }
 
-fn rates(data: &ReportData) -> String {
-    let mut charts = String::new();
-    let ends = |arm| matches!(arm, Arm::Before | Arm::After | Arm::Confirm);
-    if data.trials.iter().any(|trial| ends(trial.arm)) {
-        charts.push_str(&chart(
-            "series",
-            None,
-            "Before and after",
-            "The rate of every trial before and after over time",
-        ));
-    }
-    for (index, remedy) in data.prove.remedies.iter().enumerate() {
-        if data
-            .trials
-            .iter()
-            .any(|trial| trial.remedy_index == Some(index))
-        {
-            charts.push_str(&chart(
-                "series",
-                Some(index),
-                &fix_name(remedy),
-                &format!(
-                    "The rate of every trial with and without {} over time",
-                    fix_name(remedy)
-                ),
-            ));
-        }
-    }
+fn rates(data: &ReportData, drawn: &mut Vec<Value>) -> String {
+    let charts = prove_charts::over_time(data, drawn);
     section(
         "rates",
         "Rates over time",
         "All trials overlaid. The shaded part was cut as warm-up and is excluded from all \
-         figures. The dashed line is the ceiling.",
+         figures. The dashed line is the ceiling; with ↑ it is far above the chart.",
         &format!(
             "<div class=\"grid\">{charts}</div><noscript><p class=\"note\">The charts need \
              JavaScript; the tables have all of their figures.</p></noscript>"
@@ -122,9 +98,9 @@ fn rates(data: &ReportData) -> String {
     )
 }
 
-fn cpu(data: &ReportData) -> String {
-    let rows: Vec<Vec<String>> = cpu_bars(data)
-        .iter()
+fn cpu(data: &ReportData, drawn: &mut Vec<Value>) -> String {
+    let bars = cpu_bars(data);
+    let rows: Vec<Vec<String>> = (bars.iter())
         .map(|bar| {
             vec![
                 format!("{}, {}", bar.arm.word(), escape(&bar.end)),
@@ -149,13 +125,7 @@ fn cpu(data: &ReportData) -> String {
          the trials.",
         &format!(
             "{}{}",
-            chart(
-                "cpu",
-                None,
-                "CPU seconds per gigabyte by kind",
-                "Stacked bars of CPU seconds per gigabyte by kind, before and after, at each end; \
-                 the table below has the numbers"
-            ),
+            prove_charts::cpu(&bars, drawn),
             table(
                 "CPU seconds per gigabyte",
                 &["When and where", "Kind", "Mean", "Min to max"],

@@ -2,17 +2,19 @@
 
 use linerate_analysis::text::words::{change, effect_figure};
 use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
+use serde_json::Value;
 
 use super::data::ReportData;
 use super::figures::{
-    Fate, Times, cost, effect_interval, effect_meaning, end_state, fix_name, gain, gain_words,
-    place_of, rate, rate_interval, scores, share, tried,
+    Fate, Times, cost, cross, effect_interval, effect_meaning, end_state, fix_name, gain,
+    gain_words, place_of, rate, rate_interval, scores, share, tried,
 };
-use super::html::{chart, code, escape, section, table};
+use super::html::{code, escape, section, table};
+use super::prove_charts::{bars, effects_and_pairs};
 use super::text::ceiling_words;
 
 /// The first element of the page.
-pub(super) fn verdict(data: &ReportData) -> String {
+pub(super) fn verdict(data: &ReportData, drawn: &mut Vec<Value>) -> String {
     let prove = &data.prove;
     let ratio = gain(prove);
     let words = gain_words(prove).map_or_else(String::new, |words| {
@@ -28,7 +30,7 @@ pub(super) fn verdict(data: &ReportData) -> String {
         escape(&data.title),
         escape(&summary(prove)),
         facts(prove, ratio),
-        verdict_table(prove)
+        bars(prove, drawn) + &verdict_table(prove)
     )
 }
 
@@ -107,11 +109,6 @@ fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
     format!("<dl class=\"facts\">{}</dl>", items.concat())
 }
 
-/// The multiplication sign, which a page has and a terminal may lack.
-fn cross(times: &str) -> String {
-    times.replace('x', "×")
-}
-
 fn verdict_table(prove: &ProveDocument) -> String {
     let row = |name: &str, measured: &Rate| {
         vec![
@@ -127,7 +124,7 @@ fn verdict_table(prove: &ProveDocument) -> String {
         escape(&ceiling_words(prove)),
         "–".to_owned(),
     ];
-    let numbers = table(
+    table(
         "Before, after and the ceiling",
         &["What", "Rate (median)", "CI or reason", "CPU, both ends"],
         &[
@@ -135,42 +132,18 @@ fn verdict_table(prove: &ProveDocument) -> String {
             row("After", &prove.after),
             ceiling,
         ],
-    );
-    let bars = chart(
-        "bars",
-        None,
-        "Before, after, ceiling",
-        "Bars of the rate before, the rate after and the ceiling, with confidence intervals; the \
-         table below has the numbers",
-    );
-    format!("{bars}{numbers}")
+    )
 }
 
 /// Every remedy with the result of its experiment.
-pub(super) fn remedies(prove: &ProveDocument) -> String {
+pub(super) fn remedies(prove: &ProveDocument, drawn: &mut Vec<Value>) -> String {
     if prove.remedies.is_empty() {
         return section("remedies", "Fixes", "No finding had a fix to try.", "");
     }
     let rows: Vec<Vec<String>> = prove.remedies.iter().map(remedy_row).collect();
-    let charts = format!(
-        "<div class=\"pair\">{}{}</div>",
-        chart(
-            "effects",
-            None,
-            "Effect on the rate with 95 % CI",
-            "A point with its confidence interval for each fix against a line at zero; the \
-             table below has the numbers"
-        ),
-        chart(
-            "pairs",
-            None,
-            "All pairs: rate without ○ and with ● the fix",
-            "For each fix and pair, a line from the rate without to the rate with it; the \
-             table of trials has the numbers"
-        )
-    );
     let body = format!(
-        "{charts}{}{}",
+        "{}{}{}",
+        effects_and_pairs(prove, drawn),
         table(
             "All fixes",
             &["Fix", "Changes", "Effect", "Interval", "Result", "Outcome"],

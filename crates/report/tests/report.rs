@@ -40,6 +40,13 @@ fn readable(page: &str) -> &str {
     &page[start..end]
 }
 
+/// The data that a page holds.
+fn data_of(page: &str) -> Value {
+    let (_, rest) = page.split_once("id=\"linerate-data\">").expect("data");
+    let (json, _) = rest.split_once("</script>").expect("to its end");
+    serde_json::from_str(json).expect("whole JSON")
+}
+
 /// Text without its line breaks.
 fn flat(text: &str) -> String {
     let words: Vec<&str> = text
@@ -153,15 +160,11 @@ fn hostile_text_from_a_host_stays_text() {
     data.trials[0].label = HOSTILE.to_owned();
 
     let page = render_page(&data);
+    let value = data_of(&page);
     let text = readable(&page);
     for bad in ["<img", "<script", "<b>", "\u{1b}", "\u{202e}", "\0"] {
         assert!(!text.contains(bad), "{bad:?} got through");
     }
-    let json = page
-        .split("id=\"linerate-data\">")
-        .nth(1)
-        .and_then(|rest| rest.split("</script>").next());
-    let value: Value = serde_json::from_str(json.expect("the data")).expect("whole JSON");
     assert_eq!(value["report"]["title"], HOSTILE);
 
     let terminal = render_text(&data.prove, 80, false);
@@ -217,18 +220,50 @@ fn a_long_trial_is_thinned_and_keeps_its_mean() {
     trial.at_s = (1..=6000).map(f64::from).collect();
     trial.rate_bit_per_s = (1..=6000).map(f64::from).collect();
     trial.first_kept = 15;
-    let page = render_page(&data);
-    let json = page
-        .split("id=\"linerate-data\">")
-        .nth(1)
-        .and_then(|rest| rest.split("</script>").next());
-    let value: Value = serde_json::from_str(json.expect("the data")).expect("whole JSON");
+    let value = data_of(&render_page(&data));
     let shown = &value["report"]["trials"][0];
     let rates: Vec<f64> = serde_json::from_value(shown["rate_bit_per_s"].clone()).expect("rates");
     assert_eq!(rates.len(), 600);
     assert!((rates.iter().sum::<f64>() / 600.0 - 3000.5).abs() < 1e-6);
     assert_eq!(shown["first_kept"], 2);
     assert_eq!(shown["at_s"][599], 6000.0);
+    // Its chart is narrower than that.
+    let mut charts = value["drawn"].as_array().expect("a list").iter();
+    let drawn = charts.find_map(|chart| {
+        let mut rows = chart["data"].as_array()?.iter();
+        rows.find(|row| row["at"].as_array().is_some_and(|at| at.len() > 100))
+    });
+    let rates = &drawn.expect("the trial is drawn")["rate"];
+    let rates: Vec<f64> = serde_json::from_value(rates.clone()).expect("rates");
+    assert_eq!(rates.len(), 300);
+    assert!((rates.iter().sum::<f64>() / 300.0 * 1e9 - 3000.5).abs() < 0.5);
+}
+
+#[test]
+fn every_place_for_a_chart_has_one_with_data_and_what_is_not_measured_has_none() {
+    let mut data = sample();
+    let places = |data: &ReportData| {
+        let page = render_page(data);
+        let charts = data_of(&page)["drawn"].as_array().expect("a list").clone();
+        for (index, chart) in charts.iter().enumerate() {
+            assert!(
+                !chart["data"].as_array().expect("a list").is_empty(),
+                "{chart}"
+            );
+            assert!(page.contains(&format!("data-chart=\"{index}\"")));
+        }
+        assert_eq!(page.matches("data-chart=").count(), charts.len());
+        charts.len()
+    };
+    // Bars, effects, pairs, before and after, six fixes, CPU cost.
+    assert_eq!(places(&data), 11);
+    data.trials.clear();
+    assert_eq!(places(&data), 3);
+    for remedy in &mut data.prove.remedies {
+        remedy.effect = None;
+        remedy.pairs_bit_per_s.clear();
+    }
+    assert_eq!(places(&data), 1);
 }
 
 #[test]

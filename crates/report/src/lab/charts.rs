@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::course;
 use super::data::{EndOfTrial, KINDS, LabData, QUANTILES, Times, Trial, bin_s, moved_unit};
-use super::draw::{draw, name, rows, short, spread, varied};
+use super::draw::{name, spread, varied};
+use crate::chart::{Axis, Course, OverTime, Style, draw, label, rows, short};
 use crate::html::{escape, section, table};
 
 /// Pictures of what moved within trials, and trials in each.
@@ -131,34 +132,36 @@ impl<'s> Courses<'s> {
         } else {
             top(trials)
         };
-        let x = |field: &str| {
-            json!({"field": field, "type": "quantitative", "title": "time in the trial, s",
-                   "scale": {"domain": [0, short(self.longest)], "nice": false},
-                   "axis": {"grid": false, "tickCount": 5}})
+        let courses: Vec<Course<'_>> = (trials.iter().take(TRIALS_DRAWN))
+            .map(|trial| Course {
+                kind: "",
+                points: trial.series.clone(),
+            })
+            .collect();
+        let chart = OverTime {
+            height: 130,
+            rate: (
+                Axis::new(
+                    title,
+                    json!({"domain": [0, short(1.05 * highest / by)]}),
+                    json!({"tickCount": 4}),
+                ),
+                by,
+            ),
+            end_s: self.longest,
+            warm_up_s: trials
+                .iter()
+                .map(|trial| trial.warm_up_s)
+                .fold(0.0, f64::max),
+            styles: &[Style {
+                kind: "",
+                color: "var(--accent)",
+                dash: [1, 0],
+            }],
+            ceiling_bit_per_s: None,
         };
-        let y = json!({"field": "rate", "type": "quantitative", "title": title,
-                       "scale": {"domain": [0, short(highest / by)]}, "axis": {"tickCount": 4}});
-        let mut data = Vec::new();
-        for (number, trial) in trials.iter().take(TRIALS_DRAWN).enumerate() {
-            data.extend(trial.series.iter().map(
-                |(at, rate)| json!({"at": short(*at), "rate": short(rate / by), "trial": number}),
-            ));
-        }
-        let warm_up = trials.iter().map(|trial| trial.warm_up_s);
-        let warm_up = warm_up.fold(0.0, f64::max);
-        let mut layer = Vec::new();
-        if warm_up > 0.0 {
-            layer.push(
-                json!({"data": {"values": [{"from": 0, "to": short(warm_up)}]},
-                "mark": {"type": "rect", "color": "var(--band)"},
-                "encoding": {"x": x("from"), "x2": {"field": "to"}}}),
-            );
-        }
-        layer.push(json!({
-            "mark": {"type": "line", "strokeWidth": 1.4, "opacity": 0.75, "color": "var(--accent)", "clip": true},
-            "encoding": {"x": x("at"), "y": y, "detail": {"field": "trial"}}}));
         let about = "The rate of each trial over time; the table of all trials has their means.";
-        draw(drawn, 130, &data, &layer, (name, about))
+        chart.draw(&courses, drawn, (name, about))
     }
 }
 
@@ -285,18 +288,19 @@ fn strip<'t>(name: &str, times: impl Iterator<Item = &'t Times>) -> Vec<Value> {
 
 /// The strips, and `marks` on them.
 fn strip_layers(marks: &[Value]) -> Vec<Value> {
-    let x = |field: &str| {
-        json!({"field": field, "type": "quantitative", "title": "operation latency, us",
-               "scale": {"type": "log", "nice": false}, "axis": {"tickCount": 6, "format": "~g"}})
-    };
+    let x = Axis::new(
+        "operation latency, us",
+        json!({"type": "log", "nice": false, "padding": 6}),
+        json!({"tickCount": 6, "format": "~g"}),
+    );
     vec![
         json!({"mark": {"type": "bar", "height": {"band": 0.72}, "color": "var(--accent)"},
-            "encoding": {"y": rows("name"), "x": x("from"), "x2": {"field": "to"},
+            "encoding": {"y": rows("name"), "x": x.by("from"), "x2": {"field": "to"},
                 "opacity": {"field": "shade", "type": "quantitative", "scale": Value::Null, "legend": Value::Null}}}),
         json!({"data": {"values": marks},
             "mark": {"type": "point", "size": 70, "filled": false, "opacity": 1, "color": "var(--ink)",
                      "fill": "var(--card)", "strokeWidth": 1.3},
-            "encoding": {"y": rows("name"), "x": x("at"),
+            "encoding": {"y": rows("name"), "x": x.by("at"),
                 "shape": {"field": "what", "type": "nominal", "sort": Value::Null,
                     "scale": {"domain": ["median", "99 %", "99.9 %", "longest"],
                               "range": ["circle", "triangle-up", "diamond", "stroke"]},
@@ -554,14 +558,14 @@ fn heat(
         .step_by(every)
         .map(|place| real(place as u64) + 0.5)
         .collect();
-    let x = |field: &str| {
-        json!({"field": field, "type": "quantitative", "title": "combination",
-               "scale": {"domain": [0, number], "nice": false},
-               "axis": {"values": ticks, "labelExpr": "format(datum.value + 0.5, 'd')", "grid": false, "ticks": false}})
-    };
+    let x = Axis::new(
+        "combination",
+        json!({"domain": [0, number], "nice": false}),
+        json!({"values": ticks, "labelExpr": "format(datum.value + 0.5, 'd')", "grid": false, "ticks": false}),
+    );
     let mut layer = vec![json!({
         "mark": {"type": "bar", "height": {"band": 1}, "color": "var(--accent)"},
-        "encoding": {"y": rows("row"), "x": x("from"), "x2": {"field": "to"},
+        "encoding": {"y": rows("row"), "x": x.by("from"), "x2": {"field": "to"},
             "opacity": {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1], "range": [0, 0.92]},
                 "legend": {"format": ".0%", "values": [0.25, 0.5, 1], "symbolType": "square",
                            "symbolFillColor": "var(--accent)", "symbolStrokeWidth": 0, "symbolSize": 180}},
@@ -570,14 +574,13 @@ fn heat(
     let edges: Vec<Value> = (1..all.len()).map(|edge| json!({"edge": edge})).collect();
     if all.len() <= COLUMNS_DRAWN / 2 {
         layer.push(json!({"data": {"values": edges},
-            "mark": {"type": "rule", "color": "var(--card)", "strokeWidth": 3}, "encoding": {"x": x("edge")}}));
+            "mark": {"type": "rule", "color": "var(--card)", "strokeWidth": 3}, "encoding": {"x": x.by("edge")}}));
     }
     if numbered {
-        layer.push(json!({
-            "mark": {"type": "text", "fontSize": 10, "stroke": "var(--card)", "strokeWidth": 2.5, "strokeJoin": "round"},
-            "encoding": {"y": rows("row"), "x": x("middle"), "text": {"field": "text"}}}));
-        layer.push(json!({"mark": {"type": "text", "fontSize": 10},
-            "encoding": {"y": rows("row"), "x": x("middle"), "text": {"field": "text"}}}));
+        layer.push(
+            json!({"mark": label(json!({"fontSize": 10, "strokeWidth": 2.5})),
+            "encoding": {"y": rows("row"), "x": x.by("middle"), "text": {"field": "text"}}}),
+        );
     }
     let height = (cpus.len() * kinds).max(1) * 18;
     let title = if of > cpus.len() {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::charts::{Combination, POINTS_MIN, SHARE_DRAWN, some_with};
 use super::data::{COUNTED_MIN_S, KINDS, Trial, shares};
-use super::draw::{draw, rows, short};
+use crate::chart::{Axis, draw, rows, short};
 use crate::html::escape;
 
 /// CPUs of each end of a trial whose course is kept: the busiest.
@@ -227,17 +227,13 @@ impl Course {
             }
             end_of_frame(&mut measured);
         }
-        let x = |field: &str| {
-            json!({"field": field, "type": "quantitative", "title": "time in the trial, s",
-                   "scale": {"domain": [0, short(longest)], "nice": false},
-                   "axis": {"grid": false, "tickCount": 5}})
-        };
+        let x = Axis::of_trial(longest);
         let layer = [
             json!({"data": {"values": frames},
                 "mark": {"type": "bar", "height": {"band": 0.88}, "fill": "none", "stroke": "var(--line)"},
-                "encoding": {"y": rows("row"), "x": x("from"), "x2": {"field": "to"}}}),
+                "encoding": {"y": rows("row"), "x": x.by("from"), "x2": {"field": "to"}}}),
             json!({"mark": {"type": "bar", "height": {"band": 0.88}, "color": "var(--accent)"},
-                "encoding": {"y": rows("row"), "x": x("from"), "x2": {"field": "to"},
+                "encoding": {"y": rows("row"), "x": x.by("from"), "x2": {"field": "to"},
                     "opacity": {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1], "range": [0, 0.92]},
                         "legend": {"format": ".0%", "values": [0.25, 0.5, 1], "symbolType": "square",
                                    "symbolFillColor": "var(--accent)", "symbolStrokeWidth": 0, "symbolSize": 140}},

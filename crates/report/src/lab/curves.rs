@@ -13,9 +13,8 @@ use linerate_stats::Seed;
 use linerate_stats::effect::{mean_with_interval, paired_relative};
 use serde_json::{Value, json};
 
-use super::draw::{
-    IN_BYTES, LINES_DRAWN, apart, draw, means_of, name, scale, short, spread, varied,
-};
+use super::draw::{IN_BYTES, LINES_DRAWN, apart, means_of, name, scale, spread, varied};
+use crate::chart::{Axis, draw, short};
 use crate::html::section;
 
 /// Pictures of curves.
@@ -258,8 +257,8 @@ fn entry<T: Default>(all: &mut Vec<(String, T)>, name: String) -> &mut T {
 
 /// The axes that all pictures share.
 struct Axes {
-    x: Value,
-    y: Value,
+    x: Axis,
+    y: Axis,
     /// What values are divided by.
     by: f64,
     /// Whether an interval reaches out of the pictures.
@@ -298,34 +297,32 @@ impl Axes {
             Measure::Plain(unit) if !unit.is_empty() => format!("{factor}, {unit}"),
             _ => factor.to_owned(),
         };
-        let mut x = json!({"type": "quantitative", "title": title,
-            "scale": {"zero": false, "nice": false, "padding": 14},
-            "axis": {"values": sizes, "grid": false, "labelOverlap": true, "format": "~g"}});
-        if tenfolds(first, last) {
-            x["scale"] = json!({"type": "log", "nice": false, "padding": 14});
-        }
+        let across = if tenfolds(first, last) {
+            json!({"type": "log", "nice": false, "padding": 14})
+        } else {
+            json!({"zero": false, "nice": false, "padding": 14})
+        };
+        let mut ticks =
+            json!({"values": sizes, "grid": false, "labelOverlap": true, "format": "~g"});
         if *measure == Measure::Bytes {
-            x["axis"]["labelExpr"] = json!(IN_BYTES);
+            ticks["labelExpr"] = json!(IN_BYTES);
         }
-        let mut y = json!({"type": "quantitative", "title": format!("{}, {unit}", what.word),
-            "scale": {"zero": true}, "axis": {"tickCount": 5, "format": "~g"}});
-        if signed {
-            y["scale"] =
-                json!({"zero": true, "domain": [short(low.min(0.0)), short(high.max(0.0))]});
+        let x = Axis::new(&title, across, ticks);
+        let up = if signed {
+            json!({"zero": true, "domain": [short(low.min(0.0)), short(high.max(0.0))]})
         } else if tenfolds(low, high) {
-            y["scale"] = json!({"type": "log", "domain": [short(low), short(high)], "nice": !cut});
+            json!({"type": "log", "domain": [short(low), short(high)], "nice": !cut})
         } else if high > 0.0 {
-            y["scale"]["domainMax"] = short(high);
-        }
+            json!({"zero": true, "domainMax": short(high)})
+        } else {
+            json!({"zero": true})
+        };
+        let title = format!("{}, {unit}", what.word);
+        let y = Axis::new(&title, up, json!({"tickCount": 5, "format": "~g"}));
         Self { x, y, by, cut }
     }
 
     fn picture(&self, name: &str, lines: &[Line], drawn: &mut Vec<Value>) -> String {
-        let field = |axis: &Value, field: &str| {
-            let mut axis = axis.clone();
-            axis["field"] = json!(field);
-            axis
-        };
         let names: Vec<&str> = lines.iter().map(|(name, _)| name.as_str()).collect();
         let mut data = Vec::new();
         for (line, points) in lines {
@@ -335,19 +332,18 @@ impl Axes {
             }));
         }
         let [colour, dash, shape] = apart(&names);
-        let (x, mean) = (field(&self.x, "at"), field(&self.y, "mean"));
+        let (x, mean) = (self.x.by("at"), self.y.by("mean"));
         let layer = [
             json!({"mark": {"type": "line", "strokeWidth": 1.8},
                 "encoding": {"x": x, "y": mean, "color": colour, "strokeDash": dash}}),
             json!({"mark": {"type": "rule", "strokeWidth": 1.8, "clip": true},
-                "encoding": {"x": x, "y": field(&self.y, "low"), "y2": {"field": "high"}, "color": colour}}),
+                "encoding": {"x": x, "y": self.y.by("low"), "y2": {"field": "high"}, "color": colour}}),
             json!({"mark": {"type": "point", "size": 60, "filled": true, "opacity": 1},
                 "encoding": {"x": x, "y": mean, "color": colour, "shape": shape,
                     "tooltip": [{"field": "line", "title": "combination"},
                                 {"field": "mean", "type": "quantitative", "format": ".4~g"}]}}),
         ];
-        let of_all = self.y["title"].as_str().unwrap_or("Means");
-        let title = if name == "all" { of_all } else { name };
+        let title = if name == "all" { self.y.title() } else { name };
         let about = "Means with confidence intervals over the sizes, one line per combination; \
             the table of all combinations has the means.";
         draw(drawn, 240, &data, &layer, (title, about))

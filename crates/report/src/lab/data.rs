@@ -20,6 +20,7 @@ use linerate_model::workload::{Diffusion, Workload};
 use super::course::Course;
 use super::grid::film_of;
 use super::sizes::{OfSize, of_sizes};
+use crate::chart::whole;
 
 /// More points of one trial than these add nothing to a picture.
 const POINTS_MAX: usize = 120;
@@ -268,10 +269,10 @@ fn series(sample: &Sample) -> (RateKind, Vec<(f64, f64)>, f64) {
         let points = rate_series(sample).total;
         let cut = first_kept(sample).checked_sub(1);
         let cut = cut.and_then(|last| Some(points.get(last)?.at_ns.as_secs_f64()));
-        let points: Vec<(f64, f64)> = (points.iter())
-            .map(|point| (point.at_ns.as_secs_f64(), point.bit_per_s.as_f64()))
-            .collect();
-        return (RateKind::Bits, thinned(&points), cut.unwrap_or(0.0));
+        let points = points.iter();
+        let points = points.map(|point| (point.at_ns.as_secs_f64(), point.bit_per_s.as_f64()));
+        let points = thinned(&whole(points));
+        return (RateKind::Bits, points, cut.unwrap_or(0.0));
     }
     // A ping-pong goes through its sizes: its operations per second follow from them.
     let mut asking = askers(sample);

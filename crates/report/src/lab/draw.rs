@@ -1,11 +1,9 @@
-//! The pieces that an experiment's pictures share: axes, numbers short enough for a page of thousands of trials, and
-//! the combinations by what really differs among them.
+//! The pieces that an experiment's pictures share: figures and their units, lines that can be distinguished, and the
+//! combinations by what really differs among them.
 
 use linerate_analysis::experiment::judge::{LabDocument, ResponseDocument};
 use linerate_model::lab::{Response, Unit};
 use serde_json::{Value, json};
-
-use crate::html::chart;
 
 /// Height of a row of a picture.
 pub(super) const ROW: usize = 34;
@@ -29,39 +27,6 @@ pub(super) fn means_of(response: &ResponseDocument) -> String {
     let kind = response.kind_of_mean;
     let (first, rest) = kind.split_at(1);
     format!("{}{rest} means of the trials", first.to_uppercase())
-}
-
-/// A mark with its place on an axis.
-pub(super) fn axis(field: &str, title: &str) -> Value {
-    json!({"field": field, "type": "quantitative", "title": title, "scale": {"zero": false}})
-}
-
-/// Rows by their names, in the order of the data. On a narrow screen the names get less space than the marks.
-pub(super) fn rows(field: &str) -> Value {
-    json!({"field": field, "type": "nominal", "sort": Value::Null, "title": Value::Null,
-           "axis": {"labelLimit": {"expr": "min(320, 0.42 * containerSize()[0])"}, "domain": false, "ticks": false,
-                    "labelPadding": 6}})
-}
-
-/// A number with as many digits as a picture can show.
-pub(super) fn short(value: f64) -> Value {
-    if value == 0.0 || !value.is_finite() {
-        return json!(if value == 0.0 { Some(0) } else { None });
-    }
-    let text = format!("{value:.4e}");
-    json!(text.parse::<f64>().unwrap_or(value))
-}
-
-/// Keeps the data of a chart, and returns the place where the page's script draws it.
-pub(super) fn draw(
-    drawn: &mut Vec<Value>,
-    height: usize,
-    data: &[Value],
-    layer: &[Value],
-    (title, about): (&str, &str),
-) -> String {
-    drawn.push(json!({"height": height, "data": data, "layer": layer}));
-    chart("drawn", Some(drawn.len() - 1), title, about)
 }
 
 /// The factors with more than one level in the table, by index.
@@ -170,14 +135,6 @@ pub(super) fn spread(number: usize, most: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_drawn_number_keeps_its_first_digits_and_none_is_none() {
-        assert_eq!(short(0.123_456_789), json!(0.12346));
-        assert_eq!(short(12_345_678_901.0), json!(1.2346e10));
-        assert_eq!(short(f64::NAN), Value::Null);
-        assert_eq!(short(0.0), json!(0));
-    }
 
     #[test]
     fn what_is_picked_from_many_reaches_from_the_first_to_the_last() {

@@ -5,7 +5,8 @@ use linerate_analysis::experiment::judge::{CellDocument, LabDocument, ResponseDo
 use linerate_analysis::trial::figure::in_words;
 use serde_json::{Value, json};
 
-use super::draw::{ROW, draw, means_of, name, rows, scale, short, varied};
+use super::draw::{ROW, means_of, name, scale, varied};
+use crate::chart::{draw, rows, short};
 use crate::html::{escape, section, table};
 
 /// Rows and columns that a grid may have.

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use super::charts::{Combination, combinations};
 use super::data::LabData;
-use super::draw::{COLOURS, IN_BYTES, LINES_DRAWN, apart, draw, short, spread};
+use super::draw::{COLOURS, IN_BYTES, LINES_DRAWN, apart, spread};
+use crate::chart::{Axis, RATE, draw, short};
 use crate::html::{escape, section, table};
 
 /// More rows than these are not written: those of the combinations that are drawn are.
@@ -196,27 +197,30 @@ impl Figure {
         let names: Vec<&str> = lines.iter().map(|line| line.name).collect();
         let ticks = ticks(low, high);
         let [colour, dash, shape] = apart(&names);
-        let x = json!({"field": "at", "type": "quantitative", "title": "message size",
-            "scale": {"type": "log", "base": 2, "nice": false, "padding": 14},
-            "axis": {"values": sizes, "grid": false, "labelOverlap": true, "labelSeparation": 6, "labelExpr": IN_BYTES}});
-        let y = |field: &str| {
-            json!({"field": field, "type": "quantitative", "title": self.title,
-                   "scale": {"type": "log", "nice": false, "domain": [short(low / ROOM), short(high * ROOM)]},
-                   "axis": {"values": ticks, "format": "~g"}})
-        };
+        let size = Axis::new(
+            "message size",
+            json!({"type": "log", "base": 2, "nice": false, "padding": 14}),
+            json!({"values": sizes, "grid": false, "labelOverlap": true, "labelSeparation": 6, "labelExpr": IN_BYTES}),
+        );
+        let x = size.by("at");
+        let y = Axis::new(
+            &self.title,
+            json!({"type": "log", "nice": false, "domain": [short(low / ROOM), short(high * ROOM)]}),
+            json!({"values": ticks, "format": "~g"}),
+        );
         // A layer for each band: of one layer for all the legend would take the pale colors.
         let band = |(number, colour): (usize, &&str)| {
             json!({"transform": [{"filter": {"field": "number", "equal": number}}],
                 "mark": {"type": "area", "opacity": 0.16, "color": colour},
-                "encoding": {"x": x, "y": y("least"), "y2": {"field": "most"}}})
+                "encoding": {"x": x, "y": y.by("least"), "y2": {"field": "most"}}})
         };
         let bands = COLOURS.iter().take(lines.len()).enumerate().map(band);
         let mut layer: Vec<Value> = bands.collect();
         layer.extend([
             json!({"mark": {"type": "line", "strokeWidth": 1.8},
-                "encoding": {"x": x, "y": y("middle"), "color": colour, "strokeDash": dash}}),
+                "encoding": {"x": x, "y": y.by("middle"), "color": colour, "strokeDash": dash}}),
             json!({"mark": {"type": "point", "size": 44, "filled": true, "opacity": 1},
-                "encoding": {"x": x, "y": y("middle"), "color": colour, "shape": shape,
+                "encoding": {"x": x, "y": y.by("middle"), "color": colour, "shape": shape,
                     "tooltip": [{"field": "line", "title": "combination"},
                                 {"field": "at", "title": "bytes", "type": "quantitative"},
                                 {"field": "middle", "type": "quantitative", "format": ".4~g"},
@@ -324,7 +328,7 @@ pub(super) fn by_size(document: &LabDocument, seen: &LabData, drawn: &mut Vec<Va
             pick: |point| point.median,
         },
         Figure {
-            title: "rate, Gb/s".to_owned(),
+            title: RATE.to_owned(),
             by: 1e9,
             pick: |point| point.rate,
         },

@@ -8,10 +8,11 @@ use linerate_analysis::trial::figure::in_words;
 use serde_json::{Value, json};
 
 use super::data::LabData;
-use super::draw::{ROW, axis, means_of, rows, scale};
+use super::draw::{ROW, means_of, scale};
 use super::{charts, curves, difference, grid, hosts, map, matrix, others, sizes};
+use crate::chart::{Axis, draw, rows, short};
 use crate::figures::flag_in_words;
-use crate::html::{chart, escape, section, table};
+use crate::html::{escape, section, table};
 use crate::page::shell;
 
 /// More combinations or effects than these are in their table only.
@@ -49,7 +50,7 @@ pub fn lab_page(document: &LabDocument, header: &Header, seen: &LabData) -> Stri
     body.push_str(&hosts::both_hosts(document, header, seen));
     body.push_str(&others::other_hosts(document));
     body.push_str(&hosts::again(document, header, seen));
-    let data = json!({"report": Value::Null, "cpu": [], "drawn": drawn});
+    let data = json!({"drawn": drawn});
     let created = linerate_analysis::text::timestamp::utc(header.created_unix_s);
     let body = format!(
         "<a class=\"skip\" href=\"#effects-1\">To the effects</a>\n<header class=\"top\"><p class=\"brand\">linerate \
@@ -140,31 +141,32 @@ fn sentence(effect: &EffectDocument, response: &ResponseDocument) -> String {
 }
 
 /// The picture of the effects of a figure.
-fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) {
+fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) -> String {
     let word = response.response.word();
     let data: Vec<Value> = (response.effects.iter())
         .map(|effect| {
-            json!({"name": effect.in_words(), "low": effect.low * 100.0, "high": effect.high * 100.0,
-                   "middle": effect.relative * 100.0,
+            let [middle, low, high] =
+                [effect.relative, effect.low, effect.high].map(|ratio| short(ratio * 100.0));
+            json!({"name": effect.in_words(), "middle": middle, "low": low, "high": high,
                    "shown": if effect.shown { "shown" } else { "not significant" }})
         })
         .collect();
-    let title = format!("change of {word}, percent");
-    let x = axis("low", &title);
-    drawn.push(json!({
-        "height": ROW * data.len(),
-        "data": data,
-        "layer": [
-            {"mark": {"type": "rule", "color": "var(--ink-soft)", "strokeDash": [4, 4]},
-             "data": {"values": [{"zero": 0}]}, "encoding": {"x": axis("zero", &title)}},
-            {"mark": {"type": "rule", "strokeWidth": 2, "color": "var(--accent)"},
-             "encoding": {"x": x, "x2": {"field": "high"}, "y": rows("name")}},
-            {"mark": {"type": "point", "size": 90, "color": "var(--accent)"},
-             "encoding": {"x": axis("middle", &title), "y": rows("name"),
-                          "fill": {"condition": {"test": "datum.shown === 'shown'", "value": "var(--accent)"},
-                                   "value": "var(--card)"}}}
-        ]
-    }));
+    let x = Axis::across(&format!("change of {word}, percent"));
+    let layer = [
+        json!({"data": {"values": [{"zero": 0}]},
+            "mark": {"type": "rule", "color": "var(--ink-soft)", "strokeDash": [4, 4]}, "encoding": {"x": x.by("zero")}}),
+        json!({"mark": {"type": "rule", "strokeWidth": 2, "color": "var(--accent)"},
+            "encoding": {"x": x.by("low"), "x2": {"field": "high"}, "y": rows("name")}}),
+        json!({"mark": {"type": "point", "size": 90, "color": "var(--accent)", "opacity": 1},
+            "encoding": {"x": x.by("middle"), "y": rows("name"),
+                "fill": {"condition": {"test": "datum.shown === 'shown'", "value": "var(--accent)"},
+                         "value": "var(--card)"}}}),
+    ];
+    let title = format!(
+        "Effects on {word} with 95 % CI; filled points have an interval that excludes zero"
+    );
+    let about = "The table below has the same figures.";
+    draw(drawn, ROW * data.len(), &data, &layer, (&title, about))
 }
 
 fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -> String {
@@ -178,15 +180,7 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
         );
     }
     let picture = if response.effects.len() <= CELLS_DRAWN {
-        draw_effects(response, drawn);
-        chart(
-            "drawn",
-            Some(drawn.len() - 1),
-            &format!(
-                "Effects on {word} with 95 % CI; filled points have an interval that excludes zero"
-            ),
-            "The table below has the same figures.",
-        )
+        draw_effects(response, drawn)
     } else {
         format!("<p>More than {CELLS_DRAWN} effects: see the table.</p>")
     };
@@ -261,7 +255,7 @@ fn means(
     let mut body = String::new();
     if response.cells.len() <= CELLS_DRAWN {
         let (by, unit) = scale(response.response);
-        let drawable = |value: Option<f64>| value.map(|value| value / by);
+        let drawable = |value: Option<f64>| value.map(|value| short(value / by));
         let data: Vec<Value> = (response.cells.iter())
             .filter(|cell| cell.mean.is_some())
             .map(|cell| {
@@ -269,23 +263,17 @@ fn means(
                        "least": drawable(cell.least), "most": drawable(cell.most)})
             })
             .collect();
-        let title = format!("{word}, {unit}");
-        drawn.push(json!({
-            "height": ROW * data.len().max(1),
-            "data": data,
-            "layer": [
-                {"mark": {"type": "rule", "strokeWidth": 2, "color": "var(--ink-soft)"},
-                 "encoding": {"x": axis("least", &title), "x2": {"field": "most"}, "y": rows("name")}},
-                {"mark": {"type": "point", "size": 90, "color": "var(--accent)", "filled": true},
-                 "encoding": {"x": axis("mean", &title), "y": rows("name")}}
-            ]
-        }));
-        body.push_str(&chart(
-            "drawn",
-            Some(drawn.len() - 1),
-            &format!("Mean of {word}, with minimum and maximum"),
-            "The table below has the same figures.",
-        ));
+        let x = Axis::across(&format!("{word}, {unit}"));
+        let layer = [
+            json!({"mark": {"type": "rule", "strokeWidth": 2, "color": "var(--ink-soft)"},
+                "encoding": {"x": x.by("least"), "x2": {"field": "most"}, "y": rows("name")}}),
+            json!({"mark": {"type": "point", "size": 90, "color": "var(--accent)", "filled": true, "opacity": 1},
+                "encoding": {"x": x.by("mean"), "y": rows("name")}}),
+        ];
+        let title = format!("Mean of {word}, with minimum and maximum");
+        let about = "The table below has the same figures.";
+        let height = ROW * data.len().max(1);
+        body.push_str(&draw(drawn, height, &data, &layer, (&title, about)));
     }
     body.push_str(&table(&format!("Means of {word}"), &head, &rows_of_table));
     body.push_str(&ceilings(response));
@@ -342,32 +330,29 @@ fn over_time(
                         "first": trial.levels.first(), "block": trial.block + 1}))
         })
         .collect();
-    let title = format!("{word}, {unit}");
-    let mut order = axis("order", "trial, in run order");
-    order["axis"] = json!({"tickMinStep": 1, "format": "d"});
-    drawn.push(json!({
-        "height": 260,
-        "data": data,
-        "layer": [
-            {"mark": {"type": "point", "size": 40},
-             "encoding": {"x": order, "y": axis("value", &title),
-                          "shape": {"field": "first", "type": "nominal"},
-                          "color": {"field": "first", "type": "nominal",
-                                    "scale": {"range": ["var(--accent)", "var(--warm)", "var(--ink-soft)", "var(--ink)"]}}}}
-        ]
-    }));
+    let order = Axis::new(
+        "trial, in run order",
+        json!({"zero": false, "nice": false, "padding": 8}),
+        json!({"tickMinStep": 1, "format": "d", "grid": false}),
+    );
+    let value = Axis::new(
+        &format!("{word}, {unit}"),
+        json!({"zero": false, "padding": 6}),
+        json!({"tickCount": 6}),
+    );
+    let layer = [json!({"mark": {"type": "point", "size": 40, "opacity": 1},
+        "encoding": {"x": order.by("order"), "y": value.by("value"),
+            "shape": {"field": "first", "type": "nominal"},
+            "color": {"field": "first", "type": "nominal",
+                "scale": {"range": ["var(--accent)", "var(--warm)", "var(--ink-soft)", "var(--ink)"]}}}})];
     let about = "The last table lists all trials.";
     let of = if every == 1 {
         "every trial".to_owned()
     } else {
         format!("one trial in {every}")
     };
-    let body = chart(
-        "drawn",
-        Some(drawn.len() - 1),
-        &format!("{word} of {of}, by the level of the first factor"),
-        about,
-    );
+    let title = format!("{word} of {of}, by the level of the first factor");
+    let body = draw(drawn, 260, &data, &layer, (&title, about));
     section(
         "time",
         "Over time",

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::data::{EndData, ReportData};
 use super::figures::{cost, cpu_bars, fix_name, flag, rate};
 use super::html::{code, escape, section, table};
-use super::map::svg::{Layout, MapEnd, host_map_svg};
+use super::map::picture::{Layout, PathEnd, path_svg};
 use super::map::text::{link_text, qdisc_text, show};
 use super::prove_charts;
 use super::verdict::{remedies, verdict};
@@ -42,7 +42,7 @@ pub(super) fn body(data: &ReportData, drawn: &mut Vec<Value>) -> String {
 fn path(data: &ReportData) -> String {
     let near = map_end(&data.local);
     let far = map_end(&data.remote);
-    let picture = |layout| host_map_svg(&near, Some((&far, &data.wire)), layout);
+    let picture = |layout| path_svg(&near, Some((&far, &data.wire)), layout);
     let evidence = if data.prove.limit.evidence.is_empty() {
         "<p>No further evidence.</p>".to_owned()
     } else {
@@ -54,9 +54,10 @@ fn path(data: &ReportData) -> String {
     section(
         "path",
         "The path",
-        "S marks CPUs with sending threads, R with receiving threads. Solid lines connect a queue \
-         to the CPU of its interrupt, dashed lines to CPUs selected by RPS or XPS. A ? marks a \
-         value that could not be read: hover for the reason.",
+        "S marks CPUs with sending threads, R with receiving threads. Solid lines connect queues \
+         to the CPUs of their interrupts, dashed lines to CPUs selected by RPS or XPS; arrowheads \
+         mark CPUs on another NUMA node than the NIC. A ? marks a value that could not be read: \
+         hover for the reason.",
         &format!(
             "<div class=\"map wide\">{}</div><div class=\"map narrow\">{}</div>{evidence}",
             picture(Layout::Beside),
@@ -65,8 +66,8 @@ fn path(data: &ReportData) -> String {
     )
 }
 
-fn map_end(end: &EndData) -> MapEnd<'_> {
-    MapEnd {
+fn map_end(end: &EndData) -> PathEnd<'_> {
+    PathEnd {
         name: &end.name,
         host: &end.host,
         nic: end.nic.as_ref(),

@@ -11,7 +11,7 @@ use linerate_model::ids::CpuSet;
 use linerate_model::known::{Cause, Known};
 use linerate_report::data::{Arm, ReportData, SCHEMA};
 use linerate_report::{
-    Layout, MAP_SCHEMA, MapEnd, host_map_svg, map_dot, map_json, map_text, render_page, render_text,
+    Layout, MAP_SCHEMA, PathEnd, map_dot, map_json, map_text, path_svg, render_page, render_text,
 };
 use serde_json::Value;
 
@@ -443,7 +443,7 @@ fn the_dot_map_quotes_what_a_host_says() {
 fn the_picture_is_well_formed_and_gives_the_cause_of_its_question_marks() {
     let host = physical_host();
     let (senders, none) = (CpuSet::one(linerate_model::ids::CpuId(8)), CpuSet::empty());
-    let near = MapEnd {
+    let near = PathEnd {
         name: "storage7",
         host: &host,
         nic: None,
@@ -452,7 +452,7 @@ fn the_picture_is_well_formed_and_gives_the_cause_of_its_question_marks() {
         hot: None,
     };
     let other = sample();
-    let far = MapEnd {
+    let far = PathEnd {
         name: "<far>",
         host: &other.remote.host,
         nic: other.remote.nic.as_ref(),
@@ -461,9 +461,9 @@ fn the_picture_is_well_formed_and_gives_the_cause_of_its_question_marks() {
         hot: None,
     };
     let pictures = [
-        host_map_svg(&near, None, Layout::Beside),
-        host_map_svg(&near, Some((&far, "cable")), Layout::Beside),
-        host_map_svg(&far, Some((&near, "cable")), Layout::Stacked),
+        path_svg(&near, None, Layout::Beside),
+        path_svg(&near, Some((&far, "cable")), Layout::Beside),
+        path_svg(&far, Some((&near, "cable")), Layout::Stacked),
     ];
     for svg in &pictures {
         assert!(svg.contains("8 S") && svg.contains("S sends: CPU 8"));
@@ -471,7 +471,7 @@ fn the_picture_is_well_formed_and_gives_the_cause_of_its_question_marks() {
             svg.contains("permission denied: run as root"),
             "the cause of the unknown interrupts"
         );
-        assert!(svg.contains("◀ narrowest, 63.01 Gb/s"));
+        assert!(svg.contains("narrowest (filled): 63.01 Gb/s"));
         assert!(svg.contains("NUMA node ?"), "CPU 7 has no node");
         for tag in ["g", "title", "text", "svg"] {
             let (open, close) = (
@@ -503,7 +503,7 @@ fn a_machine_of_any_size_can_be_drawn() {
         })
         .collect();
     let none = CpuSet::empty();
-    let end = MapEnd {
+    let end = PathEnd {
         name: "large",
         host: &host,
         nic: None,
@@ -511,7 +511,7 @@ fn a_machine_of_any_size_can_be_drawn() {
         receiver_cpus: &none,
         hot: None,
     };
-    let svg = host_map_svg(&end, Some((&end, "cable")), Layout::Stacked);
-    assert!(svg.contains("more not shown") && svg.contains("+4988"));
+    let svg = path_svg(&end, Some((&end, "cable")), Layout::Stacked);
+    assert!(svg.contains("more not shown") && svg.contains("; 4988 more queues"));
     assert!(map_text(&host).contains("rx-0 to rx-4999"));
 }

@@ -47,6 +47,26 @@ pub(crate) fn names() -> Vec<String> {
     names
 }
 
+/// The archives of real machines.
+pub(crate) fn corpus() -> Vec<PathBuf> {
+    let found = std::env::var_os("LINERATE_CORPUS")
+        .map(PathBuf::from)
+        .into_iter()
+        .chain(["../shared/corpus", "../../shared/corpus"].map(repository))
+        .map(|folder| folder.join("hosts"))
+        .find(|folder| folder.is_dir());
+    let Some(folder) = found else {
+        eprintln!("SKIP: no corpus of real machines: set LINERATE_CORPUS to its folder");
+        return Vec::new();
+    };
+    let mut hosts: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the corpus")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    hosts.sort();
+    hosts
+}
+
 /// The archive of a fixture.
 pub(crate) fn archive(name: &str) -> Archive {
     let text = fs::read(place(name)).unwrap_or_else(|error| panic!("{name}: {error}"));

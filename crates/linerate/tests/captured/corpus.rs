@@ -1,36 +1,14 @@
 //! Real machines of other projects (`LINERATE_CORPUS`, or `shared/corpus` beside the workspace): every
 //! one maps in every form and is judged without a panic. They are not part of the repository.
 
-use std::fs;
-use std::path::PathBuf;
-
-use super::archives::repository;
+use super::archives::corpus;
 use super::documents::document;
 use super::map::every_form_of;
 use super::program::on;
 
-fn hosts() -> Vec<PathBuf> {
-    let found = std::env::var_os("LINERATE_CORPUS")
-        .map(PathBuf::from)
-        .into_iter()
-        .chain(["../shared/corpus", "../../shared/corpus"].map(repository))
-        .map(|folder| folder.join("hosts"))
-        .find(|folder| folder.is_dir());
-    let Some(folder) = found else {
-        eprintln!("SKIP: no corpus of real machines: set LINERATE_CORPUS to its folder");
-        return Vec::new();
-    };
-    let mut hosts: Vec<PathBuf> = fs::read_dir(folder)
-        .expect("the corpus")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    hosts.sort();
-    hosts
-}
-
 #[test]
 fn every_real_machine_maps_in_every_form() {
-    for host in hosts() {
+    for host in corpus() {
         let map = every_form_of(&host);
         let cpus = map["host"]["cpus"].as_array().expect("a list");
         assert!(!cpus.is_empty(), "{host:?}");
@@ -56,7 +34,7 @@ const LOOKED_AT: [(&str, Said); 2] = [
 /// None of these machines is known to be faulty: each finding of an error or a cost must have been inspected.
 #[test]
 fn no_real_machine_gets_a_warning_that_nobody_looked_at() {
-    for host in hosts() {
+    for host in corpus() {
         let ended = on(&host, &["doctor", "--fail-on", "note", "--format", "json"]);
         let code = ended.code;
         let said = document(&ended.out);
@@ -81,7 +59,7 @@ fn no_real_machine_gets_a_warning_that_nobody_looked_at() {
 
 #[test]
 fn a_machine_of_which_no_interface_is_known_is_not_called_clean() {
-    for host in hosts() {
+    for host in corpus() {
         let map = document(&on(&host, &["map", "--format", "json"]).with_code(0));
         if map["host"]["nics"]
             .as_array()

@@ -12,7 +12,7 @@ use linerate_model::ids::{CpuId, CpuSet, NicName};
 use super::data::{EndOfTrial, LabData, Trial, set};
 use super::draw::{name, varied};
 use crate::html::{escape, section, table};
-use crate::map::svg::{HotPath, Layout, MapEnd, host_map_svg};
+use crate::map::picture::{HotPath, Layout, PathEnd, path_svg};
 
 /// Interrupts that are a smaller share than this of all on the path are not drawn.
 const SHARE_DRAWN: f64 = 0.02;
@@ -75,7 +75,7 @@ pub(super) fn path(document: &LabDocument, header: &Header, seen: &LabData) -> S
         Some(NicKind::Loopback) => "loopback",
         _ => "network",
     };
-    let picture = |layout| host_map_svg(&near, Some((&far, wire)), layout);
+    let picture = |layout| path_svg(&near, Some((&far, wire)), layout);
     let of = if seen.peers.is_empty() {
         "All trials combined."
     } else {
@@ -85,7 +85,7 @@ pub(super) fn path(document: &LabDocument, header: &Header, seen: &LabData) -> S
         "{of} S marks CPUs where a thread sent, R where a thread received, P where the kernel \
          processed received packets. Thick lines show the observed path of packets from a queue \
          to a CPU; thin lines show paths that the settings allow: solid for interrupts, dashed \
-         for RPS and XPS. A ? marks a value that could not be read: hover for the reason."
+         for RPS and XPS, with arrowheads on another NUMA node than the NIC's. A ? marks a value that could not be read: hover for the reason."
     );
     section(
         "path",
@@ -105,8 +105,8 @@ fn map_end<'a>(
     host: &'a Host,
     nic: &'a NicName,
     placement: &'a EndPlacement,
-) -> MapEnd<'a> {
-    MapEnd {
+) -> PathEnd<'a> {
+    PathEnd {
         name,
         host,
         nic: Some(nic),
@@ -195,7 +195,7 @@ mod tests {
         let placement = EndPlacement::of([&end].into_iter(), &host, &nic);
         assert_eq!(placement.hot.interrupts, [(own, CpuId(2), 0.99)]);
         assert_eq!(placement.senders.to_string(), "1");
-        let svg = host_map_svg(
+        let svg = path_svg(
             &map_end("<here>", &host, &nic, &placement),
             None,
             Layout::Beside,
@@ -211,7 +211,7 @@ mod tests {
         let mut end = EndOfTrial::default();
         end.packets.insert(near.cpus[0].id);
         let placement = EndPlacement::of([&end].into_iter(), &near, &nic);
-        let svg = host_map_svg(
+        let svg = path_svg(
             &map_end("near", &near, &nic, &placement),
             None,
             Layout::Stacked,

@@ -10,9 +10,7 @@ use linerate_model::host::{Cpu, Host, Nic, Node};
 use linerate_model::ids::{CpuSet, NodeId};
 use linerate_model::known::Known;
 
-use super::card::{block_text, is_made_up, rdma_text};
-use super::flow::{flows, ranges};
-use super::stacked::lowers;
+use super::picture::{Flow, Via, block_text, flows, is_made_up, lowers, ranges, rdma_text};
 use super::text::{kind_word, link_text};
 
 /// The host as a Graphviz graph: nodes, their CPUs, interfaces, PCIe links, queues and interrupts.
@@ -152,9 +150,19 @@ fn nic_graph(nic: &Nic, out: &mut String) {
 
 /// The queues, folded, and the CPUs that take their interrupts; a remote node by a thick dashed arrow.
 fn flow_graph(nic: &Nic, host: &Host, out: &mut String) {
-    for (at, flow) in flows(nic, host).into_iter().enumerate() {
+    let of_interrupts = |flow: &Flow| matches!(flow.via, Via::Interrupts(..));
+    for (at, flow) in flows(nic, host)
+        .into_iter()
+        .filter(of_interrupts)
+        .enumerate()
+    {
         let id = quoted(&format!("nic/{}/queues/{at}", nic.name));
-        let label = format!("{}\n{}\n{}", flow.queues, flow.irqs, flow.cpus_text());
+        let label = format!(
+            "{}\n{}\n{}",
+            flow.queues,
+            flow.irqs_text(),
+            flow.cpus_text()
+        );
         out.push_str(&format!("  {id} [label={}, shape=note];\n", quoted(&label)));
         out.push_str(&format!("  {} -- {id};\n", nic_id(nic)));
         let Some(node) = flow.node else { continue };

@@ -1,497 +1,389 @@
-//! The picture of a whole host (`linerate map --format svg`): a band for each NUMA node with its CPUs on
-//! the left and its devices on the right, and below them what is stacked on what.
+//! The picture of hosts: a whole one (`linerate map --format svg`), or the ends of a path with the wire between them
+//! (the pages). Both consist of the same parts: the CPUs of each NUMA node, the cards of devices, and a line from the
+//! queues of a NIC to the CPUs that handle them.
 //!
-//! Borders, letters and dashes carry the meaning; color adds nothing. Boxes are in rows
-//! that wrap, so that none overlaps another however many there are.
+//! Letters, borders, dashes and arrowheads carry the meaning; color only helps. Boxes stand in columns, and lines
+//! run in the gutters between these, so that no line crosses a text.
 
-use std::collections::BTreeSet;
+mod card;
+mod cpus;
+mod flow;
+mod lines;
+mod shapes;
+mod stacked;
 
 use linerate_analysis::text::words::count;
-use linerate_model::host::{Cpu, Host, Nic, RdmaDevice};
-use linerate_model::ids::{CpuId, CpuSet, NodeId};
+use linerate_model::host::{Host, Nic, RdmaDevice};
+use linerate_model::ids::{CpuId, CpuSet, NicName, NodeId};
 use linerate_model::known::Known;
 
-use super::card::{self, Card, block_text, is_made_up, list_card, nic_card, rdma_text};
-use super::flow::{Flow, flows, ranges};
-use super::stacked::stacked;
-use super::svg::{CARD, INK, LINE, PAPER, SOFT, cut, label, rect, short};
+use self::card::{Card, Exit, list_card, nic_card};
+pub(super) use self::card::{block_text, is_made_up, rdma_text};
+use self::cpus::{Block, Mark, block, places};
+pub(super) use self::flow::{Flow, Via, flows, ranges};
+use self::lines::{Gutter, Start, draw};
+use self::shapes::{
+    CARD, INK, LINE, PAPER, RECEIVE, SEND, SOFT, Style, fitted, label, line, rect, short,
+};
+pub(super) use self::stacked::lowers;
+use self::stacked::stacked;
 use crate::html::escape;
 
-const MARGIN: u32 = 16;
-const PAD: u32 = 12;
-const HEAD: u32 = 56;
-/// The CPUs of a node.
-const CPUS_X: u32 = MARGIN + PAD;
-const CPUS: u32 = 344;
-/// Between CPUs and devices: the line that devices hang on, and the lines to CPUs of other nodes.
-const BUS_X: u32 = CPUS_X + CPUS + 14;
-const LANES_X: u32 = BUS_X + 10;
-const LANES: u32 = 8;
-const CARDS_X: u32 = CPUS_X + CPUS + 64;
-const PER_ROW: usize = 2;
-const CARD_GAP: u32 = 16;
-const ROW_GAP: u32 = 36;
-const WIDTH: u32 = CARDS_X + 2 * card::WIDTH + CARD_GAP + PAD + MARGIN;
-const BAND_GAP: u32 = 14;
-const NICS_DRAWN: usize = 64;
-const CPUS_DRAWN: usize = 512;
+/// One end of a path.
+#[derive(Debug, Clone, Copy)]
+pub struct PathEnd<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The host.
+    pub host: &'a Host,
+    /// The interface to draw; `None` draws every one.
+    pub nic: Option<&'a NicName>,
+    /// The CPUs of sending threads.
+    pub sender_cpus: &'a CpuSet,
+    /// The CPUs of receiving threads.
+    pub receiver_cpus: &'a CpuSet,
+    /// The path that packets really took, if trials recorded it.
+    pub hot: Option<&'a HotPath>,
+}
 
-/// The picture of one host, every interface of it.
-pub fn map_svg(host: &Host) -> String {
-    let marks = Marks::of(host);
-    let mut y = HEAD;
-    let bands: Vec<Band<'_>> = places(host)
-        .into_iter()
-        .map(|place| {
-            let band = Band::lay(host, place, &marks, y);
-            y += band.height + BAND_GAP;
-            band
-        })
-        .collect();
-    let (mut ground, mut lines, mut boxes) = (String::new(), String::new(), String::new());
-    let mut lane = 0;
-    for band in &bands {
-        ground += &band.ground();
-        lines += &band.rails();
-        lines += &band.far_lines(&bands, &mut lane);
-        boxes += &band.boxes();
-    }
-    if let Some(stacked) = stacked(host) {
-        let height = stacked.height + 12;
-        ground += &rect(
-            MARGIN,
-            y,
-            WIDTH - 2 * MARGIN,
-            height,
-            CARD,
-            LINE,
-            " rx=\"10\"",
-        );
-        boxes += &heading(
-            y + 20,
-            "Stacked and virtual",
-            "arrows point to the underlying device",
-        );
-        boxes += &format!(
-            "<g transform=\"translate({CPUS_X} {y})\">{}</g>",
-            stacked.body
-        );
-        y += height + BAND_GAP;
-    }
-    boxes += &legend(y + 8);
-    let height = y + 44;
-    let name = host.identity.hostname.value();
-    let name = name.map_or("this host", String::as_str);
+/// The path that the packets of trials took through a host.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HotPath {
+    /// The CPUs on which the kernel took packets in.
+    pub packets: CpuSet,
+    /// The interrupts, by number and CPU, each with its share of all of them.
+    pub interrupts: Vec<(u32, CpuId, f64)>,
+}
+
+/// The layout of two hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Next to each other, for wide pages.
+    Beside,
+    /// One below the other, for phones.
+    Stacked,
+}
+
+/// The width of a block of CPUs, and of a card.
+const COLUMN: u32 = 360;
+const PAD: u32 = 12;
+const HEAD: u32 = 54;
+const GAP: u32 = 14;
+/// Around and within the bands of a whole host.
+const MARGIN: u32 = 16;
+/// Between the CPUs and the devices of a whole host.
+const GUTTER: u32 = 54;
+/// Between two cards of a row.
+const BETWEEN_CARDS: u32 = 26;
+const PER_ROW: usize = 2;
+const NICS_DRAWN: usize = 64;
+/// One end of a path: lines run left of its boxes, the wire right of them.
+const END_GUTTER: u32 = 40;
+const END: u32 = END_GUTTER + COLUMN + 18;
+const END_NICS_DRAWN: usize = 8;
+/// Between two hosts, for the wire and its name.
+const BETWEEN_HOSTS: u32 = 120;
+
+fn svg(width: u32, height: u32, name: &str, body: &str) -> String {
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"Map of {}: CPUs by NUMA node, devices, PCIe links, queues and interrupts\" font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\" fill=\"{INK}\"><defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0 L8 4 L0 8 z\" fill=\"{INK}\"/></marker></defs>{}{}{ground}{lines}{boxes}</svg>",
-        escape(name),
-        rect(0, 0, WIDTH, height, PAPER, "none", ""),
-        title(host, name)
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"Map of {}: CPUs by NUMA node, devices, PCIe links, queues and interrupts\" font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\" fill=\"{INK}\">{body}</svg>",
+        escape(name)
     )
 }
 
-fn title(host: &Host, name: &str) -> String {
+fn title(host: &Host, name: &str, (x, y): (u32, u32), width: u32) -> String {
     let identity = &host.identity;
+    let facts = [
+        &identity.kernel_release,
+        &identity.architecture,
+        &identity.cpu_model,
+    ];
     let text = format!(
         "Linux {}, {}, {}, {}",
-        short(&identity.kernel_release),
-        short(&identity.architecture),
+        short(facts[0]),
+        short(facts[1]),
         count(host.cpus.len(), "CPU"),
-        short(&identity.cpu_model)
+        short(facts[2])
     );
-    format!(
-        "<g font-weight=\"600\">{}</g>{}",
-        label(MARGIN, 26, "start", INK, 18, &cut(name, 60)),
-        label(MARGIN, 44, "start", SOFT, 12, &cut(&text, 140))
-    )
+    let gaps: Vec<_> = facts.iter().filter_map(|fact| fact.gap()).collect();
+    fitted((x, y + 22), width, Style::of(16, INK).bold(), name, &[])
+        + &fitted((x, y + 40), width, Style::of(11, SOFT), &text, &gaps)
 }
 
-fn heading(y: u32, what: &str, more: &str) -> String {
-    format!(
-        "<text x=\"{CPUS_X}\" y=\"{y}\" fill=\"{INK}\" font-size=\"13\" paint-order=\"stroke\" stroke=\"{CARD}\" stroke-width=\"5\" stroke-linejoin=\"round\"><tspan font-weight=\"600\">{}</tspan><tspan dx=\"10\" fill=\"{SOFT}\" font-size=\"11\">{}</tspan></text>",
-        escape(what),
-        escape(&cut(more, 150))
-    )
-}
-
-fn legend(y: u32) -> String {
-    let near = "i  handles interrupts of a NIC on its own node";
-    let far = "r, thick and dashed  handles interrupts of a NIC on another node";
-    let rest = "dotted  offline        dark link  the narrowest of a PCIe path";
-    label(
-        MARGIN,
-        y + 12,
-        "start",
-        SOFT,
-        11,
-        &format!("CPUs: {near}      {far}      {rest}").replace("  ", "\u{a0}\u{a0}"),
-    )
-}
-
-/// The CPUs that take interrupts of cards.
-struct Marks {
-    near: CpuSet,
-    far: CpuSet,
-}
-
-impl Marks {
-    fn of(host: &Host) -> Self {
-        let (mut near, mut far) = (BTreeSet::new(), BTreeSet::new());
-        for flow in host.nics.iter().flat_map(|nic| flows(nic, host)) {
+/// The marks of CPUs: their threads, and whose interrupts they handle.
+fn marks<'a>(cards: impl Iterator<Item = &'a Card>, end: Option<&PathEnd<'_>>) -> Vec<Mark> {
+    let (mut near, mut far) = (Vec::new(), Vec::new());
+    for flow in cards.flat_map(|card| &card.exits).map(|exit| &exit.flow) {
+        if matches!(flow.via, Via::Interrupts(..)) {
             let own = if flow.remote { &mut far } else { &mut near };
             own.extend(flow.cpus.iter());
         }
-        Self {
-            near: near.into_iter().collect(),
-            far: far.into_iter().collect(),
+    }
+    let none = CpuSet::empty();
+    let packets = end
+        .and_then(|end| end.hot)
+        .map_or(&none, |hot| &hot.packets);
+    let senders = end.map_or(&none, |end| end.sender_cpus);
+    let receivers = end.map_or(&none, |end| end.receiver_cpus);
+    let mark = |letter, what, cpus: CpuSet, border| Mark {
+        letter,
+        what,
+        cpus,
+        border,
+    };
+    let far_words = "handles remote NIC interrupts";
+    vec![
+        mark('S', "sends", senders.clone(), (SEND, "2.5")),
+        mark('R', "receives", receivers.clone(), (RECEIVE, "2.5")),
+        mark('P', "processes packets", packets.clone(), (INK, "2")),
+        mark('r', far_words, far.into_iter().collect(), (INK, "2.4")),
+        mark(
+            'i',
+            "handles NIC interrupts",
+            near.into_iter().collect(),
+            (INK, "1.4"),
+        ),
+    ]
+}
+
+/// The picture of one host, every interface of it.
+pub fn map_svg(host: &Host) -> String {
+    let places = places(host, |node| cards(host, node));
+    let all = || places.iter().flat_map(|place| &place.cards);
+    let marks = marks(all(), None);
+    let lines: Vec<&Exit> = all().flat_map(|card| &card.exits).collect();
+    let columns = places
+        .iter()
+        .map(|place| place.cards.len())
+        .max()
+        .unwrap_or(0);
+    let columns = u32::try_from(columns.clamp(1, PER_ROW)).unwrap_or(1);
+    let cards_x = MARGIN + PAD + COLUMN + GUTTER;
+    let width = cards_x + columns * (COLUMN + BETWEEN_CARDS) - BETWEEN_CARDS + PAD + MARGIN;
+    let band = |y, height| {
+        let area = [MARGIN, y, width - 2 * MARGIN, height];
+        rect(area, CARD, LINE, " rx=\"10\"")
+    };
+    let (mut body, mut stops, mut starts) = (String::new(), Vec::new(), Vec::new());
+    let mut y = HEAD;
+    for place in &places {
+        let top = y + PAD;
+        let Block {
+            height,
+            body: own,
+            stops: ends,
+        } = block(place, &marks, &lines, (MARGIN + PAD, top), "");
+        stops.extend(ends);
+        let (cards, foot) = rows(&place.cards, (cards_x, top), &mut starts);
+        let height = foot.max(top + height) + PAD - y;
+        body += &(band(y, height) + &own + &cards);
+        y += height + GAP;
+    }
+    if let Some(stacked) = stacked(host, width - 2 * MARGIN - 2 * PAD) {
+        body += &band(y, stacked.height);
+        body += &placed(MARGIN + PAD, y, &stacked.body);
+        y += stacked.height + GAP;
+    }
+    body += &draw(
+        &lines,
+        &starts,
+        &stops,
+        Gutter {
+            x: cards_x - GUTTER + 8,
+            lanes: 8,
+        },
+    );
+    let legend = "Queue to CPU: solid for interrupts, dashed for RPS and XPS; arrowheads: NIC on another node. Dotted: offline CPU.";
+    let inner = width - 2 * MARGIN;
+    body += &fitted((MARGIN, y + 8), inner, Style::of(11, SOFT), legend, &[]);
+    let height = y + 22;
+    let name = host.identity.hostname.value();
+    let name = name.map_or("this host", String::as_str);
+    let ground = rect([0, 0, width, height], PAPER, "none", "");
+    svg(
+        width,
+        height,
+        name,
+        &(ground + &title(host, name, (MARGIN, 0), inner) + &body),
+    )
+}
+
+fn placed(x: u32, y: u32, body: &str) -> String {
+    format!("<g transform=\"translate({x} {y})\">{body}</g>")
+}
+
+/// The cards of a place in rows, where their lines start, and the lower edge of them all. The lines of a second
+/// column pass left of its card and below the first one.
+fn rows(cards: &[Card], (x, top): (u32, u32), starts: &mut Vec<Start>) -> (String, u32) {
+    let (mut body, mut y, mut foot) = (String::new(), top, top);
+    for row in cards.chunks(PER_ROW) {
+        foot = y + row.iter().map(|card| card.height).max().unwrap_or(0);
+        let mut below = 0;
+        for (column, card) in (0_u32..).zip(row) {
+            let left = x + column * (COLUMN + BETWEEN_CARDS);
+            body += &placed(left, y, &card.body);
+            for (number, exit) in (0_u32..).zip(&card.exits) {
+                let number = number.min(5);
+                let detour = (column > 0).then(|| (left - 4 - 4 * number, foot + 6 + 4 * number));
+                if column > 0 && exit.has_line() {
+                    below = below.max(number + 1);
+                }
+                starts.push(Start {
+                    x: left + exit.x,
+                    y: y + exit.y,
+                    detour,
+                });
+            }
         }
+        foot += 4 * below;
+        y = foot + GAP;
     }
-}
-
-/// A node, or what is known of none.
-struct Place<'a> {
-    node: Option<NodeId>,
-    more: String,
-    cpus: Vec<&'a Cpu>,
-}
-
-fn places(host: &Host) -> Vec<Place<'_>> {
-    let mut all: Vec<Place<'_>> = host
-        .nodes
-        .iter()
-        .map(|node| {
-            let on_node = |cpu: &&Cpu| cpu.node.get() == Some(node.id);
-            let cpus: Vec<&Cpu> = host.cpus.iter().filter(on_node).collect();
-            let packages: BTreeSet<u32> = cpus.iter().filter_map(|cpu| cpu.package.get()).collect();
-            let mut words = vec![format!("CPUs {}", short(&node.cpus))];
-            words.push(format!("memory {}", short(&node.memory_bytes)));
-            if !packages.is_empty() {
-                words.push(format!("package {}", ranges(&packages)));
-            }
-            let distances = node.distances.value().filter(|all| all.len() > 1);
-            if let Some(distances) = distances {
-                let all: Vec<String> = distances.iter().map(ToString::to_string).collect();
-                words.push(format!("distances {}", all.join(" ")));
-            }
-            Place {
-                node: Some(node.id),
-                more: words.join(", "),
-                cpus,
-            }
-        })
-        .collect();
-    let listed = |node: Option<NodeId>| host.nodes.iter().any(|one| node == Some(one.id));
-    let cpus: Vec<&Cpu> = host
-        .cpus
-        .iter()
-        .filter(|cpu| !listed(cpu.node.get()))
-        .collect();
-    let lost = |fact: &Known<NodeId>| !listed(fact.get());
-    let devices = host
-        .nics
-        .iter()
-        .any(|nic| nic.kind.has_wire() && lost(&nic.numa_node))
-        || host.rdma.iter().any(|device| lost(&device.numa_node))
-        || host
-            .block
-            .iter()
-            .any(|device| lost(&device.numa_node) && !is_made_up(&device.name));
-    if !cpus.is_empty() || devices {
-        let more = "devices without a NUMA node".to_owned();
-        all.push(Place {
-            node: None,
-            more,
-            cpus,
-        });
-    }
-    all
+    (body, foot)
 }
 
 /// The cards of a place: interfaces, then other RDMA devices, then disks.
 fn cards(host: &Host, node: Option<NodeId>) -> Vec<Card> {
     let listed = |one: NodeId| host.nodes.iter().any(|node| node.id == one);
     let here = |fact: &Known<NodeId>| fact.get().filter(|one| listed(*one)) == node;
-    let nics: Vec<&Nic> = host
-        .nics
-        .iter()
+    let nics = host.nics.iter();
+    let nics: Vec<&Nic> = nics
         .filter(|nic| nic.kind.has_wire() && here(&nic.numa_node))
         .collect();
-    let mut cards: Vec<Card> = nics
-        .iter()
-        .take(NICS_DRAWN)
-        .map(|nic| nic_card(nic, host))
-        .collect();
-    if nics.len() > NICS_DRAWN {
-        let names = nics.iter().skip(NICS_DRAWN).map(|nic| nic.name.to_string());
-        cards.push(list_card("more interfaces", &names.collect::<Vec<_>>()));
-    }
-    let shown = |device: &RdmaDevice| {
-        let mut ports = device.ports.iter();
-        ports.any(|port| {
-            port.netdev
-                .value()
-                .is_some_and(|name| host.nic(name).is_some())
-        })
+    let shown = nics.iter().take(NICS_DRAWN);
+    let mut cards: Vec<Card> = shown.map(|nic| nic_card(nic, host, None)).collect();
+    let names = nics.iter().skip(NICS_DRAWN).map(|nic| nic.name.to_string());
+    let is_shown = |device: &RdmaDevice| {
+        let mut netdevs = device.ports.iter().filter_map(|port| port.netdev.value());
+        netdevs.any(|name| host.nic(name).is_some())
     };
-    let rdma: Vec<String> = host
-        .rdma
-        .iter()
-        .filter(|device| here(&device.numa_node) && !shown(device))
-        .map(rdma_text)
-        .collect();
-    if !rdma.is_empty() {
-        cards.push(list_card("RDMA", &rdma));
-    }
-    let disks: Vec<String> = host
-        .block
-        .iter()
-        .filter(|device| here(&device.numa_node) && !is_made_up(&device.name))
-        .map(block_text)
-        .collect();
-    if !disks.is_empty() {
-        cards.push(list_card("disks", &disks));
+    let rdma = host.rdma.iter();
+    let rdma = rdma.filter(|device| here(&device.numa_node) && !is_shown(device));
+    let disks = host.block.iter();
+    let disks = disks.filter(|disk| here(&disk.numa_node) && !is_made_up(&disk.name));
+    for (title, list) in [
+        ("more interfaces", names.collect::<Vec<_>>()),
+        ("RDMA", rdma.map(rdma_text).collect()),
+        ("disks", disks.map(block_text).collect()),
+    ] {
+        if !list.is_empty() {
+            cards.push(list_card(title, &list));
+        }
     }
     cards
 }
 
-/// One place in the picture.
-struct Band<'a> {
-    place: Place<'a>,
-    y: u32,
-    height: u32,
-    cells: String,
-    cpus_height: u32,
-    /// Each card with its position, and the bottom of its row.
-    cards: Vec<(Card, u32, u32, u32)>,
-}
-
-impl<'a> Band<'a> {
-    fn lay(host: &Host, place: Place<'a>, marks: &Marks, y: u32) -> Self {
-        let top = y + 34;
-        let (cells, cpus_height) = cpu_block(&place.cpus, marks, top);
-        let mut placed = Vec::new();
-        let mut row_y = top + 18;
-        let mut foot = top;
-        let mut waiting = cards(host, place.node).into_iter().peekable();
-        while waiting.peek().is_some() {
-            let row: Vec<Card> = waiting.by_ref().take(PER_ROW).collect();
-            let height = row.iter().map(|card| card.height).max().unwrap_or(0);
-            foot = row_y + height;
-            let far = row.iter().any(|card| !card.remote.is_empty());
-            let mut x = CARDS_X;
-            for card in row {
-                placed.push((card, x, row_y, foot));
-                x += card::WIDTH + CARD_GAP;
-            }
-            foot += if far { 24 } else { 0 };
-            row_y = foot + if far { ROW_GAP - 14 } else { ROW_GAP - 10 };
-        }
-        let height = foot.max(top + cpus_height) + PAD - y;
-        Self {
-            place,
-            y,
-            height,
-            cells,
-            cpus_height,
-            cards: placed,
-        }
+/// The picture of one end of a path, or of two with the wire between them.
+pub fn path_svg(near: &PathEnd<'_>, far: Option<(&PathEnd<'_>, &str)>, layout: Layout) -> String {
+    let Some((other, wire)) = far else {
+        let panel = Panel::draw(near, false, 0);
+        return svg(END, panel.height, near.name, &panel.body);
+    };
+    let names = format!("{} and {}", near.name, other.name);
+    let across = |d: &str| line(d, INK, " stroke-width=\"2.5\"", "");
+    let words = |x, y, anchor, width| {
+        let style = Style::of(12, INK).anchored(anchor);
+        fitted((x, y), width, style, wire, &[])
+    };
+    if layout == Layout::Stacked {
+        let (one, two) = (Panel::draw(near, false, 0), Panel::draw(other, true, 0));
+        let (gap, x, edge) = (48, END - 9, END - 18);
+        let (from, top) = (one.height - 32, one.height + gap);
+        let to = top + HEAD + 20;
+        let body = one.body
+            + &placed(0, top, &two.body)
+            + &across(&format!("M{edge} {from} H{x} V{to} H{edge}"))
+            + &words(x - 12, top - 20, "end", END - 40);
+        return svg(END, top + two.height, &names, &body);
     }
-
-    fn ground(&self) -> String {
-        let wide = WIDTH - 2 * MARGIN;
-        let (y, height) = (self.y + 34, self.cpus_height);
-        rect(MARGIN, self.y, wide, self.height, CARD, LINE, " rx=\"10\"")
-            + &rect(CPUS_X, y, CPUS, height, PAPER, LINE, " rx=\"6\"")
-    }
-
-    /// The line that the devices hang on.
-    fn rails(&self) -> String {
-        let Some((_, _, last, _)) = self.cards.last() else {
-            return String::new();
-        };
-        let (top, foot) = (self.y + 42, last - 10);
-        let mut path = format!("M{} {top} H{BUS_X} V{foot}", CPUS_X + CPUS);
-        for (_, x, y, _) in &self.cards {
-            path += &format!(" M{BUS_X} {} H{} V{y}", y - 10, x + 24);
-        }
-        format!("<path d=\"{path}\" fill=\"none\" stroke=\"{SOFT}\" stroke-width=\"1.5\"/>")
-    }
-
-    /// From each card to the CPUs of another node that take its interrupts.
-    fn far_lines(&self, bands: &[Self], lane: &mut u32) -> String {
-        let mut out = String::new();
-        for (card, x, y, foot) in &self.cards {
-            for (at, flow) in (0_u32..).zip(&card.remote) {
-                let Some(band) = bands.iter().find(|band| band.place.node == flow.node) else {
-                    continue;
-                };
-                out += &far_line(
-                    band,
-                    (x + 60 + at * 12, y + card.height),
-                    foot + 7,
-                    *lane,
-                    flow,
-                );
-                *lane += 1;
-            }
-        }
-        out
-    }
-
-    fn boxes(&self) -> String {
-        let cards = self.cards.iter().map(|(card, x, y, _)| {
-            format!("<g transform=\"translate({x} {y})\">{}</g>", card.body)
-        });
-        let what = self.place.node.map_or_else(
-            || "NUMA node ?".to_owned(),
-            |node| format!("NUMA node {node}"),
+    // The lower of the two gets more space above its interfaces, so that the wire is straight.
+    let ends = [near, other];
+    let heights = ends.map(|end| Panel::draw(end, false, 0).height);
+    let height = heights[0].max(heights[1]);
+    let [one, two] = [0, 1].map(|side| Panel::draw(ends[side], false, height - heights[side]));
+    let (x, y) = (END + BETWEEN_HOSTS, height - 32);
+    let body = one.body
+        + &placed(x, 0, &two.body)
+        + &across(&format!("M{} {y} H{}", END - 18, x + END_GUTTER))
+        + &words(
+            END + BETWEEN_HOSTS / 2,
+            y - 10,
+            "middle",
+            BETWEEN_HOSTS - 12,
         );
-        heading(self.y + 21, &what, &self.place.more) + &self.cells + &cards.collect::<String>()
-    }
+    svg(x + END, height, &names, &body)
 }
 
-fn far_line(band: &Band<'_>, from: (u32, u32), below: u32, lane: u32, flow: &Flow) -> String {
-    let (x, y) = from;
-    let below = below + lane % 4 * 4;
-    let lane_x = LANES_X + lane % LANES * 5;
-    let spread = band.cpus_height.saturating_sub(30).max(1);
-    let to_y = band.y + 34 + 20 + (lane * 9) % spread;
-    format!(
-        "<path d=\"M{x} {y} V{below} H{lane_x} V{to_y} H{}\" fill=\"none\" stroke=\"{INK}\" stroke-width=\"2\" stroke-dasharray=\"6 3\" marker-end=\"url(#arrow)\"><title>{}</title></path>",
-        CPUS_X + CPUS + 2,
-        escape(&format!(
-            "{}: {} of another node",
-            flow.irqs,
-            flow.cpus_text()
-        ))
-    )
-}
-
-/// The size of a CPU's box.
-#[derive(Clone, Copy)]
-struct Size {
-    width: u32,
+/// One end of a path, drawn from (0, 0).
+struct Panel {
     height: u32,
-    numbered: bool,
+    body: String,
 }
 
-/// The CPUs of a place by last-level cache, and how high that is.
-fn cpu_block(cpus: &[&Cpu], marks: &Marks, top: u32) -> (String, u32) {
-    let size = match cpus.len() {
-        0..=32 => Size {
-            width: 34,
-            height: 22,
-            numbered: true,
-        },
-        33..=128 => Size {
-            width: 25,
-            height: 17,
-            numbered: true,
-        },
-        _ => Size {
-            width: 9,
-            height: 9,
-            numbered: false,
-        },
-    };
-    let shown = cpus.get(..CPUS_DRAWN).unwrap_or(cpus);
-    let mut caches: Vec<(Option<CpuSet>, Vec<&Cpu>)> = Vec::new();
-    for cpu in shown {
-        let cache = cpu.last_level_cache.value();
-        match caches.iter_mut().find(|(own, _)| own.as_ref() == cache) {
-            Some((_, members)) => members.push(cpu),
-            None => caches.push((cache.cloned(), vec![cpu])),
+impl Panel {
+    /// Draws it with its interfaces below its CPUs, or, `flipped`, above them, and `room` between.
+    fn draw(end: &PathEnd<'_>, flipped: bool, room: u32) -> Self {
+        let nics = end.host.nics.iter();
+        let cards: Vec<Card> = nics
+            .filter(|nic| end.nic.is_none_or(|name| nic.name == *name))
+            .take(END_NICS_DRAWN)
+            .map(|nic| nic_card(nic, end.host, end.hot))
+            .collect();
+        let lines: Vec<&Exit> = cards.iter().flat_map(|card| &card.exits).collect();
+        let marks = marks(cards.iter(), Some(end));
+        let (mut body, mut stops, mut starts) = (String::new(), Vec::new(), Vec::new());
+        let mut y = HEAD;
+        if flipped {
+            y = column(&cards, y, &mut body, &mut starts);
+        }
+        for place in places(end.host, |_| Vec::new()) {
+            let block = block(&place, &marks, &lines, (END_GUTTER, y), idle(end));
+            body += &block.body;
+            stops.extend(block.stops);
+            y += block.height + GAP;
+        }
+        if !flipped {
+            y = column(&cards, y + room, &mut body, &mut starts);
+        }
+        let height = y;
+        body += &draw(&lines, &starts, &stops, Gutter { x: 12, lanes: 5 });
+        let ground = rect([0, 0, END, height], CARD, LINE, " rx=\"10\"");
+        let title = title(end.host, end.name, (END_GUTTER, 0), COLUMN);
+        Self {
+            height,
+            body: ground + &title + &body,
         }
     }
-    let named = caches.len() > 1;
-    let first_x = CPUS_X + 8 + if named { 30 } else { 0 };
-    let per_row = usize::try_from((CPUS_X + CPUS - 8 - first_x) / (size.width + 4)).unwrap_or(1);
-    let mut body = String::new();
-    let mut y = top + 8;
-    for (_, members) in &caches {
-        if named {
-            body += &label(CPUS_X + 8, y + size.height / 2 + 4, "start", SOFT, 10, "L3");
-        }
-        let start = y;
-        for row in members.chunks(per_row.max(1)) {
-            let mut x = first_x;
-            for cpu in row {
-                body += &cell(cpu, marks, size, x, y);
-                x += size.width + 4;
-            }
-            y += size.height + 4;
-        }
-        if named {
-            let bar = CPUS_X + 8 + 22;
-            body += &format!(
-                "<line x1=\"{bar}\" y1=\"{start}\" x2=\"{bar}\" y2=\"{}\" stroke=\"{SOFT}\" stroke-width=\"2\"/>",
-                y - 4
-            );
-            y += 4;
-        }
-    }
-    let hidden = cpus.len() - shown.len();
-    let note = match (cpus.len(), hidden) {
-        (0, _) => Some("no CPU here".to_owned()),
-        (_, 0) => None,
-        _ => Some(format!("{hidden} more not shown")),
-    };
-    if let Some(note) = note {
-        body += &label(CPUS_X + 8, y + 12, "start", SOFT, 11, &note);
-        y += 18;
-    }
-    (body, y + 4 - top)
 }
 
-fn cell(cpu: &Cpu, marks: &Marks, size: Size, x: u32, y: u32) -> String {
-    let (near, far) = (marks.near.contains(cpu.id), marks.far.contains(cpu.id));
-    let online = cpu.online.get() == Some(true);
-    let style = match (online, far, near) {
-        (false, ..) => " rx=\"3\" stroke-dasharray=\"1 3\"",
-        (_, true, _) => " rx=\"3\" stroke-width=\"2.4\" stroke-dasharray=\"5 2\"",
-        (_, _, true) => " rx=\"3\" stroke-width=\"1.8\"",
-        _ => " rx=\"3\"",
-    };
-    let stroke = if far || near { INK } else { SOFT };
-    let fill = match (size.numbered, far, near) {
-        (false, true, _) => INK,
-        (false, _, true) => SOFT,
-        _ => CARD,
-    };
-    let mut body = rect(x, y, size.width, size.height, fill, stroke, style);
-    if size.numbered {
-        let mark = match (near, far) {
-            (true, true) => " ir",
-            (true, false) => " i",
-            (false, true) => " r",
-            (false, false) => "",
-        };
-        let letters = if size.width > 30 { 10 } else { 9 };
-        let text = match (size.width > 30, cpu.id) {
-            (false, CpuId(100..)) => cpu.id.to_string(),
-            _ => format!("{}{mark}", cpu.id),
-        };
-        let baseline = y + size.height / 2 + 4;
-        body += &label(x + size.width / 2, baseline, "middle", INK, letters, &text);
+/// The interfaces of an end, one below the other; the y below them.
+fn column(cards: &[Card], top: u32, body: &mut String, starts: &mut Vec<Start>) -> u32 {
+    let mut y = top;
+    for card in cards {
+        *body += &placed(END_GUTTER, y, &card.body);
+        starts.extend(card.exits.iter().map(|exit| Start {
+            x: END_GUTTER + exit.x,
+            y: y + exit.y,
+            detour: None,
+        }));
+        y += card.height + GAP;
     }
-    let state = match &cpu.online {
-        Known::Value(true) => "online".to_owned(),
-        Known::Value(false) => "offline".to_owned(),
-        Known::Unknown(gap) => format!("online: ? ({gap})"),
-    };
-    let takes = match (near, far) {
-        (_, true) => ", handles interrupts of a NIC on another node",
-        (true, false) => ", handles interrupts of a NIC on its node",
-        (false, false) => "",
-    };
-    let core = cpu
-        .core
-        .get()
-        .map_or_else(String::new, |core| format!(", core {core}"));
-    format!(
-        "<g><title>{}</title>{body}</g>",
-        escape(&format!("CPU {}: {state}{core}{takes}", cpu.id))
-    )
+    if cards.is_empty() {
+        let text = "interface of the path: ? (unknown)";
+        *body += &label(END_GUTTER, y + 14, Style::of(12, SOFT), text);
+        y += 46;
+    }
+    y
+}
+
+/// The note of a node without a thread of the path.
+fn idle(end: &PathEnd<'_>) -> &'static str {
+    if end.hot.is_some() {
+        "no thread ran here"
+    } else if end.sender_cpus.is_empty() && end.receiver_cpus.is_empty() {
+        "no thread is pinned"
+    } else {
+        "no thread is pinned here"
+    }
 }
 
 #[cfg(test)]

@@ -97,9 +97,16 @@ fn no_card_lies_on_another_and_none_leaves_the_picture() {
     for host in [server(1), server(16), server(70), stacked_server()] {
         let svg = map_svg(&host);
         let cards = cards_of(&svg);
+        let frame = svg.split(" width=\"").nth(1).expect("a width");
+        let frame: u32 = frame
+            .split('"')
+            .next()
+            .expect("a number")
+            .parse()
+            .expect("one");
         assert!(cards.len() >= host.nics.len().min(2).min(NICS_DRAWN));
         for (at, [x, y, width, height]) in cards.iter().enumerate() {
-            assert!(x + width <= WIDTH);
+            assert!(x + width <= frame, "{x} + {width} in {frame}");
             for [other_x, other_y, other_width, other_height] in cards.iter().skip(at + 1) {
                 let apart = x + width <= *other_x
                     || other_x + other_width <= *x
@@ -115,9 +122,50 @@ fn no_card_lies_on_another_and_none_leaves_the_picture() {
 fn interrupts_on_another_node_are_seen_without_colour() {
     let svg = map_svg(&server(3));
     assert!(svg.contains("REMOTE: CPUs 18-21"), "{svg}");
-    assert!(svg.contains("stroke-dasharray=\"6 3\" marker-end"));
+    assert!(svg.contains("r handles remote NIC interrupts: CPU 18-21"));
+    // Four strokes with a head each.
+    assert_eq!(svg.matches(" z\" fill").count(), 4, "{svg}");
     let near = map_svg(&server(2));
-    assert!(!near.contains("REMOTE") && !near.contains("stroke-dasharray=\"6 3\" marker-end"));
+    assert!(!near.contains("REMOTE") && !near.contains(" z\" fill"));
+}
+
+#[test]
+fn interrupts_are_solid_lines_rps_is_dashed_and_the_path_of_packets_is_thick() {
+    let host = build::host().nodes(1, 8).nic("eth0", |nic| {
+        nic.gbit(100).node(0).queues(&[0, 1]).rps("4-5")
+    });
+    let host = host.build();
+    let irq = host.nics[0].queues[0].irq.get().expect("it was built");
+    let hot = HotPath {
+        packets: "0,4".parse().expect("CPUs"),
+        interrupts: vec![(irq.0, CpuId(0), 1.0)],
+    };
+    let (senders, none) = (CpuSet::one(CpuId(2)), CpuSet::empty());
+    let mut end = PathEnd {
+        name: "here",
+        host: &host,
+        nic: None,
+        sender_cpus: &senders,
+        receiver_cpus: &none,
+        hot: None,
+    };
+    let style_of = |svg: &str, about: &str| {
+        let (before, _) = svg.split_once(about).expect("a line with this title");
+        before.rsplit_once("<path").expect("it").1.to_owned()
+    };
+    let settings = path_svg(&end, None, Layout::Beside);
+    assert!(!style_of(&settings, "irq 100-101: CPUs 0-1").contains("dasharray"));
+    assert!(style_of(&settings, "RPS: CPUs 4-5").contains("stroke-dasharray=\"4 3\""));
+    assert!(settings.contains("S sends: CPU 2") && !settings.contains("P processes"));
+    end.hot = Some(&hot);
+    let observed = path_svg(&end, None, Layout::Beside);
+    assert!(observed.contains("P processes packets: CPU 0,4"));
+    let packets = style_of(&observed, "packets of eth0 were processed on CPU 0");
+    assert!(packets.contains("stroke-width=\"5.0\""), "{packets}");
+    assert!(
+        !observed.contains("processed on CPU 4"),
+        "RPS moved them there"
+    );
 }
 
 #[test]
@@ -133,7 +181,7 @@ fn the_narrowest_link_of_a_way_stands_out() {
         pcie.links.push(upper);
     }
     let svg = map_svg(&host);
-    assert!(svg.contains("narrowest (dark): 31.50"), "{svg}");
+    assert!(svg.contains("narrowest (filled): 31.50"), "{svg}");
 }
 
 #[test]
@@ -148,7 +196,7 @@ fn what_stands_on_what_is_drawn_with_arrows() {
         assert!(svg.contains(words), "{words}");
     }
     // Two to the cards, three to the bond, one each to the VLAN, the tunnel and the veth.
-    assert_eq!(svg.matches("stroke-width=\"1.2\" marker-end").count(), 8);
+    assert_eq!(svg.matches(" z\" fill").count(), 8);
 }
 
 #[test]

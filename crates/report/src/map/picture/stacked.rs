@@ -1,23 +1,23 @@
-//! Stacked interfaces in the picture of a whole host: bonds, VLANs, bridges and tunnels above the
-//! interfaces that carry them, an arrow to each of those.
+//! Stacked interfaces in the picture of a whole host: bonds, VLANs, bridges and tunnels above the interfaces that
+//! carry them, an arrow to each of those. Arrows run between the rows and columns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::host::{Host, Nic, NicKind};
 use linerate_model::ids::NicName;
 
-use super::svg::{CARD, INK, PAPER, SOFT, cut, label, rect, short};
-use super::text::kind_word;
+use super::shapes::{CARD, INK, PAPER, SOFT, Style, fitted, head, label, line, rect, short};
+use crate::map::text::kind_word;
 
-const PILL: u32 = 176;
+const PILL: u32 = 168;
 const PILL_GAP: u32 = 16;
 const HEIGHT: u32 = 36;
 const ROW: u32 = 76;
-const PER_ROW: usize = 6;
 /// More interfaces than this are only counted: a picture of a thousand is unreadable.
 const DRAWN: usize = 60;
 /// What a hostile host reports may be a ring.
 const LEVELS: usize = 8;
+const NOTE: Style = Style::of(11, SOFT);
 
 /// The part of the picture, drawn from (0, 0).
 pub(super) struct Stacked {
@@ -26,7 +26,7 @@ pub(super) struct Stacked {
 }
 
 /// Draws it; nothing for a host whose interfaces all have a wire and carry nothing.
-pub(super) fn stacked(host: &Host) -> Option<Stacked> {
+pub(super) fn stacked(host: &Host, width: u32) -> Option<Stacked> {
     let levels = levels(host);
     let alone: Vec<String> = host
         .nics
@@ -37,20 +37,23 @@ pub(super) fn stacked(host: &Host) -> Option<Stacked> {
     if levels.is_empty() && alone.is_empty() {
         return None;
     }
-    let rows = rows(host, &levels);
+    let per_row = usize::try_from((width - PILL_GAP) / (PILL + PILL_GAP)).unwrap_or(1);
+    let rows = rows(host, &levels, per_row);
+    let mut body = label(0, 20, Style::of(13, INK).bold(), "Stacked and virtual");
+    if !rows.is_empty() {
+        body += &label(160, 20, NOTE, "arrows point to the underlying device");
+    }
     let mut y = 34;
     let mut spots: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
-    let mut pills = String::new();
     for row in &rows {
-        let mut x = 12;
+        let mut x = PILL_GAP;
         for nic in row {
             spots.insert(nic.name.as_str(), (x, y));
-            pills += &pill(nic, x, y);
+            body += &pill(nic, x, y);
             x += PILL + PILL_GAP;
         }
         y += ROW;
     }
-    let mut body = String::new();
     for nic in rows.iter().flatten() {
         for lower in lowers(nic) {
             let ends = (spots.get(nic.name.as_str()), spots.get(lower));
@@ -59,38 +62,29 @@ pub(super) fn stacked(host: &Host) -> Option<Stacked> {
             }
         }
     }
-    body += &pills;
-    y = if rows.is_empty() {
-        y + 8
-    } else {
-        y - ROW + HEIGHT + 20
-    };
+    if !rows.is_empty() {
+        y = y + HEIGHT + 10 - ROW;
+    }
+    let mut notes = Vec::new();
     let hidden = levels.len().saturating_sub(DRAWN);
     if hidden > 0 {
-        let text = format!("and {hidden} more stacked interfaces");
-        body += &label(12, y, "start", SOFT, 11, &text);
-        y += 16;
+        notes.push(format!("and {hidden} more stacked interfaces"));
     }
     if !alone.is_empty() {
-        let named = alone.iter().take(6).cloned().collect::<Vec<_>>().join(", ");
-        let rest = alone.len().saturating_sub(6);
-        let more = if rest == 0 {
-            String::new()
-        } else {
-            format!(" and {rest} more")
-        };
-        let text = format!("standalone: {named}{more}");
-        body += &label(12, y, "start", SOFT, 11, &cut(&text, 170));
+        notes.push(format!("standalone: {}", alone.join(", ")));
+    }
+    for text in notes {
+        body += &fitted((0, y + 8), width, NOTE, &text, &[]);
         y += 16;
     }
     Some(Stacked {
-        height: y - 16,
+        height: y + 4,
         body,
     })
 }
 
 /// What an interface sends by.
-pub(super) fn lowers(nic: &Nic) -> impl Iterator<Item = &str> {
+pub(in crate::map) fn lowers(nic: &Nic) -> impl Iterator<Item = &str> {
     let tunnel = nic.stack.tunnel.as_ref();
     let link = tunnel.and_then(|tunnel| tunnel.link.value());
     let link = link.filter(|link| !nic.lower.contains(link));
@@ -132,7 +126,7 @@ fn levels(host: &Host) -> BTreeMap<&str, usize> {
 }
 
 /// The interfaces row by row, the highest first; within a row in the order of what carries them.
-fn rows<'a>(host: &'a Host, levels: &BTreeMap<&str, usize>) -> Vec<Vec<&'a Nic>> {
+fn rows<'a>(host: &'a Host, levels: &BTreeMap<&str, usize>, per_row: usize) -> Vec<Vec<&'a Nic>> {
     let mut by_level: BTreeMap<usize, Vec<&Nic>> = BTreeMap::new();
     let known = host.nics.iter().filter_map(|nic| {
         let level = levels.get(nic.name.as_str())?;
@@ -155,7 +149,7 @@ fn rows<'a>(host: &'a Host, levels: &BTreeMap<&str, usize>) -> Vec<Vec<&'a Nic>>
         for (at, nic) in level.iter().enumerate() {
             places.insert(nic.name.as_str(), at);
         }
-        let parts: Vec<Vec<&Nic>> = level.chunks(PER_ROW).map(<[&Nic]>::to_vec).collect();
+        let parts: Vec<Vec<&Nic>> = level.chunks(per_row.max(1)).map(<[&Nic]>::to_vec).collect();
         rows.extend(parts.into_iter().rev());
     }
     rows.reverse();
@@ -163,26 +157,17 @@ fn rows<'a>(host: &'a Host, levels: &BTreeMap<&str, usize>) -> Vec<Vec<&'a Nic>>
 }
 
 fn pill(nic: &Nic, x: u32, y: u32) -> String {
-    let (style, fill) = if nic.kind.has_wire() {
-        (" rx=\"6\" stroke-dasharray=\"2 3\"", CARD)
+    let (style, fill, stroke) = if nic.kind.has_wire() {
+        (" rx=\"6\" stroke-dasharray=\"2 3\"", CARD, SOFT)
     } else {
-        (" rx=\"6\"", PAPER)
+        (" rx=\"6\"", PAPER, INK)
     };
-    let stroke = if nic.kind.has_wire() { SOFT } else { INK };
-    let middle = x + PILL / 2;
-    format!(
-        "{}<g font-weight=\"600\">{}</g>{}",
-        rect(x, y, PILL, HEIGHT, fill, stroke, style),
-        label(
-            middle,
-            y + 15,
-            "middle",
-            INK,
-            12,
-            &cut(nic.name.as_str(), 22)
-        ),
-        label(middle, y + 29, "middle", SOFT, 10, &cut(&what(nic), 30))
-    )
+    let (middle, inner) = (x + PILL / 2, PILL - 8);
+    let name = Style::of(12, INK).bold().anchored("middle");
+    let small = Style::of(10, SOFT).anchored("middle");
+    rect([x, y, PILL, HEIGHT], fill, stroke, style)
+        + &fitted((middle, y + 15), inner, name, nic.name.as_str(), &[])
+        + &fitted((middle, y + 29), inner, small, &what(nic), &[])
 }
 
 /// A short description of it.
@@ -208,11 +193,16 @@ fn what(nic: &Nic) -> String {
     text
 }
 
-fn arrow(from: (u32, u32), to: (u32, u32)) -> String {
-    let (x, y) = (from.0 + PILL / 2, from.1 + HEIGHT);
-    let (to_x, to_y) = (to.0 + PILL / 2, to.1.saturating_sub(2));
-    let (one, two) = (y + 24, to_y.saturating_sub(24));
-    format!(
-        "<path d=\"M{x} {y} C{x} {one} {to_x} {two} {to_x} {to_y}\" fill=\"none\" stroke=\"{INK}\" stroke-width=\"1.2\" marker-end=\"url(#arrow)\"/>"
-    )
+/// Down from one interface to another: right away if that is in the next row, else through the space left of it.
+fn arrow((from_x, from_y): (u32, u32), (to_x, to_y): (u32, u32)) -> String {
+    let column = from_x / (PILL + PILL_GAP);
+    let turn = from_y + HEIGHT + 5 + column % 6 * 4;
+    let (x, to) = (from_x + PILL / 2, to_x + PILL / 2);
+    let mut d = format!("M{x} {} V{turn}", from_y + HEIGHT);
+    if to_y != from_y + ROW {
+        let aside = to_x - 4 - column % 4 * 3;
+        d += &format!(" H{aside} V{}", to_y - 8);
+    }
+    let d = d + &format!(" H{to} V{}", to_y - 2);
+    line(&d, INK, " stroke-width=\"1.2\"", "") + &head(to, to_y, true)
 }

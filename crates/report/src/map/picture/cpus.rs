@@ -43,22 +43,19 @@ pub(super) fn places(host: &Host, cards: impl Fn(Option<NodeId>) -> Vec<Card>) -
             let on_node = |cpu: &&Cpu| cpu.node.get() == Some(node.id);
             let cpus: Vec<&Cpu> = host.cpus.iter().filter(on_node).collect();
             let packages: BTreeSet<u32> = cpus.iter().filter_map(|cpu| cpu.package.get()).collect();
-            let mut words = Vec::new();
+            let memory = short(&node.memory_bytes);
+            let mut name = format!("NUMA node {}, memory {memory}", node.id);
             if !packages.is_empty() {
-                words.push(format!("package {}", ranges(&packages)));
+                name += &format!(", package {}", ranges(&packages));
             }
+            let mut about = format!("CPUs {}", short(&node.cpus));
             if let Some(all) = node.distances.value().filter(|all| all.len() > 1) {
                 let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-                words.push(format!("distances {}", all.join(" ")));
+                about = format!("distances {}, {about}", all.join(" "));
             }
-            words.push(format!("CPUs {}", short(&node.cpus)));
             Place {
-                name: format!(
-                    "NUMA node {}, memory {}",
-                    node.id,
-                    short(&node.memory_bytes)
-                ),
-                about: words.join(", "),
+                name,
+                about,
                 gaps: node
                     .memory_bytes
                     .gap()

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use linerate_analysis::experiment::judge::LabDocument;
+use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::record::Header;
 use linerate_analysis::run_list::RunsDocument;
 use linerate_model::lab::Experiment;

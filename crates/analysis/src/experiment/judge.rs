@@ -12,12 +12,11 @@ use linerate_stats::screening::plackett_burman;
 use linerate_stats::summary::{mean, median, standard_deviation};
 
 use super::bound::Bounds;
-pub use super::document::{
-    CellDocument, DesignDocument, DifferenceCell, DifferenceDocument, DriftDocument,
-    EffectDocument, FactorDocument, LabDocument, LevelDocument, PeerDocument, PublishedDocument,
-    ResponseDocument, SCHEMA, TrialDocument,
+use super::document::{
+    CellDocument, DesignDocument, DriftDocument, EffectDocument, FactorDocument, LabDocument,
+    LevelDocument, PeerDocument, ResponseDocument, SCHEMA, TrialDocument,
 };
-pub use super::sorted::{CellResult, ExperimentRecords, PeerRecord, sort};
+use super::sorted::{CellResult, ExperimentRecords, sort};
 use super::{difference, earlier, published};
 use crate::record::{Header, Record};
 use crate::text::words::count;

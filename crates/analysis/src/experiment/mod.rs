@@ -7,12 +7,12 @@
 mod bound;
 pub mod definition;
 pub mod difference;
-mod document;
+pub mod document;
 pub mod earlier;
 pub mod judge;
 pub mod published;
 pub mod resolve;
-mod sorted;
+pub mod sorted;
 
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::Experiment;

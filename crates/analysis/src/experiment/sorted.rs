@@ -56,6 +56,7 @@ pub struct PeerRecord<'a> {
 /// An earlier run that is a level, with its trials where they are requested.
 #[derive(Debug)]
 pub struct EarlierRun<'a> {
+    /// The run.
     pub run: &'a Earlier,
     /// The blocks that it has trials of.
     blocks: BTreeSet<u32>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
-use linerate_analysis::experiment::judge::{self, ExperimentRecords};
+use linerate_analysis::experiment::sorted::{ExperimentRecords, sort};
 use linerate_analysis::trial::LEVEL;
 use linerate_analysis::trial::figure::{figure, in_words, mean};
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -87,7 +87,7 @@ pub(crate) fn run(before: &FilePath, after: &FilePath, margin: f64, say: &Say) -
     for run in &stored {
         linerate_analysis::experiment::experiment_of(run)?;
     }
-    let sorted = |run: usize| judge::sort(&stored[run].records);
+    let sorted = |run: usize| sort(&stored[run].records);
     let (Some(old), Some(new)) = (sorted(0), sorted(1)) else {
         return Err(Stop::new(Code::BadInput, "not records of an experiment"));
     };

@@ -18,8 +18,9 @@ use std::io;
 use std::path::Path as FilePath;
 use std::process::Command;
 
+use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::experiment::experiment_of;
-use linerate_analysis::experiment::judge::{self, LabDocument};
+use linerate_analysis::experiment::judge;
 use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::{Header, Record, SCHEMA, StoredRun};
 use linerate_analysis::text::words::seconds_in_words;

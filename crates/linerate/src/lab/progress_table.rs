@@ -1,6 +1,7 @@
 //! The table below the progress of a running experiment: the results of each combination so far.
 
-use linerate_analysis::experiment::judge::{ExperimentRecords, ResolvedDesign};
+use linerate_analysis::experiment::judge::ResolvedDesign;
+use linerate_analysis::experiment::sorted::ExperimentRecords;
 use linerate_analysis::trial::figure::{in_words, mean};
 use linerate_model::lab::{Cell, Experiment, Response};
 

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use linerate_analysis::experiment::judge::{self, ResolvedDesign};
 use linerate_analysis::experiment::resolve::Resolver;
+use linerate_analysis::experiment::sorted::sort;
 use linerate_analysis::record::Record;
 use linerate_analysis::trial::figure::{figure, in_words};
 use linerate_analysis::trial::{LEVEL, is_doubtful, settling_flag};
@@ -344,7 +345,7 @@ impl<'a> Session<'a> {
             }
             bar.done(&format!("{PILOTS} trials"));
         }
-        let sorted = judge::sort(self.log.records());
+        let sorted = sort(self.log.records());
         let Some(sorted) = sorted else { return Ok(()) };
         let Some(response) = sorted.responses().first().copied() else {
             return Ok(());
@@ -405,7 +406,7 @@ impl<'a> Session<'a> {
         let Some(until) = self.resolver.experiment.design.until else {
             return false;
         };
-        let sorted = judge::sort(self.log.records());
+        let sorted = sort(self.log.records());
         let widest = sorted.and_then(|sorted| sorted.widest(laid, self.asked.seed));
         widest.is_some_and(|half| half <= until.0)
     }
@@ -416,7 +417,7 @@ impl<'a> Session<'a> {
         let done: Vec<Vec<usize>> = self.done_in(block);
         let label = format!("block {} of {most}", block + 1);
         let bar = self.say.progress(order.len() as u64, &label);
-        let sorted = judge::sort(self.log.records());
+        let sorted = sort(self.log.records());
         let mut table = ProgressTable::of(&self.resolver.experiment, laid, sorted.as_ref());
         bar.show(|room| table.lines(room));
         for cell in order {

@@ -1,7 +1,7 @@
 //! What a person reads of an experiment.
 
 use linerate_analysis::experiment::difference::in_words as difference_in_words;
-use linerate_analysis::experiment::judge::{
+use linerate_analysis::experiment::document::{
     DifferenceDocument, LabDocument, PublishedDocument, ResponseDocument, TrialDocument,
 };
 use linerate_analysis::experiment::published::OTHER_HARDWARE;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use linerate::console::say::{Format, Say};
 use linerate::lab::session::{RunOptions, Session};
-use linerate_analysis::experiment::judge::{self, EffectDocument, LabDocument};
+use linerate_analysis::experiment::document::{EffectDocument, LabDocument};
+use linerate_analysis::experiment::judge;
 use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::Record;
 use linerate_model::exit::{Code, Outcome};

@@ -1,6 +1,6 @@
 //! Designed experiments between simulated hosts: what one level takes longer than the other, against known truth.
 
-use linerate_analysis::experiment::judge::{DifferenceDocument, LabDocument};
+use linerate_analysis::experiment::document::{DifferenceDocument, LabDocument};
 use linerate_analysis::record::Record;
 use linerate_report::{LabData, lab_page};
 use linerate_store::Log;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use linerate_analysis::experiment::judge::LabDocument;
+use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::text::words::count;
 use linerate_analysis::trial::operations::real;
 use linerate_model::ids::CpuId;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use linerate_analysis::experiment::judge::{LabDocument, ResponseDocument};
+use linerate_analysis::experiment::document::{LabDocument, ResponseDocument};
 use linerate_analysis::trial::LEVEL;
 use linerate_analysis::trial::figure::mean;
 use linerate_analysis::trial::operations::real;

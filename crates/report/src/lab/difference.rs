@@ -2,7 +2,7 @@
 //! table.
 
 use linerate_analysis::experiment::difference::in_words as difference_in_words;
-use linerate_analysis::experiment::judge::{DifferenceDocument, LabDocument};
+use linerate_analysis::experiment::document::{DifferenceDocument, LabDocument};
 use linerate_analysis::trial::figure::s_per_gb_in_words;
 use serde_json::Value;
 

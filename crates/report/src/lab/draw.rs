@@ -1,7 +1,7 @@
 //! The pieces that an experiment's pictures share: figures and their units, lines that can be distinguished, and the
 //! combinations by what really differs among them.
 
-use linerate_analysis::experiment::judge::{LabDocument, ResponseDocument};
+use linerate_analysis::experiment::document::{LabDocument, ResponseDocument};
 use linerate_model::lab::{Response, Unit};
 use serde_json::{Value, json};
 

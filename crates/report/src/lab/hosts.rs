@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-use linerate_analysis::experiment::judge::{CellDocument, LabDocument};
+use linerate_analysis::experiment::document::{CellDocument, LabDocument};
 use linerate_analysis::experiment::resolve::{RequestedSetting, Resolver};
 use linerate_analysis::proof::moved_settings;
 use linerate_analysis::record::Header;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_analysis::experiment::judge::LabDocument;
+use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::record::Header;
 use linerate_analysis::trial::operations::real;
 use linerate_model::host::{Host, NicKind};

@@ -1,7 +1,7 @@
 //! Of an experiment's page: every combination as a grid with its mean, and with its share of the ceiling where one is
 //! known.
 
-use linerate_analysis::experiment::judge::{CellDocument, LabDocument, ResponseDocument};
+use linerate_analysis::experiment::document::{CellDocument, LabDocument, ResponseDocument};
 use linerate_analysis::trial::figure::in_words;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Of the page of an experiment: published figures compared with one's own, and the other hosts that are levels.
 
-use linerate_analysis::experiment::judge::LabDocument;
+use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::experiment::published::OTHER_HARDWARE;
 
 use crate::html::{escape, section, table};

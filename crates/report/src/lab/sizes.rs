@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_analysis::experiment::judge::LabDocument;
+use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::trial::figure::in_words;
 use linerate_analysis::trial::operations::{askers, real};
 use linerate_model::lab::Response;

@@ -1,7 +1,7 @@
 //! The page of an experiment: the result first, then the pictures, then every table. It is complete without
 //! JavaScript; with it, the pictures are drawn by the bundle from what is written here.
 
-use linerate_analysis::experiment::judge::{EffectDocument, LabDocument, ResponseDocument};
+use linerate_analysis::experiment::document::{EffectDocument, LabDocument, ResponseDocument};
 use linerate_analysis::record::Header;
 use linerate_analysis::text::words::count;
 use linerate_analysis::trial::figure::in_words;

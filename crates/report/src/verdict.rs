@@ -1,13 +1,14 @@
 //! The head of the page: the verdict, and the remedies behind it.
 
 use linerate_analysis::text::words::{change, effect_figure};
+use linerate_model::propose::name_of;
 use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
 use serde_json::Value;
 
 use super::data::ReportData;
 use super::figures::{
-    Fate, Times, cost, cross, effect_interval, effect_meaning, end_state, fix_name, gain,
-    gain_words, place_of, rate, rate_interval, scores, share, tried,
+    Fate, Times, cost, cross, effect_interval, effect_meaning, end_state, gain, gain_words,
+    place_of, rate, rate_interval, scores, share, tried,
 };
 use super::html::{code, escape, section, table};
 use super::prove_charts::{bars, effects_and_pairs};
@@ -204,7 +205,7 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
         ),
     };
     vec![
-        escape(&fix_name(remedy)),
+        escape(&name_of(&remedy.rule, &remedy.changes)),
         format!("<ul class=\"changes\">{}</ul>", changes.concat()),
         effect,
         interval,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::known::{Cause, Gap, Known};
+use crate::known::{self, Cause, Gap, Known};
 use crate::units::{Nanoseconds, real};
 
 /// Two readings of a host's counters and the time between them.
@@ -92,11 +92,17 @@ impl Watch {
     }
 
     /// Every counter below `prefix` (ending in `/`) with the rest of its key and its increase; those that went
-    /// backwards are left out.
+    /// backwards are left out. What could not be read there is noted for [`known::missed`].
     pub fn below<'a>(
         &'a self,
         prefix: &'a str,
     ) -> impl Iterator<Item = (&'a str, u64, &'a Counter)> {
+        for (missing, gap) in &self.gaps {
+            let above = prefix.strip_prefix(missing.as_str());
+            if missing.starts_with(prefix) || above.is_some_and(|rest| rest.starts_with('/')) {
+                known::miss(gap);
+            }
+        }
         self.counters
             .range(prefix.to_owned()..)
             .map_while(move |(key, counter)| key.strip_prefix(prefix).map(|rest| (rest, counter)))

@@ -84,7 +84,10 @@ impl NicBuilder {
             wire: wire(),
             stack: stack(),
             dispatch: dispatch(),
-            shaping: Shaping::default(),
+            shaping: Shaping {
+                dcb: absent("DCB_CMD_IEEE_GET"),
+                ..Shaping::default()
+            },
             queues: Vec::new(),
             features: Known::Value(features.iter().map(|f| ((*f).to_owned(), on)).collect()),
             rings: Known::Value(Rings {

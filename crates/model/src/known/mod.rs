@@ -1,11 +1,14 @@
 //! An unknown value has a cause. A value that could not be read is never 0, never "ok" and never left out: it is
 //! [`Known::Unknown`] with the place that was read and the reason for the failure.
 
+mod missed;
 mod read;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+pub use self::missed::{miss, missed};
 
 /// Why a value is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,11 +116,14 @@ impl<T> Known<T> {
         Self::Unknown(Gap::new(cause, path, reason))
     }
 
-    /// The value, if it is known.
+    /// The value, if it is known. A gap is noted for [`missed`]; matching on [`Known::Value`] does not note it.
     pub fn value(&self) -> Option<&T> {
         match self {
             Self::Value(value) => Some(value),
-            Self::Unknown(_) => None,
+            Self::Unknown(gap) => {
+                miss(gap);
+                None
+            }
         }
     }
 
@@ -133,7 +139,10 @@ impl<T> Known<T> {
     pub fn ok(&self) -> Result<&T, &Gap> {
         match self {
             Self::Value(value) => Ok(value),
-            Self::Unknown(gap) => Err(gap),
+            Self::Unknown(gap) => {
+                miss(gap);
+                Err(gap)
+            }
         }
     }
 

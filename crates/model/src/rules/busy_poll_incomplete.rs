@@ -63,7 +63,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
             let watch = context
                 .watch
                 .filter(|_| context.profile == Profile::Latency);
-            let Some(Known::Value(0)) = watch.map(|watch| watch.grown(POLLED)) else {
+            let Some(0) = watch.and_then(|watch| watch.grown(POLLED).get()) else {
                 return Vec::new();
             };
             let path = watch.map(|watch| watch.path(POLLED)).unwrap_or_default();

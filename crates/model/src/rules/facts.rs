@@ -1,6 +1,7 @@
 //! Helpers of many rules: values that may be missing, and the outcomes made from them.
 
 use super::{Draft, found, undetermined};
+use crate::ceiling::pcie_lane;
 use crate::finding::{Context, Evidence, Outcome, Rule};
 use crate::host::{Host, Nic, PcieControl, PcieHop, PcieLink};
 use crate::known::{Cause, Gap, Known};
@@ -15,6 +16,24 @@ pub(super) fn need<'a, T>(fact: &'a Known<T>, missing: &mut Vec<Gap>) -> Option<
         missing.push(gap.clone());
     }
     fact.value()
+}
+
+/// A value that the kernel reports only where it has one: the speed of a port or of a PCIe link. "Unknown" is its answer
+/// for a port without a link, or a virtual one.
+pub(super) fn reported<T>(fact: &Known<T>) -> Option<&T> {
+    match fact {
+        Known::Unknown(gap) if gap.cause == Cause::NotSaid => None,
+        fact => fact.value(),
+    }
+}
+
+/// The bandwidth of a PCIe link now, if the kernel reports one.
+pub(super) fn hop_rate(hop: &PcieHop) -> Option<BitRate> {
+    let lane = pcie_lane(*reported(&hop.transfer_mt_per_s)?)?;
+    let width = u64::from(*reported(&hop.width)?);
+    Some(BitRate::from_bit_per_s(
+        lane.as_bit_per_s().checked_mul(width)?,
+    ))
 }
 
 /// The findings, followed by the skipped checks.

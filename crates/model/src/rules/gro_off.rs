@@ -2,7 +2,7 @@
 //! Documentation/networking/segmentation-offloads.rst; that a veth has it off by default from
 //! `veth_disable_gro` in drivers/net/veth.c.
 
-use super::judged::{Judged, could_be_on, ethtool, feature, judge_each};
+use super::judged::{Judged, could_be_on, ethtool, judge_each};
 use super::{BULK, Draft, receives, remedy, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
@@ -89,7 +89,11 @@ fn cut_before_sent<'a>(context: &Context<'a>, own: &'a Nic) -> impl Iterator<Ite
         .iter()
         .filter(move |nic| nic.kind == NicKind::Veth && !(is_own && nic.name == own.name));
     veths.flat_map(|nic| {
-        let off = |name: &&str| matches!(feature(nic, name), Ok(Some(feature)) if !feature.active);
+        let off = |name: &&str| {
+            let features = nic.features.value();
+            let feature = features.and_then(|all| all.get(*name));
+            feature.is_some_and(|feature| !feature.active)
+        };
         CUTS_LATE.into_iter().filter(off).map(|name| {
             let what = format!("feature {name} of {}", nic.name);
             Evidence::new(what, "off", ethtool(nic, "features"))

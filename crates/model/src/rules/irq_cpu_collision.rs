@@ -10,7 +10,7 @@ use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Host, Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
-use crate::known::Known;
+use crate::known::{self, Known};
 use crate::setting::Class;
 use crate::units::real;
 use crate::watch::total;
@@ -158,7 +158,13 @@ fn traffic(context: &Context<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f6
         let key = format!("nic/{}/queue/{}/packets", nic.name, queue_name(taken.queue));
         match watch.grown(&key) {
             Known::Value(grown) => grown,
-            Known::Unknown(_) => total(irq_counts(watch, taken.irq).into_values()),
+            Known::Unknown(gap) => {
+                let interrupts = total(irq_counts(watch, taken.irq).into_values());
+                if interrupts == 0 {
+                    known::miss(&gap);
+                }
+                interrupts
+            }
         }
     };
     let counts: Vec<u64> = all.iter().map(packets).collect();

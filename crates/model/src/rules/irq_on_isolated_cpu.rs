@@ -11,7 +11,7 @@ use crate::finding::{
 };
 use crate::host::Nic;
 use crate::ids::CpuSet;
-use crate::known::{Gap, Known};
+use crate::known::Gap;
 use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
@@ -134,9 +134,7 @@ fn apart<'a>(context: &Context<'a>) -> impl Iterator<Item = Evidence> + 'a {
 
 /// New interrupts may go to isolated CPUs: a risk, not yet a fault.
 fn check_default(rule: &Rule, context: &Context<'_>, kept: &CpuSet) -> Option<Outcome> {
-    let Known::Value(default) = &context.host.isolation.default_irq_cpus else {
-        return None;
-    };
+    let default = context.host.isolation.default_irq_cpus.value()?;
     let exposed = default.and(kept);
     if exposed.is_empty() {
         return None;
@@ -162,6 +160,7 @@ pub(super) mod tests {
     use super::*;
     use crate::build;
     use crate::host::Host;
+    use crate::known::Known;
 
     const ID: &str = RULE.id;
 

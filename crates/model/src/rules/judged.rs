@@ -4,7 +4,7 @@
 use super::{Draft, each_nic, found, nics, subject, undetermined, watched};
 use crate::finding::{Context, Evidence, Outcome, Rule};
 use crate::host::{Feature, Nic};
-use crate::known::{Cause, Gap, Known};
+use crate::known::{self, Cause, Gap, Known};
 use crate::units::BitRate;
 use crate::watch::Watch;
 
@@ -115,7 +115,8 @@ pub(super) struct Growth {
     gaps: Vec<Gap>,
 }
 
-/// The increase of the counters `names` of `nic` (keys of [`Watch`] below `nic/NAME/`).
+/// The increase of the counters `names` of `nic` (keys of [`Watch`] below `nic/NAME/`). One that could not be read is
+/// noted; one that was left out ([`Watch::without_still`]) did not increase.
 pub(super) fn growth(watch: &Watch, nic: &Nic, names: &[&str]) -> Growth {
     let mut growth = Growth {
         grew: Vec::new(),
@@ -126,7 +127,12 @@ pub(super) fn growth(watch: &Watch, nic: &Nic, names: &[&str]) -> Growth {
         let key = format!("nic/{}/{name}", nic.name);
         match watch.grown(&key) {
             Known::Value(by) => growth.add(watch, name, by, watch.path(&key)),
-            Known::Unknown(gap) => growth.gaps.push(gap),
+            Known::Unknown(gap) => {
+                if gap.cause != Cause::NotSaid {
+                    known::miss(&gap);
+                }
+                growth.gaps.push(gap);
+            }
         }
     }
     growth
@@ -197,7 +203,8 @@ impl Growth {
         }
     }
 
-    /// No increase; known only if something was read, or if there is no such counter here.
+    /// No increase; known only if something was read, or if there is no such counter here. Of several counters, those
+    /// that could not be read were noted by [`growth`].
     pub(super) fn quiet(&self) -> Judged {
         let unread = self.gaps.iter().find(|gap| gap.leaves_a_question());
         match unread {

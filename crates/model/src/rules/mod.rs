@@ -10,6 +10,8 @@ mod shapers;
 mod spreading;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod withheld;
 
 pub use driver_firmware_health_and_owners::owner_of;
 pub(crate) use endpoints_share_cpu::shared_cpu;
@@ -19,7 +21,7 @@ use crate::finding::{
     Context, Diagnosis, Evidence, Finding, Outcome, Profile, Remedy, Rule, Severity, Undetermined,
 };
 use crate::host::{Host, Nic, NicKind};
-use crate::known::{Cause, Gap, Known};
+use crate::known::{self, Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::setting::{self, SettingKey, Value};
 use crate::watch::Watch;
@@ -168,13 +170,17 @@ pub fn find(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id == id).copied()
 }
 
-/// The outcomes of one rule; none in a role in which it is not checked.
+/// The outcomes of one rule; none in a role in which it is not checked. A rule that finds nothing and met a gap is
+/// undetermined, also if it did not report the gap itself.
 pub fn judge(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
-    if rule.profiles.contains(&context.profile) {
-        (rule.check)(rule, context)
-    } else {
-        Vec::new()
+    if !rule.profiles.contains(&context.profile) {
+        return Vec::new();
     }
+    let (mut outcomes, gaps) = known::missed(|| (rule.check)(rule, context));
+    if outcomes.is_empty() && !gaps.is_empty() {
+        outcomes.push(undetermined(rule, context, "host".to_owned(), gaps));
+    }
+    outcomes
 }
 
 /// The outcomes of all rules: findings worst first, then by [`Rule::stage`].
@@ -255,7 +261,8 @@ fn nics<'a>(context: &Context<'a>) -> Vec<&'a Nic> {
         .nics
         .iter()
         .filter(|nic| {
-            let down = nic.operstate.value().is_some_and(|state| state == "down");
+            // One of unknown state may be up.
+            let down = matches!(&nic.operstate, Known::Value(state) if state == "down");
             let leads_out = nic.kind != NicKind::Loopback && !down;
             context.nic.map_or(leads_out, |name| nic.name == *name)
         })
@@ -293,7 +300,18 @@ fn each_nic<'a>(
             .filter(|gap| gap.path == NICS)
             .map(|gap| undetermined(rule, context, "host".to_owned(), vec![gap.clone()]))
             .collect(),
-        _ => nics(context).into_iter().filter_map(check).collect(),
+        _ => nics(context)
+            .into_iter()
+            .filter_map(|nic| {
+                let (said, gaps) = known::missed(|| check(nic));
+                match said {
+                    None if !gaps.is_empty() => {
+                        Some(undetermined(rule, context, subject(nic), gaps))
+                    }
+                    said => said,
+                }
+            })
+            .collect(),
     }
 }
 

@@ -2,9 +2,9 @@
 //! together. Functions of one device, and devices behind one switch, share links; figures per lane as
 //! `PCIE_SPEED2MBS_ENC` of drivers/pci/pci.h.
 
-use super::facts::{answer_one, is_guest, made_up, pcie_link, rate_evidence};
+use super::facts::{answer_one, hop_rate, is_guest, made_up, pcie_link, rate_evidence, reported};
 use super::{ALWAYS, Draft, each_nic, subject};
-use crate::ceiling::{gigabits, link_words, pcie_lane};
+use crate::ceiling::{gigabits, link_words};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Host, Nic, NicKind, PcieHop, PcieLink};
 use crate::ids::PciAddress;
@@ -106,25 +106,17 @@ fn port<'a>(nic: &'a Nic, missing: &mut Vec<Gap>) -> Option<Port<'a>> {
         return None;
     }
     let link = pcie_link(nic, missing)?;
-    let rate = *nic.link_bit_per_s.value()?;
+    let rate = *reported(&nic.link_bit_per_s)?;
     // A link without a speed is not a real link (integrated, paravirtual).
-    rate_of(link.links.first()?)?;
+    hop_rate(link.links.first()?)?;
     if made_up(link, rate) {
         return None;
     }
     Some(Port { nic, rate, link })
 }
 
-fn rate_of(hop: &PcieHop) -> Option<BitRate> {
-    let lane = pcie_lane(hop.transfer_mt_per_s.get()?)?;
-    let width = u64::from(hop.width.get()?);
-    Some(BitRate::from_bit_per_s(
-        lane.as_bit_per_s().checked_mul(width)?,
-    ))
-}
-
 fn feeds(hop: &PcieHop, rate: f64) -> bool {
-    rate_of(hop).is_none_or(|passes| passes.as_f64() * USABLE >= rate)
+    hop_rate(hop).is_none_or(|passes| passes.as_f64() * USABLE >= rate)
 }
 
 /// The functions of one device have one link; bridges of one device have one each.
@@ -155,7 +147,7 @@ fn too_narrow_for_all<'a>(ports: &[Port<'a>], nic: &Nic) -> Option<&'a PcieHop> 
         let each_is_fed = all.iter().all(|port| feeds(hop, port.rate.as_f64()));
         all.len() > 1 && each_is_fed && !feeds(hop, sum(&all))
     });
-    short.min_by_key(|hop| rate_of(hop))
+    short.min_by_key(|hop| hop_rate(hop))
 }
 
 fn sum(ports: &[&Port<'_>]) -> f64 {
@@ -176,8 +168,8 @@ fn too_narrow(port: &Port<'_>) -> Option<Draft> {
         .links
         .iter()
         .filter(|hop| !feeds(hop, port.rate.as_f64()));
-    let hop = starved.min_by_key(|hop| rate_of(hop))?;
-    let passes = rate_of(hop)?;
+    let hop = starved.min_by_key(|hop| hop_rate(hop))?;
+    let passes = hop_rate(hop)?;
     let name = &port.nic.name;
     Some(Draft {
         severity: Severity::Crit,
@@ -199,7 +191,7 @@ fn too_narrow(port: &Port<'_>) -> Option<Draft> {
 
 fn shared(ports: &[Port<'_>], nic: &Nic, hop: &PcieHop) -> Draft {
     let all: Vec<&Port<'_>> = sharing(ports, hop).collect();
-    let passes = rate_of(hop).unwrap_or_default();
+    let passes = hop_rate(hop).unwrap_or_default();
     let whole = BitRate::from_f64(sum(&all)).unwrap_or_default();
     let mut evidence = evidence(hop, passes);
     evidence.extend(all.iter().map(|port| rate_evidence(port.nic, port.rate)));

@@ -3,11 +3,12 @@
 //! line in the kernel log is "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at
 //! 0000:16:00.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)".
 
-use super::facts::{gbit, is_guest, made_up};
+use super::facts::{gbit, hop_rate, is_guest, made_up};
 use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::ceiling::{gigabits, link_words};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, PcieHop, PcieLink};
+use crate::ids::PciAddress;
 use crate::known::{self, Gap, Known};
 use crate::setting::Class;
 use crate::units::{BitRate, TransferRate};
@@ -46,33 +47,44 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
 fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     // What is not on PCI (veth, virtio-mmio, USB) has no link to judge.
     nic.pci_address.value()?;
-    let facts = nic.pcie.ok().map_err(Clone::clone).and_then(|link| {
-        let available = link.available_bit_per_s.ok().map_err(Clone::clone)?;
-        let capable = link.capable_bit_per_s.ok().map_err(Clone::clone)?;
-        Ok((link, *available, *capable))
-    });
+    let unsure = |gap: &Gap| undetermined(rule, context, subject(nic), vec![gap.clone()]);
     let guest = is_guest(context.host);
-    match facts {
-        Err(gap) if no_link(nic) || (guest && not_there(&gap)) => None,
-        Err(gap) => Some(undetermined(rule, context, subject(nic), vec![gap])),
-        Ok((_, available, capable)) if available >= capable => None,
-        Ok((link, ..))
-            if nic
-                .link_bit_per_s
-                .get()
-                .is_some_and(|port| made_up(link, port)) =>
-        {
-            None
-        }
-        Ok((link, available, capable)) => {
-            let mut said = said(nic, link, available, capable);
-            // A guest's virtual bridges limit nothing.
-            if guest {
-                said.severity = Severity::Note;
-            }
-            Some(found(rule, context, said))
-        }
+    let link = match &nic.pcie {
+        Known::Value(link) => link,
+        Known::Unknown(gap) => return (!not_there(gap)).then(|| unsure(gap)),
+    };
+    let port = nic.link_bit_per_s.get();
+    if no_link(link) || port.is_some_and(|port| made_up(link, port)) {
+        return None;
     }
+    let least = narrowest_known(link);
+    let (available, capable) = match (&link.available_bit_per_s, &link.capable_bit_per_s) {
+        (Known::Value(available), Known::Value(capable)) => (*available, *capable),
+        // One link that is narrow enough is a fault, whatever the others are.
+        (Known::Unknown(gap), Known::Value(capable)) => match least {
+            Some((available, _)) if available < *capable => (available, *capable),
+            _ if guest && not_there(gap) => return None,
+            _ => return Some(unsure(gap)),
+        },
+        (_, Known::Unknown(gap)) => return (!(guest && not_there(gap))).then(|| unsure(gap)),
+    };
+    if available >= capable {
+        return None;
+    }
+    let at = link.limited_by.get().or(least.map(|(_, hop)| hop.address));
+    let mut said = said(nic, link, at, available, capable);
+    // A guest's virtual bridges limit nothing.
+    if guest {
+        said.severity = Severity::Note;
+    }
+    Some(found(rule, context, said))
+}
+
+/// The narrowest of the links whose rate and width are known; the highest one, if several are equal.
+fn narrowest_known(link: &PcieLink) -> Option<(BitRate, &PcieHop)> {
+    let known = link.links.iter().rev();
+    let known = known.filter_map(|hop| Some((hop_rate(hop)?, hop)));
+    known.min_by_key(|(rate, _)| *rate)
 }
 
 fn not_there(gap: &Gap) -> bool {
@@ -81,26 +93,25 @@ fn not_there(gap: &Gap) -> bool {
 
 /// Whether the kernel shows no link of the NIC itself ("Unknown", or no files): it is integrated in the chipset,
 /// virtual (virtio), or on conventional PCI.
-fn no_link(nic: &Nic) -> bool {
-    let own = match &nic.pcie {
-        Known::Unknown(gap) => return not_there(gap),
-        Known::Value(link) => link.links.first(),
-    };
-    own.is_none_or(|own| {
+fn no_link(link: &PcieLink) -> bool {
+    link.links.first().is_none_or(|own| {
         let gaps = [own.transfer_mt_per_s.gap(), own.width.gap()];
         gaps.into_iter().flatten().any(not_there)
     })
 }
 
-fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Draft {
-    let at = match link.limited_by.get() {
-        Some(address) => format!(" at {address}"),
-        None => String::new(),
-    };
+fn said(
+    nic: &Nic,
+    link: &PcieLink,
+    limited_by: Option<PciAddress>,
+    available: BitRate,
+    capable: BitRate,
+) -> Draft {
+    let at = limited_by.map_or_else(String::new, |address| format!(" at {address}"));
     let narrowest = link
         .links
         .iter()
-        .find(|hop| Some(hop.address) == link.limited_by.get());
+        .find(|hop| Some(hop.address) == limited_by);
     let evidence = evidence(nic, link, narrowest, (available, capable));
     let feeds_port = nic
         .link_bit_per_s
@@ -287,6 +298,28 @@ pub(super) mod tests {
             link.limited_by = Known::Unknown(unknown());
         }
         host
+    }
+
+    #[test]
+    fn a_narrow_link_is_found_below_a_bridge_that_cannot_be_read() {
+        let mut host = card(100, (8_000, 8), (8_000, 16));
+        let Known::Value(link) = &mut host.nics[0].pcie else {
+            panic!("the card has a link");
+        };
+        let denied = || Gap::new(known::Cause::Denied, "current_link_width", "no permission");
+        (link.available_bit_per_s, link.limited_by) =
+            (Known::Unknown(denied()), Known::Unknown(denied()));
+        link.links[1].width = Known::Unknown(denied());
+        let own = link.links[0].clone();
+        let said = finding(ID, &context(&host));
+        assert_eq!(said.severity, Severity::Crit);
+        assert!(said.summary.contains(&own.address.to_string()), "{said:#?}");
+        // The bridge alone could be narrow.
+        let Known::Value(link) = &mut host.nics[0].pcie else {
+            panic!("the card has a link");
+        };
+        link.links[0].width = Known::Value(16);
+        assert_eq!(missing(ID, &context(&host)), [denied()]);
     }
 
     #[test]

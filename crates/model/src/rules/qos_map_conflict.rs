@@ -214,6 +214,7 @@ pub(super) mod tests {
     use crate::build;
     use crate::finding::Profile;
     use crate::host::{Owner, Vlan};
+    use crate::known::Cause;
 
     const ID: &str = RULE.id;
 
@@ -268,6 +269,9 @@ pub(super) mod tests {
             priority_class: Known::Value(vec![0, 1, 0, 0, 0, 0, 0, 0]),
             class_bandwidth: Known::Value(shares.to_vec()),
             class_algorithm: words(&["ets", "ets"]),
+            pfc_enabled: Known::Value(0),
+            dcbx: words(&["host", "IEEE"]),
+            peer_class_bandwidth: Known::unknown(Cause::Absent, "DCB_ATTR_IEEE_PEER_ETS", "none"),
             ..Dcb::default()
         };
         change(&mut dcb);

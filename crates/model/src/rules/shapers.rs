@@ -3,7 +3,6 @@
 
 use crate::finding::Evidence;
 use crate::host::{Nic, Qdisc, QdiscClass, QdiscNode, QueueKind};
-use crate::known::Known;
 use crate::units::BitRate;
 
 /// The part of a handle that names the qdisc.
@@ -237,22 +236,20 @@ fn on_queues(nic: &Nic) -> Option<Shaper> {
 
 /// The rate limit of a traffic class (the kernel's extension of IEEE 802.1Qaz).
 fn on_traffic_classes(nic: &Nic) -> Option<Shaper> {
-    let Known::Value(dcb) = &nic.shaping.dcb else {
-        return None;
-    };
+    let dcb = nic.shaping.dcb.value()?;
     let all = dcb.class_max_bit_per_s.value()?;
-    // Unmarked traffic has priority 0.
-    let usual = dcb
-        .priority_class
-        .value()
-        .and_then(|map| map.first().copied())
-        .unwrap_or(0);
     let path = format!("RTM_GETDCB {}: DCB_ATTR_IEEE_MAXRATE", nic.name);
     let shaping: Vec<(u32, BitRate)> = (0u32..)
         .zip(all)
         .filter(|(_, rate)| rate.as_bit_per_s() > 0)
         .map(|(class, rate)| (class, *rate))
         .collect();
+    if shaping.is_empty() {
+        return None;
+    }
+    // Unmarked traffic has priority 0.
+    let map = dcb.priority_class.value();
+    let usual = map.and_then(|map| map.first().copied()).unwrap_or(0);
     let of_all = shaping.iter().any(|(class, _)| *class == usual);
     let places = shaping.into_iter().map(|(class, rate)| {
         let what = format!("maximum rate of traffic class {class}");

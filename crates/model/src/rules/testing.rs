@@ -7,10 +7,10 @@ use crate::sample::Sample;
 /// The input of a rule in tests: a whole context that owns its parts.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    host: Host,
-    other: Option<Host>,
-    sample: Option<Sample>,
-    watch: Option<Watch>,
+    pub(super) host: Host,
+    pub(super) other: Option<Host>,
+    pub(super) sample: Option<Sample>,
+    pub(super) watch: Option<Watch>,
     end: End,
     profile: Profile,
     owns_shapers: bool,

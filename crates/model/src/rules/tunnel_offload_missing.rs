@@ -100,14 +100,14 @@ fn tunnels_on<'a>(host: &'a Host, nic: &Nic) -> Vec<&'a Nic> {
                 tunnel.kind.value().map(String::as_str),
                 Some("vxlan" | "geneve")
             );
-            let by = match (tunnel.link.value(), tunnel.local.value()) {
-                (Some(link), _) => *link == nic.name,
-                (None, Some(local)) => host
-                    .nic_with_address(local)
-                    .is_some_and(|with| with.name == nic.name),
-                (None, None) => own.lower.contains(&nic.name),
-            };
-            udp && by
+            udp && if let Some(link) = tunnel.link.value() {
+                *link == nic.name
+            } else if let Some(local) = tunnel.local.value() {
+                let with = host.nic_with_address(local);
+                with.is_some_and(|with| with.name == nic.name)
+            } else {
+                own.lower.contains(&nic.name)
+            }
         })
     };
     host.nics.iter().filter(sends_by).collect()

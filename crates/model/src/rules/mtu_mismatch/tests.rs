@@ -4,7 +4,7 @@ use super::super::testing::{Cases, World, finding, remedies};
 use super::*;
 use crate::build::{self, HostBuilder};
 use crate::host::{Host, Tunnel};
-use crate::known::Known;
+use crate::known::{Cause, Known};
 
 pub(crate) const CASES: Cases = Cases {
     fires: &[
@@ -96,6 +96,8 @@ fn tunnel(kind: &str, mtu: u32) -> Host {
     host.nics[1].stack.tunnel = Some(Tunnel {
         kind: Known::Value(kind.to_owned()),
         link: Known::Value("eth0".parse().expect("a name")),
+        local: Known::unknown(Cause::Absent, "IFLA_VXLAN_LOCAL", "none"),
+        remote: Known::unknown(Cause::Absent, "IFLA_VXLAN_GROUP", "none"),
         ..Tunnel::default()
     });
     host

@@ -183,6 +183,54 @@ fn cores_of_two_kinds_have_their_own_caches_speeds_and_idle_states() {
     assert_eq!(captured(&folder, false).1, host);
 }
 
+/// Linux 3.10: one policy of two CPUs, of which the second links to the first, and no number of policies anywhere.
+#[test]
+fn cpufreq_that_is_only_below_the_cpus_is_read_there() {
+    let cpus = "sys/devices/system/cpu";
+    let at = |file: &str| format!("{cpus}/cpu0/cpufreq/{file}");
+    let folder = made(&[
+        (&format!("{cpus}/online"), "0-2"),
+        (&format!("{cpus}/cpufreq/boost"), "1"),
+        (&at("affected_cpus"), "0 1"),
+        (&at("scaling_driver"), "acpi-cpufreq"),
+        (&at("scaling_governor"), "powersave"),
+        (&at("scaling_max_freq"), "1200000"),
+        (&at("cpuinfo_max_freq"), "2600000"),
+        (
+            &format!("{cpus}/cpu2/cpufreq/scaling_governor"),
+            "performance",
+        ),
+    ]);
+    link(
+        folder.path(),
+        &format!("{cpus}/cpu1/cpufreq"),
+        "../cpu0/cpufreq",
+    );
+    let captured = captured(&folder, false).1;
+    for host in [read(&folder), captured] {
+        let policies = host.power.frequency.value().expect("policies");
+        let [two, one] = policies.as_slice() else {
+            panic!("two policies, not {policies:#?}");
+        };
+        assert_eq!(list(&two.cpus).as_deref(), Some("0-1"));
+        assert_eq!(two.governor, Known::Value("powersave".to_owned()));
+        assert_eq!(two.max_khz, Known::Value(1_200_000));
+        assert_eq!(two.hardware_max_khz, Known::Value(2_600_000));
+        assert_eq!(cause(&two.number), Some(Cause::Absent));
+        assert_eq!(list(&one.cpus).as_deref(), Some("2"), "its only CPU");
+        let governors = host.cpus.iter().map(|cpu| cpu.governor.value().cloned());
+        let governors: Option<Vec<String>> = governors.collect();
+        let expected = ["powersave", "powersave", "performance"].map(str::to_owned);
+        assert_eq!(governors, Some(expected.to_vec()));
+    }
+    assert_eq!(host_without_cpufreq(), Some(Cause::Absent));
+}
+
+fn host_without_cpufreq() -> Option<Cause> {
+    let folder = made(&[("sys/devices/system/cpu/online", "0-1")]);
+    cause(&read(&folder).power.frequency)
+}
+
 #[test]
 fn an_interrupt_that_nobody_may_move_is_known_by_its_mode_beside_one_that_may() {
     let folder = made(&[

@@ -196,7 +196,7 @@ enum Governors {
     Reported(BTreeMap<CpuId, Known<String>>),
     /// No cpufreq: the reason, which is the same for each CPU.
     None(Gap),
-    /// Read for each CPU, for kernels before 4.2.
+    /// Read for each CPU, if the policies cannot be listed.
     OfEach,
 }
 

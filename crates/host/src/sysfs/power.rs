@@ -58,15 +58,22 @@ pub(crate) fn parse_latency(bytes: &[u8]) -> Option<u32> {
     u32::try_from(i32::from_ne_bytes(bytes)).ok()
 }
 
-/// Reads the cpufreq policies; `usable` are the online CPUs.
+/// Reads the cpufreq policies; `usable` are the online CPUs. Older kernels have them only below the CPUs
+/// (`cpuN/cpufreq`), not in `cpufreq/policyN`.
 pub(crate) fn read_frequency(root: &HostRoot, usable: &[CpuId]) -> Known<Vec<FrequencyPolicy>> {
     let folder = format!("{FOLDER}/cpufreq");
     let numbers = match root.list(&folder) {
         Known::Value(names) => numbered(&names, "policy"),
+        Known::Unknown(gap) if gap.cause == Cause::Absent => Vec::new(),
         Known::Unknown(gap) => return Known::Unknown(gap),
     };
     let Some((first, others)) = numbers.split_first() else {
-        return Known::unknown(Cause::Absent, absolute(&folder), "no cpufreq driver");
+        return match read_below_cpus(root, usable) {
+            Known::Value(policies) if policies.is_empty() => {
+                Known::unknown(Cause::Absent, absolute(&folder), "no cpufreq driver")
+            }
+            policies => policies,
+        };
     };
     // A policy has the number of its first CPU: as many policies as CPUs means one CPU each.
     let one_each = numbers.iter().copied().eq(usable.iter().map(|cpu| cpu.0));
@@ -82,6 +89,39 @@ pub(crate) fn read_frequency(root: &HostRoot, usable: &[CpuId]) -> Known<Vec<Fre
     let first = read(*first, None);
     let others = parallel::each(others, |number| read(*number, Some(&first)));
     Known::Value(std::iter::once(first).chain(others).collect())
+}
+
+/// The policies of kernels that have them only below their CPUs: in the folder of the first, with links from the others,
+/// or with a folder for each.
+fn read_below_cpus(root: &HostRoot, usable: &[CpuId]) -> Known<Vec<FrequencyPolicy>> {
+    let mut policies: Vec<FrequencyPolicy> = Vec::new();
+    for cpu in usable {
+        let known = |policy: &FrequencyPolicy| {
+            let cpus = policy.cpus.value();
+            cpus.is_some_and(|cpus| cpus.contains(*cpu))
+        };
+        if policies.iter().any(known) {
+            continue;
+        }
+        let folder = format!("{FOLDER}/cpu{}/cpufreq", cpu.0);
+        match root.list(&folder) {
+            Known::Value(_) => {
+                let policy = read_policy(root, &folder, policies.first(), || None);
+                policies.push(FrequencyPolicy {
+                    number: Known::unknown(
+                        Cause::Absent,
+                        absolute(&folder),
+                        "this kernel does not number policies",
+                    ),
+                    cpus: or_if_absent(policy.cpus, || Known::Value(CpuSet::one(*cpu))),
+                    ..policy
+                });
+            }
+            Known::Unknown(gap) if gap.cause == Cause::Absent => {}
+            Known::Unknown(gap) => return Known::Unknown(gap),
+        }
+    }
+    Known::Value(policies)
 }
 
 /// Reads one policy. All have the same driver and so the same files: files missing in `like` are not read again.

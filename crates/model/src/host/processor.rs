@@ -72,11 +72,11 @@ pub struct Power {
     pub latency_limit_us: Known<u32>,
 }
 
-/// CPUs that change frequency together (`/sys/devices/system/cpu/cpufreq/policyN`).
+/// CPUs that change frequency together (`/sys/devices/system/cpu/cpufreq/policyN`; `cpuN/cpufreq` on older kernels).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FrequencyPolicy {
-    /// Its number: that of its first CPU when it was created.
+    /// Its number: that of its first CPU when it was created; null on kernels that have it only below its CPUs.
     #[serde(default)]
     pub number: Known<u32>,
     /// Its CPUs.

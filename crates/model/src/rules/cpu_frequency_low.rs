@@ -41,7 +41,7 @@ const CONCERNED: BitRate = super::facts::gbit(10);
 /// A limit below this share of the hardware maximum was set by a user.
 const HELD_PERCENT: u128 = 95;
 const HELD_PERCENT_BOOST: u128 = 50;
-const FOLDER: &str = "/sys/devices/system/cpu/cpufreq";
+const FOLDER: &str = "/sys/devices/system/cpu";
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let power = &context.host.power;
@@ -87,16 +87,16 @@ fn finding(
     }
 }
 
-/// A file of a policy, as evidence; policies are named after their first CPU.
+/// A file of a policy, as evidence. Older kernels have it below the policy's first CPU.
 fn fact(policy: &FrequencyPolicy, file: &str, value: impl std::fmt::Display) -> Evidence {
     let cpus = policy.cpus.value();
     let first = cpus.and_then(CpuSet::first).unwrap_or(CpuId(0));
     let of = cpus.map_or_else(String::new, |cpus| format!(" of CPUs {cpus}"));
-    Evidence::new(
-        format!("{file}{of}"),
-        value,
-        format!("{FOLDER}/policy{first}/{file}"),
-    )
+    let folder = match policy.number.get() {
+        Some(number) => format!("{FOLDER}/cpufreq/policy{number}"),
+        None => format!("{FOLDER}/cpu{first}/cpufreq"),
+    };
+    Evidence::new(format!("{file}{of}"), value, format!("{folder}/{file}"))
 }
 
 /// Whether the driver chooses the frequency itself, with hardware feedback.
@@ -370,7 +370,22 @@ pub(super) mod tests {
         );
         assert_eq!(
             said.evidence[0].path,
-            format!("{FOLDER}/policy0/scaling_governor")
+            format!("{FOLDER}/cpufreq/policy0/scaling_governor")
+        );
+    }
+
+    #[test]
+    fn a_policy_of_an_old_kernel_is_named_by_its_cpu_and_not_changed() {
+        let host = with(|p| {
+            set(p, "acpi-cpufreq", "powersave", "");
+            p.number = Known::unknown(Cause::Absent, "cpu0/cpufreq", "no number");
+            p.cpus = Known::Value("2-3".parse().expect("a list"));
+        });
+        let said = finding(ID, &context(&host));
+        assert_eq!(remedies(&said), [""; 0]);
+        assert_eq!(
+            said.evidence[0].path,
+            "/sys/devices/system/cpu/cpu2/cpufreq/scaling_governor"
         );
     }
 

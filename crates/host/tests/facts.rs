@@ -183,6 +183,21 @@ fn cores_of_two_kinds_have_their_own_caches_speeds_and_idle_states() {
     assert_eq!(captured(&folder, false).1, host);
 }
 
+#[test]
+fn a_tap_is_seen_in_ptype_where_the_list_of_packet_sockets_is_missing_or_broken() {
+    let ptype = "Type Device      Function\nALL           packet_rcv+0x0/0x3a0 [af_packet]\n";
+    for sockets in [None, Some("sk RefCnt\nbroken")] {
+        let mut files = vec![("proc/net/ptype", ptype)];
+        files.extend(sockets.map(|text| ("proc/net/packet", text)));
+        let host = read(&made(&files));
+        let taps = host.software.taps.value().expect("taps");
+        assert_eq!(taps.len(), 1, "{taps:?}");
+        assert_eq!(taps[0].name, "packet_rcv");
+        let told = host.gaps.iter().any(|gap| gap.path == "/proc/net/packet");
+        assert_eq!(told, sockets.is_some(), "{:?}", host.gaps);
+    }
+}
+
 /// Linux 3.10: one policy of two CPUs, of which the second links to the first, and no number of policies anywhere.
 #[test]
 fn cpufreq_that_is_only_below_the_cpus_is_read_there() {

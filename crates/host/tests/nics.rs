@@ -217,7 +217,7 @@ fn a_bond_its_ports_and_what_stands_on_it_are_read() {
     );
     let host = read(&made, &FakeNics::default(), &[]);
     let bond = the(&host, "bond0");
-    assert_eq!(bond.stack.upper, [nic("bond0.7")]);
+    assert_eq!(bond.stack.upper, Known::Value(vec![nic("bond0.7")]));
     assert_eq!(bond.stack.tx_queue_len, Known::Value(1000));
     let own = bond.stack.bond.as_ref().expect("a bond");
     assert_eq!(text(&own.mode), Some("802.3ad"));
@@ -241,6 +241,17 @@ fn a_bond_its_ports_and_what_stands_on_it_are_read() {
     assert_eq!(vlan.egress, Known::Value(vec![(0, 3)]));
     assert_eq!(vlan.ingress, Known::Value(vec![]));
     assert!(bond.stack.vlan.is_none() && bond.stack.bridge.is_none());
+}
+
+#[test]
+fn what_an_interface_stands_on_is_unknown_if_its_directory_cannot_be_listed() {
+    let mut made = Made::default();
+    made.link("sys/class/net/eth9", "eth9");
+    let host = read(&made, &FakeNics::default(), &[]);
+    let lost = the(&host, "eth9");
+    let path = lost.lower.gap().map(|gap| gap.path.as_str());
+    assert_eq!(path, Some("/sys/class/net/eth9"), "{:?}", lost.lower);
+    assert_eq!(lost.stack.upper.gap(), lost.lower.gap());
 }
 
 #[test]

@@ -55,14 +55,22 @@ pub(crate) fn read_taps(root: &HostRoot, nics: &[Nic], gaps: &mut Vec<Gap>) -> K
         let taking = taking.filter(|socket| socket.is_running && socket.protocol != 0);
         taking.map(of_socket).collect::<Vec<_>>()
     });
-    let handlers = handlers.map(|handlers| handlers.into_iter().map(of_handler));
     match (sockets, handlers) {
         (Known::Value(sockets), Known::Value(handlers)) => {
-            Known::Value(sockets.into_iter().chain(handlers).collect())
+            let others = handlers
+                .into_iter()
+                .filter(|(_, handler)| !is_socket(handler));
+            Known::Value(sockets.into_iter().chain(others.map(of_handler)).collect())
         }
-        // A kernel without packet sockets, or with the module not loaded.
-        (Known::Unknown(gap), Known::Value(handlers)) if gap.cause == Cause::Absent => {
-            Known::Value(handlers.collect())
+        // Absent: a kernel without packet sockets, or with the module not loaded. Otherwise the handlers show at least
+        // the sockets of all protocols.
+        (Known::Unknown(gap), Known::Value(handlers))
+            if gap.cause == Cause::Absent || !handlers.is_empty() =>
+        {
+            if gap.leaves_a_question() {
+                gaps.push(gap);
+            }
+            Known::Value(handlers.into_iter().map(of_handler).collect())
         }
         (Known::Value(sockets), Known::Unknown(gap)) => {
             gaps.push(gap);
@@ -90,8 +98,13 @@ pub(crate) fn parse_sockets(text: &str) -> Result<Vec<PacketSocket>, String> {
     text.lines().skip(1).map(socket).collect()
 }
 
-/// The handlers of all protocols except those of plain packet sockets, which are in the other file; a mapped ring
-/// (`tpacket_rcv`) is included, because only this file shows it, and captures have one. Returns the interface (none
+/// Whether a handler is that of a plain packet socket, which is also in the other file. Only this file shows a mapped
+/// ring (`tpacket_rcv`), and captures have one.
+fn is_socket(handler: &str) -> bool {
+    handler.starts_with("packet_rcv")
+}
+
+/// The handlers of all protocols. Returns the interface (none
 /// for all) and the function without its offset. Lines: `ALL  eth0     function+0x0/0x50 [module]`.
 pub(crate) fn parse_handlers(text: &str) -> Vec<(Option<String>, String)> {
     let handler = |line: &str| {
@@ -108,8 +121,7 @@ pub(crate) fn parse_handlers(text: &str) -> Vec<(Option<String>, String)> {
             [] => return None,
         };
         let function = function.split('+').next().unwrap_or(function);
-        let is_socket = function.starts_with("packet_rcv");
-        (!is_socket).then(|| (nic, function.to_owned()))
+        Some((nic, function.to_owned()))
     };
     text.lines().skip(1).filter_map(handler).collect()
 }
@@ -122,7 +134,8 @@ fn used_socket_lines(text: &str) -> String {
             [_, _, kind, protocol, index, running, ..] => {
                 format!("0 0 {kind} {protocol} {index} {running} 0 0 0")
             }
-            _ => String::new(),
+            // Read as malformed also from a capture.
+            _ => "malformed".to_owned(),
         }
     };
     let head = text.lines().next().unwrap_or_default().to_owned();
@@ -154,6 +167,8 @@ mod tests {
 
     #[test]
     fn handlers_of_all_protocols_and_rings_are_told_from_plain_packet_sockets() {
+        assert!(is_socket("packet_rcv") && is_socket("packet_rcv_fanout"));
+        assert!(!is_socket("tpacket_rcv"));
         let text = "Type Device      Function\n\
             ALL  eth0     tpacket_rcv+0x0/0x9a0 [af_packet]\n\
             ALL           packet_rcv\n\
@@ -165,6 +180,7 @@ mod tests {
             handlers,
             [
                 (Some("eth0".to_owned()), "tpacket_rcv".to_owned()),
+                (None, "packet_rcv".to_owned()),
                 (None, "sniff".to_owned()),
                 (Some("eth1".to_owned()), "look".to_owned())
             ]

@@ -69,6 +69,7 @@ fn mark_card_and_wire(nic: &mut Nic) {
     cannot_be(&mut card.board, NO_CARD);
     cannot_be(&mut card.health, NO_CARD);
     let wire = &mut nic.wire;
+    cannot_be(&mut wire.duplex, NO_WIRE);
     cannot_be(&mut wire.fec, NO_WIRE);
     cannot_be(&mut wire.pause, NO_WIRE);
     cannot_be(&mut wire.eee, NO_WIRE);

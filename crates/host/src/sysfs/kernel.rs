@@ -30,9 +30,27 @@ pub(crate) fn read_kernel(root: &HostRoot, cpuinfo: &Known<String>) -> Kernel {
         hypervisor: read_hypervisor(root, cpuinfo, &clocksources),
         steal_ppm: parsed(root, "proc/stat", parse_steal),
         locked_memory: read_locked_memory(root),
+        tcp_memory_pages: socket_pages(root, "TCP:"),
+        udp_memory_pages: socket_pages(root, "UDP:"),
         aspm_policy: chosen(root, "sys/module/pcie_aspm/parameters/policy"),
         clocksources,
     }
+}
+
+/// `mem` of a protocol's line in `/proc/net/sockstat` (net/ipv4/proc.c, `sockstat_seq_show`), pages.
+fn socket_pages(root: &HostRoot, protocol: &str) -> Known<u64> {
+    parsed(root, "proc/net/sockstat", |text| {
+        parse_pages(text, protocol)
+    })
+}
+
+pub(crate) fn parse_pages(text: &str, protocol: &str) -> Result<u64, String> {
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix(protocol));
+    let mut words = line.into_iter().flat_map(str::split_whitespace);
+    let pages = words.find(|word| *word == "mem").and_then(|_| words.next());
+    let pages = pages.and_then(|pages| pages.parse().ok());
+    pages.ok_or_else(|| format!("`{protocol}` has no number after `mem`"))
 }
 
 fn read_mitigations(root: &HostRoot) -> Known<BTreeMap<String, String>> {
@@ -151,9 +169,19 @@ mod tests {
         assert_eq!(parse_guest_flag("Features : fp asimd"), None);
     }
 
+    #[test]
+    fn socket_memory_is_that_of_its_protocol() {
+        let text = "sockets: used 9\nTCP: inuse 5 orphan 0 tw 0 alloc 7 mem 751\nUDP: inuse 1 mem 2\nUDPLITE: inuse 0";
+        assert_eq!(parse_pages(text, "TCP:"), Ok(751));
+        assert_eq!(parse_pages(text, "UDP:"), Ok(2));
+        assert!(parse_pages(text, "UDPLITE:").is_err());
+        assert!(parse_pages("", "TCP:").is_err());
+    }
+
     proptest! {
         #[test]
-        fn no_text_panics(text in "(flags)?.{0,40}", other in ".{0,20}") {
+        fn no_text_panics(text in "(flags|TCP: mem)?.{0,40}", other in ".{0,20}") {
+            let _ = parse_pages(&text, "TCP:");
             let _ = (parse_firmware(&text, &other), parse_guest_flag(&text));
         }
     }

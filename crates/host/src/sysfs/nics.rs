@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use linerate_model::host::{Card, Dispatch, Irq, Napi, Nic, NicKind, PciFunction, QueueKind};
+use linerate_model::host::{Card, Dispatch, Irq, Napi, Nic, NicKind, PciFunction, QueueKind, Wire};
 use linerate_model::ids::{CpuSet, IrqNumber, NicName, PciAddress};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::BitRate;
@@ -73,7 +73,7 @@ struct Places {
     /// `sys/class/net/NIC`.
     class: String,
     /// All names in its directory.
-    names: Vec<String>,
+    names: Known<Vec<String>>,
     /// The real directory of its device.
     device: Option<String>,
     /// The PCI function at or above the device.
@@ -92,10 +92,15 @@ impl Places {
         let device = followed(root, real, "device").value().cloned();
         Self {
             function: device.as_deref().and_then(function_above),
-            names: names.value().cloned().unwrap_or_default(),
+            names,
             device,
             class,
         }
+    }
+
+    /// The files of its class directory; none if it could not be listed.
+    fn names(&self) -> &[String] {
+        self.names.value().map_or(&[], Vec::as_slice)
     }
 
     /// The directory of the PCI function, or why there is none.
@@ -180,7 +185,10 @@ fn read_nic(
         pcie: places.on_function(|function| Known::Value(functions.link(function))),
         pci,
         card: fill_card(root, &places, &driver, netlink.card(&name)),
-        wire: netlink.wire(&name),
+        wire: Wire {
+            duplex: read_duplex(root, &format!("{class}/duplex")),
+            ..netlink.wire(&name)
+        },
         stack: fill_stack(
             root,
             &name,
@@ -205,7 +213,7 @@ fn read_nic(
     };
     name_unasked(&mut nic);
     // A directory that could not be listed shows nothing about a device.
-    let is_listed = !places.names.is_empty();
+    let is_listed = !places.names().is_empty();
     inapplicable::mark(&mut nic, places.device.is_some() || !is_listed);
     nic
 }
@@ -318,7 +326,7 @@ fn read_kind(
             .read(&format!("{class}/uevent"))
             .value()
             .and_then(|text| parse_device_type(text)),
-        names: &places.names,
+        names: places.names(),
         has_device: places.device.is_some(),
         is_virtual_function: function
             .is_some_and(|function| function.physical_function.value().is_some()),
@@ -331,6 +339,16 @@ fn read_kind(
 
 /// The speed in Mb/s. If the kernel does not know it, for example while the link is down, it returns `EINVAL`, prints
 /// -1 (before 2.6.38 as 65535, later sometimes as 4294967295), or prints nothing.
+/// `unknown` and EINVAL mean that there is no link.
+fn read_duplex(root: &HostRoot, path: &str) -> Known<String> {
+    let no_link = || Known::unknown(Cause::NotSaid, absolute(path), "no link");
+    match root.read(path) {
+        Known::Value(word) if word == "unknown" => no_link(),
+        Known::Unknown(gap) if gap.cause == Cause::Unreadable => no_link(),
+        duplex => duplex,
+    }
+}
+
 fn read_speed(root: &HostRoot, path: &str) -> Known<BitRate> {
     let not_said = |why: &str| Known::unknown(Cause::NotSaid, absolute(path), why);
     match root.read(path) {

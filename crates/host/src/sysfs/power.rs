@@ -133,12 +133,22 @@ fn read_policy(
 ) -> FrequencyPolicy {
     let khz = |file: &str| number::<u64>(root, &format!("{folder}/{file}"));
     let text = |file: &str| root.read(&format!("{folder}/{file}"));
+    let cpus = match cpus() {
+        Some(cpus) => Known::Value(cpus),
+        None => parsed(root, &format!("{folder}/affected_cpus"), parse_cpus),
+    };
+    // Collaborative Processor Performance Control of ACPI (Documentation/admin-guide/acpi/cppc_sysfs.rst).
+    let first = cpus.value().and_then(CpuSet::first).unwrap_or(CpuId(0));
+    let perf = |file: &str| {
+        let path = format!("{FOLDER}/cpu{}/acpi_cppc/{file}", first.0);
+        number::<u64>(root, &path).and_then(|value| match value {
+            0 => Known::unknown(Cause::Absent, absolute(&path), "the firmware has none"),
+            value => Known::Value(value),
+        })
+    };
     FrequencyPolicy {
         number: Known::default(),
-        cpus: match cpus() {
-            Some(cpus) => Known::Value(cpus),
-            None => parsed(root, &format!("{folder}/affected_cpus"), parse_cpus),
-        },
+        cpus,
         driver: match like.map(|like| &like.driver) {
             Some(Known::Value(driver)) => Known::Value(driver.clone()),
             _ => text("scaling_driver"),
@@ -150,7 +160,17 @@ fn read_policy(
         min_khz: khz("scaling_min_freq"),
         max_khz: khz("scaling_max_freq"),
         hardware_max_khz: khz("cpuinfo_max_freq"),
-        base_khz: unless_absent(like.map(|like| &like.base_khz), || khz("base_frequency")),
+        base_khz: unless_absent(like.map(|like| &like.base_khz), || {
+            or_if_absent(khz("base_frequency"), || {
+                perf("nominal_freq").map(|mhz| mhz * 1000)
+            })
+        }),
+        available_max_khz: unless_absent(like.map(|like| &like.available_max_khz), || {
+            let path = format!("{folder}/scaling_available_frequencies");
+            parsed(root, &path, parse_frequencies)
+        }),
+        highest_perf: unless_absent(like.map(|like| &like.highest_perf), || perf("highest_perf")),
+        nominal_perf: unless_absent(like.map(|like| &like.nominal_perf), || perf("nominal_perf")),
     }
 }
 
@@ -159,6 +179,18 @@ fn unless_absent<T: Clone>(like: Option<&Known<T>>, read: impl FnOnce() -> Known
         Some(Known::Unknown(gap)) if gap.cause == Cause::Absent => Known::Unknown(gap.clone()),
         _ => read(),
     }
+}
+
+/// `scaling_available_frequencies`: kHz separated by spaces, in any order.
+pub(crate) fn parse_frequencies(text: &str) -> Result<u64, String> {
+    let number = |word: &str| {
+        word.parse()
+            .map_err(|_| format!("`{word}` is not a frequency"))
+    };
+    let all: Result<Vec<u64>, String> = text.split_whitespace().map(number).collect();
+    all?.into_iter()
+        .max()
+        .ok_or_else(|| "no frequency".to_owned())
 }
 
 /// `affected_cpus`: numbers separated by spaces.
@@ -192,12 +224,13 @@ mod tests {
         assert_eq!(parse_latency(b"abc"), None);
         let cpus = parse_cpus("0 2 4").map(|cpus| cpus.to_string());
         assert_eq!(cpus.as_deref(), Ok("0,2,4"));
+        assert_eq!(parse_frequencies("2250000 1800000 1500000 "), Ok(2_250_000));
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in "[0-9 ]{0,20}|.{0,20}", bytes in proptest::collection::vec(any::<u8>(), 0..6)) {
-            let _ = (parse_cpus(&text), parse_chosen(&text), parse_latency(&bytes));
+            let _ = (parse_cpus(&text), parse_frequencies(&text), parse_chosen(&text), parse_latency(&bytes));
         }
     }
 }

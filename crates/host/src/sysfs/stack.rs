@@ -20,12 +20,14 @@ pub(crate) fn fill_stack(
     nic: &NicName,
     kind: NicKind,
     class: &str,
-    names: &[String],
+    names: &Known<Vec<String>>,
     mut stack: Stack,
 ) -> Stack {
-    if stack.upper.is_empty() {
+    let is_known = matches!(&stack.upper, Known::Value(upper) if !upper.is_empty());
+    if !is_known && (names.value().is_some() || stack.upper.value().is_none()) {
         stack.upper = linked(names, "upper_");
     }
+    let names = names.value().map_or(&[][..], Vec::as_slice);
     let tx_queue_len = std::mem::take(&mut stack.tx_queue_len);
     stack.tx_queue_len = or_known(tx_queue_len, || {
         number(root, &format!("{class}/tx_queue_len"))
@@ -68,11 +70,10 @@ pub(crate) fn fill_stack(
 }
 
 /// The interfaces that a directory's links refer to.
-pub(crate) fn linked(names: &[String], prefix: &str) -> Vec<NicName> {
-    names
-        .iter()
-        .filter_map(|name| name.strip_prefix(prefix)?.parse().ok())
-        .collect()
+pub(crate) fn linked(names: &Known<Vec<String>>, prefix: &str) -> Known<Vec<NicName>> {
+    let names = names.clone();
+    let name = |name: String| name.strip_prefix(prefix)?.parse().ok();
+    names.map(|names| names.into_iter().filter_map(name).collect())
 }
 
 fn fill_bridge(root: &HostRoot, class: &str, known: Bridge) -> Bridge {
@@ -170,7 +171,7 @@ pub(crate) fn fill_team_ports(nics: &mut [Nic]) {
         .map(|nic| nic.name.clone())
         .collect();
     for nic in nics {
-        let mut upper = nic.stack.upper.iter();
+        let mut upper = nic.upper().iter();
         if let (None, Some(team)) = (
             &nic.stack.bond_port,
             upper.find(|name| teams.contains(name)),
@@ -216,7 +217,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in "[0-9-]{0,24}|.{0,12}") {
             let _ = parse_tun_flags(&text);
-            let _ = (parse_flag(&text), linked(std::slice::from_ref(&text), "upper_"));
+            let _ = (parse_flag(&text), linked(&vec![text.clone()].into(), "upper_"));
         }
     }
 }

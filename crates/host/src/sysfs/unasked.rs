@@ -19,6 +19,7 @@ pub(crate) fn name_unasked(nic: &mut Nic) {
     place(&mut card.temperatures, || path("temperatures"));
     let wire = &mut nic.wire;
     place(&mut wire.modes, || path("link modes"));
+    place(&mut wire.duplex, || path("duplex"));
     place(&mut wire.state, || path("link state"));
     place(&mut wire.fec, || path("fec"));
     place(&mut wire.pause, || path("pause"));
@@ -49,6 +50,7 @@ pub(crate) fn name_unasked(nic: &mut Nic) {
 
 /// The values from `RTM_GETLINK`.
 fn name_link(stack: &mut Stack, path: impl Fn() -> String) {
+    place(&mut stack.upper, &path);
     place(&mut stack.mtu_max, &path);
     place(&mut stack.gso_max_bytes, &path);
     place(&mut stack.gso_ipv4_max_bytes, &path);

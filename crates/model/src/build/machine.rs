@@ -10,6 +10,10 @@ fn text(word: &str) -> Known<String> {
     Known::Value(word.to_owned())
 }
 
+fn absent<T>(file: &str) -> Known<T> {
+    Known::unknown(Cause::Absent, file, "no such file")
+}
+
 pub(super) fn power() -> Power {
     let none = || Known::Value(CpuSet::empty());
     let idle = |name: &str, exit_latency_us: u32| IdleState {
@@ -28,6 +32,9 @@ pub(super) fn power() -> Power {
             max_khz: Known::Value(3_600_000),
             hardware_max_khz: Known::Value(3_600_000),
             base_khz: Known::Value(3_000_000),
+            available_max_khz: absent("scaling_available_frequencies"),
+            highest_perf: absent("acpi_cppc/highest_perf"),
+            nominal_perf: absent("acpi_cppc/nominal_perf"),
         }]),
         turbo: Known::Value(true),
         pstate_mode: text("active"),
@@ -63,6 +70,8 @@ pub(super) fn kernel() -> Kernel {
         steal_ppm: Known::Value(0),
         locked_memory: Known::Value(Limit::Unlimited),
         aspm_policy: text("performance"),
+        tcp_memory_pages: Known::Value(3),
+        udp_memory_pages: Known::Value(2),
     }
 }
 

@@ -106,7 +106,7 @@ impl NicBuilder {
             }),
             coalesce: Known::Value(moderation()),
             qdisc: Known::Value(Qdisc::plain("fq_codel")),
-            lower: Vec::new(),
+            lower: Known::Value(Vec::new()),
             rdma: absent("infiniband"),
         };
         let builder = Self { nic, local_cpus }.queues(&[0]);
@@ -352,6 +352,7 @@ fn card() -> Card {
 fn wire() -> Wire {
     let modes = vec!["10000baseSR/Full".to_owned()];
     Wire {
+        duplex: Known::Value("full".to_owned()),
         modes: Known::Value(LinkModes {
             autoneg: Known::Value(true),
             speed_bit_per_s: Known::Value(BitRate::from_mbit_per_s(10_000)),
@@ -398,6 +399,7 @@ fn wire() -> Wire {
 
 fn virtual_wire() -> Wire {
     Wire {
+        duplex: absent("duplex"),
         modes: absent("ETHTOOL_MSG_LINKMODES_GET"),
         state: Known::Value(LinkState {
             link: Known::Value(true),
@@ -416,6 +418,7 @@ fn virtual_wire() -> Wire {
 fn stack() -> Stack {
     let legacy = || Known::Value(Bytes::kib(64));
     Stack {
+        upper: Known::Value(Vec::new()),
         mtu_max: Known::Value(9978),
         gso_max_bytes: legacy(),
         gso_ipv4_max_bytes: legacy(),

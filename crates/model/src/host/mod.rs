@@ -195,7 +195,7 @@ pub struct Nic {
     /// The root qdisc.
     pub qdisc: Known<Qdisc>,
     /// The lower interfaces (a VLAN's parent, a bond's slaves, a bridge's ports).
-    pub lower: Vec<NicName>,
+    pub lower: Known<Vec<NicName>>,
     /// The RDMA device of the same function.
     pub rdma: Known<String>,
 }
@@ -384,6 +384,18 @@ impl Host {
             .get(name)
             .cloned()
             .unwrap_or_else(|| Known::not_asked(format!("/proc/sys/{}", name.replace('.', "/"))))
+    }
+}
+
+impl Nic {
+    /// The lower interfaces; none if they could not be listed.
+    pub fn lower(&self) -> &[NicName] {
+        self.lower.value().map_or(&[], Vec::as_slice)
+    }
+
+    /// The upper interfaces; none if they could not be listed.
+    pub fn upper(&self) -> &[NicName] {
+        self.stack.upper.value().map_or(&[], Vec::as_slice)
     }
 }
 

@@ -95,6 +95,16 @@ pub struct FrequencyPolicy {
     pub hardware_max_khz: Known<u64>,
     /// The base frequency, without turbo, kHz.
     pub base_khz: Known<u64>,
+    /// The highest frequency that the driver can be set to, kHz (the first of `scaling_available_frequencies`); boost is
+    /// above it.
+    #[serde(default)]
+    pub available_max_khz: Known<u64>,
+    /// The highest performance level of its first CPU, with boost (`acpi_cppc/highest_perf`, no unit).
+    #[serde(default)]
+    pub highest_perf: Known<u64>,
+    /// The performance level of its first CPU that is sustained without boost (`acpi_cppc/nominal_perf`, same scale).
+    #[serde(default)]
+    pub nominal_perf: Known<u64>,
 }
 
 /// One idle state (`cpuidle/stateN`).
@@ -150,6 +160,10 @@ pub struct Kernel {
     pub locked_memory: Known<Limit>,
     /// The ASPM policy: `default`, `performance`, `powersave` ...
     pub aspm_policy: Known<String>,
+    /// Pages of TCP socket buffers in this namespace (`mem` of `/proc/net/sockstat`), limited by `tcp_mem`.
+    pub tcp_memory_pages: Known<u64>,
+    /// Pages of UDP socket buffers, limited by `udp_mem`.
+    pub udp_memory_pages: Known<u64>,
 }
 
 /// A resource limit.

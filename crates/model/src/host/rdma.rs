@@ -1,6 +1,6 @@
 //! Finds the RDMA port of an interface.
 
-use super::{Host, RdmaDevice, RdmaPort};
+use super::{Host, Nic, RdmaDevice, RdmaPort};
 use crate::ids::NicName;
 use crate::workload::DeviceChoice;
 
@@ -31,7 +31,7 @@ impl Host {
                 }
             }
             let above = level.iter().filter_map(|nic| self.nic(nic));
-            level = above.flat_map(|nic| &nic.lower).collect();
+            level = above.flat_map(Nic::lower).collect();
         }
         // A device with another interface or none: InfiniBand without IPoIB on the path.
         let device = self.rdma.iter().find(|device| named == Some(&device.name));
@@ -67,7 +67,7 @@ mod tests {
             .nic("eth2", |nic| nic.gbit(100))
             .nic("eth3", |nic| nic.gbit(100))
             .nic("eth2.7", |nic| {
-                nic.with(|nic| nic.lower = vec!["eth2".parse().expect("a name")])
+                nic.with(|nic| nic.lower = vec!["eth2".parse().expect("a name")].into())
             })
             .with(|host| {
                 host.rdma = vec![build::roce("mlx5_0", "eth2"), build::roce("mlx5_1", "eth3")];

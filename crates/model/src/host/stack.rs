@@ -13,7 +13,7 @@ use crate::units::{BitRate, Bytes};
 #[serde(default)]
 pub struct Stack {
     /// The upper interfaces.
-    pub upper: Vec<NicName>,
+    pub upper: Known<Vec<NicName>>,
     /// Settings of a bond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond: Option<Bond>,

@@ -13,6 +13,8 @@ use crate::units::BitRate;
 pub struct Wire {
     /// Link modes, autonegotiation, lanes, duplex.
     pub modes: Known<LinkModes>,
+    /// `full` or `half` (`/sys/class/net/NAME/duplex`).
+    pub duplex: Known<String>,
     /// Link state, and the reason if there is no link.
     pub state: Known<LinkState>,
     /// Forward error correction.

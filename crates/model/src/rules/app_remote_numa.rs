@@ -116,7 +116,7 @@ fn carriers<'a>(context: &Context<'a>) -> Vec<&'a Nic> {
     let mut cards = nics(context);
     cards.retain(|nic| {
         let addressed = nic.addresses.value().is_none_or(|all| !all.is_empty());
-        nic.kind.has_wire() && (addressed || !nic.stack.upper.is_empty())
+        nic.kind.has_wire() && (addressed || !nic.upper().is_empty())
     });
     let rate = |nic: &Nic| nic.link_bit_per_s.get().map(BitRate::as_bit_per_s);
     let fastest = cards.iter().filter_map(|nic| rate(nic)).max().unwrap_or(0);

@@ -1,7 +1,8 @@
 //! `backlog-drops`: the per-CPU backlog queue overflows. It is used by RPS, veth, loopback and generic XDP. Sources:
 //! Documentation/admin-guide/sysctl/net.rst (`netdev_max_backlog`) and `/proc/net/softnet_stat`.
 
-use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
+use super::facts::{Floor, answer, too_low};
+use super::{ALWAYS, Draft, found, remedy, watched};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
 };
@@ -18,8 +19,9 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
-    judges_by: &[Basis::Counters],
-    threshold: "the `dropped` column of /proc/net/softnet_stat grows on any CPU",
+    judges_by: &[Basis::Facts, Basis::Counters],
+    threshold: "the `dropped` column of /proc/net/softnet_stat grows on any CPU; net.core.netdev_max_backlog \
+                below 100",
     effect: "each drop is a packet that TCP retransmits and UDP loses; no general figure",
     source: "Documentation/admin-guide/sysctl/net.rst (netdev_max_backlog); \
              Documentation/networking/scaling.rst (RPS flow limit); Red Hat Enterprise Linux 10, \
@@ -36,10 +38,23 @@ const BACKLOG: &str = "net.core.netdev_max_backlog";
 /// A longer queue adds more latency than it saves drops.
 const LONGEST: u64 = 10_000;
 
+/// A burst of one GRO batch or of one softirq does not fit below it.
+const FLOOR: Floor = Floor {
+    name: BACKLOG,
+    least: 100,
+    usual: 1000,
+    effect: "the backlog queue of a CPU drops short bursts",
+};
+
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let watch = match watched(rule, context) {
         Ok(watch) => watch,
-        Err(unsure) => return unsure,
+        Err(unsure) => {
+            let mut missing = Vec::new();
+            let low = too_low(context, &FLOOR, &mut missing);
+            let said = answer(rule, context, "host", low, missing);
+            return if said.is_empty() { unsure } else { said };
+        }
     };
     let mut missing: Vec<Gap> = Vec::new();
     let mut dropped: Vec<(CpuId, u64)> = Vec::new();
@@ -53,11 +68,8 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     dropped.sort_by_key(|(_, grown)| std::cmp::Reverse(*grown));
     let Some((worst, _)) = dropped.first().copied() else {
         missing.truncate(1);
-        return if missing.is_empty() {
-            Vec::new()
-        } else {
-            vec![undetermined(rule, context, "host".to_owned(), missing)]
-        };
+        let low = too_low(context, &FLOOR, &mut missing);
+        return answer(rule, context, "host", low, missing);
     };
     let sum = total(dropped.iter().map(|(_, grown)| *grown));
     let backlog = context.host.sysctl(BACKLOG);
@@ -107,7 +119,13 @@ pub(super) mod tests {
     const ID: &str = RULE.id;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("a CPU drops", || dropping(40))],
+        fires: &[
+            ("a CPU drops", || dropping(40)),
+            ("room for ten packets", || World::of(short())),
+            ("room for ten packets, and none dropped", || {
+                World::of(short()).watched(|w| w)
+            }),
+        ],
         silent: &[("none drops", || dropping(0))],
         undetermined: &[
             ("counters not watched", || World::of(build::veth_pair().0)),
@@ -116,6 +134,10 @@ pub(super) mod tests {
             }),
         ],
     };
+
+    fn short() -> crate::host::Host {
+        build::host().sysctl(BACKLOG, "10").build()
+    }
 
     fn dropping(packets: u64) -> World {
         World::of(build::veth_pair().0)

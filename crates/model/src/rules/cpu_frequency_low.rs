@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "governor powersave or conservative (except intel_pstate and amd_pstate in active mode); energy \
                 preference power or balance_power; turbo off; scaling_max_freq below 95 % of cpuinfo_max_freq \
-                (50 % with acpi-cpufreq, which counts boost separately); thermal throttling while watched. \
+                (with acpi-cpufreq, of the highest P-state below boost; 55 % of cpuinfo_max_freq where it is not \
+                known); thermal throttling while watched. \
                 Note if all links are below 10 Gb/s",
     effect: "about 30 Gb/s per flow needs 3 GHz or more (fasterdata.es.net)",
     source: "Documentation/admin-guide/pm/cpufreq.rst; Documentation/admin-guide/pm/intel_pstate.rst; \
@@ -40,7 +41,8 @@ pub(super) const RULE: Rule = Rule {
 const CONCERNED: BitRate = super::facts::gbit(10);
 /// A limit below this share of the hardware maximum was set by a user.
 const HELD_PERCENT: u128 = 95;
-const HELD_PERCENT_BOOST: u128 = 50;
+/// The highest P-state of server processors is at least this share of their boost frequency (AMD EPYC 9845: 57 %).
+const HELD_PERCENT_BOOST: u128 = 55;
 const FOLDER: &str = "/sys/devices/system/cpu";
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
@@ -182,7 +184,14 @@ fn turbo(context: &Context<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
         return None;
     }
     let first = policies.first()?;
-    // `no_turbo` is 1 also if the processor has no turbo.
+    // `no_turbo` is 1 also if the processor has no turbo; and boost may have nothing above the nominal performance.
+    let perf = policies
+        .iter()
+        .filter_map(|policy| policy.highest_perf.get().zip(policy.nominal_perf.get()));
+    let perf: Vec<(u64, u64)> = perf.collect();
+    if !perf.is_empty() && perf.iter().all(|(highest, nominal)| highest <= nominal) {
+        return None;
+    }
     let above_base = first
         .hardware_max_khz
         .get()
@@ -217,25 +226,39 @@ fn turbo(context: &Context<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     ))
 }
 
+/// The frequency that `scaling_max_freq` can be set to, and the per cent of it below which a user set a limit.
+fn reach(policy: &FrequencyPolicy, all: &[FrequencyPolicy]) -> Option<(u64, u128)> {
+    let hardware = policy.hardware_max_khz.get()?;
+    if policy.driver.value()? != "acpi-cpufreq" {
+        return Some((hardware, HELD_PERCENT));
+    }
+    // Its hardware maximum includes boost, which is above every P-state that can be set.
+    let state = policy.available_max_khz.get().or(policy.base_khz.get());
+    if let Some(state) = state {
+        return Some((state.min(hardware), HELD_PERCENT));
+    }
+    // Policies of one kind of processor have the same P-states.
+    let alike = all
+        .iter()
+        .filter(|other| other.hardware_max_khz.get() == Some(hardware));
+    let fastest = alike.filter_map(|other| other.max_khz.get()).max()?;
+    let of_boost = u64::try_from(u128::from(hardware) * HELD_PERCENT_BOOST / HELD_PERCENT).ok()?;
+    Some((fastest.max(of_boost), HELD_PERCENT))
+}
+
 fn limited(context: &Context<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     let turbo_off = context.host.power.turbo.get() == Some(false);
     let held = |policy: &&FrequencyPolicy| {
-        let most = policy.max_khz.get().zip(policy.hardware_max_khz.get());
-        let base = policy.base_khz.get();
-        most.is_some_and(|(allowed, hardware)| {
+        let most = policy.max_khz.get().zip(reach(policy, policies));
+        most.is_some_and(|(allowed, (reach, share))| {
             // Without turbo the base frequency is the maximum; that is another finding.
-            let by_turbo = turbo_off && base.is_some_and(|base| allowed >= base);
-            // acpi-cpufreq reports the highest P-state below boost, about two thirds of the boost frequency.
-            let share = match policy.driver.value().map(String::as_str) {
-                Some("acpi-cpufreq") => HELD_PERCENT_BOOST,
-                _ => HELD_PERCENT,
-            };
-            u128::from(allowed) * 100 < u128::from(hardware) * share && !by_turbo
+            let by_turbo = turbo_off && policy.base_khz.get().is_some_and(|base| allowed >= base);
+            u128::from(allowed) * 100 < u128::from(reach) * share && !by_turbo
         })
     };
     let held: Vec<&FrequencyPolicy> = policies.iter().filter(held).collect();
     let first = held.first()?;
-    let (allowed, hardware) = (first.max_khz.get()?, first.hardware_max_khz.get()?);
+    let (allowed, (hardware, _)) = (first.max_khz.get()?, reach(first, policies)?);
     Some(finding(
         severity(context),
         format!(
@@ -248,6 +271,10 @@ fn limited(context: &Context<'_>, policies: &[FrequencyPolicy]) -> Option<Draft>
                 let files = [
                     ("scaling_max_freq", policy.max_khz.get()),
                     ("cpuinfo_max_freq", policy.hardware_max_khz.get()),
+                    (
+                        "scaling_available_frequencies",
+                        policy.available_max_khz.get(),
+                    ),
                 ];
                 files
                     .into_iter()
@@ -308,6 +335,22 @@ pub(super) mod tests {
             ("held below what it could do", || {
                 World::of(with(|p| p.max_khz = Known::Value(2_000_000)))
             }),
+            ("52 % of the boost frequency under acpi-cpufreq", || {
+                World::of(with(|p| {
+                    set(p, "acpi-cpufreq", "schedutil", "");
+                    p.max_khz = Known::Value(1_768_000);
+                    p.hardware_max_khz = Known::Value(3_400_000);
+                    p.base_khz = Known::unknown(Cause::Absent, "base_frequency", "no such file");
+                }))
+            }),
+            ("a P-state below the highest", || {
+                World::of(with(|p| {
+                    set(p, "acpi-cpufreq", "schedutil", "");
+                    p.max_khz = Known::Value(2_000_000);
+                    p.hardware_max_khz = Known::Value(3_400_000);
+                    p.available_max_khz = Known::Value(2_250_000);
+                }))
+            }),
             ("throttled by heat", || {
                 World::of(with(|_| {})).watched(|w| w.grew("cpu/0/throttle/core", 7))
             }),
@@ -325,7 +368,27 @@ pub(super) mod tests {
                         set(p, "acpi-cpufreq", "schedutil", "");
                         p.max_khz = Known::Value(2_250_000);
                         p.hardware_max_khz = Known::Value(3_400_000);
+                        p.available_max_khz = Known::Value(2_250_000);
                     }))
+                },
+            ),
+            ("the same where the P-states are not known", || {
+                World::of(with(|p| {
+                    set(p, "acpi-cpufreq", "schedutil", "");
+                    p.max_khz = Known::Value(2_250_000);
+                    p.hardware_max_khz = Known::Value(3_400_000);
+                    p.base_khz = Known::unknown(Cause::Absent, "base_frequency", "no such file");
+                }))
+            }),
+            (
+                "boost is off, and has nothing above the nominal performance",
+                || {
+                    let mut host = with(|p| {
+                        set(p, "acpi-cpufreq", "schedutil", "");
+                        (p.highest_perf, p.nominal_perf) = (Known::Value(255), Known::Value(255));
+                    });
+                    host.power.turbo = Known::Value(false);
+                    World::of(host)
                 },
             ),
             ("schedutil", || {

@@ -1,10 +1,11 @@
 //! Helpers of many rules: values that may be missing, and the outcomes made from them.
 
-use super::{Draft, found, undetermined};
+use super::{Draft, found, remedy, undetermined};
 use crate::ceiling::pcie_lane;
-use crate::finding::{Context, Evidence, Outcome, Rule};
+use crate::finding::{Context, Evidence, Outcome, Rule, Severity};
 use crate::host::{Host, Nic, PcieControl, PcieHop, PcieLink};
 use crate::known::{Cause, Gap, Known};
+use crate::setting::{SettingKey, Value};
 use crate::units::BitRate;
 
 /// A value that the check needs. If it is absent, the check does not apply; any other gap is added to `missing`.
@@ -23,6 +24,14 @@ pub(super) fn need<'a, T>(fact: &'a Known<T>, missing: &mut Vec<Gap>) -> Option<
 pub(super) fn reported<T>(fact: &Known<T>) -> Option<&T> {
     match fact {
         Known::Unknown(gap) if gap.cause == Cause::NotSaid => None,
+        fact => fact.value(),
+    }
+}
+
+/// A value that narrows a check: one that was never read (older captures do not have it) leaves the check as it is.
+pub(super) fn if_read<T>(fact: &Known<T>) -> Option<&T> {
+    match fact {
+        Known::Unknown(gap) if gap.cause == Cause::NotAsked => None,
         fact => fact.value(),
     }
 }
@@ -69,12 +78,9 @@ pub(super) fn answer_one(
     }
 }
 
-/// Whether the host is known to be a guest: its PCI bus is virtual.
+/// Whether the host is known to be a guest: its PCI bus is virtual. If that is not known, it is judged as a machine.
 pub(super) fn is_guest(host: &Host) -> bool {
-    host.kernel
-        .hypervisor
-        .value()
-        .is_some_and(|name| name != "none")
+    matches!(&host.kernel.hypervisor, Known::Value(name) if name != "none")
 }
 
 /// The first number of a sysctl.
@@ -93,6 +99,38 @@ pub(super) fn sysctl_number(host: &Host, name: &str, missing: &mut Vec<Gap>) -> 
         )
     });
     need(&text, missing).copied()
+}
+
+/// A sysctl below which no workload is served well, whatever the counters show.
+pub(super) struct Floor {
+    pub(super) name: &'static str,
+    /// Below this it is a fault.
+    pub(super) least: u64,
+    /// The kernel's default.
+    pub(super) usual: u64,
+    /// What happens below it.
+    pub(super) effect: &'static str,
+}
+
+/// The finding about a sysctl below its floor.
+pub(super) fn too_low(
+    context: &Context<'_>,
+    floor: &Floor,
+    missing: &mut Vec<Gap>,
+) -> Option<Draft> {
+    let Floor { name, usual, .. } = floor;
+    let now = sysctl_number(context.host, name, missing).filter(|now| *now < floor.least)?;
+    let key = SettingKey::Sysctl((*name).to_owned());
+    Some(Draft {
+        severity: Severity::Warn,
+        subject: "host".to_owned(),
+        summary: format!(
+            "{name} is {now}, so {}: set it to the default, {usual}",
+            floor.effect
+        ),
+        evidence: vec![sysctl_evidence(name, now)],
+        remedies: Vec::from_iter(remedy(context, key, Value::Text(usual.to_string()))),
+    })
 }
 
 /// The value of a sysctl as evidence.

@@ -38,7 +38,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
 fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     let veth = nic.kind == NicKind::Veth;
     // Merging applies only where packets enter the stack; a bridge port forwards.
-    let enters = nic.kind.has_wire() || veth && nic.stack.upper.is_empty();
+    let enters = nic.kind.has_wire() || veth && nic.upper().is_empty();
     if !enters || !could_be_on(nic, GRO)? {
         return Ok(None);
     }

@@ -258,6 +258,7 @@ mod tests {
     fn plain_wire() -> Wire {
         Wire {
             modes: absent(),
+            duplex: absent(),
             state: absent(),
             fec: absent(),
             pause: absent(),
@@ -303,7 +304,7 @@ mod tests {
             .nic("veth1", |nic| {
                 nic.veth()
                     .feature("rx-gro", false, true)
-                    .with(|nic| nic.stack.upper = vec!["docker0".parse().expect("a name")])
+                    .with(|nic| nic.stack.upper = vec!["docker0".parse().expect("a name")].into())
             })
             .nic("tun0", |nic| {
                 nic.veth()

@@ -77,7 +77,7 @@ fn slaves<'a>(context: &Context<'a>, bond: &Nic) -> Vec<&'a Nic> {
     let down = |nic: &Nic| nic.operstate.value().is_some_and(|state| state == "down");
     let of_bond = |nic: &Nic| match &nic.stack.bond_port {
         Some(port) if port.bond.value().is_some() => port.bond.value() == Some(&bond.name),
-        _ => bond.lower.contains(&nic.name),
+        _ => bond.lower().contains(&nic.name),
     };
     let all = context.host.nics.iter();
     all.filter(|nic| of_bond(nic) && !down(nic) && nic.kind != NicKind::Bond)

@@ -104,7 +104,7 @@ fn unplugged(state: &LinkState, why: &str) -> bool {
 /// Whether it is a port of a bond or team.
 fn counted_on(host: &Host, nic: &Nic) -> bool {
     use crate::host::NicKind::{Bond, Team};
-    let bond = |own: &Nic| matches!(own.kind, Bond | Team) && own.lower.contains(&nic.name);
+    let bond = |own: &Nic| matches!(own.kind, Bond | Team) && own.lower().contains(&nic.name);
     nic.stack.bond_port.is_some() || host.nics.iter().any(bond)
 }
 

@@ -1,10 +1,12 @@
 //! `link-speed-below-capability`: the link speed is below what both ends support. Modes from
 //! `ETHTOOL_MSG_LINKMODES_GET` (Documentation/networking/ethtool-netlink.rst).
 
+use super::facts::{gbit, rate_evidence, reported};
 use super::judged::{Judged, ethtool, judge_each, offered};
 use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
-use crate::host::{LinkModes, Nic};
+use crate::host::{LinkModes, Nic, NicKind};
+use crate::known::Known;
 use crate::setting::Class;
 use crate::units::BitRate;
 
@@ -18,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
     threshold: "below the fastest mode that both ends advertise, or half duplex (warn); below the port's own \
-                fastest mode if the partner advertises none (note)",
+                fastest mode if the partner advertises none (note); without modes, less than 1 Gb/s on PCI (warn)",
     effect: "exact: the ratio of the speeds",
     source: "Documentation/networking/ethtool-netlink.rst (LINKMODES_GET)",
     fix: Fix::Advised(&[Class::R3]),
@@ -28,6 +30,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// PCI ports below this speed are not made any more.
+const SLOWEST: BitRate = gbit(1);
+
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     judge_each(rule, context, check_nic)
 }
@@ -36,8 +41,11 @@ fn check_nic(nic: &Nic) -> Judged {
     if !nic.kind.has_wire() {
         return Ok(None);
     }
-    let Some(modes) = offered(&nic.wire.modes)? else {
-        return Ok(None);
+    let modes = match offered(&nic.wire.modes) {
+        Ok(Some(modes)) => modes,
+        // sysfs has the speed and the duplex without the modes.
+        Ok(None) => return Ok(slow_or_half(nic)),
+        Err(gap) => return slow_or_half(nic).map_or(Err(gap), |said| Ok(Some(said))),
     };
     // A port without listed modes (virtio, many virtual functions) has no capability to compare.
     let Some(own) = fastest(&modes.supported) else {
@@ -92,6 +100,38 @@ fn check_nic(nic: &Nic) -> Judged {
         evidence: evidence(nic, modes, speed, best),
         remedies: Vec::new(),
     }))
+}
+
+/// Half duplex, or a speed below every port of a server, where the modes of the port are not known.
+fn slow_or_half(nic: &Nic) -> Option<Draft> {
+    let speed = reported(&nic.link_bit_per_s)?;
+    let half = nic
+        .wire
+        .duplex
+        .value()
+        .is_some_and(|duplex| duplex == "half");
+    let on_pci = matches!(nic.pci_address, Known::Value(_));
+    let slow = *speed < SLOWEST && on_pci && nic.kind == NicKind::Physical;
+    let name = &nic.name;
+    let file = |file: &str| format!("/sys/class/net/{name}/{file}");
+    let mut evidence = vec![rate_evidence(nic, *speed)];
+    let summary = if half {
+        evidence.push(Evidence::new("duplex", "half", file("duplex")));
+        format!("{name} runs in half duplex at {speed}: enable autonegotiation on both ends")
+    } else if slow {
+        format!(
+            "{name} runs at {speed}: check cable and partner, and the modes that each end advertises"
+        )
+    } else {
+        return None;
+    };
+    Some(Draft {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary,
+        evidence,
+        remedies: Vec::new(),
+    })
 }
 
 fn evidence(nic: &Nic, modes: &LinkModes, speed: BitRate, best: BitRate) -> Vec<Evidence> {

@@ -86,7 +86,7 @@ fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
 fn passes_frames_on(host: &Host, nic: &Nic) -> Vec<Evidence> {
     let stands_on = |upper: &&Nic| {
         matches!(upper.kind, NicKind::Bridge | NicKind::Macvlan)
-            && (upper.lower.contains(&nic.name) || nic.stack.upper.contains(&upper.name))
+            && (upper.lower().contains(&nic.name) || nic.upper().contains(&upper.name))
     };
     let path = format!("/sys/class/net/{}/upper_*", nic.name);
     let uppers = host.nics.iter().filter(stands_on);
@@ -157,7 +157,7 @@ pub(super) mod tests {
             .nic("br0", |nic| {
                 nic.veth().with(|nic| {
                     nic.kind = NicKind::Bridge;
-                    nic.lower = vec!["eth0".parse().expect("a name")];
+                    nic.lower = vec!["eth0".parse().expect("a name")].into();
                 })
             })
             .build()

@@ -142,6 +142,8 @@ rules! {
     // Rules of our own (decision 8).
     qdisc_shaper,
     endpoints_share_cpu,
+    tcp_retransmit,
+    interface_drops,
 }
 
 /// All roles, for rules that are checked in every one.

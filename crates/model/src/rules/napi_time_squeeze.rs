@@ -2,6 +2,7 @@
 //! Documentation/admin-guide/sysctl/net.rst (`netdev_budget`), `time_squeeze` of
 //! `/proc/net/softnet_stat`.
 
+use super::facts::{Floor, answer, too_low};
 use super::spreading::{percent, softirq_share};
 use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
 use crate::finding::{
@@ -20,8 +21,10 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
-    judges_by: &[Basis::Counters],
-    threshold: "time_squeeze grows by more than 1 per second on a CPU with more than 50 % softirq",
+    judges_by: &[Basis::Facts, Basis::Counters],
+    threshold: "time_squeeze grows by more than 1 per second on a CPU with more than 50 % softirq, or by more than \
+                100 per second on any CPU; net.core.netdev_budget below 64, netdev_budget_usecs below 1000 or \
+                dev_weight below 16",
     effect: "the remaining packets wait in the ring and may be dropped there; no general figure",
     source: "Documentation/admin-guide/sysctl/net.rst (netdev_budget); net_rx_action in \
              net/core/dev.c; netutils-linux, network-top",
@@ -34,6 +37,31 @@ pub(super) const RULE: Rule = Rule {
 
 const PER_SECOND: f64 = 1.0;
 const BUSY: f64 = 0.5;
+/// From this rate on the budget ends too early, however busy the CPU is: at 300 packets each it is 30,000 packets per
+/// second that wait for the next softirq.
+const OFTEN_PER_SECOND: f64 = 100.0;
+
+/// A NAPI instance is polled for up to 64 packets at once (NAPI_POLL_WEIGHT); the budget's time is 2 jiffies.
+const FLOORS: [Floor; 3] = [
+    Floor {
+        name: "net.core.netdev_budget",
+        least: 64,
+        usual: 300,
+        effect: "each softirq ends after one poll with packets left in the ring",
+    },
+    Floor {
+        name: "net.core.netdev_budget_usecs",
+        least: 1000,
+        usual: 2000,
+        effect: "softirqs end early with packets left in the ring",
+    },
+    Floor {
+        name: "net.core.dev_weight",
+        least: 16,
+        usual: 64,
+        effect: "each poll of the backlog handles only a few packets",
+    },
+];
 
 /// The budget to try, packets; the kernel's default is 300.
 const BUDGET: u64 = 600;
@@ -41,12 +69,25 @@ const BUDGET: u64 = 600;
 const OF_CARD: [&str; 2] = ["stat/rx_missed_errors", "stat/rx_fifo_errors"];
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
-    let watch = match watched(rule, context) {
-        Ok(watch) => watch,
-        Err(unsure) => return unsure,
-    };
+    let mut missing = Vec::new();
+    let floors = FLOORS.iter();
+    let low: Vec<Draft> = floors
+        .filter_map(|floor| too_low(context, floor, &mut missing))
+        .collect();
+    let is_low = !low.is_empty();
+    let mut said = answer(rule, context, "host", low, missing);
+    match watched(rule, context) {
+        Ok(watch) => said.extend(squeezed(rule, context, watch)),
+        // A budget that is too low is the answer already.
+        Err(_) if is_low => {}
+        Err(unsure) => said.extend(unsure),
+    }
+    said
+}
+
+fn squeezed(rule: &Rule, context: &Context<'_>, watch: &Watch) -> Vec<Outcome> {
     let mut missing: Vec<Gap> = Vec::new();
-    let mut squeezed: Vec<(CpuId, f64, f64)> = Vec::new();
+    let mut squeezed: Vec<(CpuId, f64, Option<f64>)> = Vec::new();
     for cpu in context.host.online_cpus().iter() {
         let key = format!("cpu/{cpu}/softnet/time_squeeze");
         let rate = match watch.per_second(&key) {
@@ -58,8 +99,11 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
             }
         };
         match softirq_share(watch, cpu) {
-            Known::Value(busy) if busy > BUSY => squeezed.push((cpu, rate, busy)),
+            Known::Value(busy) if busy > BUSY || rate > OFTEN_PER_SECOND => {
+                squeezed.push((cpu, rate, Some(busy)));
+            }
             Known::Value(_) => {}
+            Known::Unknown(_) if rate > OFTEN_PER_SECOND => squeezed.push((cpu, rate, None)),
             Known::Unknown(gap) => missing.push(gap),
         }
     }
@@ -79,21 +123,22 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         "packets are dropped, so spread the work over more CPUs or raise netdev_budget"
     };
     let evidence = squeezed.iter().flat_map(|(cpu, rate, busy)| {
-        [
-            Evidence::new(
-                format!("time_squeeze of CPU {cpu}"),
-                format!("{rate:.1} per second"),
-                watch.path(&format!("cpu/{cpu}/softnet/time_squeeze")),
-            ),
-            super::spreading::softirq_evidence(watch, *cpu, *busy),
-        ]
+        let squeeze = Evidence::new(
+            format!("time_squeeze of CPU {cpu}"),
+            format!("{rate:.1} per second"),
+            watch.path(&format!("cpu/{cpu}/softnet/time_squeeze")),
+        );
+        let softirq = busy.map(|busy| super::spreading::softirq_evidence(watch, *cpu, busy));
+        std::iter::once(squeeze).chain(softirq)
+    });
+    let at = busy.map_or_else(String::new, |busy| {
+        format!(", at {} softirq", percent(busy))
     });
     let said = Draft {
         severity: Severity::Warn,
         subject: format!("cpu/{worst}"),
         summary: format!(
-            "NAPI polling on CPU {worst} ran out of budget {rate:.0} times per second, at {} softirq: {advice}",
-            percent(busy)
+            "NAPI polling on CPU {worst} ran out of budget {rate:.0} times per second{at}: {advice}"
         ),
         remedies: if drops.is_empty() {
             Vec::new()
@@ -147,7 +192,17 @@ pub(super) mod tests {
     const ID: &str = RULE.id;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("often, on a busy CPU", || squeezed(50, 0.8))],
+        fires: &[
+            ("often, on a busy CPU", || squeezed(50, 0.8)),
+            ("833 times per second", || squeezed(8_330, 0.2)),
+            ("one packet for each softirq", || {
+                World::of(build::host().sysctl("net.core.netdev_budget", "1").build())
+            }),
+            ("no time for a softirq", || {
+                let host = build::host().sysctl("net.core.netdev_budget_usecs", "10");
+                World::of(host.build())
+            }),
+        ],
         silent: &[
             ("never", || squeezed(0, 0.8)),
             ("on a CPU with time left", || squeezed(50, 0.2)),
@@ -167,6 +222,17 @@ pub(super) mod tests {
                 .grew("cpu/1/softnet/time_squeeze", times)
                 .softirq(1, busy)
         })
+    }
+
+    #[test]
+    fn a_budget_of_one_packet_needs_no_counters() {
+        let host = build::host().sysctl("net.core.netdev_budget", "1").build();
+        let said = finding(ID, &World::of(host).context());
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(
+            testing::remedies(&said),
+            ["sysctl/net.core.netdev_budget: 1 -> 300"]
+        );
     }
 
     #[test]

@@ -2,24 +2,29 @@
 //! Documentation/admin-guide/sysctl/vm.rst (`zone_reclaim_mode`), sysctl/kernel.rst (`numa_balancing`),
 //! mm/transhuge.rst.
 
-use super::facts::{answer, need, sysctl_evidence, sysctl_number};
+use super::facts::{answer, gbit, need, reported, sysctl_evidence, sysctl_number};
 use super::{ALWAYS, Draft, remedy};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
 };
+use crate::host::Nic;
+use crate::ids::NodeId;
 use crate::known::Gap;
 use crate::setting::{Class, MachineKnob, SettingKey, Value};
+use crate::units::{BitRate, Bytes};
+use crate::watch::total;
 
 pub(super) const RULE: Rule = Rule {
     id: "numa-memory-policy",
     number: 56,
-    status: Status::InPart("reserved huge pages are shown by `map`, not checked"),
+    status: Status::Implemented,
     title: "memory reclaim, NUMA balancing or huge pages stall programs",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "vm.zone_reclaim_mode not 0 on several nodes (warn); role latency: kernel.numa_balancing on, or \
+    threshold: "vm.zone_reclaim_mode not 0 on several nodes, or huge pages reserved on other nodes than those of the \
+                NICs from 10 Gb/s on (warn); role latency: kernel.numa_balancing on, or \
                 transparent huge pages `always` with defrag `always` (note)",
     effect: "no verified figure: TuneD's network-latency and mlnx_tune disable them; measure it",
     source: "Documentation/admin-guide/sysctl/vm.rst (zone_reclaim_mode), kernel.rst \
@@ -33,6 +38,8 @@ pub(super) const RULE: Rule = Rule {
 
 const RECLAIM: &str = "vm.zone_reclaim_mode";
 const BALANCING: &str = "kernel.numa_balancing";
+/// Slower NICs are not fed from huge pages.
+const FAST: BitRate = gbit(10);
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
@@ -41,6 +48,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let latency = context.profile == Profile::Latency;
     if context.host.nodes.len() > 1 {
         said.extend(reclaim(context, &mut missing));
+        said.extend(reserved_far(context, &mut missing));
         if latency {
             said.extend(balancing(context, &mut missing));
         }
@@ -103,6 +111,59 @@ fn balancing(context: &Context<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
     ))
 }
 
+/// Huge pages are reserved, but none on the node of any fast NIC: programs that map them (DPDK, SPDK, verbs) get memory
+/// of the other node.
+fn reserved_far(context: &Context<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
+    let mut reserved: Vec<(NodeId, u64)> = Vec::new();
+    for node in &context.host.nodes {
+        let pages = need(&node.hugepages, missing)?;
+        let sizes = pages.iter();
+        let bytes = sizes.map(|size| {
+            let total = need(&size.total, missing)?;
+            Some(size.page_bytes.as_u64().saturating_mul(*total))
+        });
+        let bytes: Option<Vec<u64>> = bytes.collect();
+        reserved.push((node.id, total(bytes?)));
+    }
+    if reserved.iter().all(|(_, bytes)| *bytes == 0) {
+        return None;
+    }
+    let fast = context.host.nics.iter().filter(|nic| {
+        let rate = reported(&nic.link_bit_per_s);
+        nic.kind.has_wire() && rate.is_some_and(|rate| *rate >= FAST)
+    });
+    let homes: Vec<(&Nic, NodeId)> = fast
+        .filter_map(|nic| Some((nic, *reported(&nic.numa_node)?)))
+        .collect();
+    let (nic, home) = homes.first()?;
+    let at = |node: NodeId| reserved.iter().find(|(own, _)| *own == node);
+    if homes
+        .iter()
+        .any(|(_, node)| at(*node).is_some_and(|(_, bytes)| *bytes > 0))
+    {
+        return None;
+    }
+    let evidence = reserved.iter().map(|(node, bytes)| {
+        Evidence::new(
+            format!("huge pages reserved on node {node}"),
+            Bytes::new(*bytes),
+            format!("/sys/devices/system/node/node{node}/hugepages"),
+        )
+    });
+    let place = format!("/sys/class/net/{}/device/numa_node", nic.name);
+    let own = Evidence::new(format!("NUMA node of {}", nic.name), home, place);
+    Some(finding(
+        Severity::Warn,
+        &format!(
+            "huge pages are reserved, but none on node {home} of {}: reserve them there (nr_hugepages below its \
+             node)",
+            nic.name
+        ),
+        evidence.chain([own]).collect(),
+        None,
+    ))
+}
+
 fn huge_pages(context: &Context<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
     let kernel = &context.host.kernel;
     need(&kernel.transparent_hugepages, missing).filter(|mode| *mode == "always")?;
@@ -126,6 +187,7 @@ pub(super) mod tests {
     use super::super::testing::{Cases, World, context, finding, remedies};
     use super::*;
     use crate::build::{self, HostBuilder};
+    use crate::host::{Host, HugePages};
     use crate::known::{Cause, Known};
 
     const ID: &str = RULE.id;
@@ -138,6 +200,9 @@ pub(super) mod tests {
             ("balancing where latency counts", || {
                 latency(nodes(2).sysctl(BALANCING, "1"))
             }),
+            ("huge pages on the other node", || {
+                World::of(with_huge_pages(nodes(2), 1))
+            }),
             ("huge pages made at once", || {
                 latency(nodes(1).with(|host| {
                     let always = || Known::Value("always".to_owned());
@@ -147,6 +212,9 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
+            ("huge pages on the node of the NIC", || {
+                World::of(with_huge_pages(nodes(2), 0))
+            }),
             ("zone reclaim on one node", || {
                 World::of(nodes(1).sysctl(RECLAIM, "1").build())
             }),
@@ -168,6 +236,23 @@ pub(super) mod tests {
 
     fn nodes(nodes: u32) -> HostBuilder {
         build::host().nodes(nodes, 4)
+    }
+
+    /// A NIC on node 0, and 512 huge pages on `node` alone.
+    fn with_huge_pages(host: HostBuilder, node: u32) -> Host {
+        let pages = |total: u64| HugePages {
+            page_bytes: Bytes::mib(2),
+            total: total.into(),
+            free: total.into(),
+        };
+        host.nic("eth2", |nic| nic.gbit(100))
+            .with(|host| {
+                for own in &mut host.nodes {
+                    let total = if own.id == NodeId(node) { 512 } else { 0 };
+                    own.hugepages = vec![pages(total)].into();
+                }
+            })
+            .build()
     }
 
     fn latency(host: HostBuilder) -> World {

@@ -150,7 +150,7 @@ fn generic_xdp(nic: &Nic) -> Option<Notice> {
 /// A bridge port or the parent of a macvlan is promiscuous by design; otherwise something is capturing.
 fn promiscuous(nic: &Nic) -> Option<Notice> {
     let users = nic.stack.promiscuity.get().filter(|users| *users > 0)?;
-    let carries = !nic.stack.upper.is_empty() || nic.stack.bond_port.is_some();
+    let carries = !nic.upper().is_empty() || nic.stack.bond_port.is_some();
     if carries || matches!(nic.kind, NicKind::Bridge | NicKind::Tun) {
         return None;
     }

@@ -178,7 +178,7 @@ fn untagged(context: &Context<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
             .vlan
             .as_ref()
             .and_then(|vlan| vlan.egress.value());
-        let over = upper.lower.contains(&nic.name) || nic.stack.upper.contains(&upper.name);
+        let over = upper.lower().contains(&nic.name) || nic.upper().contains(&upper.name);
         over && egress.is_some_and(|map| map.iter().all(|(_, to)| *to == 0))
     })?;
     let summary = format!(
@@ -286,7 +286,7 @@ pub(super) mod tests {
             .nic("eth0.5", |nic| {
                 nic.with(|nic| {
                     nic.kind = NicKind::Vlan;
-                    nic.lower = vec!["eth0".parse().expect("a name")];
+                    nic.lower = vec!["eth0".parse().expect("a name")].into();
                     nic.stack.vlan = Some(vlan);
                 })
             })

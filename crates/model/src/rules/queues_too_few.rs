@@ -1,6 +1,7 @@
 //! `queues-too-few`: fewer receive queues than useful cores. Facts from
 //! Documentation/networking/scaling.rst, "Suggested Configuration".
 
+use super::facts::{rate_evidence, reported};
 use super::spreading::{
     channel_count, cores, homes, in_use, needed, percent, softirq_evidence, softirq_share, taken,
     used,
@@ -62,6 +63,9 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     let channels = match &nic.channels {
         Known::Value(channels) => channels,
         Known::Unknown(gap) => {
+            if let Some(said) = only_queue(context, nic) {
+                return Some(found(rule, context, said));
+            }
             // A driver without channel settings has a fixed number of queues.
             let gap = needed(gap)?;
             return Some(undetermined(rule, context, subject(nic), vec![gap]));
@@ -116,6 +120,34 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
                 .collect(),
         },
     ))
+}
+
+/// One receive queue, as sysfs lists them, where a fast link needs several. How many the NIC has is not known.
+fn only_queue(context: &Context<'_>, nic: &Nic) -> Option<Draft> {
+    let rx = nic
+        .queues
+        .iter()
+        .filter(|queue| queue.kind == QueueKind::Rx);
+    let link = *reported(&nic.link_bit_per_s)?;
+    let useful = useful(context, nic);
+    if rx.count() != 1 || link < FAST || useful < 2 || (useful < 4 && link <= OF_ONE_CORE) {
+        return None;
+    }
+    let folder = format!("/sys/class/net/{}/queues", nic.name);
+    Some(Draft {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary: format!(
+            "{} receives {} through one queue, {useful} cores could serve more: try ethtool -L",
+            nic.name,
+            gigabits(link)
+        ),
+        evidence: vec![
+            Evidence::new("receive queues", 1, folder),
+            rate_evidence(nic, link),
+        ],
+        remedies: Vec::new(),
+    })
 }
 
 /// The setting for the number of receive queues, and its maximum.
@@ -177,6 +209,11 @@ pub(super) mod tests {
                 World::of(server(100, 1, 8))
             }),
             ("one of eight at 1 Gb/s", || World::of(server(1, 1, 8))),
+            ("one in sysfs, and nobody asked for the channels", || {
+                let mut host = server(100, 1, 8);
+                host.nics[0].channels = Known::not_asked("netlink ethtool CHANNELS_GET eth2");
+                World::of(host)
+            }),
         ],
         silent: &[
             ("as many as half of the cores", || {
@@ -184,14 +221,14 @@ pub(super) mod tests {
             }),
             ("the card has one", || World::of(server(100, 1, 1))),
             ("the driver has no such question", || {
-                let mut host = server(100, 1, 8);
+                let mut host = server(100, 4, 8);
                 host.nics[0].channels = Known::unknown(Cause::Absent, "channels", "unsupported");
                 World::of(host)
             }),
             ("a pair without a wire", || World::of(build::veth_pair().0)),
         ],
         undetermined: &[("not queried", || {
-            let mut host = server(100, 1, 8);
+            let mut host = server(100, 2, 8);
             host.nics[0].channels = Known::not_asked("netlink ethtool CHANNELS_GET eth2");
             World::of(host)
         })],

@@ -1,13 +1,14 @@
 //! `ring-size`: the receive ring is too small and drops, or larger than low latency needs. Sizes from
 //! `ETHTOOL_MSG_RINGS_GET`, drops from `struct rtnl_link_stats64` and the driver.
 
-use super::judged::{Judged, ethtool, growth, judge_watched, offered};
+use super::judged::{Growth, Judged, ethtool, growth, judge_watched, offered};
 use super::nic_discards_before_host::discards;
 use super::{ALWAYS, Draft, remedy, subject};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
 };
 use crate::host::Nic;
+use crate::known::Gap;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::watch::Watch;
 
@@ -20,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "a packet dropped for lack of a receive descriptor while the ring is below its maximum (warn); \
+    threshold: "a packet dropped for lack of a receive descriptor (warn); \
                 role latency: more than 1024 descriptors without a drop (note)",
     effect: "no more drops at the ring; no verified figure for throughput",
     source: "struct rtnl_link_stats64 in include/uapi/linux/if_link.h; \
@@ -65,11 +66,14 @@ fn check_nic(context: &Context<'_>, nic: &Nic, watch: &Watch) -> Judged {
     if !discards(watch, nic).grew.is_empty() {
         return Ok(None);
     }
-    let Some(rings) = offered(&nic.rings)? else {
-        return Ok(None);
-    };
-    let (Some(size), Some(most)) = (offered(&rings.rx)?, offered(&rings.rx_max)?) else {
-        return Ok(None);
+    let dropped = !drops.grew.is_empty();
+    let sizes = sizes(nic);
+    let Some((size, most)) = (if dropped {
+        sizes.ok().flatten()
+    } else {
+        sizes?
+    }) else {
+        return Ok(dropped.then(|| full(nic, &drops, None)));
     };
     let at = |to: u32| {
         let key = SettingKey::Nic(nic.name.clone(), NicKnob::RingRx);
@@ -81,6 +85,9 @@ fn check_nic(context: &Context<'_>, nic: &Nic, watch: &Watch) -> Judged {
         ethtool(nic, "rings"),
     )];
     evidence.extend(drops.evidence());
+    if dropped && size >= most {
+        return Ok(Some(full(nic, &drops, Some(evidence))));
+    }
     let said = |severity, summary, to| {
         Ok(Some(Draft {
             severity,
@@ -90,9 +97,8 @@ fn check_nic(context: &Context<'_>, nic: &Nic, watch: &Watch) -> Judged {
             remedies: at(to).into_iter().collect(),
         }))
     };
-    let dropped = !drops.grew.is_empty();
-    if dropped && size < most {
-        let to = size.saturating_mul(2).min(*most);
+    if dropped {
+        let to = size.saturating_mul(2).min(most);
         let summary = format!(
             "{} dropped packets for lack of receive descriptors ({}): double the receive ring of {size} to \
              {to}",
@@ -100,7 +106,7 @@ fn check_nic(context: &Context<'_>, nic: &Nic, watch: &Watch) -> Judged {
             drops.words()
         );
         said(Severity::Warn, summary, to)
-    } else if !dropped && context.profile == Profile::Latency && *size > LONG {
+    } else if !dropped && context.profile == Profile::Latency && size > LONG {
         drops.quiet_if_read()?;
         let summary = format!(
             "the receive ring of {} has {size} descriptors and no drops: {LONG} may lower latency, measure it",
@@ -109,6 +115,35 @@ fn check_nic(context: &Context<'_>, nic: &Nic, watch: &Watch) -> Judged {
         said(Severity::Note, summary, LONG)
     } else {
         Ok(None)
+    }
+}
+
+/// The receive ring and its maximum; none if the driver has no such settings.
+fn sizes(nic: &Nic) -> Result<Option<(u32, u32)>, Gap> {
+    let Some(rings) = offered(&nic.rings)? else {
+        return Ok(None);
+    };
+    let sizes = offered(&rings.rx)?.zip(offered(&rings.rx_max)?);
+    Ok(sizes.map(|(size, most)| (*size, *most)))
+}
+
+/// Drops at a ring that cannot grow, or of unknown size: the CPU is slower than the packets.
+fn full(nic: &Nic, drops: &Growth, evidence: Option<Vec<Evidence>>) -> Draft {
+    let which = match evidence {
+        Some(_) => "whose ring is at its maximum",
+        None => "whose ring size is not known",
+    };
+    Draft {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary: format!(
+            "{} dropped packets for lack of receive descriptors ({}), {which}: spread the load over more queues \
+             and CPUs",
+            nic.name,
+            drops.words()
+        ),
+        evidence: evidence.unwrap_or_else(|| drops.evidence()),
+        remedies: Vec::new(),
     }
 }
 
@@ -125,6 +160,14 @@ pub(super) mod tests {
             ("drops at a ring that could grow", || {
                 World::of(host()).watched(|w| w.grew("nic/eth0/driver/rx_out_of_buffer", 7))
             }),
+            ("drops at a ring that is as large as it can be", || {
+                World::of(with_ring(8192)).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7))
+            }),
+            ("drops at a ring of unknown size", || {
+                let mut host = host();
+                host.nics[0].rings = Known::not_asked("netlink/ethtool/eth0/rings");
+                World::of(host).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7))
+            }),
             ("a long ring where answers must be fast", || {
                 World::of(with_ring(4096))
                     .profile(Profile::Latency)
@@ -133,9 +176,6 @@ pub(super) mod tests {
         ],
         silent: &[
             ("no drop", || World::of(host()).watched(|w| w)),
-            ("the ring is as large as it can be", || {
-                World::of(with_ring(8192)).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7))
-            }),
             ("the card drops before the ring", || {
                 World::of(host()).watched(|w| {
                     w.grew("nic/eth0/driver/rx_discards_phy", 90)
@@ -149,10 +189,10 @@ pub(super) mod tests {
             ("the counters may not be read", || {
                 World::of(host()).watched(|w| w.denied("nic/eth0/stat"))
             }),
-            ("drops, and nobody asked for the rings", || {
+            ("a low latency host, and nobody asked for the rings", || {
                 let mut host = host();
                 host.nics[0].rings = Known::not_asked("netlink/ethtool/eth0/rings");
-                World::of(host).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7))
+                World::of(host).profile(Profile::Latency).watched(|w| w)
             }),
         ],
     };
@@ -167,6 +207,16 @@ pub(super) mod tests {
             rings.rx = Known::Value(size);
         }
         host
+    }
+
+    #[test]
+    fn a_ring_at_its_maximum_is_not_the_remedy() {
+        let world =
+            World::of(with_ring(8192)).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7));
+        let said = finding(RULE.id, &world.context());
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(remedies(&said), [""; 0]);
+        assert!(said.summary.contains("more queues"), "{}", said.summary);
     }
 
     #[test]

@@ -181,7 +181,7 @@ fn beside_pause(nic: &Nic, lossless: u32) -> Option<Notice> {
 fn unreachable(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
     let trust = dcb.trust.value()?;
     let by_tag = !trust.iter().any(|word| word.eq_ignore_ascii_case("dscp"));
-    let untagged = nic.stack.upper.is_empty() && nic.stack.vlan.is_none();
+    let untagged = nic.upper().is_empty() && nic.stack.vlan.is_none();
     (by_tag && untagged && lossless != 0 && lossless & 1 == 0).then(|| {
         let summary = format!(
             "{} has no VLAN and trusts PCP only, so no packet gets lossless priority {}: trust DSCP",

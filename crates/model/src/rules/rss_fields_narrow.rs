@@ -144,7 +144,7 @@ fn tunnel_on<'a>(host: &'a Host, nic: &Nic) -> Option<&'a Nic> {
     host.nics.iter().find(|upper| {
         upper.stack.tunnel.as_ref().is_some_and(|tunnel| {
             let kind = tunnel.kind.value().map(String::as_str);
-            let by = tunnel.link.value() == Some(&nic.name) || upper.lower.contains(&nic.name);
+            let by = tunnel.link.value() == Some(&nic.name) || upper.lower().contains(&nic.name);
             matches!(kind, Some("vxlan" | "geneve")) && by
         })
     })

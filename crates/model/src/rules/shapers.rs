@@ -1,6 +1,7 @@
 //! Finds rate limits of an interface: in the classes of its root qdisc, below `mq`, on its queues, in DCB (tc-htb(8),
 //! tc-hfsc(8), Documentation/networking/scaling.rst, dcb(8)).
 
+use super::facts::if_read;
 use crate::finding::Evidence;
 use crate::host::{Nic, Qdisc, QdiscClass, QdiscNode, QueueKind};
 use crate::units::BitRate;
@@ -175,7 +176,7 @@ fn slowest(
 
 /// Shapers below the root, such as one on each leaf of `mq`.
 fn below_root(nic: &Nic) -> Option<Shaper> {
-    let tree = nic.shaping.tree.value()?;
+    let tree = if_read(&nic.shaping.tree)?;
     let leaves = tree.iter().filter(|node| node.parent != ROOT);
     let rate = |node: &QdiscNode| {
         let of_classes =
@@ -236,7 +237,7 @@ fn on_queues(nic: &Nic) -> Option<Shaper> {
 
 /// The rate limit of a traffic class (the kernel's extension of IEEE 802.1Qaz).
 fn on_traffic_classes(nic: &Nic) -> Option<Shaper> {
-    let dcb = nic.shaping.dcb.value()?;
+    let dcb = if_read(&nic.shaping.dcb)?;
     let all = dcb.class_max_bit_per_s.value()?;
     let path = format!("RTM_GETDCB {}: DCB_ATTR_IEEE_MAXRATE", nic.name);
     let shaping: Vec<(u32, BitRate)> = (0u32..)

@@ -1,13 +1,14 @@
 //! `socket-drops`: packets are dropped at sockets. Counters of `/proc/net/netstat` and `/proc/net/snmp`
 //! (Documentation/networking/snmp_counter.rst).
 
-use super::facts::answer;
+use super::facts::{Floor, answer, sysctl_evidence, too_low};
 use super::{ALWAYS, Draft, remedy, watched};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
 };
 use crate::known::{Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
+use crate::units::{Ratio, real};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -18,9 +19,9 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
-    judges_by: &[Basis::Counters],
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "any drop at a socket while watched (warn); receive buffers pruned or zero windows without a \
-                drop (note)",
+                drop (note); somaxconn below 128, or socket buffers at 90 % of tcp_mem or udp_mem (warn)",
     effect: "TCP retransmits a dropped packet, UDP loses it; no general figure",
     source: "Documentation/networking/snmp_counter.rst",
     fix: Fix::Proposed(&[Class::R1]),
@@ -87,18 +88,67 @@ const TROUBLES: [Trouble; 4] = [
 const SOMAXCONN: &str = "net.core.somaxconn";
 /// The kernel's default since 5.4.
 const SOMAXCONN_WANTED: u64 = 4096;
+/// From this share of the limit on, the next burst reaches it.
+const FULL: Ratio = Ratio::new(0.9);
+/// The default of older kernels: listen(2) of a server that asks for more is cut to it.
+const FLOOR: Floor = Floor {
+    name: SOMAXCONN,
+    least: 128,
+    usual: SOMAXCONN_WANTED,
+    effect: "accept queues overflow with a few connections at once",
+};
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
+    let mut missing: Vec<Gap> = Vec::new();
+    let mut said: Vec<Draft> = Vec::from_iter(too_low(context, &FLOOR, &mut missing));
+    let kernel = &context.host.kernel;
+    said.extend(memory(
+        context,
+        "TCP",
+        "net.ipv4.tcp_mem",
+        &kernel.tcp_memory_pages,
+    ));
+    said.extend(memory(
+        context,
+        "UDP",
+        "net.ipv4.udp_mem",
+        &kernel.udp_memory_pages,
+    ));
     let watch = match watched(rule, context) {
         Ok(watch) => watch,
+        // What is known without counters is the answer already.
+        Err(_) if !said.is_empty() => return answer(rule, context, "host", said, missing),
         Err(unsure) => return unsure,
     };
-    let mut missing: Vec<Gap> = Vec::new();
-    let said: Vec<Draft> = TROUBLES
-        .iter()
-        .filter_map(|trouble| judge(context, watch, trouble, &mut missing))
-        .collect();
+    let troubles = TROUBLES.iter();
+    said.extend(troubles.filter_map(|trouble| judge(context, watch, trouble, &mut missing)));
     answer(rule, context, "host", said, missing)
+}
+
+/// Socket buffers near the limit of all sockets together. Above it, the kernel shrinks windows and drops packets.
+fn memory(context: &Context<'_>, protocol: &str, limit: &str, pages: &Known<u64>) -> Option<Draft> {
+    let limits = context.host.sysctl(limit);
+    let most: u64 = limits.value()?.split_whitespace().nth(2)?.parse().ok()?;
+    let pages = *pages.value()?;
+    let share = real(pages) / real(most.max(1));
+    (share >= FULL.as_f64()).then(|| Draft {
+        severity: Severity::Warn,
+        subject: "host".to_owned(),
+        summary: format!(
+            "{protocol} socket buffers use {} of the limit in {limit}: find the sockets that do not read, or raise \
+             the limit",
+            Ratio::new(share)
+        ),
+        evidence: vec![
+            Evidence::new(
+                format!("pages of {protocol} socket buffers"),
+                pages,
+                "/proc/net/sockstat",
+            ),
+            sysctl_evidence(limit, most),
+        ],
+        remedies: Vec::new(),
+    })
 }
 
 fn judge(
@@ -171,6 +221,16 @@ pub(super) mod tests {
                 grew("netstat/TcpExt/ListenOverflows")
             }),
             ("a slow reader of UDP", || grew("snmp/Udp/RcvbufErrors")),
+            ("no memory for TCP", || {
+                let host = build::host().sysctl("net.ipv4.tcp_mem", "100 150 1000");
+                World::of(
+                    host.with(|host| host.kernel.tcp_memory_pages = 980.into())
+                        .build(),
+                )
+            }),
+            ("room for 16 connections", || {
+                World::of(build::host().sysctl(SOMAXCONN, "16").build())
+            }),
             ("a closed window", || {
                 grew("netstat/TcpExt/TCPToZeroWindowAdv")
             }),

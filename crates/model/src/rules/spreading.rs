@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::facts::if_read;
 use super::{change_to, remedy};
 use crate::finding::{Context, Evidence, Remedy};
 use crate::host::{Channels, Host, Nic, NodeSource, Queue, QueueKind};
@@ -169,7 +170,7 @@ pub(super) fn local_cpus(host: &Host, nic: &Nic) -> Known<(CpuSet, String)> {
 pub(super) fn kept_apart(host: &Host) -> CpuSet {
     [&host.isolation.isolated, &host.isolation.nohz_full]
         .into_iter()
-        .filter_map(Known::value)
+        .filter_map(if_read)
         .flat_map(CpuSet::iter)
         .collect()
 }

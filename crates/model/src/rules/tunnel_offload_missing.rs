@@ -106,7 +106,7 @@ fn tunnels_on<'a>(host: &'a Host, nic: &Nic) -> Vec<&'a Nic> {
                 let with = host.nic_with_address(local);
                 with.is_some_and(|with| with.name == nic.name)
             } else {
-                own.lower.contains(&nic.name)
+                own.lower().contains(&nic.name)
             }
         })
     };

@@ -122,7 +122,7 @@ pub(super) fn other_traffic(spec: &TrialSpec, side: &SideSample, host: &Host) ->
 fn stands_on_wire(nic: &Nic, host: &Host) -> bool {
     let bundles = matches!(nic.kind, NicKind::Bond | NicKind::Team | NicKind::Vlan);
     let has_wire = |nic: &Nic| nic.kind.has_wire();
-    let mut below = nic.lower.iter().filter_map(|lower| host.nic(lower));
+    let mut below = nic.lower().iter().filter_map(|lower| host.nic(lower));
     has_wire(nic) || bundles && below.any(has_wire)
 }
 

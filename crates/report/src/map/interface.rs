@@ -44,7 +44,7 @@ fn nic_branch(nic: &Nic) -> Branch {
     let first_queue = below.len();
     below.extend(queue_branches(nic));
     let lower: Vec<String> = nic
-        .lower
+        .lower()
         .iter()
         .map(|name| visible(name.as_str()))
         .collect();

@@ -163,7 +163,7 @@ impl Answers {
         let index = u32_at(&self.own, 4).unwrap_or_default();
         let master = said.u32(libc::IFLA_MASTER, "master");
         let mut stack = sizes(&said);
-        stack.upper = upper(&self.all, &names, index, master.get());
+        stack.upper = Known::Value(upper(&self.all, &names, index, master.get()));
         stack.virtual_functions = match &self.with_vf {
             Ok(body) => virtual_functions(body, path),
             Err(failure) => {

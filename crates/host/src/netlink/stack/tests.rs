@@ -178,7 +178,13 @@ fn a_bond_tells_its_partner_and_its_aggregator() {
         bond.miimon_ms.gap().map(|gap| gap.cause),
         Some(Cause::Absent)
     );
-    let upper: Vec<&str> = stack.upper.iter().map(NicName::as_str).collect();
+    let upper: Vec<&str> = stack
+        .upper
+        .value()
+        .into_iter()
+        .flatten()
+        .map(NicName::as_str)
+        .collect();
     assert_eq!(upper, ["bond7", "on-it-too", "on-it"], "by index");
 }
 

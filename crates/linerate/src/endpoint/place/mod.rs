@@ -236,10 +236,10 @@ impl Site<'_> {
         let mut open = vec![self.nic];
         let mut devices = Vec::new();
         while let Some(nic) = open.pop().and_then(|name| self.host.nic(name)) {
-            if nic.lower.is_empty() {
+            if nic.lower().is_empty() {
                 devices.push(nic);
             }
-            open.extend(nic.lower.iter().filter(|lower| names.insert(lower)));
+            open.extend(nic.lower().iter().filter(|lower| names.insert(lower)));
         }
         devices
     }

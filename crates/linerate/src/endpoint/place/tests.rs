@@ -169,7 +169,7 @@ fn a_bond_is_near_where_its_ports_are() {
         .nic("bond0", |port| {
             port.with(|bond| {
                 bond.kind = NicKind::Bond;
-                bond.lower = vec![nic("eth0")];
+                bond.lower = vec![nic("eth0")].into();
                 bond.numa_node = Known::unknown(Cause::Absent, "bond0", "it has no device");
             })
         })

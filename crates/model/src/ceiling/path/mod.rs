@@ -304,7 +304,7 @@ fn chain<'a>(host: &'a Host, top: &'a Nic) -> Vec<&'a Nic> {
     let mut chain = vec![top];
     while chain.len() < DEPTH_MAX {
         let nic = chain[chain.len() - 1];
-        let below = nic.lower.iter().filter_map(|name| host.nic(name));
+        let below = nic.lower().iter().filter_map(|name| host.nic(name));
         let mut below: Box<dyn Iterator<Item = &Nic>> = match nic.kind {
             NicKind::Vlan | NicKind::Macvlan | NicKind::Tunnel => Box::new(below),
             // Traffic that leaves through a bridge uses a port with a physical link.
@@ -398,7 +398,7 @@ fn of_links(
     of_link: impl Fn(&Nic) -> Known<Ceiling>,
 ) -> Known<Ceiling> {
     let mut links = Vec::new();
-    for slave in nic.lower.iter().filter_map(|name| host.nic(name)) {
+    for slave in nic.lower().iter().filter_map(|name| host.nic(name)) {
         if slave.operstate.value().is_some_and(|state| state == "down") {
             continue;
         }

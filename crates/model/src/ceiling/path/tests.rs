@@ -144,7 +144,7 @@ fn a_vlan_stands_on_its_wire_and_a_circle_ends() {
         .nic("vlan10", |nic| {
             nic.with(|nic| {
                 nic.kind = NicKind::Vlan;
-                nic.lower = vec!["eth2".parse().expect("a name")];
+                nic.lower = vec!["eth2".parse().expect("a name")].into();
             })
         })
         .nic("eth2", |nic| nic.gbit(40))
@@ -153,7 +153,7 @@ fn a_vlan_stands_on_its_wire_and_a_circle_ends() {
     let lowest = all.lowest().expect("a bound");
     assert!(lowest.reason.contains("1448/1542"), "{}", lowest.reason);
     assert_eq!(lowest.subject.as_deref(), Some("nic/eth2"));
-    host.nics[0].lower = vec![host.nics[0].name.clone()];
+    host.nics[0].lower = vec![host.nics[0].name.clone()].into();
     let circle = ceilings_of_path(&facts(&host, &host, None));
     assert!(
         circle
@@ -206,7 +206,7 @@ fn bonded(mode: &str) -> Host {
         .nic("bond0", |nic| {
             nic.with(|nic| {
                 nic.kind = NicKind::Bond;
-                nic.lower = vec![slave("eth0"), slave("eth1")];
+                nic.lower = vec![slave("eth0"), slave("eth1")].into();
                 nic.stack.bond = Some(crate::host::Bond {
                     mode: Known::Value(mode.to_owned()),
                     active_slave: Known::Value(slave("eth1")),
@@ -251,7 +251,7 @@ fn a_bridge_leaves_the_host_by_its_one_wire() {
         .nic("br0", |nic| {
             nic.with(|nic| {
                 nic.kind = NicKind::Bridge;
-                nic.lower = vec![port("eth0"), port("tap0")];
+                nic.lower = vec![port("eth0"), port("tap0")].into();
             })
         })
         .nic("eth0", |nic| nic.gbit(10))

@@ -63,7 +63,7 @@ fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
             .host
             .nics
             .iter()
-            .filter(|own| own.lower.contains(&nic.name))
+            .filter(|own| own.lower().contains(&nic.name))
         {
             misfits.extend(stacked(context, upper)?);
         }
@@ -101,14 +101,14 @@ fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
 fn stacked(context: &Context<'_>, nic: &Nic) -> Result<Vec<Misfit>, Gap> {
     let named = |name: &crate::ids::NicName| context.host.nic(name);
     let up = |own: &&Nic| own.operstate.value().is_none_or(|state| state != "down");
-    let lower: Vec<&Nic> = nic.lower.iter().filter_map(named).filter(up).collect();
+    let lower: Vec<&Nic> = nic.lower().iter().filter_map(named).filter(up).collect();
     match nic.kind {
         NicKind::Vlan | NicKind::Macvlan => above(context, nic, &lower, 0),
         NicKind::Tunnel | NicKind::Other => {
             let tunnel = nic.stack.tunnel.as_ref();
             // Its own link if it has one, otherwise its known lower interfaces.
             let link = tunnel.and_then(|tunnel| tunnel.link.value());
-            let below = link.or(nic.lower.first()).and_then(named);
+            let below = link.or(nic.lower().first()).and_then(named);
             match (overhead(nic), below) {
                 (Some(more), Some(below)) => above(context, nic, &[below], more),
                 _ => Ok(Vec::new()),
@@ -235,7 +235,7 @@ fn far_end(context: &Context<'_>, nic: &Nic) -> Option<Misfit> {
         // A bridge of containers or guests often has the same subnet on many hosts, without a connection between
         // them.
         let leads_out = |name| host.nic(name).is_some_and(|port| port.kind.has_wire());
-        nic.kind == NicKind::Bridge && !nic.lower.iter().any(leads_out)
+        nic.kind == NicKind::Bridge && !nic.lower().iter().any(leads_out)
     };
     let far = other.nics.iter().find(|far| {
         far.kind != NicKind::Loopback

@@ -85,7 +85,7 @@ fn on(kind: NicKind, mtu: u32, lower: &[u32]) -> Host {
                 nic.kind = kind;
                 nic.mtu = Known::Value(mtu);
                 let names = (0..lower.len()).map(|at| format!("eth{at}").parse().expect("a name"));
-                nic.lower = names.collect();
+                nic.lower = Known::Value(names.collect());
             })
         })
         .build()

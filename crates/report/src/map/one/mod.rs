@@ -102,10 +102,7 @@ fn steps<'a>(
         let mut next: Vec<&NicName> = Vec::new();
         for name in level {
             let nic = whole.nic(name);
-            let beside = nic.map_or(
-                &[][..],
-                |nic| if up { &nic.stack.upper } else { &nic.lower },
-            );
+            let beside = nic.map_or(&[][..], |nic| if up { nic.upper() } else { nic.lower() });
             for name in beside.iter().take(ENTRIES) {
                 if !seen.contains(&name) {
                     seen.push(name);
@@ -135,7 +132,7 @@ fn slaves(nic: &Nic, whole: &Host) -> Option<Branch> {
         return None;
     }
     let mut all = Vec::new();
-    for name in &nic.lower {
+    for name in nic.lower() {
         let slave = whole.nic(name);
         let port = slave.and_then(|slave| slave.stack.bond_port.as_ref());
         let state = port.map_or_else(
@@ -172,7 +169,7 @@ fn slaves(nic: &Nic, whole: &Host) -> Option<Branch> {
         .and_then(|team| team.active_port.as_ref());
     let extra = active.map_or(extra, |active| format!(", active port {}", show(active)));
     Some(leaves(
-        format!("{}{extra}", count(nic.lower.len(), "slave")),
+        format!("{}{extra}", count(nic.lower().len(), "slave")),
         all,
     ))
 }

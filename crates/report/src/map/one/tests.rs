@@ -44,14 +44,14 @@ fn bonded() -> Host {
         .nic("eth0", |nic| {
             nic.gbit(100).queues(&[0, 1]).with(|nic| {
                 nic.stack.bond_port = Some(port("active"));
-                nic.stack.upper = vec![name("bond0")];
+                nic.stack.upper = vec![name("bond0")].into();
                 nic.stack.gso_max_bytes = Known::Value(Bytes::new(65_536));
             })
         })
         .nic("eth1", |nic| {
             nic.gbit(100).with(|nic| {
                 nic.stack.bond_port = Some(port("backup"));
-                nic.stack.upper = vec![name("bond0")];
+                nic.stack.upper = vec![name("bond0")].into();
             })
         })
         .nic("bond0", |nic| {
@@ -61,14 +61,14 @@ fn bonded() -> Host {
                     miimon_ms: Known::Value(100),
                     ..Bond::default()
                 });
-                nic.lower = vec![name("eth0"), name("eth1")];
-                nic.stack.upper = vec![name("vlan7")];
+                nic.lower = vec![name("eth0"), name("eth1")].into();
+                nic.stack.upper = vec![name("vlan7")].into();
             })
         })
         .nic("vlan7", |nic| {
             nic.with(|nic| {
                 nic.kind = NicKind::Vlan;
-                nic.lower = vec![name("bond0")];
+                nic.lower = vec![name("bond0")].into();
             })
         })
         .build()
@@ -86,7 +86,7 @@ fn the_chain_leads_from_the_top_to_the_wire() {
 #[test]
 fn interfaces_that_stand_on_each_other_in_a_ring_end() {
     let mut host = bonded();
-    host.nics[0].lower = vec![name("vlan7"), name("nowhere")];
+    host.nics[0].lower = vec![name("vlan7"), name("nowhere")].into();
     let text = one(&host, "eth0");
     assert!(text.contains("nowhere (elsewhere)"), "{text}");
 }

@@ -87,8 +87,8 @@ pub(super) fn stacked(host: &Host, width: u32) -> Option<Stacked> {
 pub(in crate::map) fn lowers(nic: &Nic) -> impl Iterator<Item = &str> {
     let tunnel = nic.stack.tunnel.as_ref();
     let link = tunnel.and_then(|tunnel| tunnel.link.value());
-    let link = link.filter(|link| !nic.lower.contains(link));
-    nic.lower.iter().chain(link).map(NicName::as_str)
+    let link = link.filter(|link| !nic.lower().contains(link));
+    nic.lower().iter().chain(link).map(NicName::as_str)
 }
 
 /// How many interfaces each one has below it at most; only those that carry or are carried.

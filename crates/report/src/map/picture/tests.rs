@@ -35,7 +35,11 @@ fn stacked_server() -> Host {
             .nics
             .remove(0);
         nic.kind = kind;
-        nic.lower = lower.iter().map(|text| name(text)).collect();
+        nic.lower = lower
+            .iter()
+            .map(|text| name(text))
+            .collect::<Vec<_>>()
+            .into();
         change(&mut nic);
         host.nics.push(nic);
     };
@@ -202,7 +206,7 @@ fn what_stands_on_what_is_drawn_with_arrows() {
 #[test]
 fn a_ring_of_interfaces_is_drawn_and_nothing_that_a_host_says_leaves_its_text() {
     let mut host = stacked_server();
-    host.nics[0].lower = vec![name("br0")];
+    host.nics[0].lower = vec![name("br0")].into();
     host.nics[0].driver = Known::Value("</text><script>alert(1)</script>".to_owned());
     host.identity.hostname = Known::Value("\"/><x>".to_owned());
     host.identity.cpu_model = Known::Value("\u{1b}[2J\0".to_owned());

@@ -41,6 +41,8 @@ impl Netlink {
         // A separate statement: inside the expression below the lock would be held to its end.
         let module = lock(&self.ethtool).module(nic);
         Wire {
+            // Read from sysfs.
+            duplex: Known::default(),
             module,
             modes: self.read_ethtool(nic, "modes", |ethtool| ethtool.modes(nic)),
             state: self.read_ethtool(nic, "state", |ethtool| ethtool.state(nic)),

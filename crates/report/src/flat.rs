@@ -198,6 +198,8 @@ const SOURCES: &[(&str, &str)] = &[
         "kernel/aspm_policy",
         "/sys/module/pcie_aspm/parameters/policy",
     ),
+    ("kernel/tcp_memory_pages", "/proc/net/sockstat"),
+    ("kernel/udp_memory_pages", "/proc/net/sockstat"),
     ("nodes/*/cpus", "/sys/devices/system/node/node{1}/cpulist"),
     (
         "nodes/*/distances",
@@ -288,6 +290,7 @@ const SOURCES: &[(&str, &str)] = &[
         "nics/*/wire/state/**",
         "ethtool ETHTOOL_MSG_LINKSTATE_GET {1}",
     ),
+    ("nics/*/wire/duplex", "/sys/class/net/{1}/duplex"),
     ("nics/*/wire/fec/**", "ethtool ETHTOOL_MSG_FEC_GET {1}"),
     ("nics/*/wire/pause/**", "ethtool ETHTOOL_MSG_PAUSE_GET {1}"),
     ("nics/*/wire/eee/**", "ethtool ETHTOOL_MSG_EEE_GET {1}"),
@@ -506,6 +509,8 @@ pub struct Change {
 /// between two captures of one. `map --why` shows them.
 const READINGS: &[&str] = &[
     "kernel/steal_ppm",
+    "kernel/tcp_memory_pages",
+    "kernel/udp_memory_pages",
     "nodes/*/memory_free_bytes",
     "nodes/*/hugepages/*/free",
     "nics/*/card/temperatures/*/value_mc",

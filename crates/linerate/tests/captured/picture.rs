@@ -226,11 +226,11 @@ fn server(cpus: u32, nics: u32, vlans: u32) -> Host {
         nic.name = format!("vlan{number}").parse().expect("a name");
         let first = number as usize % lower.len();
         // Every fourth carries another one, and is two rows above some.
-        nic.lower = vec![lower[first].clone()];
+        let mut below = vec![lower[first].clone()];
         if number % 4 == 3 {
-            nic.lower
-                .push(format!("vlan{}", number - 1).parse().expect("a name"));
+            below.push(format!("vlan{}", number - 1).parse().expect("a name"));
         }
+        nic.lower = Known::Value(below);
         host.nics.push(nic);
     }
     host

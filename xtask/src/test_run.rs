@@ -59,9 +59,10 @@ pub(crate) fn run(root: &Path) -> Tally {
     });
     let mut failed = Tally::default();
     let mut jobs: Vec<Job<'_>> = in_guests(root, guests).collect();
+    // The checks by cargo wait for each other's lock: they follow one another in one lane, beside the browser.
+    jobs.extend(page(root));
     jobs.extend(check::jobs(root));
     jobs.push(examples(root));
-    jobs.extend(page(root));
     let users = [
         Some(User::own(root)),
         user::is_root().then(|| User::ordinary(root)),

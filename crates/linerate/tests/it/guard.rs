@@ -41,7 +41,7 @@ fn waiting(lab: &Lab, deadline: &str) -> Job {
 fn wait_for_a_decision(lab: &Lab) {
     let txn = lab.state().join("txn");
     let script = format!(
-        "until ls {}/*/control 2>/dev/null; do :; done",
+        "until ls {}/*/control 2>/dev/null; do kill -0 $PPID || exit 1; done",
         txn.display()
     );
     lab.shell("near", &script);

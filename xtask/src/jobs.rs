@@ -1,5 +1,4 @@
-//! Parallel jobs: those that wait leave a CPU to the others, and those beside (emulated guests, whose time does not
-//! depend on the load) take what is left.
+//! Parallel jobs: those that wait (an emulated single-threaded guest, tests that sleep) leave a CPU to the others.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -17,8 +16,6 @@ const SLOWEST: usize = 10;
 /// A gate, a test program or a set of tests.
 pub(crate) struct Job<'a> {
     title: String,
-    /// Runs from the start, in a thread of its own.
-    is_beside: bool,
     run: Box<dyn FnOnce() -> Outcome + Send + 'a>,
 }
 
@@ -36,16 +33,7 @@ impl<'a> Job<'a> {
     pub(crate) fn new(title: impl Into<String>, run: impl FnOnce() -> Outcome + Send + 'a) -> Self {
         Self {
             title: title.into(),
-            is_beside: false,
             run: Box::new(run),
-        }
-    }
-
-    /// The job, run beside the others: it does not measure time, and yields to what does.
-    pub(crate) fn beside(self) -> Self {
-        Self {
-            is_beside: true,
-            ..self
         }
     }
 }
@@ -54,31 +42,26 @@ impl<'a> Job<'a> {
 /// not mix; in CI, whose readers see only a part of a long log, only the results of what passed.
 pub(crate) fn run(jobs: Vec<Job<'_>>) -> Tally {
     let is_brief = std::env::var_os("CI").is_some();
-    let (beside, queue): (VecDeque<_>, VecDeque<_>) =
-        jobs.into_iter().partition(|job| job.is_beside);
-    let queue = Mutex::new(queue);
+    let queue = Mutex::new(VecDeque::from(jobs));
     let sum = Mutex::new((Tally::default(), Vec::new()));
-    let perform = |Job { title, run, .. }: Job<'_>| {
-        println!("-- started: {title}");
-        let began = Instant::now();
-        let Outcome { output, tally } = run();
-        let took = began.elapsed();
-        let (all, times) = &mut *lock(&sum);
-        print!("{}", report(&title, took, &output, is_brief));
-        all.add(tally);
-        times.push((took, title));
-    };
-    let next = || lock(&queue).pop_front();
-    thread::scope(|scope| {
-        for job in beside {
-            scope.spawn(|| perform(job));
+    let lane = || {
+        loop {
+            let Some(Job { title, run }) = lock(&queue).pop_front() else {
+                return;
+            };
+            println!("-- started: {title}");
+            let began = Instant::now();
+            let Outcome { output, tally } = run();
+            let took = began.elapsed();
+            let (all, times) = &mut *lock(&sum);
+            print!("{}", report(&title, took, &output, is_brief));
+            all.add(tally);
+            times.push((took, title));
         }
+    };
+    thread::scope(|scope| {
         for _ in 0..LANES {
-            scope.spawn(|| {
-                while let Some(job) = next() {
-                    perform(job);
-                }
-            });
+            scope.spawn(lane);
         }
     });
     let (all, times) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -135,20 +118,6 @@ mod tests {
         };
         let jobs = (0..2 * LANES).map(|number| Job::new(number.to_string(), together));
         assert_eq!(run(jobs.collect()).passed, 2 * LANES);
-    }
-
-    #[test]
-    fn a_job_beside_the_others_does_not_wait_for_a_lane() {
-        let all = Barrier::new(LANES + 1);
-        let together = || {
-            all.wait();
-            passed()
-        };
-        let mut jobs: Vec<Job<'_>> = (0..LANES)
-            .map(|number| Job::new(number.to_string(), together))
-            .collect();
-        jobs.push(Job::new("beside", together).beside());
-        assert_eq!(run(jobs).passed, LANES + 1);
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub(crate) fn run(root: &Path) -> Tally {
         (!is_first, !(is_first && program.name == "test it"))
     });
     let mut failed = Tally::default();
+    // The guests compute all the time, each on one CPU; what comes after them mostly waits.
     let mut jobs: Vec<Job<'_>> = in_guests(root, guests).collect();
     // The checks by cargo wait for each other's lock: they follow one another in one lane, beside the browser.
     jobs.extend(page(root));
@@ -129,7 +130,6 @@ fn in_guests(root: &Path, programs: Vec<Program>) -> impl Iterator<Item = Job<'_
             command.env("LINERATE_VM_GUEST", part.replace('/', "-of-"));
             of_tests(&title, command.current_dir(root))
         })
-        .beside()
     })
 }
 

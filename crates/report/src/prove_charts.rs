@@ -15,7 +15,7 @@ use super::figures::{CpuBar, Fate, cross, fix_name, rate};
 
 /// Height of the row of a fix, with its points and its text.
 const ROW: usize = 54;
-/// Names longer than this continue on a second line, whose first has at most so many characters.
+/// A name longer than this many characters is split into two lines.
 const NAME_MAX: usize = 22;
 const FIRST_LINE_MAX: usize = 20;
 /// Points of a trial in a chart of half the page's width.

@@ -1,12 +1,12 @@
-//! Which gaps a check met. A check that reads a value as an [`Option`] cannot tell "no" from "not known"; this tells
-//! them apart, so that no check passes because a value could not be read.
+//! Which gaps a check met. A check that reads a value as an [`Option`] cannot distinguish "no" from "not known". The
+//! recorded gaps distinguish them, so that no check passes because a value could not be read.
 
 use std::cell::RefCell;
 
 use super::Gap;
 
 thread_local! {
-    /// The gaps met so far; `None` while nobody wants to know.
+    /// The gaps met so far; `None` outside of a check.
     static MISSED: RefCell<Option<Vec<Gap>>> = const { RefCell::new(None) };
 }
 

@@ -27,7 +27,7 @@ impl Axis {
         Self::new(title, scale, json!({"tickCount": 8}))
     }
 
-    /// From left to right, from 0 to `end`, and so far beyond `labeled` that text of so many pixels stands beside it.
+    /// A horizontal axis from 0 to `end`, extended so that a label of this width in pixels fits to the right of `labeled`.
     pub(crate) fn from_zero(title: &str, end: f64, (labeled, pixels): (f64, u32)) -> Self {
         let [end, labeled] = [end, labeled].map(|at| if at.is_finite() { at } else { 0.0 });
         // A chart narrower than the text is not squeezed to nothing.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Axis, ceiling, ceiling_above, draw, label, short};
 
-/// A ceiling so many times the highest rate would press the lines together: it is stated above the chart.
+/// A ceiling above this multiple of the highest rate is stated above the chart: drawn, it would flatten the rates.
 const FAR: f64 = 4.0;
 
 /// The ends of a trial's intervals and the rates within them, without those right after another, as at the end: so short

@@ -27,6 +27,9 @@ use crate::root::LiveHost;
 const DRIVER: &str = "rdma_rxe";
 const VERBS: &str = "ib_uverbs";
 const MANAGER: &str = "rdma_ucm";
+/// The checksum that the driver asks the kernel for when it makes a device. The kernel would load it in the background,
+/// even after this process was killed, and a removal would come too early.
+const CHECKSUM: &str = "crc32_generic";
 /// Their dependencies; named here, because a crash while loading leaves some of them without the modules that need
 /// them. Without `veth`, which the kernel loads for a wire: others may have created a veth since, which would be
 /// removed with the module.
@@ -38,7 +41,7 @@ const COMPANIONS: [&str; 9] = [
     "ip6_udp_tunnel",
     "udp_tunnel",
     "configfs",
-    "crc32_generic",
+    CHECKSUM,
     "crc32_pclmul",
 ];
 
@@ -178,7 +181,7 @@ impl SoftRoce {
 
     fn load(&mut self) -> Result<(), SoftRoceError> {
         let loaded = modules::loaded()?;
-        let missing: Vec<&str> = [DRIVER, VERBS, MANAGER]
+        let missing: Vec<&str> = [DRIVER, VERBS, MANAGER, CHECKSUM]
             .into_iter()
             .filter(|name| !loaded.contains(*name))
             .collect();
@@ -189,8 +192,8 @@ impl SoftRoce {
         }
         for name in missing {
             match modules::load(name, self.record.lock()) {
-                // The connection manager is optional.
-                Err(SoftRoceError::NoModule { .. }) if name == MANAGER => {}
+                // The connection manager is optional, and the checksum may be part of the kernel.
+                Err(SoftRoceError::NoModule { .. }) if [MANAGER, CHECKSUM].contains(&name) => {}
                 outcome => outcome?,
             }
         }

@@ -26,7 +26,7 @@
 
 use crate::distribution::student_critical;
 use crate::error::{StatsError, check_level, check_values};
-use crate::power::noncentrality;
+use crate::power::noncentrality_of_observed;
 use crate::summary::{count, deviation_of, mean_of, quantile_of_sorted, sorted};
 use crate::{Interval, Random, Seed};
 
@@ -63,10 +63,10 @@ pub struct Effect {
     /// The minimum detectable effect: the smallest true relative increase that such an experiment detects (its
     /// interval excludes 0) with a power of 80 %.
     ///
-    /// exp(c * s / sqrt(n)) - 1, where s is the standard deviation of the n log ratios, used as the true one, and c
-    /// the noncentrality at which the noncentral t distribution exceeds the half-width of the interval (in standard
-    /// errors, on the log scale) with probability 0.8. The spread of five pairs is itself uncertain: only the first
-    /// digit is significant. A decrease is detected slightly earlier on this scale, at 1 - exp(-c * s / sqrt(n)).
+    /// exp(c * s / sqrt(n)) - 1, where s is the standard deviation of the n log ratios, and c the noncentrality at which
+    /// the noncentral t distribution exceeds the half-width of the interval (in standard errors, on the log scale) with
+    /// probability 0.8, on average over how far s may be from the true spread. That of five pairs is uncertain: only
+    /// the first digit is significant. A decrease is detected slightly earlier on this scale, at 1 - exp(-c * s / sqrt(n)).
     pub smallest_detectable: f64,
     /// How the interval was computed.
     pub method: &'static str,
@@ -150,7 +150,7 @@ pub fn paired_relative(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Result<E
     let freedom = count(ratios.len() - 1);
     let error = spread / count(ratios.len()).sqrt();
     let (below, above) = ends_in_errors(&ratios, level, seed);
-    let needed = noncentrality(f64::midpoint(below, above), freedom, POWER);
+    let needed = noncentrality_of_observed(f64::midpoint(below, above), freedom, POWER);
     Ok(Effect {
         relative: mean.exp_m1(),
         interval: Interval {
@@ -194,7 +194,7 @@ pub fn unpaired_relative(before: &[f64], after: &[f64], level: f64) -> Result<Ef
             level,
         },
         pairs,
-        smallest_detectable: (noncentrality(critical, freedom, POWER) * error).exp_m1(),
+        smallest_detectable: (noncentrality_of_observed(critical, freedom, POWER) * error).exp_m1(),
         method: "logs of values: Welch's t",
     })
 }

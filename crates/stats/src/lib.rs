@@ -5,6 +5,7 @@
 //! here take plain `f64`.
 //!
 //! - [`effect`]: the effect of a change on a rate, from interleaved pairs, with an interval.
+//! - [`staged`]: which of several changes to keep, with one error rate for all of them.
 //! - [`summary`]: center, spread and quantiles of a handful of values.
 //! - [`warmup`]: how much of the start of a series to drop.
 //! - [`power`]: minimum detectable effects, and the number of blocks needed.
@@ -21,6 +22,7 @@ mod interval;
 pub mod power;
 mod random;
 pub mod screening;
+pub mod staged;
 pub mod summary;
 pub mod surrogate;
 pub mod warmup;

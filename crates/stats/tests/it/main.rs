@@ -4,4 +4,5 @@
 mod laws;
 mod noise;
 mod refusals;
+mod staged;
 mod truth;

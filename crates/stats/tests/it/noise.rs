@@ -27,7 +27,7 @@ impl Noise {
         Self::TwoSpeeds,
     ];
 
-    fn factor(self, random: &mut Random) -> f64 {
+    pub(crate) fn factor(self, random: &mut Random) -> f64 {
         match self {
             // Noise is limited to half the clean rate: rates are positive.
             Self::Normal(deviation) => (1.0 + deviation * random.normal()).max(0.5),

@@ -65,7 +65,7 @@ pub(crate) fn store(
             .map(str::to_owned)
             .to_vec(),
         seed: SEED,
-        pairs: blocks,
+        trials: blocks,
         peer: "ssh://far".to_owned(),
         local_nic: name("near0")?,
         remote_nic: name("far0")?,

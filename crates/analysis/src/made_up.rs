@@ -6,7 +6,7 @@ use linerate_model::known::Known;
 use linerate_model::sample::{Flag, Sample};
 use linerate_model::units::Nanoseconds;
 
-use crate::record::{Arm, Header, Record, SCHEMA};
+use crate::record::{Header, Record, SCHEMA};
 
 /// A header of a run with `seed` that began at `created_unix_s`.
 pub fn header(seed: u64, created_unix_s: u64) -> Header {
@@ -16,7 +16,7 @@ pub fn header(seed: u64, created_unix_s: u64) -> Header {
         created_unix_s,
         command: vec!["linerate".to_owned()],
         seed,
-        pairs: 1,
+        trials: 1,
         peer: "netns:far".to_owned(),
         local_nic: "near0".parse().expect("a name"),
         remote_nic: "far0".parse().expect("a name"),
@@ -47,12 +47,12 @@ pub fn hosts(far: &str) -> Record {
     }
 }
 
-/// The records of `prove`: before, a pair with one repeated trial, after.
+/// The records of `prove`: before, a trial without a remedy that was repeated, one with it, after.
 pub fn proof() -> Vec<Record> {
-    let paired = |arm, sample| Record::Paired {
-        remedy: 0,
-        pair: 0,
-        arm,
+    let staged = |place, without: &[usize], sample| Record::Staged {
+        stage: 0,
+        place,
+        without: without.to_vec(),
         sample,
     };
     vec![
@@ -62,11 +62,12 @@ pub fn proof() -> Vec<Record> {
             remedy: 0,
             rule: "tcp-buffer-below-bdp".to_owned(),
             changes: Vec::new(),
+            level: 0.045,
             beside: Vec::new(),
         },
-        paired(Arm::With, flagged(&[Flag::Steal, Flag::NotSettled])),
-        paired(Arm::With, trial(18_000)),
-        paired(Arm::Without, trial(9_100)),
+        staged(0, &[0], flagged(&[Flag::Steal, Flag::NotSettled])),
+        staged(0, &[0], trial(9_100)),
+        staged(1, &[], trial(18_000)),
         Record::After(trial(18_000)),
         Record::Ended {
             restored: true,

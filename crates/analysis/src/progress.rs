@@ -197,18 +197,22 @@ impl Progress {
                 rule: rule.clone(),
                 kept: None,
             }),
-            Record::Paired {
-                remedy,
-                pair,
-                arm,
+            Record::Staged {
+                stage,
+                without,
                 sample,
+                ..
             } => {
-                let rule = self
-                    .remedies
-                    .get(*remedy)
-                    .map_or("?", |tried| tried.rule.as_str());
-                let what = format!("{rule}: pair {}, {}", pair + 1, arm.word());
-                self.trial(&what, sample);
+                let rules = without
+                    .iter()
+                    .filter_map(|remedy| self.remedies.get(*remedy));
+                let rules: Vec<&str> = rules.map(|tried| tried.rule.as_str()).collect();
+                let arm = if rules.is_empty() {
+                    "all fixes".to_owned()
+                } else {
+                    format!("without {}", rules.join(", "))
+                };
+                self.trial(&format!("stage {}, {arm}", stage + 1), sample);
             }
             Record::Decided { remedy, kept, .. } => {
                 if let Some(tried) = self.remedies.get_mut(*remedy) {

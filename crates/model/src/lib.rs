@@ -12,7 +12,6 @@ pub mod buffers;
 pub mod build;
 pub mod ceiling;
 pub mod exit;
-pub mod experiment;
 pub mod factor;
 pub mod finding;
 pub mod guard;

@@ -38,7 +38,7 @@ pub struct ProveDocument {
     pub keeps: bool,
     /// The rules of the faults that the demo injected; empty outside the demo.
     pub planted: Vec<String>,
-    /// The rules whose remedy's CI excludes zero, and the rule of the limit.
+    /// The rules whose remedy's CI is above zero, and the rule of the limit.
     pub found: Vec<String>,
     /// The screening of a search before any remedy was tested; null without a search.
     #[serde(default)]
@@ -132,8 +132,10 @@ pub struct RemedyResult {
     /// The rules of the remedies that were in place in both arms, so that no other limit masked this one.
     #[serde(default)]
     pub beside: Vec<String>,
-    /// The rates of the pairs, (without, with), bit/s, in the order they were made.
-    pub pairs_bit_per_s: Vec<(f64, f64)>,
+    /// The rates of the trials without it, bit/s, in the order they were made; 0 where nothing moved.
+    pub without_bit_per_s: Vec<f64>,
+    /// The rates of the trials with all fixes of the same stages.
+    pub with_bit_per_s: Vec<f64>,
 }
 
 /// Guards: what must not get worse while the rate improves.
@@ -223,11 +225,14 @@ pub struct EffectDocument {
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
-    /// The level of the interval.
+    /// The level of the interval: as high as all fixes together need, so that the chance that any fix without effect is
+    /// kept is at most 5 %.
     pub level: f64,
-    /// Number of pairs.
-    pub pairs: usize,
-    /// The minimum detectable effect of these pairs.
+    /// Number of trials without the fix.
+    pub trials_without: usize,
+    /// Number of trials with all fixes of the same stages.
+    pub trials_with: usize,
+    /// The minimum detectable effect of these trials.
     pub smallest_detectable: f64,
 }
 

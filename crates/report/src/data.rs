@@ -109,8 +109,11 @@ pub struct TrialSeries {
     pub label: String,
     /// What it was made for.
     pub arm: Arm,
-    /// The index in `prove.remedies`, for the arms without and with.
+    /// The index in `prove.remedies` of the fix that it is without.
     pub remedy_index: Option<usize>,
+    /// The stage, from 0, for the arms without and with.
+    #[serde(default)]
+    pub stage: Option<usize>,
     /// Its place in the order in which the trials were really made, from 0.
     pub order: usize,
     /// The end of each interval, seconds since the trial began; ascending, as long as the rates.

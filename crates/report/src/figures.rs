@@ -92,7 +92,7 @@ impl Fate {
             (_, true) => Self::Helped,
             (Some(_), false) => Self::RolledBack,
             // Trials without a figure to show for them are trials all the same.
-            (None, false) if !remedy.pairs_bit_per_s.is_empty() => Self::RolledBack,
+            (None, false) if !remedy.without_bit_per_s.is_empty() => Self::RolledBack,
             (None, false) => Self::NotTried,
         }
     }
@@ -178,15 +178,30 @@ pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
     }
 }
 
-/// An interval of an effect with its level and number of pairs.
+/// An interval of an effect with its level and numbers of trials.
 pub(super) fn effect_interval(effect: &EffectDocument) -> String {
     let figure = effect_figure(effect);
     format!(
-        "{:.0} % CI [{}, {}], {}",
-        effect.level * 100.0,
+        "{} % CI [{}, {}], {}",
+        level(effect),
         figure(effect.low),
         figure(effect.high),
-        count(effect.pairs, "pair")
+        trials(effect)
+    )
+}
+
+/// A level in percent with the digits that tell it from 100: 95, 98.9, 99.7.
+pub(super) fn level(effect: &EffectDocument) -> String {
+    let percent = format!("{:.1}", effect.level * 100.0);
+    percent.trim_end_matches(".0").to_owned()
+}
+
+/// `9 trials with, 3 without`
+pub(super) fn trials(effect: &EffectDocument) -> String {
+    format!(
+        "{} with, {} without",
+        count(effect.trials_with, "trial"),
+        effect.trials_without
     )
 }
 

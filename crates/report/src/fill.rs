@@ -1,7 +1,7 @@
 //! From a stored run to what its page shows.
 
 use linerate_analysis::proof::{ProofRecords, ceilings, median_sample, sort};
-use linerate_analysis::record::{self, Record, StoredRun};
+use linerate_analysis::record::{Record, StoredRun};
 use linerate_analysis::text::timestamp::utc;
 use linerate_analysis::trial::{first_kept, rate_of};
 use linerate_model::analysis::{cost_of_local, cost_of_remote, rate_series};
@@ -82,39 +82,42 @@ fn wire(local: &Host, nic: &linerate_model::ids::NicName) -> String {
 
 fn trials(records: &[Record]) -> Vec<TrialSeries> {
     let sampled = records.iter().filter_map(|record| match record {
-        Record::Before(sample) => Some((Arm::Before, None, sample)),
-        Record::After(sample) => Some((Arm::After, None, sample)),
-        Record::Paired {
-            remedy,
-            arm,
+        Record::Before(sample) => Some((Arm::Before, None, None, &**sample)),
+        Record::After(sample) => Some((Arm::After, None, None, &**sample)),
+        Record::Staged {
+            stage,
+            without,
             sample,
             ..
         } => {
-            let arm = match arm {
-                record::Arm::Without => Arm::Without,
-                record::Arm::With => Arm::With,
+            let (arm, remedy) = match without.as_slice() {
+                [] => (Arm::With, None),
+                [remedy] => (Arm::Without, Some(*remedy)),
+                _ => (Arm::Without, None),
             };
-            Some((arm, Some(*remedy), sample))
+            Some((arm, remedy, Some(*stage), &**sample))
         }
         _ => None,
     });
-    sampled
-        .enumerate()
-        .filter_map(|(order, (arm, remedy, sample))| trial(order, arm, remedy, sample))
-        .collect()
+    let mut trials = Vec::new();
+    for (order, (arm, remedy_index, stage, sample)) in sampled.enumerate() {
+        let trial = trial(order, arm, sample);
+        trials.extend(trial.map(|trial| TrialSeries {
+            remedy_index,
+            stage,
+            ..trial
+        }));
+    }
+    trials
 }
 
-fn trial(
-    order: usize,
-    arm: Arm,
-    remedy_index: Option<usize>,
-    sample: &Sample,
-) -> Option<TrialSeries> {
+fn trial(order: usize, arm: Arm, sample: &Sample) -> Option<TrialSeries> {
     let series = rate_series(sample).total;
     Some(TrialSeries {
         label: format!("trial {}", order + 1),
         arm,
-        remedy_index,
+        remedy_index: None,
+        stage: None,
         order,
         at_s: series
             .iter()

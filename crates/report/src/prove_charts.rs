@@ -1,8 +1,8 @@
-//! The charts of a run of `prove`: the rates before and after, the effect and the pairs of each fix, the rates over time,
+//! The charts of a run of `prove`: the rates before and after, the effect and the trials of each fix, the rates over time,
 //! and the CPU cost.
 
 use linerate_analysis::text::visible::visible;
-use linerate_analysis::text::words::{count, effect_figure};
+use linerate_analysis::text::words::effect_figure;
 use linerate_model::propose::GIVEN;
 use linerate_model::prove::{EffectDocument, ProveDocument, RemedyResult};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::chart::{
     Axis, Course, GIGA, OverTime, RATE, Style, ceiling, clear_of, draw, label, rows, short, whole,
 };
 use super::data::{Arm, CpuCost, ReportData, TrialSeries};
-use super::figures::{CpuBar, Fate, cross, fix_name, rate};
+use super::figures::{CpuBar, Fate, cross, fix_name, level, rate, trials};
 
 /// Height of the row of a fix, with its points and its text.
 const ROW: usize = 54;
@@ -141,15 +141,15 @@ fn rows_of(names: &[String]) -> Value {
     y
 }
 
-/// The effect of each fix with its interval, and its pairs.
-pub(super) fn effects_and_pairs(prove: &ProveDocument, drawn: &mut Vec<Value>) -> String {
+/// The effect of each fix with its interval, and its trials.
+pub(super) fn effects_and_trials(prove: &ProveDocument, drawn: &mut Vec<Value>) -> String {
     let names = names(&prove.remedies);
     let effects = effects(&prove.remedies, &names, drawn);
-    let pairs = pairs(&prove.remedies, &names, drawn);
-    if effects.is_empty() || pairs.is_empty() {
-        return effects + &pairs;
+    let trials = trials_of(&prove.remedies, &names, drawn);
+    if effects.is_empty() || trials.is_empty() {
+        return effects + &trials;
     }
-    format!("<div class=\"pair\">{effects}{pairs}</div>")
+    format!("<div class=\"pair\">{effects}{trials}</div>")
 }
 
 /// The axis of effects: of ratios when one of them doubles the rate, else of percent; and where no effect is on it.
@@ -228,57 +228,53 @@ fn effects(remedies: &[RemedyResult], names: &[String], drawn: &mut Vec<Value>) 
         &data,
         &layer,
         (
-            "Effect on the rate with 95 % CI",
+            "Effect on the rate with CI",
             "A point with its confidence interval for each fix against a line at zero; the table \
              below has the numbers",
         ),
     )
 }
 
-/// `+20.7 %, +15.8 % to +25.1 % (95 %, 5 pairs)`
+/// `+20.7 %, +15.8 % to +25.1 % (98.9 %, 9 trials with, 3 without)`
 fn about(effect: &EffectDocument, figure: impl Fn(f64) -> String) -> String {
     format!(
-        "{}, {} to {} ({:.0} %, {})",
+        "{}, {} to {} ({} %, {})",
         figure(effect.relative),
         figure(effect.low),
         figure(effect.high),
-        effect.level * 100.0,
-        count(effect.pairs, "pair")
+        level(effect),
+        trials(effect)
     )
 }
 
-/// Each pair as a line from the rate without to the rate with the fix.
-fn pairs(remedies: &[RemedyResult], names: &[String], drawn: &mut Vec<Value>) -> String {
+/// Each trial without a fix and each with all as a point.
+fn trials_of(remedies: &[RemedyResult], names: &[String], drawn: &mut Vec<Value>) -> String {
     let mut data = Vec::new();
     for (remedy, name) in remedies.iter().zip(names) {
-        for (pair, (without, with)) in remedy.pairs_bit_per_s.iter().enumerate() {
-            let about = format!(
-                "pair {}: {} without, {} with",
-                pair + 1,
-                rate(*without),
-                rate(*with)
-            );
-            data.push(
-                json!({"name": name, "pair": pair, "without": short(without / GIGA), "with": short(with / GIGA),
-                       "about": about}),
-            );
+        let arms = [
+            ("without", &remedy.without_bit_per_s),
+            ("with", &remedy.with_bit_per_s),
+        ];
+        for (arm, rates) in arms {
+            data.extend(rates.iter().map(|bit_per_s| {
+                json!({"name": name, "arm": arm, "rate": short(bit_per_s / GIGA),
+                       "about": format!("{} {arm}", rate(*bit_per_s))})
+            }));
         }
     }
     if data.is_empty() {
         return String::new();
     }
     let (x, y) = (Axis::across(RATE), rows_of(names));
-    let of_pair = json!({"field": "pair", "type": "ordinal", "scale": {"paddingOuter": 0.5}});
-    let point = |field: &str, fill: &str, stroke: &str| {
-        json!({"mark": {"type": "point", "size": 34, "filled": true, "fill": fill, "stroke": stroke, "strokeWidth": 1.3,
-                        "opacity": 1},
-            "encoding": {"y": y, "yOffset": of_pair, "x": x.by(field), "tooltip": {"field": "about"}}})
+    let by_arm = |range: [&str; 2]| {
+        json!({"field": "arm", "type": "nominal", "legend": Value::Null,
+               "scale": {"domain": ["without", "with"], "range": range}})
     };
     let layer = [
-        json!({"mark": {"type": "rule", "color": "var(--ink-soft)", "strokeWidth": 1.2},
-            "encoding": {"y": y, "yOffset": of_pair, "x": x.by("without"), "x2": {"field": "with"}}}),
-        point("without", "var(--card)", "var(--ink)"),
-        point("with", "var(--accent)", "var(--accent)"),
+        json!({"mark": {"type": "point", "size": 34, "filled": true, "strokeWidth": 1.3, "opacity": 1},
+        "encoding": {"y": y, "x": x.by("rate"), "tooltip": {"field": "about"},
+            "yOffset": {"field": "arm", "type": "nominal", "scale": {"domain": ["without", "with"], "paddingOuter": 0.5}},
+            "fill": by_arm(["var(--card)", "var(--accent)"]), "stroke": by_arm(["var(--ink)", "var(--accent)"])}}),
     ];
     draw(
         drawn,
@@ -286,9 +282,9 @@ fn pairs(remedies: &[RemedyResult], names: &[String], drawn: &mut Vec<Value>) ->
         &data,
         &layer,
         (
-            "All pairs: rate without ○ and with ● the fix",
-            "For each fix and pair, a line from the rate without to the rate with it; the table of \
-             trials has the numbers",
+            "All trials: rate without ○ the fix and with ● all fixes",
+            "For each fix, a point for each trial without it and each with all fixes; the table of trials has the \
+             numbers",
         ),
     )
 }
@@ -306,9 +302,16 @@ pub(super) fn over_time(data: &ReportData, drawn: &mut Vec<Value>) -> String {
     let about = "The rate of every trial before and after over time";
     charts.push_str(&series(&trials, bound, drawn, ("Before and after", about)));
     for (index, remedy) in data.prove.remedies.iter().enumerate() {
+        let is_without = |trial: &&TrialSeries| trial.remedy_index == Some(index);
+        let stages: Vec<_> = (data.trials.iter().filter(is_without))
+            .map(|trial| trial.stage)
+            .collect();
+        let is_with =
+            |trial: &&TrialSeries| trial.arm == Arm::With && stages.contains(&trial.stage);
         let of_it = data.trials.iter();
-        let of_it = of_it.filter(|trial| trial.remedy_index == Some(index));
-        let trials: Vec<&TrialSeries> = of_it.collect();
+        let trials: Vec<&TrialSeries> = of_it
+            .filter(|trial| is_without(trial) || is_with(trial))
+            .collect();
         let name = fix_name(remedy);
         let about = format!("The rate of every trial with and without {name} over time");
         charts.push_str(&series(&trials, bound, drawn, (&name, &about)));

@@ -187,7 +187,7 @@ fn remedies(prove: &ProveDocument, page: &mut Page) {
     }
     page.say(BOLD, (0, 0), &tried(prove));
     if prove.remedies.iter().any(|remedy| remedy.effect.is_some()) {
-        page.say(DIM, (MARGIN, MARGIN), "[ ] 95 % CI, o effect, | no effect");
+        page.say(DIM, (MARGIN, MARGIN), "[ ] CI, o effect, | no effect");
     }
     let scale = Scale::of(&prove.remedies);
     for remedy in &prove.remedies {

@@ -11,7 +11,7 @@ use super::figures::{
     place_of, rate, rate_interval, scores, share, tried,
 };
 use super::html::{code, escape, section, table};
-use super::prove_charts::{bars, effects_and_pairs};
+use super::prove_charts::{bars, effects_and_trials};
 use super::text::ceiling_words;
 
 /// The first element of the page.
@@ -144,7 +144,7 @@ pub(super) fn remedies(prove: &ProveDocument, drawn: &mut Vec<Value>) -> String 
     let rows: Vec<Vec<String>> = prove.remedies.iter().map(remedy_row).collect();
     let body = format!(
         "{}{}{}",
-        effects_and_pairs(prove, drawn),
+        effects_and_trials(prove, drawn),
         table(
             "All fixes",
             &["Fix", "Changes", "Effect", "Interval", "Result", "Outcome"],
@@ -155,9 +155,10 @@ pub(super) fn remedies(prove: &ProveDocument, drawn: &mut Vec<Value>) -> String 
     section(
         "remedies",
         "Fixes",
-        "Each fix was tested in interleaved pairs of trials, one without and one with it, in \
-         random order. A fix helped only if its whole 95 % CI is above 0 % (ratio above 1×) and no \
-         guard got worse; the others were rolled back.",
+        "The fixes were tested together: trials with all of them and trials without each, in random order. A fix \
+         helped only if its whole CI is above 0 % (ratio above 1×) and no guard got worse; the others were rolled \
+         back. The intervals are so wide that the chance of keeping any fix without effect is at most 5 % for the \
+         whole run.",
         &body,
     )
 }
@@ -222,7 +223,7 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
 /// A number is not separated from its unit, or an interval from its numbers.
 fn no_break(text: &str) -> String {
     let (level, rest) = text.split_once('[').unwrap_or(("", text));
-    let (numbers, pairs) = rest.split_once(']').unwrap_or((rest, ""));
+    let (numbers, trials) = rest.split_once(']').unwrap_or((rest, ""));
     let numbers: Vec<String> = numbers
         .split(", ")
         .map(|number| format!("<span class=\"n\">{}</span>", escape(number)))
@@ -231,7 +232,7 @@ fn no_break(text: &str) -> String {
         "[{}] <span class=\"soft\">({}{})</span>",
         numbers.join(", "),
         escape(level.trim_end()),
-        escape(pairs)
+        escape(trials)
     )
 }
 

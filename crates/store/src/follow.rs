@@ -100,6 +100,6 @@ mod tests {
         assert_eq!(now.remedies[0].kept, None);
         let what: Vec<&str> = now.latest.iter().map(|trial| trial.what.as_str()).collect();
         assert_eq!(what[0], "after");
-        assert_eq!(what[1], "tcp-buffer-below-bdp: pair 1, without");
+        assert_eq!(what[1], "stage 1, all fixes");
     }
 }

@@ -1,7 +1,7 @@
 //! Derives results from the records of a run. Everything here can be recomputed from a stored run.
 
-mod paired;
 mod search;
+mod staged;
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,7 @@ use linerate_model::setting::{Class, NicKnob, Scope, SettingKey, current};
 use linerate_model::units::{BitRate, Ratio};
 use linerate_stats::summary::{median, median_interval};
 
-use self::paired::effect_of_pairs;
-pub use self::paired::{PairedTrials, paired_trials};
+pub use self::staged::{FixTrials, Stages, Verdict};
 use crate::record::{Header, Record};
 use crate::text::words::{detectable, effect_figure};
 use crate::trial::{LEVEL, rate_of};
@@ -157,6 +156,8 @@ pub struct ProofRecords<'a> {
     pub diagnoses: Vec<&'a Diagnosis>,
     /// Each remedy: rule, changes, decision.
     pub remedies: Vec<SortedRemedy<'a>>,
+    /// The trials of the remedies.
+    pub stages: Stages<'a>,
     /// Remedies that were deliberately not tried.
     pub held_back: Vec<HeldBack<'a>>,
     /// What a search could vary.
@@ -200,7 +201,7 @@ pub struct SortedRemedy<'a> {
     /// Why it could not be tried.
     pub note: Option<&'a str>,
     /// Its trials.
-    pub trials: PairedTrials<'a>,
+    pub trials: FixTrials<'a>,
 }
 
 /// A remedy that was advice only.
@@ -218,6 +219,7 @@ pub struct HeldBack<'a> {
 pub fn sort(records: &[Record]) -> ProofRecords<'_> {
     let mut sorted = ProofRecords::default();
     for record in records {
+        sorted.stages.add(record);
         match record {
             Record::Hosts { local, remote } => sorted.hosts = Some((local, remote)),
             Record::Before(sample) => sorted.before.push(sample),
@@ -235,18 +237,8 @@ pub fn sort(records: &[Record]) -> ProofRecords<'_> {
                     beside,
                     kept: false,
                     note: None,
-                    trials: PairedTrials::default(),
+                    trials: FixTrials::default(),
                 });
-            }
-            Record::Paired {
-                remedy,
-                pair,
-                arm,
-                sample,
-            } => {
-                if let Some(sorted) = sorted.remedies.get_mut(*remedy) {
-                    sorted.trials.add(*pair, *arm, sample);
-                }
             }
             Record::HeldBack {
                 rule,
@@ -283,6 +275,9 @@ pub fn sort(records: &[Record]) -> ProofRecords<'_> {
             // A trial between two rounds; and records of an experiment, which `lab` analyzes.
             _ => {}
         }
+    }
+    for (number, remedy) in sorted.remedies.iter_mut().enumerate() {
+        remedy.trials = sorted.stages.of_remedy(number);
     }
     sorted
 }
@@ -369,7 +364,7 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
         .hosts
         .and_then(|hosts| limit_of(header, &sorted, hosts, &sorted.before));
     let limit_after = changed.and_then(|hosts| limit_of(header, &sorted, hosts, &sorted.after));
-    let remedies = remedy_results(header, &sorted);
+    let remedies = remedy_results(&sorted);
     let found = found(&remedies, limit.as_ref());
     let findings = sorted.diagnoses.first().map(|first| first.findings.clone());
     let search = search::document(&sorted);
@@ -440,11 +435,12 @@ fn limit_document(limit: Option<Limit>) -> LimitDocument {
 }
 
 /// Every tried remedy with the notes on its effect, then those that were not tried.
-fn remedy_results(header: &Header, sorted: &ProofRecords<'_>) -> Vec<RemedyResult> {
+fn remedy_results(sorted: &ProofRecords<'_>) -> Vec<RemedyResult> {
     let mut results: Vec<RemedyResult> = Vec::new();
-    for remedy in &sorted.remedies {
+    for (number, remedy) in sorted.remedies.iter().enumerate() {
         let mut notes: Vec<String> = remedy.note.map(ToOwned::to_owned).into_iter().collect();
         notes.extend(remedy.trials.note());
+        notes.extend(note_on_groups(sorted, number));
         for before in results.iter_mut().filter(|b| same_remedy(b, remedy)) {
             before.tried_again = true;
             before.note = Some("retried after another bottleneck was removed".to_owned());
@@ -457,13 +453,14 @@ fn remedy_results(header: &Header, sorted: &ProofRecords<'_>) -> Vec<RemedyResul
                 notes.push(seen.to_owned());
             }
         }
-        let rates = remedy.trials.rates();
+        let (without_bit_per_s, with_bit_per_s) = remedy.trials.rates();
         results.push(RemedyResult {
-            effect: effect_of_pairs(&rates, header.seed),
-            guards: remedy.trials.guards(header.seed),
+            effect: remedy.trials.effect(),
+            guards: remedy.trials.guards(),
             kept: remedy.kept,
             note: (!notes.is_empty()).then(|| notes.join("; ")),
-            pairs_bit_per_s: rates,
+            without_bit_per_s,
+            with_bit_per_s,
             beside: remedy.beside.to_vec(),
             ..untried(remedy.rule, remedy.changes)
         });
@@ -478,6 +475,22 @@ fn remedy_results(header: &Header, sorted: &ProofRecords<'_>) -> Vec<RemedyResul
         ..untried(held.rule, held.changes)
     }));
     results
+}
+
+/// What the trials without several remedies together showed about one of them.
+fn note_on_groups(sorted: &ProofRecords<'_>, number: usize) -> Option<String> {
+    let groups = sorted.stages.groups();
+    let group = groups.into_iter().rfind(|group| group.contains(&number))?;
+    let effect = sorted.stages.without(group).together()?;
+    let others = group.iter().filter(|other| **other != number);
+    let rules: Vec<&str> = others
+        .filter_map(|other| Some(sorted.remedies.get(*other)?.rule))
+        .collect();
+    Some(format!(
+        "together with {}: {}",
+        rules.join(", "),
+        figures_in_words(&effect)
+    ))
 }
 
 /// Whether an unsuccessful try was of the same settings for the same reason.
@@ -507,7 +520,8 @@ fn untried(rule: &str, changes: &[EndChange]) -> RemedyResult {
         tried_again: false,
         note: None,
         beside: Vec::new(),
-        pairs_bit_per_s: Vec::new(),
+        without_bit_per_s: Vec::new(),
+        with_bit_per_s: Vec::new(),
     }
 }
 

@@ -46,15 +46,16 @@ pub enum Verdict {
     Open,
 }
 
-impl<'a> FixTrials<'a> {
+impl FixTrials<'_> {
     /// The rates of the trials without the remedy and with all, stage after stage, in the order they were made. A trial
     /// that moved nothing has the rate 0.
     pub fn rates(&self) -> (Vec<f64>, Vec<f64>) {
-        let of = |arm: fn(&StageTrials<'a>) -> &Vec<&'a Sample>| {
-            let samples = self.stages.iter().flat_map(arm);
-            samples.map(|sample| rate(sample)).collect()
-        };
-        (of(|stage| &stage.without), of(|stage| &stage.with))
+        let without = self.stages.iter().flat_map(|stage| &stage.without);
+        let with = self.stages.iter().flat_map(|stage| &stage.with);
+        (
+            without.map(|sample| rate(sample)).collect(),
+            with.map(|sample| rate(sample)).collect(),
+        )
     }
 
     /// The effect of the remedy on the rate; none if there are too few trials for its level.

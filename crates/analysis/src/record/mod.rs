@@ -37,8 +37,9 @@ pub struct Header {
     pub command: Vec<String>,
     /// The seed of the order of trials and of the intervals.
     pub seed: u64,
-    /// Pairs of trials per experiment.
-    pub pairs: u32,
+    /// The fewest trials of each arm: without each fix in a stage of `prove`, blocks in `lab`.
+    #[serde(alias = "pairs")]
+    pub trials: u32,
     /// The name of the peer on the command line.
     pub peer: String,
     /// The interface of this host on the path.
@@ -69,26 +70,6 @@ pub struct StoredRun {
     pub records: Vec<Record>,
     /// Whether its last line was torn and left out.
     pub torn: bool,
-}
-
-/// The arm of a trial in a paired experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arm {
-    /// As it was.
-    Without,
-    /// With the remedy.
-    With,
-}
-
-impl Arm {
-    /// The word of the arm, as in the record.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Without => "without",
-            Self::With => "with",
-        }
-    }
 }
 
 /// An earlier run that is a level of a factor: all its analyzed data, so that this run does not depend on it.
@@ -136,7 +117,7 @@ pub enum Record {
     Before(Box<Sample>),
     /// The diagnosis of both ends, based on the trial before it.
     Diagnosis(Box<Diagnosis>),
-    /// A remedy whose experiment begins; the number is its place in the run.
+    /// A remedy that is tested from now on; the number is its place in the run.
     Remedy {
         /// Its number, from 0.
         remedy: usize,
@@ -144,7 +125,9 @@ pub enum Record {
         rule: String,
         /// What it changes.
         changes: Vec<EndChange>,
-        /// The rules of the remedies that were in place in both arms.
+        /// The chance, at most, that it is kept although it has no effect.
+        level: f64,
+        /// The rules of the remedies that were in place in both arms of its first stage.
         #[serde(default)]
         beside: Vec<String>,
     },
@@ -161,15 +144,15 @@ pub enum Record {
     },
     /// A trial between two rounds, as input of the rules.
     Between(Box<Sample>),
-    /// A trial of a remedy's experiment. A second one of the same remedy, pair and arm was made because
-    /// of the first one's flags, and takes its place.
-    Paired {
-        /// The remedy.
-        remedy: usize,
-        /// The pair, from 0.
-        pair: u32,
-        /// The arm.
-        arm: Arm,
+    /// A trial of a stage, in which all remedies of a round are tested together. A second one at the same place was
+    /// made because of the first one's flags, and stands for it.
+    Staged {
+        /// The stage, from 0, through all rounds.
+        stage: usize,
+        /// Its place in the order of the stage, from 0.
+        place: usize,
+        /// The remedies that it is made without; none: with all that are tested in the stage.
+        without: Vec<usize>,
         /// The trial.
         sample: Box<Sample>,
     },

@@ -3,9 +3,14 @@
 use linerate_model::prove::EffectDocument;
 use linerate_model::units::Nanoseconds;
 
-/// `1 trial`, `5 trials`.
+/// `1 trial`, `5 trials`, `5 fixes`.
 pub fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    let ending = match number {
+        1 => "",
+        _ if noun.ends_with('x') => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{ending}")
 }
 
 /// A relative difference in percent with its sign.

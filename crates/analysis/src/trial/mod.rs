@@ -12,7 +12,7 @@ use linerate_stats::warmup;
 
 /// The level of every interval.
 pub const LEVEL: f64 = 0.95;
-/// The flags for which a trial of a pair is repeated, because it did not measure what it should.
+/// The flags for which a trial is repeated, because it did not measure what it should.
 pub(crate) const NOT_TO_BE_TRUSTED: [(Flag, &str); 3] = [
     (Flag::CutShort, "truncated"),
     (Flag::CountsDisagree, "byte counts of the ends differ"),
@@ -21,10 +21,14 @@ pub(crate) const NOT_TO_BE_TRUSTED: [(Flag, &str); 3] = [
 
 /// Whether a trial did not measure what it should: its flags report it, or it stalled.
 pub fn is_doubtful(sample: &Sample) -> bool {
-    stalled(sample)
-        || NOT_TO_BE_TRUSTED
-            .iter()
-            .any(|(flag, _)| sample.flags.contains(flag))
+    stalled(sample) || is_disturbed(sample)
+}
+
+/// Whether something outside disturbed a trial, according to its flags. A stall is a result, which a repetition would
+/// hide.
+pub fn is_disturbed(sample: &Sample) -> bool {
+    let is_flagged = |(flag, _): &(Flag, &str)| sample.flags.contains(flag);
+    !stalled(sample) && NOT_TO_BE_TRUSTED.iter().any(is_flagged)
 }
 
 /// Whether nothing was moved once the trial had settled.

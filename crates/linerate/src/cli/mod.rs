@@ -196,9 +196,9 @@ pub struct DemoArgs {
     /// Seed for the choice of faults, the trial order and the bootstrap intervals.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Pairs of trials for each fix.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
-    pub pairs: u32,
+    /// Trials without each fix in a stage.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=50))]
+    pub trials: u32,
     /// Directory to store the run in [default: runs/ in the state directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -26,10 +26,10 @@ pub struct WeighArgs {
     /// not regress.
     #[arg(long, help_heading = EXPERIMENT, conflicts_with_all = ["buffer", "send", "receive"])]
     pub rr: bool,
-    /// Pairs of trials for each fix; `tune search` adds more if its budget allows.
-    #[arg(long, help_heading = EXPERIMENT, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
-    pub pairs: u32,
-    /// Seed for the trial order and the bootstrap intervals.
+    /// Trials without each fix in a stage: more show smaller effects; `tune search` adds more if its budget allows.
+    #[arg(long, help_heading = EXPERIMENT, default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=50))]
+    pub trials: u32,
+    /// Seed for the trial order.
     #[arg(long, help_heading = EXPERIMENT)]
     pub seed: Option<u64>,
     /// Roll back everything at the end, including fixes that helped.

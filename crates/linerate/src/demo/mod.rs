@@ -77,8 +77,8 @@ fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
         .args([
             "--seed",
             &seed.to_string(),
-            "--pairs",
-            &args.pairs.to_string(),
+            "--trials",
+            &args.trials.to_string(),
             "--out",
         ])
         .arg(&out);
@@ -150,7 +150,12 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
         "--allow-shaper-removal",
         "--netns-only",
     ]);
-    prove.args(["--time", TRIAL_SECONDS, "--pairs", &args.pairs.to_string()]);
+    prove.args([
+        "--time",
+        TRIAL_SECONDS,
+        "--trials",
+        &args.trials.to_string(),
+    ]);
     prove.args(["--seed", &seed.to_string(), "--out"]).arg(&out);
     // Its output is generated again below, with the injected faults in it.
     prove.stdout(Stdio::null());

@@ -212,7 +212,7 @@ fn show_run(records: Vec<Record>, torn: bool) {
         created_unix_s: u64::MAX,
         command: Vec::new(),
         seed: 1,
-        pairs: 3,
+        trials: 3,
         peer: "local".to_owned(),
         local_nic: nic.clone(),
         remote_nic: nic,

@@ -138,7 +138,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         created_unix_s,
         command: std::env::args().collect(),
         seed,
-        pairs: experiment.design.repeats,
+        trials: experiment.design.repeats,
         peer: peer.peer.to_string(),
         local_nic: home.local_nic.clone(),
         remote_nic: home.remote_nic.clone(),

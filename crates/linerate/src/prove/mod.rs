@@ -61,7 +61,7 @@ pub fn search(args: &SearchArgs, state: &FilePath, say: &Say) -> Outcome<()> {
                 .hint("raise `--budget`, or shorten the trials with `--time`"));
         }
         say.note(&format!(
-            "{} for about {trials} trials; keeps only settings that paired trials prove to help",
+            "{} for about {trials} trials; keeps only settings that trials in random order prove to help",
             seconds_in_words(args.budget)
         ));
         let until = Some(begun + time * 6 / 10);
@@ -117,7 +117,7 @@ fn weigh(
         created_unix_s,
         command: std::env::args().collect(),
         seed,
-        pairs: args.pairs,
+        trials: args.trials,
         peer: args.peer.peer.to_string(),
         local_nic: path.local_nic.clone(),
         remote_nic: path.remote_nic.clone(),
@@ -126,7 +126,7 @@ fn weigh(
     };
     let options = Options {
         spec,
-        pairs: args.pairs,
+        trials: args.trials,
         seed,
         undo: args.undo,
         owns_shapers: args.allow_shaper_removal,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use linerate_analysis::record::{Arm, Header, Record, SCHEMA};
+use linerate_analysis::record::{Header, Record, SCHEMA};
 use linerate_model::build;
 use linerate_model::finding::Context;
 use linerate_model::plan::{Change, End};
@@ -36,7 +36,7 @@ fn header() -> Header {
             "netns:far".to_owned(),
         ],
         seed: u64::MAX,
-        pairs: 5,
+        trials: 3,
         peer: "netns:far".to_owned(),
         local_nic: "near0".parse().expect("a name"),
         remote_nic: "far0".parse().expect("a name"),
@@ -84,18 +84,21 @@ fn store(folder: &Path) {
                 change: Change::clone(&remedy.change),
             })
             .collect(),
+        level: 0.045,
         beside: Vec::new(),
     });
-    for pair in 0..5 {
-        for (arm, mbit) in [(Arm::Without, 9_000), (Arm::With, 18_000)] {
-            let sample = trial(mbit + 10 * u64::from(pair));
-            records.push(Record::Paired {
-                remedy: 0,
-                pair,
-                arm,
-                sample,
-            });
-        }
+    for place in 0..10_u64 {
+        let (without, mbit) = if place % 2 == 0 {
+            (vec![0], 9_000)
+        } else {
+            (Vec::new(), 18_000)
+        };
+        records.push(Record::Staged {
+            stage: 0,
+            place: usize::try_from(place).expect("a small number"),
+            without,
+            sample: trial(mbit + 10 * place),
+        });
     }
     records.push(Record::Decided {
         remedy: 0,

@@ -96,7 +96,7 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
             2,
             &["--push", "ssh"],
         ),
-        (&["prove", "local", "--pairs", "2"], 2, &["--pairs", "3"]),
+        (&["prove", "local", "--trials", "2"], 2, &["--trials", "3"]),
         (&["prove", "local", "--seed", "-1"], 2, &["-1"]),
         (&["doctor", "--role", "speed"], 2, &["throughput"]),
         (&["doctor", "--fail-on", "maybe"], 2, &["never"]),

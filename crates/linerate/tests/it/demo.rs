@@ -21,7 +21,7 @@ fn start(state: &Path, out: &Path) -> Job {
         "demo",
         "--seed",
         "11",
-        "--pairs",
+        "--trials",
         "3",
         "--out",
         text(out),

@@ -16,7 +16,7 @@ fn a_disk_that_fills_in_mid_run_ends_with_41_and_keeps_the_run_up_to_there() {
         "prove",
         "netns:far",
         "--undo",
-        "--pairs",
+        "--trials",
         "3",
         "--time",
         "0.1",

@@ -494,7 +494,7 @@ fn prove_does_not_try_what_would_disturb_the_way_in_unless_told() {
     let before = lab.dump();
     let serve = neighbour(&lab);
     let prove = |flag: &str| {
-        let arguments = format!("prove netns:far --undo --pairs 3 --time 0.1 {flag}");
+        let arguments = format!("prove netns:far --undo --trials 3 --time 0.1 {flag}");
         by_near0(&lab, &arguments).expect_code(0).out
     };
     let spared = prove("");

@@ -125,7 +125,7 @@ fn agent_killed(lab: &Lab, run: &str, moment: usize) -> crate::job::Done {
         "prove",
         "netns:far",
         "--undo",
-        "--pairs",
+        "--trials",
         "3",
         "--time",
         "0.2",

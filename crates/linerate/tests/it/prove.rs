@@ -20,7 +20,7 @@ fn prove(lab: &Lab, run: &str, more: &[&str]) -> (Value, Done) {
         "json",
         "prove",
         "netns:far",
-        "--pairs",
+        "--trials",
         "3",
         "--time",
         "0.2",
@@ -67,7 +67,7 @@ fn segmentation_switched_off_is_found_tried_and_put_back() {
         assert!(keys.contains(&key), "{key} is not in {keys:?}");
     }
     let effect = &remedy(&document, "tx-segmentation-or-csum-off")["effect"];
-    assert_eq!(effect["pairs"], 3);
+    assert_eq!(effect["trials_without"], 3);
     assert!(effect["low"].as_f64() <= effect["relative"].as_f64());
     assert!(effect["relative"].as_f64() <= effect["high"].as_f64());
     assert_same(&lab, &before, "after `prove --undo`");
@@ -169,7 +169,7 @@ fn apply_with_a_peer_to_prove_it_by_keeps_what_helps() {
     let before = lab.dump();
     let file = lab.path("own.toml");
     std::fs::write(&file, "[settings]\n\"nic/near0/feature/tso\" = false\n").expect("a plan");
-    // Its own default: trials of a second, five pairs.
+    // Its own default: trials of a second, three without each.
     let apply = [
         "--format",
         "json",
@@ -209,7 +209,7 @@ fn a_search_finds_what_was_switched_off_and_what_it_keeps_can_be_taken_back() {
         ];
         let fixed = [
             &fixed[..],
-            &["--pairs", "3", "--time", "0.1", "--seed", "7"],
+            &["--trials", "3", "--time", "0.1", "--seed", "7"],
         ]
         .concat();
         lab.run(&[&fixed[..], more].concat())

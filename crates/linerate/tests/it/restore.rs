@@ -20,8 +20,8 @@ const FAULTS: [(&str, &str); 3] = [
 const KILLS: u32 = 10;
 const INTERRUPTS: u32 = 4;
 /// The minimum number of events that a whole run of these faults has: the records of fourteen trials and
-/// of two experiments of three pairs (each record is one), and the journals of their six changes (two
-/// ends of one fault; made, named, five lines, removed).
+/// of a stage for two fixes (each record is one), and the journals of their changes (two ends of one
+/// fault; made, named, five lines, removed).
 const EVENTS: usize = 60;
 
 fn start(lab: &Lab, out: &Path) -> Job {
@@ -31,7 +31,7 @@ fn start(lab: &Lab, out: &Path) -> Job {
         "prove",
         "netns:far",
         "--undo",
-        "--pairs",
+        "--trials",
         "3",
         "--time",
         "0.1",

@@ -54,7 +54,6 @@ fn struck(fault: Fault, at: usize, undo: bool) -> Option<Left> {
         log.room = Some(at);
     }
     let mut options = options(1);
-    options.pairs = 3;
     options.undo = undo;
     let outcome = prove(&mut world, &mut log, options);
     let came = match fault {

@@ -36,7 +36,7 @@ fn options(seed: u64) -> Options {
             placement: Placement::default(),
             ..TrialSpec::default()
         },
-        pairs: 5,
+        trials: 3,
         seed,
         undo: true,
         owns_shapers: true,
@@ -61,7 +61,7 @@ fn header(seed: u64) -> Header {
         created_unix_s: 0,
         command: vec!["linerate".to_owned()],
         seed,
-        pairs: 5,
+        trials: 3,
         peer: "netns:far".to_owned(),
         local_nic: "near0".parse().expect("a name"),
         remote_nic: "far0".parse().expect("a name"),

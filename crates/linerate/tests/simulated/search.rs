@@ -73,7 +73,7 @@ fn a_search_nearly_reaches_the_best_of_settings_whose_limits_stand_in_a_row() {
                 record,
                 Record::Before(_)
                     | Record::After(_)
-                    | Record::Paired { .. }
+                    | Record::Staged { .. }
                     | Record::Explored { .. }
             )
         });
@@ -84,7 +84,7 @@ fn a_search_nearly_reaches_the_best_of_settings_whose_limits_stand_in_a_row() {
 }
 
 #[test]
-fn what_a_search_keeps_was_weighed_in_pairs_and_what_it_looked_at_is_told() {
+fn what_a_search_keeps_was_tested_against_trials_without_it_and_what_it_looked_at_is_told() {
     let mut world = bad(1);
     let mut options = searching(1, 220);
     options.undo = false;
@@ -119,9 +119,9 @@ fn of_what_does_not_help_no_more_is_kept_than_chance_alone_would_show() {
         tried += tries(&said).len();
         kept += tries(&said).iter().filter(|(_, kept)| *kept).count();
     }
-    // An interval of 95 % is above zero for 2.5 % of what has no effect.
+    // In one search of twenty at most.
     assert!(tried >= 15, "{tried}");
-    assert!(kept * 10 <= tried, "{kept} of {tried}");
+    assert!(kept <= 5, "{kept} of {tried}");
 }
 
 #[test]

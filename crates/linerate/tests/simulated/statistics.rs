@@ -20,21 +20,21 @@ fn idle(seed: u64) -> World {
     world
 }
 
-/// An interval of 95 % is wholly above zero in 2.5 % of experiments without any effect. Of 400
-/// that is 10, and more than 20 in fewer than one such test of a thousand; the seeds are fixed.
+/// At most 5 % of all proofs keep anything that has no effect: 10 of 200. More than 20 in fewer than one such test of a
+/// thousand; the seeds are fixed.
 #[test]
-fn what_has_no_effect_is_kept_no_more_often_than_stated() {
-    let (mut tried, mut kept) = (0, 0);
+fn in_no_more_proofs_than_stated_is_anything_kept_that_has_no_effect() {
+    let (mut tried, mut proofs) = (0, 0);
     for seed in 0..200 {
         let mut world = idle(seed);
         let before = world.truth.clone();
         let (said, _) = proved(&mut world, options(seed));
         tried += said.remedies.len();
-        kept += said.remedies.iter().filter(|remedy| remedy.kept).count();
+        proofs += usize::from(said.remedies.iter().any(|remedy| remedy.kept));
         assert_eq!(world.truth, before, "seed {seed}");
     }
     assert!(tried >= 400, "{tried}");
-    assert!(kept <= tried / 20, "{kept} of {tried} kept");
+    assert!(proofs <= 20, "{proofs} of 200");
 }
 
 #[test]
@@ -65,15 +65,15 @@ fn the_same_seed_gives_the_same_order_and_the_same_bytes() {
         log
     };
     assert_eq!(run(11, 5).text(), run(11, 5).text());
-    let arms = |log: &Memory| -> Vec<&'static str> {
+    let arms = |log: &Memory| -> Vec<Vec<usize>> {
         let arm = |record: &Record| match record {
-            Record::Paired { arm, .. } => Some(arm.word()),
+            Record::Staged { without, .. } => Some(without.clone()),
             _ => None,
         };
         log.records().iter().filter_map(arm).collect()
     };
     // The order is the session's seed's alone, not the machine's.
     let (one, other) = (run(11, 5), run(12, 5));
-    assert_eq!(arms(&one)[..20], arms(&other)[..20]);
-    assert_ne!(arms(&one)[..20], arms(&run(11, 6))[..20]);
+    assert_eq!(arms(&one)[..12], arms(&other)[..12]);
+    assert_ne!(arms(&one)[..12], arms(&run(11, 6))[..12]);
 }

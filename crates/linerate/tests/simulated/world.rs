@@ -80,8 +80,10 @@ pub(crate) struct World {
     pub dear: Vec<Cost>,
     /// Flags of trials, by number.
     pub flagged: fn(u64) -> Vec<Flag>,
-    /// Which trials move nothing, by number.
-    pub stalls: fn(u64) -> bool,
+    /// Whether a trial moves nothing, by its number and the state of the hosts.
+    pub stalls: fn(&Self, u64) -> bool,
+    /// What the state of both hosts together leaves of the rate.
+    pub joint: fn(&Self) -> f64,
     pub planned: Option<Planned>,
     pub trials: u64,
     /// Calls of each kind: apply, undo, commit, all.
@@ -130,7 +132,8 @@ impl World {
             costs: Vec::new(),
             dear: Vec::new(),
             flagged: |_| Vec::new(),
-            stalls: |_| false,
+            stalls: |_, _| false,
+            joint: |_| 1.0,
             planned: None,
             trials: 0,
             calls: [0; 4],
@@ -303,9 +306,11 @@ impl Ends for World {
             active.insert("host".to_owned());
         }
         let caps = self.caps.iter();
-        if (self.stalls)(self.trials) {
+        if (self.stalls)(self, self.trials) {
             path.base = BitRate::from_bit_per_s(0);
         }
+        path.factors.insert("joint".to_owned(), (self.joint)(self));
+        active.insert("joint".to_owned());
         path.cap = caps
             .filter(|cap| self.holds(cap.end, cap.key, cap.holds, spec))
             .map(|cap| cap.rate)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use linerate_analysis::record::{Arm, EndFacts, Header, Record, RunKind, flag_word};
+use linerate_analysis::record::{EndFacts, Header, Record, RunKind, flag_word};
 use linerate_analysis::trial::operations::ops_per_s;
 use linerate_analysis::trial::{figure, is_doubtful};
 use linerate_model::analysis::{cost_of_local, cost_of_remote};
@@ -26,8 +26,8 @@ pub(super) enum TrialKind {
     Between,
     /// With everything that was kept.
     After,
-    /// A trial of a remedy's pair.
-    Paired,
+    /// A trial of a stage, with all remedies or without some.
+    Staged,
     /// A trial of a search.
     Explored,
     /// Before an experiment, to see how trials scatter.
@@ -43,7 +43,7 @@ impl TrialKind {
             Self::Before => "before",
             Self::Between => "between",
             Self::After => "after",
-            Self::Paired => "paired",
+            Self::Staged => "staged",
             Self::Explored => "explored",
             Self::Pilot => "pilot",
             Self::Cell => "cell",
@@ -96,10 +96,10 @@ pub(super) struct Row {
     pub remedy: Option<u64>,
     /// The rule that proposed it.
     pub rule: Option<String>,
-    /// Without or with it.
-    pub arm: Option<Arm>,
-    /// The pair, from 0.
-    pub pair: Option<u64>,
+    /// Without the remedy, or with all.
+    pub arm: Option<&'static str>,
+    /// The stage, from 0.
+    pub stage: Option<u64>,
     /// The block, from 0.
     pub block: Option<u64>,
     /// The factors' names, each with its level's.
@@ -279,7 +279,7 @@ struct Gathered {
     newest: HashMap<Place, usize>,
 }
 
-/// What is tried: remedy, pair or block, and arm or levels.
+/// What is tried: the stage, the block, and the place in the stage or the levels.
 type Place = (usize, u32, Vec<usize>);
 
 impl Gathered {
@@ -336,12 +336,12 @@ impl Gathered {
             Record::Between(sample) => self.one(TrialKind::Between, sample),
             Record::After(sample) => self.one(TrialKind::After, sample),
             Record::Pilot(sample) => self.one(TrialKind::Pilot, sample),
-            Record::Paired {
-                remedy,
-                pair,
-                arm,
+            Record::Staged {
+                stage,
+                place,
+                without,
                 sample,
-            } => self.paired(*remedy, *pair, *arm, sample),
+            } => self.staged(*stage, *place, without, sample),
             Record::Explored { levels, sample, .. } => self.explored(levels, sample.as_deref()),
             Record::Cell {
                 block,
@@ -366,7 +366,7 @@ impl Gathered {
             remedy: None,
             rule: None,
             arm: None,
-            pair: None,
+            stage: None,
             block: None,
             levels: Vec::new(),
             other: None,
@@ -379,15 +379,25 @@ impl Gathered {
         self.rows.push(row);
     }
 
-    fn paired(&mut self, remedy: usize, pair: u32, arm: Arm, sample: &Sample) {
-        let row = Row {
-            remedy: Some(remedy as u64),
-            rule: self.rules.get(&remedy).cloned(),
-            pair: Some(pair.into()),
-            arm: Some(arm),
-            ..self.row(TrialKind::Paired, Some(sample))
+    fn staged(&mut self, stage: usize, place: usize, without: &[usize], sample: &Sample) {
+        let remedy = match without {
+            [remedy] => Some(*remedy),
+            _ => None,
         };
-        self.take_the_place_of((remedy, pair, vec![usize::from(arm == Arm::With)]));
+        let rules = without.iter().filter_map(|remedy| self.rules.get(remedy));
+        let rules: Vec<&str> = rules.map(String::as_str).collect();
+        let row = Row {
+            remedy: remedy.map(|remedy| remedy as u64),
+            rule: (!rules.is_empty()).then(|| rules.join(" ")),
+            stage: Some(stage as u64),
+            arm: Some(if without.is_empty() {
+                "with"
+            } else {
+                "without"
+            }),
+            ..self.row(TrialKind::Staged, Some(sample))
+        };
+        self.take_the_place_of((stage, 0, vec![place]));
         self.rows.push(row);
     }
 

@@ -165,7 +165,7 @@ fn a_row_tells_what_was_tried_what_was_moved_and_what_came_of_it() {
         .iter()
         .filter_map(|row| row["kind"].as_str())
         .collect();
-    assert_eq!(kinds, ["before", "paired", "paired", "paired", "after"]);
+    assert_eq!(kinds, ["before", "staged", "staged", "staged", "after"]);
     let before = proof[0];
     for (name, value) in [
         ("schema", Value::from("linerate.row/1")),
@@ -199,8 +199,8 @@ fn a_row_tells_what_was_tried_what_was_moved_and_what_came_of_it() {
     assert_eq!(superseded, [false, true, false, false, false]);
     assert_eq!(proof[2]["rule"], "tcp-buffer-below-bdp");
     assert_eq!(
-        (&proof[2]["arm"], &proof[2]["pair"]),
-        (&"with".into(), &0.into())
+        (&proof[2]["arm"], &proof[2]["stage"]),
+        (&"without".into(), &0.into())
     );
     assert_eq!(proof[3]["order"], 2);
     assert_eq!(of("demo").len(), 5);

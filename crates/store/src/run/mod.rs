@@ -387,7 +387,7 @@ fn check_trial(record: &Record) -> Result<(), String> {
             sample: Some(sample),
             ..
         }
-        | Record::Paired { sample, .. } => std::slice::from_ref(&**sample),
+        | Record::Staged { sample, .. } => std::slice::from_ref(&**sample),
         Record::Cell { samples, .. } => samples,
         Record::Earlier(earlier) => {
             let mut trials = earlier.trials.iter();
@@ -456,7 +456,7 @@ mod tests {
             created_unix_s: 0,
             command: vec!["linerate".to_owned()],
             seed: 7,
-            pairs: 5,
+            trials: 3,
             peer: "netns:far".to_owned(),
             local_nic: "near0".parse().expect("a name"),
             remote_nic: "far0".parse().expect("a name"),

@@ -92,7 +92,7 @@ impl Summary {
             | Record::Between(sample)
             | Record::After(sample)
             | Record::Pilot(sample)
-            | Record::Paired { sample, .. }
+            | Record::Staged { sample, .. }
             | Record::Explored {
                 sample: Some(sample),
                 ..

@@ -3,7 +3,7 @@
 //! First every level of every factor is made and rolled back once, alone: what this kernel or user cannot change is
 //! left out. Then come the trials of a screening design, in which each factor is changed in half of them; then
 //! trials at the expected maximum of a surrogate model of all of them (`linerate_stats::surrogate`). The best point
-//! of the surrogate, with as few changes as it needs, is then tested in pairs like any other remedies.
+//! of the surrogate, with as few changes as it needs, is then tested like any other remedies.
 
 use std::time::Instant;
 
@@ -19,6 +19,7 @@ use linerate_model::sample::Sample;
 use linerate_model::setting::Class;
 use linerate_model::units::BitRate;
 use linerate_stats::screening::{FACTORS_MAX, plackett_burman};
+use linerate_stats::staged::{LOOKS, Levels, Sizes};
 use linerate_stats::surrogate::{Point, Surrogate};
 
 use super::{REPEATS, Session};
@@ -27,8 +28,8 @@ use super::{REPEATS, Session};
 const LOOKING_TENTHS: u32 = 6;
 /// What of those is for the screening design at most, in tenths.
 const SCREENING_TENTHS: u32 = 5;
-/// More pairs than this add little.
-const PAIRS_MAX: u32 = 15;
+/// More trials without each remedy than this add little.
+const TRIALS_MAX: u32 = 15;
 /// A level that brings less than this share of the rate, or than half of the noise of a trial, by the surface, is
 /// left as it was found ...
 const TOLERANCE: f64 = 0.005;
@@ -58,12 +59,24 @@ impl Budget {
         self.trials.saturating_sub(2 * REPEATS + self.looking())
     }
 
-    /// Pairs for each remedy, at least as many as requested. A badly configured path has a high variance:
-    /// few pairs would not show what is worth many times the rate.
-    pub(super) fn pairs_for(self, remedies: usize, asked: u32) -> u32 {
-        let remedies = u32::try_from(remedies.max(1)).unwrap_or(u32::MAX);
-        let room = self.weighing() / remedies.saturating_mul(2);
-        room.min(PAIRS_MAX).max(asked)
+    /// Trials without each remedy in a stage, at least as many as requested, so that a stage uses half of what is left:
+    /// the other half is for what is in doubt then. A badly configured path has a high variance: few trials would not show
+    /// what is worth many times the rate.
+    pub(super) fn trials_for(self, remedies: usize, asked: u32) -> u32 {
+        let fits = |trials: &u32| self.has_room_for(remedies, *trials);
+        (asked..=TRIALS_MAX).rev().find(fits).unwrap_or(asked)
+    }
+
+    /// The most remedies that a stage with this many trials without each has room for.
+    fn remedies_for(self, trials: u32) -> usize {
+        let fits = |remedies: &usize| self.has_room_for(*remedies, trials);
+        (1..=FACTORS_MAX).take_while(fits).last().unwrap_or(1)
+    }
+
+    fn has_room_for(self, remedies: usize, trials: u32) -> bool {
+        let level = Levels::default().for_round(remedies) * LOOKS[0];
+        let stage = Sizes::of(remedies, level, trials as usize).total(remedies);
+        u32::try_from(stage).is_ok_and(|stage| stage <= self.weighing() / 2)
     }
 }
 
@@ -145,7 +158,7 @@ impl Session<'_> {
             bar.step(&rate.map_or_else(|| "not possible".to_owned(), |rate| rate.to_string()));
             seen.add(point, rate);
         }
-        let most = (budget.weighing() / (2 * self.options.pairs)).max(1);
+        let most = budget.remedies_for(self.options.trials);
         let found = self.choose(&mut seen, &levels, most)?;
         let proposals = proposals(&factors, &found);
         bar.done(&match proposals.len() {
@@ -231,7 +244,7 @@ impl Session<'_> {
     }
 
     /// The best point of the model, with at most this many factors changed.
-    fn choose(&mut self, seen: &mut Observations, levels: &[usize], most: u32) -> Outcome<Point> {
+    fn choose(&mut self, seen: &mut Observations, levels: &[usize], most: usize) -> Outcome<Point> {
         seen.fitted = None;
         let surface = seen.surface()?;
         let top = surface.top(levels, &mut self.random);
@@ -239,7 +252,7 @@ impl Session<'_> {
         loop {
             let point = surface.simplest(top.clone(), tolerance);
             let changed = point.iter().filter(|level| **level != 0).count();
-            if changed <= usize::try_from(most).unwrap_or(usize::MAX) || tolerance > TOLERANCE_MAX {
+            if changed <= most || tolerance > TOLERANCE_MAX {
                 return Ok(point);
             }
             tolerance *= 1.5;

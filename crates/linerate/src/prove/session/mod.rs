@@ -2,22 +2,19 @@
 //! the rest.
 //!
 //! Bottlenecks hide each other: while a shaper limits the rate, no larger buffer helps. So the remedies of a
-//! round are tested together: the pairs of each compare *all of them* with *all but this one*. The
-//! effect of a remedy is then measured with every other bottleneck removed, which is also how a fault that
-//! is found was once introduced.
+//! round are tested together (`round`), each with every other bottleneck removed, which is also how a fault that is
+//! found was once introduced.
 //! Everything it does is recorded first and evaluated from the record. It accesses the machine
 //! through [`Ends`] and the disk through [`Log`] only, so that it can be tested against simulated ones.
 
 mod explore;
+mod round;
 
-use linerate_analysis::proof::{
-    effect_in_words, median_sample, paired_trials, price_in_words, remedy_in_words,
-};
-use linerate_analysis::record::{Arm, Record};
-use linerate_analysis::text::words::seconds_in_words;
-use linerate_analysis::trial::{is_doubtful, rate_of, rates_in_words, settling_flag};
+use linerate_analysis::proof::{median_sample, remedy_in_words};
+use linerate_analysis::record::Record;
+use linerate_analysis::text::words::{count, seconds_in_words};
+use linerate_analysis::trial::{rate_of, rates_in_words, settling_flag};
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
 use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
 use linerate_model::plan::End;
@@ -28,6 +25,7 @@ use linerate_model::setting::{SettingKey, current};
 use linerate_model::trust;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
+use linerate_stats::staged::{ERROR, LOOKS, Levels, Sizes};
 use linerate_stats::{Random, Seed};
 use linerate_store::Log;
 
@@ -47,8 +45,8 @@ const ROUNDS_MAX: u32 = 4;
 pub struct Options {
     /// The trial.
     pub spec: TrialSpec,
-    /// Pairs of each experiment.
-    pub pairs: u32,
+    /// The fewest trials without each remedy in a stage.
+    pub trials: u32,
     /// The seed of every random choice.
     pub seed: u64,
     /// Whether everything is restored at the end.
@@ -78,33 +76,34 @@ impl Options {
     /// The plan, for the first lines of output.
     pub fn in_words(&self) -> String {
         format!(
-            "{REPEATS} trials of {} before and {REPEATS} after: {}\n{}{} pairs of trials per fix: {}\n\
-             [low, high] is a 95 % CI",
+            "{REPEATS} trials of {} before and {REPEATS} after: {}\n\
+             chance of keeping any fix without effect: at most {:.0} %",
             self.time_of(1),
             self.time_of(2 * u64::from(REPEATS)),
-            if let Source::Search(_) = self.source {
-                "at least "
-            } else {
-                ""
-            },
-            self.pairs,
-            self.time_of(2 * u64::from(self.pairs)),
+            ERROR * 100.0,
         )
     }
 
     /// The duration of the trials of this many remedies.
     fn tries_in_words(&self, remedies: usize) -> String {
-        let noun = match remedies {
-            0 => return "no fixes to test".to_owned(),
-            1 => "1 fix",
-            more => &format!("{more} fixes"),
-        };
-        let (remedies, pairs) = (remedies as u64, u64::from(self.pairs));
+        if remedies == 0 {
+            return "no fixes to test".to_owned();
+        }
+        let mut levels = Levels::default();
+        let sizes = self.sizes(remedies, levels.for_round(remedies));
+        let stage = sizes.total(remedies) as u64;
         format!(
-            "{noun} x {pairs} pairs of trials: about {} (up to {} with retries and new findings)",
-            self.time_of(remedies * pairs * 2),
-            self.time_of(remedies * pairs * 3 * u64::from(ROUNDS_MAX)),
+            "{} tested together: {stage} trials, {} without each; about {} (up to {} for what is in doubt)",
+            count(remedies, "fix"),
+            sizes.without,
+            self.time_of(stage),
+            self.time_of(stage * LOOKS.len() as u64),
         )
+    }
+
+    /// The size of a stage for this many remedies, each tested at `level`.
+    fn sizes(&self, remedies: usize, level: f64) -> Sizes {
+        Sizes::of(remedies, level * LOOKS[0], self.trials as usize)
     }
 
     /// The time that this many trials transfer data.
@@ -133,6 +132,10 @@ pub struct Session<'a> {
     tried: Vec<TestedRemedy>,
     /// Remedies that were not tried.
     held_back: Vec<Proposal>,
+    /// The error that is left for further rounds.
+    levels: Levels,
+    /// How many stages were begun.
+    stages: usize,
 }
 
 /// A remedy that was tested, and how many were kept when its round was over.
@@ -141,43 +144,6 @@ struct TestedRemedy {
     changes: Vec<EndChange>,
     kept_then: usize,
     kept: bool,
-}
-
-/// The result of an experiment for a remedy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weight {
-    /// Its interval is above zero.
-    Helps,
-    /// Its interval contains zero.
-    Nothing,
-    /// Its interval is below zero, a guard is worse, nothing moved with it, or it could not be made.
-    Harms,
-}
-
-/// The changes of the two arms of an experiment.
-#[derive(Debug)]
-struct Arms {
-    without: Vec<EndChange>,
-    with: Vec<EndChange>,
-}
-
-impl Arms {
-    /// All of a package against all but one of it.
-    fn of(package: &[Proposal], place: usize) -> Self {
-        let all = |skipped: Option<usize>| {
-            let others = package
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| Some(*at) != skipped);
-            others
-                .flat_map(|(_, proposal)| proposal.changes.iter().cloned())
-                .collect()
-        };
-        Self {
-            without: all(Some(place)),
-            with: all(None),
-        }
-    }
 }
 
 impl<'a> Session<'a> {
@@ -200,6 +166,8 @@ impl<'a> Session<'a> {
             kept: 0,
             tried: Vec::new(),
             held_back: Vec::new(),
+            levels: Levels::default(),
+            stages: 0,
         }
     }
 
@@ -231,7 +199,6 @@ impl<'a> Session<'a> {
     }
 
     fn story(&mut self) -> Outcome<()> {
-        self.design()?;
         self.log.add(Record::Hosts {
             local: Box::new(self.stack.ends.host(End::Local).clone()),
             remote: Box::new(self.stack.ends.host(End::Remote).clone()),
@@ -243,70 +210,17 @@ impl<'a> Session<'a> {
             // What was searched for in a given time is tested once.
             rounds = 1;
             let found = self.explore(budget, &before)?;
-            self.options.pairs = budget.pairs_for(found.len(), self.options.pairs);
+            self.options.trials = budget.trials_for(found.len(), self.options.trials);
             self.options.source = Source::Given(found);
         }
-        let design = self.design()?;
         for _ in 0..rounds {
-            match self.round(design, &newest)? {
+            match self.round(&newest)? {
                 Some(sample) => newest = sample,
                 None => break,
             }
         }
         self.repeat("after", Record::After)?;
         self.finish()
-    }
-
-    fn design(&self) -> Outcome<PairedDesign> {
-        PairedDesign::new(self.options.pairs, self.options.seed)
-            .map_err(|error| Stop::new(Code::Usage, error.to_string()))
-    }
-
-    /// Runs the rules and tests their remedies. Returns a trial of the resulting state if
-    /// another round may find more.
-    fn round(&mut self, design: PairedDesign, newest: &Sample) -> Outcome<Option<Sample>> {
-        let (mut package, mut again) = self.package(newest)?;
-        let kept_before = self.kept;
-        let (mut helped, mut idle) = (0, Vec::new());
-        while helped < package.len() {
-            match self.weigh(design, &package, helped)? {
-                Weight::Helps => helped += 1,
-                // If another has the same effect, that one shows it from now on.
-                Weight::Nothing => idle.push(package.remove(helped)),
-                Weight::Harms => {
-                    // It must not hide the others any more, and those that showed nothing
-                    // while it did get another chance.
-                    let changes = package.remove(helped).changes;
-                    self.tried.push(TestedRemedy {
-                        changes,
-                        kept_then: self.kept,
-                        kept: false,
-                    });
-                    again |= !idle.is_empty();
-                }
-            }
-        }
-        for proposal in &package {
-            self.apply(&proposal.changes)?;
-            self.kept += 1;
-        }
-        let kept = package.into_iter().map(|proposal| (proposal, true));
-        let idle = idle.into_iter().filter(|_| !again);
-        for (proposal, kept) in kept.chain(idle.map(|proposal| (proposal, false))) {
-            self.tried.push(TestedRemedy {
-                changes: proposal.changes,
-                kept_then: self.kept,
-                kept,
-            });
-        }
-        if self.kept == kept_before && !again {
-            return Ok(None);
-        }
-        // The next proposals start from the new state of the hosts.
-        self.stack.ends.read_again()?;
-        let sample = self.trial()?;
-        self.log.add(Record::Between(Box::new(sample.clone())))?;
-        Ok(Some(sample))
     }
 
     /// The remedies that can be tested together, and whether one must wait for the next round because
@@ -347,30 +261,39 @@ impl<'a> Session<'a> {
                 .and_then(|()| self.stack.undo_newest())
         };
         let Err(stop) = made else { return Ok(true) };
-        let remedy = self.begin(proposal, Vec::new())?;
+        let remedy = self.begin(proposal, 0.0, Vec::new())?;
         self.cannot_be_made(proposal, remedy, stop)?;
-        self.tried.push(TestedRemedy {
-            changes: proposal.changes.clone(),
-            kept_then: self.kept,
-            kept: false,
-        });
         Ok(false)
     }
 
     /// Records that a remedy cannot be applied here; any other error is passed on.
     fn cannot_be_made(&mut self, proposal: &Proposal, remedy: usize, stop: Stop) -> Outcome<()> {
-        let impossible = matches!(stop.code, Code::NotSupported | Code::PermissionMissing);
-        if !impossible || self.stack.is_in_doubt() {
+        if !self.is_impossible(&stop) {
             return Err(stop);
         }
         let note = format!("could not be tried: {}", stop.message);
         let label = remedy_in_words(&proposal.rule, &proposal.changes);
         self.say.result(&label, &note);
+        self.not_kept(&proposal.changes);
         self.log.add(Record::Decided {
             remedy,
             kept: false,
             note: Some(note),
         })
+    }
+
+    /// Whether a stop means only that a change cannot be made here, and nothing is changed.
+    fn is_impossible(&self, stop: &Stop) -> bool {
+        matches!(stop.code, Code::NotSupported | Code::PermissionMissing)
+            && !self.stack.is_in_doubt()
+    }
+
+    fn not_kept(&mut self, changes: &[EndChange]) {
+        self.tried.push(TestedRemedy {
+            changes: changes.to_vec(),
+            kept_then: self.kept,
+            kept: false,
+        });
     }
 
     /// Whether a remedy is worth a try: one that did not help is only tried again if something was kept since.
@@ -380,64 +303,18 @@ impl<'a> Session<'a> {
         seen.is_none_or(|tried| !tried.kept && tried.kept_then < self.kept)
     }
 
-    /// Records the start of a remedy's experiment; returns its number.
-    fn begin(&mut self, proposal: &Proposal, beside: Vec<String>) -> Outcome<usize> {
+    /// Records that a remedy is tested from now on, at `level`; returns its number.
+    fn begin(&mut self, proposal: &Proposal, level: f64, beside: Vec<String>) -> Outcome<usize> {
         let begun = |record: &&Record| matches!(record, Record::Remedy { .. });
         let remedy = self.log.records().iter().filter(begun).count();
         self.log.add(Record::Remedy {
             remedy,
             rule: proposal.rule.clone(),
             changes: proposal.changes.clone(),
+            level,
             beside,
         })?;
         Ok(remedy)
-    }
-
-    /// Tests one remedy of a package.
-    fn weigh(
-        &mut self,
-        design: PairedDesign,
-        package: &[Proposal],
-        place: usize,
-    ) -> Outcome<Weight> {
-        let proposal = &package[place];
-        let others = package.iter().enumerate().filter(|(at, _)| *at != place);
-        let beside = others.map(|(_, other)| other.name()).collect();
-        let remedy = self.begin(proposal, beside)?;
-        let label = remedy_in_words(&proposal.rule, &proposal.changes);
-        let judged = self.experiment(design, remedy, &Arms::of(package, place), &label);
-        let (weight, note) = match judged {
-            Ok(judged) => judged,
-            Err(stop) => {
-                self.cannot_be_made(proposal, remedy, stop)?;
-                return Ok(Weight::Harms);
-            }
-        };
-        self.log.add(Record::Decided {
-            remedy,
-            kept: weight == Weight::Helps,
-            note,
-        })?;
-        Ok(weight)
-    }
-
-    /// The result of a remedy's pairs, and what it costs more than it may; with a line of text.
-    fn judge(&self, remedy: usize) -> (Weight, Option<String>, String) {
-        let trials = paired_trials(self.log.records(), remedy);
-        let effect = trials.effect(self.options.seed);
-        let mut worse = trials.guards(self.options.seed);
-        worse.retain(|one| one.worse && !self.options.accepts_worse.contains(&one.guard));
-        let price = price_in_words(&worse);
-        let weight = match &effect {
-            Some(effect) if effect.low > 0.0 && worse.is_empty() => Weight::Helps,
-            Some(effect) if effect.low > 0.0 => Weight::Harms,
-            Some(effect) if effect.high >= 0.0 => Weight::Nothing,
-            // Slower, or nothing moved.
-            _ => Weight::Harms,
-        };
-        let dear = weight == Weight::Harms && effect.as_ref().is_some_and(|one| one.low > 0.0);
-        let words = effect_in_words(effect.as_ref(), price.as_deref());
-        (weight, price.filter(|_| dear), words)
     }
 
     /// The proposals of the rules for the hosts as last read.
@@ -513,59 +390,6 @@ impl<'a> Session<'a> {
         );
         sample.flags = trust::flags(&sample, local, remote, None, None);
         sample.flags.extend(settling_flag(&sample));
-        Ok(sample)
-    }
-
-    /// Interleaved pairs of trials without and with the remedy, each pair in random order.
-    fn experiment(
-        &mut self,
-        design: PairedDesign,
-        remedy: usize,
-        arms: &Arms,
-        label: &str,
-    ) -> Outcome<(Weight, Option<String>)> {
-        let order = design.order(&mut |bound| self.random.below(bound));
-        let bar = self.say.progress(order.len() as u64, label);
-        for (pair, in_order) in (0..).zip(order.chunks(2)) {
-            // One retry per pair: the run must end on a machine that is never quiet, too.
-            let mut may_repeat = true;
-            for arm in in_order {
-                let arm = match arm {
-                    DesignArm::Without => Arm::Without,
-                    DesignArm::With => Arm::With,
-                };
-                let mut sample = self.trial_of_pair(remedy, pair, arm, arms)?;
-                if may_repeat && is_doubtful(&sample) {
-                    may_repeat = false;
-                    sample = self.trial_of_pair(remedy, pair, arm, arms)?;
-                }
-                let rate = rate_of(&sample).map_or_else(String::new, |rate| rate.to_string());
-                bar.step(&format!("{} {rate}", arm.word()));
-            }
-        }
-        let (weight, price, words) = self.judge(remedy);
-        bar.done(&words);
-        Ok((weight, price))
-    }
-
-    /// Runs and records one trial of an experiment.
-    fn trial_of_pair(
-        &mut self,
-        remedy: usize,
-        pair: u32,
-        arm: Arm,
-        arms: &Arms,
-    ) -> Outcome<Sample> {
-        let sample = self.with_changes(match arm {
-            Arm::Without => &arms.without,
-            Arm::With => &arms.with,
-        })?;
-        self.log.add(Record::Paired {
-            remedy,
-            pair,
-            arm,
-            sample: Box::new(sample.clone()),
-        })?;
         Ok(sample)
     }
 

@@ -1,6 +1,7 @@
 //! All tests of the workspace, built by cargo first and run here, so that the same programs can run a second time as
 //! another user, skips are counted, and waiting tests run in parallel with others.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -68,17 +69,21 @@ pub(crate) fn run(root: &Path) -> Tally {
         Some(User::own(root)),
         user::is_root().then(|| User::ordinary(root)),
     ];
+    let mut of_users = Vec::new();
     for (number, user) in users.into_iter().flatten().enumerate() {
         let wanted = tests
             .iter()
             .filter(|program| number == 0 || program.depends_on_user());
         match user {
-            Ok(user) => jobs.extend(as_user(user, wanted.cloned().collect(), &mut failed)),
+            Ok(user) => of_users.push(as_user(user, wanted.cloned().collect(), &mut failed)),
             Err(error) => failed
                 .failures
                 .push(format!("a home for the tests in /tmp: {error}")),
         }
     }
+    // The longest of each user side by side: they wait a lot.
+    jobs.extend(of_users.iter_mut().filter_map(VecDeque::pop_front));
+    jobs.extend(of_users.into_iter().flatten());
     let mut tally = jobs::run(jobs);
     tally.add(failed);
     tally
@@ -158,12 +163,12 @@ fn page(root: &Path) -> Option<Job<'_>> {
 }
 
 /// All programs as one user, whose home is removed after the last of them.
-fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> Vec<Job<'static>> {
+fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> VecDeque<Job<'static>> {
     let obstacle = (programs.first()).and_then(|first| user.obstacle(&first.file));
     if let Some(obstacle) = obstacle {
         println!("SKIP: {obstacle}");
         failed.skips.push(obstacle);
-        return Vec::new();
+        return VecDeque::new();
     }
     let user = Arc::new(user);
     let job = |program: Program| {

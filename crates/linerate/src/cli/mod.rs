@@ -133,7 +133,7 @@ pub enum Command {
         #[command(subcommand)]
         action: Box<MeasureAction>,
     },
-    /// Measure a path, name its bottleneck, test each fix with paired trials, keep those that help.
+    /// Measure a path, name its bottleneck, test all fixes in one randomized experiment, keep those that help.
     Prove(ProveArgs),
     /// Run designed experiments: estimate the effects of options and settings, and their interactions.
     Lab {

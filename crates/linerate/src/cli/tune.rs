@@ -113,7 +113,7 @@ pub struct ApplyArgs {
     /// How the changes become permanent.
     #[command(flatten)]
     pub stay: StayArgs,
-    /// Test each change against this peer in paired trials; keep only changes that improve the path without
+    /// Test each change against this peer in a randomized experiment; keep only changes that improve the path without
     /// regressions. `linerate prove PEER --from FILE` has more options.
     #[arg(long, value_name = "PEER", conflicts_with_all = ["no_confirm", "probe", "deadline", "persist"])]
     pub prove: Option<PeerAddress>,
@@ -137,7 +137,7 @@ pub enum TuneAction {
     /// Search for settings of both ends that make the path faster; keep those proven to help.
     ///
     /// Measures instead of using rules: tries every setting that can change without dropping the link. Screens many
-    /// settings at once, follows up the promising ones, and tests the result in paired trials.
+    /// settings at once, follows up the promising ones, and tests the result like `prove`.
     Search(Box<SearchArgs>),
     /// Hold settings while a command runs and restore them however it ends; exits with the command's exit code.
     Hold(HoldArgs),

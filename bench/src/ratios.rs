@@ -1,12 +1,12 @@
 //! From the rounds of a case to its row: ratios of linerate to each peer within a round, their median and
 //! interval, and whether that is "at least 1.00x" by the stated rule.
 
-use std::fmt::Write;
-
 use linerate_stats::Seed;
 use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::median;
 use serde::Serialize;
+
+use crate::markdown;
 
 /// How often an interval holds the truth.
 const LEVEL: f64 = 0.95;
@@ -117,11 +117,19 @@ pub fn row(
 }
 
 /// The rows as a Markdown table.
-pub fn markdown(rows: &[Row]) -> String {
-    let mut text = String::from(
-        "| case | unit | linerate | peer | | ratio, median | 95 % interval | pairs | at least 1.00x | CPU ratio |\n\
-         |---|---|---:|---|---:|---:|---|---:|---|---:|\n",
-    );
+pub fn table(rows: &[Row]) -> String {
+    let mut text = markdown::head(&[
+        "case",
+        "unit",
+        ">linerate",
+        "peer",
+        ">",
+        ">ratio, median",
+        "95 % interval",
+        ">pairs",
+        "at least 1.00x",
+        ">CPU ratio",
+    ]);
     for row in rows {
         let verdict = match row.at_least_as_good {
             Some(true) => "yes",
@@ -131,19 +139,18 @@ pub fn markdown(rows: &[Row]) -> String {
         let cost = row
             .cost_ratio
             .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {:.3} | {:.3} to {:.3} | {} | {verdict} | {cost} |",
-            row.case,
+        text += &markdown::row([
+            row.case.as_str(),
             row.unit,
-            figure(row.linerate),
+            &figure(row.linerate),
             row.peer,
-            figure(row.of_peer),
-            row.ratio,
-            row.low,
-            row.high,
-            row.pairs,
-        );
+            &figure(row.of_peer),
+            &format!("{:.3}", row.ratio),
+            &format!("{:.3} to {:.3}", row.low, row.high),
+            &row.pairs.to_string(),
+            verdict,
+            &cost,
+        ]);
     }
     text
 }

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod markdown;
 pub mod ratios;
 pub mod running;
 

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use linerate_bench_shared::{Trouble, exit_code, linerate_file, restart_as_stage};
+use linerate_bench_shared::{Trouble, exit_code, linerate_file, markdown, restart_as_stage};
 use linerate_testbed::Stage;
 
 use crate::guest::Guest;
@@ -163,6 +163,11 @@ struct Score {
 }
 
 impl Score {
+    /// The cells of a row.
+    fn counts(self) -> [String; 4] {
+        [self.tried, self.old, self.new, self.mixed].map(|count| count.to_string())
+    }
+
     fn add(&mut self, other: Self) {
         self.tried += other.tried;
         self.old += other.old;
@@ -335,19 +340,14 @@ fn kill_in<'a>(
     mutant: &str,
 ) -> Result<bool, Trouble> {
     let begun = Instant::now();
-    println!("| setting | killed | tried | old | new | mixed |\n|---|---|---:|---:|---:|---:|");
+    let columns = ["setting", "killed", ">tried", ">old", ">new", ">mixed"];
+    print!("{}", markdown::head(&columns));
     let mut whole = Score::default();
     for row in rows {
         let score = try_all(host, &row, mutant)?;
-        println!(
-            "| {} | {} | {} | {} | {} | {} |",
-            row.name,
-            row.death.words(),
-            score.tried,
-            score.old,
-            score.new,
-            score.mixed
-        );
+        let counts = score.counts();
+        let cells = [row.name.clone(), row.death.words().to_string()];
+        print!("{}", markdown::row(cells.into_iter().chain(counts)));
         whole.add(score);
         if whole.mixed > 0 {
             println!("\nA mixed state was left: the host cannot be trusted, stopped.");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use linerate_bench_shared::Trouble;
+use linerate_bench_shared::{Trouble, markdown};
 
 use crate::Score;
 use crate::guest::{Guest, INSTALLED, OFF};
@@ -124,9 +124,8 @@ pub(crate) fn cuts(linerate: &Path, mutant: &str, cuts: u32) -> Result<Score, Tr
         return Err(Trouble("change and keep anything".to_owned()));
     }
     victim.clean()?;
-    println!(
-        "| power cut in | steps | tried | old | new | mixed |\n|---|---:|---:|---:|---:|---:|"
-    );
+    let columns = ["power cut in", ">steps", ">tried", ">old", ">new", ">mixed"];
+    print!("{}", markdown::head(&columns));
     let mut whole = Score::default();
     let each = cuts.div_ceil(4).max(2);
     for (phase, name) in PHASES {
@@ -146,10 +145,8 @@ pub(crate) fn cuts(linerate: &Path, mutant: &str, cuts: u32) -> Result<Score, Tr
                 break;
             }
         }
-        println!(
-            "| {name} | {steps} | {} | {} | {} | {} |",
-            score.tried, score.old, score.new, score.mixed
-        );
+        let cells = [name.to_owned(), steps.to_string()];
+        print!("{}", markdown::row(cells.into_iter().chain(score.counts())));
         whole.add(score);
         if whole.mixed > 0 {
             break;

@@ -1,8 +1,6 @@
 //! From times to rows: each against the bound of the same round.
 
-use std::fmt::Write as _;
-
-use linerate_bench_shared::Trouble;
+use linerate_bench_shared::{Trouble, markdown};
 use linerate_model::units::Bytes;
 use linerate_stats::Seed;
 use linerate_stats::effect::paired_relative;
@@ -74,26 +72,27 @@ pub(crate) fn row(
 
 /// The rows as a Markdown table.
 pub(crate) fn text(rows: &[Row]) -> String {
-    let mut text = format!(
-        "| buffer | grid | what | ns per cell | GB/s read and written | time / bound, median | {:.0} % interval | at \
-         most {AIM} |\n|---|---|---|---:|---:|---:|---|---|\n",
-        LEVEL * 100.0
-    );
+    let mut text = markdown::head(&[
+        "buffer",
+        "grid",
+        "what",
+        ">ns per cell",
+        ">GB/s read and written",
+        ">time / bound, median",
+        &format!("{:.0} % interval", LEVEL * 100.0),
+        &format!("at most {AIM}"),
+    ]);
     for row in rows {
-        let _ = writeln!(
-            text,
-            "| {} | {} x {} | {} | {:.3} | {:.2} | {:.3} | {:.3} to {:.3} | {} |",
-            row.buffer,
-            row.side,
-            row.side,
-            row.name,
-            row.ns_per_cell,
-            BYTES_OF_A_CELL / row.ns_per_cell,
-            row.ratio,
-            row.low,
-            row.high,
+        text += &markdown::row([
+            row.buffer.to_string().as_str(),
+            &format!("{} x {}", row.side, row.side),
+            &row.name,
+            &format!("{:.3}", row.ns_per_cell),
+            &format!("{:.2}", BYTES_OF_A_CELL / row.ns_per_cell),
+            &format!("{:.3}", row.ratio),
+            &format!("{:.3} to {:.3}", row.low, row.high),
             row.keeps.unwrap_or("-"),
-        );
+        ]);
     }
     text.push_str(
         "\nThe bound is in-place scaling or memcpy of the same number of cells, whichever has the faster median. Times are CPU time.\n",

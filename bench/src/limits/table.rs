@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use linerate_bench_shared::markdown;
 use linerate_model::limit::LimitKind;
 
 use crate::kinds::Kind;
@@ -109,34 +110,33 @@ impl Table {
         for (letter, name) in &letters {
             let _ = writeln!(text, "  {letter} = {name}");
         }
-        let _ = write!(text, "{:<18}", "injected");
-        for (letter, _) in &letters {
-            let _ = write!(text, "{letter:>4}");
-        }
-        let _ = writeln!(text, "{:>10}{:>10}{:>8}", "not held", "disturbed", "right");
+        let named = letters.iter().map(|(letter, _)| format!(">{letter}"));
+        let named: Vec<String> = named.collect();
+        let named = named.iter().map(String::as_str);
+        let columns = std::iter::once("injected").chain(named);
+        let columns: Vec<&str> = columns
+            .chain([">not held", ">disturbed", ">right"])
+            .collect();
+        let _ = write!(text, "\n{}", markdown::head(&columns));
         for kind in kinds.iter().filter(|kind| self.0.contains_key(kind)) {
             let runs = &self.0[kind];
             let count = |wanted: &Verdict| runs.iter().filter(|one| *one == wanted).count();
-            let _ = write!(text, "{:<18}", kind.name());
-            for (_, name) in &letters {
-                let cell = match count(&Verdict::Named((*name).to_owned())) {
+            let mut cells = vec![kind.name().to_owned()];
+            cells.extend(letters.iter().map(|(_, name)| {
+                match count(&Verdict::Named((*name).to_owned())) {
                     0 => ".".to_owned(),
                     some => some.to_string(),
-                };
-                let _ = write!(text, "{cell:>4}");
-            }
+                }
+            }));
             let tally = self.tally(&[*kind]);
-            let right = format!("{}/{}", tally.right, tally.judged());
-            let _ = writeln!(
-                text,
-                "{:>10}{:>10}{right:>8}",
-                tally.not_held, tally.disturbed
-            );
+            cells.extend([tally.not_held, tally.disturbed].map(|count| count.to_string()));
+            cells.push(format!("{}/{}", tally.right, tally.judged()));
+            text += &markdown::row(cells);
         }
         let all = self.tally(kinds);
         let _ = writeln!(
             text,
-            "{} runs judged: right {:.1} % (aim 95 %), wrong {:.1} % (aim below 2 %), not determined {}; \
+            "\n{} runs judged: right {:.1} % (aim 95 %), wrong {:.1} % (aim below 2 %), not determined {}; \
              not held {}, disturbed {}",
             all.judged(),
             all.right_share() * 100.0,

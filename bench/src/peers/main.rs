@@ -106,7 +106,7 @@ fn conduct(args: &Args) -> Result<(), Trouble> {
     let rows: Vec<Row> = all.iter().flat_map(|one| rows_of(one, seed)).collect();
     let text = format!(
         "{}\nLinux {}, {}, {} rounds of {} s, seed {seed}, over {}, load average {} at the end.\n",
-        ratios::markdown(&rows),
+        ratios::table(&rows),
         kernel(),
         hosts.cpus(),
         rounds,

@@ -150,7 +150,7 @@ fn conduct(args: &Args) -> Result<(), Trouble> {
     println!(
         "{}\nLinux {}, {cpus} emulated CPUs, {}, {rounds} rounds, the fastest of {} trials, {} times the messages, seed \
          {seed}, two soft-RoCE devices over veth, load average {} at the end.",
-        ratios::markdown(&rows),
+        ratios::table(&rows),
         kernel(),
         clock(),
         args.fastest_of,

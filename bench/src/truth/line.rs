@@ -1,7 +1,8 @@
 //! One claim, what was seen of it, and whether it holds.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
+use linerate_bench_shared::markdown;
 use serde::Serialize;
 
 /// Whether a claim holds.
@@ -64,21 +65,12 @@ impl fmt::Display for Line {
 }
 
 /// The lines as a Markdown table.
-pub(crate) fn markdown(lines: &[Line]) -> String {
-    let mut text = String::from("| what | seen | limit | verdict |\n|---|---|---|---|\n");
-    for line in lines {
-        // A bar would end the cell.
-        let cell = |text: &str| text.replace('|', "/").replace('\n', " ");
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} |",
-            cell(&line.what),
-            cell(&line.figures),
-            cell(&line.limit),
-            line.verdict.word()
-        );
-    }
-    text
+pub(crate) fn table(lines: &[Line]) -> String {
+    let rows = lines.iter().map(|line| {
+        let (what, figures, limit) = (&line.what, &line.figures, &line.limit);
+        markdown::row([what, figures, limit, line.verdict.word()])
+    });
+    markdown::head(&["what", "seen", "limit", "verdict"]) + &rows.collect::<String>()
 }
 
 /// How many of each verdict.
@@ -106,7 +98,7 @@ mod tests {
     fn every_line_is_a_row_and_is_counted() {
         let line = |verdict| Line::new("a|b", "1".to_owned(), "2", verdict);
         let lines = [line(Verdict::Yes), line(Verdict::No), line(Verdict::Yes)];
-        let text = markdown(&lines);
+        let text = table(&lines);
         assert_eq!(text.lines().count(), 5);
         assert!(text.ends_with("| a/b | 1 | 2 | yes |\n"), "{text}");
         assert_eq!(tally(&lines), "2 yes, 1 no, 0 undecided");

@@ -92,7 +92,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     }
     let text = format!(
         "{}\n{}; seed {seed}, load average {} at the end\n",
-        line::markdown(&lines),
+        line::table(&lines),
         line::tally(&lines),
         load()
     );

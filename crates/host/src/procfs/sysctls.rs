@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use linerate_model::known::{Cause, Known};
 
-use crate::root::HostRoot;
+use crate::root::{HostRoot, NOT_THERE};
 
 /// The sysctls that are read: those used by rules and settings.
 pub const SYSCTLS: [&str; 55] = [
@@ -66,6 +66,39 @@ pub const SYSCTLS: [&str; 55] = [
     "vm.zone_reclaim_mode",
 ];
 
+/// Those of them that every kernel has: one that is not there was not captured, or is hidden.
+const IN_EVERY_KERNEL: [&str; 29] = [
+    "net.core.dev_weight",
+    MACHINE_WIDE_PROBE,
+    "net.core.netdev_max_backlog",
+    "net.core.optmem_max",
+    "net.core.rmem_default",
+    "net.core.rmem_max",
+    "net.core.somaxconn",
+    "net.core.wmem_default",
+    "net.core.wmem_max",
+    "net.ipv4.ip_forward",
+    "net.ipv4.ip_no_pmtu_disc",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_dsack",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_moderate_rcvbuf",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_tso_win_divisor",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.udp_mem",
+    "net.ipv4.udp_rmem_min",
+    "vm.min_free_kbytes",
+    "vm.swappiness",
+];
+
 /// Exists only in the initial network namespace, on every kernel.
 const MACHINE_WIDE_PROBE: &str = "net.core.netdev_budget";
 
@@ -98,6 +131,16 @@ pub(crate) fn read_sysctls(root: &HostRoot) -> BTreeMap<String, Known<String>> {
             if let Known::Unknown(gap) = value {
                 "machine-wide, not visible in this network namespace".clone_into(&mut gap.reason);
             }
+        }
+    }
+    for name in IN_EVERY_KERNEL {
+        let of_namespace = in_namespace && name.starts_with("net.core.");
+        if let Some(Known::Unknown(gap)) = sysctls.get_mut(name)
+            && gap.cause == Cause::Absent
+            && !of_namespace
+        {
+            gap.cause = Cause::Unreadable;
+            NOT_THERE.clone_into(&mut gap.reason);
         }
     }
     sysctls

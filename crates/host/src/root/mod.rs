@@ -527,8 +527,28 @@ pub(crate) fn absolute(path: &str) -> String {
     format!("/{}", path.trim_start_matches('/'))
 }
 
+/// The files that every kernel has, in every network namespace: one that is not there was not captured, or is hidden. As
+/// absent it would mean that the checks which need it do not concern this host.
+const IN_EVERY_KERNEL: [&str; 9] = [
+    "proc/cmdline",
+    "proc/interrupts",
+    "proc/loadavg",
+    "proc/meminfo",
+    "proc/net/dev",
+    "proc/net/netstat",
+    "proc/net/snmp",
+    "proc/net/softnet_stat",
+    "proc/stat",
+];
+/// The reason for their gap.
+pub(crate) const NOT_THERE: &str = "not there, although every kernel has it";
+
 /// The gap for an operating system error.
 pub(crate) fn gap(path: &str, error: &io::Error) -> Gap {
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    if is_missing && IN_EVERY_KERNEL.contains(&path.trim_matches('/')) {
+        return Gap::new(Cause::Unreadable, absolute(path), NOT_THERE);
+    }
     let cause = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Cause::Absent,
         io::ErrorKind::PermissionDenied => Cause::Denied,
@@ -554,6 +574,20 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn a_file_that_every_kernel_has_is_never_said_to_be_absent() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = HostRoot::open(folder.path()).expect("a root");
+        let cause = |path: &str| root.read(path).gap().expect("nothing is there").cause;
+        assert_eq!(cause("proc/net/softnet_stat"), Cause::Unreadable);
+        assert_eq!(cause("/proc/stat"), Cause::Unreadable);
+        assert_eq!(cause("proc/net/vlan/config"), Cause::Absent);
+        let sysctls = crate::procfs::sysctls::read_sysctls(&root);
+        let cause = |name: &str| sysctls[name].gap().expect("nothing is there").cause;
+        assert_eq!(cause("net.ipv4.tcp_rmem"), Cause::Unreadable);
+        assert_eq!(cause("net.ipv4.tcp_shrink_window"), Cause::Absent);
+    }
 
     #[test]
     fn a_captured_folder_is_read_in_full_while_files_are_renamed() {

@@ -6,7 +6,7 @@ use super::{Draft, remedy};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
 };
-use crate::known::{Cause, Gap};
+use crate::known::Gap;
 use crate::setting::{Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
@@ -62,12 +62,6 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         if sysctl_number(context.host, name, &mut gaps) == Some(0) {
             off.push((name, without));
         }
-        if name == DSACK {
-            continue;
-        }
-        // Every network namespace of every kernel has these: a missing one was not captured.
-        let gap = context.host.sysctl(name).gap().cloned();
-        missing.extend(gap.filter(|gap| gap.cause == Cause::Absent));
         missing.extend(gaps);
     }
     answer(rule, context, "host", judge(context, &off), missing)

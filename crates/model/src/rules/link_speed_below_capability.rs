@@ -185,6 +185,13 @@ pub(super) mod tests {
                 }
                 World::of(host)
             }),
+            ("100 Mb/s in sysfs, where ethtool says nothing", || {
+                let mut host = at(1_000, &[]);
+                let nic = &mut host.nics[0];
+                nic.wire.modes = Known::unknown(Cause::Denied, "linkmodes", "not permitted");
+                nic.link_bit_per_s = BitRate::from_mbit_per_s(100).into();
+                World::of(host)
+            }),
         ],
         silent: &[
             ("as fast as it can", || World::of(at(10_000, &[]))),

@@ -103,6 +103,7 @@ pub(super) mod tests {
     use super::*;
     use crate::build;
     use crate::host::Host;
+    use crate::known::Known;
 
     const ID: &str = RULE.id;
 
@@ -128,7 +129,10 @@ pub(super) mod tests {
             }),
         ],
         undetermined: &[("not captured", || {
-            World::of(build::host().without_sysctl("net.ipv4.tcp_sack").build())
+            let mut host = build::host().build();
+            let unread = Known::not_asked("/proc/sys/net/ipv4/tcp_sack");
+            host.sysctls.insert("net.ipv4.tcp_sack".to_owned(), unread);
+            World::of(host)
         })],
     };
 

@@ -33,9 +33,10 @@ pub const ERROR: f64 = 0.05;
 /// The shares of a fix's level that its looks may use: most of it for the first one, so that obvious effects cost one
 /// stage.
 pub const LOOKS: [f64; 3] = [0.6, 0.25, 0.15];
-/// A fix that looks this useless after a stage (the probability of so low a statistic without any effect) gets no
-/// further one.
-const HOPELESS: f64 = 0.3;
+/// A fix gets no further stage if a statistic at least as high is this probable without any effect, after the first and
+/// the second one. Simulated: with 0.3 and 0.3, useless fixes take a quarter more trials, and of effects of 10 % under
+/// noise of 5 %, 91 instead of 89 % are found.
+const HOPELESS: [f64; 2] = [0.2, 0.05];
 /// The level at which several changes that each looked useless are tested together. It keeps none of them: it decides
 /// whether they are tested again, one by one.
 pub const TOGETHER: f64 = 0.05;
@@ -161,12 +162,14 @@ pub fn look(stages: &[Stage], level: f64) -> (Option<StagedEffect>, Decision) {
         return (None, Decision::Open);
     };
     let effect = share.and_then(|share| staged_relative(stages, level * share).ok());
-    let is_last = stages.len() >= LOOKS.len();
+    let hopeless = HOPELESS.get(stages.len() - 1);
     let decision = match &effect {
         Some(effect) if effect.interval.low > 0.0 => Decision::Faster,
         Some(effect) if effect.interval.high < 0.0 => Decision::Slower,
-        _ if is_last => Decision::Nothing,
-        Some(effect) if effect.chance > HOPELESS => Decision::Nothing,
+        _ if hopeless.is_none() => Decision::Nothing,
+        Some(effect) if hopeless.is_some_and(|hopeless| effect.chance > *hopeless) => {
+            Decision::Nothing
+        }
         _ => Decision::Open,
     };
     (effect, decision)

@@ -7,6 +7,7 @@
 //! - [`effect`]: the effect of a change on a rate, from interleaved pairs, with an interval.
 //! - [`staged`]: which of several changes to keep, with one error rate for all of them.
 //! - [`summary`]: center, spread and quantiles of a handful of values.
+//! - [`sequential`]: the median of trials that are repeated until it is precise.
 //! - [`warmup`]: how much of the start of a series to drop.
 //! - [`power`]: minimum detectable effects, and the number of blocks needed.
 //! - [`screening`]: which of many factors matter, from few trials.
@@ -22,6 +23,7 @@ mod interval;
 pub mod power;
 mod random;
 pub mod screening;
+pub mod sequential;
 pub mod staged;
 pub mod summary;
 pub mod surrogate;

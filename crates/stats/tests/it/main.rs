@@ -4,5 +4,6 @@
 mod laws;
 mod noise;
 mod refusals;
+mod sequential;
 mod staged;
 mod truth;

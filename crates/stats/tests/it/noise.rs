@@ -48,6 +48,48 @@ impl Noise {
         }
     }
 
+    /// The median of the factor; of two speeds, any value between them.
+    pub(crate) fn median(self) -> f64 {
+        match self {
+            Self::Normal(_) | Self::Lognormal(_) => 1.0,
+            Self::Dips(depth) => (-depth * std::f64::consts::LN_2).exp(),
+            // Slow trials are below every other: the median of the fast ones moves by their share.
+            Self::HalfSpeed(probability) => {
+                assert!((probability - 0.05).abs() < 1e-9, "computed for 5 %");
+                // The normal quantile of 0.45 / 0.95.
+                1.0 - 0.03 * 0.066_012
+            }
+            Self::TwoSpeeds => 0.9,
+        }
+    }
+
+    /// Successive trials, each with the probability `correlation` in the state of the one before: which speed, which
+    /// neighbor, how far below. Normal noise is autoregressive.
+    pub(crate) fn series(self, count: usize, correlation: f64, random: &mut Random) -> Vec<f64> {
+        let mut values = Vec::with_capacity(count);
+        if let Self::Normal(deviation) = self {
+            let mut state = random.normal();
+            for _ in 0..count {
+                values.push((1.0 + deviation * state).max(0.5));
+                let fresh = (1.0 - correlation * correlation).sqrt() * random.normal();
+                state = correlation * state + fresh;
+            }
+            return values;
+        }
+        let mut last = self.factor(random);
+        for _ in 0..count {
+            values.push(last);
+            if random.unit() >= correlation {
+                last = self.factor(random);
+            } else if matches!(self, Self::TwoSpeeds) {
+                // The same speed with new noise.
+                let slow = if last < 0.9 { 0.8 } else { 1.0 };
+                last = slow * Self::Normal(0.01).factor(random);
+            }
+        }
+        values
+    }
+
     /// One experiment: `count` pairs round 40 Gbit/s, the second of each truly higher by `effect`.
     /// The pair's common factor drifts from pair to pair, as on real hosts.
     pub(crate) fn pairs(self, count: usize, effect: f64, random: &mut Random) -> Vec<(f64, f64)> {

@@ -171,7 +171,8 @@ fn drift(values: &[f64], ranks: &[f64]) -> Option<f64> {
     let freedom = (n / inflation - 2.0).max(1.0);
     let spread = n * (n * n - 1.0) / 12.0;
     let error = (squares / freedom / spread).sqrt();
-    (slope.abs() > student_critical(TREND_TAIL, freedom) * error).then(|| trend(values).0 * (n - 1.0))
+    (slope.abs() > student_critical(TREND_TAIL, freedom) * error)
+        .then(|| trend(values).0 * (n - 1.0))
 }
 
 /// The slope of the least-squares line over the index, and what remains around it.
@@ -179,7 +180,9 @@ fn trend(values: &[f64]) -> (f64, Vec<f64>) {
     let (n, mean) = (count(values.len()), mean_of(values));
     let at = |index: usize| count(index) - (n - 1.0) / 2.0;
     let each = || values.iter().enumerate();
-    let products: f64 = each().map(|(index, value)| at(index) * (value - mean)).sum();
+    let products: f64 = each()
+        .map(|(index, value)| at(index) * (value - mean))
+        .sum();
     let slope = products / (n * (n * n - 1.0) / 12.0);
     let rest = each().map(|(index, value)| value - mean - slope * at(index));
     (slope, rest.collect())
@@ -221,7 +224,10 @@ mod tests {
     #[test]
     fn values_that_rise_all_the_time_drift_by_their_range() {
         let rising: Vec<f64> = (0..30).map(f64::from).collect();
-        let drift = look(&rising).expect("enough values").drift.expect("a trend");
+        let drift = look(&rising)
+            .expect("enough values")
+            .drift
+            .expect("a trend");
         assert!((drift - 29.0).abs() < 1e-9, "{drift}");
     }
 

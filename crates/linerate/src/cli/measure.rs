@@ -244,7 +244,8 @@ fn hidden(arg: Arg) -> Arg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = PRECISION)]
 pub struct UntilArgs {
-    /// Repeat the trial until the 95 % CI of the result is within +-PERCENT, such as `1%`.
+    /// Repeat the trial until the 95 % CI of the median is within +-PERCENT, such as `1%`. Allows for correlation
+    /// between trials, so it takes at least 20.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub until_ci: Option<f64>,
     /// Start no further trial after this time.

@@ -2,16 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use linerate_analysis::trial::LEVEL;
 use linerate_model::exit::Outcome;
 use linerate_model::units::Nanoseconds;
-use linerate_stats::summary::{median, median_interval};
+use linerate_stats::sequential::{FEWEST, FIRST_LOOK, look, next_look};
+use linerate_stats::summary::median;
 use serde::Serialize;
 
 use crate::cli::UntilArgs;
 
-/// With fewer trials the median has no interval of 95 % (sign test).
-const TRIALS_MIN: usize = 6;
 /// More would take too long.
 const TRIALS_MAX: usize = 1_000;
 
@@ -26,36 +24,70 @@ pub(super) struct Repeats {
     results: Vec<f64>,
     /// Their median.
     median: f64,
-    /// Its 95 % interval.
+    /// Its 95 % interval, with correlated trials counted as fewer. Not `valid`: the smallest and the largest result.
     low: f64,
     high: f64,
     /// Half the interval's width, relative to the median.
     reached: f64,
     /// The requested precision; none if only a number of trials was requested.
     asked: Option<f64>,
+    /// Whether there are enough trials for an interval that allows for their correlation: at least 20, and more the
+    /// more correlated they are.
+    valid: bool,
+    /// The correlation of successive trials, corrected for its bias; null with fewer than 20 trials.
+    correlation: Option<f64>,
+    /// The number of independent trials with the same information; null with fewer than 20 trials.
+    effective: Option<f64>,
+    /// How many times the interval was computed to decide whether to stop.
+    looks: u32,
+    /// The change from the first to the last trial by a linear trend, relative to the median; null if not significant
+    /// (1 %), or with fewer than 20 trials.
+    drift: Option<f64>,
 }
 
 impl Repeats {
     /// Whether the interval is as narrow as was requested.
     pub(super) fn is_certain(&self) -> bool {
-        self.asked.is_none_or(|asked| self.reached <= asked)
+        self.asked
+            .is_none_or(|asked| self.valid && self.reached <= asked)
     }
 
     pub(super) fn in_words(&self, figure: impl Fn(f64) -> String) -> String {
+        let worth = match (self.effective, self.correlation) {
+            (Some(effective), Some(correlation)) => {
+                format!(" (effective {effective:.0}, correlation {correlation:.2})")
+            }
+            _ => String::new(),
+        };
+        let missed = match self.asked {
+            Some(asked) if !self.is_certain() => {
+                format!(": not within the requested {:.2} %", asked * 100.0)
+            }
+            _ => String::new(),
+        };
+        let range = match self.correlation {
+            _ if self.valid => "",
+            Some(_) => "; the range of all trials: too correlated for an interval",
+            None => "; the range of all trials: fewer than 20 do not show their correlation",
+        };
         format!(
-            "{} [{}, {}], +-{:.2} % after {} trials{}",
+            "{} [{}, {}], +-{:.2} % after {} trials{worth}{missed}{range}",
             figure(self.median),
             figure(self.low),
             figure(self.high),
             self.reached * 100.0,
             self.trials,
-            match self.asked {
-                Some(asked) if !self.is_certain() => {
-                    format!(": not within the requested {:.2} %", asked * 100.0)
-                }
-                _ => String::new(),
-            }
         )
+    }
+
+    /// The warning if the result changed during the measurement.
+    pub(super) fn drift_in_words(&self) -> Option<String> {
+        self.drift.map(|drift| {
+            format!(
+                "{:+.2} % from the first to the last trial: the median depends on the time of measurement",
+                drift * 100.0
+            )
+        })
     }
 }
 
@@ -79,16 +111,18 @@ pub(super) fn until_certain<T>(
         .collect();
     let mut results: Vec<f64> = kept.iter().map(|(value, _)| *value).collect();
     let mut last = None;
-    for number in 1..TRIALS_MAX {
-        let repeats = judged(&results, asked);
-        if repeats.as_ref().is_some_and(Repeats::is_certain) {
-            last = repeats;
-            break;
-        }
-        last = repeats;
+    let mut looks = 0;
+    let mut look_at = asked.map_or(FEWEST, |_| FIRST_LOOK);
+    for number in 1..=TRIALS_MAX {
         let over = begun.elapsed() + Duration::from(each) > Duration::from(args.max_time);
-        if over && results.len() >= TRIALS_MIN {
-            break;
+        let is_last = number == TRIALS_MAX || (over && results.len() >= FEWEST);
+        if is_last || results.len() >= look_at {
+            looks += 1;
+            last = judged(&results, asked, looks);
+            if is_last || last.as_ref().is_some_and(Repeats::is_certain) {
+                break;
+            }
+            look_at = next_look(results.len());
         }
         let one = trial(number)?;
         if let Some(value) = result(&one) {
@@ -115,20 +149,22 @@ pub(super) fn keep_nearest<T>(kept: &mut Vec<(f64, T)>, results: &[f64]) {
     kept.truncate(KEPT);
 }
 
-fn judged(results: &[f64], asked: Option<f64>) -> Option<Repeats> {
-    if results.len() < TRIALS_MIN {
-        return None;
-    }
-    let middle = median(results).ok()?;
-    let interval = median_interval(results, LEVEL).ok()?;
+fn judged(results: &[f64], asked: Option<f64>, looks: u32) -> Option<Repeats> {
+    let look = look(results).ok()?;
+    let middle = look.median.abs().max(f64::MIN_POSITIVE);
     Some(Repeats {
         trials: results.len(),
         results: results.to_vec(),
-        median: middle,
-        low: interval.low,
-        high: interval.high,
-        reached: (interval.high - interval.low) / 2.0 / middle.abs().max(f64::MIN_POSITIVE),
+        median: look.median,
+        low: look.low,
+        high: look.high,
+        reached: (look.high - look.low) / 2.0 / middle,
         asked,
+        valid: look.is_valid,
+        correlation: look.correlation,
+        effective: look.effective,
+        looks,
+        drift: look.drift.map(|drift| drift / middle),
     })
 }
 
@@ -156,24 +192,59 @@ mod tests {
     }
 
     #[test]
-    fn equal_results_are_certain_after_the_fewest_trials() {
+    fn equal_results_are_certain_at_the_first_look() {
         let (value, repeats) = run(Some(0.01), |_| 100.0);
         let repeats = repeats.expect("repeated");
         assert_eq!(
             (value, repeats.trials, repeats.is_certain()),
-            (100.0, TRIALS_MIN, true)
+            (100.0, FIRST_LOOK, true)
         );
     }
 
     #[test]
     fn noisy_results_take_more_trials_and_the_middle_one_is_shown() {
         let noisy = |n: usize| 100.0 + [0.0, 3.0, -3.0, 1.0, -1.0][n % 5];
-        let (value, repeats) = run(Some(0.01), noisy);
+        let (value, repeats) = run(Some(0.005), noisy);
         let repeats = repeats.expect("repeated");
         assert!(
-            repeats.trials > TRIALS_MIN && repeats.is_certain(),
+            repeats.trials > FIRST_LOOK && repeats.is_certain(),
             "{repeats:?}"
         );
         assert!((value - 100.0).abs() <= 1.0, "{value}");
+    }
+    #[test]
+    fn trials_that_end_too_early_are_a_range_without_the_requested_precision() {
+        let none = UntilArgs {
+            max_time: Nanoseconds::new(0),
+            ..until(Some(0.5))
+        };
+        let each = Nanoseconds::from_millis(1);
+        let (_, repeats) = until_certain(&none, each, |_| Ok(100.0), |value| Some(*value))
+            .expect("trials that succeed");
+        let repeats = repeats.expect("repeated");
+        assert_eq!((repeats.trials, repeats.looks), (FEWEST, 1));
+        assert!(!repeats.valid && !repeats.is_certain(), "{repeats:?}");
+        let words = repeats.in_words(|value| value.to_string());
+        assert!(words.contains("fewer than 20"), "{words}");
+    }
+
+    #[test]
+    fn a_requirement_alone_takes_the_fewest_trials() {
+        let required = UntilArgs {
+            require: vec!["rate>=1Gb/s".parse().expect("a requirement")],
+            ..until(None)
+        };
+        let each = Nanoseconds::from_millis(1);
+        let (_, repeats) = until_certain(&required, each, |_| Ok(100.0), |value| Some(*value))
+            .expect("trials that succeed");
+        assert_eq!(repeats.map(|repeats| repeats.trials), Some(FEWEST));
+    }
+
+    #[test]
+    fn a_result_that_rises_is_reported_as_drift() {
+        let rising = |n: usize| 100.0 + f64::from(u32::try_from(n).expect("few trials"));
+        let (_, repeats) = run(Some(0.2), rising);
+        let words = repeats.and_then(|repeats| repeats.drift_in_words());
+        assert!(words.is_some_and(|words| words.starts_with('+')));
     }
 }

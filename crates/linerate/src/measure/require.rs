@@ -1,11 +1,11 @@
 //! `--require`: a measurement as a test that passes, fails, or is inconclusive.
 
-use linerate_analysis::trial::LEVEL;
 use linerate_analysis::trial::figure::{figure, in_words};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::Response;
 use linerate_model::sample::Sample;
-use linerate_stats::summary::{median, median_interval};
+use linerate_stats::sequential::look;
+use linerate_stats::summary::median;
 use serde::Serialize;
 
 use crate::cli::Requirement;
@@ -67,7 +67,8 @@ impl<'a> Requirements<'a> {
 }
 
 fn judge(requirement: &Requirement, figures: &[f64]) -> Judged {
-    let interval = median_interval(figures, LEVEL).ok();
+    // With six to 19 trials the range of all: the interval of independent trials.
+    let interval = look(figures).ok();
     let verdict = interval.map_or(Verdict::CannotTell, |interval| {
         let (worst, best) = if requirement.is_least {
             (

@@ -60,6 +60,9 @@ pub(super) fn text(
             }
         };
         lines.push(format!("repeats   {}", repeats.in_words(figure)));
+        if let Some(drift) = repeats.drift_in_words() {
+            lines.push(format!("drift     {drift}"));
+        }
     }
     for requirement in &document.requirements {
         lines.push(format!("require   {}", requirement.in_words()));

@@ -270,7 +270,7 @@ fn this_end_is_recorded_as_any_and_what_the_far_end_cannot_tell_is_a_gap() {
 }
 
 #[test]
-fn tests_with_one_server_are_repeated_until_they_are_certain_enough() {
+fn tests_with_one_server_are_repeated_until_the_time_is_over() {
     if !iperf3_is_here() {
         return;
     }
@@ -279,15 +279,15 @@ fn tests_with_one_server_are_repeated_until_they_are_certain_enough() {
     let done = Command::new(crate::LINERATE)
         .args(["--format", "json", "measure", "stream", "--iperf3"])
         .arg(address.to_string())
-        .args(["--time", "1", "--until-ci", "50%", "--max-time", "60"])
+        .args(["--time", "1", "--until-ci", "50%", "--max-time", "6"])
         .args(["--perf", "99"])
         .stdin(Stdio::null())
         .output()
         .expect("it starts");
     let said = String::from_utf8_lossy(&done.stderr);
     let code = done.status.code();
-    // However noisy the machine: it repeats, and reports whether that was enough.
-    assert!(matches!(code, Some(0 | 12)), "{code:?} {said}");
+    // Six tests have no interval, however steady the machine.
+    assert_eq!(code, Some(12), "{said}");
     let document = crate::fitting(&String::from_utf8_lossy(&done.stdout));
     let trials = document["repeats"]["trials"].as_u64();
     assert!(trials >= Some(6), "{document:#}");

@@ -223,8 +223,10 @@ fn a_result_that_is_certain_enough_ends_the_repeating() {
     let Some(lab) = Lab::new() else { return };
     let document = measured(&lab, "rr netns:far --time 0.1 --rate 100 --until-ci 20%");
     let repeats = &document["repeats"];
-    assert!(number(&repeats["trials"]) >= 6.0);
+    assert!(number(&repeats["trials"]) >= 20.0);
     assert!(number(&repeats["reached"]) <= 0.2, "{repeats}");
+    assert!(number(&repeats["effective"]) > 1.0, "{repeats}");
+    assert_eq!(repeats["valid"], true, "{repeats}");
 }
 
 #[test]

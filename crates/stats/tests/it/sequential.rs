@@ -32,9 +32,8 @@ fn misses(noise: Noise, correlation: f64, asked: f64) -> (usize, usize) {
         let stopped = until(&values, asked);
         trials.push(stopped.map_or(MOST_TRIALS, |(n, _)| n));
         let truth = noise.median();
-        missed += usize::from(
-            stopped.is_some_and(|(_, look)| truth < look.low || look.high < truth),
-        );
+        missed +=
+            usize::from(stopped.is_some_and(|(_, look)| truth < look.low || look.high < truth));
     }
     trials.sort_unstable();
     (missed, trials[SERIES / 2])

@@ -9,7 +9,9 @@
 //! Stopping when an interval is narrow selects, from rates with several modes, the moments at which most trials were
 //! in one mode. So there are few looks, at geometrically growing numbers of trials, and a second, wider interval that
 //! holds at all looks together. Where that one is much wider, there is a gap beside the median, and it is the result.
-//! The constants were chosen by simulation; `tests/it/sequential.rs` verifies the coverage.
+//! The constants were chosen by simulation; `tests/it/sequential.rs` verifies that at most 7 % miss the median with
+//! correlations up to 0.7. The limits: 15 % with two speeds and 0.8, and 25 % of series whose lag-1 correlation hides a
+//! slow change (autoregressive with 0.9, half of the variance, below independent noise).
 
 use crate::distribution::student_critical;
 use crate::error::{StatsError, check_values};

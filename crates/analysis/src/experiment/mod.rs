@@ -2,9 +2,11 @@
 //!
 //! `definition` reads the file of an experiment, `resolve` turns a combination of levels into settings,
 //! `judge` turns the record into the JSON document. `earlier` has the runs that are levels, `published`
-//! other people's measurements, `difference` the extra time of one level over another.
+//! other people's measurements, `difference` the extra time of one level over another, `compare` the change between
+//! runs.
 
 mod bound;
+pub mod compare;
 pub mod definition;
 pub mod difference;
 pub mod document;

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use linerate_analysis::experiment::compare::CompareDocument;
 use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::record::Header;
 use linerate_analysis::run_list::RunsDocument;
@@ -21,7 +22,6 @@ use crate::commands::doctor::{RuleDocument, RulesDocument, TopicDocument};
 use crate::commands::map::{DiffDocument, FactsDocument};
 use crate::commands::testbed::RxeDocument;
 use crate::lab::ExperimentList;
-use crate::lab::compare::CompareDocument;
 use crate::measure::document::MeasureDocument;
 use crate::measure::ladder::LadderDocument;
 use crate::measure::preload::PreloadDocument;

@@ -1,8 +1,12 @@
 //! What people type after `lab` and `compare`.
 
+use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::Nanoseconds;
@@ -90,15 +94,42 @@ pub enum LabStep {
     Inside,
 }
 
+/// Runs of one side of a comparison, separated by commas.
+#[derive(Debug, Clone)]
+pub struct RunGroup(pub Vec<PathBuf>);
+
+impl RunGroup {
+    /// Paths are bytes, not always UTF-8.
+    fn parse(text: OsString) -> Result<Self, &'static str> {
+        // A folder with a comma in its name can be named too.
+        if text.as_bytes().contains(&b',') && PathBuf::from(&text).exists() {
+            return Ok(Self(vec![text.into()]));
+        }
+        let parts = text.as_bytes().split(|byte| *byte == b',');
+        let runs: Vec<PathBuf> = parts.map(|part| OsStr::from_bytes(part).into()).collect();
+        if runs.iter().any(|run| run.as_os_str().is_empty()) {
+            return Err("an empty name of a run");
+        }
+        Ok(Self(runs))
+    }
+}
+
+impl fmt::Display for RunGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs: Vec<String> = self.0.iter().map(|run| run.display().to_string()).collect();
+        f.write_str(&runs.join(","))
+    }
+}
+
 /// `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The baseline run's directory.
-    #[arg(value_name = "RUN")]
-    pub before: PathBuf,
-    /// The directory of the run to compare with it.
-    #[arg(value_name = "RUN")]
-    pub after: PathBuf,
+    /// Directories of the baseline runs, separated by commas: three or more.
+    #[arg(value_name = "RUN,RUN,RUN", value_parser = OsStringValueParser::new().try_map(RunGroup::parse))]
+    pub before: RunGroup,
+    /// Directories of the runs to compare with them, separated by commas: three or more.
+    #[arg(value_name = "RUN,RUN,RUN", value_parser = OsStringValueParser::new().try_map(RunGroup::parse))]
+    pub after: RunGroup,
     /// Ignore regressions below this.
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::measure::parse_percent)]
     pub margin: f64,

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use diffusion::MeasureDiffusion;
-pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep};
+pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, RunGroup};
 pub use ladder::LadderArgs;
 use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
 use linerate_model::finding::{Profile, Severity};
@@ -141,8 +141,8 @@ pub enum Command {
         #[command(subcommand)]
         action: LabAction,
     },
-    /// Compare two runs of an experiment (two kernels, drivers or days). Exits 11 on a regression, 12 if
-    /// inconclusive.
+    /// Compare runs of an experiment before and after a change (kernel, driver, settings), three or more of each.
+    /// Exits 11 on a regression, 12 if inconclusive.
     Compare(CompareArgs),
     /// Plan, apply and undo settings.
     Tune {

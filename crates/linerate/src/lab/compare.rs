@@ -1,195 +1,96 @@
-//! `linerate compare`: what changed from one run of an experiment to another, combination by combination.
+//! `linerate compare`: what changed from some runs of an experiment to others, combination by combination.
 
-use std::collections::BTreeMap;
-use std::path::Path as FilePath;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path as FilePath, PathBuf};
 
+use linerate_analysis::experiment::compare::{
+    CompareDocument, Compared, FEWEST_RUNS, Side, Unit, Verdict, document, values,
+};
+use linerate_analysis::experiment::experiment_of;
 use linerate_analysis::experiment::sorted::{ExperimentRecords, sort};
-use linerate_analysis::trial::LEVEL;
-use linerate_analysis::trial::figure::{figure, in_words, mean};
+use linerate_analysis::trial::figure::in_words;
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::lab::{Cell, Response};
-use linerate_stats::effect::unpaired_relative;
+use linerate_model::lab::Response;
 use linerate_store as store;
-use serde::Serialize;
 
+use crate::cli::RunGroup;
 use crate::console::say::{Format, Say};
 
-/// What `linerate compare RUN RUN --format json` prints: the changes from one run of an experiment to another.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct CompareDocument {
-    schema: &'static str,
-    before: String,
-    after: String,
-    response: Response,
-    more_is_better: bool,
-    /// Regressions smaller than this share are ignored.
-    margin: f64,
-    /// The worst verdict of all combinations.
-    verdict: Verdict,
-    cells: Vec<Compared>,
-    /// Combinations that only one of the runs has, or with too few trials.
-    unmatched: Vec<String>,
-}
-
-/// A combination in both runs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Compared {
-    levels: Vec<String>,
-    before: f64,
-    after: f64,
-    relative: f64,
-    low: f64,
-    high: f64,
-    level: f64,
-    smallest_detectable: f64,
-    verdict: Verdict,
-}
-
-/// The verdict on a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-enum Verdict {
-    /// It is no worse than by the margin.
-    NotWorse,
-    /// It may be worse by more than the margin, or not.
-    CannotTell,
-    /// It is worse.
-    Worse,
-}
-
-impl Verdict {
-    /// `low` and `high` are of a change for which more is better.
-    fn of(low: f64, high: f64, margin: f64) -> Self {
-        if high < 0.0 && low < -margin {
-            Self::Worse
-        } else if low >= -margin {
-            Self::NotWorse
-        } else {
-            Self::CannotTell
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::NotWorse => "not worse",
-            Self::CannotTell => "inconclusive",
-            Self::Worse => "worse",
-        }
-    }
-}
-
 /// Runs `compare`. Exit code 11 on a regression, 12 if inconclusive.
-pub(crate) fn run(before: &FilePath, after: &FilePath, margin: f64, say: &Say) -> Outcome<()> {
-    let stored = [store::read(before)?, store::read(after)?];
-    for run in &stored {
-        linerate_analysis::experiment::experiment_of(run)?;
-    }
-    let sorted = |run: usize| sort(&stored[run].records);
-    let (Some(old), Some(new)) = (sorted(0), sorted(1)) else {
-        return Err(Stop::new(Code::BadInput, "not records of an experiment"));
-    };
-    let response = old.responses().first().copied().ok_or_else(|| {
-        let why = format!("{} has no trial with a result", before.display());
-        Stop::new(Code::Inconclusive, why)
-    })?;
-    let (cells, unmatched) = compared(&old, &new, response, margin);
-    let verdict = cells.iter().map(|cell| cell.verdict).max();
-    let Some(verdict) = verdict else {
-        let why = "the two runs share no combination with at least three trials each";
+pub(crate) fn run(before: &RunGroup, after: &RunGroup, margin: f64, say: &Say) -> Outcome<()> {
+    check_distinct(before, after)?;
+    let response = response_of(before)?;
+    let (before, after) = (side(before, response)?, side(after, response)?);
+    let Some(document) = document(before, after, response, margin) else {
+        let why = format!(
+            "the runs share no combination with {FEWEST_RUNS} runs on each side, or with \
+             {FEWEST_RUNS} trials"
+        );
         return Err(Stop::new(Code::Inconclusive, why));
-    };
-    let document = CompareDocument {
-        schema: "linerate.compare/1",
-        before: before.display().to_string(),
-        after: after.display().to_string(),
-        response,
-        more_is_better: response.more_is_better(),
-        margin,
-        verdict,
-        cells,
-        unmatched,
     };
     if say.format == Format::Json {
         say.json(&document)?;
     } else {
         say.data(&text(&document))?;
     }
-    match verdict {
-        Verdict::NotWorse => Ok(()),
-        Verdict::CannotTell => Err(Stop::new(
+    match (document.verdict, document.why) {
+        (Verdict::NotWorse, _) => Ok(()),
+        (Verdict::Worse, _) => Err(Stop::new(Code::Regression, "regression")),
+        (Verdict::CannotTell, Some(why)) => {
+            let why = format!("inconclusive: {why}");
+            Err(Stop::new(Code::Inconclusive, why).hint(
+                "compare at least three runs with three: `linerate compare A1,A2,A3 B1,B2,B3`",
+            ))
+        }
+        (Verdict::CannotTell, None) => Err(Stop::new(
             Code::Inconclusive,
             "inconclusive: the runs do not show whether there is a regression",
         )
-        .hint("use more repeats, longer trials, or a larger `--margin`")),
-        Verdict::Worse => Err(Stop::new(Code::Regression, "regression")),
+        .hint("use more runs on each side, or a larger `--margin`")),
     }
 }
 
-/// The values of each combination, by the names of its levels.
-fn values(sorted: &ExperimentRecords<'_>, response: Response) -> BTreeMap<Vec<String>, Vec<f64>> {
-    let mut values: BTreeMap<Vec<String>, Vec<f64>> = BTreeMap::new();
-    for ((_, cell), made) in &sorted.cells {
-        let cell: Cell = cell.to_vec();
-        let value = made
-            .samples
-            .first()
-            .and_then(|sample| figure(response, sample));
-        let names = sorted.experiment.level_names(&cell);
-        values.entry(names).or_default().extend(value);
+/// A run that is named twice would look like two runs that do not differ.
+fn check_distinct(before: &RunGroup, after: &RunGroup) -> Outcome<()> {
+    let mut seen = BTreeSet::new();
+    for folder in before.0.iter().chain(&after.0) {
+        let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
+        if !seen.insert(real) {
+            let why = format!("cannot compare {}: it is named twice", folder.display());
+            return Err(Stop::new(Code::Usage, why).hint("name each run once"));
+        }
     }
-    values
+    Ok(())
 }
 
-fn compared(
-    old: &ExperimentRecords<'_>,
-    new: &ExperimentRecords<'_>,
-    response: Response,
-    margin: f64,
-) -> (Vec<Compared>, Vec<String>) {
-    let (old, new) = (values(old, response), values(new, response));
-    let mut compared = Vec::new();
-    let mut unmatched = Vec::new();
-    for (levels, before) in &old {
-        let change = new.get(levels).and_then(|after| {
-            let change = unpaired_relative(before, after, LEVEL).ok()?;
-            Some((after, change))
-        });
-        let Some((after, change)) = change else {
-            unmatched.push(levels.join(", "));
-            continue;
-        };
-        let (low, high) = (change.interval.low, change.interval.high);
-        let verdict = if response.more_is_better() {
-            Verdict::of(low, high, margin)
-        } else {
-            // Less is better: the change of one over the figure.
-            Verdict::of(1.0 / (1.0 + high) - 1.0, 1.0 / (1.0 + low) - 1.0, margin)
-        };
-        compared.push(Compared {
-            levels: levels.clone(),
-            before: middle(response, before),
-            after: middle(response, after),
-            relative: change.relative,
-            low,
-            high,
-            level: LEVEL,
-            smallest_detectable: change.smallest_detectable,
-            verdict,
-        });
-    }
-    unmatched.extend(
-        new.keys()
-            .filter(|levels| !old.contains_key(*levels))
-            .map(|levels| levels.join(", ")),
-    );
-    (compared, unmatched)
+/// The first response of the first run: the one that decides.
+fn response_of(group: &RunGroup) -> Outcome<Response> {
+    let none = |run: &FilePath| {
+        let why = format!("{} has no trial with a result", run.display());
+        Stop::new(Code::Inconclusive, why)
+    };
+    let first = group.0.first().map_or(FilePath::new(""), PathBuf::as_path);
+    of_records(first, |sorted| sorted.responses().first().copied())?.ok_or_else(|| none(first))
 }
 
-fn middle(response: Response, values: &[f64]) -> f64 {
-    mean(response, values).unwrap_or(f64::NAN)
+/// Reads the runs of a side, one at a time: only their figures stay in memory.
+fn side(group: &RunGroup, response: Response) -> Outcome<Side> {
+    let runs = group.0.iter();
+    let runs = runs.map(|folder| of_records(folder, |sorted| values(sorted, response)));
+    Ok(Side {
+        name: group.to_string(),
+        runs: runs.collect::<Outcome<_>>()?,
+    })
+}
+
+/// Something of a stored run.
+fn of_records<T>(folder: &FilePath, find: impl Fn(&ExperimentRecords<'_>) -> T) -> Outcome<T> {
+    let stored = store::read(folder)?;
+    experiment_of(&stored)?;
+    let sorted = sort(&stored.records);
+    let none = || Stop::new(Code::BadInput, "not records of an experiment");
+    sorted.as_ref().map(find).ok_or_else(none)
 }
 
 fn text(document: &CompareDocument) -> String {
@@ -200,36 +101,61 @@ fn text(document: &CompareDocument) -> String {
         document.before,
         document.margin * 100.0
     )];
-    for cell in &document.cells {
-        lines.push(format!(
-            "  {}: {} -> {}, {:+.1} % [{:+.1}, {:+.1}]: {}",
-            cell.levels.join(", "),
-            in_words(document.response, cell.before),
-            in_words(document.response, cell.after),
-            cell.relative * 100.0,
-            cell.low * 100.0,
-            cell.high * 100.0,
-            cell.verdict.word()
-        ));
+    lines.push(intervals(document));
+    let named = document
+        .cells
+        .iter()
+        .map(|cell| (cell.levels.join(", "), cell));
+    let overall = document
+        .overall
+        .iter()
+        .map(|all| ("geometric mean".to_owned(), all));
+    for (name, cell) in named.chain(overall) {
+        lines.push(format!("  {name}: {}", change(document.response, cell)));
     }
     for levels in &document.unmatched {
         lines.push(format!(
-            "  {levels}: in one of the runs only, too few trials, or trials with 0"
+            "  {levels}: on one side only, too few runs or trials, or trials with 0"
         ));
     }
     lines.push(document.verdict.word().to_owned());
     lines.join("\n")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_verdict_follows_from_the_interval_and_the_margin() {
-        assert_eq!(Verdict::of(-0.01, 0.02, 0.05), Verdict::NotWorse);
-        assert_eq!(Verdict::of(-0.04, -0.01, 0.05), Verdict::NotWorse);
-        assert_eq!(Verdict::of(-0.2, 0.1, 0.05), Verdict::CannotTell);
-        assert_eq!(Verdict::of(-0.2, -0.01, 0.05), Verdict::Worse);
+/// What an interval is computed from.
+fn intervals(document: &CompareDocument) -> String {
+    let (before, after) = (document.runs_before, document.runs_after);
+    let error = document.error * 100.0;
+    match document.unit {
+        Unit::Run => format!(
+            "one mean per run, {after} runs vs {before}; a verdict on all combinations is wrong \
+             in at most {error:.0} % of comparisons"
+        ),
+        Unit::Trial => {
+            "intervals between trials: they do not include drift between runs".to_owned()
+        }
     }
+}
+
+fn change(response: Response, cell: &Compared) -> String {
+    let percent = |low: f64, high: f64| format!("[{:+.1}, {:+.1}]", low * 100.0, high * 100.0);
+    // A single combination needs no correction.
+    let corrected = if cell.level_among_all > cell.level {
+        format!(
+            ", at {:.2} % {}",
+            cell.level_among_all * 100.0,
+            percent(cell.low_among_all, cell.high_among_all)
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "{} -> {}, {:+.1} % at {:.0} % {}{corrected}: {}",
+        in_words(response, cell.before),
+        in_words(response, cell.after),
+        cell.relative * 100.0,
+        cell.level * 100.0,
+        percent(cell.low, cell.high),
+        cell.verdict.word()
+    )
 }

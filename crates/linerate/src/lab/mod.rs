@@ -2,7 +2,7 @@
 //!
 //! `definition` reads its file, `trials` turns a combination of levels into trials, `session` runs an experiment in
 //! randomized blocks, `text` formats it as text, `progress_table` is the table while it runs. `paths` are the paths to the
-//! peer and to other hosts that are levels. `compare` compares two runs.
+//! peer and to other hosts that are levels. `compare` compares runs before and after a change.
 //! The definition of an experiment, and the analysis of its record, are in [`linerate_analysis::experiment`].
 
 pub(crate) mod compare;

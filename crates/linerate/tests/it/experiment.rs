@@ -1,5 +1,5 @@
 //! `lab` between two real hosts: levels that are made and rolled back around each trial, runs that are killed and go
-//! on, and two runs compared with each other.
+//! on, and runs compared with each other.
 
 use std::fs::File;
 use std::io::Read;
@@ -169,44 +169,49 @@ fn an_experiment_that_was_killed_goes_on_where_its_record_ends() {
 }
 
 #[test]
-fn two_runs_of_an_experiment_are_held_against_each_other() {
+fn three_runs_are_compared_with_three_and_single_runs_give_no_verdict() {
     let Some(lab) = Lab::new() else { return };
     // So far apart that no machine's other work hides it.
-    let paced = |name: &str, slow: &str, fast: &str| {
+    let paced = |name: &str, slow: &str, fast: &str| -> Vec<String> {
         let levels = format!(
             "levels = [{{ name = \"slow\", options = {{ pacing = \"{slow}\" }} }}, \
              {{ name = \"fast\", options = {{ pacing = \"{fast}\" }} }}]"
         );
-        let experiment = PACED
-            .replace("levels = [\"200Mbit\", \"400Mbit\"]", &levels)
-            .replace(
-                "levels = [\"baseline\", false]",
-                "levels = [{ name = \"a\", settings = {} }, { name = \"b\", settings = {} }]",
-            )
-            .replace("setting = \"nic/@/feature/tso\"\non = \"local\"\n", "");
-        let file = file(&lab, name, &experiment);
-        let run = lab.path(&format!("{name}-run"));
-        lab.run(&words(text(&file), text(&run))).expect_code(0);
-        run
+        let experiment = PACED.replace("levels = [\"200Mbit\", \"400Mbit\"]", &levels);
+        let (start, rest) = experiment
+            .split_once("[[factors]]\nname = \"seg")
+            .expect("two");
+        let (_, design) = rest.split_once("[design]").expect("a design");
+        let file = file(&lab, name, &format!("{start}[design]{design}"));
+        let run = |number: usize| {
+            let run = lab.path(&format!("{name}-{number}"));
+            lab.run(&words(text(&file), text(&run))).expect_code(0);
+            text(&run).to_owned()
+        };
+        (0..3).map(run).collect()
     };
-    let one = paced("one", "200Mbit", "400Mbit");
-    let other = paced("other", "20Mbit", "40Mbit");
-    let compare = |before: &PathBuf, after: &PathBuf| {
-        lab.run(&[
-            "--format",
-            "json",
-            "compare",
-            text(before),
-            text(after),
-            "--margin",
-            "20%",
-        ])
+    let fast = paced("fast", "200Mbit", "400Mbit");
+    let slow = paced("slow", "20Mbit", "40Mbit");
+    let compare = |before: &[String], after: &[String], code: i32| {
+        let (before, after) = (before.join(","), after.join(","));
+        let words = ["--format", "json", "compare", &before, &after];
+        let done = lab.run(&[&words[..], &["--margin", "20%"]].concat());
+        done.expect_code(code)
     };
-    let worse = compare(&one, &other).expect_code(11);
-    let document = fitting(&worse.out);
-    assert_eq!(document["verdict"], "worse", "{document:#}");
-    let better = compare(&other, &one).expect_code(0);
-    assert_eq!(fitting(&better.out)["verdict"], "not-worse");
+    let worse = fitting(&compare(&fast, &slow, 11).out);
+    assert_eq!(worse["verdict"], "worse", "{worse:#}");
+    assert_eq!(worse["cells"].as_array().map(Vec::len), Some(2));
+    let better = fitting(&compare(&slow, &fast, 0).out);
+    assert_eq!(better["verdict"], "not-worse", "{better:#}");
+    for (before, after) in [(&fast, &slow), (&slow, &fast)] {
+        let done = compare(&before[..1], &after[..1], 12);
+        assert_eq!(fitting(&done.out)["verdict"], "cannot-tell");
+        let why = "two runs made at different times: drift not separable";
+        assert!(done.err.contains(why), "{}", done.err);
+    }
+    let again = [fast[0].clone(), fast[0].clone()];
+    let done = compare(&again, &slow, 2);
+    assert!(done.err.contains("named twice"), "{}", done.err);
 }
 
 #[test]

@@ -317,7 +317,7 @@ impl Factor {
             }
         }
         if self.runs().count() == self.levels.len() {
-            let why = "every level is an earlier run, so nothing would be measured: compare two \
+            let why = "every level is an earlier run, so nothing would be measured: compare the \
                 runs with `linerate compare`";
             return Err(wrong(name, why));
         }
@@ -423,7 +423,7 @@ impl Experiment {
             return Err(wrong(other.name(), why));
         }
         if self.factors.len() == 1 {
-            let why = "an earlier run needs another factor besides it: compare two runs with \
+            let why = "an earlier run needs another factor besides it: compare the runs with \
                 `linerate compare`";
             return Err(wrong(first.name(), why));
         }

@@ -34,20 +34,21 @@ pub(crate) fn run(before: &RunGroup, after: &RunGroup, margin: f64, say: &Say) -
     } else {
         say.data(&text(&document))?;
     }
-    match (document.verdict, document.why) {
-        (Verdict::NotWorse, _) => Ok(()),
-        (Verdict::Worse, _) => Err(Stop::new(Code::Regression, "regression")),
-        (Verdict::CannotTell, Some(why)) => {
-            let why = format!("inconclusive: {why}");
-            Err(Stop::new(Code::Inconclusive, why).hint(
-                "compare at least three runs with three: `linerate compare A1,A2,A3 B1,B2,B3`",
-            ))
+    match document.verdict {
+        Verdict::NotWorse => Ok(()),
+        Verdict::Worse => Err(Stop::new(Code::Regression, "regression")),
+        Verdict::CannotTell => {
+            let why = document.why.as_deref();
+            let why = why.unwrap_or("the runs do not show whether there is a regression");
+            let hint = match (document.unit, &document.why) {
+                (Unit::Trial, _) => {
+                    "compare at least three runs with three: `linerate compare A1,A2,A3 B1,B2,B3`"
+                }
+                (Unit::Run, None) => "use more runs on each side, or a larger `--margin`",
+                (Unit::Run, Some(_)) => "`linerate lab show RUN` shows why it has no result",
+            };
+            Err(Stop::new(Code::Inconclusive, format!("inconclusive: {why}")).hint(hint))
         }
-        (Verdict::CannotTell, None) => Err(Stop::new(
-            Code::Inconclusive,
-            "inconclusive: the runs do not show whether there is a regression",
-        )
-        .hint("use more runs on each side, or a larger `--margin`")),
     }
 }
 
@@ -142,7 +143,7 @@ fn change(response: Response, cell: &Compared) -> String {
     // A single combination needs no correction.
     let corrected = if cell.level_among_all > cell.level {
         format!(
-            ", at {:.2} % {}",
+            ", corrected {:.2} % {}",
             cell.level_among_all * 100.0,
             percent(cell.low_among_all, cell.high_among_all)
         )
@@ -150,7 +151,7 @@ fn change(response: Response, cell: &Compared) -> String {
         String::new()
     };
     format!(
-        "{} -> {}, {:+.1} % at {:.0} % {}{corrected}: {}",
+        "{} -> {}, {:+.1} %, {:.0} % CI {}{corrected}: {}",
         in_words(response, cell.before),
         in_words(response, cell.after),
         cell.relative * 100.0,

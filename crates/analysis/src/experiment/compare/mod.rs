@@ -54,9 +54,10 @@ pub struct CompareDocument {
     /// What an interval is computed from: the mean of each run; or single trials, which do not show how far runs
     /// differ by themselves.
     pub unit: Unit,
-    /// `worse` if one combination or their mean is, `not-worse` if every combination is.
+    /// `worse` if one combination or their mean is, `not-worse` if every combination is and `after` has all of them.
     pub verdict: Verdict,
-    /// Why no verdict is possible, whatever the intervals are; null otherwise.
+    /// Why it is `cannot-tell`, whatever the intervals are: too few runs, or a combination that `after` does not have.
+    /// Null otherwise.
     pub why: Option<String>,
     /// Each combination that both sides have.
     pub cells: Vec<Compared>,
@@ -194,21 +195,27 @@ pub fn document(
         return None;
     }
     let is = |verdict: Verdict| move |one: &Compared| one.verdict == verdict;
-    let why = (question.unit == Unit::Trial).then(|| {
+    let missing = question.missing(&before, &after, &cells);
+    let (verdict, why) = if question.unit == Unit::Trial {
         let worse = cells.iter().filter(|cell| question.is_worse(cell)).count();
         let times = match (before.runs.len(), after.runs.len()) {
             (1, 1) => "two runs made at different times",
             _ => "fewer than three runs on a side",
         };
         let of = count(cells.len(), "combination");
-        format!("worse by more than the margin in {worse} of {of}; {times}: drift not separable")
-    });
-    let verdict = if cells.iter().chain(&overall).any(is(Verdict::Worse)) {
-        Verdict::Worse
+        let why = format!(
+            "worse by more than the margin in {worse} of {of}; {times}: drift not separable"
+        );
+        (Verdict::CannotTell, Some(why))
+    } else if cells.iter().chain(&overall).any(is(Verdict::Worse)) {
+        (Verdict::Worse, None)
+    } else if let Some(levels) = missing {
+        let why = format!("only the baseline has a result of {}", levels.join(", "));
+        (Verdict::CannotTell, Some(why))
     } else if cells.iter().all(is(Verdict::NotWorse)) {
-        Verdict::NotWorse
+        (Verdict::NotWorse, None)
     } else {
-        Verdict::CannotTell
+        (Verdict::CannotTell, None)
     };
     Some(CompareDocument {
         schema: "linerate.compare/1",
@@ -255,6 +262,19 @@ impl Question {
         let cells = matched.iter().filter_map(compared).collect();
         let overall = overall.and_then(|one| self.compared(&one, of_all));
         (cells, overall, unmatched)
+    }
+
+    /// A combination that the baseline has and the other side does not: a change after which it fails is no better.
+    fn missing<'a>(
+        self,
+        before: &'a Side,
+        after: &Side,
+        cells: &[Compared],
+    ) -> Option<&'a Vec<String>> {
+        let is_compared = |levels: &Vec<String>| cells.iter().any(|cell| cell.levels == *levels);
+        let enough = |side, levels| self.values_of(side, levels).len() >= FEWEST_RUNS;
+        let mut all = before.runs.iter().flat_map(BTreeMap::keys);
+        all.find(|levels| !is_compared(levels) && enough(before, levels) && !enough(after, levels))
     }
 
     /// The values of a combination that are independent of each other.

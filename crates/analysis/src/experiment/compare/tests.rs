@@ -225,3 +225,23 @@ fn a_combination_that_too_few_runs_have_is_listed_and_not_judged() {
     assert_eq!(found.unmatched, ["b", "c"]);
     assert_eq!((found.cells.len(), found.overall), (1, None));
 }
+
+#[test]
+fn a_combination_that_fails_after_the_change_is_not_called_not_worse() {
+    let like = || side(&[0.999, 1.0, 1.001]);
+    let mut more = like();
+    for run in &mut more.runs {
+        run.insert(vec!["b".to_owned()], vec![1.0]);
+    }
+    let compared = |before, after| {
+        let found = document(before, after, Response::Rate, MARGIN).expect("a combination");
+        (found.verdict, found.why)
+    };
+    let why = "only the baseline has a result of b".to_owned();
+    assert_eq!(
+        compared(more.clone(), like()),
+        (Verdict::CannotTell, Some(why))
+    );
+    // What only the change made possible is not compared with anything.
+    assert_eq!(compared(like(), more), (Verdict::NotWorse, None));
+}

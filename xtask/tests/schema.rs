@@ -68,7 +68,7 @@ fn a_finding_fits_and_one_without_its_evidence_does_not() {
 fn an_unknown_value_is_null_and_never_missing() {
     let mut document = json!({
         "schema": "linerate.run/1", "version": "0.1.0", "created_unix_s": 0, "command": ["linerate"], "seed": 4,
-        "pairs": 9, "peer": "far", "local_nic": "eth2", "remote_nic": "eth2", "address": "10.0.0.2",
+        "trials": 9, "peer": "far", "local_nic": "eth2", "remote_nic": "eth2", "address": "10.0.0.2",
         "copy_bit_per_s": null,
     });
     assert_eq!(fits("run", &document), Ok(()));

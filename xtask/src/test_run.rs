@@ -1,7 +1,6 @@
 //! All tests of the workspace, built by cargo first and run here, so that the same programs can run a second time as
 //! another user, skips are counted, and waiting tests run in parallel with others.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use crate::user::{self, User};
 
 /// Packages, and programs of packages, whose tests depend only on their input (fixtures, simulated hosts, a fake
 /// verbs library): the user who runs them makes no difference.
-const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 9] = [
+const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 10] = [
     ("linerate-model", None),
     ("linerate-stats", None),
     ("linerate-analysis", None),
@@ -25,6 +24,17 @@ const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 9] = [
     ("xtask", None),
     ("linerate", Some("test captured")),
     ("linerate", Some("test simulated")),
+    ("linerate-traffic", Some("test verbs")),
+];
+/// The programs that take longest, in this order: they come first, so that none starts when the others have ended, each
+/// as both users side by side, because they wait a lot.
+const LONGEST: [(&str, &str); 6] = [
+    ("linerate", "test it"),
+    ("linerate", "test simulated"),
+    ("linerate-traffic", "test it"),
+    ("linerate-traffic", "test verbs"),
+    ("linerate", "test captured"),
+    ("linerate-host", "test capture_memory"),
 ];
 /// The tests in a virtual machine, which are built and run by name only.
 const VM: &str = "vm";
@@ -39,6 +49,12 @@ struct Program {
 }
 
 impl Program {
+    /// Its place in the order of the programs.
+    fn place(&self) -> usize {
+        let is_it = |(package, name): &(&str, &str)| self.package == *package && self.name == *name;
+        LONGEST.iter().position(is_it).unwrap_or(LONGEST.len())
+    }
+
     fn depends_on_user(&self) -> bool {
         let is_listed = |(package, name): &(&str, Option<&str>)| {
             self.package == *package && name.is_none_or(|name| name == self.name)
@@ -53,11 +69,7 @@ pub(crate) fn run(root: &Path) -> Tally {
         Ok(built) => built,
         Err(failure) => return failure,
     };
-    // The slowest first, so that none starts when the others have ended.
-    tests.sort_by_key(|program| {
-        let is_first = program.package == "linerate";
-        (!is_first, !(is_first && program.name == "test it"))
-    });
+    tests.sort_by_key(Program::place);
     let mut failed = Tally::default();
     // The guests compute all the time, each on one CPU; what comes after them mostly waits.
     let mut jobs: Vec<Job<'_>> = in_guests(root, guests).collect();
@@ -69,21 +81,20 @@ pub(crate) fn run(root: &Path) -> Tally {
         Some(User::own(root)),
         user::is_root().then(|| User::ordinary(root)),
     ];
-    let mut of_users = Vec::new();
+    let mut of_users: Vec<(usize, Job<'_>)> = Vec::new();
     for (number, user) in users.into_iter().flatten().enumerate() {
         let wanted = tests
             .iter()
             .filter(|program| number == 0 || program.depends_on_user());
         match user {
-            Ok(user) => of_users.push(as_user(user, wanted.cloned().collect(), &mut failed)),
+            Ok(user) => of_users.extend(as_user(user, wanted.cloned().collect(), &mut failed)),
             Err(error) => failed
                 .failures
                 .push(format!("a home for the tests in /tmp: {error}")),
         }
     }
-    // The longest of each user side by side: they wait a lot.
-    jobs.extend(of_users.iter_mut().filter_map(VecDeque::pop_front));
-    jobs.extend(of_users.into_iter().flatten());
+    of_users.sort_by_key(|(place, _)| *place);
+    jobs.extend(of_users.into_iter().map(|(_, job)| job));
     let mut tally = jobs::run(jobs);
     tally.add(failed);
     tally
@@ -162,16 +173,17 @@ fn page(root: &Path) -> Option<Job<'_>> {
     })
 }
 
-/// All programs as one user, whose home is removed after the last of them.
-fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> VecDeque<Job<'static>> {
+/// All programs as one user, whose home is removed after the last of them, each with its place in the order.
+fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> Vec<(usize, Job<'static>)> {
     let obstacle = (programs.first()).and_then(|first| user.obstacle(&first.file));
     if let Some(obstacle) = obstacle {
         println!("SKIP: {obstacle}");
         failed.skips.push(obstacle);
-        return VecDeque::new();
+        return Vec::new();
     }
     let user = Arc::new(user);
     let job = |program: Program| {
+        let place = program.place();
         let Program {
             package,
             name,
@@ -180,10 +192,11 @@ fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> VecDeque<J
         } = program;
         let title = format!("{package}/{name} as {}", user.name);
         let user = Arc::clone(&user);
-        Job::new(title.clone(), move || {
+        let job = Job::new(title.clone(), move || {
             let mut command = user.command(&file, &folder, &["--show-output"]);
             of_tests(&title, command.env("CARGO_MANIFEST_DIR", &folder))
-        })
+        });
+        (place, job)
     };
     programs.into_iter().map(job).collect()
 }

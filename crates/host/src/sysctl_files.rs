@@ -119,7 +119,8 @@ fn parse_line(line: &str) -> Option<(String, String)> {
     }
     let (name, value) = line.strip_prefix('-').unwrap_or(line).split_once('=')?;
     let name = dotted(name.trim());
-    let is_spoken_of = SYSCTLS.contains(&name.as_str()) || OBSOLETE.contains(&name.as_str());
+    let is_read = SYSCTLS.iter().any(|(read, _)| *read == name);
+    let is_spoken_of = is_read || OBSOLETE.contains(&name.as_str());
     // Text after a `#` is meant as a comment, although the kernel would receive it too.
     let value = value.split(" #").next().unwrap_or_default().trim();
     is_spoken_of.then(|| (name, value.to_owned()))

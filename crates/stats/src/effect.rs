@@ -172,6 +172,9 @@ pub fn paired_relative(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Result<E
 /// At least three finite values above zero on each side. `pairs` is the smaller number of the two.
 pub fn unpaired_relative(before: &[f64], after: &[f64], level: f64) -> Result<Effect, StatsError> {
     check_level(level)?;
+    for values in [before, after] {
+        check_values(values, FEWEST_PAIRS)?;
+    }
     let (before, after) = (logs(before)?, logs(after)?);
     let variance = |values: &[f64]| deviation_of(values).powi(2) / count(values.len());
     let (of_before, of_after) = (variance(&before), variance(&after));
@@ -199,14 +202,8 @@ pub fn unpaired_relative(before: &[f64], after: &[f64], level: f64) -> Result<Ef
     })
 }
 
-/// The logarithms of values above zero; at least the minimum number of pairs.
-fn logs(values: &[f64]) -> Result<Vec<f64>, StatsError> {
-    if values.len() < FEWEST_PAIRS {
-        return Err(StatsError::TooFewValues {
-            have: values.len(),
-            need: FEWEST_PAIRS,
-        });
-    }
+/// The logarithms of values above zero.
+pub(crate) fn logs(values: &[f64]) -> Result<Vec<f64>, StatsError> {
     let log = |(pair, rate): (usize, &f64)| {
         if rate.is_finite() && *rate > 0.0 {
             Ok(rate.ln())

@@ -24,6 +24,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::effect::logs;
 use crate::error::StatsError;
 use crate::summary::{count, quantile_of_sorted};
 use crate::{Interval, Random, Seed};
@@ -220,17 +221,6 @@ pub fn staged_relative(stages: &[Stage], tail: f64) -> Result<StagedEffect, Stat
         chance: wins[won..].iter().sum::<f64>().min(1.0),
         smallest_detectable: to_relative(needed * spread_of(residuals)),
     })
-}
-
-fn logs(rates: &[f64]) -> Result<Vec<f64>, StatsError> {
-    let log = |(pair, rate): (usize, &f64)| {
-        if rate.is_finite() && *rate > 0.0 {
-            Ok(rate.ln())
-        } else {
-            Err(StatsError::RateNotPositive { pair, rate: *rate })
-        }
-    };
-    rates.iter().enumerate().map(log).collect()
 }
 
 /// All differences of a trial with and one without.

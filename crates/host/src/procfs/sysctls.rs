@@ -7,97 +7,68 @@ use linerate_model::known::{Cause, Known};
 
 use crate::root::{HostRoot, NOT_THERE};
 
-/// The sysctls that are read: those used by rules and settings.
-pub const SYSCTLS: [&str; 55] = [
-    "kernel.nmi_watchdog",
-    "kernel.numa_balancing",
-    "kernel.sched_rt_runtime_us",
-    "kernel.timer_migration",
-    "net.bridge.bridge-nf-call-ip6tables",
-    "net.bridge.bridge-nf-call-iptables",
-    "net.core.busy_poll",
-    "net.core.busy_read",
-    "net.core.default_qdisc",
-    "net.core.dev_weight",
-    "net.core.flow_limit_cpu_bitmap",
-    "net.core.gro_normal_batch",
-    "net.core.netdev_budget",
-    "net.core.netdev_budget_usecs",
-    "net.core.netdev_max_backlog",
-    "net.core.optmem_max",
-    "net.core.rmem_default",
-    "net.core.rmem_max",
-    "net.core.rps_default_mask",
-    "net.core.rps_sock_flow_entries",
-    "net.core.somaxconn",
-    "net.core.wmem_default",
-    "net.core.wmem_max",
-    "net.ipv4.ip_forward",
-    "net.ipv4.ip_no_pmtu_disc",
-    "net.ipv4.tcp_allowed_congestion_control",
-    "net.ipv4.tcp_available_congestion_control",
-    "net.ipv4.tcp_congestion_control",
-    "net.ipv4.tcp_dsack",
-    "net.ipv4.tcp_ecn",
-    "net.ipv4.tcp_limit_output_bytes",
-    "net.ipv4.tcp_mem",
-    "net.ipv4.tcp_min_snd_mss",
-    "net.ipv4.tcp_min_tso_segs",
-    "net.ipv4.tcp_moderate_rcvbuf",
-    "net.ipv4.tcp_mtu_probing",
-    "net.ipv4.tcp_no_metrics_save",
-    "net.ipv4.tcp_notsent_lowat",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_sack",
-    "net.ipv4.tcp_shrink_window",
-    "net.ipv4.tcp_slow_start_after_idle",
-    "net.ipv4.tcp_timestamps",
-    "net.ipv4.tcp_tso_win_divisor",
-    "net.ipv4.tcp_window_scaling",
-    "net.ipv4.tcp_wmem",
-    "net.ipv4.udp_mem",
-    "net.ipv4.udp_rmem_min",
-    "net.ipv4.udp_wmem_min",
-    "net.ipv6.conf.all.forwarding",
-    "net.netfilter.nf_conntrack_max",
-    "vm.min_free_kbytes",
-    "vm.stat_interval",
-    "vm.swappiness",
-    "vm.zone_reclaim_mode",
+/// The sysctls that are read, those used by rules and settings, and whether every kernel has them.
+pub(crate) const SYSCTLS: [(&str, bool); 55] = [
+    ("kernel.nmi_watchdog", SOME_KERNELS),
+    ("kernel.numa_balancing", SOME_KERNELS),
+    ("kernel.sched_rt_runtime_us", SOME_KERNELS),
+    ("kernel.timer_migration", SOME_KERNELS),
+    ("net.bridge.bridge-nf-call-ip6tables", SOME_KERNELS),
+    ("net.bridge.bridge-nf-call-iptables", SOME_KERNELS),
+    ("net.core.busy_poll", SOME_KERNELS),
+    ("net.core.busy_read", SOME_KERNELS),
+    ("net.core.default_qdisc", SOME_KERNELS),
+    ("net.core.dev_weight", EVERY_KERNEL),
+    ("net.core.flow_limit_cpu_bitmap", SOME_KERNELS),
+    ("net.core.gro_normal_batch", SOME_KERNELS),
+    (MACHINE_WIDE_PROBE, EVERY_KERNEL),
+    ("net.core.netdev_budget_usecs", SOME_KERNELS),
+    ("net.core.netdev_max_backlog", EVERY_KERNEL),
+    ("net.core.optmem_max", EVERY_KERNEL),
+    ("net.core.rmem_default", EVERY_KERNEL),
+    ("net.core.rmem_max", EVERY_KERNEL),
+    ("net.core.rps_default_mask", SOME_KERNELS),
+    ("net.core.rps_sock_flow_entries", SOME_KERNELS),
+    ("net.core.somaxconn", EVERY_KERNEL),
+    ("net.core.wmem_default", EVERY_KERNEL),
+    ("net.core.wmem_max", EVERY_KERNEL),
+    ("net.ipv4.ip_forward", EVERY_KERNEL),
+    ("net.ipv4.ip_no_pmtu_disc", EVERY_KERNEL),
+    ("net.ipv4.tcp_allowed_congestion_control", SOME_KERNELS),
+    ("net.ipv4.tcp_available_congestion_control", EVERY_KERNEL),
+    ("net.ipv4.tcp_congestion_control", EVERY_KERNEL),
+    ("net.ipv4.tcp_dsack", EVERY_KERNEL),
+    ("net.ipv4.tcp_ecn", EVERY_KERNEL),
+    ("net.ipv4.tcp_limit_output_bytes", SOME_KERNELS),
+    ("net.ipv4.tcp_mem", EVERY_KERNEL),
+    ("net.ipv4.tcp_min_snd_mss", SOME_KERNELS),
+    ("net.ipv4.tcp_min_tso_segs", SOME_KERNELS),
+    ("net.ipv4.tcp_moderate_rcvbuf", EVERY_KERNEL),
+    ("net.ipv4.tcp_mtu_probing", SOME_KERNELS),
+    ("net.ipv4.tcp_no_metrics_save", EVERY_KERNEL),
+    ("net.ipv4.tcp_notsent_lowat", SOME_KERNELS),
+    ("net.ipv4.tcp_rmem", EVERY_KERNEL),
+    ("net.ipv4.tcp_sack", EVERY_KERNEL),
+    ("net.ipv4.tcp_shrink_window", SOME_KERNELS),
+    ("net.ipv4.tcp_slow_start_after_idle", EVERY_KERNEL),
+    ("net.ipv4.tcp_timestamps", EVERY_KERNEL),
+    ("net.ipv4.tcp_tso_win_divisor", EVERY_KERNEL),
+    ("net.ipv4.tcp_window_scaling", EVERY_KERNEL),
+    ("net.ipv4.tcp_wmem", EVERY_KERNEL),
+    ("net.ipv4.udp_mem", EVERY_KERNEL),
+    ("net.ipv4.udp_rmem_min", EVERY_KERNEL),
+    ("net.ipv4.udp_wmem_min", SOME_KERNELS),
+    ("net.ipv6.conf.all.forwarding", SOME_KERNELS),
+    ("net.netfilter.nf_conntrack_max", SOME_KERNELS),
+    ("vm.min_free_kbytes", EVERY_KERNEL),
+    ("vm.stat_interval", SOME_KERNELS),
+    ("vm.swappiness", EVERY_KERNEL),
+    ("vm.zone_reclaim_mode", SOME_KERNELS),
 ];
-
-/// Those of them that every kernel has: one that is not there was not captured, or is hidden.
-const IN_EVERY_KERNEL: [&str; 29] = [
-    "net.core.dev_weight",
-    MACHINE_WIDE_PROBE,
-    "net.core.netdev_max_backlog",
-    "net.core.optmem_max",
-    "net.core.rmem_default",
-    "net.core.rmem_max",
-    "net.core.somaxconn",
-    "net.core.wmem_default",
-    "net.core.wmem_max",
-    "net.ipv4.ip_forward",
-    "net.ipv4.ip_no_pmtu_disc",
-    "net.ipv4.tcp_available_congestion_control",
-    "net.ipv4.tcp_congestion_control",
-    "net.ipv4.tcp_dsack",
-    "net.ipv4.tcp_ecn",
-    "net.ipv4.tcp_mem",
-    "net.ipv4.tcp_moderate_rcvbuf",
-    "net.ipv4.tcp_no_metrics_save",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_sack",
-    "net.ipv4.tcp_slow_start_after_idle",
-    "net.ipv4.tcp_timestamps",
-    "net.ipv4.tcp_tso_win_divisor",
-    "net.ipv4.tcp_window_scaling",
-    "net.ipv4.tcp_wmem",
-    "net.ipv4.udp_mem",
-    "net.ipv4.udp_rmem_min",
-    "vm.min_free_kbytes",
-    "vm.swappiness",
-];
+/// One that is not there was not captured, or is hidden.
+const EVERY_KERNEL: bool = true;
+/// It depends on the version and the configuration.
+const SOME_KERNELS: bool = false;
 
 /// Exists only in the initial network namespace, on every kernel.
 const MACHINE_WIDE_PROBE: &str = "net.core.netdev_budget";
@@ -112,7 +83,7 @@ pub fn path_of(name: &str) -> String {
 pub(crate) fn read_sysctls(root: &HostRoot) -> BTreeMap<String, Known<String>> {
     let mut sysctls: BTreeMap<String, Known<String>> = SYSCTLS
         .iter()
-        .map(|name| ((*name).to_owned(), root.read(&path_of(name))))
+        .map(|(name, _)| ((*name).to_owned(), root.read(&path_of(name))))
         .collect();
     let is_absent = |value: Option<&Known<String>>| {
         value
@@ -133,9 +104,9 @@ pub(crate) fn read_sysctls(root: &HostRoot) -> BTreeMap<String, Known<String>> {
             }
         }
     }
-    for name in IN_EVERY_KERNEL {
+    for (name, _) in SYSCTLS.iter().filter(|(_, everywhere)| *everywhere) {
         let of_namespace = in_namespace && name.starts_with("net.core.");
-        if let Some(Known::Unknown(gap)) = sysctls.get_mut(name)
+        if let Some(Known::Unknown(gap)) = sysctls.get_mut(*name)
             && gap.cause == Cause::Absent
             && !of_namespace
         {

@@ -1,7 +1,7 @@
 //! A round: the fixes that are proposed for the present state, tested together.
 //!
 //! Each stage has trials with all fixes and trials without each that is still open, in one random order. After a stage
-//! every open fix is decided, or gets another stage (`linerate_stats::staged` tells what the decisions promise). One that
+//! every open fix is decided, or gets another stage (`linerate_stats::staged` states their error rate). One that
 //! harms is left out from then on. One that looks useless stays in place until the end of the round: if there are
 //! several of them, they are left out together once, because two that do the same both look useless as long as
 //! the other one is there.

@@ -6,7 +6,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 # In CI a Cargo.lock that does not match Cargo.toml is an error; otherwise cargo updates it.
 LOCKED := $(if $(CI),--locked)
-# Arguments for the demo and the benchmark: make demo ARGS="--pairs 9"
+# Arguments for the demo and the benchmark: make demo ARGS="--trials 9"
 ARGS ?=
 # Seconds per fuzz target, and which targets (default: all): make fuzz SECONDS=120 TARGETS=archive
 SECONDS ?= 10

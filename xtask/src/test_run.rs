@@ -26,6 +26,34 @@ const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 10] = [
     ("linerate", Some("test simulated")),
     ("linerate-traffic", Some("test verbs")),
 ];
+/// Modules of other programs of which the same holds, because they move bytes or keep records between two hosts that
+/// others of the program make: libtest skips those whose names contain one of these.
+const SAME_MODULES: [(&str, &str, &[&str]); 2] = [
+    (
+        "linerate",
+        "test it",
+        &[
+            "experiment::",
+            "help::",
+            "iperf3::",
+            "ladder::",
+            "peers::",
+            "workloads::",
+        ],
+    ),
+    (
+        "linerate-traffic",
+        "test it",
+        &[
+            "diffusion::",
+            "exchange_by_hand::",
+            "hostile::",
+            "http",
+            "iperf3",
+            "simulated::",
+        ],
+    ),
+];
 /// The programs that take longest, in this order: they come first, so that none starts when the others have ended, each
 /// as both users side by side, because they wait a lot.
 const LONGEST: [(&str, &str); 6] = [
@@ -53,6 +81,15 @@ impl Program {
     fn place(&self) -> usize {
         let is_it = |(package, name): &(&str, &str)| self.package == *package && self.name == *name;
         LONGEST.iter().position(is_it).unwrap_or(LONGEST.len())
+    }
+
+    /// What tells libtest to leave out the tests that do not depend on the user.
+    fn without_same(&self) -> Vec<&'static str> {
+        let own = (SAME_MODULES.iter())
+            .filter(|(package, name, _)| self.package == *package && self.name == *name);
+        own.flat_map(|(.., modules)| modules.iter())
+            .flat_map(|module| ["--skip", module])
+            .collect()
     }
 
     fn depends_on_user(&self) -> bool {
@@ -87,7 +124,15 @@ pub(crate) fn run(root: &Path) -> Tally {
             .iter()
             .filter(|program| number == 0 || program.depends_on_user());
         match user {
-            Ok(user) => of_users.extend(as_user(user, wanted.cloned().collect(), &mut failed)),
+            Ok(user) => {
+                let is_second = number > 0;
+                of_users.extend(as_user(
+                    user,
+                    wanted.cloned().collect(),
+                    is_second,
+                    &mut failed,
+                ));
+            }
             Err(error) => failed
                 .failures
                 .push(format!("a home for the tests in /tmp: {error}")),
@@ -173,8 +218,14 @@ fn page(root: &Path) -> Option<Job<'_>> {
     })
 }
 
-/// All programs as one user, whose home is removed after the last of them, each with its place in the order.
-fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> Vec<(usize, Job<'static>)> {
+/// All programs as one user, whose home is removed after the last of them, each with its place in the order; as the
+/// second one without what the first one has shown for both.
+fn as_user(
+    user: User,
+    programs: Vec<Program>,
+    is_second: bool,
+    failed: &mut Tally,
+) -> Vec<(usize, Job<'static>)> {
     let obstacle = (programs.first()).and_then(|first| user.obstacle(&first.file));
     if let Some(obstacle) = obstacle {
         println!("SKIP: {obstacle}");
@@ -184,6 +235,10 @@ fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> Vec<(usize
     let user = Arc::new(user);
     let job = |program: Program| {
         let place = program.place();
+        let mut arguments = vec!["--show-output"];
+        if is_second {
+            arguments.extend(program.without_same());
+        }
         let Program {
             package,
             name,
@@ -193,7 +248,7 @@ fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> Vec<(usize
         let title = format!("{package}/{name} as {}", user.name);
         let user = Arc::clone(&user);
         let job = Job::new(title.clone(), move || {
-            let mut command = user.command(&file, &folder, &["--show-output"]);
+            let mut command = user.command(&file, &folder, &arguments);
             of_tests(&title, command.env("CARGO_MANIFEST_DIR", &folder))
         });
         (place, job)

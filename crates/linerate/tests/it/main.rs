@@ -24,6 +24,7 @@ mod lab;
 mod ladder;
 mod lease;
 mod no_rdma;
+mod own_hosts;
 mod peers;
 mod preload;
 mod prove;

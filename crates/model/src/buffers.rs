@@ -115,11 +115,21 @@ pub fn limits(host: &Host, buffer: Buffer) -> Known<Limits> {
     })
 }
 
-/// The largest buffer that a connection of `host` can have. A program that sets a size gets twice that, capped by
-/// `net.core.*mem_max` (socket(7)), and no autotuning.
+/// The largest buffer that a connection of `host` can have. Without autotuning (`tcp_moderate_rcvbuf`) a receive buffer
+/// keeps its initial size. A program that sets a size gets twice that, capped by `net.core.*mem_max` (socket(7)), and no
+/// autotuning.
 pub fn largest(host: &Host, buffer: Buffer, asked: Option<Bytes>) -> Known<Bytes> {
     let Some(asked) = asked else {
-        return limits(host, buffer).map(Limits::largest);
+        let moderated = host.sysctl("net.ipv4.tcp_moderate_rcvbuf");
+        let is_fixed =
+            buffer == Buffer::Receive && moderated.value().is_some_and(|value| value.trim() == "0");
+        return limits(host, buffer).map(|limits| {
+            if is_fixed {
+                limits.start
+            } else {
+                limits.largest()
+            }
+        });
     };
     let cap = host
         .sysctl(buffer.cap_sysctl())
@@ -156,6 +166,19 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn without_autotuning_a_receive_buffer_keeps_its_first_size() {
+        let host = |moderated| {
+            build::host()
+                .sysctl("net.ipv4.tcp_rmem", "4096 131072 33554432")
+                .sysctl("net.ipv4.tcp_moderate_rcvbuf", moderated)
+                .build()
+        };
+        let receive = |moderated| largest(&host(moderated), Buffer::Receive, None).get();
+        assert_eq!(receive("1"), Some(Bytes::mib(32)));
+        assert_eq!(receive("0"), Some(Bytes::kib(128)));
     }
 
     #[test]

@@ -65,3 +65,21 @@ pub const DRY_SHARE: Ratio = Ratio::new(0.50);
 pub const POLLED_SHARE: Ratio = Ratio::new(0.10);
 /// ... with this assumed duration of a poll: an upper bound.
 pub const POLL_MOST: Nanoseconds = Nanoseconds::from_micros(1);
+/// A quota that kept the program from running for at least this share of the time is what it waited for.
+pub const THROTTLED_SHARE: Ratio = Ratio::new(0.10);
+/// `--why`: a rate with an intervention is higher if it is this multiple of that without it, times the noise, ...
+pub const WHY_CHANGE: f64 = 1.25;
+/// ... and not higher up to this multiple, ...
+pub const WHY_SAME: f64 = 1.12;
+/// ... if the trials without it differ by this multiple at most.
+pub const WHY_NOISE: f64 = 1.3;
+/// A trial with more connections or datagrams whose threads want a CPU for this share of the time may have been held up.
+pub const WHY_BUSY: Ratio = Ratio::new(0.85);
+/// A thread that was running or runnable for less than this share does not lack CPU.
+pub const WHY_IDLE: Ratio = Ratio::new(0.70);
+/// A receive window that limited for less than this share was never closed by the reader.
+pub const WHY_CLOSED: Ratio = Ratio::new(0.01);
+/// A loss is the limit if the congestion control can carry at most this multiple of the rate with it.
+pub const LOSS_FACTOR: f64 = 2.0;
+/// A path that carried this share of the datagrams is not what limits them.
+pub const WHY_ARRIVED: Ratio = Ratio::new(0.90);

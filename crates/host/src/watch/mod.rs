@@ -8,6 +8,7 @@ mod cpus;
 pub(crate) mod devices;
 pub(crate) mod interrupts;
 mod nics;
+mod quota;
 pub mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -284,6 +284,10 @@ pub struct MeasureStream {
     /// Verify every received byte.
     #[arg(long, conflicts_with_all = ["ladder", "iperf3", "preload"])]
     pub data_check: bool,
+    /// Find out what limits the rate by up to 12 short trials, each with one thing changed: connections, buffers,
+    /// congestion control, a reader that does not copy, datagrams at twice the rate. Changes nothing on either host.
+    #[arg(long, conflicts_with_all = ["ladder", "iperf3", "preload", "no_record"])]
+    pub why: bool,
     /// Over verbs: outstanding messages of `--buffer` bytes per queue pair [default: 128].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub depth: Option<u32>,

@@ -19,6 +19,7 @@ use linerate_model::workload::Workload;
 use serde_json::Value;
 
 use super::diffusion::Overhead;
+use super::why::Why;
 use crate::endpoint::trial::PeerPath;
 
 /// A measurement and the facts about its path.
@@ -29,6 +30,8 @@ pub(super) struct Measured<'a> {
     pub(super) rate: Option<BitRate>,
     pub(super) ceilings: PathCeilings,
     pub(super) limit: Option<Limit>,
+    /// What interventions showed about the limit.
+    pub(super) why: Option<Why>,
     /// The combined result for the sizes of a ping-pong.
     pub(super) judgement: Option<Judgement>,
     /// The overhead of `diffusion`'s work.
@@ -94,9 +97,19 @@ impl<'a> Measured<'a> {
             rate,
             ceilings,
             limit,
+            why: None,
             overhead: None,
             foreign: None,
         }
+    }
+
+    /// The same with the limit that interventions leave.
+    pub(super) fn because(mut self, why: Option<Why>) -> Self {
+        if let Some(found) = &why {
+            self.limit = self.limit.map(|limit| found.limit(limit));
+        }
+        self.why = why;
+        self
     }
 
     /// A trial whose remote end is not linerate: nothing is known about its host, so there is no bound of the path either.
@@ -116,6 +129,7 @@ impl<'a> Measured<'a> {
             ends: None,
             ceilings: PathCeilings::default(),
             limit: None,
+            why: None,
             judgement: None,
             overhead: None,
             foreign: Some(told),

@@ -1,7 +1,8 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
 //! `trial_spec` parses the request, `repeat` decides how often, `measured` adds the facts about its path,
-//! `document` turns both into JSON, `text` into text. `ladder` compares many measurements.
+//! `why` finds out by interventions what limits it, `document` turns all of it into JSON, `text` into text. `ladder`
+//! compares many measurements.
 
 pub(crate) mod diffusion;
 pub(crate) mod document;
@@ -15,6 +16,7 @@ mod require;
 mod text;
 pub(crate) mod trial_spec;
 mod verbs;
+mod why;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;
@@ -128,11 +130,23 @@ fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> 
     if let Some(preload) = args.preload {
         return preload::stream(args, &asked, preload, state, output.say);
     }
+    if args.why {
+        if let Some(stop) = why::refused(&asked) {
+            return Err(stop);
+        }
+        if output.as_iperf3 {
+            return usage("`--why` supports only text and json");
+        }
+    }
     let trial = &args.stream.trial;
     match args.peer.peer() {
         Some(peer) => {
             let ask = |_: PathView<'_>| Ok(asked);
-            over_peer(&peer, trial, &args.until, state, output, ask)
+            let repeated = Repeated {
+                until: &args.until,
+                why: args.why,
+            };
+            over_peer(&peer, trial, repeated, state, output, ask)
         }
         None => foreign(&args.peer, trial, &args.until, &asked, output),
     }
@@ -151,16 +165,30 @@ fn rdma(
     over_peer(&args.peer, &args.trial, &args.until, state, output, ask)
 }
 
+/// What follows the first trial.
+struct Repeated<'a> {
+    until: &'a UntilArgs,
+    /// Whether interventions find out what limits the rate.
+    why: bool,
+}
+
+impl<'a> From<&'a UntilArgs> for Repeated<'a> {
+    fn from(until: &'a UntilArgs) -> Self {
+        Self { until, why: false }
+    }
+}
+
 /// A measurement between two ends of ours.
-fn over_peer(
+fn over_peer<'r>(
     peer: &PeerArgs,
     trial: &TrialArgs,
-    until: &UntilArgs,
+    repeated: impl Into<Repeated<'r>>,
     state: &FilePath,
     output: OutputOptions<'_>,
     ask: impl FnOnce(PathView<'_>) -> Outcome<TrialSpec>,
 ) -> Outcome<()> {
     let say = output.say;
+    let Repeated { until, why } = repeated.into();
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(peer, state, &interrupt)?;
     let mut spec = ask(path.view())?;
@@ -201,7 +229,20 @@ fn over_peer(
         path.peer.leave()?;
         return require::outcome(&requirements.judge());
     }
-    let measured = Measured::over_path(&path, sample, copy);
+    let (sample, why) = if why {
+        let Measured {
+            sample,
+            rate,
+            limit,
+            ..
+        } = Measured::over_path(&path, sample, copy);
+        let suggested = limit.map_or_else(Vec::new, |limit| limit.suggested);
+        let found = rate.map(|rate| why::find(&mut path, &sample, rate, &suggested, say));
+        (sample, found.transpose()?)
+    } else {
+        (sample, None)
+    };
+    let measured = Measured::over_path(&path, sample, copy).because(why);
     let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
     path.peer.leave()?;
     shown

@@ -5,6 +5,7 @@ use linerate_model::analysis::rate_series;
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::LimitKind;
+use linerate_model::limit::why::Status;
 use linerate_model::pingpong::{Judgement, Point};
 use linerate_model::sample::{CpuTimes, FlowRecord, SideSample};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
@@ -14,7 +15,7 @@ use linerate_report::Nulled;
 use super::document::{EndCost, MeasureDocument};
 use super::measured::{Measured, corrected_latency, datagrams, steps, warmup, whole_latency};
 use super::repeat::Repeats;
-use super::{diffusion, verbs};
+use super::{diffusion, verbs, why};
 
 /// With more flows than these, only the slowest, median and fastest are shown.
 const FLOWS_SHOWN: usize = 16;
@@ -71,8 +72,14 @@ pub(super) fn text(
         ceiling(&mut lines, measured);
     }
     if let Some(limit) = &measured.limit {
-        lines.push(format!("limit     {}", limit.what));
-        if limit.what == LimitKind::NotDetermined {
+        lines.push(match limit.status {
+            Status::NotDetermined => format!("limit     {}", limit.what),
+            status => format!("limit     {}, {status}", limit.what),
+        });
+        if let Some(why) = &measured.why {
+            let more = why::lines(why).into_iter();
+            lines.extend(more.map(|line| format!("          {line}")));
+        } else if limit.what == LimitKind::NotDetermined {
             lines.push("          no figure exceeded its threshold:".to_owned());
         }
         for evidence in &limit.evidence {

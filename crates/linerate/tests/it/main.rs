@@ -38,6 +38,7 @@ mod testbed;
 mod tune;
 mod untrusted;
 mod watch;
+mod why;
 mod workloads;
 
 use schema::{assert_fits, fitting};

@@ -10,7 +10,7 @@ use crate::finding::Evidence;
 use crate::ids::CpuId;
 use crate::plan::End;
 use crate::sample::{FlowRecord, Role, SideSample};
-use crate::units::Ratio;
+use crate::units::{Ratio, real};
 use crate::{rules, threshold};
 
 /// Threads of both ends on one CPU, which they fill.
@@ -144,6 +144,9 @@ fn work_of(side: &SideSample, role: Role, turns: Turns) -> Option<Evidence> {
         Role::Sender => "sending",
         Role::Receiver => "reading",
     };
+    if let Some(evidence) = throttled(side) {
+        return Some(evidence);
+    }
     let words = if others >= own && others >= interrupts {
         format!("other programs, while the {thread} thread waited on CPU {cpu}")
     } else if interrupts > own / 2.0 {
@@ -159,6 +162,34 @@ fn work_of(side: &SideSample, role: Role, turns: Turns) -> Option<Evidence> {
         words,
         "/proc/stat and the thread's own times",
     ))
+}
+
+/// A CPU quota that kept this end's program from running for a good part of the time: its threads are runnable then, as if
+/// others used the CPU.
+fn throttled(side: &SideSample) -> Option<Evidence> {
+    let watch = side.counters.value()?;
+    let group = |name: &'static str| {
+        let all = watch.below("cgroup/");
+        all.filter_map(move |(rest, grown, counter)| {
+            let (depth, own) = rest.split_once('/')?;
+            (own == name).then_some((depth, grown, counter))
+        })
+    };
+    let (depth, stood, counter) = group("throttled_us").max_by_key(|(_, grown, _)| *grown)?;
+    let share =
+        Ratio::new(real(stood) / 1e6 / side.elapsed_ns.as_secs_f64().max(f64::MIN_POSITIVE));
+    let of = |name: &str| watch.grown(&format!("cgroup/{depth}/{name}")).get();
+    let periods = match (of("nr_throttled"), of("nr_periods")) {
+        (Some(throttled), Some(periods)) => format!("{throttled} of {periods} periods"),
+        _ => "periods not known".to_owned(),
+    };
+    (share >= threshold::THROTTLED_SHARE).then(|| {
+        Evidence::new(
+            "what kept the thread from a CPU",
+            format!("the CPU quota of its control group, {share} of the time ({periods})"),
+            counter.path.clone(),
+        )
+    })
 }
 
 /// CPUs that are saturated although no thread reports waiting: interrupts used them, or the kernel does not record

@@ -14,7 +14,7 @@ use crate::known::Known;
 use crate::plan::End;
 use crate::sample::{FlowRecord, Sample, SideSample};
 use crate::threshold;
-use crate::units::{Bytes, Ratio, real};
+use crate::units::{BitRate, Bytes, Ratio, real};
 use crate::watch::{Watch, total};
 use crate::workload::{DatagramBatch, Workload};
 
@@ -26,6 +26,8 @@ pub(super) struct Lost {
     /// The maximum size of one counted drop.
     unit: Bytes,
     udp: bool,
+    /// What a congestion control can carry with a loss below the threshold, if that explains the rate.
+    leaves: Option<Evidence>,
 }
 
 impl Lost {
@@ -49,6 +51,7 @@ impl Lost {
                         _ => udp.datagram_bytes,
                     },
                     udp: true,
+                    leaves: None,
                 }
             }
             _ => Self {
@@ -60,9 +63,15 @@ impl Lost {
                 ),
                 unit: threshold::DROPPED_MAX,
                 udp: false,
+                leaves: left_by_loss(way, figures),
             },
         };
-        (lost.share > threshold::LOSS_SHARE).then_some(lost)
+        (lost.share > threshold::LOSS_SHARE || lost.leaves.is_some()).then_some(lost)
+    }
+
+    /// What this loss leaves to the congestion control, if that is about the rate seen.
+    pub(super) fn leaves(&self) -> Option<&Evidence> {
+        self.leaves.as_ref()
     }
 
     /// Whether the drops at `place` may be a large enough part of the loss.
@@ -70,6 +79,42 @@ impl Lost {
         let most = real(place.most(self.unit));
         most >= threshold::EXPLAINED_SHARE.as_f64() * real(self.bytes)
     }
+}
+
+/// What a congestion control that takes loss for congestion can carry with this loss, if that is about what was seen.
+///
+/// The mean window of AIMD is sqrt(3/2) / sqrt(p) segments (M. Mathis et al., "The macroscopic behavior of the TCP
+/// congestion avoidance algorithm", 1997), that of CUBIC at least the same and 1.054 (RTT / p)^(3/4) (RFC 9438,
+/// section 5.1), where p is the share lost and the RTT in seconds.
+fn left_by_loss(way: &OneWay<'_>, figures: &Figures) -> Option<Evidence> {
+    let share = figures.lost?.as_f64();
+    let (rtt, seen) = (figures.rtt?, figures.per_round_trip?);
+    let tcp = way.sender.senders().next()?.tcp.value()?;
+    let control = tcp.congestion_control.as_deref()?;
+    let aimd = (1.5 / share).sqrt();
+    let segments = match control {
+        "reno" => aimd,
+        "cubic" => aimd.max(1.054 * (rtt.as_secs_f64() / share).powf(0.75)),
+        _ => return None,
+    };
+    let bytes = segments * real(tcp.snd_mss_bytes.as_u64());
+    // On a short path a lost segment is made up for before the window matters.
+    if share <= 0.0
+        || rtt < threshold::PATH_RTT
+        || bytes > threshold::LOSS_FACTOR * real(seen.as_u64())
+    {
+        return None;
+    }
+    let rate = |bytes: f64| BitRate::from_f64(bytes * 8.0 / rtt.as_secs_f64());
+    let (carries, seen) = rate(bytes).zip(rate(real(seen.as_u64())))?;
+    Some(Evidence::new(
+        "what this loss leaves to a flow at this RTT",
+        format!(
+            "{control} can carry {carries} with {} lost and an RTT of {rtt}, seen {seen}",
+            Ratio::new(share)
+        ),
+        "RFC 9438, section 5.1",
+    ))
 }
 
 /// A place where a host drops packets, and its count.
@@ -185,11 +230,14 @@ fn unexplained(way: &OneWay<'_>, some_moved: bool) -> Evidence {
     }
     let words = if some_moved {
         format!(
-            "the drop counters of both hosts explain less than {} of it: the path between them",
+            "the drop counters of both hosts explain less than {} of it: the path between them, or a place that \
+             counts elsewhere (netfilter, ingress qdiscs)",
             threshold::EXPLAINED_SHARE
         )
     } else {
-        "no drop counter of either host moved: the path between them".to_owned()
+        "no drop counter that was read moved on either host: the path between them, or a place that counts elsewhere \
+         (netfilter, ingress qdiscs)"
+            .to_owned()
     };
     Evidence::new(what, words, "the counters of both hosts")
 }
@@ -356,7 +404,6 @@ mod tests {
     use crate::host::Host;
     use crate::limit::{Limit, name_limit};
     use crate::sample::Datagrams;
-    use crate::units::BitRate;
     use crate::workload::Udp;
 
     /// 1 % of the data sent at 0.5 Gb/s was lost: 25 MB.
@@ -456,7 +503,7 @@ mod tests {
     fn other_counters_that_stood_still_and_were_left_out_do_not_blind() {
         let few = |watch: WatchBuilder| watch.with(|watch| *watch = watch.clone().without_still(1));
         let limit = limit(lossy(), &hosts(false), few, few);
-        let words = "no drop counter of either host moved";
+        let words = "no drop counter that was read moved";
         assert!(says(&limit, "drop location", words), "{limit:?}");
     }
 
@@ -513,7 +560,7 @@ mod tests {
         let still = |watch: WatchBuilder| watch;
         let limit = limit(lossy(), &hosts(true), still, still);
         assert_eq!((limit.what, limit.rule.clone()), (LimitKind::Loss, None));
-        let words = "no drop counter of either host moved: the path between them";
+        let words = "no drop counter that was read moved on either host: the path between them";
         assert!(says(&limit, "drop location", words), "{limit:?}");
     }
 

@@ -10,19 +10,22 @@ use crate::plan::End;
 use crate::threshold;
 use crate::units::{Bytes, Ratio};
 
-/// What the flows of one direction waited for; CPUs were checked before.
-pub(super) fn by_flow(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> Option<Named> {
+/// What the flows of one direction may have waited for, the best explanation first; CPUs were checked before.
+pub(super) fn by_flow(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> Vec<Named> {
     let flow = Flow {
         trial,
         way,
         figures,
     };
-    flow.by_loss()
-        .or_else(|| flow.by_window())
-        .or_else(|| flow.by_dry_pipe())
-        .or_else(|| flow.by_late_reader())
-        .or_else(|| flow.by_full_send_buffer())
-        .or_else(|| flow.by_congestion_control())
+    let suggested = [
+        flow.by_loss(),
+        flow.by_window(),
+        flow.by_dry_pipe(),
+        flow.by_late_reader(),
+        flow.by_full_send_buffer(),
+        flow.by_congestion_control(),
+    ];
+    suggested.into_iter().flatten().collect()
 }
 
 /// What lost bytes or datagrams, and where.
@@ -65,14 +68,22 @@ impl Flow<'_> {
             // The socket buffers overflow because the thread that reads them has no time left.
             drops.kind = LimitKind::ReceiverCpu;
         }
-        let mut words = format!("more than {} of the bytes lost", threshold::LOSS_SHARE);
+        let mut words = match lost.leaves() {
+            Some(_) => format!(
+                "loss that leaves the congestion control at most {} times the rate seen",
+                threshold::LOSS_FACTOR
+            ),
+            None => format!("more than {} of the bytes lost", threshold::LOSS_SHARE),
+        };
         if drops.kind != LimitKind::Loss {
             let share = threshold::EXPLAINED_SHARE;
             words = format!("{words}, and drops that may account for at least {share} of them");
         }
         let rule = Some(("qdisc-shaper", self.way.from));
         let rule = rule.filter(|_| drops.kind == LimitKind::Shaper);
-        Some(self.named(drops.kind, rule, drops.evidence, words))
+        let leaves = lost.leaves().cloned();
+        let evidence = leaves.into_iter().chain(drops.evidence);
+        Some(self.named(drops.kind, rule, evidence, words))
     }
 
     /// The largest buffer that a connection can have at the sending or the receiving end.
@@ -203,14 +214,17 @@ impl Flow<'_> {
     }
 
     /// A reader that comes back late, although the sender always had data: one that waits for data is woken by the
-    /// first packet.
+    /// first packet. One whose window never closed had read everything: it slept because nothing came.
     fn by_late_reader(&self) -> Option<Named> {
         let late = self.figures.busy? >= threshold::CONGESTION_SHARE
+            && self.figures.rwnd_limited? >= threshold::WHY_CLOSED
             && self.figures.sleeps_long(self.figures.receiver) == Some(true)
             && self.slept(self.figures.receiver);
         late.then(|| {
             let words = format!(
-                "data always in flight, and a reading thread whose sleeps last at least {} RTTs",
+                "data always in flight, a receive window that limited for at least {}, and a reading thread whose \
+                 sleeps last at least {} RTTs",
+                threshold::WHY_CLOSED,
                 threshold::LONG_SLEEP_FACTOR
             );
             self.named(LimitKind::ReceiverProgram, None, None, words)

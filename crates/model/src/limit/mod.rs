@@ -9,9 +9,11 @@ mod cpus;
 mod drops;
 mod flows;
 mod verbs;
+pub mod why;
 
 use std::fmt;
 
+use self::why::Status;
 pub use drops::dropped;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +90,12 @@ impl fmt::Display for LimitKind {
 pub struct Limit {
     /// What limits.
     pub what: LimitKind,
+    /// How certain that is; one trial alone proves nothing.
+    #[serde(default)]
+    pub status: Status,
+    /// Every limit that the evidence suggests, the named one first.
+    #[serde(default)]
+    pub suggested: Vec<LimitKind>,
     /// The rule that finds the same fault; none if the limit is not a fault, or if no rule found it.
     pub rule: Option<String>,
     /// The evidence.
@@ -123,23 +131,43 @@ pub fn name_limit(
     };
     let ways = analysis::ways(sample);
     let lost = || ways.iter().find_map(|way| by_lost_datagrams(&trial, way));
-    let figures = || ways.iter().find_map(|way| by_figures(&trial, way));
+    let figures = || {
+        ways.iter()
+            .flat_map(|way| by_figures(&trial, way))
+            .collect()
+    };
     let over_verbs = sample.spec.verbs.is_some();
-    let named = if over_verbs {
-        verbs::name(&trial, &ways)
+    let suggested: Vec<Limit> = if over_verbs {
+        verbs::name(&trial, &ways).into_iter().collect()
     } else if !matches!(sample.spec.workload, Workload::Udp(_)) {
-        by_ceiling(&trial)
-            .or_else(|| by_pacing(&trial))
-            .or_else(figures)
+        let bounds = by_ceiling(&trial).into_iter().chain(by_pacing(&trial));
+        let figures: Vec<Limit> = figures();
+        bounds.chain(figures).collect()
     } else if keeps_its_rate(&trial, &ways) {
         // A rate limit set for the trial is the limit, unless data was lost.
-        lost()
+        lost().into_iter().collect()
     } else {
         // Datagram loss shows where the limit is, with more certainty than closeness to a ceiling.
-        lost().or_else(|| by_ceiling(&trial)).or_else(figures)
+        let figures: Vec<Limit> = figures();
+        let bounds = lost().into_iter().chain(by_ceiling(&trial));
+        bounds.chain(figures).collect()
     };
-    named.unwrap_or_else(|| Limit {
+    let mut kinds: Vec<LimitKind> = Vec::new();
+    for limit in &suggested {
+        if !kinds.contains(&limit.what) {
+            kinds.push(limit.what);
+        }
+    }
+    if let Some(named) = suggested.into_iter().next() {
+        return Limit {
+            suggested: kinds,
+            ..named
+        };
+    }
+    Limit {
         what: LimitKind::NotDetermined,
+        status: Status::NotDetermined,
+        suggested: kinds,
         rule: None,
         evidence: ways
             .iter()
@@ -152,7 +180,7 @@ pub fn name_limit(
             })
             .collect(),
         threshold: "no figure exceeded its threshold".to_owned(),
-    })
+    }
 }
 
 /// Whether datagrams had a rate limit, and reached it.
@@ -192,6 +220,8 @@ impl Trial<'_> {
         let found = rule.filter(|(id, end)| self.finds(id, *end));
         Limit {
             what,
+            status: Status::Likely,
+            suggested: vec![what],
             rule: found.map(|(id, _)| id.to_owned()),
             evidence,
             threshold,
@@ -312,20 +342,19 @@ fn by_lost_datagrams(trial: &Trial<'_>, way: &OneWay<'_>) -> Option<Limit> {
     Some(trial.limit(named))
 }
 
-/// The evidence of one direction.
-fn by_figures(trial: &Trial<'_>, way: &OneWay<'_>) -> Option<Limit> {
+/// What the evidence of one direction suggests, the best first.
+fn by_figures(trial: &Trial<'_>, way: &OneWay<'_>) -> Vec<Limit> {
     let figures = Figures::of(way, &trial.sample.spec);
-    let cpu = || {
-        cpus::by_shared_cpu(trial)
-            .or_else(|| cpus::by_threads(trial, way, &figures))
-            .or_else(|| cpus::by_machine(trial, way, &figures))
-    };
+    let cpus = [
+        cpus::by_shared_cpu(trial),
+        cpus::by_threads(trial, way, &figures),
+        cpus::by_machine(trial, way, &figures),
+    ];
     // In workloads without bulk transfer, idle connections are normal and not a limit.
-    let flow = || {
-        let bulk = trial.sample.spec.workload.is_bulk();
-        bulk.then(|| flows::by_flow(trial, way, &figures)).flatten()
-    };
-    Some(trial.limit(cpu().or_else(flow)?))
+    let bulk = trial.sample.spec.workload.is_bulk();
+    let flow = bulk.then(|| flows::by_flow(trial, way, &figures));
+    let all = cpus.into_iter().flatten().chain(flow.into_iter().flatten());
+    all.map(|named| trial.limit(named)).collect()
 }
 
 fn other_end(end: End) -> End {

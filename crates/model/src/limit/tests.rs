@@ -375,7 +375,12 @@ fn a_send_buffer_that_is_all_on_the_way_is_the_round_trip_also_when_the_kernel_d
 #[test]
 fn a_reader_that_comes_late_is_its_program() {
     let late = known((0.0, 100), (0.0, 60)).cpu_share(0.1, 0.1);
-    assert_eq!(named(&late), LimitKind::ReceiverProgram);
+    assert_eq!(
+        named(&late.clone().limited(0.05, 0.0)),
+        LimitKind::ReceiverProgram
+    );
+    // One whose window never closed had read everything: it slept because nothing came.
+    assert_ne!(named(&late.limited(0.0, 0.0)), LimitKind::ReceiverProgram);
 }
 
 #[test]
@@ -429,4 +434,56 @@ fn a_rate_that_the_trial_asked_for_is_the_pacing() {
     let (near, far) = (ample("near0"), ample("far0"));
     let limit = name_limit(&sample, &near, &far, &[], BitRate::from_mbit_per_s(970));
     assert_eq!(limit.what, LimitKind::Shaper);
+}
+
+#[test]
+fn a_cpu_quota_is_told_from_other_programs_that_use_the_cpu() {
+    let waiting = known((0.65, 100), (0.0, 100)).cpu_share(0.3, 0.1);
+    let with = |throttled_us: u64| {
+        let (near, far) = build::veth_pair();
+        let mut sample = waiting.clone().build();
+        let watch = build::watch(&near)
+            .grew("cgroup/0/throttled_us", throttled_us)
+            .grew("cgroup/0/nr_throttled", 80)
+            .grew("cgroup/0/nr_periods", 94);
+        sample.local.counters = crate::known::Known::Value(watch.build());
+        let rate = rate_after(&sample, 0).expect("a rate");
+        name_limit(&sample, &near, &far, &[], rate)
+    };
+    let throttled = with(5_000_000);
+    assert_eq!(throttled.what, LimitKind::SenderCpu);
+    let first = &throttled.evidence[0];
+    assert!(
+        first.value.contains("quota") && first.value.contains("80 of 94 periods"),
+        "{first:?}"
+    );
+    let crowded = with(0);
+    assert_eq!(crowded.what, LimitKind::SenderCpu);
+    assert!(
+        crowded.evidence[0].value.contains("other programs"),
+        "{crowded:?}"
+    );
+}
+
+#[test]
+fn a_small_loss_on_a_long_path_is_the_limit_and_the_same_on_a_short_one_is_not() {
+    // Half a gigabit a second in 10 s: 625 MB, of which 0.03 % are lost.
+    let lossy = |rtt: u64| {
+        build::sample()
+            .mbit(30)
+            .cpu_share(0.1, 0.1)
+            .tcp(move |tcp| {
+                tcp.bytes_retransmitted = Bytes::new(tcp.bytes_sent.as_u64() * 3 / 10_000);
+                tcp.rtt_ns = Nanoseconds::from_micros(rtt);
+                tcp.rtt_min_ns = Nanoseconds::from_micros(rtt);
+            })
+    };
+    let (near, far) = build::veth_pair();
+    let long = limit_between(&near, &far, &lossy(20_000));
+    assert_eq!(long.what, LimitKind::Loss);
+    let left = long.evidence.iter().find(|one| one.what.contains("leaves"));
+    let left = left.expect("the arithmetic").value.clone();
+    assert!(left.contains("cubic can carry"), "{left}");
+    let short = limit_between(&near, &far, &lossy(50));
+    assert_ne!(short.what, LimitKind::Loss);
 }

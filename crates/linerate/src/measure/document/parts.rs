@@ -7,6 +7,7 @@ use linerate_model::host::Host;
 use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
+use linerate_model::limit::why::{Effect, Intervention, Status, Tried};
 use linerate_model::plan::End;
 use linerate_model::sample::{
     Copies, Datagrams, FlowRecord, Operations, Sample, TcpInfo, ThreadRecord,
@@ -425,9 +426,59 @@ impl<'a> LowestBound<'a> {
 pub(super) struct NamedLimit<'a> {
     /// The bottleneck of the path, or: not determined.
     what: String,
+    /// Whether interventions proved it (`--why`), or one trial's evidence suggests it.
+    status: Status,
     /// The rule for the same problem.
     rule: Option<&'a str>,
     evidence: &'a [Evidence],
+    /// Every limit that the evidence suggests, those that stand first; with `--why` every limit there is, and what
+    /// refuted it.
+    hypotheses: Vec<PossibleLimit<'a>>,
+    /// With `--why`: the trials that differed in one thing.
+    interventions: Vec<TriedIntervention<'a>>,
+}
+
+/// A limit that was considered.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct PossibleLimit<'a> {
+    what: String,
+    /// Whether the evidence of the trial suggests it.
+    suggested: bool,
+    /// What contradicts it; empty if nothing does.
+    refuted_by: &'a [String],
+    /// The interventions whose effect it predicted.
+    supported_by: &'a [Intervention],
+}
+
+/// A trial that differed in one thing.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TriedIntervention<'a> {
+    intervention: Intervention,
+    effect: Effect,
+    /// The rate of each round without it, in bit/s.
+    without_bit_per_s: Vec<f64>,
+    /// The rate of each round with it, in bit/s.
+    with_bit_per_s: Vec<f64>,
+    /// Why it was not tried, or why its effect is unclear.
+    reason: Option<&'a str>,
+}
+
+impl<'a> From<&'a Tried> for TriedIntervention<'a> {
+    fn from(tried: &'a Tried) -> Self {
+        let rates = tried.rates.iter();
+        let (without, with) = rates
+            .map(|(one, other)| (one.as_f64(), other.as_f64()))
+            .unzip();
+        Self {
+            intervention: tried.intervention,
+            effect: tried.effect,
+            without_bit_per_s: without,
+            with_bit_per_s: with,
+            reason: tried.reason.as_deref(),
+        }
+    }
 }
 
 impl<'a> NamedLimit<'a> {
@@ -435,10 +486,41 @@ impl<'a> NamedLimit<'a> {
         let limit = measured.limit.as_ref();
         Self {
             what: limit.map_or_else(|| "not determined".to_owned(), |one| one.what.to_string()),
+            status: limit.map_or(Status::NotDetermined, |one| one.status),
             rule: limit.and_then(|one| one.rule.as_deref()),
             evidence: limit.map_or(&[], |one| one.evidence.as_slice()),
+            hypotheses: hypotheses(measured),
+            interventions: measured
+                .why
+                .iter()
+                .flat_map(|why| &why.tried)
+                .map(Into::into)
+                .collect(),
         }
     }
+}
+
+fn hypotheses<'a>(measured: &'a Measured<'_>) -> Vec<PossibleLimit<'a>> {
+    if let Some(why) = &measured.why {
+        let all = why.verdict.hypotheses.iter();
+        return all
+            .map(|one| PossibleLimit {
+                what: one.what.to_string(),
+                suggested: one.suggested,
+                refuted_by: &one.refuted_by,
+                supported_by: &one.supported_by,
+            })
+            .collect();
+    }
+    let suggested = measured.limit.iter().flat_map(|limit| &limit.suggested);
+    suggested
+        .map(|what| PossibleLimit {
+            what: what.to_string(),
+            suggested: true,
+            refuted_by: &[],
+            supported_by: &[],
+        })
+        .collect()
 }
 
 /// A host, in short.

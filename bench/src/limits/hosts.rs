@@ -29,6 +29,8 @@ const OVERALL_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Measured {
     /// The reported bottleneck, as in `limit.what`.
     pub(crate) named: String,
+    /// Whether it was proved (`--why`).
+    pub(crate) proved: bool,
     pub(crate) bit_per_s: f64,
     pub(crate) sample: Sample,
     /// The whole document.
@@ -133,7 +135,17 @@ impl TestHosts {
         let write = buffer(plant.send_buffer, 16 << 20);
         let read = buffer(plant.receive_buffer, 32 << 20);
         set(&self.near, "net/ipv4/tcp_wmem", &write)?;
+        let read = match plant.fixed_receive_buffer {
+            Some(bytes) => format!("4096 {bytes} {}", 32 << 20),
+            None => read,
+        };
         set(&self.far, "net/ipv4/tcp_rmem", &read)?;
+        if plant.fixed_receive_buffer.is_some() {
+            set(&self.far, "net/ipv4/tcp_moderate_rcvbuf", "0")?;
+        }
+        if let Some(rate) = plant.ingress {
+            self.shape_what_comes_in(rate)?;
+        }
         for command in &plant.shaper {
             run_inside(&self.near, "tc", &command.replace("NIC", NIC)).map_err(Trouble)?;
         }
@@ -159,19 +171,40 @@ impl TestHosts {
         Ok(())
     }
 
+    fn shape_what_comes_in(&self, mbit: u64) -> Result<(), Trouble> {
+        let burst = (mbit * 1000 / 8 * 4).max(128 * 1024);
+        let commands = [
+            ("ip", "link add ifb0 type ifb".to_owned()),
+            ("ip", "link set ifb0 up".to_owned()),
+            ("tc", format!("qdisc add dev ifb0 root tbf rate {mbit}mbit burst {burst}b latency 20ms")),
+            ("tc", "qdisc add dev far0 ingress".to_owned()),
+            (
+                "tc",
+                "filter add dev far0 parent ffff: protocol ip u32 match u32 0 0 action mirred egress redirect dev ifb0"
+                    .to_owned(),
+            ),
+        ];
+        commands.iter().try_for_each(|(tool, words)| {
+            run_inside(&self.far, tool, words)
+                .map(drop)
+                .map_err(Trouble)
+        })
+    }
+
     /// Measures with the injected bottleneck.
     pub(crate) fn measure(
         &self,
         linerate: &Path,
         plant: &InjectedLimit,
         time: Duration,
+        why: bool,
     ) -> Result<Measured, Trouble> {
         if plant.congestion_window.is_some() {
             // The kernel keeps a route's locked window among what it knows of the peer, and has that
             // from the second connection on (net/ipv4/tcp_metrics.c).
-            self.once(linerate, plant, Duration::from_millis(100))?;
+            self.once(linerate, plant, Duration::from_millis(100), false)?;
         }
-        self.once(linerate, plant, time)
+        self.once(linerate, plant, time, why)
     }
 
     /// linerate, so that it runs first.
@@ -199,6 +232,7 @@ impl TestHosts {
         linerate: &Path,
         plant: &InjectedLimit,
         time: Duration,
+        why: bool,
     ) -> Result<Measured, Trouble> {
         let printed = PathBuf::from(format!("{STATE}.json"));
         let out = fs::File::create(&printed).map_err(trouble("make a file for the result"))?;
@@ -212,6 +246,9 @@ impl TestHosts {
             "--cc",
             plant.congestion_control,
         ]);
+        if why {
+            command.arg("--why");
+        }
         if let Some((from, to)) = plant.place {
             command.args(["--place", &format!("{from}:{to}")]);
         }
@@ -256,6 +293,7 @@ impl TestHosts {
                 .as_str()
                 .unwrap_or("not determined")
                 .to_owned(),
+            proved: parsed.limit["status"] == "proved",
             bit_per_s: parsed.total.rate_bit_per_s.unwrap_or(0.0),
             sample: parsed.raw,
             document,

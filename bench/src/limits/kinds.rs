@@ -23,6 +23,12 @@ pub(crate) enum Kind {
     CongestionWindow,
     SharedCpu,
     Machine,
+    /// A shaper where the receiver's data comes in: ingress, redirected to ifb0 with tbf.
+    IngressShaper,
+    /// Loss far below 0.1 % on a long path.
+    SmallLoss,
+    /// A receive buffer that is never enlarged (tcp_moderate_rcvbuf = 0).
+    FixedReceiveBuffer,
     /// Simulated hosts and samples only.
     Pcie,
     /// Simulated hosts and samples only.
@@ -31,7 +37,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Those that are injected in namespaces.
-    pub(crate) const LIVE: [Self; 14] = [
+    pub(crate) const LIVE: [Self; 17] = [
         Self::SendBuffer,
         Self::ReceiveBuffer,
         Self::SmallBuffers,
@@ -46,6 +52,9 @@ impl Kind {
         Self::CongestionWindow,
         Self::SharedCpu,
         Self::Machine,
+        Self::IngressShaper,
+        Self::SmallLoss,
+        Self::FixedReceiveBuffer,
     ];
     /// Those that are only figures.
     pub(crate) const SIMULATED: [Self; 2] = [Self::Pcie, Self::Wire];
@@ -66,6 +75,9 @@ impl Kind {
             Self::CongestionWindow => "congestion-window",
             Self::SharedCpu => "shared-cpu",
             Self::Machine => "machine",
+            Self::IngressShaper => "ingress-shaper",
+            Self::SmallLoss => "small-loss",
+            Self::FixedReceiveBuffer => "fixed-receive-buffer",
             Self::Pcie => "pcie",
             Self::Wire => "wire",
         }
@@ -75,14 +87,14 @@ impl Kind {
     pub(crate) fn right(self) -> &'static [LimitKind] {
         match self {
             Self::SendBuffer => &[LimitKind::SendBuffer],
-            Self::ReceiveBuffer => &[LimitKind::ReceiveWindow],
+            Self::ReceiveBuffer | Self::FixedReceiveBuffer => &[LimitKind::ReceiveWindow],
             Self::SmallBuffers => &[LimitKind::SendBuffer, LimitKind::ReceiveWindow],
-            Self::Tbf | Self::Htb => &[LimitKind::Shaper],
+            Self::Tbf | Self::Htb | Self::IngressShaper => &[LimitKind::Shaper],
             Self::BusySender => &[LimitKind::SenderCpu],
             Self::BusyReceiver => &[LimitKind::ReceiverCpu],
             Self::StallingSender => &[LimitKind::SenderProgram],
             Self::StallingReceiver => &[LimitKind::ReceiverProgram],
-            Self::Loss => &[LimitKind::Loss],
+            Self::Loss | Self::SmallLoss => &[LimitKind::Loss],
             Self::RoundTrip => &[LimitKind::WindowRtt],
             Self::CongestionWindow => &[LimitKind::CongestionControl],
             Self::SharedCpu => &[LimitKind::SharedCpu],
@@ -113,8 +125,12 @@ pub(crate) struct InjectedLimit {
     pub(crate) send_buffer: Option<u64>,
     /// `tcp_rmem`'s largest at the receiver, bytes.
     pub(crate) receive_buffer: Option<u64>,
+    /// `tcp_rmem`'s default at the receiver in bytes, with its autotuning off.
+    pub(crate) fixed_receive_buffer: Option<u64>,
     /// Arguments of `tc` for the sender's interface, one command per entry.
     pub(crate) shaper: Vec<String>,
+    /// Mb/s of a shaper for what comes in at the receiver.
+    pub(crate) ingress: Option<u64>,
     /// The relay's one-way delay and loss.
     pub(crate) relay: Option<(Duration, f64)>,
     /// The CPUs that other programs compute on, and how many on each.
@@ -158,7 +174,9 @@ impl InjectedLimit {
             kind,
             send_buffer: None,
             receive_buffer: None,
+            fixed_receive_buffer: None,
             shaper: Vec::new(),
+            ingress: None,
             relay: None,
             busy: None,
             stalls: None,
@@ -212,6 +230,12 @@ impl InjectedLimit {
                 plant.place = None;
                 plant.flows = between(random, 6, 24);
             }
+            Kind::IngressShaper => plant.ingress = Some(whole(doublings(random, 300.0, 1_500.0))),
+            Kind::SmallLoss => {
+                plant.relay = Some((Duration::from_millis(10), doublings(random, 0.0002, 0.0005)));
+                plant.congestion_control = if coin(random) { "cubic" } else { "reno" };
+            }
+            Kind::FixedReceiveBuffer => plant.fixed_receive_buffer = Some(small(random)),
             Kind::Pcie | Kind::Wire => {}
         }
         plant
@@ -248,7 +272,9 @@ impl InjectedLimit {
         Self {
             send_buffer: None,
             receive_buffer: None,
+            fixed_receive_buffer: None,
             shaper: Vec::new(),
+            ingress: None,
             relay: self.relay.map(|(delay, _)| (delay, 0.0)),
             busy: None,
             stalls: None,
@@ -275,7 +301,13 @@ impl InjectedLimit {
         say(self
             .receive_buffer
             .map(|bytes| format!("receive buffer {bytes} B")));
+        say(self
+            .fixed_receive_buffer
+            .map(|bytes| format!("receive buffer fixed at {bytes} B")));
         say(self.shaper.last().cloned());
+        say(self
+            .ingress
+            .map(|rate| format!("ingress to ifb0, tbf {rate} Mb/s")));
         say(self
             .relay
             .map(|(delay, loss)| format!("delay {delay:?} each way, loss {:.2} %", loss * 100.0)));

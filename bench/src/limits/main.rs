@@ -54,6 +54,9 @@ struct Args {
     /// Duration of each measurement, in milliseconds
     #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u64).range(500..=60_000))]
     time: u64,
+    /// Have linerate prove what it names by interventions (`measure stream --why`)
+    #[arg(long)]
+    why: bool,
     /// Keep the JSON document of every run in this folder
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
@@ -101,7 +104,8 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     let live: Vec<Kind> = Kind::LIVE.into_iter().filter(wanted).collect();
     let made: Vec<Kind> = Kind::SIMULATED.into_iter().filter(wanted).collect();
     let seed = args.stage.seed.unwrap_or_default();
-    let each = 2 * (args.time + 1_000) * u64::from(args.runs);
+    let why = if args.why { 6_000 } else { 0 };
+    let each = (2 * (args.time + 1_000) + why) * u64::from(args.runs);
     eprintln!(
         "{} kinds, {} runs of each, about {} minutes; seed {seed}; in network namespaces that end with \
          this command; Ctrl-C stops it",
@@ -170,7 +174,7 @@ impl Bench<'_> {
         let mut verdict = Verdict::Disturbed;
         let mut words = String::new();
         for _ in 0..ATTEMPTS {
-            let measured = self.measure(&plant)?;
+            let measured = self.measure(&plant, self.args.why)?;
             let waited = waited_share(kind, &measured.sample);
             if waited > WAITED_MAX {
                 words = format!("threads waited for a CPU {:.0} %", waited * 100.0);
@@ -180,18 +184,24 @@ impl Bench<'_> {
             words = format!("{:.3} Gb/s, {why}", measured.bit_per_s / 1e9);
             self.keep(kind, round, &measured)?;
             verdict = if held {
-                Verdict::Named(measured.named)
+                Verdict::Named {
+                    what: measured.named,
+                    proved: measured.proved,
+                }
             } else {
                 Verdict::NotHeld
             };
             break;
         }
         let mark = match &verdict {
-            Verdict::Named(named) => match is_right(kind, named) {
-                Some(true) => format!("right: {named}"),
-                Some(false) => format!("WRONG: {named}"),
-                None => "not determined".to_owned(),
-            },
+            Verdict::Named { what, proved } => {
+                let proved = if *proved { ", proved" } else { "" };
+                match is_right(kind, what) {
+                    Some(true) => format!("right: {what}{proved}"),
+                    Some(false) => format!("WRONG: {what}{proved}"),
+                    None => "not determined".to_owned(),
+                }
+            }
             Verdict::NotHeld => "not held".to_owned(),
             Verdict::Disturbed => "disturbed".to_owned(),
         };
@@ -205,10 +215,15 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn measure(&mut self, plant: &InjectedLimit) -> Result<Measured, Trouble> {
+    fn measure(&mut self, plant: &InjectedLimit, why: bool) -> Result<Measured, Trouble> {
         self.hosts += 1;
         let hosts = TestHosts::set(&self.stage, self.hosts, plant, self.random.next_u64())?;
-        hosts.measure(&self.linerate, plant, Duration::from_millis(self.args.time))
+        hosts.measure(
+            &self.linerate,
+            plant,
+            Duration::from_millis(self.args.time),
+            why,
+        )
     }
 
     /// Whether the injected bottleneck binds, and the figures that show it.
@@ -234,7 +249,7 @@ impl Bench<'_> {
         if let Some(rate) = self.unplanted.get(&key) {
             return Ok(*rate);
         }
-        let rate = self.measure(plant)?.bit_per_s;
+        let rate = self.measure(plant, false)?.bit_per_s;
         self.unplanted.insert(key, rate);
         Ok(rate)
     }

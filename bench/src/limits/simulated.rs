@@ -66,11 +66,11 @@ pub(crate) fn run(kind: Kind, random: &mut Random) -> Verdict {
     };
     let ceilings = ceilings_of_path(&facts).ceilings;
     let rate = rate_after(&sample, 0).unwrap_or_default();
-    Verdict::Named(
-        name_limit(&sample, &near, &far, &ceilings, rate)
-            .what
-            .to_string(),
-    )
+    let limit = name_limit(&sample, &near, &far, &ceilings, rate);
+    Verdict::Named {
+        what: limit.what.to_string(),
+        proved: false,
+    }
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
         for kind in Kind::SIMULATED {
             for _ in 0..40 {
                 let verdict = run(kind, &mut random);
-                if let Verdict::Named(named) = &verdict {
+                if let Verdict::Named { what: named, .. } = &verdict {
                     assert_eq!(
                         is_right(kind, named),
                         Some(true),

@@ -12,7 +12,12 @@ use crate::kinds::Kind;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// This was named.
-    Named(String),
+    Named {
+        /// The limit.
+        what: String,
+        /// Whether interventions proved it.
+        proved: bool,
+    },
     /// The injected bottleneck did not bind: the run does not count.
     NotHeld,
     /// Other programs used the machine, also in the last attempt: the run does not count.
@@ -31,6 +36,9 @@ pub(crate) struct Tally {
     pub(crate) not_determined: usize,
     pub(crate) not_held: usize,
     pub(crate) disturbed: usize,
+    /// Of those that were named, how many were said to be proved, and how many of these are wrong.
+    pub(crate) proved: usize,
+    pub(crate) proved_wrong: usize,
 }
 
 impl Tally {
@@ -83,11 +91,18 @@ impl Table {
                 let place = match verdict {
                     Verdict::NotHeld => &mut tally.not_held,
                     Verdict::Disturbed => &mut tally.disturbed,
-                    Verdict::Named(named) => match is_right(*kind, named) {
-                        Some(true) => &mut tally.right,
-                        Some(false) => &mut tally.wrong,
-                        None => &mut tally.not_determined,
-                    },
+                    Verdict::Named { what, proved } => {
+                        let right = is_right(*kind, what);
+                        if *proved {
+                            tally.proved += 1;
+                            tally.proved_wrong += usize::from(right == Some(false));
+                        }
+                        match right {
+                            Some(true) => &mut tally.right,
+                            Some(false) => &mut tally.wrong,
+                            None => &mut tally.not_determined,
+                        }
+                    }
                 };
                 *place += 1;
             }
@@ -102,7 +117,7 @@ impl Table {
             .iter()
             .flat_map(|kind| self.0.get(kind).into_iter().flatten())
             .filter_map(|verdict| match verdict {
-                Verdict::Named(named) => Some(named.as_str()),
+                Verdict::Named { what, .. } => Some(what.as_str()),
                 _ => None,
             })
             .collect();
@@ -120,13 +135,15 @@ impl Table {
         let _ = write!(text, "\n{}", markdown::head(&columns));
         for kind in kinds.iter().filter(|kind| self.0.contains_key(kind)) {
             let runs = &self.0[kind];
-            let count = |wanted: &Verdict| runs.iter().filter(|one| *one == wanted).count();
+            let count = |wanted: &str| {
+                let named =
+                    |one: &&Verdict| matches!(one, Verdict::Named { what, .. } if what == wanted);
+                runs.iter().filter(named).count()
+            };
             let mut cells = vec![kind.name().to_owned()];
-            cells.extend(letters.iter().map(|(_, name)| {
-                match count(&Verdict::Named((*name).to_owned())) {
-                    0 => ".".to_owned(),
-                    some => some.to_string(),
-                }
+            cells.extend(letters.iter().map(|(_, name)| match count(name) {
+                0 => ".".to_owned(),
+                some => some.to_string(),
             }));
             let tally = self.tally(&[*kind]);
             cells.extend([tally.not_held, tally.disturbed].map(|count| count.to_string()));
@@ -145,6 +162,13 @@ impl Table {
             all.not_held,
             all.disturbed,
         );
+        if all.proved > 0 {
+            let _ = writeln!(
+                text,
+                "{} of them said to be proved, {} of these wrong",
+                all.proved, all.proved_wrong
+            );
+        }
         text
     }
 }
@@ -154,7 +178,10 @@ mod tests {
     use super::*;
 
     fn named(what: LimitKind) -> Verdict {
-        Verdict::Named(what.to_string())
+        Verdict::Named {
+            what: what.to_string(),
+            proved: false,
+        }
     }
 
     #[test]

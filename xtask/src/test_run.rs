@@ -83,7 +83,7 @@ impl Program {
         LONGEST.iter().position(is_it).unwrap_or(LONGEST.len())
     }
 
-    /// What tells libtest to leave out the tests that do not depend on the user.
+    /// The arguments by which libtest leaves out the tests that do not depend on the user.
     fn without_same(&self) -> Vec<&'static str> {
         let own = (SAME_MODULES.iter())
             .filter(|(package, name, _)| self.package == *package && self.name == *name);

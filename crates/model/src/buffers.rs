@@ -131,12 +131,14 @@ pub fn largest(host: &Host, buffer: Buffer, asked: Option<Bytes>) -> Known<Bytes
             }
         });
     };
-    let cap = host
-        .sysctl(buffer.cap_sysctl())
-        .value()
-        .and_then(|text| text.trim().parse::<u64>().ok())
-        .unwrap_or(u64::MAX);
+    let cap = cap(host, buffer).map_or(u64::MAX, Bytes::as_u64);
     Known::Value(Bytes::new(asked.as_u64().min(cap).saturating_mul(2)))
+}
+
+/// The largest size that `host` grants a program that asks for one, before the kernel doubles it.
+pub fn cap(host: &Host, buffer: Buffer) -> Option<Bytes> {
+    let text = host.sysctl(buffer.cap_sysctl());
+    text.value()?.trim().parse().ok().map(Bytes::new)
 }
 
 /// The file that a sysctl is read from.

@@ -38,7 +38,7 @@ use crate::units::{Nanoseconds, real};
 /// | `conntrack/drop`, `early_drop`, `insert_failed`, `search_restart` | `/proc/net/stat/nf_conntrack`, summed |
 /// | `rdma/mlx5_0/1/counter/port_xmit_data`, `rdma/mlx5_0/1/hw/out_of_sequence` | sysfs; data in octets |
 /// | `block/nvme0n1/...` | `/sys/block/NAME/stat` |
-/// | `cgroup/0/nr_throttled`, `nr_periods`, `throttled_us` | `cpu.stat` of the process's control group (0) and those above; trials only |
+/// | `cgroup/0/nr_throttled`, `nr_periods`, `throttled_us` | `cpu.stat` of the process's control groups, its own and those above; trials only |
 /// | `pressure/irq/total_us` | `/proc/pressure/irq` |
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {

@@ -1,6 +1,8 @@
 //! How long CPU quotas kept this process's control groups from running: `cpu.stat` of its own group and of those above
 //! it (Documentation/admin-guide/cgroup-v2.rst, "CPU"; Documentation/scheduler/sched-bwc.rst for the first version).
 
+use std::collections::BTreeMap;
+
 use linerate_model::known::Known;
 
 use super::Reading;
@@ -11,21 +13,17 @@ const MOUNT: &str = "sys/fs/cgroup";
 /// Deeper hierarchies are unusual.
 const DEPTH_MAX: usize = 16;
 
-/// Adds `cgroup/DEPTH/nr_periods`, `nr_throttled` and `throttled_us`, where depth 0 is the process's own group. Groups
-/// without a quota have none that grow.
+/// Adds `cgroup/N/nr_periods`, `nr_throttled` and `throttled_us` of each group. Those without a quota never grow, or are
+/// absent.
 pub(super) fn read(root: &HostRoot, reading: &mut Reading) {
-    let Known::Value(text) = root.read(OWN) else {
-        // No control groups in this kernel, or no /proc: nothing throttles, or nothing tells.
-        return;
+    let groups = match root.read(OWN) {
+        Known::Value(text) => groups(&text),
+        Known::Unknown(gap) => return reading.miss("cgroup".to_owned(), gap),
     };
-    for (depth, folder) in groups(&text).into_iter().enumerate() {
+    for (number, folder) in groups.into_iter().enumerate() {
         let path = format!("{folder}/cpu.stat");
-        let Known::Value(stat) = root.read(&path) else {
-            continue;
-        };
-        for (name, value) in parse(&stat) {
-            reading.take(format!("cgroup/{depth}/{name}"), value, &path);
-        }
+        let group = format!("cgroup/{number}");
+        reading.take_table(&group, root, &path, |stat| Ok(parse(stat)));
     }
 }
 
@@ -59,17 +57,17 @@ fn groups(text: &str) -> Vec<String> {
 }
 
 /// The counters of `cpu.stat`, in microseconds in both versions.
-fn parse(stat: &str) -> Vec<(&'static str, u64)> {
+fn parse(stat: &str) -> BTreeMap<String, u64> {
     let one = |line: &str| {
         let (name, value) = line.split_once(' ')?;
         let value: u64 = value.trim().parse().ok()?;
-        match name {
-            "nr_periods" => Some(("nr_periods", value)),
-            "nr_throttled" => Some(("nr_throttled", value)),
-            "throttled_usec" => Some(("throttled_us", value)),
-            "throttled_time" => Some(("throttled_us", value / 1_000)),
-            _ => None,
-        }
+        let (name, value) = match name {
+            "nr_periods" | "nr_throttled" => (name, value),
+            "throttled_usec" => ("throttled_us", value),
+            "throttled_time" => ("throttled_us", value / 1_000),
+            _ => return None,
+        };
+        Some((name.to_owned(), value))
     };
     stat.lines().filter_map(one).collect()
 }
@@ -99,14 +97,16 @@ mod tests {
 
     #[test]
     fn throttled_time_of_both_versions_is_in_microseconds() {
-        let second = parse("usage_usec 7\nnr_periods 94\nnr_throttled 80\nthrottled_usec 5000\n");
-        let expected = [
-            ("nr_periods", 94),
-            ("nr_throttled", 80),
-            ("throttled_us", 5_000),
-        ];
-        assert_eq!(second, expected);
-        let first = parse("nr_periods 94\nnr_throttled 80\nthrottled_time 5000000\nburst_time x\n");
-        assert_eq!(first, expected);
+        let second = "usage_usec 7\nnr_periods 94\nnr_throttled 80\nthrottled_usec 5000\n";
+        let first = "nr_periods 94\nnr_throttled 80\nthrottled_time 5000000\nburst_time x\n";
+        for stat in [second, first] {
+            let expected = [
+                ("nr_periods", 94),
+                ("nr_throttled", 80),
+                ("throttled_us", 5_000),
+            ];
+            let expected = expected.map(|(name, value)| (name.to_owned(), value));
+            assert_eq!(parse(stat), BTreeMap::from(expected));
+        }
     }
 }

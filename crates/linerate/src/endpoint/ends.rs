@@ -10,6 +10,7 @@ use linerate_model::finding::{Context, Diagnosis, Profile, Undetermined};
 use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName};
 use linerate_model::known::Known;
+use linerate_model::path::PathView;
 use linerate_model::plan::{Change, End, Plan};
 use linerate_model::prove::EndChange;
 use linerate_model::rules::UNWATCHED;
@@ -28,6 +29,17 @@ pub trait Ends: fmt::Debug {
 
     /// The remote address that data is sent to when no trial uses another.
     fn address(&self) -> IpAddr;
+
+    /// The facts by which trials are laid out.
+    fn view(&self) -> PathView<'_> {
+        PathView {
+            local: self.host(End::Local),
+            remote: self.host(End::Remote),
+            local_nic: self.nic(End::Local),
+            remote_nic: self.nic(End::Remote),
+            ipv6: self.address().is_ipv6(),
+        }
+    }
 
     /// Reads both hosts again.
     fn read_again(&mut self) -> Outcome<()>;

@@ -8,7 +8,6 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Nic};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
-use linerate_model::path::PathView;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
@@ -59,17 +58,6 @@ pub struct PeerPath {
 }
 
 impl PeerPath {
-    /// The facts by which trials are laid out.
-    pub fn view(&self) -> PathView<'_> {
-        PathView {
-            local: &self.local,
-            remote: &self.remote,
-            local_nic: &self.local_nic,
-            remote_nic: &self.remote_nic,
-            ipv6: self.address.is_ipv6(),
-        }
-    }
-
     /// Starts the remote end, reads both hosts and determines the path between them.
     pub fn open(
         endpoint: LocalEndpoint,

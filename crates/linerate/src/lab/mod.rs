@@ -47,6 +47,7 @@ use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_seed;
 use crate::console::say::{Format, Say};
+use crate::endpoint::ends::Ends;
 use crate::endpoint::recover::recover_first;
 use crate::endpoint::stage::{enter, hosts, stage_stop, wait_for};
 use crate::endpoint::trial::copy_bandwidth;

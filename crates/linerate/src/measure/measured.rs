@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use super::diffusion::Overhead;
 use super::why::Why;
+use crate::endpoint::ends::Ends;
 use crate::endpoint::trial::PeerPath;
 
 /// A measurement and the facts about its path.

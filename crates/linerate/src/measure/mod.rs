@@ -42,6 +42,7 @@ use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
 use crate::console::say::{Format, Say};
+use crate::endpoint::ends::Ends;
 use crate::endpoint::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
 use crate::endpoint::record::record;
 use crate::endpoint::trial::{PeerPath, copy_bandwidth, open_path, source_towards};

@@ -1,19 +1,16 @@
-//! `--why`: short trials, each with one thing changed, that tell which limit is the limit.
+//! `--why`: short trials, each with one thing changed, that show which limit is the limit.
 //!
 //! Rounds of one plain trial and one with each intervention; the second round goes in the reverse order, so that a
 //! drift of the path does not favour one of them. Nothing is changed on either host.
 
+use linerate_analysis::text::words::seconds_in_words;
 use linerate_analysis::trial::rate_of;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::limit::why::{
     Effect, Intervention, Status, Tried, Verdict, applies_to, decide, effect, evidence, plain,
-    used_up_a_cpu,
 };
 use linerate_model::limit::{Limit, LimitKind};
-use linerate_model::path::PathView;
-use linerate_model::plan::End;
-use linerate_model::sample::Sample;
-use linerate_model::threshold;
+use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{TrialSpec, Workload};
 
@@ -65,84 +62,75 @@ pub(super) fn find(
     say: &Say,
 ) -> Outcome<Why> {
     let each = duration(measured);
-    let planned = |ends: &_| -> Vec<(Intervention, Result<TrialSpec, String>)> {
-        let path = view(ends);
-        let all = Intervention::ALL.into_iter();
-        all.map(|one| (one, one.trial(measured, rate, path, each)))
-            .collect()
-    };
-    let planned = planned(ends);
-    let possible = planned.iter().filter(|(_, trial)| trial.is_ok()).count();
-    say.note(&format!(
-        "finding out why: {} trials of {} ms, {}",
-        ROUNDS * (possible + 1),
-        each.as_u64() / 1_000_000,
-        planned
-            .iter()
-            .filter(|(_, trial)| trial.is_ok())
-            .map(|(one, _)| one.to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
-    ));
-    let mut tried: Vec<Tried> = (planned.iter())
-        .map(|(intervention, trial)| Tried {
-            intervention: *intervention,
+    let mut tried = Vec::new();
+    let mut possible: Vec<(usize, TrialSpec)> = Vec::new();
+    for (place, intervention) in Intervention::ALL.into_iter().enumerate() {
+        let trial = intervention.trial(measured, rate, ends.view(), each);
+        tried.push(Tried {
+            intervention,
             rates: Vec::new(),
             effect: Effect::Unclear,
             reason: trial.as_ref().err().cloned(),
-        })
-        .collect();
-    let mut held_up = vec![false; planned.len()];
+        });
+        possible.extend(trial.ok().map(|spec| (place, spec)));
+    }
+    say.note(&announced(&tried, &possible, each));
     let without = plain(&measured.spec, each);
-    for round in 0..ROUNDS {
+    let mut obstacles = vec![None; tried.len()];
+    for _ in 0..ROUNDS {
         let plain_rate = rate_in(ends, &without)?.1;
-        let mut order: Vec<usize> = (0..planned.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for at in order {
-            let ((intervention, Ok(spec)), one) = (&planned[at], &mut tried[at]) else {
-                continue;
-            };
+        for (place, spec) in &possible {
+            let one = &mut tried[*place];
             if one.reason.is_some() {
                 continue;
             }
             match rate_in(ends, spec) {
                 Ok((sample, with)) => {
                     one.rates.push((plain_rate, with));
-                    held_up[at] |= intervention.takes_more_cpu() && used_up_a_cpu(&sample)
-                        || all_arrived(spec, with);
+                    let obstacle = one.intervention.obstacle(&sample, with);
+                    obstacles[*place] = obstacles[*place].or(obstacle);
                 }
                 Err(stop) if is_final(&stop) => return Err(stop),
                 Err(stop) => one.reason = Some(stop.message),
             }
         }
+        possible.reverse();
     }
-    for (one, held_up) in tried.iter_mut().zip(held_up) {
+    for (one, obstacle) in tried.iter_mut().zip(obstacles) {
         if one.reason.is_some() {
             continue;
         }
         one.effect = effect(&one.rates);
-        if one.effect == Effect::NotHigher && held_up {
+        if let (Effect::NotHigher, Some(obstacle)) = (one.effect, obstacle) {
             one.effect = Effect::Unclear;
-            let why = "it used up a CPU, or every datagram arrived";
-            one.reason = Some(why.to_owned());
+            one.reason = Some(obstacle.to_owned());
         }
     }
     let verdict = decide(measured, suggested, &tried);
     Ok(Why { verdict, tried })
 }
 
-/// Whether the path carried all datagrams that were to be sent: then it may carry more, however few those were.
-fn all_arrived(spec: &TrialSpec, rate: BitRate) -> bool {
-    let Workload::Udp(udp) = &spec.workload else {
-        return false;
-    };
-    let asked = udp.rate_bit_per_s.map_or(0.0, BitRate::as_f64) * f64::from(spec.flows);
-    rate.as_f64() >= threshold::WHY_ARRIVED.as_f64() * asked
+/// What will be tried, and for how long.
+fn announced(tried: &[Tried], possible: &[(usize, TrialSpec)], each: Nanoseconds) -> String {
+    let names = possible.iter().map(|(place, spec)| {
+        let name = tried[*place].intervention.to_string();
+        match &spec.workload {
+            Workload::Udp(udp) => match udp.rate_bit_per_s {
+                Some(rate) => format!("{name} ({} flows of {rate})", spec.flows),
+                None => name,
+            },
+            _ => name,
+        }
+    });
+    format!(
+        "testing what limits the rate: {} trials of {}: {}",
+        ROUNDS * (possible.len() + 1),
+        seconds_in_words(each),
+        names.collect::<Vec<_>>().join(", ")
+    )
 }
 
-/// Why `--why` tells nothing about a trial.
+/// Why `--why` does not apply to a trial.
 pub(super) fn refused(spec: &TrialSpec) -> Option<Stop> {
     let why = applies_to(spec).err()?;
     Some(Stop::new(Code::Usage, format!("`--why`: {why}")))
@@ -156,11 +144,12 @@ fn is_final(stop: &Stop) -> bool {
     )
 }
 
+/// How long each trial has to be.
 fn duration(measured: &Sample) -> Nanoseconds {
     let senders = [&measured.local, &measured.remote];
     let rtt = senders
         .into_iter()
-        .flat_map(linerate_model::sample::SideSample::senders)
+        .flat_map(SideSample::senders)
         .filter_map(|flow| Some(flow.tcp.value()?.rtt_ns))
         .max()
         .unwrap_or_default();
@@ -168,19 +157,12 @@ fn duration(measured: &Sample) -> Nanoseconds {
     Nanoseconds::new(wanted.clamp(EACH_LEAST.as_u64(), EACH_MOST.as_u64()))
 }
 
-fn view(ends: &impl Ends) -> PathView<'_> {
-    PathView {
-        local: ends.host(End::Local),
-        remote: ends.host(End::Remote),
-        local_nic: ends.nic(End::Local),
-        remote_nic: ends.nic(End::Remote),
-        ipv6: ends.address().is_ipv6(),
-    }
-}
-
 fn rate_in(ends: &mut impl Ends, spec: &TrialSpec) -> Outcome<(Sample, BitRate)> {
     let sample = ends.trial(spec)?;
-    let rate = rate_of(&sample).unwrap_or_default();
+    let rate = rate_of(&sample).ok_or_else(|| {
+        let why = "the trial was too short to have a rate";
+        Stop::new(Code::Inconclusive, why)
+    })?;
     Ok((sample, rate))
 }
 

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::fitting;
 use crate::job::{self, Done};
 
 /// One lab at a time: tests that measure must not disturb each other.
@@ -166,6 +168,21 @@ impl Lab {
         let mut command = self.on("near", crate::LINERATE);
         command.arg("--state").arg(self.state()).args(arguments);
         command
+    }
+
+    /// The document of a short stream to `far`.
+    #[track_caller]
+    pub(crate) fn stream(&self, more: &[&str]) -> Value {
+        let fixed = [
+            "--format",
+            "json",
+            "measure",
+            "stream",
+            "netns:far",
+            "--time",
+            "0.6",
+        ];
+        fitting(&self.run(&[&fixed, more].concat()).expect_code(0).out)
     }
 
     /// What linerate on `near` does.

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::fitting;
 use crate::lab::Lab;
 
 /// Measures and returns the document, with what `near0` sent and received meanwhile.
@@ -12,21 +11,12 @@ fn measured(lab: &Lab, arguments: &[&str]) -> (Value, u64, u64) {
         lab.counter("near", "tx_bytes"),
         lab.counter("near", "rx_bytes"),
     );
-    let fixed = [
-        "--format",
-        "json",
-        "measure",
-        "stream",
-        "netns:far",
-        "--time",
-        "0.6",
-    ];
-    let done = lab.run(&[&fixed, arguments].concat()).expect_code(0);
+    let document = lab.stream(arguments);
     let after = (
         lab.counter("near", "tx_bytes"),
         lab.counter("near", "rx_bytes"),
     );
-    (fitting(&done.out), after.0 - before.0, after.1 - before.1)
+    (document, after.0 - before.0, after.1 - before.1)
 }
 
 /// The last reading of each flow of one role at one end.

@@ -2,24 +2,7 @@
 
 use serde_json::Value;
 
-use crate::fitting;
 use crate::lab::Lab;
-
-/// The document of a measurement with interventions.
-#[track_caller]
-fn why(lab: &Lab, more: &[&str]) -> Value {
-    let fixed = [
-        "--format",
-        "json",
-        "measure",
-        "stream",
-        "netns:far",
-        "--time",
-        "0.6",
-        "--why",
-    ];
-    fitting(&lab.run(&[&fixed, more].concat()).expect_code(0).out)
-}
 
 fn effect<'a>(document: &'a Value, intervention: &str) -> &'a Value {
     let all = document["limit"]["interventions"]
@@ -61,7 +44,7 @@ fn a_shaper_behind_an_ingress_redirection_is_proved_though_no_fact_shows_it() {
         eprintln!("SKIP: no ingress redirection here: {}", done.err.trim());
         return;
     }
-    let document = why(&lab, &[]);
+    let document = lab.stream(&["--why"]);
     let decisive = [("more-flows", "not-higher"), ("datagrams", "not-higher")];
     assert_proved(&document, &["a shaper"], &decisive);
     // The trial was one of a stream, whatever was tried after it.
@@ -73,7 +56,7 @@ fn a_small_send_buffer_is_proved_by_more_connections_and_refutes_the_path() {
     let Some(lab) = Lab::new() else { return };
     lab.shell("near", "sysctl -qw net.ipv4.tcp_wmem='4096 8192 8192'");
     let before = lab.dump();
-    let document = why(&lab, &["--place", "0:0"]);
+    let document = lab.stream(&["--why", "--place", "0:0"]);
     crate::lab::assert_same(&lab, &before, "after `--why`");
     let hypotheses = document["limit"]["hypotheses"].as_array().expect("a list");
     assert!(hypotheses.len() > 10, "{hypotheses:#?}");

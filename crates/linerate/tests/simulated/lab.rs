@@ -13,7 +13,6 @@ use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::Record;
 use linerate_model::exit::{Code, Outcome};
 use linerate_model::lab::Experiment;
-use linerate_model::path::PathView;
 use linerate_model::plan::End;
 use linerate_store::{self as store, Log};
 use serde_json::Value;
@@ -60,14 +59,7 @@ pub(crate) fn world(seed: u64, cost: f64) -> World {
 
 fn resolver(experiment: Experiment, world: &World) -> Resolver {
     use linerate::endpoint::ends::Ends;
-    let view = PathView {
-        local: world.host(End::Local),
-        remote: world.host(End::Remote),
-        local_nic: world.nic(End::Local),
-        remote_nic: world.nic(End::Remote),
-        ipv6: false,
-    };
-    Resolver::new(experiment, view)
+    Resolver::new(experiment, world.view())
 }
 
 /// Runs an experiment, or goes on with what `log` holds of it.

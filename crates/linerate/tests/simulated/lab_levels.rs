@@ -8,8 +8,6 @@ use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::{Record, StoredRun};
 use linerate_model::exit::{Code, Stop};
 use linerate_model::lab::Experiment;
-use linerate_model::path::PathView;
-use linerate_model::plan::End;
 use linerate_report::{LabData, lab_page};
 use linerate_store::Log;
 use linerate_store::earlier::missing;
@@ -44,20 +42,10 @@ fn run_hosts(world: &mut World, log: &mut Memory, seed: u64) -> linerate_model::
     run_with(&experiment, &resolver, world, log, seed)
 }
 
-fn view(world: &World) -> PathView<'_> {
-    PathView {
-        local: world.host(End::Local),
-        remote: world.host(End::Remote),
-        local_nic: world.nic(End::Local),
-        remote_nic: world.nic(End::Remote),
-        ipv6: false,
-    }
-}
-
 fn with_third(experiment: Experiment, world: &mut World) -> Resolver {
-    let resolver = Resolver::new(experiment, view(world));
+    let resolver = Resolver::new(experiment, world.view());
     world.turn(Some(THIRD)).expect("it is there");
-    let resolver = resolver.with_other(THIRD, Ok(view(world)));
+    let resolver = resolver.with_other(THIRD, Ok(world.view()));
     world.turn(None).expect("it is there");
     resolver
 }
@@ -145,7 +133,7 @@ fn another_host_that_is_out_of_reach_is_a_skip_and_the_rest_runs() {
     let experiment = experiment(HOSTS);
     let mut world = world(3, 0.8);
     let gone = Stop::new(Code::PeerUnreachable, "no agent answers");
-    let resolver = Resolver::new(experiment.clone(), view(&world)).with_other(THIRD, Err(&gone));
+    let resolver = Resolver::new(experiment.clone(), world.view()).with_other(THIRD, Err(&gone));
     let mut log = Memory::default();
     run_with(&experiment, &resolver, &mut world, &mut log, 3).expect("the rest runs");
     let document = said(&log, 3);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::CpuId;
 use crate::plan::End;
-use crate::sample::{FlowRecord, Role, Sample, SideSample};
+use crate::sample::{FlowRecord, Role, Sample, SideSample, TcpInfo};
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
 use crate::workload::{Direction, Workload};
 
@@ -65,6 +65,11 @@ impl<'a> OneWay<'a> {
             (self.receiver, Role::Receiver)
         };
         side.flows.iter().filter(move |flow| flow.role == role)
+    }
+
+    /// What TCP reports of its first sender.
+    pub fn first_tcp(&self) -> Option<&'a TcpInfo> {
+        self.sender.senders().next()?.tcp.value()
     }
 
     /// The smallest RTT that any of its senders saw.

@@ -89,7 +89,7 @@ impl Lost {
 fn left_by_loss(way: &OneWay<'_>, figures: &Figures) -> Option<Evidence> {
     let share = figures.lost?.as_f64();
     let (rtt, seen) = (figures.rtt?, figures.per_round_trip?);
-    let tcp = way.sender.senders().next()?.tcp.value()?;
+    let tcp = way.first_tcp()?;
     let control = tcp.congestion_control.as_deref()?;
     let aimd = (1.5 / share).sqrt();
     let segments = match control {

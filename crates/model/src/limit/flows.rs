@@ -322,7 +322,7 @@ impl Flow<'_> {
     }
 
     fn congestion_window(&self) -> Option<Evidence> {
-        let tcp = self.way.sender.senders().next()?.tcp.value()?;
+        let tcp = self.way.first_tcp()?;
         let window = u64::from(tcp.cwnd_segments).saturating_mul(tcp.snd_mss_bytes.as_u64());
         let control = tcp.congestion_control.as_deref().unwrap_or("not named");
         let words = format!(

@@ -24,6 +24,7 @@ use crate::cli::MeasureDiffusion;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
 use crate::console::say::Say;
+use crate::endpoint::ends::Ends;
 use crate::endpoint::trial::open_path;
 use crate::measure::trial_spec::{self, placement};
 

@@ -27,6 +27,7 @@ use crate::cli::{MeasureStream, ReceiveArg, SendArg};
 use crate::console::interrupt::Interrupt;
 use crate::console::random::{fresh_seed, fresh_token};
 use crate::console::say::{Format, Say};
+use crate::endpoint::ends::Ends;
 use crate::endpoint::trial::{PeerPath, open_path};
 use crate::measure::trial_spec::{self, placement};
 

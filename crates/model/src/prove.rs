@@ -4,6 +4,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::finding::Finding;
+use crate::limit::why::Status;
 use crate::plan::{Change, End};
 
 /// The schema name of [`ProveDocument`].
@@ -97,8 +98,18 @@ pub struct CeilingDocument {
 pub struct LimitDocument {
     /// What limits, or `not determined`.
     pub what: String,
+    /// How certain that is; `prove` tests fixes, not limits, so it is likely at best.
+    #[serde(default)]
+    pub status: Status,
     /// The evidence.
     pub evidence: Vec<crate::finding::Evidence>,
+}
+
+impl LimitDocument {
+    /// The limit, and how certain it is.
+    pub fn in_words(&self) -> String {
+        self.status.qualified(&self.what)
+    }
 }
 
 /// One remedy and its experiment.

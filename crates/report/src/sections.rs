@@ -47,7 +47,10 @@ fn path(data: &ReportData) -> String {
         "<p>No further evidence.</p>".to_owned()
     } else {
         evidence_table(
-            &format!("Bottleneck before any change: {}", data.prove.limit.what),
+            &format!(
+                "Bottleneck before any change: {}",
+                data.prove.limit.in_words()
+            ),
             &data.prove.limit.evidence,
         )
     };

@@ -145,7 +145,7 @@ fn verdict(prove: &ProveDocument, page: &mut Page) {
     page.pair(
         "",
         "bottleneck",
-        &format!("before any change: {}", prove.limit.what),
+        &format!("before any change: {}", prove.limit.in_words()),
     );
     for evidence in &prove.limit.evidence {
         let text = format!("{}: {} [{}]", evidence.what, evidence.value, evidence.path);

@@ -58,7 +58,7 @@ fn summary(prove: &ProveDocument) -> String {
     };
     format!(
         "{ceiling} Bottleneck before any change: {}. {}",
-        prove.limit.what,
+        prove.limit.in_words(),
         tried(prove)
     )
 }

@@ -10,7 +10,8 @@ use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path
 use linerate_model::factor::Factor;
 use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
-use linerate_model::limit::{Limit, name_limit};
+use linerate_model::limit::why::Status;
+use linerate_model::limit::{Limit, LimitKind, name_limit};
 use linerate_model::plan::End;
 use linerate_model::propose::{GIVEN, name_of};
 use linerate_model::prove::{
@@ -424,11 +425,13 @@ fn ceiling_document(ceiling: Option<&Ceiling>, rate: f64) -> CeilingDocument {
 fn limit_document(limit: Option<Limit>) -> LimitDocument {
     limit.map_or_else(
         || LimitDocument {
-            what: "not determined".to_owned(),
+            what: LimitKind::NotDetermined.to_string(),
+            status: Status::NotDetermined,
             evidence: Vec::new(),
         },
         |limit| LimitDocument {
             what: limit.what.to_string(),
+            status: limit.status,
             evidence: limit.evidence,
         },
     )

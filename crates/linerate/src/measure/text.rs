@@ -5,7 +5,6 @@ use linerate_model::analysis::rate_series;
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::LimitKind;
-use linerate_model::limit::why::Status;
 use linerate_model::pingpong::{Judgement, Point};
 use linerate_model::sample::{CpuTimes, FlowRecord, SideSample};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
@@ -72,10 +71,8 @@ pub(super) fn text(
         ceiling(&mut lines, measured);
     }
     if let Some(limit) = &measured.limit {
-        lines.push(match limit.status {
-            Status::NotDetermined => format!("limit     {}", limit.what),
-            status => format!("limit     {}, {status}", limit.what),
-        });
+        let limited = limit.status.qualified(&limit.what.to_string());
+        lines.push(format!("limit     {limited}"));
         if let Some(why) = &measured.why {
             let more = why::lines(why).into_iter();
             lines.extend(more.map(|line| format!("          {line}")));

@@ -36,6 +36,16 @@ pub enum Status {
     NotDetermined,
 }
 
+impl Status {
+    /// A limit's name with how certain it is: `loss, likely`.
+    pub fn qualified(self, what: &str) -> String {
+        match self {
+            Self::NotDetermined => what.to_owned(),
+            status => format!("{what}, {status}"),
+        }
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -14,7 +14,7 @@ use crate::user::{self, User};
 
 /// Packages, and programs of packages, whose tests depend only on their input (fixtures, simulated hosts, a fake
 /// verbs library): the user who runs them makes no difference.
-const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 10] = [
+const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 12] = [
     ("linerate-model", None),
     ("linerate-stats", None),
     ("linerate-analysis", None),
@@ -24,11 +24,14 @@ const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 10] = [
     ("xtask", None),
     ("linerate", Some("test captured")),
     ("linerate", Some("test simulated")),
+    ("linerate-host", Some("test capture_memory")),
+    ("linerate-host", Some("test corpus")),
     ("linerate-traffic", Some("test verbs")),
 ];
-/// Modules of other programs of which the same holds, because they move bytes or keep records between two hosts that
-/// others of the program make: libtest skips those whose names contain one of these.
-const SAME_MODULES: [(&str, &str, &[&str]); 2] = [
+/// Tests of other programs of which the same holds, because they move bytes or keep records between two hosts that
+/// others of the program make, or weigh other fixes than those that stay: libtest skips those whose names contain one of
+/// these.
+const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
     (
         "linerate",
         "test it",
@@ -38,6 +41,10 @@ const SAME_MODULES: [(&str, &str, &[&str]); 2] = [
             "iperf3::",
             "ladder::",
             "peers::",
+            "prove::a_search_finds",
+            "prove::a_shaper_that_is_not_ours",
+            "prove::changes_of_a_plan",
+            "prove::remedies_can_be_weighed",
             "workloads::",
         ],
     ),
@@ -85,10 +92,10 @@ impl Program {
 
     /// The arguments by which libtest leaves out the tests that do not depend on the user.
     fn without_same(&self) -> Vec<&'static str> {
-        let own = (SAME_MODULES.iter())
+        let own = (SAME_TESTS.iter())
             .filter(|(package, name, _)| self.package == *package && self.name == *name);
-        own.flat_map(|(.., modules)| modules.iter())
-            .flat_map(|module| ["--skip", module])
+        own.flat_map(|(.., tests)| tests.iter())
+            .flat_map(|test| ["--skip", test])
             .collect()
     }
 

@@ -157,9 +157,13 @@ pub fn map_svg(host: &Host) -> String {
         .map(|place| place.cards.len())
         .max()
         .unwrap_or(0);
-    let columns = u32::try_from(columns.clamp(1, PER_ROW)).unwrap_or(1);
+    let columns = u32::try_from(columns.min(PER_ROW)).unwrap_or(1);
     let cards_x = MARGIN + PAD + COLUMN + GUTTER;
-    let width = cards_x + columns * (COLUMN + BETWEEN_CARDS) - BETWEEN_CARDS + PAD + MARGIN;
+    let right = match columns {
+        0 => MARGIN + PAD + COLUMN,
+        columns => cards_x + columns * (COLUMN + BETWEEN_CARDS) - BETWEEN_CARDS,
+    };
+    let width = right + PAD + MARGIN;
     let band = |y, height| {
         let area = [MARGIN, y, width - 2 * MARGIN, height];
         rect(area, CARD, LINE, " rx=\"10\"")
@@ -193,7 +197,12 @@ pub fn map_svg(host: &Host) -> String {
             lanes: 8,
         },
     );
-    let legend = "Queue to CPU: solid for interrupts, dashed for RPS and XPS; arrowheads: NIC on another node. Dotted: offline CPU.";
+    let legend = match columns {
+        0 => "Dotted: offline CPU.",
+        _ => {
+            "Queue to CPU: solid for interrupts, dashed for RPS and XPS; arrowheads: NIC on another node. Dotted: offline CPU."
+        }
+    };
     let inner = width - 2 * MARGIN;
     body += &fitted((MARGIN, y + 8), inner, Style::of(11, SOFT), legend, &[]);
     let height = y + 22;

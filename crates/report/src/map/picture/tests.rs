@@ -123,6 +123,15 @@ fn no_card_lies_on_another_and_none_leaves_the_picture() {
 }
 
 #[test]
+fn a_host_without_devices_has_no_empty_half() {
+    let host = build::host().nodes(2, 8).build();
+    let svg = map_svg(&host);
+    let frame = 2 * (MARGIN + PAD) + COLUMN;
+    assert!(svg.contains(&format!("viewBox=\"0 0 {frame} ")), "{svg}");
+    assert!(!svg.contains("Queue to CPU"), "{svg}");
+}
+
+#[test]
 fn interrupts_on_another_node_are_seen_without_colour() {
     let svg = map_svg(&server(3));
     assert!(svg.contains("REMOTE: CPUs 18-21"), "{svg}");

@@ -73,8 +73,12 @@ pub const WHY_CHANGE: f64 = 1.25;
 pub const WHY_SAME: f64 = 1.12;
 /// ... if the trials without it differ by this multiple at most.
 pub const WHY_NOISE: f64 = 1.3;
+/// The trials without an intervention must reach the measured rate within this factor.
+pub const WHY_LIKE: f64 = 1.5;
 /// A trial with more connections or datagrams whose threads want a CPU for this share of the time may have been held up.
 pub const WHY_BUSY: Ratio = Ratio::new(0.85);
+/// On a crowded machine it may have been held up if they waited for a CPU for this share.
+pub const WHY_WAITED: Ratio = Ratio::new(0.10);
 /// A thread that was running or runnable for less than this share does not lack CPU.
 pub const WHY_IDLE: Ratio = Ratio::new(0.70);
 /// A receive window that limited for less than this share was never closed by the reader.
@@ -83,3 +87,14 @@ pub const WHY_CLOSED: Ratio = Ratio::new(0.01);
 pub const LOSS_FACTOR: f64 = 2.0;
 /// A path that carried this share of the datagrams is not what limits them.
 pub const WHY_ARRIVED: Ratio = Ratio::new(0.90);
+/// A rate of this share of what the path carries at most is limited by the path, ...
+pub const WHY_CARRIED: Ratio = Ratio::new(0.80);
+/// ... and of this share if it lost some of it: a connection stays below a rate above which everything is dropped.
+pub const WHY_POLICED: Ratio = Ratio::new(0.50);
+/// A paced trial shows whether a loss depends on the rate if this many lost segments were to be expected: none of so
+/// many is lost by chance once in 3,000 times.
+pub const WHY_LOST_LEAST: f64 = 8.0;
+/// With at most this share of them the loss is gone, ...
+pub const WHY_LOSS_GONE: Ratio = Ratio::new(0.10);
+/// ... and with at least this share it stays.
+pub const WHY_LOSS_STAYS: Ratio = Ratio::new(0.40);

@@ -10,7 +10,7 @@ use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path
 use linerate_model::factor::Factor;
 use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
-use linerate_model::limit::why::Status;
+use linerate_model::limit::why::{Status, Tried, decide};
 use linerate_model::limit::{Limit, LimitKind, name_limit};
 use linerate_model::plan::End;
 use linerate_model::propose::{GIVEN, name_of};
@@ -153,6 +153,10 @@ pub struct ProofRecords<'a> {
     pub before: Vec<&'a Sample>,
     /// Trials with every kept remedy.
     pub after: Vec<&'a Sample>,
+    /// What was tried to find what limits the path, before any change.
+    pub tried_before: &'a [Tried],
+    /// The same with every kept remedy.
+    pub tried_after: &'a [Tried],
     /// The diagnoses of the rules, first to last.
     pub diagnoses: Vec<&'a Diagnosis>,
     /// Each remedy: rule, changes, decision.
@@ -225,6 +229,14 @@ pub fn sort(records: &[Record]) -> ProofRecords<'_> {
             Record::Hosts { local, remote } => sorted.hosts = Some((local, remote)),
             Record::Before(sample) => sorted.before.push(sample),
             Record::After(sample) => sorted.after.push(sample),
+            Record::Interventions { after, tried } => {
+                let place = if *after {
+                    &mut sorted.tried_after
+                } else {
+                    &mut sorted.tried_before
+                };
+                *place = tried;
+            }
             Record::Diagnosis(diagnosis) => sorted.diagnoses.push(diagnosis),
             Record::Remedy {
                 rule,
@@ -333,17 +345,17 @@ fn limit_of(
     sorted: &ProofRecords<'_>,
     hosts: (&Host, &Host),
     trials: &[&Sample],
+    tried: &[Tried],
 ) -> Option<Limit> {
     let sample = median_sample(trials)?;
     let ceilings = ceilings_between(header, sorted, hosts, Some(sample));
     let (local, remote) = hosts;
-    Some(name_limit(
-        sample,
-        local,
-        remote,
-        &ceilings.ceilings,
-        rate_of(sample)?,
-    ))
+    let rate = rate_of(sample)?;
+    let limit = name_limit(sample, local, remote, &ceilings.ceilings, rate);
+    if tried.is_empty() {
+        return Some(limit);
+    }
+    Some(decide(sample, &limit.suggested, tried).limit(tried, limit))
 }
 
 /// The document of a run. For an incomplete run it contains what there is: what was not measured is
@@ -363,8 +375,9 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
     });
     let limit = sorted
         .hosts
-        .and_then(|hosts| limit_of(header, &sorted, hosts, &sorted.before));
-    let limit_after = changed.and_then(|hosts| limit_of(header, &sorted, hosts, &sorted.after));
+        .and_then(|hosts| limit_of(header, &sorted, hosts, &sorted.before, sorted.tried_before));
+    let limit_after = changed
+        .and_then(|hosts| limit_of(header, &sorted, hosts, &sorted.after, sorted.tried_after));
     let remedies = remedy_results(&sorted);
     let found = found(&remedies, limit.as_ref());
     let findings = sorted.diagnoses.first().map(|first| first.findings.clone());

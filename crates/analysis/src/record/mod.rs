@@ -11,6 +11,7 @@ use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::lab::Experiment;
+use linerate_model::limit::why::Tried;
 use linerate_model::prove::EndChange;
 use linerate_model::sample::Sample;
 use linerate_model::setting::Class;
@@ -115,6 +116,13 @@ pub enum Record {
     },
     /// A trial before any change.
     Before(Box<Sample>),
+    /// Short trials that show what limits the path, each with one thing changed.
+    Interventions {
+        /// Whether that was at the end, with the remedies that were kept.
+        after: bool,
+        /// What was tried.
+        tried: Vec<Tried>,
+    },
     /// The diagnosis of both ends, based on the trial before it.
     Diagnosis(Box<Diagnosis>),
     /// A remedy that is tested from now on; the number is its place in the run.

@@ -3,7 +3,8 @@
 //! `local` is one end's own machine, used by the session here and by the agent there: it reads the host, runs a side of a
 //! trial (`record`) on the CPUs that `place` chose, and changes settings. `guard` starts the process that rolls back changes
 //! (`reverter`) before the first one, `fallback_timer` a timer of systemd beside it. `agent` and `peer` are the two ends of
-//! the control channel, `trial` a path with both ends; `ends` is the seam between a session and them. `lease` changes two
+//! the control channel, `trial` a path with both ends; `ends` is the seam between a session and them, `why` finds out over
+//! it by short trials what limits a path. `lease` changes two
 //! hosts, `recover` rolls back what an earlier process left. `stage` makes two hosts of one's own, `host_source` reads this
 //! host or a capture, `iperf3` is the other end of an iperf3 test.
 
@@ -23,3 +24,4 @@ pub(crate) mod recover;
 pub(crate) mod reverter;
 pub(crate) mod stage;
 pub mod trial;
+pub mod why;

@@ -19,9 +19,9 @@ use linerate_model::workload::Workload;
 use serde_json::Value;
 
 use super::diffusion::Overhead;
-use super::why::Why;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::trial::PeerPath;
+use crate::endpoint::why::Why;
 
 /// A measurement and the facts about its path.
 #[derive(Debug)]
@@ -107,7 +107,9 @@ impl<'a> Measured<'a> {
     /// The same with the limit that interventions leave.
     pub(super) fn because(mut self, why: Option<Why>) -> Self {
         if let Some(found) = &why {
-            self.limit = self.limit.map(|limit| found.limit(limit));
+            self.limit = self
+                .limit
+                .map(|limit| found.verdict.limit(&found.tried, limit));
         }
         self.why = why;
         self

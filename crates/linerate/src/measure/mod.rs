@@ -1,8 +1,7 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
-//! `trial_spec` parses the request, `repeat` decides how often, `measured` adds the facts about its path,
-//! `why` finds out by interventions what limits it, `document` turns all of it into JSON, `text` into text. `ladder`
-//! compares many measurements.
+//! `trial_spec` parses the request, `repeat` decides how often, `measured` adds the facts about its path, `document`
+//! turns all of it into JSON, `text` into text. `ladder` compares many measurements.
 
 pub(crate) mod diffusion;
 pub(crate) mod document;
@@ -16,13 +15,13 @@ mod require;
 mod text;
 pub(crate) mod trial_spec;
 mod verbs;
-mod why;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;
 
 use linerate_analysis::text::words::seconds_in_words;
 use linerate_analysis::trial::operations::result_of;
+use linerate_analysis::trial::rate_of;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::path::PathView;
 use linerate_model::protocol::Failure;
@@ -46,6 +45,7 @@ use crate::endpoint::ends::Ends;
 use crate::endpoint::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
 use crate::endpoint::record::record;
 use crate::endpoint::trial::{PeerPath, copy_bandwidth, open_path, source_towards};
+use crate::endpoint::why;
 
 /// The port of an iperf3 server.
 const IPERF3_PORT: u16 = 5201;
@@ -230,21 +230,22 @@ fn over_peer<'r>(
         path.peer.leave()?;
         return require::outcome(&requirements.judge());
     }
-    let (sample, why) = if why {
-        let Measured {
-            sample,
-            rate,
-            limit,
-            ..
-        } = Measured::over_path(&path, sample, copy);
-        let suggested = limit.map_or_else(Vec::new, |limit| limit.suggested);
-        let found = rate.map(|rate| why::find(&mut path, &sample, rate, &suggested, say));
-        (sample, found.transpose()?)
-    } else {
-        (sample, None)
+    let (why, stopped) = match rate_of(&sample).filter(|_| why) {
+        None => (None, None),
+        Some(rate) => {
+            let suggested = why::suggested(path.view(), &sample, rate);
+            // What was measured before is shown all the same.
+            match why::find(&mut path, &sample, rate, &suggested, say) {
+                Ok(found) => (Some(found), None),
+                Err(stop) => (None, Some(stop)),
+            }
+        }
     };
     let measured = Measured::over_path(&path, sample, copy).because(why);
     let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
+    if let Some(stop) = stopped {
+        return Err(stop);
+    }
     path.peer.leave()?;
     shown
 }

@@ -5,6 +5,7 @@ use linerate_model::analysis::rate_series;
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::LimitKind;
+use linerate_model::limit::why::Status;
 use linerate_model::pingpong::{Judgement, Point};
 use linerate_model::sample::{CpuTimes, FlowRecord, SideSample};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
@@ -14,7 +15,8 @@ use linerate_report::Nulled;
 use super::document::{EndCost, MeasureDocument};
 use super::measured::{Measured, corrected_latency, datagrams, steps, warmup, whole_latency};
 use super::repeat::Repeats;
-use super::{diffusion, verbs, why};
+use super::{diffusion, verbs};
+use crate::endpoint::why::Why;
 
 /// With more flows than these, only the slowest, median and fastest are shown.
 const FLOWS_SHOWN: usize = 16;
@@ -74,7 +76,7 @@ pub(super) fn text(
         let limited = limit.status.qualified(&limit.what.to_string());
         lines.push(format!("limit     {limited}"));
         if let Some(why) = &measured.why {
-            let more = why::lines(why).into_iter();
+            let more = interventions(why).into_iter();
             lines.extend(more.map(|line| format!("          {line}")));
         } else if limit.what == LimitKind::NotDetermined {
             lines.push("          no figure exceeded its threshold:".to_owned());
@@ -604,6 +606,24 @@ fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {
             ));
         }
     }
+}
+
+/// The lines below the limit: what refuted its rivals, and what was not tried.
+fn interventions(why: &Why) -> Vec<String> {
+    let suggested = why.verdict.hypotheses.iter().filter(|one| one.suggested);
+    let refuted = suggested
+        .filter(|one| !one.stands())
+        .map(|one| format!("not {}: {}", one.what, one.refuted_by.join("; ")));
+    let standing = why.verdict.hypotheses.iter().filter(|one| {
+        one.stands() && one.what != why.verdict.what && why.verdict.status != Status::Proved
+    });
+    let standing: Vec<String> = standing.map(|one| one.what.to_string()).collect();
+    let left = (!standing.is_empty()).then(|| format!("not refuted: {}", standing.join(", ")));
+    let untried = why.tried.iter().filter_map(|one| {
+        let reason = one.reason.as_ref()?;
+        Some(format!("{}: {reason}", one.intervention))
+    });
+    refuted.chain(left).chain(untried).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use linerate_model::host::Host;
 use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
-use linerate_model::limit::why::{Effect, Intervention, Status, Tried};
+use linerate_model::limit::why::{Effect, Intervention, Seen, Status, Tried};
 use linerate_model::plan::End;
 use linerate_model::sample::{
     Copies, Datagrams, FlowRecord, Operations, Sample, TcpInfo, ThreadRecord,
@@ -461,21 +461,29 @@ struct TriedIntervention<'a> {
     without_bit_per_s: Vec<f64>,
     /// The rate of each round with it, in bit/s.
     with_bit_per_s: Vec<f64>,
+    /// The share of segments or datagrams lost in each round without it; null where it is not known.
+    without_lost_ratio: Vec<Option<f64>>,
+    /// The share of segments or datagrams lost in each round with it; null where it is not known.
+    with_lost_ratio: Vec<Option<f64>>,
     /// Why it was not tried, or why its effect is unclear.
     reason: Option<&'a str>,
 }
 
 impl<'a> From<&'a Tried> for TriedIntervention<'a> {
     fn from(tried: &'a Tried) -> Self {
-        let rates = tried.rates.iter();
-        let (without, with) = rates
-            .map(|(one, other)| (one.as_f64(), other.as_f64()))
-            .unzip();
+        let rate = |seen: Seen| seen.rate.as_f64();
+        let lost = |seen: Seen| {
+            let (sent, lost) = seen.segments?;
+            (sent > 0.0).then(|| lost / sent)
+        };
+        let rounds = || tried.rounds.iter();
         Self {
             intervention: tried.intervention,
             effect: tried.effect,
-            without_bit_per_s: without,
-            with_bit_per_s: with,
+            without_bit_per_s: rounds().map(|round| rate(round.without)).collect(),
+            with_bit_per_s: rounds().map(|round| rate(round.with)).collect(),
+            without_lost_ratio: rounds().map(|round| lost(round.without)).collect(),
+            with_lost_ratio: rounds().map(|round| lost(round.with)).collect(),
             reason: tried.reason.as_deref(),
         }
     }

@@ -17,6 +17,7 @@ use linerate_analysis::trial::{rate_of, rates_in_words, settling_flag};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
+use linerate_model::limit::why::applies_to;
 use linerate_model::plan::End;
 use linerate_model::propose::{Permit, Proposal, Proposals, propose, sift};
 use linerate_model::prove::{EndChange, Guard};
@@ -32,6 +33,7 @@ use linerate_store::Log;
 pub use self::explore::Budget;
 use crate::console::say::Say;
 use crate::endpoint::ends::{Ends, change_trial, diagnose};
+use crate::endpoint::why;
 use crate::prove::stack::{ChangeStack, RECOVER, moved_in_words, settings_of};
 
 /// Trials before and after: odd, so that one of them is the median, and enough for its 95 % CI
@@ -204,6 +206,11 @@ impl<'a> Session<'a> {
             remote: Box::new(self.stack.ends.host(End::Remote).clone()),
         })?;
         let before = self.repeat("before", Record::Before)?;
+        // A search has no time for that.
+        let finds_limit = !matches!(self.options.source, Source::Search(_));
+        if finds_limit {
+            self.find_limit(&before, false)?;
+        }
         let mut newest = middle_of(&before)?;
         let mut rounds = ROUNDS_MAX;
         if let Source::Search(budget) = self.options.source {
@@ -219,7 +226,10 @@ impl<'a> Session<'a> {
                 None => break,
             }
         }
-        self.repeat("after", Record::After)?;
+        let after = self.repeat("after", Record::After)?;
+        if finds_limit {
+            self.find_limit(&after, true)?;
+        }
         self.finish()
     }
 
@@ -380,6 +390,19 @@ impl<'a> Session<'a> {
         }
         bar.done(&rates_in_words(&rates));
         Ok(samples)
+    }
+
+    /// Tries what limits the present state, if its trials are of a kind that can show it.
+    fn find_limit(&mut self, samples: &[Sample], after: bool) -> Outcome<()> {
+        let sample = middle_of(samples)?;
+        let rate = rate_of(&sample).filter(|_| applies_to(&sample.spec).is_ok());
+        let Some(rate) = rate else { return Ok(()) };
+        let suggested = why::suggested(self.stack.ends.view(), &sample, rate);
+        let found = why::find(self.stack.ends, &sample, rate, &suggested, self.say)?;
+        self.log.add(Record::Interventions {
+            after,
+            tried: found.tried,
+        })
     }
 
     fn trial(&mut self) -> Outcome<Sample> {

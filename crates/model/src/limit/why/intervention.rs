@@ -1,23 +1,31 @@
 //! What a trial does differently from the measured one, and how its rate compares.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::effect::{self, Effect, Round, Seen};
 use crate::analysis;
-use crate::analysis::figures::{self, Figures, Turns};
+use crate::analysis::figures;
 use crate::buffers::{self, Buffer};
 use crate::host::Host;
+use crate::ids::{CpuId, CpuSet};
 use crate::path::PathView;
-use crate::sample::{Sample, TcpInfo};
+use crate::sample::{Role, Sample, TcpInfo};
 use crate::threshold;
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
 use crate::workload::{
-    DatagramBatch, Direction, ReceiveMode, Stream, TrialSpec, Udp, Waiting, Workload,
+    DatagramBatch, Direction, ReceiveMode, SendMode, TrialSpec, Udp, Waiting, Workload,
 };
 
 const FLOWS_FACTOR: u32 = 4;
-const DATAGRAMS_FACTOR: u64 = 2;
+const DATAGRAMS_FACTOR: f64 = 2.0;
+const PACED_SHARE: f64 = 0.7;
+/// Smaller segments would cost mostly CPU time.
+const SEGMENT_LEAST: Bytes = Bytes::new(256);
+/// A CPU that is busy for less than this share has room for a thread.
+const IDLE_SHARE: Ratio = Ratio::new(0.5);
 /// What is asked for where the hosts permit it.
 const LARGE_BUFFER: Bytes = Bytes::mib(16);
 /// Buffers of this multiple of those before are larger ones.
@@ -32,43 +40,66 @@ pub enum Intervention {
     MoreFlows,
     /// Larger socket buffers on both ends.
     LargerBuffers,
+    /// Socket buffers of half the size on both ends.
+    SmallerBuffers,
     /// A congestion control that reacts to loss in another way.
     OtherControl,
     /// A reader that discards the data without copying it.
     DiscardingReader,
+    /// A sender that passes pages of a file instead of copying (sendfile(2)).
+    Sendfile,
+    /// The sending threads on idle CPUs.
+    OtherSenderCpu,
+    /// The receiving threads on idle CPUs.
+    OtherReceiverCpu,
+    /// Segments of half the size.
+    HalfSegments,
+    /// Paced at 70 % of the rate: this compares losses, not rates.
+    Paced,
+    /// Data in the other direction.
+    OtherDirection,
     /// Datagrams at twice the rate.
     Datagrams,
 }
 
-/// How a trial with an intervention compares with those without it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Effect {
-    /// The rate rose; of datagrams: more arrived than the rate of the plain trials.
-    Higher,
-    /// The rate did not rise.
-    NotHigher,
-    /// Too noisy to say, or a CPU was used up by the intervention itself.
-    Unclear,
-}
-
 impl Intervention {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 12] = [
         Self::MoreFlows,
         Self::LargerBuffers,
+        Self::SmallerBuffers,
         Self::OtherControl,
         Self::DiscardingReader,
+        Self::Sendfile,
+        Self::OtherSenderCpu,
+        Self::OtherReceiverCpu,
+        Self::HalfSegments,
+        Self::Paced,
+        Self::OtherDirection,
         Self::Datagrams,
     ];
+
+    /// Whether rates show its effect; otherwise the losses.
+    pub fn compares_rates(self) -> bool {
+        self != Self::Paced
+    }
+
+    /// The effect that `rounds` show.
+    pub fn effect(self, rounds: &[Round]) -> Effect {
+        if self.compares_rates() {
+            effect::on_rate(rounds)
+        } else {
+            effect::on_loss(rounds)
+        }
+    }
 
     /// Why a rate that is not higher shows nothing, after the trial `sample` with this intervention, which reached `rate`.
     pub fn obstacle(self, sample: &Sample, rate: BitRate) -> Option<&'static str> {
         // These move more at once, for which there must be CPU time left.
         let moves_more = matches!(self, Self::MoreFlows | Self::Datagrams);
         match () {
-            () if moves_more && used_up_a_cpu(sample) => Some("it used up a CPU"),
+            () if moves_more && effect::used_up_a_cpu(sample) => Some("it used up a CPU"),
+            () if dropped_by_sockets(sample) => Some("the receiver's socket dropped datagrams"),
             () if all_arrived(&sample.spec, rate) => {
                 Some("every datagram arrived: the path may carry more")
             }
@@ -88,65 +119,55 @@ impl Intervention {
         path: PathView<'_>,
         each: Nanoseconds,
     ) -> Result<TrialSpec, String> {
-        let plain = plain(&measured.spec, each);
-        let Workload::Stream(stream) = &plain.workload else {
+        let mut spec = plain(&measured.spec, each);
+        let Workload::Stream(stream) = &mut spec.workload else {
             return Err("only a stream has interventions".to_owned());
         };
-        let spec = match self {
+        match self {
             Self::MoreFlows => {
-                let flows = plain.flows.saturating_mul(FLOWS_FACTOR);
-                if flows > TrialSpec::FLOWS_MAX / 10 {
-                    return Err(format!("{} connections are many already", plain.flows));
-                }
+                spec.flows = more_flows(spec.flows)?;
                 // The threads stay one for each connection, so that they may use more CPUs.
-                TrialSpec {
-                    flows,
-                    threads: None,
-                    ..plain
-                }
+                spec.threads = None;
             }
-            Self::LargerBuffers => {
-                let size = larger_buffers(&plain, path)?;
-                TrialSpec {
-                    socket_buffer_bytes: Some(size),
-                    ..plain
-                }
+            Self::LargerBuffers => spec.socket_buffer_bytes = Some(larger_buffers(&spec, path)?),
+            Self::SmallerBuffers => spec.socket_buffer_bytes = Some(smaller_buffers(&spec, path)?),
+            Self::OtherControl => spec.congestion_control = Some(other_control(measured, path)?),
+            Self::DiscardingReader if stream.receive == ReceiveMode::Trunc => {
+                return Err("the reader discards the data already".to_owned());
             }
-            Self::OtherControl => {
-                let control = other_control(measured, path)?;
-                TrialSpec {
-                    congestion_control: Some(control.to_owned()),
-                    ..plain
-                }
+            Self::DiscardingReader => stream.receive = ReceiveMode::Trunc,
+            Self::Sendfile if stream.send != SendMode::Write => {
+                return Err("the sender does not copy already".to_owned());
             }
-            Self::DiscardingReader => {
-                if stream.receive == ReceiveMode::Trunc {
-                    return Err("the reader discards the data already".to_owned());
-                }
-                let workload = Workload::Stream(Stream {
-                    receive: ReceiveMode::Trunc,
-                    ..stream.clone()
-                });
-                TrialSpec { workload, ..plain }
+            Self::Sendfile => stream.send = SendMode::Sendfile,
+            Self::OtherSenderCpu => {
+                spec.placement.sender_cpus = idle_cpus(measured, Role::Sender)?;
             }
+            Self::OtherReceiverCpu => {
+                spec.placement.receiver_cpus = idle_cpus(measured, Role::Receiver)?;
+            }
+            Self::HalfSegments => spec.mss_bytes = Some(half_segment(measured)?),
+            Self::Paced => {
+                let lost = Seen::of(measured, rate).segments.map(|(_, lost)| lost);
+                if lost.is_some_and(|lost| lost <= 0.0) {
+                    return Err("no segment was lost".to_owned());
+                }
+                spec.pacing_bit_per_s = Some(per_flow(rate, PACED_SHARE, spec.flows));
+            }
+            Self::OtherDirection => turn_round(&mut spec),
             Self::Datagrams => {
-                let flows = u64::from(plain.flows.max(1));
-                let each = rate.as_bit_per_s().saturating_mul(DATAGRAMS_FACTOR) / flows;
-                TrialSpec {
-                    workload: Workload::Udp(Udp {
-                        datagram_bytes: datagram(measured)?,
-                        rate_bit_per_s: Some(BitRate::from_bit_per_s(each.max(1))),
-                        batch: DatagramBatch::Gso,
-                    }),
-                    socket_buffer_bytes: None,
-                    congestion_control: None,
-                    mss_bytes: None,
-                    pacing_bit_per_s: None,
-                    waiting: Waiting::default(),
-                    ..plain
-                }
+                spec.workload = Workload::Udp(Udp {
+                    // What a TCP segment of this path had room for.
+                    datagram_bytes: segment(measured)?,
+                    rate_bit_per_s: Some(per_flow(rate, DATAGRAMS_FACTOR, spec.flows)),
+                    batch: DatagramBatch::Gso,
+                });
+                spec.socket_buffer_bytes = None;
+                spec.congestion_control = None;
+                spec.mss_bytes = None;
+                spec.waiting = Waiting::default();
             }
-        };
+        }
         Ok(spec)
     }
 }
@@ -157,18 +178,15 @@ impl fmt::Display for Intervention {
             Self::MoreFlows => "four times the connections",
             Self::LargerBuffers => "larger socket buffers",
             Self::OtherControl => "another congestion control",
+            Self::SmallerBuffers => "socket buffers of half the size",
             Self::DiscardingReader => "a reader that discards without copying",
+            Self::Sendfile => "a sender that does not copy",
+            Self::OtherSenderCpu => "the sender on another CPU",
+            Self::OtherReceiverCpu => "the receiver on another CPU",
+            Self::HalfSegments => "segments of half the size",
+            Self::Paced => "pacing at 70 % of the rate",
+            Self::OtherDirection => "data in the other direction",
             Self::Datagrams => "datagrams at twice the rate",
-        })
-    }
-}
-
-impl fmt::Display for Effect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Higher => "higher",
-            Self::NotHigher => "not higher",
-            Self::Unclear => "unclear",
         })
     }
 }
@@ -209,6 +227,25 @@ fn ends(direction: Direction, path: PathView<'_>) -> (&Host, &Host) {
     }
 }
 
+fn more_flows(flows: u32) -> Result<u32, String> {
+    let more = flows.saturating_mul(FLOWS_FACTOR);
+    if more > TrialSpec::FLOWS_MAX / 10 {
+        return Err(format!("{flows} connections are many already"));
+    }
+    Ok(more)
+}
+
+/// Each host keeps its CPUs and its memory.
+fn turn_round(spec: &mut TrialSpec) {
+    spec.direction = match spec.direction {
+        Direction::Reverse => Direction::Forward,
+        _ => Direction::Reverse,
+    };
+    let placement = &mut spec.placement;
+    std::mem::swap(&mut placement.sender_cpus, &mut placement.receiver_cpus);
+    std::mem::swap(&mut placement.sender_memory, &mut placement.receiver_memory);
+}
+
 /// The largest size that both ends grant in full, if the buffers are larger with it.
 fn larger_buffers(plain: &TrialSpec, path: PathView<'_>) -> Result<Bytes, String> {
     let (sender, receiver) = ends(plain.direction, path);
@@ -232,25 +269,49 @@ fn larger_buffers(plain: &TrialSpec, path: PathView<'_>) -> Result<Bytes, String
     Ok(asked)
 }
 
+/// Half of the smaller buffer that a connection has at its largest, if both ends grant it.
+fn smaller_buffers(plain: &TrialSpec, path: PathView<'_>) -> Result<Bytes, String> {
+    /// A quarter of what is in use must be more than the kernel's least buffer.
+    const LEAST: Bytes = Bytes::new(2_304);
+    let (sender, receiver) = ends(plain.direction, path);
+    let (send, receive) = buffers::largest(sender, Buffer::Send, plain.socket_buffer_bytes)
+        .get()
+        .zip(buffers::largest(receiver, Buffer::Receive, plain.socket_buffer_bytes).get())
+        .ok_or("the limits of the buffers are not known")?;
+    // The kernel doubles what is asked for.
+    let in_use = send.min(receive);
+    let asked = Bytes::new(in_use.as_u64() / 4);
+    let caps = buffers::cap(sender, Buffer::Send).zip(buffers::cap(receiver, Buffer::Receive));
+    match caps {
+        None => Err("net.core.wmem_max or rmem_max is not known".to_owned()),
+        Some((send, receive)) if send.min(receive) < asked => Err(format!(
+            "net.core.wmem_max and rmem_max permit less than half of the {in_use} in use"
+        )),
+        Some(_) if asked < LEAST => Err(format!("{in_use} are small already")),
+        Some(_) => Ok(asked),
+    }
+}
+
 fn first_tcp(measured: &Sample) -> Option<&TcpInfo> {
     analysis::ways(measured).first()?.first_tcp()
 }
 
-/// BBR does not take loss for congestion; the others do.
-fn other_control(measured: &Sample, path: PathView<'_>) -> Result<&'static str, String> {
+/// BBR does not take loss for congestion; the others do, so that they show nothing after it.
+fn other_control(measured: &Sample, path: PathView<'_>) -> Result<String, String> {
     const KEY: &str = "net.ipv4.tcp_available_congestion_control";
     let (sender, _) = ends(measured.spec.direction, path);
     let used = first_tcp(measured).and_then(|tcp| tcp.congestion_control.as_deref());
     let used = used.ok_or("the congestion control in use is not known")?;
-    let other = if used.starts_with("bbr") {
-        "cubic"
-    } else {
-        "bbr"
-    };
+    let other = "bbr";
+    if used.starts_with(other) {
+        return Err(format!(
+            "{used} is the one that does not take loss for congestion"
+        ));
+    }
     let available = sender.sysctl(KEY);
     let available = available.value().map_or("", String::as_str);
     if available.split_whitespace().any(|one| one == other) {
-        Ok(other)
+        Ok(other.to_owned())
     } else {
         Err(format!(
             "{other} is not among those that are loaded ({KEY})"
@@ -258,59 +319,86 @@ fn other_control(measured: &Sample, path: PathView<'_>) -> Result<&'static str, 
     }
 }
 
-/// The payload of a datagram that a TCP segment of this path had room for.
-fn datagram(measured: &Sample) -> Result<Bytes, String> {
+fn segment(measured: &Sample) -> Result<Bytes, String> {
     first_tcp(measured)
         .map(|tcp| tcp.snd_mss_bytes)
         .filter(|segment| segment.as_u64() >= 64)
         .ok_or_else(|| "the segment size is not known".to_owned())
 }
 
-/// The effect of an intervention, from rounds of one trial without and one with it. Every round must show the same.
-pub fn effect(rates: &[(BitRate, BitRate)]) -> Effect {
-    let plain = || rates.iter().map(|(plain, _)| plain.as_f64());
-    let (least, most) = (
-        plain().fold(f64::INFINITY, f64::min),
-        plain().fold(0.0, f64::max),
-    );
-    if least <= 0.0 || rates.is_empty() {
-        return Effect::Unclear;
+fn half_segment(measured: &Sample) -> Result<Bytes, String> {
+    let half = Bytes::new(segment(measured)?.as_u64() / 2);
+    if half < SEGMENT_LEAST {
+        return Err(format!("half a segment is {half} only"));
     }
-    let noise = most / least;
-    let of = |(plain, with): &(BitRate, BitRate)| {
-        let ratio = with.as_f64() / plain.as_f64();
-        match () {
-            () if ratio >= threshold::WHY_CHANGE * noise => Effect::Higher,
-            () if noise <= threshold::WHY_NOISE && ratio <= threshold::WHY_SAME * noise => {
-                Effect::NotHigher
-            }
-            () => Effect::Unclear,
-        }
+    Ok(half)
+}
+
+/// This share of `rate` for each of some flows.
+fn per_flow(rate: BitRate, share: f64, flows: u32) -> BitRate {
+    let each = rate.as_f64() * share / f64::from(flows.max(1));
+    BitRate::from_bit_per_s(whole(each).max(1))
+}
+
+/// CPUs that were mostly idle, as many as the threads of `role` are pinned to and none of these.
+fn idle_cpus(measured: &Sample, role: Role) -> Result<CpuSet, String> {
+    let ways = analysis::ways(measured);
+    let way = ways.first().ok_or("there is no data")?;
+    let side = match role {
+        Role::Sender => way.sender,
+        Role::Receiver => way.receiver,
     };
-    let first = of(&rates[0]);
-    let agreed = rates.iter().all(|round| of(round) == first);
-    if agreed { first } else { Effect::Unclear }
+    let flows = side.flows.iter().filter(|flow| flow.role == role);
+    let pinned: BTreeSet<CpuId> = flows.filter_map(|flow| flow.pinned_to).collect();
+    if pinned.is_empty() {
+        return Err("its threads may run on any CPU already".to_owned());
+    }
+    let times = side
+        .cpu
+        .machine
+        .value()
+        .ok_or("the CPUs' times are not known")?;
+    let mut idle: Vec<(Ratio, CpuId)> = times
+        .iter()
+        .filter(|times| !pinned.contains(&times.cpu))
+        .filter_map(|times| Some((figures::cpu_busy(side, times.cpu)?, times.cpu)))
+        .filter(|(busy, _)| *busy < IDLE_SHARE)
+        .collect();
+    idle.sort_by(|one, other| one.0.as_f64().total_cmp(&other.0.as_f64()));
+    if idle.is_empty() {
+        return Err(format!(
+            "no other CPU was idle for {IDLE_SHARE} of the time"
+        ));
+    }
+    Ok(idle
+        .iter()
+        .take(pinned.len())
+        .map(|(_, cpu)| *cpu)
+        .collect())
 }
 
-/// Whether a CPU may have held up a trial.
-fn used_up_a_cpu(sample: &Sample) -> bool {
-    analysis::ways(sample).iter().any(|way| {
-        let figures = Figures::of(way, &sample.spec);
-        let busy = |turns: Turns| {
-            let wanted = turns.wanted().map_or(1.0, Ratio::as_f64);
-            wanted >= threshold::WHY_BUSY.as_f64()
-        };
-        busy(figures.sender)
-            || busy(figures.receiver)
-            || figures::machine_busy(way.sender).is_none_or(|busy| busy > threshold::CROWDED_SHARE)
-    })
+/// Whether datagrams were dropped after the path had carried them.
+fn dropped_by_sockets(sample: &Sample) -> bool {
+    let ways = analysis::ways(sample);
+    let datagrams = ways.iter().flat_map(|way| way.receiver.flows.iter());
+    let drops = datagrams.filter_map(|flow| flow.datagrams.as_ref()?.socket_drops);
+    drops.sum::<u64>() > 0
 }
 
-/// Whether the path carried all datagrams that were to be sent.
+/// Whether all datagrams arrived, at the rate that was asked for.
 fn all_arrived(spec: &TrialSpec, rate: BitRate) -> bool {
     let Workload::Udp(udp) = &spec.workload else {
         return false;
     };
     let asked = udp.rate_bit_per_s.map_or(0.0, BitRate::as_f64) * f64::from(spec.flows);
     rate.as_f64() >= threshold::WHY_ARRIVED.as_f64() * asked
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate that is not negative; a cast saturates"
+)]
+fn whole(rate: f64) -> u64 {
+    rate.round() as u64
 }

@@ -3,16 +3,22 @@
 //!
 //! The interventions change nothing on either host. docs/book/concepts/limits.md has the table of predictions.
 
+mod effect;
 mod intervention;
+mod prediction;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-pub use intervention::{Effect, Intervention, applies_to, effect, plain};
+pub use effect::{Effect, Round, Seen};
+use effect::{is_above, is_like_the_measured};
+pub use intervention::{Intervention, applies_to, plain};
+pub use prediction::choose;
+use prediction::{Family, PREDICTIONS, family, is_telling};
 use serde::{Deserialize, Serialize};
 
-use super::LimitKind;
+use super::{Limit, LimitKind};
 use crate::analysis::figures::{self, Figures, Turns};
 use crate::analysis::{self, OneWay};
 use crate::finding::Evidence;
@@ -77,81 +83,19 @@ impl Hypothesis {
 }
 
 /// An intervention and its result.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tried {
     /// What was changed.
     pub intervention: Intervention,
-    /// The rate of each round without it, and with it.
-    pub rates: Vec<(BitRate, BitRate)>,
+    /// Trials without it and with it, in turn.
+    pub rounds: Vec<Round>,
+    /// Why a rate that is not higher shows nothing, if a trial met such a thing.
+    pub obstacle: Option<String>,
     /// The result.
     pub effect: Effect,
     /// Why it was not tried, or why its result is unclear.
     pub reason: Option<String>,
 }
-
-/// Limits that no intervention here distinguishes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
-    Sender,
-    SenderCpu,
-    Window,
-    Reader,
-    ReceiverCpu,
-    SharedCpu,
-    Machine,
-    Loss,
-    PathRate,
-    Control,
-}
-
-/// What a limit says about the rate with an intervention.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Prediction {
-    /// It must be higher.
-    Higher,
-    /// It cannot be higher.
-    NotHigher,
-    /// It may be higher, which speaks for the limit; if it is not, that shows nothing.
-    MayBeHigher,
-    /// Nothing.
-    Open,
-}
-
-impl Prediction {
-    /// Whether `effect` supports the limit (`true`), refutes it, or shows nothing.
-    fn of(self, effect: Effect) -> Option<bool> {
-        match (self, effect) {
-            (Self::Higher | Self::MayBeHigher, Effect::Higher)
-            | (Self::NotHigher, Effect::NotHigher) => Some(true),
-            (Self::Higher, Effect::NotHigher) | (Self::NotHigher, Effect::Higher) => Some(false),
-            _ => None,
-        }
-    }
-}
-
-/// Every limit with its family and its predictions, in the order of [`Intervention::ALL`].
-const PREDICTIONS: [(LimitKind, Family, [Prediction; 5]); 14] = {
-    use LimitKind as L;
-    use Prediction::{Higher as H, MayBeHigher as M, NotHigher as N, Open as O};
-    [
-        // flows, buffers, control, discarding reader, datagrams
-        (L::Shaper, Family::PathRate, [N, N, O, N, N]),
-        (L::Pcie, Family::PathRate, [N, N, O, N, N]),
-        (L::Wire, Family::PathRate, [N, N, O, N, N]),
-        (L::SharedCpu, Family::SharedCpu, [O, N, O, M, O]),
-        (L::Machine, Family::Machine, [N, N, O, O, O]),
-        (L::SenderCpu, Family::SenderCpu, [O, N, O, N, O]),
-        (L::ReceiverCpu, Family::ReceiverCpu, [O, N, O, M, O]),
-        (L::Loss, Family::Loss, [H, N, H, N, H]),
-        (L::ReceiveWindow, Family::Window, [H, H, O, O, H]),
-        (L::SendBuffer, Family::Window, [H, H, O, O, H]),
-        (L::WindowRtt, Family::Window, [H, H, O, N, H]),
-        // While a program sleeps, buffers and connections hold what it left.
-        (L::SenderProgram, Family::Sender, [O, O, N, N, O]),
-        (L::ReceiverProgram, Family::Reader, [O, O, N, O, O]),
-        (L::CongestionControl, Family::Control, [H, N, O, N, H]),
-    ]
-};
 
 /// The verdict over a trial's suggestions and the interventions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,24 +108,53 @@ pub struct Verdict {
     pub hypotheses: Vec<Hypothesis>,
 }
 
+impl Verdict {
+    /// The limit that a trial suggests as interventions leave it.
+    pub fn limit(&self, tried: &[Tried], of_trial: Limit) -> Limit {
+        let is_same = of_trial.what == self.what;
+        let mut shown = evidence(tried);
+        if is_same {
+            shown.extend(of_trial.evidence);
+        }
+        Limit {
+            what: self.what,
+            status: self.status,
+            rule: of_trial.rule.filter(|_| is_same),
+            evidence: shown,
+            ..of_trial
+        }
+    }
+
+    /// The limits that nothing contradicts.
+    pub fn standing(&self) -> Vec<LimitKind> {
+        let standing = self.hypotheses.iter().filter(|one| one.stands());
+        standing.map(|one| one.what).collect()
+    }
+}
+
 /// Decides between `suggested`, the limits that the evidence of `sample` suggests (the best first), by what was tried.
 pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verdict {
     let ways = analysis::ways(sample);
     let way = ways.first();
+    let carried = carried(tried);
     let mut hypotheses: Vec<Hypothesis> = PREDICTIONS
         .iter()
-        .map(|(what, _, predicted)| {
+        .map(|(what, family, predicted)| {
             let mut refuted_by: Vec<String> = Vec::new();
             let mut supported_by = Vec::new();
             let is_suggested = suggested.contains(what);
             for one in tried {
-                match predicted[one.intervention.place()].of(one.effect) {
+                let effect = carried.map_or(one.effect, |most| one.beside(most, *family));
+                match predicted[one.intervention.place()].of(effect) {
                     Some(true) => supported_by.push(one.intervention),
-                    Some(false) => refuted_by.push(format!("{}: {}", one.intervention, one.effect)),
+                    Some(false) => refuted_by.push(format!("{}: {}", one.intervention, effect)),
                     None => {}
                 }
             }
-            let contradicted = way.filter(|_| !is_suggested);
+            // Of one CPU that both ends share, each end's is a part.
+            let is_part = matches!(what, LimitKind::SenderCpu | LimitKind::ReceiverCpu)
+                && suggested.contains(&LimitKind::SharedCpu);
+            let contradicted = way.filter(|_| !is_suggested || is_part);
             refuted_by.extend(contradicted.and_then(|way| contradicted_by(*what, sample, way)));
             Hypothesis {
                 what: *what,
@@ -196,7 +169,7 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
         place.unwrap_or(suggested.len())
     };
     hypotheses.sort_by_key(|one| (!one.stands(), order(one.what)));
-    let (what, status) = verdict(&hypotheses, tried);
+    let (what, status) = verdict(&hypotheses);
     Verdict {
         what,
         status,
@@ -204,34 +177,104 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
     }
 }
 
-fn verdict(hypotheses: &[Hypothesis], tried: &[Tried]) -> (LimitKind, Status) {
-    let standing: Vec<&Hypothesis> = hypotheses.iter().filter(|one| one.stands()).collect();
-    let Some(first) = standing.first() else {
-        return (LimitKind::NotDetermined, Status::NotDetermined);
-    };
-    let alone = standing
-        .iter()
-        .all(|one| family(one.what) == family(first.what));
-    // A rate that did not rise supports many; one that did, or a path that carries no more datagrams, is decisive.
-    let decisive = first.supported_by.iter().any(|one| {
-        let effect = tried.iter().find(|tried| tried.intervention == *one);
-        effect.is_some_and(|tried| {
-            tried.effect == Effect::Higher || tried.intervention == Intervention::Datagrams
-        })
-    });
-    // Within a family the first trial decides, if it suggests one.
-    let named = first.suggested || standing.len() == 1;
-    match (alone && decisive, named) {
-        (true, true) => (first.what, Status::Proved),
-        (true, false) => (first.what, Status::Likely),
-        (false, _) if first.suggested => (first.what, Status::Likely),
-        (false, _) => (LimitKind::NotDetermined, Status::NotDetermined),
+/// What the path carried of datagrams that were too many for it. A connection that loses what exceeds a policer's rate
+/// stays below that rate, and several come closer to it.
+fn carried(tried: &[Tried]) -> Option<BitRate> {
+    let is_of_datagrams = |one: &&Tried| one.intervention == Intervention::Datagrams;
+    let rounds = &tried.iter().find(is_of_datagrams)?.rounds;
+    let all = rounds.iter().all(|round| round.with.overflowed());
+    let rates = rounds.iter().map(|round| round.with.rate);
+    rates.max().filter(|_| all)
+}
+
+impl Tried {
+    /// Judges what its rounds show about a trial that reached `measured`.
+    pub fn judge(&mut self, measured: BitRate) {
+        if self.reason.is_some() {
+            return;
+        }
+        self.effect = self.intervention.effect(&self.rounds);
+        let is_higher = self.effect.is_higher();
+        let reason = match () {
+            () if is_higher == Some(true) && is_above(&self.rounds, measured) => None,
+            () if is_like_the_measured(&self.rounds, measured) => self
+                .obstacle
+                .as_deref()
+                .filter(|_| is_higher == Some(false)),
+            () => Some("the short trials without it reached another rate than the measured one"),
+        };
+        if let Some(reason) = reason.map(ToOwned::to_owned) {
+            self.effect = Effect::Unclear;
+            self.reason = Some(reason);
+        }
+    }
+
+    /// Its effect beside `most`, what the path carries, for the limits of `family`.
+    fn beside(&self, most: BitRate, family: Family) -> Effect {
+        let rounds = || self.rounds.iter();
+        if rounds().len() == 0 || !self.intervention.compares_rates() {
+            return self.effect;
+        }
+        let is_the_path = match family {
+            // A rate up to that is not above the path's.
+            Family::PathRate => {
+                let most = most.as_f64() * threshold::WHY_SAME;
+                rounds().all(|round| round.with.rate.as_f64() <= most)
+            }
+            _ if self.intervention != Intervention::Datagrams => false,
+            // The path carried no more than about the rate: then nothing else held it back.
+            _ => rounds().all(|round| {
+                let lost = round.without.segments.is_some_and(|(_, lost)| lost > 0.0);
+                let share = if lost {
+                    threshold::WHY_POLICED
+                } else {
+                    threshold::WHY_CARRIED
+                };
+                round.without.rate.as_f64() >= share.as_f64() * most.as_f64()
+            }),
+        };
+        match self.effect {
+            Effect::Higher | Effect::NotLower | Effect::Unclear if is_the_path => Effect::NotHigher,
+            effect => effect,
+        }
     }
 }
 
-fn family(what: LimitKind) -> Option<Family> {
-    let found = PREDICTIONS.iter().find(|(kind, ..)| *kind == what);
-    found.map(|(_, family, _)| *family)
+impl Hypothesis {
+    /// How much speaks for it: the trial's own evidence, and what it said of interventions.
+    fn weight(&self) -> usize {
+        const SUGGESTED: usize = 2;
+        self.supported_by.len() + if self.suggested { SUGGESTED } else { 0 }
+    }
+
+    /// Whether something speaks for it that few others predicted.
+    fn is_spoken_for(&self) -> bool {
+        let telling = |one: &Intervention| is_telling(self.what, *one, self.suggested);
+        self.supported_by.iter().any(telling)
+    }
+}
+
+fn verdict(hypotheses: &[Hypothesis]) -> (LimitKind, Status) {
+    const NONE: (LimitKind, Status) = (LimitKind::NotDetermined, Status::NotDetermined);
+    let standing: Vec<&Hypothesis> = hypotheses.iter().filter(|one| one.stands()).collect();
+    let Some(first) = standing.first() else {
+        return NONE;
+    };
+    let own = family(first.what);
+    if standing.iter().all(|one| family(one.what) == own) {
+        // Within a family the first trial decides, if it suggests one.
+        let is_spoken_for = standing.iter().any(|one| one.is_spoken_for());
+        return match (is_spoken_for, first.suggested || standing.len() == 1) {
+            (true, true) => (first.what, Status::Proved),
+            (true, false) => (first.what, Status::Likely),
+            (false, _) if first.suggested => (first.what, Status::Likely),
+            (false, _) => NONE,
+        };
+    }
+    // What said most of what came true; of equal ones the first that the trial suggests.
+    let best = standing.iter().rev().max_by_key(|one| one.weight());
+    best.filter(|one| one.suggested)
+        .map_or(NONE, |one| (one.what, Status::Likely))
 }
 
 /// What the trial itself says against a limit that it does not suggest.
@@ -243,6 +286,9 @@ fn contradicted_by(what: LimitKind, sample: &Sample, way: &OneWay<'_>) -> Option
     };
     match what {
         LimitKind::SenderProgram => {
+            if figures.sleeps_long(figures.sender) == Some(false) {
+                return Some("the sender sleeps no longer than a connection waits".to_owned());
+            }
             let busy = figures
                 .busy
                 .filter(|busy| *busy >= threshold::CONGESTION_SHARE)?;
@@ -258,6 +304,11 @@ fn contradicted_by(what: LimitKind, sample: &Sample, way: &OneWay<'_>) -> Option
             let control = way.first_tcp()?.congestion_control.as_deref()?;
             (!control.starts_with("bbr"))
                 .then(|| format!("limited by the receive window for {closed} of the time"))
+        }
+        LimitKind::SenderCpu | LimitKind::ReceiverCpu
+            if matches!(crate::rules::shared_cpu(sample), Ok(Some(_))) =>
+        {
+            Some("both ends share one CPU".to_owned())
         }
         LimitKind::SenderCpu => {
             let share = wanted(figures.sender)?;
@@ -291,18 +342,30 @@ fn contradicted_by(what: LimitKind, sample: &Sample, way: &OneWay<'_>) -> Option
             let lost = figures.lost.filter(|lost| lost.as_f64() <= 0.0)?;
             Some(format!("{lost} of the bytes lost"))
         }
+        LimitKind::CongestionControl => {
+            let lost = figures.lost.filter(|lost| *lost > threshold::LOSS_SHARE)?;
+            Some(format!("{lost} of the bytes lost"))
+        }
         LimitKind::Wire | LimitKind::Pcie => Some("the rate is not at its ceiling".to_owned()),
         _ => None,
     }
 }
 
 /// What was tried, as evidence.
-pub fn evidence(tried: &[Tried]) -> Vec<Evidence> {
-    let shown = tried.iter().filter(|one| !one.rates.is_empty());
+fn evidence(tried: &[Tried]) -> Vec<Evidence> {
+    let shown = tried.iter().filter(|one| !one.rounds.is_empty());
     shown
         .map(|one| {
-            let rounds = one.rates.iter();
-            let rounds = rounds.map(|(plain, with)| format!("{with} instead of {plain}"));
+            let of = |seen: Seen| {
+                if one.intervention.compares_rates() {
+                    seen.rate.to_string()
+                } else {
+                    effect::loss_in_words(seen)
+                }
+            };
+            let rounds = one.rounds.iter();
+            let rounds =
+                rounds.map(|round| format!("{} instead of {}", of(round.with), of(round.without)));
             let rounds: Vec<String> = rounds.collect();
             Evidence::new(
                 format!("with {}", one.intervention),

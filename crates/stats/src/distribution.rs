@@ -99,7 +99,7 @@ fn student_tail(t: f64, freedom: f64) -> f64 {
 ///
 /// Continued fraction of NIST DLMF 8.17.22, evaluated by Lentz's method; the symmetry 8.17.4 keeps
 /// it where it converges fast.
-fn incomplete_beta(x: f64, y: f64, a: f64, b: f64) -> f64 {
+pub(crate) fn incomplete_beta(x: f64, y: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }

@@ -6,6 +6,7 @@
 //!
 //! - [`effect`]: the effect of a change on a rate, from interleaved pairs, with an interval.
 //! - [`staged`]: which of several changes to keep, with one error rate for all of them.
+//! - [`share`]: exact bounds of a share from a count.
 //! - [`summary`]: center, spread and quantiles of a handful of values.
 //! - [`sequential`]: the median of trials that are repeated until it is precise.
 //! - [`warmup`]: how much of the start of a series to drop.
@@ -24,6 +25,7 @@ pub mod power;
 mod random;
 pub mod screening;
 pub mod sequential;
+pub mod share;
 pub mod staged;
 pub mod summary;
 pub mod surrogate;

@@ -1,6 +1,6 @@
 //! `bench/limits`: does linerate name the bottleneck of a stream? Each bottleneck is injected in network namespaces
-//! with random parameters, the injector verifies that it binds, and then `linerate measure stream` runs, to which
-//! it is not disclosed. docs/book/concepts/limits.md explains the table.
+//! with random parameters and under random conditions, the injector verifies that it binds, and then `linerate measure
+//! stream` runs, to which it is not disclosed. docs/book/concepts/limits.md explains the table.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -9,8 +9,10 @@
     reason = "a developer's tool that talks to its terminal"
 )]
 
+mod conditions;
+mod data;
 mod hosts;
-mod kinds;
+mod programs;
 mod simulated;
 mod table;
 
@@ -18,138 +20,156 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 pub(crate) use linerate_bench_shared::Trouble;
-use linerate_bench_shared::{StageArgs, exit_code};
+use linerate_bench_shared::{StageArgs, exit_code, shuffled};
 use linerate_model::sample::{Sample, SideSample};
 use linerate_stats::{Random, Seed};
 use linerate_testbed::Stage;
 
-use crate::hosts::{Measured, TestHosts};
-use crate::kinds::{InjectedLimit, Kind};
-use crate::table::{Table, Verdict, is_right};
+use crate::conditions::Balance;
+use crate::data::{Data, End, HeldBy, Kind};
+use crate::hosts::{Measured, TestHosts, Trial, words};
+use crate::programs::ProgramArgs;
+use crate::table::{Table, Verdict};
 
 /// The injected bottleneck is in effect when the rate falls to at most this share of that without it.
 const HELD_SHARE: f64 = 0.8;
 /// An injected bottleneck of CPUs is in effect when our own threads run for at least this share of what those have.
 const FILLED_SHARE: f64 = 0.7;
-/// Threads that waited for a CPU for more than this share, if nothing of that kind was injected, were
-/// disturbed by others.
+/// A trial is disturbed if threads waited for a CPU for more than this share although nothing of that kind was
+/// injected, ...
 const WAITED_MAX: f64 = 0.15;
-/// How often a disturbed run is made again.
+/// ... and programs of others used more than this share of the machine.
+const FOREIGN_MAX: f64 = 0.1;
+/// How often a disturbed trial is made again.
 const ATTEMPTS: usize = 3;
+/// Simulated trials of each kind.
+const SIMULATED: usize = 20;
 
-/// Injects each bottleneck with random parameters and counts how often linerate names it
+/// Injects bottlenecks with random parameters, under random conditions, and counts how often linerate names them
 #[derive(Debug, Parser)]
 #[command(name = "bench/limits")]
 struct Args {
-    /// Runs per kind
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    runs: u16,
+    /// Trials over all kinds, in rounds of one per kind
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    trials: u32,
     /// Only these kinds, for example `loss,tbf` [default: all]
-    #[arg(long, value_delimiter = ',', value_parser = kind_of)]
-    kinds: Vec<Kind>,
+    #[arg(long, value_delimiter = ',')]
+    kinds: Vec<String>,
+    /// Only the blind half: kinds whose author had not read how linerate decides
+    #[arg(long)]
+    blind: bool,
     /// Duration of each measurement, in milliseconds
     #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u64).range(500..=60_000))]
     time: u64,
     /// Have linerate prove what it names by interventions (`measure stream --why`)
     #[arg(long)]
     why: bool,
-    /// Keep the JSON document of every run in this folder
+    /// Only check that each bottleneck binds: print the rates, and not what linerate names
+    #[arg(long)]
+    binds: bool,
+    /// Keep the JSON document of every trial in this folder
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
+    /// Also write the tables to this Markdown file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     stage: StageArgs,
-    /// Internal: a program that computes on this CPU
-    #[arg(long, hide = true)]
-    spin_on: Option<u32>,
-}
-
-fn kind_of(text: &str) -> Result<Kind, String> {
-    let mut kinds = Kind::LIVE.into_iter().chain(Kind::SIMULATED);
-    kinds.find(|kind| kind.name() == text).ok_or_else(|| {
-        let all = Kind::LIVE.into_iter().chain(Kind::SIMULATED);
-        let names: Vec<&str> = all.map(Kind::name).collect();
-        format!("no such kind; choose from {}", names.join(", "))
-    })
+    #[command(flatten)]
+    program: ProgramArgs,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match args.spin_on {
-        Some(cpu) => exit_code(spin_on(cpu)),
+    match args.program.run() {
+        Some(result) => exit_code(result),
         None => args.stage.exit_code(|| conduct(&args)),
     }
 }
 
-/// A program that computes on `cpu` and nowhere else, until it is killed.
-fn spin_on(cpu: u32) -> Result<bool, Trouble> {
-    let mut cpus = rustix::thread::CpuSet::new();
-    cpus.set(cpu as usize);
-    rustix::thread::sched_setaffinity(None, &cpus)
-        .map_err(|error| Trouble(format!("run on CPU {cpu}: {error}")))?;
-    loop {
-        std::hint::spin_loop();
+/// The kinds that were asked for.
+fn wanted(data: &Data, args: &Args) -> Result<Vec<Kind>, Trouble> {
+    let all = || data.kinds.iter().filter(|kind| kind.blind || !args.blind);
+    let named = |name: &str| all().find(|kind| kind.name == name);
+    if let Some(name) = args.kinds.iter().find(|name| named(name).is_none()) {
+        let names: Vec<&str> = all().map(|kind| kind.name.as_str()).collect();
+        let names = names.join(", ");
+        return Err(Trouble(format!(
+            "inject `{name}`: no such kind; choose from {names}"
+        )));
     }
+    let wanted = |kind: &&Kind| args.kinds.is_empty() || args.kinds.contains(&kind.name);
+    Ok(all().filter(wanted).cloned().collect())
 }
 
-/// Plants and asks; whether the aims are reached.
+/// Injects and measures; whether the aims are reached.
 fn conduct(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
     go_first();
-    let wanted = |kind: &Kind| args.kinds.is_empty() || args.kinds.contains(kind);
-    let live: Vec<Kind> = Kind::LIVE.into_iter().filter(wanted).collect();
-    let made: Vec<Kind> = Kind::SIMULATED.into_iter().filter(wanted).collect();
+    let data = data::read()?;
+    let kinds = wanted(&data, args)?;
     let seed = args.stage.seed.unwrap_or_default();
-    let why = if args.why { 6_000 } else { 0 };
-    let each = (2 * (args.time + 1_000) + why) * u64::from(args.runs);
+    let each = args.time + 1_200 + if args.why { 5_000 } else { 0 };
     eprintln!(
-        "{} kinds, {} runs of each, about {} minutes; seed {seed}; in network namespaces that end with \
-         this command; Ctrl-C stops it",
-        live.len() + made.len(),
-        args.runs,
-        (live.len() as u64 * each / 1_000).div_ceil(60)
+        "{} trials of {} kinds, about {} minutes; seed {seed}; in network namespaces that end with this command; \
+         Ctrl-C stops it",
+        args.trials,
+        kinds.len(),
+        (u64::from(args.trials) * each / 1_000).div_ceil(60)
     );
+    let start = Instant::now();
     let mut bench = Bench {
         stage,
         linerate: args.stage.linerate()?,
+        data: &data,
         args,
         random: Random::new(Seed(seed)),
         hosts: 0,
-        unplanted: BTreeMap::new(),
-        table: Table::default(),
+        references: BTreeMap::new(),
     };
-    // In rounds over all kinds, so that an hour in which the machine is busy meets all alike.
-    for round in 0..args.runs {
-        for kind in &live {
-            bench.run(*kind, round)?;
-        }
-        for kind in &made {
-            let verdict = simulated::run(*kind, &mut bench.random);
-            bench.table.add(*kind, verdict);
-        }
+    let table = bench.run_all(&kinds, seed);
+    if args.binds {
+        return Ok(true);
     }
-    let title = "injected in network namespaces; columns: the reported bottleneck";
-    let mut reached = true;
-    if !live.is_empty() {
-        println!("{}", bench.table.text(title, &live));
-        reached &= bench.table.tally(&live).reaches_the_aims();
+    let mut text = format!(
+        "{}\n{}",
+        table.confusion(
+            "Injected in network namespaces; columns: the reported bottleneck",
+            &kinds
+        ),
+        table.score(&kinds)
+    );
+    let mut reached = table.reaches_the_aims(&kinds);
+    if args.kinds.is_empty() && !args.blind {
+        let kinds = simulated::kinds();
+        let mut simulated = Table::default();
+        for kind in &kinds {
+            for _ in 0..SIMULATED {
+                simulated.add(kind, simulated::run(kind, &mut bench.random));
+            }
+        }
+        text.push('\n');
+        text += &simulated.confusion("Simulated hosts and samples only", &kinds);
+        text.push('\n');
+        text += &simulated.score(&kinds);
+        reached &= simulated.reaches_the_aims(&kinds);
     }
-    if !made.is_empty() {
-        println!(
-            "{}",
-            bench.table.text("simulated hosts and samples only:", &made)
-        );
-        reached &= bench.table.tally(&made).reaches_the_aims();
+    println!("{text}");
+    eprintln!("{} s", start.elapsed().as_secs());
+    if let Some(file) = &args.out {
+        fs::write(file, &text)
+            .map_err(|error| Trouble(format!("write {}: {error}", file.display())))?;
     }
     Ok(reached)
 }
 
-/// Has others on the machine take only what ours leave. Where it is refused, the runs that they disturb are
-/// made again, and counted apart in the end.
+/// Has others on the machine take only what ours leave. Where it is refused, the trials that they disturb are made
+/// again, and counted apart in the end.
 fn go_first() {
     let _ = rustix::process::nice(-20);
     // Where sessions are scheduled as groups (autogroup of sched(7)), niceness counts within one only.
@@ -161,42 +181,45 @@ fn go_first() {
 struct Bench<'a> {
     stage: Stage,
     linerate: PathBuf,
+    data: &'a Data,
     args: &'a Args,
     random: Random,
     hosts: usize,
-    unplanted: BTreeMap<String, f64>,
-    table: Table,
+    references: BTreeMap<String, f64>,
 }
 
 impl Bench<'_> {
-    fn run(&mut self, kind: Kind, round: u16) -> Result<(), Trouble> {
-        let plant = InjectedLimit::draw(kind, &mut self.random);
-        let mut verdict = Verdict::Disturbed;
-        let mut words = String::new();
-        for _ in 0..ATTEMPTS {
-            let measured = self.measure(&plant, self.args.why)?;
-            let waited = waited_share(kind, &measured.sample);
-            if waited > WAITED_MAX {
-                words = format!("threads waited for a CPU {:.0} %", waited * 100.0);
-                continue;
-            }
-            let (held, why) = self.held(&plant, &measured)?;
-            words = format!("{:.3} Gb/s, {why}", measured.bit_per_s / 1e9);
-            self.keep(kind, round, &measured)?;
-            verdict = if held {
-                Verdict::Named {
-                    what: measured.named,
-                    proved: measured.proved,
-                }
-            } else {
-                Verdict::NotHeld
+    fn run_all(&mut self, kinds: &[Kind], seed: u64) -> Table {
+        let mut balance = Balance::default();
+        let mut table = Table::default();
+        // In rounds over all kinds, so that an hour in which the machine is busy meets all alike.
+        let rounds = 0..u64::from(self.args.trials);
+        let order = rounds.flat_map(|round| shuffled(kinds.len(), seed, round));
+        for (number, index) in (1..=self.args.trials).zip(order) {
+            let kind = &kinds[index];
+            let conditions = balance.next(kind, &mut self.random);
+            let values = self.data.draw(kind, &conditions, &mut self.random);
+            let trial = Trial {
+                kind,
+                values,
+                injected: true,
             };
-            break;
+            table.add(kind, self.run(&trial, number));
         }
+        table
+    }
+
+    /// The verdict of one trial, which is also printed.
+    fn run(&mut self, trial: &Trial<'_>, number: u32) -> Verdict {
+        let (verdict, figures) = self.attempt(trial, number).unwrap_or_else(|trouble| {
+            let figures = format!("cannot {trouble}");
+            (Verdict::Failed, figures)
+        });
         let mark = match &verdict {
+            Verdict::Named { .. } if self.args.binds => "binds".to_owned(),
             Verdict::Named { what, proved } => {
                 let proved = if *proved { ", proved" } else { "" };
-                match is_right(kind, what) {
+                match trial.kind.is_right(what) {
                     Some(true) => format!("right: {what}{proved}"),
                     Some(false) => format!("WRONG: {what}{proved}"),
                     None => "not determined".to_owned(),
@@ -204,101 +227,130 @@ impl Bench<'_> {
             }
             Verdict::NotHeld => "not held".to_owned(),
             Verdict::Disturbed => "disturbed".to_owned(),
+            Verdict::Failed => "FAILED".to_owned(),
         };
         eprintln!(
-            "{:>3} {:<18} {mark}  ({}; {words})",
-            round + 1,
-            kind.name(),
-            plant.words()
+            "{number:>4} {:<22} {mark}  ({}; {figures})",
+            trial.kind.name,
+            words(&trial.values)
         );
-        self.table.add(kind, verdict);
-        Ok(())
+        verdict
     }
 
-    fn measure(&mut self, plant: &InjectedLimit, why: bool) -> Result<Measured, Trouble> {
+    fn attempt(&mut self, trial: &Trial<'_>, number: u32) -> Result<(Verdict, String), Trouble> {
+        let mut figures = String::new();
+        for _ in 0..ATTEMPTS {
+            let measured = self.measure(trial, self.args.why)?;
+            let waited = waited_share(trial.kind, &measured.sample);
+            if waited > WAITED_MAX && measured.foreign > FOREIGN_MAX {
+                figures = format!(
+                    "threads waited for a CPU {:.0} %, others used {:.0} % of the machine",
+                    waited * 100.0,
+                    measured.foreign * 100.0
+                );
+                continue;
+            }
+            let (held, why) = self.held(trial, &measured)?;
+            figures = format!("{:.3} Gb/s, {why}", measured.bit_per_s / 1e9);
+            self.keep(trial.kind, number, &measured)?;
+            let verdict = if held {
+                Verdict::Named {
+                    what: measured.named,
+                    proved: measured.proved,
+                }
+            } else {
+                Verdict::NotHeld
+            };
+            return Ok((verdict, figures));
+        }
+        Ok((Verdict::Disturbed, figures))
+    }
+
+    fn measure(&mut self, trial: &Trial<'_>, why: bool) -> Result<Measured, Trouble> {
         self.hosts += 1;
-        let hosts = TestHosts::set(&self.stage, self.hosts, plant, self.random.next_u64())?;
-        hosts.measure(
-            &self.linerate,
-            plant,
-            Duration::from_millis(self.args.time),
-            why,
-        )
+        let seed = self.random.next_u64();
+        let with = (self.linerate.as_path(), self.data);
+        TestHosts::set(&self.stage, self.hosts, with, trial, seed)?
+            .measure(Duration::from_millis(self.args.time), why)
     }
 
     /// Whether the injected bottleneck binds, and the figures that show it.
-    fn held(
-        &mut self,
-        plant: &InjectedLimit,
-        measured: &Measured,
-    ) -> Result<(bool, String), Trouble> {
-        if plant.kind.fills_cpus() {
-            let filled = filled_share(plant, &measured.sample);
+    fn held(&mut self, trial: &Trial<'_>, measured: &Measured) -> Result<(bool, String), Trouble> {
+        if trial.kind.held_by == HeldBy::Cpus {
+            let filled = filled_share(trial, &measured.sample);
             let why = format!("our threads use {:.0} % of the CPUs", filled * 100.0);
             return Ok((filled >= FILLED_SHARE, why));
         }
-        let without = self.unplanted(&plant.unplanted())?;
-        let held = measured.bit_per_s <= HELD_SHARE * without;
-        Ok((held, format!("{:.3} without", without / 1e9)))
+        let reference = trial.reference();
+        let key = reference_key(&reference);
+        let binds = |without: &f64| measured.bit_per_s <= HELD_SHARE * without;
+        // One that was measured while the machine was busy must not reject a bottleneck.
+        let without = match self.references.get(&key).copied().filter(binds) {
+            Some(known) => known,
+            None => self.measure(&reference, false)?.bit_per_s,
+        };
+        self.references.insert(key, without);
+        Ok((binds(&without), format!("{:.3} without", without / 1e9)))
     }
 
-    /// The rate without the injected bottleneck. A plain path is measured once for each place and congestion
-    /// control, a path with a delay each time.
-    fn unplanted(&mut self, plant: &InjectedLimit) -> Result<f64, Trouble> {
-        let key = format!("{} {}", plant.words(), plant.kind.is_of_cpus());
-        if let Some(rate) = self.unplanted.get(&key) {
-            return Ok(*rate);
-        }
-        let rate = self.measure(plant, false)?.bit_per_s;
-        self.unplanted.insert(key, rate);
-        Ok(rate)
-    }
-
-    fn keep(&self, kind: Kind, round: u16, measured: &Measured) -> Result<(), Trouble> {
+    fn keep(&self, kind: &Kind, number: u32, measured: &Measured) -> Result<(), Trouble> {
         let Some(folder) = &self.args.keep else {
             return Ok(());
         };
-        let file = folder.join(format!("{}-{}.json", kind.name(), round + 1));
+        let file = folder.join(format!("{number}-{}.json", kind.name));
         fs::create_dir_all(folder)
             .and_then(|()| fs::write(&file, &measured.document))
             .map_err(|error| Trouble(format!("write {}: {error}", file.display())))
     }
 }
 
+/// What the rate without the bottleneck depends on: trials that agree in it share a reference.
+fn reference_key(reference: &Trial<'_>) -> String {
+    let values = ["cc", "rtt", "flows", "load", "place"].map(|name| reference.value(name));
+    let kind = reference.kind;
+    let (router, small) = (kind.router, kind.relay.impairs());
+    format!("{values:?} {router} {small} {:?}", kind.waits)
+}
+
+/// The CPUs that this program may use.
+pub(crate) fn cpus() -> f64 {
+    std::thread::available_parallelism()
+        .map_or(1, std::num::NonZero::get)
+        .to_f64()
+}
+
 fn sides(sample: &Sample) -> [&SideSample; 2] {
     [&sample.local, &sample.remote]
 }
 
-/// The share of the time that the threads of an end waited for a CPU for which nothing of that kind was
-/// injected; the larger one.
-fn waited_share(kind: Kind, sample: &Sample) -> f64 {
+/// The share of the time that the threads of an end waited for a CPU for which nothing of that kind was injected; the
+/// larger one.
+fn waited_share(kind: &Kind, sample: &Sample) -> f64 {
     let side = |side: &SideSample| {
         let threads = side.threads.iter();
         let waited = threads.filter_map(|thread| thread.waited_for_cpu_ns.value());
         let waited: f64 = waited.map(|time| time.as_secs_f64()).sum();
         waited / side.elapsed_ns.as_secs_f64() / side.threads.len().max(1).to_f64()
     };
-    let [near, far] = sides(sample).map(side);
-    match kind {
-        Kind::SharedCpu | Kind::Machine => 0.0,
-        Kind::BusySender => far,
-        Kind::BusyReceiver => near,
-        _ => near.max(far),
-    }
+    let ends = [End::Near, End::Far].into_iter().zip(sides(sample));
+    ends.filter(|(end, _)| !kind.waits.contains(end))
+        .map(|(_, sample)| side(sample))
+        .fold(0.0, f64::max)
 }
 
 /// How much of the CPUs that ours may run on they took.
-fn filled_share(plant: &InjectedLimit, sample: &Sample) -> f64 {
-    let cpus = match plant.place {
-        Some((from, to)) if from == to => 1,
-        Some(_) => 2,
-        None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+fn filled_share(trial: &Trial<'_>, sample: &Sample) -> f64 {
+    let place = trial.value("place").trim_start_matches("--place ");
+    let cpus = match place.split_once(':') {
+        Some((from, to)) if from == to => 1.0,
+        Some(_) => 2.0,
+        None => cpus(),
     };
     let side = |side: &SideSample| {
         let own = side.cpu.threads_user_ns.as_secs_f64() + side.cpu.threads_system_ns.as_secs_f64();
         own / side.elapsed_ns.as_secs_f64()
     };
-    sides(sample).map(side).iter().sum::<f64>() / cpus.to_f64()
+    sides(sample).map(side).iter().sum::<f64>() / cpus
 }
 
 trait ToF64 {
@@ -320,8 +372,22 @@ mod tests {
     fn the_command_line_is_sound() {
         use clap::CommandFactory;
         Args::command().debug_assert();
+        let data = data::read().expect("the data beside this crate");
         let args = Args::parse_from(["bench/limits", "--kinds", "loss,tbf"]);
-        assert_eq!(args.kinds, [Kind::Loss, Kind::Tbf]);
-        assert!(Args::try_parse_from(["bench/limits", "--kinds", "luck"]).is_err());
+        let names = wanted(&data, &args).expect("both exist");
+        let names: Vec<&str> = names.iter().map(|kind| kind.name.as_str()).collect();
+        assert_eq!(names, ["tbf", "loss"]);
+        let args = Args::parse_from(["bench/limits", "--blind"]);
+        assert!(
+            wanted(&data, &args)
+                .expect("all")
+                .iter()
+                .all(|kind| kind.blind)
+        );
+        let args = Args::parse_from(["bench/limits", "--blind", "--kinds", "tbf"]);
+        assert!(
+            wanted(&data, &args).is_err(),
+            "tbf is not in the blind half"
+        );
     }
 }

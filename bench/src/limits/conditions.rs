@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use linerate_stats::Random;
 
-use crate::data::{Kind, Values};
+/// Levels of factors, and parameters of a trial, by name: what steps read as shell variables.
+pub(crate) type Values = BTreeMap<String, String>;
 
 /// The factors and their levels. The RTT is in milliseconds; 0.03 is a plain veth pair.
 pub(crate) const FACTORS: [(&str, &[&str]); 4] = [
@@ -24,11 +25,12 @@ const OVERALL: (f64, f64) = (0.25, 0.9);
 pub(crate) struct Conditions([&'static str; FACTORS.len()]);
 
 impl Conditions {
-    /// All combinations under which `kind` binds.
-    pub(crate) fn all(kind: &Kind) -> Vec<Self> {
+    /// All combinations of the levels in `only`, where a factor that is missing has all of its levels, but those in
+    /// `except`.
+    pub(crate) fn all(only: &BTreeMap<String, Vec<String>>, except: &[Values]) -> Vec<Self> {
         let mut all = vec![Self([""; FACTORS.len()])];
         for (index, (factor, levels)) in FACTORS.iter().enumerate() {
-            let only = kind.only.get(*factor);
+            let only = only.get(*factor);
             let fits = |level: &&&str| {
                 only.is_none_or(|only| only.iter().any(|allowed| allowed == **level))
             };
@@ -44,11 +46,11 @@ impl Conditions {
                 })
                 .collect();
         }
-        all.retain(|one| !kind.except.iter().any(|except| one.matches(except)));
+        all.retain(|one| !except.iter().any(|except| one.matches(except)));
         all
     }
 
-    fn matches(&self, except: &BTreeMap<String, String>) -> bool {
+    fn matches(&self, except: &Values) -> bool {
         let values = self.values();
         except
             .iter()
@@ -111,12 +113,16 @@ impl Counts {
 }
 
 impl Balance {
-    /// The conditions of the next trial of `kind`.
-    pub(crate) fn next(&mut self, kind: &Kind, random: &mut Random) -> Conditions {
-        let mut all = Conditions::all(kind);
+    /// Which of `all` the next trial of the kind `name` gets.
+    pub(crate) fn next(
+        &mut self,
+        name: &str,
+        mut all: Vec<Conditions>,
+        random: &mut Random,
+    ) -> Conditions {
         // Among equals, the first of a random order.
         random.shuffle(&mut all);
-        let own = self.of_kind.entry(kind.name.clone()).or_default();
+        let own = self.of_kind.entry(name.to_owned()).or_default();
         let cost = |one: &Conditions| {
             let again = f64::from(own.combinations.get(one).copied().unwrap_or(0));
             let (weight, limit) = OVERALL;
@@ -139,59 +145,13 @@ mod tests {
     use linerate_stats::Seed;
 
     use super::*;
-    use crate::data;
-
-    /// Of `trials` of the real data, how often each level was chosen, for a kind or over all.
-    fn chosen(trials: usize) -> (BTreeMap<String, Counts>, Counts, Vec<Kind>) {
-        let kinds = data::read().expect("the data beside this crate").kinds;
-        let mut random = Random::new(Seed(7));
-        let mut balance = Balance::default();
-        for trial in 0..trials {
-            balance.next(&kinds[trial % kinds.len()], &mut random);
-        }
-        (balance.of_kind, balance.overall, kinds)
-    }
-
-    #[test]
-    fn each_level_is_about_equally_often_for_a_kind() {
-        let (of_kind, _, kinds) = chosen(600);
-        for kind in kinds.iter().filter(|kind| kind.except.is_empty()) {
-            let all = Conditions::all(kind);
-            for (factor, (name, _)) in FACTORS.iter().enumerate() {
-                let counts = all
-                    .iter()
-                    .map(|one| of_kind[&kind.name].level(factor, one.0[factor]));
-                let (low, high) = counts.fold((f64::INFINITY, 0.0f64), |(low, high), count| {
-                    (low.min(count), high.max(count))
-                });
-                assert!(high - low <= 2.0, "{} {name}: {low} to {high}", kind.name);
-            }
-        }
-    }
-
-    #[test]
-    fn each_level_has_a_share_over_all() {
-        let (_, overall, _) = chosen(600);
-        for (factor, (name, levels)) in FACTORS.iter().enumerate() {
-            for level in *levels {
-                let share = overall.level(factor, level) / 600.0;
-                let even = 1.0 / f64::from(u32::try_from(levels.len()).expect("few"));
-                assert!(share > 0.55 * even, "{name} {level}: {share}");
-            }
-        }
-    }
 
     #[test]
     fn a_kind_gets_only_the_levels_under_which_it_binds() {
-        let kind = Kind {
-            only: BTreeMap::from([("cc".to_owned(), vec!["reno".to_owned()])]),
-            except: vec![BTreeMap::from([
-                ("rtt".to_owned(), "20".to_owned()),
-                ("load".to_owned(), "yes".to_owned()),
-            ])],
-            ..Kind::default()
-        };
-        let all = Conditions::all(&kind);
+        let level = |factor: &str, level: &str| (factor.to_owned(), level.to_owned());
+        let only = BTreeMap::from([("cc".to_owned(), vec!["reno".to_owned()])]);
+        let except = [Values::from([level("rtt", "20"), level("load", "yes")])];
+        let all = Conditions::all(&only, &except);
         assert_eq!(all.len(), 3 * 2 * 2 - 2);
         for one in &all {
             assert_eq!(one.0[0], "reno");
@@ -203,11 +163,22 @@ mod tests {
     fn the_same_seed_chooses_the_same() {
         let choose = || {
             let (mut balance, mut random) = (Balance::default(), Random::new(Seed(3)));
-            let kind = Kind::default();
+            let all = || Conditions::all(&BTreeMap::new(), &[]);
             (0..30)
-                .map(|_| balance.next(&kind, &mut random))
+                .map(|_| balance.next("kind", all(), &mut random))
                 .collect::<Vec<_>>()
         };
         assert_eq!(choose(), choose());
+    }
+
+    #[test]
+    fn every_combination_is_chosen_before_one_is_repeated_often() {
+        let (mut balance, mut random) = (Balance::default(), Random::new(Seed(3)));
+        let all = || Conditions::all(&BTreeMap::new(), &[]);
+        for _ in 0..72 {
+            balance.next("kind", all(), &mut random);
+        }
+        let often = balance.overall.combinations.values().max();
+        assert!(often.is_some_and(|often| *often <= 4), "{often:?} of 72");
     }
 }

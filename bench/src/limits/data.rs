@@ -9,7 +9,7 @@ use linerate_stats::Random;
 use serde::Deserialize;
 
 use crate::Trouble;
-use crate::conditions::{Conditions, FACTORS};
+use crate::conditions::{Conditions, FACTORS, Values};
 
 /// The names that a kind may call right: those of `limit.what` for a stream.
 const NAMES: [LimitKind; 14] = [
@@ -66,7 +66,7 @@ pub(crate) struct Kind {
     /// The levels of the conditions under which it binds; a factor that is missing has all of its levels.
     pub(crate) only: BTreeMap<String, Vec<String>>,
     /// Combinations of levels under which it does not.
-    pub(crate) except: Vec<BTreeMap<String, String>>,
+    pub(crate) except: Vec<Values>,
     /// The parameters and their ranges.
     pub(crate) draw: BTreeMap<String, Draw>,
     /// Whether a third host forwards between the two.
@@ -163,9 +163,6 @@ impl Draw {
     }
 }
 
-/// The parameters of one trial, by name: what steps read as shell variables.
-pub(crate) type Values = BTreeMap<String, String>;
-
 impl Data {
     /// The conditions and the parameters of one trial of `kind`.
     pub(crate) fn draw(&self, kind: &Kind, conditions: &Conditions, random: &mut Random) -> Values {
@@ -224,6 +221,11 @@ impl<'a> Step<'a> {
 }
 
 impl Kind {
+    /// The conditions under which it binds.
+    pub(crate) fn conditions(&self) -> Vec<Conditions> {
+        Conditions::all(&self.only, &self.except)
+    }
+
     /// Whether `named` is right, wrong, or no claim.
     pub(crate) fn is_right(&self, named: &str) -> Option<bool> {
         if named == LimitKind::NotDetermined.to_string() {
@@ -256,7 +258,7 @@ impl Kind {
                 return Err(format!("{factor} = {levels:?} is no condition"));
             }
         }
-        if Conditions::all(self).is_empty() {
+        if self.conditions().is_empty() {
             return Err("no condition remains".to_owned());
         }
         let all = self.draw.iter().chain(&data.draw).chain(&data.load.draw);
@@ -276,7 +278,7 @@ impl Kind {
             if parsed.place == Place::Router && !self.router {
                 return Err(format!("`{step}`: there is no router"));
             }
-            if parsed.place == Place::Cgroup && !parsed.command.contains("/sys/fs/cgroup") {
+            if parsed.place == Place::Cgroup && !parsed.command.contains("$cgroup") {
                 return Err(format!("`{step}`: it concerns no control group"));
             }
         }
@@ -320,6 +322,7 @@ mod tests {
     use linerate_stats::Seed;
 
     use super::*;
+    use crate::conditions::Balance;
 
     #[test]
     fn the_data_have_seventeen_kinds_of_each_half() {
@@ -333,7 +336,7 @@ mod tests {
     fn the_same_seed_draws_the_same_and_every_kind_can_be_left_out() {
         let data = read().expect("the data beside this crate");
         for kind in &data.kinds {
-            for conditions in Conditions::all(kind) {
+            for conditions in kind.conditions() {
                 let draw = || data.draw(kind, &conditions, &mut Random::new(Seed(5)));
                 assert_eq!(draw(), draw(), "{}", kind.name);
             }
@@ -343,6 +346,50 @@ mod tests {
                 || kind.relay.impairs()
                 || kind.held_by == HeldBy::Cpus;
             assert!(binds, "{}: nothing is injected", kind.name);
+        }
+    }
+
+    /// The conditions of `trials` trials of the data, with their kinds.
+    fn chosen(trials: usize) -> Vec<(Kind, Values)> {
+        let kinds = read().expect("the data beside this crate").kinds;
+        let (mut random, mut balance) = (Random::new(Seed(7)), Balance::default());
+        let rounds = kinds.iter().cycle().take(trials);
+        rounds
+            .map(|kind| {
+                let next = balance.next(&kind.name, kind.conditions(), &mut random);
+                (kind.clone(), next.values())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_level_is_about_equally_often_for_a_kind() {
+        let chosen = chosen(600);
+        for (kind, _) in chosen.iter().filter(|(kind, _)| kind.except.is_empty()) {
+            let own = || chosen.iter().filter(|(other, _)| other.name == kind.name);
+            for (factor, levels) in FACTORS {
+                let permitted = kind.conditions();
+                let counts = levels
+                    .iter()
+                    .filter(|level| permitted.iter().any(|one| one.values()[factor] == **level))
+                    .map(|level| own().filter(|(_, values)| values[factor] == *level).count());
+                let counts: Vec<usize> = counts.collect();
+                let (low, high) = (counts.iter().min(), counts.iter().max());
+                let apart = high.zip(low).map(|(high, low)| high - low);
+                assert!(apart <= Some(2), "{} {factor}: {counts:?}", kind.name);
+            }
+        }
+    }
+
+    #[test]
+    fn each_level_has_a_share_over_all() {
+        let chosen = chosen(300);
+        for (factor, levels) in FACTORS {
+            for level in levels {
+                let with = chosen.iter().filter(|(_, values)| values[factor] == *level);
+                let even = 300 / levels.len();
+                assert!(with.count() * 2 > even, "{factor} {level}");
+            }
         }
     }
 

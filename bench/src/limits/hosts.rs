@@ -16,7 +16,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Trouble;
-use crate::data::{Data, End, Kind, Place, Step, Values};
+use crate::conditions::Values;
+use crate::data::{Data, End, Kind, Place, Step};
 
 /// In the folder that the stage covers with its own tmpfs: it vanishes with the stage.
 const STATE: &str = "/run/netns/.limits";
@@ -204,6 +205,7 @@ impl<'a> TestHosts<'a> {
             ("near", near.name()),
             ("far", far.name()),
             ("state", STATE),
+            ("cgroup", &cgroup()),
             ("linerate", &linerate.display().to_string()),
             ("bench", &own.display().to_string()),
         ] {
@@ -405,6 +407,14 @@ fn ticks_of(pid: u32) -> f64 {
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let fields = fields.split_ascii_whitespace().skip(11).take(4);
     fields.filter_map(|field| field.parse::<f64>().ok()).sum()
+}
+
+/// The control group of a trial: of the controller `cpu` (version 1), or of all (version 2).
+fn cgroup() -> String {
+    let root = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
+    let root = root.into_iter().find(|folder| Path::new(folder).is_dir());
+    let root = root.unwrap_or("/sys/fs/cgroup");
+    format!("{root}/linerate-bench-{}", std::process::id())
 }
 
 fn connect(

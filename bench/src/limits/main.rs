@@ -197,7 +197,7 @@ impl Bench<'_> {
         let order = rounds.flat_map(|round| shuffled(kinds.len(), seed, round));
         for (number, index) in (1..=self.args.trials).zip(order) {
             let kind = &kinds[index];
-            let conditions = balance.next(kind, &mut self.random);
+            let conditions = balance.next(&kind.name, kind.conditions(), &mut self.random);
             let values = self.data.draw(kind, &conditions, &mut self.random);
             let trial = Trial {
                 kind,

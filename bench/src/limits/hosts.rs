@@ -409,12 +409,13 @@ fn ticks_of(pid: u32) -> f64 {
     fields.filter_map(|field| field.parse::<f64>().ok()).sum()
 }
 
-/// The control group of a trial: of the controller `cpu` (version 1), or of all (version 2).
+/// The control group of a trial: of the controller `cpu` (version 1), or of all (version 2). One that an interrupted run
+/// left behind is used, and then removed.
 fn cgroup() -> String {
     let root = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
     let root = root.into_iter().find(|folder| Path::new(folder).is_dir());
     let root = root.unwrap_or("/sys/fs/cgroup");
-    format!("{root}/linerate-bench-{}", std::process::id())
+    format!("{root}/linerate-bench")
 }
 
 fn connect(

@@ -284,8 +284,9 @@ pub struct MeasureStream {
     /// Verify every received byte.
     #[arg(long, conflicts_with_all = ["ladder", "iperf3", "preload"])]
     pub data_check: bool,
-    /// Find out what limits the rate by up to 12 short trials, each with one thing changed: connections, buffers,
-    /// congestion control, a reader that does not copy, datagrams at twice the rate. Changes nothing on either host.
+    /// Find out what limits the rate by up to 5 s of short trials, each with one thing changed: connections, buffers,
+    /// congestion control, CPUs, copies, segments, direction, datagrams at twice the rate. Changes nothing on either
+    /// host.
     #[arg(long, conflicts_with_all = ["ladder", "iperf3", "preload", "no_record"])]
     pub why: bool,
     /// Over verbs: outstanding messages of `--buffer` bytes per queue pair [default: 128].

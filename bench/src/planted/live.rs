@@ -92,7 +92,8 @@ impl LiveHosts {
             Known::Unknown(_) => Nanoseconds::from_millis(1000),
         };
         let watch = Some(after.since(&before, span));
-        score.take_healthy(&self.name, &WatchedHost { host, watch }, &plants.stated);
+        let seen = WatchedHost { host, watch };
+        score.take_healthy(&self.name, &seen, &plants.stated, false);
         let name = self.name.clone();
         let own = plants.faults.iter().filter(|fault| fault.shape == name);
         for fault in own {

@@ -7,7 +7,9 @@
     reason = "a developer's tool that talks to its terminal"
 )]
 
+mod adapters;
 mod data;
+mod fields;
 mod live;
 mod score;
 mod shapes;
@@ -112,7 +114,7 @@ fn on_captures(
 ) -> Result<(), Trouble> {
     for (name, shape) in shapes.iter().filter(|(_, shape)| shape.is_real) {
         let seen = look(&shape.archive, &data::Edits::default(), 0)?;
-        score.take_healthy(name, &seen, &plants.stated);
+        score.take_healthy(name, &seen, &plants.stated, shape.is_fresh);
     }
     let is_live = |fault: &&Fault| plants.live.iter().any(|live| live.name == fault.shape);
     for fault in plants.faults.iter().filter(|fault| !is_live(fault)) {

@@ -7,7 +7,7 @@ use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::rules;
 
-use crate::data::{Fault, Stated};
+use crate::data::{Fault, NO_RULE, Stated};
 use crate::shapes::WatchedHost;
 
 /// Every profile, worst known first in no order.
@@ -32,12 +32,24 @@ struct Tally {
     wrong: usize,
 }
 
+/// The faults written without knowledge of the rules, and the healthy hosts that came with them.
+#[derive(Debug, Default)]
+struct Fresh {
+    tally: Tally,
+    /// Missed, but the rule reported that its check was skipped.
+    skipped: usize,
+    /// No rule reports such a fault.
+    without_rule: usize,
+    healthy: usize,
+}
+
 /// The figures as they grow.
 #[derive(Debug, Default)]
 pub(crate) struct Score {
     rules: BTreeMap<String, Tally>,
     shapes: BTreeSet<String>,
     healthy: usize,
+    fresh: Fresh,
     /// Each miss and each false alarm, as text.
     pub(crate) complaints: Vec<String>,
     /// Correct findings on healthy hosts.
@@ -81,25 +93,36 @@ impl Score {
                 && finding.subject == fault.subject
                 && finding.severity >= fault.severity
         };
+        let is_found = new.iter().any(|finding| is_it(finding));
         let tally = self.rules.entry(fault.rule.clone()).or_default();
         tally.planted += 1;
-        if new.iter().any(|finding| is_it(finding)) {
-            tally.found += 1;
-        } else {
+        tally.found += usize::from(is_found);
+        if !is_found {
             let said = what_was_said(fault, &new, after);
             self.complaints.push(format!(
                 "MISSED {} on {} ({} of {}): {}. Reported: {said}",
                 fault.rule, fault.shape, fault.severity, fault.subject, fault.what
             ));
         }
+        if fault.fresh {
+            let is_skipped = after.undetermined.iter().any(|one| one.rule == fault.rule);
+            self.fresh.tally.planted += 1;
+            self.fresh.tally.found += usize::from(is_found);
+            self.fresh.skipped += usize::from(!is_found && is_skipped);
+            self.fresh.without_rule += usize::from(fault.rule == NO_RULE);
+        }
         for finding in new.into_iter().filter(|finding| is_loud(finding)) {
             let of_rule = finding.rule == fault.rule && finding.subject == fault.subject;
             let is_right = of_rule || fault.also.contains(&finding.rule);
             let tally = self.rules.entry(finding.rule.clone()).or_default();
-            if is_right {
-                tally.right += 1;
-            } else {
-                tally.wrong += 1;
+            let right = usize::from(is_right);
+            tally.right += right;
+            tally.wrong += 1 - right;
+            if fault.fresh {
+                self.fresh.tally.right += right;
+                self.fresh.tally.wrong += 1 - right;
+            }
+            if !is_right {
                 self.complaints.push(format!(
                     "FALSE on {}, where only this is wrong: {}. Reported: {}",
                     fault.shape,
@@ -111,8 +134,15 @@ impl Score {
     }
 
     /// A healthy host, in every profile.
-    pub(crate) fn take_healthy(&mut self, name: &str, seen: &WatchedHost, stated: &[Stated]) {
+    pub(crate) fn take_healthy(
+        &mut self,
+        name: &str,
+        seen: &WatchedHost,
+        stated: &[Stated],
+        is_fresh: bool,
+    ) {
         self.healthy += 1;
+        self.fresh.healthy += usize::from(is_fresh);
         let mut told = BTreeSet::new();
         for profile in PROFILES {
             for finding in ask(seen, None, profile)
@@ -129,6 +159,7 @@ impl Score {
                     ));
                 } else if told.insert((finding.rule.clone(), finding.subject.clone())) {
                     self.rules.entry(finding.rule.clone()).or_default().wrong += 1;
+                    self.fresh.tally.wrong += usize::from(is_fresh);
                     self.complaints.push(format!(
                         "FALSE on the healthy {name}, {profile:?}: {}",
                         line(finding)
@@ -166,10 +197,36 @@ impl Score {
             PROFILES.len()
         );
         text.push_str(&sum);
+        text.push_str(&self.fresh_line());
         (
             text,
             share(all.found, all.planted),
             share(all.right, all.right + all.wrong),
+        )
+    }
+}
+
+impl Score {
+    /// The score of the faults that were written without knowledge of the rules.
+    fn fresh_line(&self) -> String {
+        let Fresh {
+            tally,
+            skipped,
+            without_rule,
+            healthy,
+        } = &self.fresh;
+        if tally.planted == 0 {
+            return String::new();
+        }
+        format!(
+            "fresh: {} of {} found ({:.1} %), {} missed ({without_rule} without a rule, {skipped} checks skipped); \
+             {} of {} warnings right, {healthy} healthy hosts\n",
+            tally.found,
+            tally.planted,
+            100.0 * share(tally.found, tally.planted),
+            tally.planted - tally.found,
+            tally.right,
+            tally.right + tally.wrong,
         )
     }
 }

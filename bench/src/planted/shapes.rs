@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::Trouble;
 use crate::data::{Edits, Plants, fixtures};
+use crate::fields;
 
 /// Names a folder with `hosts/*.tar.bz2`: trees of `/proc` and `/sys` of real machines.
 const CORPUS: &str = "LINERATE_CORPUS";
@@ -26,6 +27,8 @@ pub(crate) struct Shape {
     pub(crate) archive: Archive,
     /// Whether it is a capture of a healthy real machine, so that any warning is wrong.
     pub(crate) is_real: bool,
+    /// Whether it came with the faults that were written without knowledge of the rules.
+    pub(crate) is_fresh: bool,
 }
 
 /// A host with what its counters did, when they were watched.
@@ -50,7 +53,12 @@ pub(crate) fn all(
         let archive =
             Archive::parse(std::io::BufReader::new(file)).map_err(trouble("read", &path))?;
         let is_real = !plants.made.contains(&name);
-        shapes.insert(name, Shape { archive, is_real });
+        let shape = Shape {
+            archive,
+            is_real,
+            is_fresh: false,
+        };
+        shapes.insert(name, shape);
     }
     match std::env::var_os(CORPUS) {
         None => say.push(format!(
@@ -66,7 +74,12 @@ pub(crate) fn all(
                 let archive = capture(captured.root(), &captured, &options);
                 let name = name_of(&path, ".tar.bz2");
                 let is_real = !plants.made.contains(&name);
-                shapes.insert(name, Shape { archive, is_real });
+                let shape = Shape {
+                    archive,
+                    is_real,
+                    is_fresh: false,
+                };
+                shapes.insert(name, shape);
             }
         }
     }
@@ -75,9 +88,23 @@ pub(crate) fn all(
             say.push(format!("SKIP: {} needs {}", derived.name, derived.from));
             continue;
         };
-        let archive = edited(from.archive.clone(), &derived.edits, 0)?;
-        let is_real = false;
-        shapes.insert(derived.name.clone(), Shape { archive, is_real });
+        let mut archive = from.archive.clone();
+        if let Some(system) = &derived.system {
+            archive = system.add(archive);
+        }
+        for adapter in &derived.adapters {
+            archive = adapter.add(archive, derived.system.as_ref());
+            if let Some(answers) = adapter.answers() {
+                archive = with_answers(archive, adapter.name(), &answers)?;
+            }
+        }
+        let archive = edited(archive, &derived.edits, 0)?;
+        let shape = Shape {
+            archive,
+            is_real: derived.healthy,
+            is_fresh: derived.healthy,
+        };
+        shapes.insert(derived.name.clone(), shape);
     }
     Ok(shapes)
 }
@@ -106,7 +133,8 @@ fn trouble<E: std::fmt::Display>(doing: &str, path: &Path) -> impl Fn(E) -> Trou
 /// A shape as it is, or with a fault, and with its counters watched where the fault is in them.
 pub(crate) fn look(archive: &Archive, edits: &Edits, seconds: u64) -> Result<WatchedHost, Trouble> {
     let first = edited(archive.clone(), edits, 0)?;
-    let is_watched = !edits.counters.is_empty() || !edits.counts.is_empty();
+    let is_watched =
+        !edits.counters.is_empty() || !edits.counts.is_empty() || !edits.fields.is_empty();
     if !is_watched {
         let first = first.into_captured();
         let host = read_host(first.root(), &first);
@@ -136,7 +164,14 @@ pub(crate) fn look(archive: &Archive, edits: &Edits, seconds: u64) -> Result<Wat
 pub(crate) fn still(edits: &Edits) -> Edits {
     let counters = edits.counters.iter();
     let counts = edits.counts.iter();
+    let fields = edits.fields.iter();
+    let files = edits.files.iter();
     Edits {
+        // The text in which the fields are.
+        files: files
+            .filter(|(path, _)| edits.fields.contains_key(*path))
+            .map(|(path, text)| (path.clone(), text.clone()))
+            .collect(),
         counters: counters
             .map(|(path, [first, _])| (path.clone(), [first.clone(), first.clone()]))
             .collect(),
@@ -146,6 +181,14 @@ pub(crate) fn still(edits: &Edits) -> Edits {
                     .iter()
                     .map(|(key, [first, _])| (key.clone(), [*first; 2]));
                 (nic.clone(), all.collect())
+            })
+            .collect(),
+        fields: fields
+            .map(|(path, all)| {
+                let all = all
+                    .iter()
+                    .map(|(key, [first, _])| (key.clone(), [*first; 2]));
+                (path.clone(), all.collect())
             })
             .collect(),
         ..Edits::default()
@@ -159,6 +202,9 @@ fn edited(mut archive: Archive, edits: &Edits, moment: usize) -> Result<Archive,
     }
     for (path, texts) in &edits.counters {
         archive = archive.edited(path, texts.get(moment).map(String::as_str));
+    }
+    for (path, changes) in &edits.fields {
+        archive = with_fields(archive, path, changes, moment)?;
     }
     for (nic, answers) in &edits.nics {
         archive = with_answers(archive, nic, answers)?;
@@ -175,6 +221,23 @@ fn edited(mut archive: Archive, edits: &Edits, moment: usize) -> Result<Archive,
         archive = with_answers(archive, nic, &answers.collect())?;
     }
     Ok(archive)
+}
+
+fn with_fields(
+    archive: Archive,
+    path: &str,
+    changes: &BTreeMap<String, [u64; 2]>,
+    moment: usize,
+) -> Result<Archive, Trouble> {
+    let captured = archive.clone().into_captured();
+    let mut text = match captured.root().read(path.trim_start_matches('/')) {
+        Known::Value(text) => text,
+        Known::Unknown(gap) => return Err(Trouble(format!("read {path}: {gap}"))),
+    };
+    for (key, values) in changes {
+        text = fields::with(&text, key, values.get(moment).copied().unwrap_or_default())?;
+    }
+    Ok(archive.edited(path, Some(&text)))
 }
 
 fn with_answers(

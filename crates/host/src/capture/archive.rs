@@ -70,6 +70,13 @@ impl Archive {
         self
     }
 
+    /// The same host with another symbolic link: used to add a device to a capture that has none.
+    #[must_use]
+    pub fn linked(mut self, path: &str, target: &str) -> Self {
+        self.tree.put_link(path, target);
+        self
+    }
+
     /// The same host with other netlink data for one interface.
     #[must_use]
     pub fn with_nic(mut self, nic: NicName, answers: NicAnswers) -> Self {

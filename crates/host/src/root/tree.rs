@@ -186,6 +186,14 @@ impl Tree {
         }
     }
 
+    /// Puts a symbolic link at the real path `path`. Updates the parent directory's names.
+    pub(crate) fn put_link(&mut self, path: &str, target: &str) {
+        let path = path.trim_matches('/');
+        let target = target.to_owned();
+        self.put(path, Entry::Link { target });
+        self.name_above(path);
+    }
+
     /// Adds `real` to the names of its parent directories. Those recorded as absent are created; directories that
     /// were not listed are left as they are.
     fn name_above(&mut self, real: &str) {

@@ -98,6 +98,9 @@ impl Adapter {
         let name = &self.name;
         let net = format!("{device}/net/{name}");
         archive = archive
+            .with_folder(&device)
+            .with_folder("sys/kernel/irq")
+            .with_folder("proc/irq")
             .linked(
                 &format!("sys/class/net/{name}"),
                 &format!("../../devices/{}/net/{name}", self.device),
@@ -238,6 +241,7 @@ impl Adapter {
         let mode = match self.speed {
             100 => "100baseT/Full",
             1000 => "1000baseT/Full",
+            2500 => "2500baseT/Full",
             10_000 => "10000baseSR/Full",
             25_000 => "25000baseCR/Full",
             40_000 => "40000baseCR4/Full",

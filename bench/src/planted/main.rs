@@ -45,6 +45,9 @@ struct Args {
     /// The folder with the faults [default: bench/planted.d]
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
+    /// Write the capture of every fault to this folder, and check nothing
+    #[arg(long, value_name = "FOLDER")]
+    captures: Option<PathBuf>,
     /// Internal: the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = if args.inside {
         live::inside().map(|()| true)
-    } else if args.stage || args.no_live {
+    } else if args.stage || args.no_live || args.captures.is_some() {
         bench(&args)
     } else {
         restart_as_stage()
@@ -87,6 +90,9 @@ fn bench(args: &Args) -> Result<bool, Trouble> {
     });
     let (mut score, mut say) = (Score::default(), Vec::new());
     let shapes = shapes::all(&plants, &mut say)?;
+    if let Some(folder) = &args.captures {
+        return shapes::write(folder, &plants, &shapes).map(|()| true);
+    }
     on_captures(&plants, &shapes, &mut score, &mut say)?;
     match stage {
         None => say.push("SKIP: the faults in network namespaces (--no-live)".to_owned()),

@@ -109,6 +109,30 @@ pub(crate) fn all(
     Ok(shapes)
 }
 
+/// Writes each shape, and each with a fault, as a capture: `linerate doctor` can be asked about it.
+pub(crate) fn write(
+    folder: &Path,
+    plants: &Plants,
+    shapes: &BTreeMap<String, Shape>,
+) -> Result<(), Trouble> {
+    let put = |name: &str, archive: &Archive| {
+        let path = folder.join(format!("{name}.lrcap"));
+        let mut file = fs::File::create(&path).map_err(trouble("create", &path))?;
+        archive.write(&mut file).map_err(trouble("write", &path))
+    };
+    for (name, shape) in shapes {
+        put(name, &shape.archive)?;
+    }
+    for (number, fault) in plants.faults.iter().enumerate() {
+        let Some(shape) = shapes.get(&fault.shape) else {
+            continue;
+        };
+        let archive = edited(shape.archive.clone(), &fault.edits, 1)?;
+        put(&format!("{number:03}-{}", fault.shape), &archive)?;
+    }
+    Ok(())
+}
+
 fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, Trouble> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(trouble("list", folder))? {

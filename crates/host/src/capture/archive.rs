@@ -77,6 +77,13 @@ impl Archive {
         self
     }
 
+    /// The same host with a directory that was listed and had nothing: what is added below it is then in its list.
+    #[must_use]
+    pub fn with_folder(mut self, path: &str) -> Self {
+        self.tree.put_folder(path);
+        self
+    }
+
     /// The same host with other netlink data for one interface.
     #[must_use]
     pub fn with_nic(mut self, nic: NicName, answers: NicAnswers) -> Self {

@@ -194,6 +194,15 @@ impl Tree {
         self.name_above(path);
     }
 
+    /// Puts an empty directory at the real path `path`, if it has no entry.
+    pub(crate) fn put_folder(&mut self, path: &str) {
+        let path = path.trim_matches('/');
+        if self.get(path).is_none_or(|entry| *entry == Entry::absent()) {
+            self.put(path, Entry::folder());
+            self.name_above(path);
+        }
+    }
+
     /// Adds `real` to the names of its parent directories. Those recorded as absent are created; directories that
     /// were not listed are left as they are.
     fn name_above(&mut self, real: &str) {

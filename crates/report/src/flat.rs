@@ -147,6 +147,10 @@ const SOURCES: &[(&str, &str)] = &[
         "power/pstate_mode",
         "/sys/devices/system/cpu/intel_pstate/status or amd_pstate/status",
     ),
+    (
+        "power/pstate_max_percent",
+        "/sys/devices/system/cpu/intel_pstate/max_perf_pct",
+    ),
     ("power/smt", "/sys/devices/system/cpu/smt/control"),
     (
         "power/idle_driver",
@@ -324,6 +328,10 @@ const SOURCES: &[(&str, &str)] = &[
         "rtnetlink IFLA_INFO_DATA; /sys/class/net/{1}/tun_flags",
     ),
     ("nics/*/stack/upper", "/sys/class/net/{1}/upper_*"),
+    (
+        "nics/*/stack/bridge_port_state",
+        "/sys/class/net/{1}/brport/state",
+    ),
     ("nics/*/stack/ipoib_mode", "/sys/class/net/{1}/mode"),
     (
         "nics/*/stack/tx_queue_len",

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// The prefixes of the counters that are read.
-const TAKEN: [&str; 11] = [
+const TAKEN: [&str; 13] = [
     "allocstall",
     "compact_fail",
     "compact_stall",
@@ -16,6 +16,8 @@ const TAKEN: [&str; 11] = [
     "pgmajfault",
     "pgscan_",
     "pgsteal_",
+    "pswpin",
+    "pswpout",
 ];
 
 /// The counters by name.

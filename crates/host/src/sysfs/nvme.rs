@@ -5,7 +5,7 @@ use linerate_model::host::NvmePath;
 use linerate_model::ids::NodeId;
 use linerate_model::known::{Cause, Gap, Known};
 
-use crate::attributes::{last_name, number_or_minus_one, numbered};
+use crate::attributes::{last_name, number, number_or_minus_one, numbered};
 use crate::root::{HostRoot, absolute};
 
 const CONTROLLERS: &str = "sys/class/nvme";
@@ -76,6 +76,8 @@ fn read_controller(root: &HostRoot, name: &str) -> NvmePath {
             "the controller has no NUMA node",
         )
         .map(NodeId),
+        io_queues: number::<u32>(root, &format!("{folder}/queue_count"))
+            .map(|count| count.saturating_sub(1)),
     }
 }
 

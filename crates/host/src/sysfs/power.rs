@@ -29,6 +29,7 @@ pub(crate) fn read_power(
         pstate_mode: or_if_absent(pstate("intel_pstate/status"), || {
             pstate("amd_pstate/status")
         }),
+        pstate_max_percent: number(root, &format!("{FOLDER}/intel_pstate/max_perf_pct")),
         smt: or_if_absent(root.read(&format!("{FOLDER}/smt/control")), || {
             flag(root, "smt/active").map(|on| if on { "on" } else { "off" }.to_owned())
         }),

@@ -72,6 +72,8 @@ pub(crate) fn cpus_of(irq: &Known<IrqNumber>, irqs: &[Irq]) -> Known<CpuSet> {
         Known::Unknown(gap) => return Known::Unknown(gap.clone()),
     };
     match irqs.binary_search_by_key(&number, |irq| irq.number) {
+        // Kernels before 4.13 have no effective affinity: any of the requested CPUs may get it.
+        Ok(at) if !has_effective(irqs) => irqs[at].requested.clone(),
         Ok(at) => irqs[at].effective.clone(),
         Err(_) => Known::unknown(
             Cause::Absent,
@@ -79,6 +81,13 @@ pub(crate) fn cpus_of(irq: &Known<IrqNumber>, irqs: &[Irq]) -> Known<CpuSet> {
             "the interrupt is not listed",
         ),
     }
+}
+
+/// Whether the kernel has `effective_affinity_list`.
+fn has_effective(irqs: &[Irq]) -> bool {
+    let absent = |gap: &Gap| gap.cause == Cause::Absent;
+    irqs.iter()
+        .any(|irq| !irq.effective.gap().is_some_and(absent))
 }
 
 /// The interrupts of a NIC's queues by their names.
@@ -196,4 +205,33 @@ fn is_owner(owner: &str, nic: &NicName, device: &Device<'_>) -> bool {
         .flatten()
         .filter_map(|name| owner.strip_suffix(name))
         .any(|driver| driver.is_empty() || driver.ends_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn irq(number: u32, effective: Known<CpuSet>) -> Irq {
+        Irq {
+            number: IrqNumber(number),
+            actions: Known::default(),
+            requested: Known::Value("0".parse().expect("a list")),
+            effective,
+            managed: Known::default(),
+            node: Known::default(),
+        }
+    }
+
+    #[test]
+    fn the_requested_cpus_count_only_on_a_kernel_without_effective_ones() {
+        let absent = || Known::unknown(Cause::Absent, "effective_affinity_list", "no such file");
+        let of = |irqs: &[Irq]| cpus_of(&Known::Value(IrqNumber(66)), irqs);
+        let old = [irq(66, absent()), irq(67, absent())];
+        assert_eq!(of(&old).value().map(CpuSet::len), Some(1));
+        let new = [
+            irq(66, absent()),
+            irq(67, Known::Value("1".parse().expect("a list"))),
+        ];
+        assert!(of(&new).gap().is_some());
+    }
 }

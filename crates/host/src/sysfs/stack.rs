@@ -33,6 +33,9 @@ pub(crate) fn fill_stack(
         number(root, &format!("{class}/tx_queue_len"))
     });
     stack.bond_port = fill_bond_port(root, class, names, nic, stack.bond_port);
+    if names.iter().any(|name| name == "brport") {
+        stack.bridge_port_state = Some(parsed(root, &format!("{class}/brport/state"), port_state));
+    }
     match kind {
         NicKind::Bond => {
             let known: Bond = stack.bond.unwrap_or_default();
@@ -88,6 +91,19 @@ fn fill_bridge(root: &HostRoot, class: &str, known: Bridge) -> Bridge {
             _ => or_known(known.calls_iptables, || flag(&file("nf_call_iptables"))),
         },
     }
+}
+
+/// `BR_STATE_*` of `<linux/if_bridge.h>`.
+fn port_state(text: &str) -> Result<String, String> {
+    let word = match text.trim() {
+        "0" => "disabled",
+        "1" => "listening",
+        "2" => "learning",
+        "3" => "forwarding",
+        "4" => "blocking",
+        other => return Err(format!("unknown state `{other}`")),
+    };
+    Ok(word.to_owned())
 }
 
 /// The flags of `<linux/if_tun.h>`, in `tun_flags`.
@@ -208,6 +224,13 @@ mod tests {
     }
 
     #[test]
+    fn the_states_of_a_bridge_port_have_the_names_of_the_kernel() {
+        assert_eq!(port_state("3\n").as_deref(), Ok("forwarding"));
+        assert_eq!(port_state("4").as_deref(), Ok("blocking"));
+        assert!(port_state("5").is_err());
+    }
+
+    #[test]
     fn flags_are_hexadecimal() {
         assert_eq!(parse_tun_flags("0x1002"), Ok(IFF_NO_PI | IFF_TAP));
         assert!(parse_tun_flags("1002").is_err() && parse_tun_flags("0x").is_err());
@@ -216,7 +239,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(text in "[0-9-]{0,24}|.{0,12}") {
-            let _ = parse_tun_flags(&text);
+            let _ = (parse_tun_flags(&text), port_state(&text));
             let _ = (parse_flag(&text), linked(&vec![text.clone()].into(), "upper_"));
         }
     }

@@ -38,6 +38,7 @@ pub(super) fn power() -> Power {
         }]),
         turbo: Known::Value(true),
         pstate_mode: text("active"),
+        pstate_max_percent: Known::Value(100),
         smt: text("off"),
         idle_driver: text("intel_idle"),
         idle_states: Known::Value(vec![idle("POLL", 0), idle("C1", 2), idle("C1E", 10)]),

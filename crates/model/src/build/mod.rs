@@ -47,6 +47,7 @@ pub fn host() -> HostBuilder {
     let sysctls = [
         ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
         ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+        ("net.ipv4.tcp_limit_output_bytes", "1048576"),
         ("net.core.rmem_max", "212992"),
         ("net.core.wmem_max", "212992"),
         ("net.ipv4.tcp_timestamps", "1"),

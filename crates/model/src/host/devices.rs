@@ -167,4 +167,7 @@ pub struct NvmePath {
     pub transport: Known<String>,
     /// Its node.
     pub numa_node: Known<NodeId>,
+    /// Its I/O queues: `queue_count` without the admin queue.
+    #[serde(default)]
+    pub io_queues: Known<u32>,
 }

@@ -62,6 +62,9 @@ pub struct Power {
     pub turbo: Known<bool>,
     /// `active`, `passive`, `guided` or `off` of `intel_pstate` or `amd_pstate`.
     pub pstate_mode: Known<String>,
+    /// `max_perf_pct` of `intel_pstate`: the share of the highest performance level that CPUs may use, per cent.
+    #[serde(default)]
+    pub pstate_max_percent: Known<u32>,
     /// Whether simultaneous multithreading is in use: `on`, `off`, `forceoff`, `notsupported` ...
     pub smt: Known<String>,
     /// The cpuidle driver; `none` without one.

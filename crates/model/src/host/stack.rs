@@ -32,6 +32,9 @@ pub struct Stack {
     /// Settings of a bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<Bridge>,
+    /// Of a port of a bridge: `forwarding`, `blocking`, `disabled` ... (the spanning tree protocol).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bridge_port_state: Option<Known<String>>,
     /// Settings of a TUN or TAP interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tun: Option<Tun>,

@@ -1,6 +1,7 @@
 //! `blk-mq-config`: the I/O scheduler or the hardware queues of a block device cost IOPS. Facts from
 //! Documentation/ABI/stable/sysfs-block and Documentation/block/blk-mq.rst.
 
+use super::facts::if_read;
 use super::devices::{Notice, judged, unknown};
 use super::remedy;
 use crate::finding::{
@@ -13,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     id: "blk-mq-config",
     number: 76,
     status: Status::InPart(
-        "checks scheduler, hardware queues and rq_affinity; nr_requests, nomerges and \
+        "checks scheduler, hardware queues, rq_affinity and very low nr_requests; nomerges and \
                             polling depend on the workload",
     ),
     title: "the I/O scheduler or the hardware queues of a block device cost IOPS",
@@ -21,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::Tuning,
     profiles: &[Profile::Storage],
     judges_by: &[Basis::Facts],
-    threshold: "multi-queue NVMe with a scheduler other than none (kyber: note); note: fewer hardware queues \
+    threshold: "multi-queue NVMe with a scheduler other than none (kyber: note), or nr_requests below 16 (warn); note: fewer hardware queues \
                 than CPUs, rq_affinity 0, a rotational disk without a scheduler",
     effect: "all of Blockbridge's NVMe/TCP tuning, not this setting alone: -40 % latency, +65 % IOPS at queue \
              depth 1 (not verified)",
@@ -32,6 +33,9 @@ pub(super) const RULE: Rule = Rule {
     page: include_str!("../../../../docs/rules/blk-mq-config.md"),
     check,
 };
+
+/// NVMe devices of clouds have queues of 31 or 63 requests, others 127 or 1023.
+const FEW_REQUESTS: u32 = 16;
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let devices = context.host.block.iter();
@@ -45,6 +49,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
                 notices.extend(scheduler(context, device));
                 notices.extend(queues(context, device));
                 notices.extend(completions(context, device));
+                notices.extend(few_requests(device));
             } else if is(device, "scsi") {
                 notices.extend(rotating(context, device));
                 notices.extend(completions(context, device));
@@ -152,6 +157,18 @@ fn completions(context: &Context<'_>, device: &BlockDevice) -> Option<Notice> {
     )
 }
 
+/// Fewer than any NVMe queue has: set by hand.
+fn few_requests(device: &BlockDevice) -> Option<Notice> {
+    let own = *if_read(&device.nr_requests).filter(|own| **own < FEW_REQUESTS)?;
+    let summary = format!(
+        "{} queues {own} requests only (nr_requests), so its queue depth is limited: set the depth of its hardware \
+         queues",
+        device.name
+    );
+    let evidence = [Evidence::new("nr_requests", own, file(device, "nr_requests"))];
+    Some(Notice::new(Severity::Warn, summary).with(evidence))
+}
+
 fn rotating(context: &Context<'_>, device: &BlockDevice) -> Option<Notice> {
     device.rotational.get().filter(|rotates| *rotates)?;
     let own = device.scheduler.value().filter(|own| *own == "none")?;
@@ -193,6 +210,11 @@ pub(super) mod tests {
             ("one queue for two CPUs", || {
                 world("nvme0n1", "nvme", |device| {
                     device.hardware_queues = Known::Value(1);
+                })
+            }),
+            ("four requests", || {
+                world("nvme0n1", "nvme", |device| {
+                    device.nr_requests = Known::Value(4);
                 })
             }),
             ("a disk that rotates without a scheduler", || {

@@ -1,12 +1,13 @@
 //! `conntrack-cost`: the conntrack table drops connections or is nearly full. Facts from
 //! Documentation/networking/nf_conntrack-sysctl.rst and `/proc/net/stat/nf_conntrack`.
 
+use super::facts::if_read;
 use super::devices::{Notice, grown, growth, judged, or_unwatched, unknown};
-use super::{ALWAYS, remedy, undetermined};
+use super::{ALWAYS, remedy};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
 };
-use crate::host::Conntrack;
+use crate::host::{Conntrack, Nic};
 use crate::known::Known;
 use crate::setting::{Class, SettingKey, Value};
 use crate::units::Ratio;
@@ -23,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "table more than 80 % full (warn), full (crit); while watched: any drop (crit), early_drop \
                 (warn) or insert_failed (note: a race that clients retry); 4 or more connections per bucket on \
                 average (note); otherwise, in the roles forwarding, latency and measurement: any tracked \
-                connection (note)",
+                connection, or a bridge whose packets pass iptables (note)",
     effect: "new connections are no longer dropped; the cost of tracking per packet must be measured",
     source: "Documentation/networking/nf_conntrack-sysctl.rst; conntrack(8)",
     fix: Fix::Proposed(&[Class::R1]),
@@ -46,13 +47,13 @@ fn file(name: &str) -> String {
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let subject = || "host".to_owned();
     let fact = &context.host.software.conntrack;
+    let bridges = bridged(context);
     let table = match fact {
         Known::Value(table) => table,
         Known::Unknown(_) => {
-            let missing = unknown(fact).into_iter();
-            return missing
-                .map(|gap| undetermined(rule, context, subject(), vec![gap]))
-                .collect();
+            let missing = Vec::from_iter(unknown(fact));
+            let said = judged(rule, context, subject(), Vec::from_iter(bridges), missing);
+            return said.into_iter().collect();
         }
     };
     let mut notices: Vec<Notice> = [fill(context, table), chains(table)]
@@ -60,6 +61,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         .flatten()
         .collect();
     notices.extend(lost(context));
+    notices.extend(bridges);
     if notices.is_empty() {
         notices.extend(every_packet(context, table));
     }
@@ -140,6 +142,24 @@ fn lost(context: &Context<'_>) -> Option<Notice> {
         .iter()
         .map(|(name, by)| growth(watch, name, &key(name), *by));
     Some(Notice::new(severity, summary).with(evidence))
+}
+
+/// Bridged packets pass the rules and the connection tracking of IP (br_netfilter).
+fn bridged(context: &Context<'_>) -> Option<Notice> {
+    if !EACH_PACKET.contains(&context.profile) {
+        return None;
+    }
+    let filters = |nic: &&Nic| {
+        let bridge = nic.stack.bridge.as_ref();
+        bridge.is_some_and(|bridge| if_read(&bridge.calls_iptables) == Some(&true))
+    };
+    let nic = context.host.nics.iter().find(filters)?;
+    let summary = format!(
+        "packets that {} forwards pass iptables (bridge-nf-call-iptables): set it to 0, unless its rules need them",
+        nic.name
+    );
+    let path = format!("/sys/class/net/{}/bridge/nf_call_iptables", nic.name);
+    Some(Notice::new(Severity::Note, summary).with([Evidence::new("calls iptables", "yes", path)]))
 }
 
 fn every_packet(context: &Context<'_>, table: &Conntrack) -> Option<Notice> {

@@ -2,7 +2,7 @@
 //! intel_pstate.rst, amd-pstate.rst: `powersave` of `intel_pstate` or `amd_pstate` in active mode is the
 //! normal choice, not a slow one.
 
-use super::facts::{answer, need};
+use super::facts::{answer, if_read, need};
 use super::{ALWAYS, Draft, remedy};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Remedy, Rule, Severity, Stage, Status,
@@ -10,7 +10,7 @@ use crate::finding::{
 use crate::host::{FrequencyPolicy, Host};
 use crate::ids::{CpuId, CpuSet};
 use crate::setting::{Class, MachineKnob, PolicyKnob, SettingKey, Value};
-use crate::units::BitRate;
+use crate::units::{BitRate, real};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub(super) const RULE: Rule = Rule {
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "governor powersave or conservative (except intel_pstate and amd_pstate in active mode); energy \
-                preference power or balance_power; turbo off; scaling_max_freq below 95 % of cpuinfo_max_freq \
+                preference power or balance_power; turbo off; max_perf_pct of intel_pstate below 95; scaling_max_freq below 95 % of cpuinfo_max_freq \
                 (with acpi-cpufreq, of the highest P-state below boost; 55 % of cpuinfo_max_freq where it is not \
                 known); thermal throttling while watched. \
-                Note if all links are below 10 Gb/s",
+                Note if all links are below 10 Gb/s and no CPU throttles more than 10 times per second",
     effect: "about 30 Gb/s per flow needs 3 GHz or more (fasterdata.es.net)",
     source: "Documentation/admin-guide/pm/cpufreq.rst; Documentation/admin-guide/pm/intel_pstate.rst; \
              fasterdata.es.net, 100G tuning",
@@ -41,6 +41,8 @@ pub(super) const RULE: Rule = Rule {
 const CONCERNED: BitRate = super::facts::gbit(10);
 /// A limit below this share of the hardware maximum was set by a user.
 const HELD_PERCENT: u128 = 95;
+/// Throttling events per second of a CPU from which it runs slower all the time, whatever the link speed.
+const THROTTLED_PER_SECOND: f64 = 10.0;
 /// The highest P-state of server processors is at least this share of their boost frequency (AMD EPYC 9845: 57 %).
 const HELD_PERCENT_BOOST: u128 = 55;
 const FOLDER: &str = "/sys/devices/system/cpu";
@@ -54,6 +56,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     said.extend(preference(context, policies));
     said.extend(turbo(context, policies));
     said.extend(limited(context, policies));
+    said.extend(capped(context));
     said.extend(context.watch.and_then(|watch| throttled(context, watch)));
     answer(rule, context, "host", said, missing)
 }
@@ -285,7 +288,27 @@ fn limited(context: &Context<'_>, policies: &[FrequencyPolicy]) -> Option<Draft>
     ))
 }
 
+/// Documentation/admin-guide/pm/intel_pstate.rst, `max_perf_pct`: a limit of all CPUs beside `scaling_max_freq`.
+fn capped(context: &Context<'_>) -> Option<Draft> {
+    let percent = *if_read(&context.host.power.pstate_max_percent)?;
+    (u128::from(percent) < HELD_PERCENT).then(|| {
+        let path = format!("{FOLDER}/intel_pstate/max_perf_pct");
+        finding(
+            severity(context),
+            format!(
+                "intel_pstate limits all CPUs to {percent} % of their highest performance: set max_perf_pct to 100"
+            ),
+            vec![Evidence::new("max_perf_pct", format!("{percent} %"), path)],
+            Vec::new(),
+        )
+    })
+}
+
 fn throttled(context: &Context<'_>, watch: &Watch) -> Option<Draft> {
+    let seconds = watch.span_ns.as_secs_f64();
+    let often = watch.below("cpu/").any(|(key, by, _)| {
+        key.contains("/throttle/") && real(by) > THROTTLED_PER_SECOND * seconds
+    });
     let grew: Vec<Evidence> = watch
         .below("cpu/")
         .filter(|(key, by, _)| key.contains("/throttle/") && *by > 0)
@@ -304,7 +327,8 @@ fn throttled(context: &Context<'_>, watch: &Watch) -> Option<Draft> {
             grew.len(),
             watch.span_ns
         );
-        finding(severity(context), summary, grew, Vec::new())
+        let severity = if often { Severity::Warn } else { severity(context) };
+        finding(severity, summary, grew, Vec::new())
     })
 }
 
@@ -319,6 +343,12 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
+            ("40 % of intel_pstate", || {
+                let host = build::host().with(|host| {
+                    host.power.pstate_max_percent = Known::Value(40);
+                });
+                World::of(host.build())
+            }),
             ("powersave of acpi-cpufreq", || {
                 World::of(with(|p| set(p, "acpi-cpufreq", "powersave", "performance")))
             }),

@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "a devlink health reporter in state error, or errors or transmit timeouts that grew while \
-                watched; a temperature at its limit; note: stored firmware differs from the running one, or a \
+                watched; a temperature at its limit (within 3 °C: warn); note: stored firmware differs from the running one, or a \
                 program that changes settings by itself is running",
     effect: "a working NIC, and changes that persist; no figure",
     source: "Documentation/networking/devlink/devlink-health.rst; \
@@ -30,6 +30,9 @@ pub(super) const RULE: Rule = Rule {
     page: include_str!("../../../../docs/rules/driver-firmware-health-and-owners.md"),
     check,
 };
+
+/// The distance from the critical temperature at which little is left for load or a warmer room, in 1/1000 °C.
+const CLOSE_MC: i32 = 3_000;
 
 /// Whether a program may change this setting.
 type Owns = fn(&SettingKey) -> bool;
@@ -186,8 +189,14 @@ fn hot(nic: &Nic) -> Option<Notice> {
     let all = nic.card.temperatures.value()?;
     let (label, now, limit) = all.iter().find_map(|one| {
         let (now, limit) = (one.value_mc.get()?, one.critical_mc.get()?);
-        (limit > 0 && now >= limit).then_some((&one.label, now, limit))
+        let close = now >= limit.saturating_sub(CLOSE_MC);
+        (limit > 0 && close).then_some((&one.label, now, limit))
     })?;
+    let severity = if now >= limit {
+        Severity::Crit
+    } else {
+        Severity::Warn
+    };
     let degrees = |mc: i32| format!("{} °C", mc / 1000);
     let summary = format!(
         "{} is at {} ({label}), its limit is {}: improve cooling",
@@ -196,7 +205,7 @@ fn hot(nic: &Nic) -> Option<Notice> {
         degrees(limit)
     );
     let path = format!("/sys/class/net/{}/device/hwmon", nic.name);
-    Some(Notice::new(Severity::Crit, summary).with([
+    Some(Notice::new(severity, summary).with([
         Evidence::new(format!("temperature {label}"), degrees(now), &*path),
         Evidence::new("limit", degrees(limit), &*path),
     ]))

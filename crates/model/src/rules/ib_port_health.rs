@@ -7,7 +7,7 @@ use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
 };
 use crate::known::Gap;
-use crate::units::BitRate;
+use crate::units::{BitRate, Ratio, real};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "link up but not ACTIVE, or no subnet manager; width 1x; rate 5 % below width x speed; SDR; \
-                while watched: any link recovery or link down, or more than 10 errors per hour",
+                role rdma: a RoCE port down while its interface is up; while watched: any link recovery or link \
+                down, more than 10 errors per hour, or waiting for credits for a fifth of the busy time",
     effect: "the link runs at full rate, without packets lost to errors",
     source: "Documentation/ABI/stable/sysfs-class-infiniband; ibqueryerrors(8)",
     fix: Fix::Elsewhere,
@@ -33,6 +34,12 @@ pub(super) const RULE: Rule = Rule {
 /// As a share of width x speed.
 const RATE_SHARE: f64 = 0.95;
 const PER_HOUR: f64 = 10.0;
+/// The share of the busy time without credits from which the rate suffers.
+const CONGESTED: Ratio = Ratio::new(0.2);
+/// The unit of `port_xmit_data`; linerate has it in octets.
+const OCTETS_PER_TICK: u64 = 4;
+/// Below this many ticks per second the port hardly waited, whatever it sent.
+const WAITS_PER_SECOND: f64 = 1_000_000.0;
 
 /// Each increment is a link failure.
 const LINK: [&str; 2] = ["link_downed", "link_error_recovery"];
@@ -67,6 +74,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
             if let Some(watch) = context.watch {
                 notices.extend(link_lost(watch, port));
                 notices.extend(errors(watch, port));
+                notices.extend(congested(watch, port));
                 missing.extend(uncounted(watch, port));
             }
             judged(rule, context, port.subject(), notices, missing)
@@ -93,6 +101,9 @@ fn state(context: &Context<'_>, port: Port<'_>) -> Option<Notice> {
     } else if is("LinkErrorRecovery") {
         let what = "is in link error recovery: check cable and module";
         (Severity::Crit, format!("{name} {what}"))
+    } else if port.is_roce() && context.profile == Profile::Rdma && has_link(context, port) {
+        let what = "is down while its network interface is up: enable it in the adapter's firmware or driver";
+        (Severity::Warn, format!("{name} {what}"))
     } else if port.is_infiniband() && context.profile == Profile::Rdma {
         // A port without a cable is normal.
         (Severity::Note, format!("{name} has no link"))
@@ -106,6 +117,12 @@ fn state(context: &Context<'_>, port: Port<'_>) -> Option<Notice> {
             .with([Evidence::new("state", state, port.file("state"))])
             .with(physical),
     )
+}
+
+/// Whether the network interface of the port is up.
+fn has_link(context: &Context<'_>, port: Port<'_>) -> bool {
+    let nic = port.nic(context);
+    nic.is_some_and(|nic| nic.operstate.value().is_some_and(|state| state == "up"))
 }
 
 fn no_manager(port: Port<'_>) -> Option<Notice> {
@@ -207,6 +224,26 @@ fn link_lost(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     Some(Notice::new(Severity::Crit, summary).with(evidence))
 }
 
+/// The port had data to send and no credits. `port_xmit_wait` counts ticks, in each of which the port could have sent
+/// one unit of `port_xmit_data` (InfiniBand Architecture Specification, PortXmitWait).
+fn congested(watch: &Watch, port: Port<'_>) -> Option<Notice> {
+    let key = |name: &str| port.key(&format!("counter/{name}"));
+    let grown = |name: &str| watch.grown(&key(name)).get();
+    let (waited, octets) = (grown("port_xmit_wait")?, grown("port_xmit_data")?);
+    let sent = octets / OCTETS_PER_TICK;
+    let often = real(waited) > WAITS_PER_SECOND * watch.span_ns.as_secs_f64();
+    let summary = format!(
+        "{} waited for credits for {} of the time in which it had data: the fabric or a receiver is congested",
+        port.name(),
+        Ratio::new(real(waited) / real(waited.saturating_add(sent).max(1)))
+    );
+    (often && real(waited) > CONGESTED.as_f64() * real(waited.saturating_add(sent))).then(|| {
+        let evidence = [("port_xmit_wait", waited), ("port_xmit_data", octets)];
+        Notice::new(Severity::Warn, summary)
+            .with(evidence.map(|(name, by)| growth(watch, name, &key(name), by)))
+    })
+}
+
 fn errors(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let key = |name: &str| port.key(&format!("counter/{name}"));
     let often = |name: &str| {
@@ -268,6 +305,13 @@ pub(super) mod tests {
                 World::of(host(|_| {}))
                     .watched(|watch| watch.grew("rdma/mlx5_0/1/counter/symbol_error", 9))
             }),
+            ("no credits for most of the time", || {
+                World::of(host(|_| {})).watched(|watch| {
+                    watch
+                        .grew("rdma/mlx5_0/1/counter/port_xmit_wait", 9_000_000_000)
+                        .grew("rdma/mlx5_0/1/counter/port_xmit_data", 2_000_000_000)
+                })
+            }),
             ("the link went", || {
                 World::of(host(|_| {}))
                     .watched(|watch| watch.grew("rdma/mlx5_0/1/counter/link_downed", 1))
@@ -276,6 +320,13 @@ pub(super) mod tests {
         silent: &[
             ("healthy and watched", || {
                 World::of(host(|_| {})).watched(|watch| watch)
+            }),
+            ("short waits", || {
+                World::of(host(|_| {})).watched(|watch| {
+                    watch
+                        .grew("rdma/mlx5_0/1/counter/port_xmit_wait", 9_000_000)
+                        .grew("rdma/mlx5_0/1/counter/port_xmit_data", 9_000_000_000)
+                })
             }),
             ("without a cable", || World::of(host(unplugged))),
             ("two lanes of HDR, a split cable", || {

@@ -5,7 +5,7 @@ use super::judged::{Growth, Judged, growth, judge_watched};
 use super::nic_discards_before_host::discards;
 use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Context, Fix, Outcome, Rule, Severity, Stage, Status};
-use crate::host::Nic;
+use crate::host::{Nic, Qdisc};
 use crate::units::{Ratio, real};
 use crate::watch::Watch;
 
@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
     threshold: "tx_dropped or a drop counter of the driver grows (note); by more than 1 of 10,000 packets and 1 per \
-                second (warn); rx_dropped: more than 1 of 10,000 packets and 10 per second (warn)",
+                second (warn); rx_dropped: more than 1 of 10,000 packets and 10 per second (warn); drops of the qdisc: more than 1 of \
+                1,000 packets and 10 per second (warn, a shaper's: note)",
     effect: "each drop is a packet that TCP retransmits and UDP loses; no general figure",
     source: "Documentation/networking/statistics.rst; struct rtnl_link_stats64 in include/uapi/linux/if_link.h; \
              thresholds of linerate",
@@ -32,6 +33,9 @@ pub(super) const RULE: Rule = Rule {
 
 const SHARE: Ratio = Ratio::new(0.0001);
 const PER_SECOND: f64 = 1.0;
+/// A qdisc with queue management drops a few packets of each congested flow: TCP's signal to slow down.
+const QDISC_SHARE: Ratio = Ratio::new(0.001);
+const QDISC_PER_SECOND: f64 = 10.0;
 /// `rx_dropped` also counts frames that nobody wants (LLDP, spanning tree): a few per second on any network.
 const UNWANTED_PER_SECOND: f64 = 10.0;
 
@@ -71,6 +75,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         counts_loss(name) && !is_tx(name)
     });
     let unwanted = growth(watch, nic, &["stat/rx_dropped"]);
+    let queued = growth(watch, nic, &["qdisc/drops"]);
     // What the NIC discards itself is another rule's finding.
     let received = if discards(watch, nic).grew.is_empty() {
         received
@@ -84,20 +89,23 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         drops > per_second * seconds && drops > real(of) * SHARE.as_f64()
     };
     let (tx, rx) = (packets("stat/tx_packets"), packets("stat/rx_packets"));
+    let often = real(queued.most()) > QDISC_PER_SECOND * seconds
+        && real(queued.most()) > real(tx.saturating_add(queued.most())) * QDISC_SHARE.as_f64();
     let directions = [
-        ("sending", &sent, heavy(&sent, tx, PER_SECOND), true),
+        ("while sending", &sent, heavy(&sent, tx, PER_SECOND), true),
         (
-            "receiving",
+            "while receiving",
             &received,
             heavy(&received, rx, PER_SECOND),
             true,
         ),
         (
-            "receiving",
+            "while receiving",
             &unwanted,
             heavy(&unwanted, rx, UNWANTED_PER_SECOND),
             false,
         ),
+        ("in its qdisc", &queued, often, false),
     ];
     // The heaviest first; drops in the stack only if they are heavy, and if the driver reports none.
     let found = directions.iter().find(|(.., heavy, _)| *heavy).or_else(|| {
@@ -108,17 +116,20 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     let Some((what, drops, heavy, _)) = found else {
         return unwanted.quiet_if_read();
     };
+    // A shaper drops by intention.
+    let shapes = nic.qdisc.value().is_some_and(Qdisc::shapes);
+    let intended = *what == "in its qdisc" && shapes;
     let mut evidence = drops.evidence();
     evidence.extend(growth(watch, nic, &["stat/rx_packets", "stat/tx_packets"]).evidence());
     Ok(Some(Draft {
-        severity: if *heavy {
+        severity: if *heavy && !intended {
             Severity::Warn
         } else {
             Severity::Note
         },
         subject: subject(nic),
         summary: format!(
-            "{} drops packets while {what} ({}): check its queues, CPUs and driver",
+            "{} drops packets {what} ({}): check its queues, CPUs and driver",
             nic.name,
             drops.words()
         ),
@@ -139,10 +150,16 @@ pub(super) mod tests {
             ("drops of the driver", || {
                 grew(&[("driver/rx_queue_3_drops", 5_000)])
             }),
+            ("drops of the qdisc", || {
+                grew(&[("qdisc/drops", 5_000)])
+            }),
             ("drops in the stack", || grew(&[("stat/rx_dropped", 5_000)])),
         ],
         silent: &[
             ("none", || grew(&[])),
+            ("a few packets that queue management dropped", || {
+                grew(&[("qdisc/drops", 20), ("stat/tx_packets", 900_000)])
+            }),
             ("frames that nobody wants", || {
                 grew(&[("stat/rx_dropped", 20)])
             }),

@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters, Basis::Trial],
-    threshold: "two receive queues on one CPU while a local core has none (note), each with more than 10 % of \
+    threshold: "two receive queues on one CPU while a local core has none, or three while as many local CPUs have none \
+                (note), each with more than 10 % of \
                 at least 1000 packets per second (warn); a queue's core runs a thread of the trial (note)",
     effect: "interrupts of two streams on one core \"greatly impact\" results (fasterdata); no figure",
     source: "Documentation/networking/scaling.rst; fasterdata.es.net, 100G tuning",
@@ -40,6 +41,9 @@ const BUSY_QUEUE: f64 = 0.1;
 
 /// Below this packet rate the traffic is background: it does not show which queues are busy.
 const FEW_PER_S: f64 = 1000.0;
+
+/// This many queues on one CPU, while as many local CPUs have none, is no accident of rounding.
+const CROWD: usize = 3;
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     if context.host.online_cpus().len() < 2 {
@@ -63,8 +67,11 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     // If every core has a queue, sharing is unavoidable; all queues on one CPU is a separate finding.
     let free = free_of(context.host, &homes, &used(&all).iter().collect::<Vec<_>>());
     let on_one = all.len() > 1 && used(&all).len() == 1;
-    if free.is_empty() || on_one {
+    if on_one {
         return None;
+    }
+    if free.is_empty() {
+        return crowded(rule, context, nic, &all, &homes);
     }
     let pairs = collisions(context.host, &all);
     let shares = traffic(context, nic, &all);
@@ -113,6 +120,46 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
             ),
             evidence,
             remedies: spread(context, nic, &[*other], &free, &CpuSet::empty()),
+        },
+    ))
+}
+
+/// Every local core has a queue, but one CPU has several while others have none: the table of interrupts is uneven.
+fn crowded(
+    rule: &Rule,
+    context: &Context<'_>,
+    nic: &Nic,
+    all: &[Taken<'_>],
+    homes: &CpuSet,
+) -> Option<Outcome> {
+    let idle = homes.minus(&used(all));
+    let on = |cpu: CpuId| -> Vec<Taken<'_>> {
+        let alone = all.iter().copied();
+        alone.filter(|taken| *taken.cpus == CpuSet::one(cpu)).collect()
+    };
+    let most = homes.iter().max_by_key(|cpu| on(*cpu).len())?;
+    let there = on(most);
+    if there.len() < CROWD || idle.len() < there.len() - 1 {
+        return None;
+    }
+    let moved: Vec<Taken<'_>> = there.iter().copied().skip(1).collect();
+    let evidence = there.iter().map(Taken::evidence);
+    let path = "/proc/irq/*/effective_affinity_list";
+    let free = Evidence::new("local CPUs without a queue interrupt", &idle, path);
+    Some(found(
+        rule,
+        context,
+        Draft {
+            severity: Severity::Note,
+            subject: subject(nic),
+            summary: format!(
+                "CPU {most} handles {} queues of {} while the local CPUs {} handle none: move them",
+                there.len(),
+                nic.name,
+                brief(&idle)
+            ),
+            evidence: evidence.chain([free]).collect(),
+            remedies: spread(context, nic, &moved, &idle, &CpuSet::empty()),
         },
     ))
 }
@@ -239,7 +286,7 @@ pub(super) mod tests {
         ],
         silent: &[
             ("each has its CPU", || World::of(server(&[0, 1, 2]))),
-            ("every core has its queue", || {
+            ("every core has its queue, two of them a second", || {
                 World::of(server(&[0, 1, 2, 3, 0, 1]))
             }),
             ("one of the two is idle", || {
@@ -259,6 +306,28 @@ pub(super) mod tests {
     };
 
     /// Four CPUs; the NIC's queues interrupt `cpus`.
+    #[test]
+    fn a_crowd_on_one_cpu_is_a_note_although_every_core_has_a_queue() {
+        // Two CPUs per core: cores 0,4 to 3,7.
+        let smt = |cpus: &[u32]| {
+            build::host()
+                .nodes(1, 8)
+                .nic("eth2", |nic| nic.queues(cpus))
+                .with(|host| {
+                    for cpu in &mut host.cpus {
+                        let core = cpu.id.0 % 4;
+                        let both = format!("{core},{}", core + 4);
+                        cpu.siblings = Known::Value(both.parse().expect("a list"));
+                    }
+                })
+                .build()
+        };
+        let said = finding(ID, &context(&smt(&[0, 0, 0, 1, 2, 3])));
+        assert_eq!(said.severity, Severity::Note);
+        assert!(said.summary.starts_with("CPU 0 handles 3 queues"), "{}", said.summary);
+        assert!(silent(ID, &context(&smt(&[0, 0, 1, 2, 3]))));
+    }
+
     fn server(cpus: &[u32]) -> Host {
         build::host()
             .nodes(1, 4)

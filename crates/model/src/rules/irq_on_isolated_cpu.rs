@@ -1,7 +1,7 @@
 //! `irq-on-isolated-cpu`: interrupts of the NIC go to isolated CPUs. Facts from
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`, `irqaffinity=`).
 
-use super::spreading::{
+use super::spreading::{booted_with, 
     Taken, all_in_use, brief, cpu_gaps, irq_gaps, is_managed, kept_apart, local_cpus, needed,
     spread, taken, used,
 };
@@ -11,7 +11,7 @@ use crate::finding::{
 };
 use crate::host::Nic;
 use crate::ids::CpuSet;
-use crate::known::Gap;
+use crate::known::{Cause, Gap, Known};
 use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
@@ -122,11 +122,18 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic, kept: &CpuSet) -> Op
 fn apart<'a>(context: &Context<'a>) -> impl Iterator<Item = Evidence> + 'a {
     let isolation = &context.host.isolation;
     [
-        (&isolation.isolated, "isolated CPUs", ISOLATED),
-        (&isolation.nohz_full, "nohz_full CPUs", NOHZ_FULL),
+        (&isolation.isolated, "isolated CPUs", ISOLATED, "isolcpus="),
+        (&isolation.nohz_full, "nohz_full CPUs", NOHZ_FULL, "nohz_full="),
     ]
     .into_iter()
-    .filter_map(|(cpus, what, path)| {
+    .filter_map(|(cpus, what, path, option)| {
+        let booted = match cpus {
+            Known::Unknown(gap) if gap.cause == Cause::Absent => booted_with(context.host, option),
+            _ => CpuSet::empty(),
+        };
+        if !booted.is_empty() {
+            return Some(Evidence::new(what, booted, "/proc/cmdline"));
+        }
         let cpus = cpus.value().filter(|cpus| !cpus.is_empty())?;
         Some(Evidence::new(what, cpus, path))
     })
@@ -160,7 +167,6 @@ pub(super) mod tests {
     use super::*;
     use crate::build;
     use crate::host::Host;
-    use crate::known::Known;
 
     const ID: &str = RULE.id;
 
@@ -168,6 +174,15 @@ pub(super) mod tests {
         fires: &[
             ("an interrupt on an isolated CPU", || {
                 World::of(server("2-3", &[0, 2]))
+            }),
+            ("isolated on the command line of an old kernel", || {
+                let mut host = server("", &[0, 2]);
+                let absent = || Known::unknown(Cause::Absent, ISOLATED, "no such file");
+                host.isolation.isolated = absent();
+                host.isolation.nohz_full = absent();
+                host.identity.command_line =
+                    Known::Value("ro isolcpus=domain,managed_irq,2-3 quiet".to_owned());
+                World::of(host)
             }),
             ("new interrupts are allowed there", || {
                 let mut host = server("2-3", &[0, 1]);

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use super::facts::if_read;
 use super::spreading::{
     Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, share, softirq_evidence,
     softirq_share, spread, taken, used,
 };
 use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
-use crate::host::{Nic, QueueKind};
+use crate::host::{Nic, NicKind, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::setting::Class;
 use crate::watch::{Watch, total};
@@ -52,6 +53,9 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
 }
 
 fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
+    if let Some(said) = without_msi(context, nic) {
+        return Some(found(rule, context, said));
+    }
     let queues = in_use(nic, QueueKind::Rx);
     if !nic.kind.has_wire() || queues.len() < 2 {
         return None;
@@ -101,6 +105,28 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
+/// Documentation/admin-guide/kernel-parameters.txt, `pci=nomsi`: without message-signaled interrupts a NIC has one
+/// interrupt, shared with other devices, and so one queue.
+fn without_msi(context: &Context<'_>, nic: &Nic) -> Option<Draft> {
+    let line = if_read(&context.host.identity.command_line)?;
+    let is_off = |word: &&str| {
+        let options = word.strip_prefix("pci=");
+        options.is_some_and(|options| options.split(',').any(|option| option == "nomsi"))
+    };
+    let word = line.split_whitespace().find(is_off)?;
+    let on_pci = nic.kind == NicKind::Physical && nic.pci_address.get().is_some();
+    on_pci.then(|| Draft {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary: format!(
+            "{word} on the kernel command line leaves {} one interrupt and one queue: remove it",
+            nic.name
+        ),
+        evidence: vec![Evidence::new("kernel command line", word, "/proc/cmdline")],
+        remedies: Vec::new(),
+    })
+}
+
 /// The busy CPU that handled nearly all interrupts of several queues.
 fn busiest(watch: &Watch, all: &[Taken<'_>]) -> Option<(CpuId, Vec<Evidence>)> {
     let counts: Vec<BTreeMap<CpuId, u64>> = all
@@ -143,6 +169,11 @@ pub(super) mod tests {
         fires: &[
             ("four queues on CPU 0", || World::of(server(&[0, 0, 0, 0]))),
             ("and the CPU is busy with them", busy),
+            ("pci=nomsi", || {
+                let mut host = server(&[0, 1]);
+                host.identity.command_line = Known::Value("ro pci=noaer,nomsi".to_owned());
+                World::of(host)
+            }),
         ],
         silent: &[
             ("two queues, each on its own CPU", || {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::facts::if_read;
 use super::devices::{Notice, growth, judged, unknown};
 use super::{ALWAYS, each_nic, remedy, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
@@ -23,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "802.3ad or balance-xor with two or more slaves and xmit_hash_policy layer2 (warn), layer2+3 \
                 (note); ad_partner_mac all zero (crit); slaves in different aggregators or of different speeds \
                 (warn), on different nodes (note); one slave at 80 % of its link while another sends less than \
-                half as much (warn)",
+                half as much (warn); a slave without a link, or miimon 0 (warn); balance-rr (note)",
     effect: "several flows get up to the sum of the slaves; a single flow never gets more than one slave",
     source: "Documentation/networking/bonding.rst",
     fix: Fix::Proposed(&[Class::R2]),
@@ -42,12 +43,15 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         let mode = word(&bond.mode);
         let lacp = mode == Some("802.3ad");
         let slaves = slaves(context, nic);
+        let mut notices = Vec::new();
+        notices.extend(unmonitored(nic, bond));
+        notices.extend(reordering(nic, bond));
+        notices.extend(no_backup(context, nic, bond, &slaves));
         // Active-backup and round-robin modes do not hash.
         if !(lacp || mode == Some("balance-xor")) {
-            return judged(rule, context, subject(nic), Vec::new(), missing);
+            return judged(rule, context, subject(nic), notices, missing);
         }
         missing.extend(unknown(&bond.hash_policy));
-        let mut notices = Vec::new();
         if slaves.len() >= 2 {
             notices.extend(hash(context, nic, bond, slaves.len()));
             notices.extend(speeds(nic, &slaves));
@@ -74,14 +78,73 @@ fn file(bond: &Nic, name: &str) -> String {
 
 /// The interfaces of the bond that have a link.
 fn slaves<'a>(context: &Context<'a>, bond: &Nic) -> Vec<&'a Nic> {
-    let down = |nic: &Nic| nic.operstate.value().is_some_and(|state| state == "down");
+    let down = |nic: &&Nic| nic.operstate.value().is_some_and(|state| state == "down");
+    let mut all = members(context, bond);
+    all.retain(|nic| !down(nic));
+    all
+}
+
+/// The interfaces of the bond.
+fn members<'a>(context: &Context<'a>, bond: &Nic) -> Vec<&'a Nic> {
     let of_bond = |nic: &Nic| match &nic.stack.bond_port {
         Some(port) if port.bond.value().is_some() => port.bond.value() == Some(&bond.name),
         _ => bond.lower().contains(&nic.name),
     };
     let all = context.host.nics.iter();
-    all.filter(|nic| of_bond(nic) && !down(nic) && nic.kind != NicKind::Bond)
+    all.filter(|nic| of_bond(nic) && nic.kind != NicKind::Bond)
         .collect()
+}
+
+/// Without monitoring a slave whose link fails stays in use, and its share of the packets is lost.
+fn unmonitored(nic: &Nic, bond: &Bond) -> Option<Notice> {
+    let interval = *if_read(&bond.miimon_ms).filter(|interval| **interval == 0)?;
+    let summary = format!(
+        "{} does not monitor its links (miimon 0): packets to a failed slave are lost; set miimon to 100, unless \
+         arp_interval is set",
+        nic.name
+    );
+    let evidence = Evidence::new("miimon", interval, file(nic, "miimon"));
+    Some(Notice::new(Severity::Warn, summary).with([evidence]))
+}
+
+/// bonding.rst, balance-rr: "packets [of one connection] arrive out of order".
+fn reordering(nic: &Nic, bond: &Bond) -> Option<Notice> {
+    let mode = word(&bond.mode).filter(|mode| *mode == "balance-rr")?;
+    let summary = format!(
+        "{} sends the packets of a flow over all slaves (balance-rr), which reorders them: TCP takes that for loss; \
+         use 802.3ad with layer3+4",
+        nic.name
+    );
+    let evidence = Evidence::new("mode", mode, file(nic, "mode"));
+    Some(Notice::new(Severity::Note, summary).with([evidence]))
+}
+
+/// A slave without a link: the bond works, with less bandwidth or without a backup.
+fn no_backup(
+    context: &Context<'_>,
+    nic: &Nic,
+    bond: &Bond,
+    slaves: &[&Nic],
+) -> Option<Notice> {
+    let is_down = |slave: &&Nic| slave.operstate.value().is_some_and(|state| state == "down");
+    let all = members(context, nic);
+    let down: Vec<&Nic> = all.into_iter().filter(is_down).collect();
+    let first = down.first()?;
+    let left = slaves.len();
+    let effect = match word(&bond.mode) {
+        Some("active-backup") if left < 2 => "it has no backup",
+        _ => "it has less bandwidth",
+    };
+    let summary = format!(
+        "{} of {} has no link, so {effect}: check its cable and switch port",
+        first.name, nic.name
+    );
+    Some(
+        Notice::new(Severity::Warn, summary).with(down.iter().map(|slave| {
+            let path = format!("/sys/class/net/{}/operstate", slave.name);
+            Evidence::new(format!("state of {}", slave.name), "down", path)
+        })),
+    )
 }
 
 fn hash(context: &Context<'_>, nic: &Nic, bond: &Bond, slaves: usize) -> Option<Notice> {
@@ -243,6 +306,20 @@ pub(super) mod tests {
     pub(crate) const CASES: Cases = Cases {
         fires: &[
             ("layer2", || World::of(bond("802.3ad", "layer2"))),
+            ("a backup without a link", || {
+                let mut host = bond("active-backup", "layer2");
+                host.nics[2].operstate = Known::Value("down".to_owned());
+                World::of(host)
+            }),
+            ("links that nobody monitors", || {
+                let mut host = bond("active-backup", "layer2");
+                let own = host.nics[0].stack.bond.as_mut().expect("a bond");
+                own.miimon_ms = Known::Value(0);
+                World::of(host)
+            }),
+            ("one flow over all slaves", || {
+                World::of(bond("balance-rr", "layer2"))
+            }),
             ("layer2 as sysfs prints it", || {
                 World::of(bond("balance-xor 2", "layer2 0"))
             }),
@@ -276,6 +353,7 @@ pub(super) mod tests {
         let own = Bond {
             mode: text(mode),
             hash_policy: text(policy),
+            miimon_ms: Known::Value(100),
             partner_mac: text("00:1c:73:00:00:01"),
             ..Bond::default()
         };

@@ -1,6 +1,7 @@
 //! `link-ext-state`: an enabled port has no link. The kernel's words from `ETHTOOL_MSG_LINKSTATE_GET`
 //! (`ETHTOOL_A_LINKSTATE_EXT_STATE`, Documentation/networking/ethtool-netlink.rst).
 
+use super::facts::if_read;
 use super::judged::{Judged, ethtool, outcome};
 use super::{ALWAYS, Draft, each_nic, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
@@ -11,13 +12,13 @@ pub(super) const RULE: Rule = Rule {
     id: "link-ext-state",
     number: 37,
     status: Status::AdviceOnly,
-    title: "an enabled port has no link",
+    title: "an enabled port has no link, or its bridge blocks it",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
     threshold: "no link, and the driver reports a fault (crit); no cable or no link partner: crit if the \
-                interface was named, warn if it is a bond slave, else note",
+                interface was named, warn if it is a bond slave, else note; a bridge port with a link in state blocking or disabled (warn)",
     effect: "exact: no traffic without link",
     source: "Documentation/networking/ethtool-netlink.rst (LINKSTATE_GET, extended link state)",
     fix: Fix::Elsewhere,
@@ -41,7 +42,10 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
 
 fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     let up = nic.operstate.value().is_some_and(|state| state == "up");
-    if !nic.kind.has_wire() || up {
+    if nic.kind.has_wire() && up {
+        return Ok(blocked(nic));
+    }
+    if !nic.kind.has_wire() {
         return Ok(None);
     }
     let state = match &nic.wire.state {
@@ -78,6 +82,25 @@ fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
         evidence,
         remedies: Vec::new(),
     }))
+}
+
+/// A port of a bridge with a link, through which no packets pass.
+fn blocked(nic: &Nic) -> Option<Draft> {
+    let state = if_read(nic.stack.bridge_port_state.as_ref()?)?;
+    matches!(state.as_str(), "blocking" | "disabled").then(|| {
+        let path = format!("/sys/class/net/{}/brport/state", nic.name);
+        Draft {
+            severity: Severity::Warn,
+            subject: subject(nic),
+            summary: format!(
+                "{} has a link, but its bridge does not forward through it ({state}): find the loop that the \
+                 spanning tree protocol cuts here, or the path cost that prefers another port",
+                nic.name
+            ),
+            evidence: vec![Evidence::new("state of the bridge port", state, path)],
+            remedies: Vec::new(),
+        }
+    })
 }
 
 fn no_reason(nic: &Nic) -> Draft {
@@ -147,6 +170,13 @@ pub(super) mod tests {
         fires: &[
             ("a bad cable", || {
                 World::of(down(Some("Bad signal integrity")))
+            }),
+            ("a port that spanning tree blocks", || {
+                let blocking = Known::Value("blocking".to_owned());
+                let host = build::host().nic("eth0", |nic| {
+                    nic.with(|nic| nic.stack.bridge_port_state = Some(blocking))
+                });
+                World::of(host.build())
             }),
             ("an empty port", || World::of(down(Some("No cable")))),
         ],

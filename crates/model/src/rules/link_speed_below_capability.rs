@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
     threshold: "below the fastest mode that both ends advertise, or half duplex (warn); below the port's own \
-                fastest mode if the partner advertises none (note); without modes, less than 1 Gb/s on PCI (warn)",
+                fastest mode if the partner advertises none (note; warn if a tenth or less was set by hand); without modes, less than 1 Gb/s on PCI (warn)",
     effect: "exact: the ratio of the speeds",
     source: "Documentation/networking/ethtool-netlink.rst (LINKMODES_GET)",
     fix: Fix::Advised(&[Class::R3]),
@@ -71,15 +71,22 @@ fn check_nic(nic: &Nic) -> Judged {
         return Ok(None);
     }
     let by_hand = modes.autoneg.get() == Some(false);
+    // A tenth of what the port supports is no choice of a module or a partner.
+    let forced = by_hand && speed.as_bit_per_s() <= own.as_bit_per_s() / 10;
+    let (severity, best) = match severity {
+        Severity::Note if forced => (Severity::Warn, own),
+        _ => (severity, best),
+    };
     let name = &nic.name;
     let (severity, summary) = if half {
         let summary =
             format!("{name} runs in half duplex at {speed}: enable autonegotiation on both ends");
         (Severity::Warn, summary)
     } else {
-        let who = match severity {
-            Severity::Note => "its port supports",
-            _ => "both ends support",
+        let who = if best == own && fastest(&common).is_none() {
+            "its port supports"
+        } else {
+            "both ends support"
         };
         let advice = match (by_hand, severity) {
             (true, _) => {
@@ -178,6 +185,13 @@ pub(super) mod tests {
                 World::of(at(1_000, &["10000baseT/Full"]))
             }),
             ("the partner says nothing", || World::of(at(1_000, &[]))),
+            ("a tenth, set by hand", || {
+                let mut host = at(100, &[]);
+                if let Known::Value(modes) = &mut host.nics[0].wire.modes {
+                    modes.autoneg = Known::Value(false);
+                }
+                World::of(host)
+            }),
             ("half duplex", || {
                 let mut host = at(10_000, &[]);
                 if let Known::Value(modes) = &mut host.nics[0].wire.modes {

@@ -2,6 +2,8 @@
 //! Documentation/admin-guide/sysctl/vm.rst (`zone_reclaim_mode`), sysctl/kernel.rst (`numa_balancing`),
 //! mm/transhuge.rst.
 
+use std::collections::BTreeSet;
+
 use super::facts::{answer, gbit, need, reported, sysctl_evidence, sysctl_number};
 use super::{ALWAYS, Draft, remedy};
 use crate::finding::{
@@ -11,8 +13,8 @@ use crate::host::Nic;
 use crate::ids::NodeId;
 use crate::known::Gap;
 use crate::setting::{Class, MachineKnob, SettingKey, Value};
-use crate::units::{BitRate, Bytes};
-use crate::watch::total;
+use crate::units::{BitRate, Bytes, real};
+use crate::watch::{Watch, total};
 
 pub(super) const RULE: Rule = Rule {
     id: "numa-memory-policy",
@@ -22,9 +24,10 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
-    judges_by: &[Basis::Facts],
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "vm.zone_reclaim_mode not 0 on several nodes, or huge pages reserved on other nodes than those of the \
-                NICs from 10 Gb/s on (warn); role latency: kernel.numa_balancing on, or \
+                NICs from 10 Gb/s on (warn); numa=off with several packages (warn); while watched: more than 100 pages \
+                per second swapped, or 1000 allocated on another node than intended (warn); role latency: kernel.numa_balancing on, or \
                 transparent huge pages `always` with defrag `always` (note)",
     effect: "no verified figure: TuneD's network-latency and mlnx_tune disable them; measure it",
     source: "Documentation/admin-guide/sysctl/vm.rst (zone_reclaim_mode), kernel.rst \
@@ -40,6 +43,10 @@ const RECLAIM: &str = "vm.zone_reclaim_mode";
 const BALANCING: &str = "kernel.numa_balancing";
 /// Slower NICs are not fed from huge pages.
 const FAST: BitRate = gbit(10);
+/// From here on swapping is not the removal of idle pages.
+const SWAPPED_PER_SECOND: f64 = 100.0;
+/// 4 MiB per second: more than the start of a program on a full node.
+const MISSED_PER_SECOND: f64 = 1_000.0;
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
@@ -56,7 +63,91 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     if latency {
         said.extend(huge_pages(context, &mut missing));
     }
+    said.extend(numa_off(context, &mut missing));
+    if let Some(watch) = context.watch {
+        said.extend(swapping(watch));
+        said.extend(misplaced(watch).filter(|_| context.host.nodes.len() > 1));
+    }
     answer(rule, context, "host", said, missing)
+}
+
+/// Without NUMA the kernel places memory, interrupts and threads as if all were equally far.
+fn numa_off(context: &Context<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
+    let packages: BTreeSet<u32> = context
+        .host
+        .cpus
+        .iter()
+        .filter_map(|cpu| cpu.package.get())
+        .collect();
+    if packages.len() < 2 {
+        return None;
+    }
+    let line = need(&context.host.identity.command_line, missing)?;
+    let word = line.split_whitespace().find(|word| *word == "numa=off")?;
+    Some(finding(
+        Severity::Warn,
+        &format!(
+            "{word} on the kernel command line hides the NUMA nodes of {} packages: remove it",
+            packages.len()
+        ),
+        vec![
+            Evidence::new("kernel command line", word, "/proc/cmdline"),
+            Evidence::new(
+                "processor packages",
+                packages.len(),
+                "/sys/devices/system/cpu/cpu*/topology/physical_package_id",
+            ),
+        ],
+        None,
+    ))
+}
+
+fn per_second(watch: &Watch, name: &str) -> f64 {
+    let by = watch.grown(&format!("vmstat/{name}")).get().unwrap_or(0);
+    real(by) / watch.span_ns.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+fn counted(watch: &Watch, names: &[&str]) -> Vec<Evidence> {
+    let of = |name: &&str| {
+        let key = format!("vmstat/{name}");
+        let by = watch.grown(&key).get().filter(|by| *by > 0)?;
+        let grew = format!("+{by} in {}", watch.span_ns);
+        Some(Evidence::new(*name, grew, watch.path(&key)))
+    };
+    names.iter().filter_map(of).collect()
+}
+
+/// Pages moved to and from swap: every program may wait for a disk.
+fn swapping(watch: &Watch) -> Option<Draft> {
+    let names = ["pswpout", "pswpin"];
+    let pages: f64 = names.iter().map(|name| per_second(watch, name)).sum();
+    (pages > SWAPPED_PER_SECOND).then(|| {
+        finding(
+            Severity::Warn,
+            &format!(
+                "the host swaps {pages:.0} pages per second, so programs wait for the disk: free memory, or limit \
+                 what uses it"
+            ),
+            counted(watch, &names),
+            None,
+        )
+    })
+}
+
+/// Pages that were wanted on one node and came from another (Documentation/admin-guide/numastat.rst).
+fn misplaced(watch: &Watch) -> Option<Draft> {
+    let pages = per_second(watch, "numa_miss");
+    (pages > MISSED_PER_SECOND).then(|| {
+        finding(
+            Severity::Warn,
+            &format!(
+                "{pages:.0} pages per second are allocated on another node than intended (numa_miss): a node is \
+                 full; free memory there, or move what fills it"
+            ),
+            counted(watch, &["numa_miss", "numa_foreign"]),
+            None,
+        )
+    })
 }
 
 fn finding(
@@ -203,6 +294,21 @@ pub(super) mod tests {
             ("huge pages on the other node", || {
                 World::of(with_huge_pages(nodes(2), 1))
             }),
+            ("swapping", || {
+                World::of(nodes(1).build()).watched(|w| w.grew("vmstat/pswpout", 50_000))
+            }),
+            ("a full node", || {
+                World::of(nodes(2).build()).watched(|w| w.grew("vmstat/numa_miss", 500_000))
+            }),
+            ("numa=off on two packages", || {
+                World::of(
+                    nodes(2)
+                        .with(|host| {
+                            host.identity.command_line = Known::Value("ro numa=off".to_owned());
+                        })
+                        .build(),
+                )
+            }),
             ("huge pages made at once", || {
                 latency(nodes(1).with(|host| {
                     let always = || Known::Value("always".to_owned());
@@ -214,6 +320,9 @@ pub(super) mod tests {
         silent: &[
             ("huge pages on the node of the NIC", || {
                 World::of(with_huge_pages(nodes(2), 0))
+            }),
+            ("a few pages swapped", || {
+                World::of(nodes(1).build()).watched(|w| w.grew("vmstat/pswpout", 50))
             }),
             ("zone reclaim on one node", || {
                 World::of(nodes(1).sysctl(RECLAIM, "1").build())

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::facts::if_read;
 use super::devices::{Notice, judged, unknown};
 use super::remedy;
 use crate::finding::{
@@ -33,6 +34,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// From here on one connection is fewer than drivers choose: one for each CPU.
+const SEVERAL_CPUS: usize = 4;
+
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let devices = context.host.block.iter();
     devices
@@ -44,6 +48,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
                 return judged(rule, context, subject, Vec::new(), Vec::from_iter(missing));
             };
             let mut notices = Vec::from_iter(lost(device, paths));
+            notices.extend(one_queue(context, device, paths));
             let live: Vec<&NvmePath> = paths.iter().filter(|path| is(path, "live")).collect();
             let mut missing = Vec::new();
             if live.len() > 1 {
@@ -79,6 +84,28 @@ fn lost(device: &BlockDevice, paths: &[NvmePath]) -> Option<Notice> {
         first.state.value().map_or("not live", String::as_str)
     );
     Some(Notice::new(Severity::Warn, summary).with(paths.iter().filter_map(state)))
+}
+
+/// Over a network each I/O queue is a connection, which one CPU serves.
+fn one_queue(context: &Context<'_>, device: &BlockDevice, paths: &[NvmePath]) -> Option<Notice> {
+    let remote = |path: &&NvmePath| {
+        let transport = path.transport.value().map(String::as_str);
+        matches!(transport, Some("tcp" | "rdma"))
+    };
+    let cpus = context.host.online_cpus().len();
+    let path = paths
+        .iter()
+        .filter(remote)
+        .find(|path| if_read(&path.io_queues).is_some_and(|queues| *queues == 1))?;
+    (cpus >= SEVERAL_CPUS).then(|| {
+        let summary = format!(
+            "path {} of {} has one I/O queue for {cpus} CPUs: connect with --nr-io-queues",
+            path.controller, device.name
+        );
+        let file = format!("/sys/class/nvme/{}/queue_count", path.controller);
+        let evidence = Evidence::new("I/O queues (queue_count without the admin queue)", 1, file);
+        Notice::new(Severity::Warn, summary).with([evidence])
+    })
 }
 
 fn policy(context: &Context<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option<Notice> {
@@ -139,6 +166,13 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
+            ("one connection for four CPUs", || {
+                let mut world = world("numa", &[("live", 0)]);
+                if let Known::Value(paths) = &mut world.host.block[0].paths {
+                    paths[0].io_queues = Known::Value(1);
+                }
+                world
+            }),
             ("numa on one node", || {
                 world("numa", &[("live", 0), ("live", 0)])
             }),
@@ -150,7 +184,7 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
-            ("numa over two nodes", || {
+            ("one queue for each CPU, over two nodes", || {
                 world("numa", &[("live", 0), ("live", 1)])
             }),
             ("one path", || world("numa", &[("live", 0)])),
@@ -174,6 +208,7 @@ pub(super) mod tests {
             state: Known::Value((*state).to_owned()),
             transport: Known::Value("tcp".to_owned()),
             numa_node: Known::Value(NodeId(*node)),
+            io_queues: Known::Value(4),
         };
         device.paths = Known::Value(paths.iter().enumerate().map(path).collect());
         let host = build::host()

@@ -44,6 +44,8 @@ const STORM_WARNING: &str = "driver/tx_pause_storm_warning_events";
 /// One direction of pause frames.
 struct PauseDirection {
     frames: &'static str,
+    /// What drivers without the standard counters count (Intel igb, e1000e, ixgbe, ice; Broadcom bnxt, tg3; mlx4).
+    own_frames: &'static [&'static str],
     duration: &'static str,
     /// The mlx5 priority counters for it.
     prefix: &'static str,
@@ -53,12 +55,28 @@ struct PauseDirection {
 const WAYS: [PauseDirection; 2] = [
     PauseDirection {
         frames: "pause/tx-frames",
+        own_frames: &[
+            "driver/tx_flow_control_xoff",
+            "driver/tx_xoff.nic",
+            "driver/link_xoff_tx",
+            "driver/tx_pause_frames",
+            "driver/tx_xoff_sent",
+            "driver/tx_pause",
+        ],
         duration: "driver/tx_global_pause_duration",
         prefix: "tx_prio",
         means: "pauses its link partner: this host receives too slowly, check PCIe, memory and CPU",
     },
     PauseDirection {
         frames: "pause/rx-frames",
+        own_frames: &[
+            "driver/rx_flow_control_xoff",
+            "driver/rx_xoff.nic",
+            "driver/link_xoff_rx",
+            "driver/rx_pause_frames",
+            "driver/rx_xoff_pause_rcvd",
+            "driver/rx_pause",
+        ],
         duration: "driver/rx_global_pause_duration",
         prefix: "rx_prio",
         means: "is paused by its link partner: the network or the peer receives too slowly",
@@ -87,10 +105,13 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
             |name| name.starts_with(way.prefix) && name.ends_with("_pause_duration"),
         );
         unread = unread.and(seen.quiet());
-        let Some((share, how)) = share(nic, watch, way, &seen) else {
+        let own = own_frames(nic, watch, way, &seen);
+        let frames = own.as_ref().map_or(seen.by(way.frames), Growth::most);
+        let Some((share, how)) = share(nic, watch, way, &seen, frames) else {
             continue;
         };
         evidence.extend(seen.evidence());
+        evidence.extend(own.iter().flat_map(Growth::evidence));
         evidence.push(Evidence::new(
             format!("share of time paused ({})", way.frames),
             format!("{how} {}", Ratio::new(share)),
@@ -113,6 +134,18 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     }))
 }
 
+/// The frames by the driver's own counters, where the standard one is not read.
+fn own_frames(nic: &Nic, watch: &Watch, way: &PauseDirection, seen: &Growth) -> Option<Growth> {
+    let key = format!("nic/{}/{}", nic.name, way.frames);
+    let has_standard = watch.counters.contains_key(&key) || seen.by(way.frames) > 0;
+    (!has_standard).then(|| {
+        growth(watch, nic, &[]).and_below(watch, nic, "driver", |name| {
+            let name = format!("driver/{name}");
+            way.own_frames.contains(&name.as_str())
+        })
+    })
+}
+
 /// The share of time that one direction was paused, if above the threshold: as counted by the NIC in microseconds,
 /// otherwise the maximum that its frames can request.
 fn share(
@@ -120,12 +153,13 @@ fn share(
     watch: &Watch,
     way: &PauseDirection,
     seen: &Growth,
+    frames: u64,
 ) -> Option<(f64, &'static str)> {
     let seconds = watch.span_ns.as_secs_f64();
     if seconds <= 0.0 {
         return None;
     }
-    let frames = real(seen.by(way.frames));
+    let frames = real(frames);
     let durations = seen.grew.iter().filter(|(name, ..)| *name != way.frames);
     let counted = watch
         .counters
@@ -156,6 +190,12 @@ pub(super) mod tests {
         fires: &[
             ("many pause frames come in", || {
                 World::of(card()).watched(|w| w.grew("nic/eth0/pause/rx-frames", 5_000))
+            }),
+            ("counted by the driver only", || {
+                World::of(card()).watched(|w| {
+                    w.without("nic/eth0/pause")
+                        .grew("nic/eth0/driver/rx_flow_control_xoff", 5_000)
+                })
             }),
             ("two per cent of the time, counted", || {
                 World::of(card())

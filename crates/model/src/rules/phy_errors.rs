@@ -2,7 +2,7 @@
 //! rtnl_link_stats64`, the standard groups of `ETHTOOL_MSG_STATS_GET` (IEEE 802.3 clause 30), and mlx5
 //! counters.rst.
 
-use super::judged::{Judged, growth, judge_watched};
+use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Context, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::Nic;
@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "any CRC, symbol or alignment error, or any link flap while watched (warn); length errors alone \
-                (note)",
+    threshold: "any CRC, symbol or alignment error, any frame lost to a missing carrier or a late collision, or any \
+                link flap while watched (warn); length errors alone (note)",
     effect: "each damaged frame is lost, and each lost frame slows its connection; no figure",
     source: "Documentation/networking/statistics.rst; Documentation/networking/ethtool-netlink.rst \
              (STATS_GET); Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
@@ -42,6 +42,14 @@ const DAMAGED: [&str; 8] = [
 /// Frames with an invalid length: caused by a cable, but also by a peer (an emulated one sends short frames without
 /// padding).
 const ODD: [&str; 1] = ["stat/rx_length_errors"];
+/// Frames that the port could not send: no carrier, or a collision after the slot time, which only a duplex mismatch
+/// or a cable that is too long causes.
+const UNSENT: [&str; 4] = [
+    "stat/tx_carrier_errors",
+    "stat/tx_window_errors",
+    "mac/FramesLostDueToIntMACXmitError",
+    "mac/LateCollisions",
+];
 const FLAPS: [&str; 3] = [
     "stat/carrier_changes",
     "link/ext_down_cnt",
@@ -55,7 +63,11 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
 fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     let damaged = growth(watch, nic, &DAMAGED);
     let flaps = growth(watch, nic, &FLAPS);
+    let unsent = growth(watch, nic, &UNSENT);
     let name = &nic.name;
+    if damaged.grew.is_empty() && flaps.grew.is_empty() && !unsent.grew.is_empty() {
+        return Ok(Some(lost_while_sending(nic, watch, &unsent)));
+    }
     let what = match (damaged.grew.is_empty(), flaps.grew.is_empty()) {
         (true, true) => return odd_lengths(nic, watch, damaged.quiet_if_read()),
         (false, true) => format!("{name} receives damaged frames ({})", damaged.words()),
@@ -76,6 +88,26 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         evidence,
         remedies: Vec::new(),
     }))
+}
+
+/// The finding about frames that the port could not send.
+fn lost_while_sending(nic: &Nic, watch: &Watch, unsent: &Growth) -> Draft {
+    let collisions = growth(watch, nic, &["stat/collisions"]);
+    Draft {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary: format!(
+            "{} loses frames that it sends ({}): check the cable, and that both ends have the same duplex mode",
+            nic.name,
+            unsent.words()
+        ),
+        evidence: unsent
+            .evidence()
+            .into_iter()
+            .chain(collisions.evidence())
+            .collect(),
+        remedies: Vec::new(),
+    }
 }
 
 /// The result for an interface without damaged frames: frames with an invalid length.
@@ -113,11 +145,20 @@ pub(super) mod tests {
             ("symbols without a carrier", || {
                 World::of(card()).watched(|w| w.grew("nic/eth0/phy/SymbolErrorDuringCarrier", 9))
             }),
+            ("late collisions", || {
+                World::of(card()).watched(|w| w.grew("nic/eth0/stat/tx_window_errors", 4))
+            }),
+            ("no carrier while sending", || {
+                World::of(card()).watched(|w| w.grew("nic/eth0/stat/tx_carrier_errors", 4))
+            }),
             ("the link went and came", || {
                 World::of(card()).watched(|w| w.grew("nic/eth0/stat/carrier_changes", 2))
             }),
         ],
         silent: &[
+            ("collisions alone, as half duplex has them", || {
+                World::of(card()).watched(|w| w.grew("nic/eth0/stat/collisions", 50))
+            }),
             ("nothing moved", || World::of(card()).watched(|w| w)),
             ("a veth has no wire", || World::of(build::veth_pair().0)),
         ],

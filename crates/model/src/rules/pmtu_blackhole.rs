@@ -6,6 +6,7 @@ use super::{ALWAYS, Draft, NOT_WATCHED, UNWATCHED, found, remedy, undetermined};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::known::{Cause, Gap, Known};
 use crate::setting::{Class, SettingKey, Value};
+use crate::units::real;
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -30,6 +31,8 @@ pub(super) const RULE: Rule = Rule {
 
 const PROBING: &str = "net.ipv4.tcp_mtu_probing";
 const NO_DISCOVERY: &str = "net.ipv4.ip_no_pmtu_disc";
+/// Failed reassemblies per second from which senders fragment regularly.
+const FRAGMENTS_PER_SECOND: f64 = 1.0;
 const PROBES: [&str; 2] = ["TCPMTUPFail", "TCPMTUPSuccess"];
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
@@ -43,6 +46,9 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
 
 fn judge(context: &Context<'_>) -> Result<Option<Draft>, Gap> {
     if let Some(said) = discovery_off(context)? {
+        return Ok(Some(said));
+    }
+    if let Some(said) = fragments_lost(context) {
         return Ok(Some(said));
     }
     // 0 never probes; 2 always does, so its counters increase in normal operation.
@@ -74,6 +80,32 @@ fn judge(context: &Context<'_>) -> Result<Option<Draft>, Gap> {
         evidence,
         remedies: Vec::new(),
     }))
+}
+
+/// Fragments that were never completed: each costs the whole datagram, and memory for `ipfrag_time`.
+fn fragments_lost(context: &Context<'_>) -> Option<Draft> {
+    let watch = context.watch?;
+    let grown = |name: &str| watch.grown(&format!("snmp/Ip/{name}")).get().unwrap_or(0);
+    let failed = grown("ReasmFails");
+    if real(failed) <= FRAGMENTS_PER_SECOND * watch.span_ns.as_secs_f64() {
+        return None;
+    }
+    let names = ["ReasmFails", "ReasmReqds", "ReasmOKs", "ReasmTimeout"];
+    let evidence = names.iter().filter(|name| grown(name) > 0).map(|name| {
+        let value = format!("+{} in {}", grown(name), watch.span_ns);
+        Evidence::new(*name, value, watch.path(&format!("snmp/Ip/{name}")))
+    });
+    Some(Draft {
+        severity: Severity::Warn,
+        subject: "host".to_owned(),
+        summary: format!(
+            "reassembly of {failed} fragmented packets failed in {}: send datagrams that fit the path MTU, or find \
+             where fragments are lost",
+            watch.span_ns
+        ),
+        evidence: evidence.collect(),
+        remedies: Vec::new(),
+    })
 }
 
 fn key(name: &str) -> String {
@@ -126,6 +158,9 @@ pub(super) mod tests {
         fires: &[
             ("TCP probes after a black hole", || {
                 World::of(probing("1")).watched(|w| w.grew("netstat/TcpExt/TCPMTUPSuccess", 2))
+            }),
+            ("fragments are lost", || {
+                World::of(probing("0")).watched(|w| w.grew("snmp/Ip/ReasmFails", 2_000))
             }),
             ("discovery off", || {
                 World::of(build::host().sysctl(NO_DISCOVERY, "1").build())

@@ -2,6 +2,7 @@
 //! count from tc-tbf(8), tc-htb(8) and net/sched.
 
 use super::devices::{Notice, judged};
+use super::facts::if_read;
 use super::shapers::{self, Shaper};
 use super::{ALWAYS, each_nic, remedy, sends, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
@@ -21,7 +22,8 @@ pub(super) const RULE: Rule = Rule {
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Trial],
     threshold: "a qdisc, a default class, a queue or a traffic class with a rate below link speed (warn); a \
-                trial reached 85 % of the shaper's ceiling (crit); a shaper of some flows only (note)",
+                trial reached 85 % of the shaper's ceiling (crit); a shaper of some flows only (note); netem on a NIC, or a \
+                txqueuelen below 16 with pfifo_fast (warn)",
     effect: "exact: TCP gets the shaper's rate x payload/frame (1448/1514 at MTU 1500)",
     source: "tc-tbf(8), tc-htb(8); qdisc_pkt_len_init in net/core/dev.c",
     fix: Fix::Proposed(&[Class::R2]),
@@ -31,6 +33,9 @@ pub(super) const RULE: Rule = Rule {
     page: include_str!("../../../../docs/rules/qdisc-shaper.md"),
     check,
 };
+
+/// A TSO packet of 64 KiB is one of these; a flow has several in flight.
+const SHORT: u32 = 16;
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     each_nic(rule, context, |nic| check_nic(rule, context, nic))
@@ -50,6 +55,8 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
         Ok(None) => {}
         Err(gap) => missing.push(gap),
     }
+    notices.extend(emulated(nic));
+    notices.extend(short_queue(nic));
     for shaper in shapers::beside_root(nic) {
         match held(context, nic, shaper) {
             Ok(notice) => notices.extend(notice),
@@ -57,6 +64,45 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
         }
     }
     judged(rule, context, subject(nic), notices, missing)
+}
+
+/// tc-netem(8): delay, loss, duplication or a rate, for experiments.
+fn emulated(nic: &Nic) -> Option<Notice> {
+    let root = nic.qdisc.value().filter(|qdisc| qdisc.kind == "netem")?;
+    // With a rate it is reported as a shaper.
+    if root.rate_bit_per_s.is_some() {
+        return None;
+    }
+    let severity = if nic.kind.has_wire() {
+        Severity::Warn
+    } else {
+        Severity::Note
+    };
+    let summary = format!(
+        "netem of {} delays, drops or reorders what it sends: remove it, unless an experiment is running",
+        nic.name
+    );
+    let path = format!("tc qdisc show dev {}", shell::quoted(nic.name.as_str()));
+    Some(Notice::new(severity, summary).with([Evidence::new("root qdisc", "netem", path)]))
+}
+
+/// A queue without management drops every burst that is longer than it.
+fn short_queue(nic: &Nic) -> Option<Notice> {
+    let root = nic.qdisc.value()?;
+    if !nic.kind.has_wire() || !matches!(root.kind.as_str(), "pfifo_fast" | "pfifo" | "bfifo") {
+        return None;
+    }
+    let most = *if_read(&nic.stack.tx_queue_len).filter(|most| **most < SHORT)?;
+    let summary = format!(
+        "{} may queue {most} packets only (txqueuelen) under {}, so bursts are dropped: set the default, 1000",
+        nic.name, root.kind
+    );
+    let path = format!("/sys/class/net/{}/tx_queue_len", nic.name);
+    let evidence = [
+        Evidence::new("tx_queue_len", most, path),
+        Evidence::new("root qdisc", &root.kind, "RTM_GETQDISC"),
+    ];
+    Some(Notice::new(Severity::Warn, summary).with(evidence))
 }
 
 /// The rate limit of the root qdisc, its own or that of its classes.
@@ -200,6 +246,11 @@ pub(super) mod tests {
                 World::of(classful("htb", "", &[(0x10, 1_000), (0x20, 2_000)]))
             }),
             ("a bucket on a leaf of mq", || World::of(on_leaf(1_000))),
+            ("netem", || {
+                let netem = build::host().nic("eth0", |nic| nic.qdisc(Qdisc::plain("netem")));
+                World::of(netem.build())
+            }),
+            ("a queue of one packet", || World::of(queue_of(1))),
             ("a rate of a queue", || World::of(on_queue(1_000))),
             ("a rate of a traffic class", || World::of(on_class(1_000))),
         ],
@@ -214,6 +265,7 @@ pub(super) mod tests {
             ("a rate above the link's on a leaf, a queue", || {
                 World::of(on_leaf(40_000))
             }),
+            ("a queue of the default length", || World::of(queue_of(1000))),
             ("a queue without a rate", || World::of(on_queue(0))),
             ("a traffic class without a rate", || World::of(on_class(0))),
         ],
@@ -267,6 +319,15 @@ pub(super) mod tests {
                         tree.push(leaf);
                     }
                 })
+            })
+            .build()
+    }
+
+    fn queue_of(packets: u32) -> Host {
+        build::host()
+            .nic("eth0", |nic| {
+                nic.qdisc(Qdisc::plain("pfifo_fast"))
+                    .with(|nic| nic.stack.tx_queue_len = Known::Value(packets))
             })
             .build()
     }

@@ -134,8 +134,13 @@ fn only_queue(context: &Context<'_>, nic: &Nic) -> Option<Draft> {
         return None;
     }
     let folder = format!("/sys/class/net/{}/queues", nic.name);
+    // Adapters of a channel subsystem (s390 qeth) or a platform bus have one queue by design.
+    let severity = match nic.pci_address {
+        Known::Unknown(ref gap) if !gap.leaves_a_question() => Severity::Note,
+        _ => Severity::Warn,
+    };
     Some(Draft {
-        severity: Severity::Warn,
+        severity,
         subject: subject(nic),
         summary: format!(
             "{} receives {} through one queue, {useful} cores could serve more: try ethtool -L",
@@ -208,6 +213,13 @@ pub(super) mod tests {
             ("one queue of eight at 100 Gb/s", || {
                 World::of(server(100, 1, 8))
             }),
+            ("one of an adapter that is not on PCI", || {
+                let mut host = server(10, 1, 8);
+                let nic = &mut host.nics[0];
+                nic.channels = Known::not_asked("netlink ethtool CHANNELS_GET eth2");
+                nic.pci_address = Known::unknown(Cause::Absent, "device", "not on PCI");
+                World::of(host)
+            }),
             ("one of eight at 1 Gb/s", || World::of(server(1, 1, 8))),
             ("one in sysfs, and nobody asked for the channels", || {
                 let mut host = server(100, 1, 8);
@@ -233,6 +245,16 @@ pub(super) mod tests {
             World::of(host)
         })],
     };
+
+    #[test]
+    fn an_adapter_that_is_not_on_pci_has_one_queue_by_design() {
+        let mut host = server(10, 1, 8);
+        let nic = &mut host.nics[0];
+        nic.channels = Known::not_asked("netlink ethtool CHANNELS_GET eth2");
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Warn);
+        host.nics[0].pci_address = Known::unknown(Cause::Absent, "device", "not on PCI");
+        assert_eq!(finding(ID, &context(&host)).severity, Severity::Note);
+    }
 
     fn server(gbit: u64, queues: usize, most: u32) -> Host {
         let cpus: Vec<u32> = (0..8).take(queues).collect();

@@ -3,13 +3,15 @@
 //! Documentation/networking/page_pool.rst, and the drivers' own.
 
 use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Draft, remedy, subject};
+use super::facts::{gbit, reported, sysctl_evidence, sysctl_number};
+use super::{ALWAYS, Draft, found, remedy, subject, undetermined};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,
 };
 use crate::host::Nic;
+use crate::known::Gap;
 use crate::setting::{Class, SettingKey, Value};
-use crate::units::{Ratio, real};
+use crate::units::{BitRate, Ratio, real};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -20,8 +22,9 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
-    judges_by: &[Basis::Counters],
-    threshold: "any failed receive buffer allocation (warn); alloc-slow above 1 % of page pool allocations \
+    judges_by: &[Basis::Facts, Basis::Counters],
+    threshold: "any failed receive buffer allocation, or vm.min_free_kbytes below 4096 with a NIC from 10 Gb/s on \
+                (warn); alloc-slow above 1 % of page pool allocations \
                 (note)",
     effect: "no drops for lack of memory; no verified figure for alloc-slow",
     source: "Documentation/networking/page_pool.rst; Documentation/netlink/specs/netdev.yaml \
@@ -38,6 +41,9 @@ const SLOW_SHARE: Ratio = Ratio::new(0.01);
 const SLOW_FROM: u64 = 10_000;
 /// The share of memory to keep free for atomic allocations: 1 % (the ENA guide says 1-3 %).
 const FREE_PER_CENT: u64 = 1;
+/// The kernel reserves sqrt(16 x memory in KiB): 4 MiB for a host of 1 GiB (`init_per_zone_wmark_min`, mm/page_alloc.c).
+const LITTLE_FREE_KIB: u64 = 4096;
+const FAST: BitRate = gbit(10);
 
 /// Suffixes of driver counter names (`rx3_buff_alloc_err`, `queue_0_rx_page_alloc_fail`, `alloc_rx_buff_failed`).
 const FAILED: [&str; 5] = [
@@ -49,12 +55,43 @@ const FAILED: [&str; 5] = [
 ];
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
-    judge_watched(
+    let mut missing = Vec::new();
+    if let Some(said) = little_free(context, &mut missing) {
+        return vec![found(rule, context, said)];
+    }
+    let mut outcomes = judge_watched(
         rule,
         context,
         |nic| nic.kind.has_wire(),
         |nic, watch| check_nic(context, nic, watch),
-    )
+    );
+    if !missing.is_empty() {
+        outcomes.push(undetermined(rule, context, "host".to_owned(), missing));
+    }
+    outcomes
+}
+
+/// The reserve for allocations that cannot wait, such as receive buffers, was set far below what the kernel computes.
+fn little_free(context: &Context<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
+    let fast = |nic: &Nic| {
+        let speed = reported(&nic.link_bit_per_s);
+        nic.kind.has_wire() && speed.is_some_and(|speed| *speed >= FAST)
+    };
+    if !context.host.nics.iter().any(fast) {
+        return None;
+    }
+    let name = "vm.min_free_kbytes";
+    let own = sysctl_number(context.host, name, missing).filter(|own| *own < LITTLE_FREE_KIB)?;
+    Some(Draft {
+        severity: Severity::Warn,
+        subject: "host".to_owned(),
+        summary: format!(
+            "vm.min_free_kbytes is {own}, so bursts of received packets find no memory: raise it to {} or more",
+            LITTLE_FREE_KIB * 16
+        ),
+        evidence: vec![sysctl_evidence(name, own)],
+        remedies: Vec::from_iter(more_free(context)),
+    })
 }
 
 fn check_nic(context: &Context<'_>, nic: &Nic, watch: &Watch) -> Judged {
@@ -156,6 +193,10 @@ pub(super) mod tests {
                     w.grew("nic/eth0/driver/rx2_buff_alloc_err", 3)
                         .grew("vmstat/allocstall_normal", 2)
                 })
+            }),
+            ("1 MiB kept free", || {
+                let host = build::host().nic("eth0", |nic| nic);
+                World::of(host.sysctl("vm.min_free_kbytes", "1024").build())
             }),
             ("every fiftieth page the slow way", || {
                 World::of(host()).watched(|w| {

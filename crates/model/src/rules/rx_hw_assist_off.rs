@@ -1,4 +1,4 @@
-//! `rx-hw-assist-off`: hardware GRO is available and off. `rx-gro-hw` from
+//! `rx-hw-assist-off`: the receive checksum offload or hardware GRO is available and off. `rx-gro-hw` from
 //! Documentation/networking/netdev-features.rst.
 
 use super::judged::{Judged, could_be_on, ethtool, judge_each, runs_at, speed};
@@ -11,14 +11,15 @@ pub(super) const RULE: Rule = Rule {
     id: "rx-hw-assist-off",
     number: 30,
     status: Status::InPart(
-        "checks hardware GRO only; which program would use header split cannot be read",
+        "checks the receive checksum and hardware GRO; which program would use header split cannot be read",
     ),
-    title: "hardware GRO is available and off",
-    severity: Severity::Note,
+    title: "the receive checksum offload or hardware GRO is available and off",
+    severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: BULK,
     judges_by: &[Basis::Facts],
-    threshold: "rx-gro-hw inactive and changeable on a link of 100 Gb/s or more",
+    threshold: "rx-checksum inactive and changeable from 10 Gb/s on (warn); rx-gro-hw inactive and changeable on a link \
+                of 100 Gb/s or more (note)",
     effect: "no verified figure; measure it",
     source: "Documentation/networking/netdev-features.rst (rx-gro-hw)",
     fix: Fix::Proposed(&[Class::R2]),
@@ -31,12 +32,17 @@ pub(super) const RULE: Rule = Rule {
 /// From this speed on software GRO has a significant cost, in Gb/s.
 const FROM_GBIT: u64 = 100;
 const GRO_HW: &str = "rx-gro-hw";
+const CHECKSUM_FROM_GBIT: u64 = 10;
+const CHECKSUM: &str = "rx-checksum";
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     judge_each(rule, context, |nic| check_nic(context, nic))
 }
 
 fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
+    if let Some(said) = checksum(context, nic)? {
+        return Ok(Some(said));
+    }
     if !nic.kind.has_wire() || !runs_at(nic, FROM_GBIT)? || !could_be_on(nic, GRO_HW)? {
         return Ok(None);
     }
@@ -60,6 +66,31 @@ fn check_nic(context: &Context<'_>, nic: &Nic) -> Judged {
     }))
 }
 
+/// The NIC could verify the checksums of received packets, and the CPU does it, over every byte.
+fn checksum(context: &Context<'_>, nic: &Nic) -> Judged {
+    if !nic.kind.has_wire() || !runs_at(nic, CHECKSUM_FROM_GBIT)? || !could_be_on(nic, CHECKSUM)? {
+        return Ok(None);
+    }
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::Feature(CHECKSUM.to_owned()));
+    let off = Evidence::new(
+        "feature rx-checksum",
+        "off, could be on",
+        ethtool(nic, "features"),
+    );
+    Ok(Some(Draft {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary: format!(
+            "the CPU verifies the checksums of what {} receives: turn on rx-checksum, unless the NIC is faulty",
+            nic.name
+        ),
+        evidence: speed(nic).into_iter().chain([off]).collect(),
+        remedies: remedy(context, key, Value::Switch(true))
+            .into_iter()
+            .collect(),
+    }))
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::testing::{Cases, World, context, finding, remedies};
@@ -69,7 +100,14 @@ pub(super) mod tests {
     use crate::known::Known;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("off at 100 Gb/s", || World::of(card(100)))],
+        fires: &[
+            ("off at 100 Gb/s", || World::of(card(100))),
+            ("checksums by the CPU", || {
+                let host = build::host();
+                let host = host.nic("eth0", |nic| nic.gbit(10).feature(CHECKSUM, false, true));
+                World::of(host.build())
+            }),
+        ],
         silent: &[
             ("off at 25 Gb/s", || World::of(card(25))),
             ("a card without it", || {

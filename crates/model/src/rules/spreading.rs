@@ -168,11 +168,36 @@ pub(super) fn local_cpus(host: &Host, nic: &Nic) -> Known<(CpuSet, String)> {
 
 /// The isolated CPUs, as far as they are known.
 pub(super) fn kept_apart(host: &Host) -> CpuSet {
-    [&host.isolation.isolated, &host.isolation.nohz_full]
+    let lists = [
+        (&host.isolation.isolated, "isolcpus="),
+        (&host.isolation.nohz_full, "nohz_full="),
+    ];
+    lists
         .into_iter()
-        .filter_map(if_read)
-        .flat_map(CpuSet::iter)
+        .flat_map(|(list, option)| {
+            match list {
+                Known::Unknown(gap) if gap.cause == Cause::Absent => booted_with(host, option),
+                list => if_read(list).cloned().unwrap_or_else(CpuSet::empty),
+            }
+            .iter()
+            .collect::<Vec<_>>()
+        })
         .collect()
+}
+
+/// The CPUs of `isolcpus=` or `nohz_full=` on the command line, for kernels before 4.2, which have no file for them.
+pub(super) fn booted_with(host: &Host, option: &str) -> CpuSet {
+    let line = if_read(&host.identity.command_line).map_or("", String::as_str);
+    let words = line.split_whitespace();
+    let list = words
+        .filter_map(|word| word.strip_prefix(option))
+        .next_back();
+    // Flags (`domain`, `managed_irq`) stand before the list.
+    let list = list.unwrap_or_default().split(',');
+    let cpus: Vec<&str> = list
+        .filter(|part| part.starts_with(|c: char| c.is_ascii_digit()))
+        .collect();
+    cpus.join(",").parse().unwrap_or_else(|_| CpuSet::empty())
 }
 
 /// The CPUs suitable for an interrupt of `nic`: online, local, and not isolated.

@@ -1,6 +1,7 @@
 //! `tcp-buffer-below-bdp`: tcp_wmem or tcp_rmem maximum is too small for the path. Facts from
 //! Documentation/networking/ip-sysctl.rst and RFC 7323 (bandwidth-delay product).
 
+use super::facts::if_read;
 use super::{BULK, Draft, found, receives, remedy, sends, undetermined};
 use crate::analysis::{self, Figures, OneWay};
 use crate::buffers::{self, Buffer, Limits};
@@ -43,6 +44,11 @@ struct Need {
     evidence: Vec<Evidence>,
 }
 
+const LIMIT_OUTPUT: &str = "net.ipv4.tcp_limit_output_bytes";
+/// The default since Linux 4.20; newer kernels have more.
+const LIMIT_OUTPUT_DEFAULT: u64 = 1_048_576;
+const TSO_BYTES: u64 = 65_536;
+
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let mut needs = Vec::new();
     let mut missing: Vec<Gap> = Vec::new();
@@ -53,6 +59,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         }
     }
     let mut outcomes = Vec::new();
+    outcomes.extend(small_output(context).map(|said| found(rule, context, said)));
     if !needs.is_empty() {
         outcomes.push(finding(rule, context, &needs));
     }
@@ -60,6 +67,34 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         outcomes.push(undetermined(rule, context, "host".to_owned(), missing));
     }
     outcomes
+}
+
+/// ip-sysctl.rst, `tcp_limit_output_bytes`: what a socket may have in the qdisc and the NIC. Less than one TSO packet
+/// stops the sender after each.
+fn small_output(context: &Context<'_>) -> Option<Draft> {
+    // Captures of older versions do not have it.
+    let text = context.host.sysctl(LIMIT_OUTPUT);
+    let limit: u64 = if_read(&text)?.trim().parse().ok()?;
+    if limit >= TSO_BYTES {
+        return None;
+    }
+    let key = SettingKey::Sysctl(LIMIT_OUTPUT.to_owned());
+    Some(Draft {
+        severity: Severity::Warn,
+        subject: "host".to_owned(),
+        summary: format!(
+            "{LIMIT_OUTPUT} is {limit}, less than one TSO packet, so each flow waits for its completion: set it to \
+             {LIMIT_OUTPUT_DEFAULT}"
+        ),
+        evidence: vec![Evidence::new(
+            LIMIT_OUTPUT,
+            limit,
+            buffers::path(LIMIT_OUTPUT),
+        )],
+        remedies: remedy(context, key, Value::Text(LIMIT_OUTPUT_DEFAULT.to_string()))
+            .into_iter()
+            .collect(),
+    })
 }
 
 fn finding(rule: &Rule, context: &Context<'_>, needs: &[Need]) -> Outcome {
@@ -244,7 +279,12 @@ pub(super) mod tests {
     const ID: &str = RULE.id;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("64 KiB at most", || World::of(small()))],
+        fires: &[
+            ("64 KiB at most", || World::of(small())),
+            ("a page in the qdisc", || {
+                World::of(build::host().sysctl(LIMIT_OUTPUT, "4096").build())
+            }),
+        ],
         silent: &[("the kernel's defaults", || World::of(build::host().build()))],
         undetermined: &[("no such sysctl", || {
             World::of(build::host().without_sysctl("net.ipv4.tcp_rmem").build())

@@ -6,6 +6,7 @@ use super::{ALWAYS, Draft, watched};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::known::Known;
 use crate::units::{Ratio, real};
+use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-retransmit",
@@ -16,7 +17,8 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "at least 1 % of at least 1000 segments were retransmissions while watched (warn); 0.1 % (note)",
+    threshold: "at least 1 % of at least 1000 segments were retransmissions while watched (warn); 0.1 % (note); \
+                more than one segment per second with a bad checksum (warn)",
     effect: "loss-based congestion control: the rate falls with the square root of the loss (Mathis et al., 1997)",
     source: "RFC 4022 (tcpRetransSegs, tcpOutSegs); Documentation/networking/snmp_counter.rst; thresholds of \
              linerate",
@@ -34,6 +36,10 @@ const NOTE: Ratio = Ratio::new(0.001);
 const WARN: Ratio = Ratio::new(0.01);
 /// Fewer segments say nothing about the path.
 const ENOUGH: u64 = 1_000;
+/// Received segments that were dropped for their checksum, since Linux 3.10; before, among `InErrs`.
+const DAMAGED: [&str; 2] = ["snmp/Tcp/InCsumErrors", "snmp/Tcp/InErrs"];
+/// Bad checksums per second that no stray packet explains.
+const DAMAGED_PER_SECOND: f64 = 1.0;
 /// Counters that show why.
 const SIGNS: [&str; 5] = [
     "netstat/TcpExt/TCPTimeouts",
@@ -48,6 +54,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         Ok(watch) => watch,
         Err(unsure) => return unsure,
     };
+    let damaged = damaged(watch);
     let (again, sent) = match (watch.grown(RETRANSMITTED), watch.grown(SENT)) {
         (Known::Value(again), Known::Value(sent)) => (again, sent),
         (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => {
@@ -58,7 +65,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     let all = sent.saturating_add(again);
     let share = real(again) / real(all.max(1));
     if all < ENOUGH || share < NOTE.as_f64() {
-        return Vec::new();
+        return answer(rule, context, "host", damaged, Vec::new());
     }
     let severity = if share < WARN.as_f64() {
         Severity::Note
@@ -89,7 +96,30 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         evidence: evidence.collect(),
         remedies: Vec::new(),
     };
-    answer(rule, context, "host", Some(said), Vec::new())
+    let said = std::iter::once(said).chain(damaged);
+    answer(rule, context, "host", said, Vec::new())
+}
+
+/// Segments that arrived with a bad checksum: something between the sender's checksum and this stack changes packets.
+fn damaged(watch: &Watch) -> Option<Draft> {
+    let (key, by) = DAMAGED
+        .into_iter()
+        .find_map(|key| Some((key, watch.grown(key).get()?)))?;
+    let often = DAMAGED_PER_SECOND * watch.span_ns.as_secs_f64();
+    (real(by) > often).then(|| {
+        let name = key.rsplit('/').next().unwrap_or(key);
+        let grew = format!("+{by} in {}", watch.span_ns);
+        Draft {
+            severity: Severity::Warn,
+            subject: "host".to_owned(),
+            summary: format!(
+                "TCP dropped received segments with a bad checksum or header ({name} {grew}): a NIC, driver, tunnel \
+                 or middlebox on the path changes packets; turn off rx-checksum for comparison"
+            ),
+            evidence: vec![Evidence::new(name, grew, watch.path(key))],
+            remedies: Vec::new(),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -101,6 +131,9 @@ pub(super) mod tests {
     pub(crate) const CASES: Cases = Cases {
         fires: &[
             ("4 % of the segments", || sent(96_000, 4_000)),
+            ("bad checksums", || {
+                sent(1_000_000, 0).watched(|w| w.grew("snmp/Tcp/InCsumErrors", 900))
+            }),
             ("0.2 %", || sent(998_000, 2_000)),
         ],
         silent: &[

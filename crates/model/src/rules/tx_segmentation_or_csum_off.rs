@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use super::facts::if_read;
 use super::{BULK, Draft, each_nic, found, remedy, sends, subject, undetermined};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Feature, Nic, NicKind};
 use crate::known::Known;
 use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::shell;
-use crate::units::BitRate;
+use crate::units::{BitRate, Bytes};
 
 pub(super) const RULE: Rule = Rule {
     id: "tx-segmentation-or-csum-off",
@@ -21,8 +22,8 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::Offloads,
     profiles: BULK,
     judges_by: &[Basis::Facts],
-    threshold: "TSO, GSO, transmit checksum or scatter-gather inactive and changeable, on a NIC or veth; note \
-                below 5 Gb/s",
+    threshold: "TSO, GSO, transmit checksum or scatter-gather inactive and changeable, on a NIC or veth, or gso_max_size \
+                below 8 KiB on a NIC; note below 5 Gb/s",
     effect: "fewer passes through the stack per byte: 11 -> 18 Gb/s for one flow over veth \
              (measured for linerate, Linux 6.18, two CPUs)",
     source: "Documentation/networking/segmentation-offloads.rst; \
@@ -49,6 +50,9 @@ const FEATURES: [&str; 7] = [
 /// Below this rate one CPU segments and checksums without effort; the drivers of many cheap NICs start without.
 const SLOW: BitRate = BitRate::from_mbit_per_s(5_000);
 
+/// A quarter of the default. Some drivers limit it to about 16 KiB.
+const SMALL: Bytes = Bytes::kib(8);
+
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
     each_nic(rule, context, |nic| check_nic(rule, context, nic))
 }
@@ -67,7 +71,7 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     };
     let off = off(features);
     if off.is_empty() {
-        return None;
+        return small_segments(nic).map(|said| found(rule, context, said));
     }
     let evidence = off
         .iter()
@@ -118,6 +122,26 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
+/// ip-link(8), `gso_max_size`: the largest packet that the stack builds for the NIC or GSO to segment.
+fn small_segments(nic: &Nic) -> Option<Draft> {
+    let most = *if_read(&nic.stack.gso_max_bytes).filter(|most| **most < SMALL)?;
+    let fast = nic.link_bit_per_s.get().is_some_and(|link| link >= SLOW);
+    (nic.kind.has_wire() && fast).then(|| Draft {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary: format!(
+            "gso_max_size of {} is {most}, so TSO and GSO send small packets: set the default, 65536",
+            nic.name
+        ),
+        evidence: vec![Evidence::new(
+            "gso_max_size",
+            most,
+            format!("ip -d link show dev {}", shell::quoted(nic.name.as_str())),
+        )],
+        remedies: Vec::new(),
+    })
+}
+
 /// The features that are off and could be on. The kernel forbids the generic checksum feature together with the
 /// per-protocol ones (`netdev_fix_features`), so only the generic one counts if both are available.
 fn off(features: &BTreeMap<String, Feature>) -> Vec<&'static str> {
@@ -152,7 +176,15 @@ pub(super) mod tests {
     const ID: &str = RULE.id;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("TSO and GSO off", || World::of(both_off()))],
+        fires: &[
+            ("TSO and GSO off", || World::of(both_off())),
+            ("segments of 2 KiB", || {
+                let host = build::host().nic("eth0", |nic| {
+                    nic.with(|nic| nic.stack.gso_max_bytes = Known::Value(Bytes::kib(2)))
+                });
+                World::of(host.build())
+            }),
+        ],
         silent: &[("both on", || {
             World::of(build::host().nic("eth0", |nic| nic).build())
         })],

@@ -5,20 +5,21 @@ use super::devices::{Notice, growth, judged, or_unwatched, unknown};
 use super::{ALWAYS, each_nic, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, VirtualFunction};
-use crate::known::{Gap, Known};
+use crate::known::{self, Gap, Known};
 use crate::setting::Class;
-use crate::units::{BitRate, Ratio};
+use crate::units::{BitRate, Ratio, real};
+use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "vm-host-limits",
     number: 79,
     status: Status::AdviceOnly,
-    title: "the hypervisor steals CPU time from this guest, or a virtual function is rate-limited",
+    title: "the hypervisor or a CPU quota takes CPU time, or a virtual function is rate-limited",
     severity: Severity::Warn,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "steal above 10 % of a CPU's time while watched (warn), above 1 % (note); a VF rate below link \
+    threshold: "steal above 10 % of a CPU's time while watched (warn), above 1 % (note); a cgroup CPU quota that stops this process for 5 % of the time (warn); a VF rate below link \
                 speed, or 32 or more CPUs in one node (note)",
     effect: "a ceiling: only the hypervisor can lift it",
     source: "proc_stat(5); ip-link(8), vf",
@@ -33,6 +34,9 @@ const STOLEN: Ratio = Ratio::new(0.01);
 /// A guest on a shared machine has a little steal time occasionally, in the kernel's ticks of 10 ms; above this share
 /// it lacks CPU time.
 const STOLEN_MUCH: Ratio = Ratio::new(0.1);
+/// A quota that stops a process for this share of the time limits what it measures.
+const QUOTA: Ratio = Ratio::new(0.05);
+const GROUPS: usize = 16;
 /// From this size on the physical machine most likely has more than one node.
 const MANY_CPUS: usize = 32;
 
@@ -58,7 +62,48 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         let missing = Vec::from_iter(uncounted(context).filter(|_| guest));
         said.extend(judged(rule, context, "host".to_owned(), notices, missing));
     }
+    said.extend(judged(
+        rule,
+        context,
+        "cgroup".to_owned(),
+        Vec::from_iter(context.watch.and_then(throttled)),
+        Vec::new(),
+    ));
     or_unwatched(rule, context, guest || maybe, said)
+}
+
+/// The CPU quota of a control group of this process, or of one above it, stopped it: the same for every program in it.
+fn throttled(watch: &Watch) -> Option<Notice> {
+    let key = |group: usize| format!("cgroup/{group}/throttled_us");
+    let (group, by) = (0..GROUPS)
+        .map_while(|group| Some((group, if_counted(watch, &key(group))?)))
+        .max_by_key(|(_, by)| *by)?;
+    let share = Ratio::new(real(by) / (watch.span_ns.as_secs_f64() * 1e6));
+    (share.as_f64() > QUOTA.as_f64()).then(|| {
+        let which = match group {
+            0 => "the control group of this process".to_owned(),
+            above => format!("a control group {above} above this process"),
+        };
+        let summary = format!(
+            "the CPU quota of {which} stopped its threads for {share} of the time (all CPUs added): raise cpu.max or \
+             cpu.cfs_quota_us"
+        );
+        let evidence = growth(watch, "time throttled, us", &key(group), by);
+        Notice::new(Severity::Warn, summary).with([evidence])
+    })
+}
+
+/// A counter of a group that may not exist.
+fn if_counted(watch: &Watch, key: &str) -> Option<u64> {
+    match watch.grown(key) {
+        Known::Value(by) => Some(by),
+        Known::Unknown(gap) => {
+            if gap.leaves_a_question() {
+                known::miss(&gap);
+            }
+            None
+        }
+    }
 }
 
 /// Why steal time is not known for any CPU, if counters were read.
@@ -176,6 +221,10 @@ pub(super) mod tests {
         fires: &[
             ("5 % of a CPU is stolen", || {
                 World::of(guest(2)).watched(|watch| watch.grew("cpu/1/time/steal", 500_000_000))
+            }),
+            ("a CPU quota", || {
+                World::of(build::host().build())
+                    .watched(|watch| watch.grew("cgroup/0/throttled_us", 8_000_000))
             }),
             ("a capped virtual function", || {
                 World::of(with_function(1_000))

@@ -30,7 +30,7 @@ const SETTINGS_SHOWN: usize = 4;
 const ROWS_MAX: usize = 4_000;
 
 /// The compared facts of a host; `nic` is the interface of the path. A name that ends in `/` matches all below it.
-const COMPARED: [&str; 31] = [
+const COMPARED: [&str; 33] = [
     "identity/architecture",
     "identity/cpu_model",
     "identity/kernel_release",
@@ -41,6 +41,7 @@ const COMPARED: [&str; 31] = [
     "power/turbo",
     "power/smt",
     "power/pstate_mode",
+    "power/pstate_max_percent",
     "power/idle_driver",
     "power/latency_limit_us",
     "power/frequency/",
@@ -59,6 +60,7 @@ const COMPARED: [&str; 31] = [
     "nic/pcie/available_bit_per_s",
     "nic/qdisc/",
     "nic/rings/",
+    "nic/stack/bridge_port_state",
     "nic/stack/ipoib_mode",
     "nic/stack/tx_queue_len",
     "sysctls/",

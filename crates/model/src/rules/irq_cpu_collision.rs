@@ -92,7 +92,7 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
         _ => return beside_a_worker(rule, context, nic, &all, &free),
     };
     let (one, other) = (all.get(pair.0)?, all.get(pair.1)?);
-    let mut evidence = vec![one.evidence(), other.evidence()];
+    let mut evidence = vec![one.evidence(context.host), other.evidence(context.host)];
     for at in [pair.0, pair.1] {
         let part = shares.as_ref().and_then(|shares| shares.get(at));
         evidence.extend(part.zip(all.get(at)).map(|(part, taken)| {
@@ -143,7 +143,7 @@ fn crowded(
         return None;
     }
     let moved: Vec<Taken<'_>> = there.iter().copied().skip(1).collect();
-    let evidence = there.iter().map(Taken::evidence);
+    let evidence = there.iter().map(|taken| taken.evidence(context.host));
     let path = "/proc/irq/*/effective_affinity_list";
     let free = Evidence::new("local CPUs without a queue interrupt", &idle, path);
     Some(found(
@@ -254,7 +254,7 @@ fn beside_a_worker(
                 brief(&free)
             ),
             evidence: vec![
-                taken.evidence(),
+                taken.evidence(context.host),
                 Evidence::new("CPUs of the trial's threads", workers, "the trial"),
                 cores_evidence(&free),
             ],

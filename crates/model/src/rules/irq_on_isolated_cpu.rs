@@ -111,7 +111,7 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic, kept: &CpuSet) -> Op
                 brief(kept)
             ),
             evidence: apart(context)
-                .chain(there.iter().map(Taken::evidence))
+                .chain(there.iter().map(|taken| taken.evidence(context.host)))
                 .collect(),
             remedies: spread(context, nic, &there, &homes, &used(&all)),
         },

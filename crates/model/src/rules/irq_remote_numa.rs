@@ -3,7 +3,7 @@
 //! where an interrupt is delivered, `smp_affinity_list` only the configured affinity.
 
 use super::spreading::{
-    Taken, all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus,
+    all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus,
     spread, taken, used,
 };
 use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
@@ -88,7 +88,7 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
         .count();
     let mut evidence = vec![Evidence::new("CPUs local to the NIC", &local, path)];
     evidence.extend(how_the_node_was_found(nic));
-    evidence.extend(remote.iter().map(Taken::evidence));
+    evidence.extend(remote.iter().map(|taken| taken.evidence(context.host)));
     let homes = &without_apart(context, &local);
     Some(found(
         rule,

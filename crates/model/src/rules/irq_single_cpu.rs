@@ -85,7 +85,7 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
         .collect();
     let evidence = counts
         .into_iter()
-        .chain(all.iter().map(Taken::evidence))
+        .chain(all.iter().map(|taken| taken.evidence(context.host)))
         .collect();
     Some(found(
         rule,

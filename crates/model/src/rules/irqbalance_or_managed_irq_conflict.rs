@@ -76,7 +76,7 @@ fn managed(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
             "managed by the kernel (read-only)",
             format!("/proc/irq/{}/smp_affinity", taken.irq),
         );
-        [mode, taken.evidence()]
+        [mode, taken.evidence(context.host)]
     });
     let said = Draft {
         severity: Severity::Note,

@@ -2,7 +2,7 @@
 //! Documentation/networking/scaling.rst, "RPS: Receive Packet Steering".
 
 use super::spreading::{
-    Taken, brief, homes, in_use, kept_apart, local_cpus, queue_file, siblings, softirq_evidence,
+    brief, homes, in_use, kept_apart, local_cpus, queue_file, siblings, softirq_evidence,
     softirq_share, taken, workers,
 };
 use super::{Draft, each_nic, found, remedy, subject, undetermined};
@@ -91,7 +91,7 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
             context.host.online_cpus(),
             "/sys/devices/system/cpu/online",
         )])
-        .chain(irqs.iter().map(Taken::evidence))
+        .chain(irqs.iter().map(|taken| taken.evidence(context.host)))
         .chain(by_default(context))
         .collect();
     let remedies = steered
@@ -250,7 +250,7 @@ fn needed_and_off(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outco
             nic.name,
             brief(&others)
         ),
-        evidence: vec![softirq_evidence(watch, cpu, busy), only.evidence(), off],
+        evidence: vec![softirq_evidence(watch, cpu, busy), only.evidence(context.host), off],
         remedies: remedy(context, key, to).into_iter().collect(),
     };
     Some(found(rule, context, said))

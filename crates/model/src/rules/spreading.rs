@@ -96,12 +96,23 @@ impl Taken<'_> {
         (SettingKey::Nic(nic.name.clone(), knob), to)
     }
 
-    /// Its effective affinity, as evidence.
-    pub(super) fn evidence(&self) -> Evidence {
+    /// Its effective affinity as evidence; the requested one of a kernel that has no other (before 4.13).
+    pub(super) fn evidence(&self, host: &Host) -> Evidence {
+        let irq = host.irq(self.irq);
+        let is_old = irq.is_some_and(|irq| {
+            irq.effective
+                .gap()
+                .is_some_and(|gap| gap.cause == Cause::Absent)
+        });
+        let file = if is_old {
+            "smp_affinity_list"
+        } else {
+            "effective_affinity_list"
+        };
         Evidence::new(
             format!("CPUs of IRQ {} ({})", self.irq, queue_name(self.queue)),
             self.cpus,
-            format!("/proc/irq/{}/effective_affinity_list", self.irq),
+            format!("/proc/irq/{}/{file}", self.irq),
         )
     }
 }
@@ -407,6 +418,30 @@ mod tests {
         assert_eq!(brief(&few), "0-5,12");
         let names: Vec<String> = (0..5).map(|at| format!("eth{at}")).collect();
         assert_eq!(super::few(&names), "eth0, eth1, eth2 and 2 more");
+    }
+
+    #[test]
+    fn an_old_kernel_shows_the_requested_affinity_and_its_file() {
+        let mut host = build::host().nic("eth2", |nic| nic.queues(&[0, 1])).build();
+        let path = |host: &Host| {
+            let queues = in_use(&host.nics[0], QueueKind::Rx);
+            taken(&queues)[0].evidence(host).path
+        };
+        assert!(path(&host).ends_with("/effective_affinity_list"));
+        for irq in &mut host.irqs {
+            irq.effective =
+                Known::unknown(Cause::Absent, "effective_affinity_list", "no such file");
+        }
+        assert!(path(&host).ends_with("/smp_affinity_list"));
+    }
+
+    #[test]
+    fn the_command_line_of_an_old_kernel_has_the_isolated_cpus() {
+        let mut host = build::host().build();
+        host.identity.command_line =
+            Known::Value("ro isolcpus=1 isolcpus=domain,managed_irq,2-3,7 quiet".to_owned());
+        assert_eq!(booted_with(&host, "isolcpus=").to_string(), "2-3,7");
+        assert!(booted_with(&host, "nohz_full=").is_empty());
     }
 
     #[test]

@@ -39,6 +39,7 @@ use crate::units::{Nanoseconds, real};
 /// | `rdma/mlx5_0/1/counter/port_xmit_data`, `rdma/mlx5_0/1/hw/out_of_sequence` | sysfs; data in octets |
 /// | `block/nvme0n1/...` | `/sys/block/NAME/stat` |
 /// | `cgroup/0/nr_throttled`, `nr_periods`, `throttled_us` | `cpu.stat` of the process's control groups, its own and those above; trials only |
+/// | `drop/NETFILTER_DROP`, ... | drops of the whole machine by reason, those that mean loss (`skb:kfree_skb`); trials only |
 /// | `pressure/irq/total_us` | `/proc/pressure/irq` |
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
@@ -113,7 +114,8 @@ impl Watch {
     }
 
     /// Leaves out unchanged counters if there are more than `most`, with a gap that says so. Those that are needed
-    /// even if unchanged are kept: the statistics of interfaces, of their qdiscs, of each CPU and of RDMA ports.
+    /// even if unchanged are kept: the statistics of interfaces, of their qdiscs, of each CPU and of RDMA ports, and the
+    /// drop reasons.
     #[must_use]
     pub fn without_still(mut self, most: usize) -> Self {
         if self.counters.len() <= most {
@@ -127,7 +129,7 @@ impl Watch {
                 (kind, group),
                 (Some("nic"), Some("stat" | "qdisc"))
                     | (Some("cpu"), Some("softnet" | "time"))
-                    | (Some("rdma"), _)
+                    | (Some("rdma" | "drop"), _)
             );
             let moved = counter.before != counter.after;
             if !stays && !moved {

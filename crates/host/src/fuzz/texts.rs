@@ -15,7 +15,7 @@ use crate::sysfs::{
     block, bond, cpus, gids, irq_names, isolation, kernel, nic_kind, nics, nodes, pci, power,
     queues, rdma, stack,
 };
-use crate::watch::{devices, interrupts as counts, parse_uptime};
+use crate::watch::{devices, drop_reasons, interrupts as counts, parse_uptime};
 use crate::{apply, sysctl_files};
 
 /// All parsers of a text, so that the first byte can select one.
@@ -92,6 +92,7 @@ const READERS: &[Reader] = &[
         let (possible, line) = halves(text);
         let _ = counts::parse_counts(line, possible.parse::<CpuSet>().ok().as_ref());
     },
+    |text| seen(&drop_reasons::parse_format(text)),
     |text| seen(&counts::parse_table(text, &BTreeSet::from([0, 1, 24]))),
     |text| seen(&sysctl_files::parse_sysctl_lines("/etc/sysctl.conf", text)),
     |text| seen(&apply::identity::ProcessStat::parse(text)),

@@ -7,7 +7,7 @@
 mod elf;
 mod mapped;
 mod symbols;
-mod sys;
+pub(crate) mod sys;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

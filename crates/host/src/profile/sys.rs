@@ -1,9 +1,10 @@
-//! perf_event_open(2) and its ring buffer.
+//! perf_event_open(2): its ring buffer, and counters of a tracepoint.
 #![allow(
     unsafe_code,
     reason = "perf_event_open and its ring have no safe wrapper in rustix"
 )]
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -22,6 +23,23 @@ const OPEN_CLOEXEC: libc::c_ulong = 8;
 /// `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_DISABLE`.
 const ENABLE: libc::c_ulong = 0x2400;
 const DISABLE: libc::c_ulong = 0x2401;
+/// `PERF_EVENT_IOC_SET_FILTER`: `_IOW('$', 6, char *)`. Architectures differ in the bit for a write and in the size.
+const SET_FILTER: libc::c_ulong = {
+    let write = if cfg!(any(
+        target_arch = "powerpc",
+        target_arch = "powerpc64",
+        target_arch = "mips",
+        target_arch = "mips64",
+        target_arch = "sparc64"
+    )) {
+        0x8000_0000
+    } else {
+        0x4000_0000
+    };
+    write | (size_of::<usize>() as libc::c_ulong) << 16 | 0x2406
+};
+/// `PERF_TYPE_TRACEPOINT`.
+const TRACEPOINT: u32 = 2;
 /// The offsets of `data_head` and `data_tail` in `struct perf_event_mmap_page`.
 const HEAD_AT: usize = 1024;
 const TAIL_AT: usize = 1032;
@@ -60,6 +78,83 @@ struct Attributes {
     wakeup_events: u32,
     bp_type: u32,
     config1: u64,
+}
+
+/// Opens an event of `pid` (-1: of everything) on `cpu`.
+fn open_event(attributes: &Attributes, pid: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
+    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the kernel only reads the structure, which has its layout and says its own size.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const *attributes,
+            pid,
+            cpu,
+            -1 as libc::c_int,
+            OPEN_CLOEXEC,
+        )
+    };
+    let Ok(fd) = libc::c_int::try_from(result) else {
+        return Err(io::ErrorKind::Other.into());
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A counter of the hits of a tracepoint on one CPU.
+#[derive(Debug)]
+pub(crate) struct Hits {
+    event: OwnedFd,
+}
+
+impl Hits {
+    /// Opens a counter of the tracepoint `id` on `cpu` that counts what `filter` matches
+    /// (Documentation/trace/events.rst, "Event filtering"). It counts from now on.
+    pub(crate) fn open(id: u64, cpu: u32, filter: &CStr) -> io::Result<Self> {
+        let attributes = Attributes {
+            kind: TRACEPOINT,
+            size: u32::try_from(size_of::<Attributes>()).expect("64 bytes"),
+            config: id,
+            frequency: 0,
+            sample_type: 0,
+            read_format: 0,
+            // A counter that counts before it has its filter would count other hits.
+            flags: FLAG_DISABLED,
+            wakeup_events: 0,
+            bp_type: 0,
+            config1: 0,
+        };
+        let event = open_event(&attributes, -1, cpu)?;
+        // SAFETY: the kernel reads the filter, a string with its end, and keeps no reference to it.
+        let result = unsafe { libc::ioctl(event.as_raw_fd(), SET_FILTER as _, filter.as_ptr()) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        control(&event, ENABLE)?;
+        Ok(Self { event })
+    }
+
+    /// The hits since it was opened.
+    pub(crate) fn read(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        match rustix::io::read(&self.event, &mut bytes)? {
+            8 => Ok(u64::from_ne_bytes(bytes)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+fn control(event: &OwnedFd, request: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the length of the call, and the request takes no memory.
+    let result = unsafe { libc::ioctl(event.as_raw_fd(), request as _, 0) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// The samples of one CPU, in the kernel's order.
@@ -105,26 +200,7 @@ impl Ring {
             bp_type: 0,
             config1: 0,
         };
-        let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: the kernel only reads the structure, which has its layout and says its own size.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                pid,
-                cpu,
-                -1 as libc::c_int,
-                OPEN_CLOEXEC,
-            )
-        };
-        let Ok(fd) = libc::c_int::try_from(result) else {
-            return Err(io::ErrorKind::Other.into());
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just given this descriptor to us alone.
-        let event = unsafe { OwnedFd::from_raw_fd(fd) };
+        let event = open_event(&attributes, pid, cpu)?;
         let page = rustix::param::page_size();
         let data = page * pages;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
@@ -152,22 +228,12 @@ impl Ring {
 
     /// Starts sampling.
     pub(super) fn enable(&self) -> io::Result<()> {
-        self.control(ENABLE)
+        control(&self.event, ENABLE)
     }
 
     /// Stops sampling.
     pub(super) fn disable(&self) -> io::Result<()> {
-        self.control(DISABLE)
-    }
-
-    fn control(&self, request: libc::c_ulong) -> io::Result<()> {
-        // SAFETY: the descriptor is open for the length of the call, and the request takes no memory.
-        let result = unsafe { libc::ioctl(self.event.as_raw_fd(), request as _, 0) };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        control(&self.event, DISABLE)
     }
 
     /// Appends what was written since the last call to `into`, as one sequence of records.

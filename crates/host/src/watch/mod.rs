@@ -6,6 +6,7 @@
 
 mod cpus;
 pub(crate) mod devices;
+pub(crate) mod drop_reasons;
 pub(crate) mod interrupts;
 mod nics;
 mod quota;

@@ -12,6 +12,7 @@
 mod agent;
 mod bad_input;
 mod demo;
+mod drops;
 mod experiment;
 mod full_disk;
 mod guard;

@@ -60,7 +60,7 @@ const OF_RDMA_PORT: [&str; 6] = [
     "counter/port_xmit_discards",
     "counter/VL15_dropped",
 ];
-const OF_HOST: [&str; 28] = [
+const OF_HOST: [&str; 32] = [
     "netstat/TcpExt/ListenOverflows",
     "netstat/TcpExt/ListenDrops",
     "netstat/TcpExt/TCPReqQFullDrop",
@@ -89,6 +89,10 @@ const OF_HOST: [&str; 28] = [
     "conntrack/search_restart",
     "vmstat/allocstall_normal",
     "pressure/irq/total_us",
+    "drop/NETFILTER_DROP",
+    "drop/QDISC_DROP",
+    "drop/TC_EGRESS",
+    "drop/TC_INGRESS",
 ];
 
 /// The counters of `host` over ten seconds in which none of them increased and every CPU was idle.

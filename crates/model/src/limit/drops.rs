@@ -7,7 +7,7 @@
 use super::{LimitKind, Trial, other_end};
 use crate::analysis::OneWay;
 use crate::analysis::figures::{self, Figures};
-use crate::ceiling::Bound;
+use crate::ceiling::{Bound, same_kernel};
 use crate::finding::Evidence;
 use crate::host::Host;
 use crate::known::Known;
@@ -120,7 +120,8 @@ fn left_by_loss(way: &OneWay<'_>, figures: &Figures) -> Option<Evidence> {
 /// A place where a host drops packets, and its count.
 #[derive(Debug, Clone, PartialEq)]
 struct Place {
-    end: End,
+    /// The end; `None` for the machine that runs both.
+    end: Option<End>,
     what: String,
     count: u64,
     path: String,
@@ -190,6 +191,7 @@ impl Drops {
     pub(super) fn of(trial: &Trial<'_>, way: &OneWay<'_>, lost: &Lost) -> Self {
         let mut places = at_receiver(trial, way, lost);
         places.extend(at_sender(trial, way));
+        places.extend(by_reason(trial, way));
         places.retain(|place| place.count > 0);
         let mut evidence = Vec::new();
         if lost.udp {
@@ -201,7 +203,11 @@ impl Drops {
             ));
         }
         evidence.extend(places.iter().map(|place| {
-            let what = format!("dropped at the {} end, {}", place.end, place.what);
+            let at = place.end.map_or_else(
+                || "on the machine of both ends".to_owned(),
+                |end| format!("at the {end} end"),
+            );
+            let what = format!("dropped {at}, {}", place.what);
             Evidence::new(what, place.count, place.path.clone())
         }));
         let told = (places.iter()).filter(|place| lost.explained_by(place));
@@ -229,17 +235,89 @@ fn unexplained(way: &OneWay<'_>, some_moved: bool) -> Evidence {
         }
     }
     let words = if some_moved {
+        let share = threshold::EXPLAINED_SHARE;
         format!(
-            "the drop counters of both hosts explain less than {} of it: the path between them, or a place that \
-             counts elsewhere (netfilter, ingress qdiscs)",
-            threshold::EXPLAINED_SHARE
+            "the drop counters of both hosts explain less than {share} of it: the path between them"
         )
     } else {
-        "no drop counter that was read moved on either host: the path between them, or a place that counts elsewhere \
-         (netfilter, ingress qdiscs)"
-            .to_owned()
+        "no drop counter that was read moved on either host: the path between them".to_owned()
+    };
+    let uncounted = ends.iter().find_map(|(end, side)| {
+        let watch = side.counters.value()?;
+        // Every kernel that has reasons has this one.
+        let gap = watch.grown("drop/NETFILTER_DROP").gap().cloned()?;
+        Some((end, gap.reason))
+    });
+    let words = match uncounted {
+        Some((end, why)) => format!(
+            "{words}, or a place that counts elsewhere (netfilter, ingress qdiscs: the drop reasons of the {end} end \
+             are unknown: {why})"
+        ),
+        None => words,
     };
     Evidence::new(what, words, "the counters of both hosts")
+}
+
+/// The drop reasons, and what drops for them. Drops that another counter shows (softnet, sockets) are not counted by
+/// their reason.
+const REASONS: [(&str, &str); 6] = [
+    ("NETFILTER_DROP", "netfilter"),
+    ("TC_INGRESS", "an ingress filter or policer (tc)"),
+    ("TC_EGRESS", "an egress filter or policer (tc)"),
+    ("XDP", "an XDP program"),
+    ("SOCKET_FILTER", "a socket's filter"),
+    ("BPF_CGROUP_EGRESS", "a BPF program of a control group"),
+];
+
+/// The drops of each kernel by reason, for any destination. Where both ends run on one kernel, both count the same
+/// drops.
+fn by_reason(trial: &Trial<'_>, way: &OneWay<'_>) -> Vec<Place> {
+    let receiver = (other_end(way.from), way.receiver);
+    let mut ends = vec![(Some(way.from), way.sender), (Some(receiver.0), receiver.1)];
+    let mut told = Vec::new();
+    if same_kernel(trial.local, trial.remote) {
+        let counted = ends.iter().position(|(_, side)| {
+            let watch = side.counters.value();
+            watch.is_some_and(|watch| watch.grown("drop/NETFILTER_DROP").value().is_some())
+        });
+        ends = vec![(None, ends[counted.unwrap_or(0)].1)];
+        told.extend([&way.sender.counters, &way.receiver.counters]);
+    }
+    let mut places = Vec::new();
+    for (end, side) in ends {
+        let Known::Value(watch) = &side.counters else {
+            continue;
+        };
+        let mut add = |what: &str, reason: &str, count: u64| {
+            places.push(Place {
+                end,
+                what: format!("{what} ({reason}, of the whole machine)"),
+                count,
+                path: watch.path(&format!("drop/{reason}")),
+                kind: LimitKind::Loss,
+                frame: None,
+            });
+        };
+        for (reason, what) in REASONS {
+            let count = watch.grown(&format!("drop/{reason}")).get();
+            add(what, reason, count.unwrap_or(0));
+        }
+        // The qdiscs of the trial's interfaces count their own; what remains are others', such as of an ifb device.
+        let all = watch.grown("drop/QDISC_DROP").get().unwrap_or(0);
+        let watches: Vec<&Watch> = if told.is_empty() {
+            vec![watch]
+        } else {
+            told.iter().filter_map(|watch| watch.value()).collect()
+        };
+        let own = watches.iter().map(|watch| {
+            let counters = watch.below("nic/");
+            let drops = counters.filter(|(rest, ..)| rest.ends_with("/qdisc/drops"));
+            total(drops.map(|(_, count, _)| count))
+        });
+        let others = all.saturating_sub(total(own));
+        add("qdiscs of other interfaces", "QDISC_DROP", others);
+    }
+    places
 }
 
 /// Why drops at this end would be missed, and which; `None` if they would be seen.
@@ -289,7 +367,7 @@ fn of_interfaces(
         let name = names.iter().find(|one| **one == name)?;
         let short = name.rsplit('/').next().unwrap_or(name);
         Some(Place {
-            end,
+            end: Some(end),
             what: format!("{words} {nic} ({short})"),
             count,
             path: counter.path.clone(),
@@ -364,7 +442,7 @@ fn sockets(way: &OneWay<'_>, end: End, lost: &Lost, watch: Option<&Watch>) -> Op
         )
     };
     Some(Place {
-        end,
+        end: Some(end),
         what: "receive buffers of sockets".to_owned(),
         count,
         path,
@@ -387,7 +465,7 @@ fn softnet(watch: &Watch, end: End, dropped: u64) -> Option<Place> {
     let each: Vec<_> = each.collect();
     let (cpu, _, counter) = each.iter().max_by_key(|(_, count, _)| *count)?;
     Some(Place {
-        end,
+        end: Some(end),
         what: format!("softnet backlog, mostly of CPU {cpu}"),
         count: total(each.iter().map(|(_, count, _)| *count)).min(dropped),
         path: counter.path.clone(),
@@ -504,6 +582,54 @@ mod tests {
         let few = |watch: WatchBuilder| watch.with(|watch| *watch = watch.clone().without_still(1));
         let limit = limit(lossy(), &hosts(false), few, few);
         let words = "no drop counter that was read moved";
+        assert!(says(&limit, "drop location", words), "{limit:?}");
+    }
+
+    #[test]
+    fn what_netfilter_dropped_is_a_place_and_counts_once_on_one_kernel() {
+        let drops = |watch: WatchBuilder| watch.grew("drop/NETFILTER_DROP", 1_234);
+        let one = limit(lossy(), &hosts(false), drops, drops);
+        assert_eq!(one.what, LimitKind::Loss);
+        let what =
+            "dropped on the machine of both ends, netfilter (NETFILTER_DROP, of the whole machine)";
+        assert!(says(&one, what, "1234"), "{one:?}");
+        assert!(!says(&one, "drop location", ""), "{one:?}");
+        let count = one
+            .evidence
+            .iter()
+            .filter(|one| one.what.contains("netfilter"));
+        assert_eq!(count.count(), 1);
+        let (near, far) = hosts(false);
+        let mut far = far;
+        far.identity.boot_id = Known::Value("00000000-0000-4000-8000-000000000002".to_owned());
+        let still = |watch: WatchBuilder| watch;
+        let two = limit(lossy(), &(near, far), drops, still);
+        assert!(
+            says(&two, "dropped at the local end, netfilter", "1234"),
+            "{two:?}"
+        );
+    }
+
+    #[test]
+    fn drops_that_the_senders_qdisc_counts_are_not_those_of_another_interface() {
+        let drops = |watch: WatchBuilder| {
+            let watch = watch.grew("drop/QDISC_DROP", 400);
+            watch.grew("nic/near0/qdisc/drops", 400)
+        };
+        let shaped = limit(lossy(), &hosts(true), drops, |watch| watch);
+        assert_eq!(shaped.what, LimitKind::Shaper);
+        assert!(!says(&shaped, "other interfaces", ""), "{shaped:?}");
+        let others = |watch: WatchBuilder| watch.grew("drop/QDISC_DROP", 400);
+        let elsewhere = limit(lossy(), &hosts(true), others, |watch| watch);
+        assert_eq!(elsewhere.what, LimitKind::Loss);
+        assert!(says(&elsewhere, "other interfaces", "400"), "{elsewhere:?}");
+    }
+
+    #[test]
+    fn without_the_right_to_count_reasons_netfilter_is_not_ruled_out() {
+        let denied = |watch: WatchBuilder| watch.denied("drop");
+        let limit = limit(lossy(), &hosts(false), |watch| watch, denied);
+        let words = "netfilter, ingress qdiscs: the drop reasons of the remote end are unknown: it needs root";
         assert!(says(&limit, "drop location", words), "{limit:?}");
     }
 

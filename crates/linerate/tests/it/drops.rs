@@ -1,0 +1,92 @@
+//! Where a trial's packets were dropped: places that no interface counts.
+
+use serde_json::Value;
+
+use crate::lab::Lab;
+
+/// How much a counter of one end's trial grew; skips where the kernel or the user's rights do not let it count.
+fn grown(document: &Value, end: &str, key: &str) -> Option<u64> {
+    let watch = &document["raw"][end]["counters"];
+    if let Some(gap) = watch["gaps"].get("drop") {
+        eprintln!("SKIP: drop reasons are not counted here: {gap}");
+        return None;
+    }
+    let counter = &watch["counters"][key];
+    let value = |when: &str| counter[when].as_u64();
+    let grown = value("after")
+        .zip(value("before"))
+        .and_then(|(after, before)| after.checked_sub(before));
+    assert!(grown.is_some(), "{key}: {counter} of {watch:#}");
+    grown
+}
+
+/// Runs a script on `far`; skips where a tool or the kernel does not know it.
+fn prepared(lab: &Lab, script: &str) -> bool {
+    let mut command = lab.on("far", "sh");
+    command.args(["-ec", script]);
+    let done = crate::job::run(command);
+    let is_ready = done.code == Some(0);
+    if !is_ready {
+        eprintln!("SKIP: cannot drop packets here: {}", done.err.trim());
+    }
+    is_ready
+}
+
+fn says(document: &Value, what: &str) -> bool {
+    let evidence = document["limit"]["evidence"].as_array();
+    evidence.is_some_and(|all| {
+        let text = |one: &Value| one["what"].as_str().unwrap_or_default().contains(what);
+        all.iter().any(text)
+    })
+}
+
+#[test]
+fn what_netfilter_drops_is_counted_and_named_as_the_place_of_the_loss() {
+    let Some(lab) = Lab::new() else { return };
+    let rules = "nft add table ip t
+        nft 'add chain ip t c { type filter hook input priority 0 ; }'
+        nft 'add rule ip t c meta l4proto tcp tcp dport != 22 limit rate over 20 mbytes/second burst 64 kbytes drop'";
+    if !prepared(&lab, rules) {
+        return;
+    }
+    let document = lab.stream(&[]);
+    let Some(dropped) = grown(&document, "remote", "drop/NETFILTER_DROP") else {
+        return;
+    };
+    assert!(dropped > 0, "{:#}", document["limit"]);
+    let limit = &document["limit"];
+    if limit["what"] == "loss" {
+        let place = "netfilter (NETFILTER_DROP, of the whole machine)";
+        assert!(says(&document, place), "{limit:#}");
+    } else {
+        eprintln!("SKIP: loss was not the limit: {}", limit["what"]);
+    }
+}
+
+#[test]
+fn a_path_without_drops_counts_none_of_netfilter() {
+    let Some(lab) = Lab::new() else { return };
+    let document = lab.stream(&[]);
+    for end in ["local", "remote"] {
+        // Other programs of this machine may drop packets: only that it was counted is certain.
+        let counted = grown(&document, end, "drop/NETFILTER_DROP");
+        let gap = document["raw"][end]["counters"]["gaps"].get("drop");
+        assert!(counted.is_some() || gap.is_some(), "{end}");
+    }
+}
+
+#[test]
+fn an_ingress_filter_that_drops_is_counted_by_its_reason() {
+    let Some(lab) = Lab::new() else { return };
+    // TC_ACT_SHOT (2) for packets whose IP identification is a multiple of 32, else TC_ACT_OK.
+    let filter = "tc qdisc add dev far0 ingress
+        tc filter add dev far0 parent ffff: protocol ip bpf da \
+            bytecode '5,40 0 0 18,84 0 0 31,21 0 1 0,6 0 0 2,6 0 0 0'";
+    if !prepared(&lab, filter) {
+        return;
+    }
+    let document = lab.stream(&[]);
+    if let Some(dropped) = grown(&document, "remote", "drop/TC_INGRESS") {
+        assert!(dropped > 0, "{:#}", document["limit"]);
+    }
+}

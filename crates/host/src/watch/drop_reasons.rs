@@ -35,8 +35,8 @@ const COUNTERS_MAX: usize = 512;
 const PREFIX: &str = "drop";
 
 /// The reasons that are counted, each with those that later kernels split off from it; the most important first, since
-/// with many CPUs not all have a counter. A drop costs about 0.4 us more with all of them, so they are few: those that mean
-/// loss and are in no other counter that a trial reads (`CPU_BACKLOG` is in `softnet_stat`, `SOCKET_RCVBUFF` in
+/// with many CPUs not all have a counter. A drop costs about 0.4 us more with all of them, so they are few: those that
+/// mean loss and are in no other counter that a trial reads (`CPU_BACKLOG` is in `softnet_stat`, `SOCKET_RCVBUFF` in
 /// `/proc/net/snmp`). `NOT_SPECIFIED`, and the reasons of packets that brought nothing new (`TCP_OLD_DATA`), mean no
 /// loss.
 const REASONS: [&[&str]; 7] = [

@@ -1,4 +1,4 @@
-//! Where a trial's packets were dropped: places that no interface counts.
+//! Where a trial's packets were dropped or shaped: places that no interface counts, and classes.
 
 use serde_json::Value;
 
@@ -89,4 +89,26 @@ fn an_ingress_filter_that_drops_is_counted_by_its_reason() {
     if let Some(dropped) = grown(&document, "remote", "drop/TC_INGRESS") {
         assert!(dropped > 0, "{:#}", document["limit"]);
     }
+}
+
+#[test]
+fn an_htb_with_filters_below_one_class_is_a_shaper_at_the_rate_of_that_class() {
+    let Some(lab) = Lab::new() else { return };
+    // The top class has no parent to borrow from: its ceil has no effect.
+    let classes = "tc qdisc add dev near0 root handle 1: htb default 20
+        tc class add dev near0 parent 1: classid 1:1 htb rate 200mbit ceil 900mbit
+        tc class add dev near0 parent 1:1 classid 1:10 htb rate 120mbit ceil 900mbit
+        tc class add dev near0 parent 1:1 classid 1:20 htb rate 80mbit ceil 900mbit
+        tc filter add dev near0 parent 1: protocol ip u32 match ip protocol 6 0xff flowid 1:10";
+    let mut command = lab.on("near", "sh");
+    command.args(["-ec", classes]);
+    let done = crate::job::run(command);
+    if done.code != Some(0) {
+        eprintln!("SKIP: no htb with filters here: {}", done.err.trim());
+        return;
+    }
+    let document = lab.stream(&[]);
+    assert_eq!(document["limit"]["what"], "a shaper", "{document:#}");
+    let text = document["limit"].to_string();
+    assert!(text.contains("200.0 Mb/s"), "{text}");
 }

@@ -381,23 +381,45 @@ pub(super) fn tbf_rate(options: &[u8]) -> Result<Option<BitRate>, Failure> {
     rate(&options, TBF_PARAMETERS, RATE_AT, TBF_RATE64)
 }
 
-/// The rate of the only class if all traffic goes to it and it cannot borrow: then it is the rate of the interface.
+/// The rate of the top class, if every packet belongs to a class below it: then it is the rate of the interface,
+/// whatever the filters select. A class without a parent cannot borrow, so that its ceil has no effect. A class sends at
+/// its own rate without borrowing (`htb_class_mode` and `htb_charge_class` of net/sched/sch_htb.c), so that classes whose
+/// rates sum to more are not held to that of the top class. Without a default class unclassified packets pass unshaped.
 /// Anything more complex has no single rate.
 pub(super) fn htb_rate(root: &Entry, classes: &[Entry]) -> Result<Option<BitRate>, Failure> {
     let init = Attributes::parse(&root.options)?;
-    let (Some(init), [class]) = (init.bytes(HTB_INIT), classes) else {
+    let Some(init) = init.bytes(HTB_INIT) else {
         return Ok(None);
     };
-    let default = (root.handle & MAJOR) | (u32_at(init, HTB_DEFAULT_CLASS_AT)? & !MAJOR);
-    if class.parent != ROOT || class.handle != default {
+    let (tops, leaves): (Vec<&Entry>, Vec<&Entry>) =
+        classes.iter().partition(|class| class.parent == ROOT);
+    let [top] = tops[..] else {
+        return Ok(None);
+    };
+    if leaves.iter().any(|leaf| leaf.parent != top.handle) {
         return Ok(None);
     }
-    rate(
-        &Attributes::parse(&class.options)?,
-        HTB_PARAMETERS,
-        RATE_AT,
-        HTB_RATE64,
-    )
+    let default = (root.handle & MAJOR) | (u32_at(init, HTB_DEFAULT_CLASS_AT)? & !MAJOR);
+    let is_classified = if leaves.is_empty() {
+        top.handle == default
+    } else {
+        leaves.iter().any(|leaf| leaf.handle == default)
+    };
+    let rate_of = |class: &Entry| {
+        let options = Attributes::parse(&class.options)?;
+        rate(&options, HTB_PARAMETERS, RATE_AT, HTB_RATE64)
+    };
+    let Some(whole) = rate_of(top)?.filter(|_| is_classified) else {
+        return Ok(None);
+    };
+    let mut guaranteed: u64 = 0;
+    for leaf in leaves {
+        let Some(own) = rate_of(leaf)? else {
+            return Ok(None);
+        };
+        guaranteed = guaranteed.saturating_add(own.as_bit_per_s());
+    }
+    Ok((guaranteed <= whole.as_bit_per_s()).then_some(whole))
 }
 
 fn to_hex(bytes: &[u8]) -> String {

@@ -26,6 +26,43 @@ proptest! {
     }
 }
 
+/// An `htb` 1: whose unclassified packets go to class `default`.
+fn htb(default: u32) -> Entry {
+    let mut init = [0; 20];
+    init[HTB_DEFAULT_CLASS_AT..HTB_DEFAULT_CLASS_AT + 4].copy_from_slice(&default.to_ne_bytes());
+    let mut options = Request::new(0, &[]);
+    options.put(HTB_INIT, &init);
+    Entry::made_up("htb", 0x1_0000, ROOT, options.into_body())
+}
+
+/// A class of it with a rate in Mb/s.
+fn class(minor: u32, parent: u32, mbit: u64) -> Entry {
+    let mut options = Request::new(0, &[]);
+    options.put(HTB_PARAMETERS, &[0; 44]);
+    options.put(HTB_RATE64, &(mbit * 125_000).to_ne_bytes());
+    Entry::made_up("htb", 0x1_0000 | minor, parent, options.into_body())
+}
+
+#[test]
+fn classes_below_one_top_class_have_its_rate_only_if_none_can_pass_it() {
+    let rate = |default, classes: &[Entry]| htb_rate(&htb(default), classes).expect("our own");
+    let below = |first, second| {
+        let leaf = |minor, mbit| class(minor, 0x1_0001, mbit);
+        [class(1, ROOT, 100), leaf(0x10, first), leaf(0x20, second)]
+    };
+    let whole = Some(BitRate::from_mbit_per_s(100));
+    assert_eq!(rate(0x20, &below(60, 40)), whole);
+    assert_eq!(rate(0x20, &below(60, 50)), None, "their rates sum to more");
+    assert_eq!(rate(0, &below(60, 40)), None, "unclassified packets pass");
+    assert_eq!(rate(1, &below(60, 40)), None, "the top class holds none");
+    let mut deep = below(60, 40).to_vec();
+    deep.push(class(0x30, 0x1_0020, 90));
+    assert_eq!(rate(0x10, &deep), None, "a third level");
+    let mut two = below(60, 40).to_vec();
+    two.push(class(2, ROOT, 10));
+    assert_eq!(rate(0x20, &two), None, "two top classes");
+}
+
 fn entry(kind: &str, handle: u32, parent: u32) -> Entry {
     Entry::made_up(kind, handle, parent, Vec::new())
 }

@@ -33,6 +33,9 @@ pub const LONG_SLEEP_FACTOR: f64 = 4.0;
 /// A buffer is full if a flow's data per RTT is at least this share of it: the kernel counts its own overhead as part
 /// of the buffer.
 pub const FILLED_SHARE: Ratio = Ratio::new(0.40);
+/// The peer's window is full at this share of it: the kernel keeps it at twice the data per RTT while its buffer may
+/// grow (tcp_rcv_space_adjust).
+pub const FILLED_WINDOW_SHARE: Ratio = Ratio::new(0.80);
 /// A congestion window above this multiple of the data per RTT is not the limit.
 pub const WINDOW_FACTOR: u64 = 4;
 /// Ends whose CPU demand differs by less than this are treated as equal.

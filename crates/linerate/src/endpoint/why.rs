@@ -22,14 +22,15 @@ use crate::endpoint::ends::Ends;
 
 /// How often everything is tried.
 const ROUNDS: u64 = 2;
-/// How long all trials may take.
-const BUDGET: Nanoseconds = Nanoseconds::from_millis(5_000);
+/// How long all trials of a command may take.
+pub const BUDGET: Nanoseconds = Nanoseconds::from_millis(5_000);
 /// The interventions of a batch.
 const BATCH: u64 = 4;
 /// The least and the longest duration of a trial, ...
 const EACH_LEAST: Nanoseconds = Nanoseconds::from_millis(300);
 const EACH_MOST: Nanoseconds = Nanoseconds::from_millis(800);
-/// ... which has to be this many round trips, so that a connection reaches its rate.
+/// ... which has to be this many round trips, so that a connection reaches its rate; but never longer than the
+/// measured trial.
 const ROUND_TRIPS: u64 = 30;
 
 /// What the interventions showed.
@@ -59,12 +60,14 @@ pub fn suggested(path: PathView<'_>, sample: &Sample, rate: BitRate) -> Vec<Limi
     name_limit(sample, path.local, path.remote, &ceilings.ceilings, rate).suggested
 }
 
-/// Finds what limits the path of `measured`, which reached `rate`, by the interventions that are possible.
+/// Finds what limits the path of `measured`, which reached `rate`, by the interventions that are possible within
+/// `budget`.
 pub fn find(
     ends: &mut dyn Ends,
     measured: &Sample,
     rate: BitRate,
     suggested: &[LimitKind],
+    budget: Nanoseconds,
     say: &Say,
 ) -> Outcome<Why> {
     let each = duration(measured);
@@ -82,7 +85,7 @@ pub fn find(
         });
         possible.extend(trial.ok().map(|spec| (place, spec)));
     }
-    let mut left = BUDGET.as_u64();
+    let mut left = budget.as_u64();
     loop {
         let verdict = decide(measured, suggested, &tried);
         // One plain trial in each round.
@@ -128,7 +131,17 @@ fn try_all(
     tried: &mut [Tried],
 ) -> Outcome<()> {
     for _ in 0..ROUNDS {
-        let plain = seen_in(ends, without)?.1;
+        let plain = match seen_in(ends, without) {
+            Ok((_, seen)) => seen,
+            Err(stop) if is_final(&stop) => return Err(stop),
+            // Without it the others show nothing.
+            Err(stop) => {
+                for (place, _) in &chosen {
+                    tried[*place].reason = Some(stop.message.clone());
+                }
+                return Ok(());
+            }
+        };
         for (place, spec) in &chosen {
             let one = &mut tried[*place];
             if one.reason.is_some() {
@@ -200,7 +213,8 @@ fn duration(measured: &Sample) -> Nanoseconds {
         .max()
         .unwrap_or_default();
     let wanted = rtt.as_u64().saturating_mul(ROUND_TRIPS);
-    Nanoseconds::new(wanted.clamp(EACH_LEAST.as_u64(), EACH_MOST.as_u64()))
+    let each = wanted.clamp(EACH_LEAST.as_u64(), EACH_MOST.as_u64());
+    Nanoseconds::new(each.min(measured.spec.duration_ns.as_u64()).max(1))
 }
 
 fn seen_in(ends: &mut dyn Ends, spec: &TrialSpec) -> Outcome<(Sample, Seen)> {

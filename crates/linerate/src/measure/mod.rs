@@ -235,7 +235,7 @@ fn over_peer<'r>(
         Some(rate) => {
             let suggested = why::suggested(path.view(), &sample, rate);
             // What was measured before is shown all the same.
-            match why::find(&mut path, &sample, rate, &suggested, say) {
+            match why::find(&mut path, &sample, rate, &suggested, why::BUDGET, say) {
                 Ok(found) => (Some(found), None),
                 Err(stop) => (None, Some(stop)),
             }

@@ -92,11 +92,16 @@ fn under_sshd(lab: &Lab, script: &str) -> Done {
 /// Where [`neighbour`] listens.
 const NEIGHBOUR: &str = "10.77.0.2:7777";
 
-/// A process on `far` that accepts connections.
+/// A process on `far` that has connections and never closes one, however long nothing comes.
 fn neighbour(lab: &Lab) -> Job {
     let serve = Job::start({
-        let mut command = lab.on("far", crate::LINERATE);
-        command.args(["agent", "--http", NEIGHBOUR]);
+        let mut command = lab.on("far", "perl");
+        let listen = format!(
+            "$SIG{{INT}} = sub {{ exit 0 }};
+             my $all = IO::Socket::INET->new(Listen => 9, LocalAddr => '{NEIGHBOUR}', ReuseAddr => 1) or die $!;
+             sleep while 1;"
+        );
+        command.args(["-MIO::Socket::INET", "-e", &listen]);
         command
     });
     let script = format!("until ss -Hltn | grep -q {NEIGHBOUR}; do :; done");

@@ -51,6 +51,7 @@ fn prove(world: &mut World, log: &mut dyn Log, options: Options) -> Outcome<()> 
         format: Format::Json,
         quiet: true,
     };
+    world.counts_from = options.spec.duration_ns;
     Session::new(world, log, options, &say).prove()
 }
 

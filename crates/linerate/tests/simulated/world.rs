@@ -85,8 +85,10 @@ pub(crate) struct World {
     /// What the state of both hosts together leaves of the rate.
     pub joint: fn(&Self) -> f64,
     pub planned: Option<Planned>,
-    /// How many trials there were, not counting the short ones that show what limits the path.
+    /// How many trials there were.
     pub trials: u64,
+    /// Shorter ones are not counted: those of a session that show what limits the path.
+    pub counts_from: Nanoseconds,
     /// Calls of each kind: apply, undo, commit, all.
     calls: [usize; 4],
     peer_gone: bool,
@@ -137,6 +139,7 @@ impl World {
             joint: |_| 1.0,
             planned: None,
             trials: 0,
+            counts_from: Nanoseconds::new(0),
             calls: [0; 4],
             peer_gone: false,
             interrupted: false,
@@ -307,7 +310,7 @@ impl Ends for World {
             active.insert("host".to_owned());
         }
         let caps = self.caps.iter();
-        let is_short = spec.duration_ns < Nanoseconds::from_millis(1_000);
+        let is_short = spec.duration_ns < self.counts_from;
         if !is_short && (self.stalls)(self, self.trials) {
             path.base = BitRate::from_bit_per_s(0);
         }

@@ -126,6 +126,25 @@ impl Figures {
             .is_some_and(|moved| to_f64(moved.as_u64()) >= least)
     }
 
+    /// Whether one RTT of a flow's data fills the window that its peer announces, while its congestion window has room;
+    /// not known before Linux 5.4. The kernel counts what a closed window holds back only while nothing else does: not
+    /// what BBR paces.
+    pub fn fills_receive_window(&self, way: &OneWay<'_>) -> Option<bool> {
+        let windows = way.sender.senders().map(|flow| {
+            let tcp = flow.tcp.value()?;
+            let own = u64::from(tcp.cwnd_segments).saturating_mul(tcp.snd_mss_bytes.as_u64());
+            Some((tcp.snd_wnd_bytes?, own))
+        });
+        let windows: Vec<(Bytes, u64)> = windows.collect::<Option<_>>()?;
+        let moved = to_f64(self.per_round_trip?.as_u64());
+        let full = |(peers, own): &(Bytes, u64)| {
+            let peers = peers.as_u64();
+            moved >= threshold::FILLED_WINDOW_SHARE.as_f64() * to_f64(peers)
+                && *own >= peers.saturating_add(peers / 4)
+        };
+        (!windows.is_empty()).then(|| windows.iter().all(full))
+    }
+
     /// Whether a buffer of `size` holds so many RTTs of data that it cannot be what a flow waits for.
     pub fn is_ample(&self, size: Bytes) -> Option<bool> {
         let needed = to_f64(self.per_round_trip?.as_u64());

@@ -112,16 +112,25 @@ impl Flow<'_> {
     /// A window or buffer that the sender waited for, as reported by the kernel.
     fn by_window(&self) -> Option<Named> {
         let over = |share: Option<Ratio>| share.filter(|share| *share > threshold::LIMITED_SHARE);
+        let mut limited = format!("more than {} of the busy time", threshold::LIMITED_SHARE);
         let buffer = match (
             over(self.figures.sndbuf_limited),
             over(self.figures.rwnd_limited),
         ) {
-            (None, None) => return None,
+            (None, None) => {
+                self.figures
+                    .fills_receive_window(self.way)
+                    .filter(|full| *full && !self.queue_on_the_way())?;
+                limited = format!(
+                    "at least {} of the peer's window per RTT, with room in the congestion window",
+                    threshold::FILLED_WINDOW_SHARE
+                );
+                Buffer::Receive
+            }
             (Some(send), receive) if receive.is_none_or(|receive| send >= receive) => Buffer::Send,
             _ => Buffer::Receive,
         };
         let rule = Some(("tcp-buffer-below-bdp", self.end_of(buffer)));
-        let limited = format!("more than {} of the busy time", threshold::LIMITED_SHARE);
         let largest = self.largest(buffer);
         if self.figures.round_trip_is_the_paths() {
             let words = format!(

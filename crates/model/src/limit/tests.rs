@@ -372,6 +372,27 @@ fn a_send_buffer_that_is_all_on_the_way_is_the_round_trip_also_when_the_kernel_d
     assert_eq!(named(&far_away), LimitKind::NotDetermined);
 }
 
+/// A route with `window`, a connection without window scaling, BBR: the kernel does not count the flow as limited.
+#[test]
+fn a_window_of_the_peer_that_is_full_is_the_limit_also_when_the_kernel_does_not_count_it() {
+    let clamped = |window: u64| {
+        known((0.0, 100), (0.0, 500))
+            .mbit(100)
+            .cpu_share(0.01, 0.01)
+            .tcp(|tcp| {
+                (tcp.rtt_min_ns, tcp.rtt_ns) = (US(10_000), US(10_500));
+                tcp.bytes_sent = Bytes::new(25_000_000);
+                tcp.snd_wnd_bytes = Some(Bytes::new(window));
+            })
+    };
+    // 131 kB on the way, and a congestion window of 1.4 MB.
+    assert_eq!(named(&clamped(140_000)), LimitKind::WindowRtt);
+    // The window that autotuning leaves open has room.
+    assert_eq!(named(&clamped(300_000)), LimitKind::NotDetermined);
+    let own = clamped(140_000).tcp(|tcp| tcp.cwnd_segments = 95);
+    assert_eq!(named(&own), LimitKind::CongestionControl);
+}
+
 #[test]
 fn a_reader_that_comes_late_is_its_program() {
     let late = known((0.0, 100), (0.0, 60)).cpu_share(0.1, 0.1);

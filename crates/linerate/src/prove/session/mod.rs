@@ -398,7 +398,9 @@ impl<'a> Session<'a> {
         let rate = rate_of(&sample).filter(|_| applies_to(&sample.spec).is_ok());
         let Some(rate) = rate else { return Ok(()) };
         let suggested = why::suggested(self.stack.ends.view(), &sample, rate);
-        let found = why::find(self.stack.ends, &sample, rate, &suggested, self.say)?;
+        // Half before any change, half after.
+        let budget = Nanoseconds::new(why::BUDGET.as_u64() / 2);
+        let found = why::find(self.stack.ends, &sample, rate, &suggested, budget, self.say)?;
         self.log.add(Record::Interventions {
             after,
             tried: found.tried,

@@ -84,6 +84,11 @@ impl Intervention {
         self != Self::Paced
     }
 
+    /// Whether it changes socket buffers.
+    pub(super) fn is_of_buffers(self) -> bool {
+        matches!(self, Self::LargerBuffers | Self::SmallerBuffers)
+    }
+
     /// The effect that `rounds` show.
     pub fn effect(self, rounds: &[Round]) -> Effect {
         if self.compares_rates() {

@@ -137,16 +137,20 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
     let ways = analysis::ways(sample);
     let way = ways.first();
     let carried = carried(tried);
+    let is_full = way.is_some_and(|way| is_window_full(sample, way));
     let mut hypotheses: Vec<Hypothesis> = PREDICTIONS
         .iter()
         .map(|(what, family, predicted)| {
             let mut refuted_by: Vec<String> = Vec::new();
             let mut supported_by = Vec::new();
             let is_suggested = suggested.contains(what);
+            // A window that something else than the buffer keeps small: a route, a connection without window scaling.
+            let is_window = matches!(what, LimitKind::ReceiveWindow | LimitKind::WindowRtt);
             for one in tried {
                 let effect = carried.map_or(one.effect, |most| one.beside(most, *family));
                 match predicted[one.intervention.place()].of(effect) {
                     Some(true) => supported_by.push(one.intervention),
+                    Some(false) if is_full && one.intervention.is_of_buffers() && is_window => {}
                     Some(false) => refuted_by.push(format!("{}: {}", one.intervention, effect)),
                     None => {}
                 }
@@ -277,6 +281,12 @@ fn verdict(hypotheses: &[Hypothesis]) -> (LimitKind, Status) {
         .map_or(NONE, |one| (one.what, Status::Likely))
 }
 
+/// Whether the peer's window held every flow back, and no queue on the path.
+fn is_window_full(sample: &Sample, way: &OneWay<'_>) -> bool {
+    let figures = Figures::of(way, &sample.spec);
+    figures.fills_receive_window(way) == Some(true) && figures.round_trip_is_the_paths()
+}
+
 /// What the trial itself says against a limit that it does not suggest.
 fn contradicted_by(what: LimitKind, sample: &Sample, way: &OneWay<'_>) -> Option<String> {
     let figures = Figures::of(way, &sample.spec);
@@ -337,6 +347,9 @@ fn contradicted_by(what: LimitKind, sample: &Sample, way: &OneWay<'_>) -> Option
             };
             let busy = if one > other { one } else { other };
             (busy < threshold::MACHINE_SHARE).then(|| format!("the CPUs busy for {busy}"))
+        }
+        LimitKind::CongestionControl | LimitKind::Loss if is_window_full(sample, way) => {
+            Some("the peer's window is smaller than the congestion window, and full".to_owned())
         }
         LimitKind::Loss => {
             let lost = figures.lost.filter(|lost| lost.as_f64() <= 0.0)?;

@@ -218,6 +218,24 @@ fn a_rival_that_said_more_of_what_came_true_takes_the_suggestion_away() {
 }
 
 #[test]
+fn a_full_window_of_the_peer_is_no_matter_of_buffers_or_of_the_congestion_window() {
+    let ms = Nanoseconds::from_millis;
+    let clamped = build::sample().mbit(100).cpu_share(0.01, 0.01).tcp(|tcp| {
+        (tcp.rtt_min_ns, tcp.rtt_ns) = (ms(20), ms(20));
+        tcp.bytes_sent = Bytes::new(25_000_000);
+        tcp.snd_wnd_bytes = Some(Bytes::new(260_000));
+    });
+    let effects = [
+        (MoreFlows, Higher),
+        (LargerBuffers, Unchanged),
+        (SmallerBuffers, Unchanged),
+        (DiscardingReader, Unchanged),
+    ];
+    let named = decided(&clamped, &[LimitKind::WindowRtt], &effects);
+    assert_eq!(named, (LimitKind::WindowRtt, Status::Proved));
+}
+
+#[test]
 fn short_trials_that_reach_another_rate_than_the_measured_one_show_nothing() {
     let judged = |measured: u64| {
         let mut one = tried(&[(MoreFlows, Unclear)]).remove(0);

@@ -118,7 +118,7 @@ pub fn find(
         let places: Vec<usize> = chosen.iter().map(|(place, _)| *place).collect();
         try_all(ends, &without, chosen, &mut tried)?;
         for place in places {
-            tried[place].judge(rate);
+            tried[place].judge(Seen::of(measured, rate));
         }
     }
 }

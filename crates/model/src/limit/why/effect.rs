@@ -166,21 +166,22 @@ pub(super) fn on_rate(rounds: &[Round]) -> Effect {
     }
 }
 
-/// The effect on the share of segments that are lost, over all rounds.
-pub(super) fn on_loss(rounds: &[Round]) -> Effect {
+/// The effect on the share of segments that are lost, over all rounds. The share without it is the smaller of that in
+/// the plain trials and in the measured one: a connection that starts may lose far more than later.
+pub(super) fn on_loss(rounds: &[Round], measured: Seen) -> Effect {
     let sum = |pick: fn(&Round) -> Seen| -> Option<(f64, f64)> {
         rounds.iter().try_fold((0.0, 0.0), |(sent, lost), round| {
             let (more, of_it) = pick(round).segments?;
             Some((sent + more, lost + of_it))
         })
     };
-    let (Some(without), Some(with)) = (sum(|round| round.without), sum(|round| round.with)) else {
+    let share = |(sent, lost): (f64, f64)| (sent > 0.0).then(|| lost / sent);
+    let plain = sum(|round| round.without).and_then(share);
+    let before = plain.zip(measured.segments.and_then(share));
+    let Some((with, (plain, before))) = sum(|round| round.with).zip(before) else {
         return Effect::Unclear;
     };
-    if without.0 <= 0.0 {
-        return Effect::Unclear;
-    }
-    let expected = with.0 * without.1 / without.0;
+    let expected = with.0 * plain.min(before);
     match () {
         () if expected < threshold::WHY_LOST_LEAST => Effect::Unclear,
         () if with.1 <= expected * threshold::WHY_LOSS_GONE.as_f64() => Effect::Lower,

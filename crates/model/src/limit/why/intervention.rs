@@ -89,12 +89,12 @@ impl Intervention {
         matches!(self, Self::LargerBuffers | Self::SmallerBuffers)
     }
 
-    /// The effect that `rounds` show.
-    pub fn effect(self, rounds: &[Round]) -> Effect {
+    /// The effect that `rounds` show beside the trial that was `measured`.
+    pub fn effect(self, rounds: &[Round], measured: Seen) -> Effect {
         if self.compares_rates() {
             effect::on_rate(rounds)
         } else {
-            effect::on_loss(rounds)
+            effect::on_loss(rounds, measured)
         }
     }
 

@@ -192,16 +192,17 @@ fn carried(tried: &[Tried]) -> Option<BitRate> {
 }
 
 impl Tried {
-    /// Judges what its rounds show about a trial that reached `measured`.
-    pub fn judge(&mut self, measured: BitRate) {
+    /// Judges what its rounds show about the trial that was `measured`.
+    pub fn judge(&mut self, measured: Seen) {
         if self.reason.is_some() {
             return;
         }
-        self.effect = self.intervention.effect(&self.rounds);
+        self.effect = self.intervention.effect(&self.rounds, measured);
         let is_higher = self.effect.is_higher();
         let reason = match () {
-            () if is_higher == Some(true) && is_above(&self.rounds, measured) => None,
-            () if is_like_the_measured(&self.rounds, measured) => self
+            () if !self.intervention.compares_rates() => None,
+            () if is_higher == Some(true) && is_above(&self.rounds, measured.rate) => None,
+            () if is_like_the_measured(&self.rounds, measured.rate) => self
                 .obstacle
                 .as_deref()
                 .filter(|_| is_higher == Some(false)),
@@ -340,14 +341,7 @@ fn contradicted_by(what: LimitKind, sample: &Sample, way: &OneWay<'_>) -> Option
             }
             Err(_) => None,
         },
-        LimitKind::Machine => {
-            let busy = [way.sender, way.receiver].map(figures::machine_busy);
-            let [Some(one), Some(other)] = busy else {
-                return None;
-            };
-            let busy = if one > other { one } else { other };
-            (busy < threshold::MACHINE_SHARE).then(|| format!("the CPUs busy for {busy}"))
-        }
+        LimitKind::Machine => not_busy(way),
         LimitKind::CongestionControl | LimitKind::Loss if is_window_full(sample, way) => {
             Some("the peer's window is smaller than the congestion window, and full".to_owned())
         }
@@ -362,6 +356,15 @@ fn contradicted_by(what: LimitKind, sample: &Sample, way: &OneWay<'_>) -> Option
         LimitKind::Wire | LimitKind::Pcie => Some("the rate is not at its ceiling".to_owned()),
         _ => None,
     }
+}
+
+fn not_busy(way: &OneWay<'_>) -> Option<String> {
+    let busy = [way.sender, way.receiver].map(figures::machine_busy);
+    let [Some(one), Some(other)] = busy else {
+        return None;
+    };
+    let busy = if one > other { one } else { other };
+    (busy < threshold::MACHINE_SHARE).then(|| format!("the CPUs busy for {busy}"))
 }
 
 /// What was tried, as evidence.

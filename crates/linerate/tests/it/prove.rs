@@ -67,7 +67,9 @@ fn segmentation_switched_off_is_found_tried_and_put_back() {
         assert!(keys.contains(&key), "{key} is not in {keys:?}");
     }
     let effect = &remedy(&document, "tx-segmentation-or-csum-off")["effect"];
-    assert_eq!(effect["trials_without"], 3);
+    // Three in each stage; what is in doubt has a second and a third one.
+    let without = effect["trials_without"].as_u64();
+    assert!(matches!(without, Some(3 | 6 | 9)), "{effect:#}");
     assert!(effect["low"].as_f64() <= effect["relative"].as_f64());
     assert!(effect["relative"].as_f64() <= effect["high"].as_f64());
     assert_same(&lab, &before, "after `prove --undo`");

@@ -269,6 +269,9 @@ fn verdict(hypotheses: &[Hypothesis]) -> (LimitKind, Status) {
     if standing.iter().all(|one| family(one.what) == own) {
         // Within a family the first trial decides, if it suggests one.
         let is_spoken_for = standing.iter().any(|one| one.is_spoken_for());
+        // Below a policer a connection also loses, and is faster with anything that minds loss less.
+        let stays = first.supported_by.contains(&Intervention::Paced);
+        let is_spoken_for = is_spoken_for && (first.what != LimitKind::Loss || stays);
         return match (is_spoken_for, first.suggested || standing.len() == 1) {
             (true, true) => (first.what, Status::Proved),
             (true, false) => (first.what, Status::Likely),

@@ -174,7 +174,10 @@ pub(super) fn is_telling(what: LimitKind, intervention: Intervention, is_suggest
     row(what).is_some_and(|(_, family, predicted)| match intervention {
         // A buffer that is made small enough limits every connection.
         Intervention::SmallerBuffers => false,
-        Intervention::Datagrams => predicted[intervention.place()] != Prediction::Open,
+        // What is lost at any rate is not lost because there is too much.
+        Intervention::Datagrams | Intervention::Paced => {
+            predicted[intervention.place()] != Prediction::Open
+        }
         // The trial has shown at which rate that is.
         Intervention::MoreFlows if *family == Family::PathRate => is_suggested,
         _ => predicted[intervention.place()].is_of_a_change(),

@@ -91,6 +91,10 @@ fn another_congestion_control_that_helps_proves_loss_only_if_there_was_some() {
     let lossy = held().tcp(|tcp| tcp.bytes_retransmitted = Bytes::new(50_000));
     let loss = decided(&lossy, &[LimitKind::Loss], &effects);
     assert_eq!(loss.0, LimitKind::Loss);
+    assert_eq!(loss.1, Status::Likely, "below a policer it is the same");
+    let stays = [&effects[..], &[(Paced, NotLower)]].concat();
+    let loss = decided(&lossy, &[LimitKind::Loss], &stays);
+    assert_eq!(loss, (LimitKind::Loss, Status::Proved));
     let clean = decided(&held(), &[LimitKind::CongestionControl], &effects);
     assert_eq!(clean, (LimitKind::CongestionControl, Status::Proved));
 }
@@ -303,7 +307,7 @@ fn the_interventions_that_tell_most_limits_apart_come_first_and_useless_ones_nev
         .filter(|one| *one != MoreFlows)
         .collect::<Vec<_>>();
     let chosen = choose(&standing, Some(LimitKind::Loss), &without, 4);
-    assert_eq!(chosen, [Datagrams]);
+    assert_eq!(chosen, [Paced]);
     let windows = [LimitKind::SendBuffer, LimitKind::ReceiveWindow];
     let chosen = choose(&windows, Some(LimitKind::SendBuffer), &all, 4);
     assert_eq!(chosen, [MoreFlows], "what speaks for both");

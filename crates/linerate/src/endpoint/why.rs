@@ -1,15 +1,16 @@
 //! `--why`: short trials, each with one thing changed, that show which limit is the limit.
 //!
 //! A batch is two rounds of one plain trial and one with each intervention; the second round goes in the reverse order,
-//! so that a drift of the path does not favour one of them. Each batch has the interventions that tell most of the
-//! limits apart that are left. Nothing is changed on either host.
+//! so that a drift of the path does not favour one of them. Each batch has the interventions that distinguish
+//! most of the remaining limits. Nothing is changed on either host.
 
 use linerate_analysis::text::words::seconds_in_words;
 use linerate_analysis::trial::rate_of;
 use linerate_model::ceiling::{PathFacts, ceilings_of_path};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::limit::why::{
-    Effect, Intervention, Round, Seen, Status, Tried, Verdict, applies_to, choose, decide, plain,
+    Effect, Intervention, Round, Status, TrialFigures, Tried, Verdict, applies_to, choose, decide,
+    plain,
 };
 use linerate_model::limit::{LimitKind, name_limit};
 use linerate_model::path::PathView;
@@ -102,7 +103,7 @@ pub fn find(
         if batch.is_empty() {
             let reason = match room {
                 0 => "there was no time left",
-                _ => "it would tell no limits apart that are left",
+                _ => "it would distinguish none of the remaining limits",
             };
             for (place, _) in possible {
                 tried[place].reason = Some(reason.to_owned());
@@ -118,7 +119,7 @@ pub fn find(
         let places: Vec<usize> = chosen.iter().map(|(place, _)| *place).collect();
         try_all(ends, &without, chosen, &mut tried)?;
         for place in places {
-            tried[place].judge(Seen::of(measured, rate));
+            tried[place].judge(TrialFigures::of(measured, rate));
         }
     }
 }
@@ -131,7 +132,7 @@ fn try_all(
     tried: &mut [Tried],
 ) -> Outcome<()> {
     for _ in 0..ROUNDS {
-        let plain = match seen_in(ends, without) {
+        let plain = match figures_of_trial(ends, without) {
             Ok((_, seen)) => seen,
             Err(stop) if is_final(&stop) => return Err(stop),
             // Without it the others show nothing.
@@ -147,7 +148,7 @@ fn try_all(
             if one.reason.is_some() {
                 continue;
             }
-            match seen_in(ends, spec) {
+            match figures_of_trial(ends, spec) {
                 Ok((sample, mut with)) => {
                     let obstacle = one.intervention.obstacle(&sample, with.rate);
                     if obstacle.is_some() {
@@ -217,12 +218,12 @@ fn duration(measured: &Sample) -> Nanoseconds {
     Nanoseconds::new(each.min(measured.spec.duration_ns.as_u64()).max(1))
 }
 
-fn seen_in(ends: &mut dyn Ends, spec: &TrialSpec) -> Outcome<(Sample, Seen)> {
+fn figures_of_trial(ends: &mut dyn Ends, spec: &TrialSpec) -> Outcome<(Sample, TrialFigures)> {
     let sample = ends.trial(spec)?;
     let rate = rate_of(&sample).ok_or_else(|| {
         let why = "the trial was too short to have a rate";
         Stop::new(Code::Inconclusive, why)
     })?;
-    let seen = Seen::of(&sample, rate);
+    let seen = TrialFigures::of(&sample, rate);
     Ok((sample, seen))
 }

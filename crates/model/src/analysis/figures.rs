@@ -337,7 +337,7 @@ pub(crate) fn interrupts_share(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
     clippy::cast_sign_loss,
     reason = "a rounded quantity that is not negative; a cast saturates"
 )]
-fn whole(value: f64) -> u64 {
+pub(crate) fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 

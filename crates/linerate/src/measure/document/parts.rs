@@ -7,7 +7,7 @@ use linerate_model::host::Host;
 use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
-use linerate_model::limit::why::{Effect, Intervention, Seen, Status, Tried};
+use linerate_model::limit::why::{Effect, Intervention, Status, TrialFigures, Tried};
 use linerate_model::plan::End;
 use linerate_model::sample::{
     Copies, Datagrams, FlowRecord, Operations, Sample, TcpInfo, ThreadRecord,
@@ -471,8 +471,8 @@ struct TriedIntervention<'a> {
 
 impl<'a> From<&'a Tried> for TriedIntervention<'a> {
     fn from(tried: &'a Tried) -> Self {
-        let rate = |seen: Seen| seen.rate.as_f64();
-        let lost = |seen: Seen| {
+        let rate = |seen: TrialFigures| seen.rate.as_f64();
+        let lost = |seen: TrialFigures| {
             let (sent, lost) = seen.segments?;
             (sent > 0.0).then(|| lost / sent)
         };

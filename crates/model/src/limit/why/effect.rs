@@ -13,14 +13,14 @@ use crate::workload::Workload;
 
 /// The figures of one trial that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct TrialFigures {
     /// The rate.
     pub rate: BitRate,
     /// The segments or datagrams that were sent, and how many of them were lost.
     pub segments: Option<(f64, f64)>,
 }
 
-impl Seen {
+impl TrialFigures {
     /// The figures of `sample`, which reached `rate`.
     pub fn of(sample: &Sample, rate: BitRate) -> Self {
         let ways = analysis::ways(sample);
@@ -62,9 +62,9 @@ fn datagrams(flow: &FlowRecord) -> Option<(f64, f64)> {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// Without it.
-    pub without: Seen,
+    pub without: TrialFigures,
     /// With it.
-    pub with: Seen,
+    pub with: TrialFigures,
 }
 
 /// How trials with an intervention compare with those without it: their rates, or, of a paced trial, their losses.
@@ -168,8 +168,8 @@ pub(super) fn on_rate(rounds: &[Round]) -> Effect {
 
 /// The effect on the share of segments that are lost, over all rounds. The share without it is the smaller of that in
 /// the plain trials and in the measured one: a connection that starts may lose far more than later.
-pub(super) fn on_loss(rounds: &[Round], measured: Seen) -> Effect {
-    let sum = |pick: fn(&Round) -> Seen| -> Option<(f64, f64)> {
+pub(super) fn on_loss(rounds: &[Round], measured: TrialFigures) -> Effect {
+    let sum = |pick: fn(&Round) -> TrialFigures| -> Option<(f64, f64)> {
         rounds.iter().try_fold((0.0, 0.0), |(sent, lost), round| {
             let (more, of_it) = pick(round).segments?;
             Some((sent + more, lost + of_it))
@@ -191,7 +191,7 @@ pub(super) fn on_loss(rounds: &[Round], measured: Seen) -> Effect {
 }
 
 /// The share of segments lost, for a line.
-pub(super) fn loss_in_words(seen: Seen) -> String {
+pub(super) fn loss_in_words(seen: TrialFigures) -> String {
     match seen.segments {
         Some((sent, lost)) if sent > 0.0 => format!("{lost:.0} of {sent:.0} segments lost"),
         _ => "loss not known".to_owned(),

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::{self, Effect, Round, Seen};
+use super::effect::{self, Effect, Round, TrialFigures};
 use crate::analysis;
 use crate::analysis::figures;
 use crate::buffers::{self, Buffer};
@@ -90,7 +90,7 @@ impl Intervention {
     }
 
     /// The effect that `rounds` show beside the trial that was `measured`.
-    pub fn effect(self, rounds: &[Round], measured: Seen) -> Effect {
+    pub fn effect(self, rounds: &[Round], measured: TrialFigures) -> Effect {
         if self.compares_rates() {
             effect::on_rate(rounds)
         } else {
@@ -153,13 +153,15 @@ impl Intervention {
             }
             Self::HalfSegments => spec.mss_bytes = Some(half_segment(measured)?),
             Self::Paced => {
-                let lost = Seen::of(measured, rate).segments.map(|(_, lost)| lost);
+                let lost = TrialFigures::of(measured, rate)
+                    .segments
+                    .map(|(_, lost)| lost);
                 if lost.is_some_and(|lost| lost <= 0.0) {
                     return Err("no segment was lost".to_owned());
                 }
                 spec.pacing_bit_per_s = Some(per_flow(rate, PACED_SHARE, spec.flows));
             }
-            Self::OtherDirection => turn_round(&mut spec),
+            Self::OtherDirection => reverse(&mut spec),
             Self::Datagrams => {
                 spec.workload = Workload::Udp(Udp {
                     // What a TCP segment of this path had room for.
@@ -241,7 +243,7 @@ fn more_flows(flows: u32) -> Result<u32, String> {
 }
 
 /// Each host keeps its CPUs and its memory.
-fn turn_round(spec: &mut TrialSpec) {
+fn reverse(spec: &mut TrialSpec) {
     spec.direction = match spec.direction {
         Direction::Reverse => Direction::Forward,
         _ => Direction::Reverse,
@@ -342,7 +344,7 @@ fn half_segment(measured: &Sample) -> Result<Bytes, String> {
 /// This share of `rate` for each of some flows.
 fn per_flow(rate: BitRate, share: f64, flows: u32) -> BitRate {
     let each = rate.as_f64() * share / f64::from(flows.max(1));
-    BitRate::from_bit_per_s(whole(each).max(1))
+    BitRate::from_bit_per_s(figures::whole(each).max(1))
 }
 
 /// CPUs that were mostly idle, as many as the threads of `role` are pinned to and none of these.
@@ -397,13 +399,4 @@ fn all_arrived(spec: &TrialSpec, rate: BitRate) -> bool {
     };
     let asked = udp.rate_bit_per_s.map_or(0.0, BitRate::as_f64) * f64::from(spec.flows);
     rate.as_f64() >= threshold::WHY_ARRIVED.as_f64() * asked
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a rate that is not negative; a cast saturates"
-)]
-fn whole(rate: f64) -> u64 {
-    rate.round() as u64
 }

@@ -11,11 +11,11 @@ mod tests;
 
 use std::fmt;
 
-pub use effect::{Effect, Round, Seen};
+pub use effect::{Effect, Round, TrialFigures};
 use effect::{is_above, is_like_the_measured};
 pub use intervention::{Intervention, applies_to, plain};
 pub use prediction::choose;
-use prediction::{Family, PREDICTIONS, family, is_telling};
+use prediction::{Family, PREDICTIONS, family, is_decisive};
 use serde::{Deserialize, Serialize};
 
 use super::{Limit, LimitKind};
@@ -136,7 +136,7 @@ impl Verdict {
 pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verdict {
     let ways = analysis::ways(sample);
     let way = ways.first();
-    let carried = carried(tried);
+    let capacity = path_capacity(tried);
     let is_full = way.is_some_and(|way| is_window_full(sample, way));
     let mut hypotheses: Vec<Hypothesis> = PREDICTIONS
         .iter()
@@ -147,7 +147,7 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
             // A window that something else than the buffer keeps small: a route, a connection without window scaling.
             let is_window = matches!(what, LimitKind::ReceiveWindow | LimitKind::WindowRtt);
             for one in tried {
-                let effect = carried.map_or(one.effect, |most| one.beside(most, *family));
+                let effect = capacity.map_or(one.effect, |most| one.effect_below(most, *family));
                 match predicted[one.intervention.place()].of(effect) {
                     Some(true) => supported_by.push(one.intervention),
                     Some(false) if is_full && one.intervention.is_of_buffers() && is_window => {}
@@ -183,7 +183,7 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
 
 /// What the path carried of datagrams that were too many for it. A connection that loses what exceeds a policer's rate
 /// stays below that rate, and several come closer to it.
-fn carried(tried: &[Tried]) -> Option<BitRate> {
+fn path_capacity(tried: &[Tried]) -> Option<BitRate> {
     let is_of_datagrams = |one: &&Tried| one.intervention == Intervention::Datagrams;
     let rounds = &tried.iter().find(is_of_datagrams)?.rounds;
     let all = rounds.iter().all(|round| round.with.overflowed());
@@ -193,7 +193,7 @@ fn carried(tried: &[Tried]) -> Option<BitRate> {
 
 impl Tried {
     /// Judges what its rounds show about the trial that was `measured`.
-    pub fn judge(&mut self, measured: Seen) {
+    pub fn judge(&mut self, measured: TrialFigures) {
         if self.reason.is_some() {
             return;
         }
@@ -215,7 +215,7 @@ impl Tried {
     }
 
     /// Its effect beside `most`, what the path carries, for the limits of `family`.
-    fn beside(&self, most: BitRate, family: Family) -> Effect {
+    fn effect_below(&self, most: BitRate, family: Family) -> Effect {
         let rounds = || self.rounds.iter();
         if rounds().len() == 0 || !self.intervention.compares_rates() {
             return self.effect;
@@ -253,8 +253,8 @@ impl Hypothesis {
     }
 
     /// Whether something speaks for it that few others predicted.
-    fn is_spoken_for(&self) -> bool {
-        let telling = |one: &Intervention| is_telling(self.what, *one, self.suggested);
+    fn has_decisive_support(&self) -> bool {
+        let telling = |one: &Intervention| is_decisive(self.what, *one, self.suggested);
         self.supported_by.iter().any(telling)
     }
 }
@@ -268,11 +268,11 @@ fn verdict(hypotheses: &[Hypothesis]) -> (LimitKind, Status) {
     let own = family(first.what);
     if standing.iter().all(|one| family(one.what) == own) {
         // Within a family the first trial decides, if it suggests one.
-        let is_spoken_for = standing.iter().any(|one| one.is_spoken_for());
+        let has_decisive_support = standing.iter().any(|one| one.has_decisive_support());
         // Below a policer a connection also loses, and is faster with anything that minds loss less.
         let stays = first.supported_by.contains(&Intervention::Paced);
-        let is_spoken_for = is_spoken_for && (first.what != LimitKind::Loss || stays);
-        return match (is_spoken_for, first.suggested || standing.len() == 1) {
+        let has_decisive_support = has_decisive_support && (first.what != LimitKind::Loss || stays);
+        return match (has_decisive_support, first.suggested || standing.len() == 1) {
             (true, true) => (first.what, Status::Proved),
             (true, false) => (first.what, Status::Likely),
             (false, _) if first.suggested => (first.what, Status::Likely),
@@ -375,7 +375,7 @@ fn evidence(tried: &[Tried]) -> Vec<Evidence> {
     let shown = tried.iter().filter(|one| !one.rounds.is_empty());
     shown
         .map(|one| {
-            let of = |seen: Seen| {
+            let of = |seen: TrialFigures| {
                 if one.intervention.compares_rates() {
                     seen.rate.to_string()
                 } else {

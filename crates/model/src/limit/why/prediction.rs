@@ -1,4 +1,4 @@
-//! What each limit says about each intervention, and which interventions tell limits apart.
+//! What each limit says about each intervention, and which interventions distinguish limits.
 
 use super::{Effect, Intervention};
 use crate::limit::LimitKind;
@@ -51,8 +51,8 @@ impl Prediction {
         }
     }
 
-    /// How well a trial tells this limit from one that says `other`: whatever happens refutes one of them (2), or
-    /// something that can happen refutes one of them only (1).
+    /// How well a trial distinguishes this limit from one that predicts `other`: every outcome refutes one of them (2), or
+    /// some outcome refutes only one of them (1).
     fn separates(self, other: Self) -> u32 {
         const EFFECTS: [Effect; 3] = [Effect::Higher, Effect::Unchanged, Effect::Lower];
         let refuted = |prediction: Self, effect| prediction.of(effect) == Some(false);
@@ -170,7 +170,7 @@ pub(super) fn family(what: LimitKind) -> Option<Family> {
 
 /// Whether `intervention`, if it does what the limit `what` says, speaks for it: a rate that does not rise supports many
 /// limits, but one that changes, or a path that carries no more datagrams, few.
-pub(super) fn is_telling(what: LimitKind, intervention: Intervention, is_suggested: bool) -> bool {
+pub(super) fn is_decisive(what: LimitKind, intervention: Intervention, is_suggested: bool) -> bool {
     row(what).is_some_and(|(_, family, predicted)| match intervention {
         // A buffer that is made small enough limits every connection.
         Intervention::SmallerBuffers => false,
@@ -184,7 +184,7 @@ pub(super) fn is_telling(what: LimitKind, intervention: Intervention, is_suggest
     })
 }
 
-/// Two limits of different families, and how well the chosen interventions tell them apart.
+/// Two limits of different families, and how well the chosen interventions distinguish them.
 struct Pair {
     predictions: [&'static [Prediction; Intervention::ALL.len()]; 2],
     weight: u32,
@@ -206,8 +206,8 @@ impl Pair {
     }
 }
 
-/// The interventions of `candidates` that tell most of the limits `standing` apart, at most `count`, the best first.
-/// What tells `leader`, the limit that the evidence suggests, from a rival or speaks for it counts more.
+/// The interventions of `candidates` that distinguish most of the limits `standing`, at most `count`, the best first.
+/// What distinguishes `leader`, the limit that the evidence suggests, from a rival or supports it counts more.
 pub fn choose(
     standing: &[LimitKind],
     leader: Option<LimitKind>,
@@ -234,7 +234,7 @@ pub fn choose(
             });
         }
     }
-    // Where the trial suggests nothing, it may be the path; where nothing is left to tell apart, something has to speak
+    // Where the trial suggests nothing, it may be the path; where nothing is left to distinguish, something has to speak
     // for what is left.
     let alone = || rows.first().map(|row| row.0).filter(|_| pairs.is_empty());
     let path = || {
@@ -245,7 +245,7 @@ pub fn choose(
     let foremost = leader.or_else(alone).or_else(path);
     let mut chosen: Vec<Intervention> = Vec::new();
     while chosen.len() < count {
-        let telling = |one| foremost.is_some_and(|what| is_telling(what, one, leader.is_some()));
+        let telling = |one| foremost.is_some_and(|what| is_decisive(what, one, leader.is_some()));
         let is_enough = chosen.iter().any(|one| telling(*one));
         let gain = |one: Intervention| -> u32 {
             let apart: u32 = pairs.iter().map(|pair| pair.gain(one)).sum();

@@ -124,8 +124,8 @@ fn without_a_clear_effect_a_suggestion_stays_likely_and_nothing_is_made_up() {
     );
 }
 
-fn seen(mbit: u64, segments: Option<(f64, f64)>) -> Seen {
-    Seen {
+fn seen(mbit: u64, segments: Option<(f64, f64)>) -> TrialFigures {
+    TrialFigures {
         rate: rate(mbit),
         segments,
     }
@@ -293,14 +293,14 @@ fn a_thread_that_is_faster_on_another_cpu_proves_that_cpu() {
 }
 
 #[test]
-fn the_interventions_that_tell_most_limits_apart_come_first_and_useless_ones_never() {
+fn the_interventions_that_distinguish_most_limits_come_first_and_useless_ones_never() {
     let all = Intervention::ALL;
     let standing = [LimitKind::Shaper, LimitKind::Loss];
     let chosen = choose(&standing, Some(LimitKind::Loss), &all, 4);
     assert_eq!(
         chosen,
         [MoreFlows],
-        "one that tells the two apart is enough"
+        "one that distinguishes the two is enough"
     );
     let without = all
         .into_iter()

@@ -1,8 +1,8 @@
 //! `blk-mq-config`: the I/O scheduler or the hardware queues of a block device cost IOPS. Facts from
 //! Documentation/ABI/stable/sysfs-block and Documentation/block/blk-mq.rst.
 
-use super::facts::if_read;
 use super::devices::{Notice, judged, unknown};
+use super::facts::if_read;
 use super::remedy;
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
@@ -165,7 +165,11 @@ fn few_requests(device: &BlockDevice) -> Option<Notice> {
          queues",
         device.name
     );
-    let evidence = [Evidence::new("nr_requests", own, file(device, "nr_requests"))];
+    let evidence = [Evidence::new(
+        "nr_requests",
+        own,
+        file(device, "nr_requests"),
+    )];
     Some(Notice::new(Severity::Warn, summary).with(evidence))
 }
 

@@ -1,8 +1,8 @@
 //! `conntrack-cost`: the conntrack table drops connections or is nearly full. Facts from
 //! Documentation/networking/nf_conntrack-sysctl.rst and `/proc/net/stat/nf_conntrack`.
 
-use super::facts::if_read;
 use super::devices::{Notice, grown, growth, judged, or_unwatched, unknown};
+use super::facts::if_read;
 use super::{ALWAYS, remedy};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,

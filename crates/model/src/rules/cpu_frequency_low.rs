@@ -327,7 +327,11 @@ fn throttled(context: &Context<'_>, watch: &Watch) -> Option<Draft> {
             grew.len(),
             watch.span_ns
         );
-        let severity = if often { Severity::Warn } else { severity(context) };
+        let severity = if often {
+            Severity::Warn
+        } else {
+            severity(context)
+        };
         finding(severity, summary, grew, Vec::new())
     })
 }

@@ -150,9 +150,7 @@ pub(super) mod tests {
             ("drops of the driver", || {
                 grew(&[("driver/rx_queue_3_drops", 5_000)])
             }),
-            ("drops of the qdisc", || {
-                grew(&[("qdisc/drops", 5_000)])
-            }),
+            ("drops of the qdisc", || grew(&[("qdisc/drops", 5_000)])),
             ("drops in the stack", || grew(&[("stat/rx_dropped", 5_000)])),
         ],
         silent: &[

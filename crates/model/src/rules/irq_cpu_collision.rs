@@ -135,7 +135,9 @@ fn crowded(
     let idle = homes.minus(&used(all));
     let on = |cpu: CpuId| -> Vec<Taken<'_>> {
         let alone = all.iter().copied();
-        alone.filter(|taken| *taken.cpus == CpuSet::one(cpu)).collect()
+        alone
+            .filter(|taken| *taken.cpus == CpuSet::one(cpu))
+            .collect()
     };
     let most = homes.iter().max_by_key(|cpu| on(*cpu).len())?;
     let there = on(most);
@@ -324,7 +326,11 @@ pub(super) mod tests {
         };
         let said = finding(ID, &context(&smt(&[0, 0, 0, 1, 2, 3])));
         assert_eq!(said.severity, Severity::Note);
-        assert!(said.summary.starts_with("CPU 0 handles 3 queues"), "{}", said.summary);
+        assert!(
+            said.summary.starts_with("CPU 0 handles 3 queues"),
+            "{}",
+            said.summary
+        );
         assert!(silent(ID, &context(&smt(&[0, 0, 1, 2, 3]))));
     }
 

@@ -1,9 +1,9 @@
 //! `irq-on-isolated-cpu`: interrupts of the NIC go to isolated CPUs. Facts from
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`, `irqaffinity=`).
 
-use super::spreading::{booted_with, 
-    Taken, all_in_use, brief, cpu_gaps, irq_gaps, is_managed, kept_apart, local_cpus, needed,
-    spread, taken, used,
+use super::spreading::{
+    Taken, all_in_use, booted_with, brief, cpu_gaps, irq_gaps, is_managed, kept_apart, local_cpus,
+    needed, spread, taken, used,
 };
 use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::finding::{
@@ -123,7 +123,12 @@ fn apart<'a>(context: &Context<'a>) -> impl Iterator<Item = Evidence> + 'a {
     let isolation = &context.host.isolation;
     [
         (&isolation.isolated, "isolated CPUs", ISOLATED, "isolcpus="),
-        (&isolation.nohz_full, "nohz_full CPUs", NOHZ_FULL, "nohz_full="),
+        (
+            &isolation.nohz_full,
+            "nohz_full CPUs",
+            NOHZ_FULL,
+            "nohz_full=",
+        ),
     ]
     .into_iter()
     .filter_map(|(cpus, what, path, option)| {

@@ -3,8 +3,8 @@
 //! where an interrupt is delivered, `smp_affinity_list` only the configured affinity.
 
 use super::spreading::{
-    all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus,
-    spread, taken, used,
+    all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus, spread,
+    taken, used,
 };
 use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};

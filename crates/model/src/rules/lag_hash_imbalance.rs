@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::if_read;
 use super::devices::{Notice, growth, judged, unknown};
+use super::facts::if_read;
 use super::{ALWAYS, each_nic, remedy, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Bond, Nic, NicKind};
@@ -120,12 +120,7 @@ fn reordering(nic: &Nic, bond: &Bond) -> Option<Notice> {
 }
 
 /// A slave without a link: the bond works, with less bandwidth or without a backup.
-fn no_backup(
-    context: &Context<'_>,
-    nic: &Nic,
-    bond: &Bond,
-    slaves: &[&Nic],
-) -> Option<Notice> {
+fn no_backup(context: &Context<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Option<Notice> {
     let is_down = |slave: &&Nic| slave.operstate.value().is_some_and(|state| state == "down");
     let all = members(context, nic);
     let down: Vec<&Nic> = all.into_iter().filter(is_down).collect();

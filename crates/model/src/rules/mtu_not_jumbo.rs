@@ -106,7 +106,11 @@ fn below_lower(context: &Context<'_>, nic: &Nic) -> Option<Draft> {
         return None;
     }
     let mtu = nic.mtu.get().filter(|mtu| *mtu <= USUAL)?;
-    let lower = context.host.nics.iter().find(|lower| nic.lower().contains(&lower.name))?;
+    let lower = context
+        .host
+        .nics
+        .iter()
+        .find(|lower| nic.lower().contains(&lower.name))?;
     let own = lower.mtu.get().filter(|own| *own >= JUMBO)?;
     Some(Draft {
         severity: Severity::Note,
@@ -167,7 +171,9 @@ pub(super) mod tests {
     fn a_vlan_does_not_follow_the_mtu_below_it() {
         let with = |own: u32| {
             build::host()
-                .nic("eth0", |nic| nic.gbit(10).with(|nic| nic.mtu = Known::Value(9000)))
+                .nic("eth0", |nic| {
+                    nic.gbit(10).with(|nic| nic.mtu = Known::Value(9000))
+                })
                 .nic("eth0.7", |nic| {
                     nic.with(|nic| {
                         nic.kind = NicKind::Vlan;
@@ -178,7 +184,10 @@ pub(super) mod tests {
                 .build()
         };
         let said = finding(RULE.id, &context(&with(1500)));
-        assert_eq!((said.severity, said.subject.as_str()), (Severity::Note, "nic/eth0.7"));
+        assert_eq!(
+            (said.severity, said.subject.as_str()),
+            (Severity::Note, "nic/eth0.7")
+        );
         assert!(silent(RULE.id, &context(&with(9000))));
     }
 

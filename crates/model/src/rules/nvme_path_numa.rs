@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::if_read;
 use super::devices::{Notice, judged, unknown};
+use super::facts::if_read;
 use super::remedy;
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,

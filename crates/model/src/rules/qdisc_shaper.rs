@@ -265,7 +265,9 @@ pub(super) mod tests {
             ("a rate above the link's on a leaf, a queue", || {
                 World::of(on_leaf(40_000))
             }),
-            ("a queue of the default length", || World::of(queue_of(1000))),
+            ("a queue of the default length", || {
+                World::of(queue_of(1000))
+            }),
             ("a queue without a rate", || World::of(on_queue(0))),
             ("a traffic class without a rate", || World::of(on_class(0))),
         ],

@@ -250,7 +250,11 @@ fn needed_and_off(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outco
             nic.name,
             brief(&others)
         ),
-        evidence: vec![softirq_evidence(watch, cpu, busy), only.evidence(context.host), off],
+        evidence: vec![
+            softirq_evidence(watch, cpu, busy),
+            only.evidence(context.host),
+            off,
+        ],
         remedies: remedy(context, key, to).into_iter().collect(),
     };
     Some(found(rule, context, said))

@@ -2,8 +2,8 @@
 //! of Documentation/netlink/specs/netdev.yaml (`qstats-get`, `page-pool-stats-get`),
 //! Documentation/networking/page_pool.rst, and the drivers' own.
 
-use super::judged::{Growth, Judged, growth, judge_watched};
 use super::facts::{gbit, reported, sysctl_evidence, sysctl_number};
+use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Draft, found, remedy, subject, undetermined};
 use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Remedy, Rule, Severity, Stage, Status,

@@ -112,3 +112,50 @@ fn an_htb_with_filters_below_one_class_is_a_shaper_at_the_rate_of_that_class() {
     let text = document["limit"].to_string();
     assert!(text.contains("200.0 Mb/s"), "{text}");
 }
+
+#[test]
+fn datagrams_that_the_senders_firewall_drops_are_lost_and_no_error() {
+    let Some(lab) = Lab::new() else { return };
+    let rules = "nft add table ip t
+        nft 'add chain ip t c { type filter hook output priority 0 ; }'
+        nft 'add rule ip t c meta l4proto udp numgen random mod 4 == 0 drop'";
+    let mut command = lab.on("near", "sh");
+    command.args(["-ec", rules]);
+    let done = crate::job::run(command);
+    if done.code != Some(0) {
+        eprintln!("SKIP: cannot drop packets here: {}", done.err.trim());
+        return;
+    }
+    let measure = [
+        "--format",
+        "json",
+        "measure",
+        "udp",
+        "netns:far",
+        "--time",
+        "0.6",
+    ];
+    let plain = ["--rate", "20Mbit/s", "--batch", "single"];
+    let done = lab.run(&[&measure[..], &plain].concat()).expect_code(0);
+    let document: Value = serde_json::from_str(&done.out).expect("JSON");
+    let flows = document["raw"]["remote"]["flows"].as_array();
+    let datagrams = &flows.expect("flows")[0]["datagrams"];
+    let count = |key: &str| datagrams[key].as_u64().expect("a count");
+    let (arrived, lost) = (count("count"), count("lost"));
+    assert!(arrived > 0 && lost > 0, "{datagrams}");
+}
+
+#[test]
+fn a_stream_that_a_path_stops_in_the_middle_ends_with_what_arrived() {
+    let Some(lab) = Lab::new() else { return };
+    // After 8 MB no packet of TCP arrives: the connection retransmits ever more rarely, and never ends.
+    let rules = "nft add table ip t
+        nft 'add chain ip t c { type filter hook input priority 0 ; }'
+        nft 'add rule ip t c meta l4proto tcp quota over 8 mbytes drop'";
+    if !prepared(&lab, rules) {
+        return;
+    }
+    let document = lab.stream(&[]);
+    let arrived = document["total"]["bytes"].as_u64().expect("bytes");
+    assert!((1..=8 << 20).contains(&arrived), "{arrived}");
+}

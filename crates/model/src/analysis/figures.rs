@@ -112,6 +112,16 @@ impl Figures {
         })
     }
 
+    /// Whether there is queueing delay: then something after the sender is the bottleneck, and the congestion control
+    /// only adapts to it.
+    pub fn queue_on_the_path(&self) -> bool {
+        self.rtt.zip(self.rtt_min).is_some_and(|(mean, least)| {
+            let waits = mean.as_secs_f64() - least.as_secs_f64();
+            waits > threshold::PATH_RTT.as_secs_f64()
+                && mean.as_secs_f64() > least.as_secs_f64() * threshold::QUEUE_FACTOR
+        })
+    }
+
     /// Whether the thread of `turns` slept much longer than a connection needs to respond: it was not waiting for the
     /// connection.
     pub fn sleeps_long(&self, turns: Turns) -> Option<bool> {
@@ -330,6 +340,13 @@ pub(crate) fn interrupts_share(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
         .find(|times| times.cpu == cpu)?;
     let interrupts = times.irq_ns.as_secs_f64() + times.softirq_ns.as_secs_f64();
     share(interrupts, times.total().as_secs_f64())
+}
+
+/// The largest share of any CPU that interrupts and softirqs took.
+pub(crate) fn interrupts_most(side: &SideSample) -> Option<Ratio> {
+    let cpus = side.cpu.machine.value()?.iter().map(|times| times.cpu);
+    let shares = cpus.filter_map(|cpu| interrupts_share(side, cpu));
+    shares.max_by(|one, other| one.as_f64().total_cmp(&other.as_f64()))
 }
 
 #[expect(

@@ -24,6 +24,7 @@ pub(super) fn by_flow(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) ->
         flow.by_late_reader(),
         flow.by_full_send_buffer(),
         flow.by_congestion_control(),
+        flow.by_queue(),
     ];
     suggested.into_iter().flatten().collect()
 }
@@ -111,8 +112,12 @@ impl Flow<'_> {
 
     /// A window or buffer that the sender waited for, as reported by the kernel.
     fn by_window(&self) -> Option<Named> {
-        let over = |share: Option<Ratio>| share.filter(|share| *share > threshold::LIMITED_SHARE);
-        let mut limited = format!("more than {} of the busy time", threshold::LIMITED_SHARE);
+        // A connection that has nothing to send for most of the time waits for something else.
+        let busy = self.figures.busy.map_or(1.0, |busy| busy.as_f64().min(1.0));
+        let over = |share: Option<Ratio>| {
+            share.filter(|share| share.as_f64() * busy > threshold::LIMITED_SHARE.as_f64())
+        };
+        let mut limited = format!("more than {} of the time", threshold::LIMITED_SHARE);
         let buffer = match (
             over(self.figures.sndbuf_limited),
             over(self.figures.rwnd_limited),
@@ -120,7 +125,7 @@ impl Flow<'_> {
             (None, None) => {
                 self.figures
                     .fills_receive_window(self.way)
-                    .filter(|full| *full && !self.queue_on_the_way())?;
+                    .filter(|full| *full && !self.figures.queue_on_the_path())?;
                 limited = format!(
                     "at least {} of the peer's window per RTT, with room in the congestion window",
                     threshold::FILLED_WINDOW_SHARE
@@ -158,8 +163,14 @@ impl Flow<'_> {
         }
     }
 
+    /// What is lost comes late, and what follows it fills the window until then.
+    fn is_lossless(&self) -> bool {
+        let lost = self.figures.lost;
+        lost.is_some_and(|lost| lost <= threshold::LOSS_SHARE)
+    }
+
     fn by_sleeping_reader(&self, buffer: Option<Evidence>) -> Option<Named> {
-        self.slept(self.figures.receiver).then(|| {
+        (self.slept(self.figures.receiver) && self.is_lossless()).then(|| {
             let words = format!(
                 "limited by the receive window for more than {} with a buffer of at least {} RTTs \
                  of data, while the reading thread slept for at least {} of the time",
@@ -226,6 +237,7 @@ impl Flow<'_> {
     /// first packet. One whose window never closed had read everything: it slept because nothing came.
     fn by_late_reader(&self) -> Option<Named> {
         let late = self.figures.busy? >= threshold::CONGESTION_SHARE
+            && self.is_lossless()
             && self.figures.rwnd_limited? >= threshold::WHY_CLOSED
             && self.figures.sleeps_long(self.figures.receiver) == Some(true)
             && self.slept(self.figures.receiver);
@@ -247,7 +259,7 @@ impl Flow<'_> {
         let full = self.figures.busy? >= threshold::CONGESTION_SHARE
             && self.figures.fills(size)
             && self.congestion_window_has_room()
-            && !self.queue_on_the_way();
+            && !self.figures.queue_on_the_path();
         full.then(|| {
             let what = if self.figures.round_trip_is_the_paths() {
                 LimitKind::WindowRtt
@@ -305,7 +317,16 @@ impl Flow<'_> {
         });
         let held = figures.busy? >= threshold::CONGESTION_SHARE;
         let window = self.congestion_window_is_full();
-        (held && waited_for_nothing && cpus_known && free && window && !self.queue_on_the_way()).then(|| {
+        // The congestion control answers to loss: what loses is the limit.
+        let free = free && !turns.iter().any(Turns::used_up);
+        (held
+            && self.is_lossless()
+            && waited_for_nothing
+            && cpus_known
+            && free
+            && window
+            && !self.figures.queue_on_the_path())
+        .then(|| {
             let words = format!(
                 "data to send for at least {} of the time, no buffer, window or CPU exhausted, no \
                  queue on the path, and a congestion window of at most {} times the bytes per RTT",
@@ -313,21 +334,35 @@ impl Flow<'_> {
                 threshold::WINDOW_FACTOR
             );
             let rule = Some(("tcp-cc-qdisc", self.way.from));
-            self.named(LimitKind::CongestionControl, rule, self.congestion_window(), words)
+            self.named(
+                LimitKind::CongestionControl,
+                rule,
+                self.congestion_window(),
+                words,
+            )
         })
     }
 
-    /// Whether there is queueing delay: then something after the sender is the bottleneck, and the congestion control
-    /// only adapts to it.
-    fn queue_on_the_way(&self) -> bool {
-        self.figures
-            .rtt
-            .zip(self.figures.rtt_min)
-            .is_some_and(|(mean, least)| {
-                let waits = mean.as_secs_f64() - least.as_secs_f64();
-                waits > threshold::PATH_RTT.as_secs_f64()
-                    && mean.as_secs_f64() > least.as_secs_f64() * threshold::QUEUE_FACTOR
-            })
+    /// Packets that wait on a path whose ends have CPU time left: it carries no more.
+    fn by_queue(&self) -> Option<Named> {
+        let figures = self.figures;
+        let is_idle = [figures.sender, figures.receiver].into_iter().all(|turns| {
+            turns
+                .wanted()
+                .is_some_and(|share| share < threshold::WHY_IDLE)
+        });
+        let held = figures.busy? >= threshold::CONGESTION_SHARE;
+        (held && is_idle && !self.crowded() && figures.queue_on_the_path()).then(|| {
+            let words = format!(
+                "data to send for at least {} of the time, a smoothed RTT above {} times the minimum, and threads that \
+                 want a CPU for less than {}",
+                threshold::CONGESTION_SHARE,
+                threshold::QUEUE_FACTOR,
+                threshold::WHY_IDLE
+            );
+            let rule = Some(("qdisc-shaper", self.way.from));
+            self.named(LimitKind::Shaper, rule, None, words)
+        })
     }
 
     fn congestion_window(&self) -> Option<Evidence> {

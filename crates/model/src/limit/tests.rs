@@ -366,9 +366,11 @@ fn a_send_buffer_that_is_all_on_the_way_is_the_round_trip_also_when_the_kernel_d
         .build();
     let kind = |sample: &SampleBuilder| limit_between(&near, &ample("far0"), sample).what;
     assert_eq!(kind(&far_away), LimitKind::WindowRtt);
-    // Queueing on the path has another cause.
+    // What waits on the path waits because it carries no more.
     let queue = far_away.clone().tcp(|tcp| tcp.rtt_min_ns = US(300));
-    assert_eq!(kind(&queue), LimitKind::NotDetermined);
+    assert_eq!(kind(&queue), LimitKind::Shaper);
+    let busy = queue.cpu_share(0.01, 0.8);
+    assert_eq!(kind(&busy), LimitKind::NotDetermined);
     assert_eq!(named(&far_away), LimitKind::NotDetermined);
 }
 

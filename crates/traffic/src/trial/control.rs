@@ -25,6 +25,9 @@ use crate::{Abort, TrafficError};
 
 /// How long after the end of a trial its receivers wait for what is still in flight.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How long the receivers of a timed stream wait for the end of file of a connection that has carried data: one that
+/// loses much backs off for longer (RFC 6298, section 5.5), and what it still has in flight does not count.
+const DRAIN_TIMED: Duration = Duration::from_secs(2);
 
 /// Readings beyond the duration: those of the receivers while the socket buffers drain.
 const READINGS_SPARE: usize = 32;
@@ -173,7 +176,7 @@ impl<'a> Control<'a> {
                 told = true;
                 self.far.stopped();
             }
-            let patience = stopped.zip(self.far.patience()).filter(|_| !ended);
+            let patience = stopped.zip(self.patience()).filter(|_| !ended);
             let patience = patience.map(|(stopped, patience)| stopped + patience);
             if patience.is_some_and(|end| now >= end) {
                 ended = true;
@@ -278,11 +281,26 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Ends the receivers: they get what the kernel has for them, and then the end of file.
+    /// How long the receivers wait for the end of file after the end of sending, unless they must have all of it.
+    fn patience(&self) -> Option<Duration> {
+        let is_timed = match &self.spec.workload {
+            Workload::Stream(stream) => stream.bytes.is_none() && !stream.data_check,
+            _ => false,
+        };
+        let timed = || (is_timed && self.spec.verbs.is_none()).then_some(DRAIN_TIMED);
+        self.far.patience().or_else(timed)
+    }
+
+    /// Ends the receivers: they get what the kernel has for them, and then the end of file. A linerate peer that has not
+    /// sent anything is not slow but hangs.
     fn end_receiving(&self) {
-        for flow in self.flows.iter().filter(|flow| flow.role == Role::Receiver) {
-            // It fails when the connection is gone, which its thread reports.
-            let _ = shutdown(&flow.socket, Shutdown::Read);
+        let may_be_silent = self.far.patience().is_some();
+        let flows = self.flows.iter().zip(self.counters);
+        for (flow, counter) in flows.filter(|(flow, _)| flow.role == Role::Receiver) {
+            if may_be_silent || counter.bytes() > 0 {
+                // It fails when the connection is gone, which its thread reports.
+                let _ = shutdown(&flow.socket, Shutdown::Read);
+            }
         }
     }
 

@@ -297,6 +297,9 @@ impl<'a> Sender<'a> {
             Ok(count) => Ok(Took::Datagrams(count as u64)),
             // ENOBUFS: the interface's queue is full (send(2)).
             Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Ok(Took::Nothing),
+            // A packet filter of this host dropped the message: lost like one that the path drops. One that lets nothing
+            // through is an error.
+            Err(Errno::PERM) if flow.sent > 0 => Ok(Took::Datagrams(in_message.min(most) as u64)),
             Err(errno) => self.refused(index, errno).map(|()| Took::Nothing),
         }
     }

@@ -14,13 +14,13 @@ use crate::ids::{CpuId, CpuSet};
 use crate::path::PathView;
 use crate::sample::{Role, Sample, TcpInfo};
 use crate::threshold;
-use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
+use crate::units::{BitRate, Bytes, Nanoseconds, Ratio, real};
 use crate::workload::{
     DatagramBatch, Direction, ReceiveMode, SendMode, TrialSpec, Udp, Waiting, Workload,
 };
 
 const FLOWS_FACTOR: u32 = 4;
-const DATAGRAMS_FACTOR: f64 = 2.0;
+pub(super) const DATAGRAMS_FACTOR: f64 = 2.0;
 const PACED_SHARE: f64 = 0.7;
 /// Smaller segments would cost mostly CPU time.
 const SEGMENT_LEAST: Bytes = Bytes::new(256);
@@ -100,11 +100,16 @@ impl Intervention {
 
     /// Why a rate that is not higher shows nothing, after the trial `sample` with this intervention, which reached `rate`.
     pub fn obstacle(self, sample: &Sample, rate: BitRate) -> Option<&'static str> {
-        // These move more at once, for which there must be CPU time left.
-        let moves_more = matches!(self, Self::MoreFlows | Self::Datagrams);
+        // These move more at once, for which there must be CPU time left. Of datagrams that were lost on the path enough
+        // were sent.
+        let moves_more = match self {
+            Self::MoreFlows => true,
+            Self::Datagrams => !TrialFigures::of(sample, rate).overflowed(),
+            _ => false,
+        };
         match () {
             () if moves_more && effect::used_up_a_cpu(sample) => Some("it used up a CPU"),
-            () if dropped_by_sockets(sample) => Some("the receiver's socket dropped datagrams"),
+            () if dropped_by_receiver(sample) => Some("the receiver's host dropped datagrams"),
             () if all_arrived(&sample.spec, rate) => {
                 Some("every datagram arrived: the path may carry more")
             }
@@ -384,12 +389,25 @@ fn idle_cpus(measured: &Sample, role: Role) -> Result<CpuSet, String> {
         .collect())
 }
 
-/// Whether datagrams were dropped after the path had carried them.
-fn dropped_by_sockets(sample: &Sample) -> bool {
+/// Whether the receiver's host may have dropped most of the datagrams that were lost: its sockets, or a CPU that did not
+/// take them from its backlog, whose packets the kernel cuts later.
+fn dropped_by_receiver(sample: &Sample) -> bool {
+    let Workload::Udp(udp) = &sample.spec.workload else {
+        return false;
+    };
     let ways = analysis::ways(sample);
-    let datagrams = ways.iter().flat_map(|way| way.receiver.flows.iter());
-    let drops = datagrams.filter_map(|flow| flow.datagrams.as_ref()?.socket_drops);
-    drops.sum::<u64>() > 0
+    ways.iter().map(|way| way.receiver).any(|side| {
+        let datagrams = || side.flows.iter().filter_map(|flow| flow.datagrams.as_ref());
+        let sockets: u64 = datagrams().filter_map(|all| all.socket_drops).sum();
+        let lost: u64 = datagrams().map(|all| all.lost).sum();
+        let watch = side.counters.value().into_iter();
+        let backlogs = watch.flat_map(|watch| watch.below("cpu/"));
+        let backlogs = backlogs.filter(|(key, ..)| key.ends_with("/softnet/dropped"));
+        let packets: u64 = backlogs.map(|(_, count, _)| count).sum();
+        let in_packet = threshold::DROPPED_MAX.as_u64() / udp.datagram_bytes.as_u64().max(1);
+        let dropped = real(sockets.saturating_add(packets.saturating_mul(in_packet)));
+        dropped > 0.0 && dropped >= threshold::EXPLAINED_SHARE.as_f64() * real(lost)
+    })
 }
 
 /// Whether all datagrams arrived, at the rate that was asked for.

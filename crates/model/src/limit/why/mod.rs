@@ -3,6 +3,7 @@
 //!
 //! The interventions change nothing on either host. docs/book/concepts/limits.md has the table of predictions.
 
+mod contradiction;
 mod effect;
 mod intervention;
 mod prediction;
@@ -11,6 +12,7 @@ mod tests;
 
 use std::fmt;
 
+use contradiction::{contradicted_by, is_window_full, loss_without_effect};
 pub use effect::{Effect, Round, TrialFigures};
 use effect::{is_above, is_like_the_measured};
 pub use intervention::{Intervention, applies_to, plain};
@@ -19,8 +21,7 @@ use prediction::{Family, PREDICTIONS, family, is_decisive};
 use serde::{Deserialize, Serialize};
 
 use super::{Limit, LimitKind};
-use crate::analysis::figures::{self, Figures, Turns};
-use crate::analysis::{self, OneWay};
+use crate::analysis;
 use crate::finding::Evidence;
 use crate::sample::Sample;
 use crate::threshold;
@@ -158,6 +159,9 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
             // Of one CPU that both ends share, each end's is a part.
             let is_part = matches!(what, LimitKind::SenderCpu | LimitKind::ReceiverCpu)
                 && suggested.contains(&LimitKind::SharedCpu);
+            if *what == LimitKind::Loss {
+                refuted_by.extend(loss_without_effect(sample, tried));
+            }
             let contradicted = way.filter(|_| !is_suggested || is_part);
             refuted_by.extend(contradicted.and_then(|way| contradicted_by(*what, sample, way)));
             Hypothesis {
@@ -184,11 +188,7 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
 /// What the path carried of datagrams that were too many for it. A connection that loses what exceeds a policer's rate
 /// stays below that rate, and several come closer to it.
 fn path_capacity(tried: &[Tried]) -> Option<BitRate> {
-    let is_of_datagrams = |one: &&Tried| one.intervention == Intervention::Datagrams;
-    let rounds = &tried.iter().find(is_of_datagrams)?.rounds;
-    let all = rounds.iter().all(|round| round.with.overflowed());
-    let rates = rounds.iter().map(|round| round.with.rate);
-    rates.max().filter(|_| all)
+    tried.iter().find_map(Tried::path_capacity)
 }
 
 impl Tried {
@@ -197,49 +197,76 @@ impl Tried {
         if self.reason.is_some() {
             return;
         }
+        if self.is_of_the_path(measured) {
+            self.effect = Effect::NotHigher;
+            return;
+        }
         self.effect = self.intervention.effect(&self.rounds, measured);
-        let is_higher = self.effect.is_higher();
+        let is_higher = self
+            .effect
+            .is_higher()
+            .filter(|_| self.intervention.compares_rates());
         let reason = match () {
-            () if !self.intervention.compares_rates() => None,
             () if is_higher == Some(true) && is_above(&self.rounds, measured.rate) => None,
             () if is_like_the_measured(&self.rounds, measured.rate) => self
                 .obstacle
                 .as_deref()
                 .filter(|_| is_higher == Some(false)),
+            // A loss that stays at a lower rate is not one of too high a rate.
+            () if !self.intervention.compares_rates() && self.effect == Effect::NotLower => None,
             () => Some("the short trials without it reached another rate than the measured one"),
         };
         if let Some(reason) = reason.map(ToOwned::to_owned) {
             self.effect = Effect::Unclear;
             self.reason = Some(reason);
+        } else if is_higher == Some(true) && self.crowds_out(measured) {
+            self.effect = Effect::NotLower;
         }
     }
 
-    /// Its effect beside `most`, what the path carries, for the limits of `family`.
-    fn effect_below(&self, most: BitRate, family: Family) -> Effect {
-        let rounds = || self.rounds.iter();
-        if rounds().len() == 0 || !self.intervention.compares_rates() {
-            return self.effect;
-        }
-        let is_the_path = match family {
-            // A rate up to that is not above the path's.
-            Family::PathRate => {
-                let most = most.as_f64() * threshold::WHY_SAME;
-                rounds().all(|round| round.with.rate.as_f64() <= most)
-            }
-            _ if self.intervention != Intervention::Datagrams => false,
-            // The path carried no more than about the rate: then nothing else held it back.
-            _ => rounds().all(|round| {
-                let lost = round.without.segments.is_some_and(|(_, lost)| lost > 0.0);
-                let share = if lost {
-                    threshold::WHY_POLICED
-                } else {
-                    threshold::WHY_CARRIED
-                };
-                round.without.rate.as_f64() >= share.as_f64() * most.as_f64()
-            }),
+    /// What the path carried of datagrams, if all trials had too many for it.
+    fn path_capacity(&self) -> Option<BitRate> {
+        let rounds = self.rounds.iter();
+        let is_full = self.intervention == Intervention::Datagrams
+            && rounds.clone().all(|round| round.with.overflowed());
+        rounds
+            .map(|round| round.with.rate)
+            .max()
+            .filter(|_| is_full)
+    }
+
+    /// Whether the path carried no more datagrams than about the rate that was measured: then nothing else held it back.
+    fn is_of_the_path(&self, measured: TrialFigures) -> bool {
+        let lost = measured.segments.is_some_and(|(_, lost)| lost > 0.0);
+        let share = if lost {
+            threshold::WHY_POLICED
+        } else {
+            threshold::WHY_CARRIED
         };
+        let most = self.path_capacity();
+        most.is_some_and(|most| measured.rate.as_f64() >= share.as_f64() * most.as_f64())
+    }
+
+    /// Whether datagrams were more than the path carries, so that they may have taken the place of others' packets, which
+    /// a connection leaves to them.
+    fn crowds_out(&self, measured: TrialFigures) -> bool {
+        let all = threshold::WHY_ARRIVED.as_f64() * intervention::DATAGRAMS_FACTOR;
+        let least = measured.rate.as_f64() * all;
+        let mut rates = self.rounds.iter().map(|round| round.with.rate.as_f64());
+        self.intervention == Intervention::Datagrams && rates.any(|rate| rate < least)
+    }
+
+    /// Its effect beside `most`, what the path carries, for the limits of `family`: a rate up to that is not above the
+    /// path's.
+    fn effect_below(&self, most: BitRate, family: Family) -> Effect {
+        let most = most.as_f64() * threshold::WHY_SAME;
+        let mut rates = self.rounds.iter().map(|round| round.with.rate.as_f64());
+        let is_below = family == Family::PathRate
+            && self.intervention.compares_rates()
+            && rates.len() > 0
+            && rates.all(|rate| rate <= most);
         match self.effect {
-            Effect::Higher | Effect::NotLower | Effect::Unclear if is_the_path => Effect::NotHigher,
+            Effect::Higher | Effect::NotLower | Effect::Unclear if is_below => Effect::NotHigher,
             effect => effect,
         }
     }
@@ -254,8 +281,8 @@ impl Hypothesis {
 
     /// Whether something speaks for it that few others predicted.
     fn has_decisive_support(&self) -> bool {
-        let telling = |one: &Intervention| is_decisive(self.what, *one, self.suggested);
-        self.supported_by.iter().any(telling)
+        let decides = |one: &Intervention| is_decisive(self.what, *one, self.suggested);
+        self.supported_by.iter().any(decides)
     }
 }
 
@@ -283,91 +310,6 @@ fn verdict(hypotheses: &[Hypothesis]) -> (LimitKind, Status) {
     let best = standing.iter().rev().max_by_key(|one| one.weight());
     best.filter(|one| one.suggested)
         .map_or(NONE, |one| (one.what, Status::Likely))
-}
-
-/// Whether the peer's window held every flow back, and no queue on the path.
-fn is_window_full(sample: &Sample, way: &OneWay<'_>) -> bool {
-    let figures = Figures::of(way, &sample.spec);
-    figures.fills_receive_window(way) == Some(true) && figures.round_trip_is_the_paths()
-}
-
-/// What the trial itself says against a limit that it does not suggest.
-fn contradicted_by(what: LimitKind, sample: &Sample, way: &OneWay<'_>) -> Option<String> {
-    let figures = Figures::of(way, &sample.spec);
-    let wanted = |turns: Turns| {
-        let wanted = turns.wanted()?;
-        (wanted < threshold::WHY_IDLE).then_some(wanted)
-    };
-    match what {
-        LimitKind::SenderProgram => {
-            if figures.sleeps_long(figures.sender) == Some(false) {
-                return Some("the sender sleeps no longer than a connection waits".to_owned());
-            }
-            let busy = figures
-                .busy
-                .filter(|busy| *busy >= threshold::CONGESTION_SHARE)?;
-            Some(format!("data to send for {busy} of the time"))
-        }
-        LimitKind::ReceiverProgram => {
-            if figures.sleeps_long(figures.receiver) == Some(false) {
-                return Some("the reader sleeps no longer than a connection waits".to_owned());
-            }
-            let closed = figures.rwnd_limited;
-            let closed = closed.filter(|share| *share < threshold::WHY_CLOSED)?;
-            // BBR's pacing hides a closed window.
-            let control = way.first_tcp()?.congestion_control.as_deref()?;
-            (!control.starts_with("bbr"))
-                .then(|| format!("limited by the receive window for {closed} of the time"))
-        }
-        LimitKind::SenderCpu | LimitKind::ReceiverCpu
-            if matches!(crate::rules::shared_cpu(sample), Ok(Some(_))) =>
-        {
-            Some("both ends share one CPU".to_owned())
-        }
-        LimitKind::SenderCpu => {
-            let share = wanted(figures.sender)?;
-            Some(format!(
-                "the sending thread running or runnable for {share} of the time"
-            ))
-        }
-        LimitKind::ReceiverCpu => {
-            let share = wanted(figures.receiver)?;
-            Some(format!(
-                "the receiving thread running or runnable for {share} of the time"
-            ))
-        }
-        LimitKind::SharedCpu => match crate::rules::shared_cpu(sample) {
-            Ok(None) => Some("the ends do not share one CPU".to_owned()),
-            Ok(Some(cpu)) => {
-                let busy = figures::cpu_busy(way.sender, cpu)?;
-                (busy < threshold::CPU_SHARE).then(|| format!("CPU {cpu} busy for {busy}"))
-            }
-            Err(_) => None,
-        },
-        LimitKind::Machine => not_busy(way),
-        LimitKind::CongestionControl | LimitKind::Loss if is_window_full(sample, way) => {
-            Some("the peer's window is smaller than the congestion window, and full".to_owned())
-        }
-        LimitKind::Loss => {
-            let lost = figures.lost.filter(|lost| lost.as_f64() <= 0.0)?;
-            Some(format!("{lost} of the bytes lost"))
-        }
-        LimitKind::CongestionControl => {
-            let lost = figures.lost.filter(|lost| *lost > threshold::LOSS_SHARE)?;
-            Some(format!("{lost} of the bytes lost"))
-        }
-        LimitKind::Wire | LimitKind::Pcie => Some("the rate is not at its ceiling".to_owned()),
-        _ => None,
-    }
-}
-
-fn not_busy(way: &OneWay<'_>) -> Option<String> {
-    let busy = [way.sender, way.receiver].map(figures::machine_busy);
-    let [Some(one), Some(other)] = busy else {
-        return None;
-    };
-    let busy = if one > other { one } else { other };
-    (busy < threshold::MACHINE_SHARE).then(|| format!("the CPUs busy for {busy}"))
 }
 
 /// What was tried, as evidence.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::build::{self, SampleBuilder};
+use crate::known::Known;
 use crate::path::PathView;
 use crate::units::{Bytes, Nanoseconds};
 use crate::workload::Workload;
@@ -372,4 +373,106 @@ fn interventions_that_cannot_show_anything_are_left_out_with_their_reason() {
         panic!("no datagrams");
     };
     assert_eq!(udp.rate_bit_per_s, Some(rate(1_000)));
+}
+
+/// Datagrams of which a path that carries 480 Mb/s drops a third, beside plain trials at `plain`.
+fn overflow(plain: u64) -> Tried {
+    let mut all = tried(&[(Datagrams, Unclear)]).remove(0);
+    let round = Round {
+        without: seen(plain, None),
+        with: seen(480, Some((60_000.0, 20_000.0))),
+    };
+    all.rounds = vec![round; 2];
+    all
+}
+
+#[test]
+fn a_measured_rate_near_what_the_path_carries_of_datagrams_is_the_paths() {
+    let judged = |measured, plain| {
+        let mut all = overflow(plain);
+        all.judge(measured);
+        all.effect
+    };
+    assert_eq!(judged(seen(450, None), 440), NotHigher);
+    // The measured trial is longer than the plain ones.
+    assert_eq!(judged(seen(450, None), 200), NotHigher);
+    // Below a policer a connection that loses stays below the rate.
+    assert_eq!(judged(seen(300, Some((100.0, 1.0))), 300), NotHigher);
+    // Without loss it is not clear who had the rest: other traffic may have left it to the datagrams.
+    assert_eq!(judged(seen(300, Some((100.0, 0.0))), 300), NotLower);
+}
+
+#[test]
+fn datagrams_that_all_arrive_at_twice_the_rate_are_more_than_the_path_limits() {
+    let mut all = overflow(300);
+    for round in &mut all.rounds {
+        round.with = seen(590, Some((60_000.0, 0.0)));
+    }
+    all.judge(seen(300, None));
+    assert_eq!(all.effect, Higher);
+}
+
+#[test]
+fn a_loss_that_vanishes_only_beside_slower_trials_shows_nothing() {
+    let judged = |plain: u64| {
+        let mut paced = tried(&[(Paced, Unclear)]).remove(0);
+        let round = Round {
+            without: seen(plain, Some((10_000.0, 100.0))),
+            with: seen(70, Some((7_000.0, 0.0))),
+        };
+        paced.rounds = vec![round; 2];
+        paced.judge(seen(100, Some((50_000.0, 500.0))));
+        paced.effect
+    };
+    assert_eq!(judged(100), Lower);
+    // A connection that starts loses more than later, at a rate of its own.
+    assert_eq!(judged(900), Unclear);
+}
+
+#[test]
+fn loss_that_trials_like_the_measured_one_do_not_have_is_not_the_limit() {
+    // 500 Mb/s for 2 s with 1 % of the segments lost.
+    let lossy = held().tcp(|tcp| {
+        tcp.bytes_sent = Bytes::new(125_000_000);
+        tcp.bytes_retransmitted = Bytes::new(1_250_000);
+    });
+    let stands = |plain: u64, lost: f64| {
+        let mut one = tried(&[(MoreFlows, Unclear)]).remove(0);
+        let figures = seen(plain, Some((10_000.0, lost)));
+        let round = Round {
+            without: figures,
+            with: figures,
+        };
+        one.rounds = vec![round; 2];
+        let verdict = decide(&lossy.clone().build(), &[LimitKind::Loss], &[one]);
+        let mut all = verdict.hypotheses.iter();
+        all.any(|one| one.what == LimitKind::Loss && one.stands())
+    };
+    assert!(stands(500, 100.0), "as much");
+    assert!(!stands(500, 0.0), "none at the same rate");
+    assert!(stands(900, 0.0), "none, and faster");
+}
+
+#[test]
+fn cpus_that_others_keep_busy_are_not_the_limit_of_threads_that_do_not_wait_for_them() {
+    let effects = [(MoreFlows, Unchanged), (Datagrams, NotHigher)];
+    let machine = |waited: f64| {
+        let mut sample = held().threads((waited, 20_000), (0.0, 20_000)).build();
+        for side in [&mut sample.local, &mut sample.remote] {
+            let Known::Value(cpus) = &mut side.cpu.machine else {
+                panic!("no CPU times");
+            };
+            for times in cpus {
+                times.user_ns = side.elapsed_ns;
+                times.idle_ns = Nanoseconds::default();
+            }
+        }
+        let verdict = decide(&sample, &[], &tried(&effects));
+        (verdict.what, verdict.status)
+    };
+    assert_eq!(machine(0.01), (LimitKind::Shaper, Status::Proved));
+    assert_eq!(
+        machine(0.45),
+        (LimitKind::NotDetermined, Status::NotDetermined)
+    );
 }

@@ -1,0 +1,140 @@
+//! What the trials without an intervention say against limits.
+
+use super::{TrialFigures, Tried};
+use crate::analysis::figures::{self, Figures, Turns};
+use crate::analysis::{self, OneWay};
+use crate::limit::LimitKind;
+use crate::sample::Sample;
+use crate::{rules, threshold};
+
+/// Whether trials like the measured one lost far less, and were no faster.
+pub(super) fn loss_without_effect(sample: &Sample, tried: &[Tried]) -> Option<String> {
+    let rate = analysis::rate_after(sample, 0)?;
+    let (sent, lost) = TrialFigures::of(sample, rate).segments?;
+    let most = rate.as_f64() * threshold::WHY_CHANGE;
+    let rounds = tried.iter().flat_map(|one| &one.rounds);
+    let plain = rounds.map(|round| round.without);
+    let alike = plain.filter(|trial| trial.rate.as_f64() <= most);
+    let (again, of_it) = alike
+        .filter_map(|trial| trial.segments)
+        .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let expected = again * lost / sent.max(1.0);
+    let is_gone = expected >= threshold::WHY_LOST_LEAST
+        && of_it <= expected * threshold::WHY_LOSS_GONE.as_f64();
+    is_gone.then(|| format!("{of_it:.0} of {again:.0} segments lost in trials that were no faster"))
+}
+
+/// Whether the peer's window held every flow back, and no queue on the path.
+pub(super) fn is_window_full(sample: &Sample, way: &OneWay<'_>) -> bool {
+    let figures = Figures::of(way, &sample.spec);
+    figures.fills_receive_window(way) == Some(true) && figures.round_trip_is_the_paths()
+}
+
+/// What the trial itself says against a limit that it does not suggest.
+pub(super) fn contradicted_by(
+    what: LimitKind,
+    sample: &Sample,
+    way: &OneWay<'_>,
+) -> Option<String> {
+    let figures = Figures::of(way, &sample.spec);
+    let wanted = |turns: Turns| {
+        let wanted = turns.wanted()?;
+        (wanted < threshold::WHY_IDLE).then_some(wanted)
+    };
+    // What is lost makes a connection slower than its windows and its reader do.
+    let is_lossy = figures.lost.filter(|lost| *lost > threshold::LOSS_SHARE);
+    match what {
+        LimitKind::SenderProgram => no_idle_sender(&figures),
+        LimitKind::ReceiveWindow
+        | LimitKind::SendBuffer
+        | LimitKind::WindowRtt
+        | LimitKind::ReceiverProgram
+        | LimitKind::CongestionControl
+            if is_lossy.is_some() =>
+        {
+            is_lossy.map(|lost| format!("{lost} of the bytes lost"))
+        }
+        LimitKind::ReceiverProgram => no_late_reader(&figures, way),
+        LimitKind::SenderCpu | LimitKind::ReceiverCpu
+            if matches!(rules::shared_cpu(sample), Ok(Some(_))) =>
+        {
+            Some("both ends share one CPU".to_owned())
+        }
+        LimitKind::SenderCpu => {
+            let share = wanted(figures.sender)?;
+            Some(format!(
+                "the sending thread running or runnable for {share} of the time"
+            ))
+        }
+        LimitKind::ReceiverCpu => {
+            let share = wanted(figures.receiver)?;
+            Some(format!(
+                "the receiving thread running or runnable for {share} of the time"
+            ))
+        }
+        LimitKind::SharedCpu => match rules::shared_cpu(sample) {
+            Ok(None) => Some("the ends do not share one CPU".to_owned()),
+            Ok(Some(cpu)) => {
+                let busy = figures::cpu_busy(way.sender, cpu)?;
+                (busy < threshold::CPU_SHARE).then(|| format!("CPU {cpu} busy for {busy}"))
+            }
+            Err(_) => None,
+        },
+        LimitKind::Machine => not_busy(way).or_else(|| none_waited(way, &figures)),
+        LimitKind::CongestionControl | LimitKind::Loss if is_window_full(sample, way) => {
+            Some("the peer's window is smaller than the congestion window, and full".to_owned())
+        }
+        LimitKind::Loss => {
+            let lost = figures.lost.filter(|lost| lost.as_f64() <= 0.0)?;
+            Some(format!("{lost} of the bytes lost"))
+        }
+        LimitKind::CongestionControl if figures.queue_on_the_path() => {
+            Some("packets wait on the path: the RTT is far above its minimum".to_owned())
+        }
+        LimitKind::Wire | LimitKind::Pcie => Some("the rate is not at its ceiling".to_owned()),
+        _ => None,
+    }
+}
+
+fn no_idle_sender(figures: &Figures) -> Option<String> {
+    if figures.sleeps_long(figures.sender) == Some(false) {
+        return Some("the sender sleeps no longer than a connection waits".to_owned());
+    }
+    let busy = figures
+        .busy
+        .filter(|busy| *busy >= threshold::CONGESTION_SHARE)?;
+    Some(format!("data to send for {busy} of the time"))
+}
+
+fn no_late_reader(figures: &Figures, way: &OneWay<'_>) -> Option<String> {
+    if figures.sleeps_long(figures.receiver) == Some(false) {
+        return Some("the reader sleeps no longer than a connection waits".to_owned());
+    }
+    let closed = figures.rwnd_limited;
+    let closed = closed.filter(|share| *share < threshold::WHY_CLOSED)?;
+    // BBR's pacing hides a closed window.
+    let control = way.first_tcp()?.congestion_control.as_deref()?;
+    (!control.starts_with("bbr"))
+        .then(|| format!("limited by the receive window for {closed} of the time"))
+}
+
+fn not_busy(way: &OneWay<'_>) -> Option<String> {
+    let busy = [way.sender, way.receiver].map(figures::machine_busy);
+    let [Some(one), Some(other)] = busy else {
+        return None;
+    };
+    let busy = if one > other { one } else { other };
+    (busy < threshold::MACHINE_SHARE).then(|| format!("the CPUs busy for {busy}"))
+}
+
+/// CPUs that others keep busy do not limit threads that did not wait for them, nor softirqs, which go first.
+fn none_waited(way: &OneWay<'_>, figures: &Figures) -> Option<String> {
+    let waited = [figures.sender.waited?, figures.receiver.waited?];
+    let interrupts = [way.sender, way.receiver].map(figures::interrupts_most);
+    let is_free = waited.iter().all(|share| *share < threshold::WAITED_SHARE)
+        && interrupts
+            .iter()
+            .all(|share| share.is_some_and(|share| share < threshold::WHY_IDLE));
+    let [one, other] = waited;
+    is_free.then(|| format!("the ends' threads waited for a CPU for {one} and {other} of the time"))
+}

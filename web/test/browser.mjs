@@ -33,6 +33,15 @@ export async function launch(executablePath) {
   return driver.launch({ executablePath, args, chromiumSandbox: process.getuid?.() !== 0 });
 }
 
+/** How to start a program: as the environment names it (a test run names what it built), or else by building it first. */
+function program(variable, ...target) {
+  const built = process.env[variable];
+  return built === undefined ? ["cargo", ["run", "--quiet", ...target, "--"]] : [built, []];
+}
+
+const [linerate, asLinerate] = program("LINERATE", "-p", "linerate");
+const [reportPage, asReportPage] = program("LINERATE_REPORT_PAGE", "-p", "linerate-report", "--example", "report_page");
+
 /** Makes the page of a fixture, given as text after `change` of the parsed data, and returns its address. */
 export function makePage(folder, name, change = (data) => data) {
   const fixture = join(root, "fixtures/report/sample.json");
@@ -40,7 +49,7 @@ export function makePage(folder, name, change = (data) => data) {
   const input = join(folder, `${name}.json`);
   writeFileSync(input, JSON.stringify(data));
   const page = execFileSync(
-    "cargo", ["run", "--quiet", "-p", "linerate-report", "--example", "report_page", "--", input],
+    reportPage, [...asReportPage, input],
     { cwd: root, maxBuffer: 64 << 20, stdio: ["ignore", "pipe", "inherit"] },
   );
   const path = join(folder, `${name}.html`);
@@ -57,7 +66,7 @@ export function storedRun(run) {
 export function makeRunPage(folder, run) {
   const path = join(folder, `${run}.html`);
   execFileSync(
-    "cargo", ["run", "--quiet", "-p", "linerate", "--", "--quiet", "report", storedRun(run), "--out", path],
+    linerate, [...asLinerate, "--quiet", "report", storedRun(run), "--out", path],
     { cwd: root, stdio: ["ignore", "ignore", "inherit"] },
   );
   return pathToFileURL(path).href;
@@ -66,7 +75,7 @@ export function makeRunPage(folder, run) {
 /** Starts `linerate report --serve` over a state folder, and gives its address and what ends it. */
 export async function serve(state) {
   const child = spawn(
-    "cargo", ["run", "--quiet", "-p", "linerate", "--", "--quiet", "--state", state, "report", "--serve"],
+    linerate, [...asLinerate, "--quiet", "--state", state, "report", "--serve"],
     { cwd: root, stdio: ["ignore", "pipe", "inherit"] },
   );
   const ended = once(child, "exit");

@@ -14,8 +14,9 @@ pub(crate) fn jobs(root: &Path) -> Vec<Job<'_>> {
     let mut document = cargo();
     document.args(["doc", "--workspace", "--no-deps", "--quiet"]);
     document.env("RUSTDOCFLAGS", "-D warnings");
-    // `--all-targets` leaves out a target with `test = false`, and any other choice beside it.
-    let vm = clippy(&["--package", "linerate", "--test", "vm"]);
+    // `--all-targets` leaves out a target with `test = false`, and any other choice beside it. The whole workspace is
+    // named, so that nothing is checked a second time with other features.
+    let vm = clippy(&["--workspace", "--test", "vm"]);
     vec![
         format(root, &["--check"]),
         Job::new("tidy", move || gate("tidy", tidy::run(root))),

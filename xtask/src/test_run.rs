@@ -74,11 +74,12 @@ const LONGEST: [(&str, &str); 6] = [
 /// The tests in a virtual machine, which are built and run by name only.
 const VM: &str = "vm";
 
-/// A test program that cargo built.
+/// A program that cargo built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Program {
     package: String,
     name: String,
+    is_test: bool,
     folder: PathBuf,
     file: PathBuf,
 }
@@ -109,16 +110,18 @@ impl Program {
 
 /// Runs the checks and all tests; as root, those that can depend on the user also run as an ordinary one.
 pub(crate) fn run(root: &Path) -> Tally {
-    let (mut tests, guests) = match build(root, &[]).and_then(|all| Ok((all, build_vm(root)?))) {
+    let (built, guests) = match build(root, &[]).and_then(|all| Ok((all, build_vm(root)?))) {
         Ok(built) => built,
         Err(failure) => return failure,
     };
+    let (mut tests, others): (Vec<Program>, Vec<Program>) =
+        built.into_iter().partition(|program| program.is_test);
     tests.sort_by_key(Program::place);
     let mut failed = Tally::default();
     // The guests compute all the time, each on one CPU; what comes after them mostly waits.
     let mut jobs: Vec<Job<'_>> = in_guests(root, guests).collect();
     // The checks by cargo wait for each other's lock: they follow one another in one lane, beside the browser.
-    jobs.extend(page(root));
+    jobs.extend(page(root, &others));
     jobs.extend(check::jobs(root));
     jobs.push(examples(root));
     let users = [
@@ -162,7 +165,11 @@ pub(crate) fn vm(root: &Path) -> Tally {
 
 /// The whole workspace is named, so that nothing is built a second time with other features.
 fn build_vm(root: &Path) -> Result<Vec<Program>, Tally> {
-    build(root, &["--test", VM])
+    let built = build(root, &["--test", VM])?;
+    Ok(built
+        .into_iter()
+        .filter(|program| program.is_test)
+        .collect())
 }
 
 fn build(root: &Path, targets: &[&str]) -> Result<Vec<Program>, Tally> {
@@ -208,17 +215,31 @@ fn examples(root: &Path) -> Job<'_> {
     })
 }
 
+/// The programs that make pages, by the variables in which `web/test/browser.mjs` looks for them: without these it
+/// builds them, with other features than those of the tests.
+const OF_PAGES: [(&str, &str); 2] = [
+    ("LINERATE", "bin linerate"),
+    ("LINERATE_REPORT_PAGE", "example report_page"),
+];
+
 /// The report's page in a real browser, with the page's own tools (npm).
-fn page(root: &Path) -> Option<Job<'_>> {
+fn page<'a>(root: &'a Path, programs: &[Program]) -> Option<Job<'a>> {
     const TITLE: &str = "the page in a browser";
     const SCRIPT: &str = "command -v npm >/dev/null || { echo 'SKIP: there is no npm'; exit 0; }
         [ -d node_modules ] || npm ci --no-audit --no-fund ||
             { echo 'SKIP: npm could not install what the tests of the page need'; exit 0; }
         npm test --silent";
     let folder = root.join("web");
+    let built = OF_PAGES.iter().filter_map(|(variable, name)| {
+        let program = programs.iter().find(|program| program.name == *name)?;
+        Some((*variable, program.file.clone()))
+    });
+    let built: Vec<(&str, PathBuf)> = built.collect();
     folder.join("package.json").exists().then(|| {
         Job::new(TITLE, move || {
-            let output = collect(Command::new("sh").args(["-c", SCRIPT]).current_dir(folder));
+            let mut command = Command::new("sh");
+            command.args(["-c", SCRIPT]).current_dir(folder).envs(built);
+            let output = collect(&mut command);
             let tally = Tally::of_gate(TITLE, &output);
             Outcome { output, tally }
         })
@@ -251,6 +272,7 @@ fn as_user(
             name,
             folder,
             file,
+            ..
         } = program;
         let title = format!("{package}/{name} as {}", user.name);
         let user = Arc::clone(&user);
@@ -269,12 +291,11 @@ fn of_tests(title: &str, command: &mut Command) -> Outcome {
     Outcome { output, tally }
 }
 
-/// The test programs that cargo's messages name.
+/// The programs that cargo's messages name.
 fn programs(messages: &str) -> Vec<Program> {
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["profile"]["test"] == true)
         .filter_map(|message| {
             let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
             Some(Program {
@@ -284,6 +305,7 @@ fn programs(messages: &str) -> Vec<Program> {
                     message["target"]["kind"][0].as_str()?,
                     message["target"]["name"].as_str()?
                 ),
+                is_test: message["profile"]["test"] == true,
                 folder: folder.to_owned(),
                 file: PathBuf::from(message["executable"].as_str()?),
             })
@@ -319,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_test_programs_are_taken_from_cargos_messages() {
+    fn programs_are_taken_from_cargos_messages_and_told_from_tests() {
         let messages = concat!(
             r#"{"reason":"compiler-artifact","package_id":"path+file:///x/crates/host#linerate-host@0.1.0","#,
             r#""manifest_path":"/x/crates/host/Cargo.toml","target":{"kind":["lib"],"name":"linerate_host"},"#,
@@ -328,15 +350,29 @@ mod tests {
             r#"{"reason":"compiler-artifact","package_id":"path+file:///x/crates/linerate#0.1.0","#,
             r#""manifest_path":"/x/crates/linerate/Cargo.toml","target":{"kind":["bin"],"name":"linerate"},"#,
             r#""profile":{"test":false},"executable":"/x/target/debug/linerate"}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///x/crates/linerate#0.1.0","#,
+            r#""manifest_path":"/x/crates/linerate/Cargo.toml","target":{"kind":["lib"],"name":"linerate"},"#,
+            r#""profile":{"test":false},"executable":null}"#,
             "\nnot json\n",
         );
-        let expected = Program {
-            package: "linerate-host".to_owned(),
-            name: "lib linerate_host".to_owned(),
-            folder: PathBuf::from("/x/crates/host"),
-            file: PathBuf::from("/x/target/debug/deps/linerate_host-1"),
-        };
-        assert_eq!(programs(messages), [expected]);
+        let expected = [
+            Program {
+                package: "linerate-host".to_owned(),
+                name: "lib linerate_host".to_owned(),
+                is_test: true,
+                folder: PathBuf::from("/x/crates/host"),
+                file: PathBuf::from("/x/target/debug/deps/linerate_host-1"),
+            },
+            Program {
+                package: "linerate".to_owned(),
+                name: "bin linerate".to_owned(),
+                is_test: false,
+                folder: PathBuf::from("/x/crates/linerate"),
+                file: PathBuf::from("/x/target/debug/linerate"),
+            },
+        ];
+        assert_eq!(programs(messages), expected);
         assert_eq!(
             package_name("path+file:///x/xtask#0.1.0", Path::new("/x/xtask")),
             "xtask"

@@ -11,12 +11,13 @@ use crate::tidy;
 
 /// All gates, in the order in which they start.
 pub(crate) fn jobs(root: &Path) -> Vec<Job<'_>> {
-    let mut document = cargo();
+    let mut document = gently(&cargo());
     document.args(["doc", "--workspace", "--no-deps", "--quiet"]);
     document.env("RUSTDOCFLAGS", "-D warnings");
     // `--all-targets` leaves out a target with `test = false`, and any other choice beside it. The whole workspace is
     // named, so that nothing is checked a second time with other features.
-    let vm = clippy(&["--workspace", "--test", "vm"]);
+    let vm = clippy(gently(&cargo()), &["--workspace", "--test", "vm"]);
+    let all = clippy(gently(&cargo()), &ALL);
     vec![
         format(root, &["--check"]),
         Job::new("tidy", move || gate("tidy", tidy::run(root))),
@@ -24,7 +25,7 @@ pub(crate) fn jobs(root: &Path) -> Vec<Job<'_>> {
             gate("dependencies", dependencies(root))
         }),
         command(root, "bundle", bundle(root)),
-        command(root, "clippy", clippy(&["--workspace", "--all-targets"])),
+        command(root, "clippy", all),
         command(root, "clippy of the tests in the virtual machine", vm),
         command(root, "documentation", document),
     ]
@@ -34,7 +35,7 @@ pub(crate) fn jobs(root: &Path) -> Vec<Job<'_>> {
 pub(crate) fn quick(root: &Path) -> Vec<Job<'_>> {
     vec![
         format(root, &["--check"]),
-        command(root, "clippy", clippy(&["--workspace", "--all-targets"])),
+        command(root, "clippy", clippy(cargo(), &ALL)),
         tests(root, "unit tests", &["--workspace", "--lib", "--bins"]),
         tests(
             root,
@@ -97,8 +98,9 @@ pub(crate) fn format<'a>(root: &'a Path, arguments: &'static [&str]) -> Job<'a> 
     })
 }
 
-fn clippy(targets: &[&str]) -> Command {
-    let mut clippy = cargo();
+const ALL: [&str; 2] = ["--workspace", "--all-targets"];
+
+fn clippy(mut clippy: Command, targets: &[&str]) -> Command {
     clippy.arg("clippy").args(targets);
     clippy.args(["--quiet", "--", "-D", "warnings"]);
     clippy
@@ -177,6 +179,13 @@ fn metadata(root: &Path, policy: &Policy) -> Result<serde_json::Value, String> {
 /// The cargo that started this program, or the one on the path.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// A program at a low priority (nice(1)): it computes all the time, in parallel with tests that measure.
+pub(crate) fn gently(program: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.arg(program.get_program());
+    nice
 }
 
 /// Runs a command to its end, without standard input.

@@ -61,8 +61,7 @@ const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
         ],
     ),
 ];
-/// The programs that take longest, in this order: they come first, so that none starts when the others have ended, each
-/// as both users side by side, because they wait a lot.
+/// The programs that take longest, in this order: they come first, so that none starts when the others have ended.
 const LONGEST: [(&str, &str); 6] = [
     ("linerate", "test it"),
     ("linerate", "test simulated"),
@@ -118,12 +117,6 @@ pub(crate) fn run(root: &Path) -> Tally {
         built.into_iter().partition(|program| program.is_test);
     tests.sort_by_key(Program::place);
     let mut failed = Tally::default();
-    // The guests compute all the time, each on one CPU; what comes after them mostly waits.
-    let mut jobs: Vec<Job<'_>> = in_guests(root, guests).collect();
-    // The checks by cargo wait for each other's lock: they follow one another in one lane, beside the browser.
-    jobs.extend(page(root, &others));
-    jobs.extend(check::jobs(root));
-    jobs.push(examples(root));
     let users = [
         Some(User::own(root)),
         user::is_root().then(|| User::ordinary(root)),
@@ -149,7 +142,20 @@ pub(crate) fn run(root: &Path) -> Tally {
         }
     }
     of_users.sort_by_key(|(place, _)| *place);
-    jobs.extend(of_users.into_iter().map(|(_, job)| job));
+    let mut of_users = of_users.into_iter().map(|(_, job)| job);
+    let mut guests = in_guests(root, guests);
+    // The longest, which mostly waits, beside a guest, which computes all the time, and the checks. These wait for each
+    // other's lock on what cargo builds, so they follow one another in the lane that the other two leave free; then the
+    // second guest.
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    jobs.extend(of_users.next());
+    jobs.extend(guests.next());
+    jobs.extend(check::jobs(root));
+    jobs.push(examples(root));
+    jobs.extend(guests);
+    jobs.extend(of_users.next());
+    jobs.extend(page(root, &others));
+    jobs.extend(of_users);
     let mut tally = jobs::run(jobs);
     tally.add(failed);
     tally
@@ -200,7 +206,7 @@ fn in_guests(root: &Path, programs: Vec<Program>) -> impl Iterator<Item = Job<'_
     guests.map(move |(program, part)| {
         let title = format!("linerate/test vm {part}");
         Job::new(title.clone(), move || {
-            let mut command = Command::new(&program.file);
+            let mut command = check::gently(&Command::new(&program.file));
             command.args(["--part", part]);
             command.env("LINERATE_VM_GUEST", part.replace('/', "-of-"));
             of_tests(&title, command.current_dir(root))
@@ -211,7 +217,8 @@ fn in_guests(root: &Path, programs: Vec<Program>) -> impl Iterator<Item = Job<'_
 fn examples(root: &Path) -> Job<'_> {
     Job::new("examples in the documentation", move || {
         let doc = ["test", "--workspace", "--doc", "--", "--show-output"];
-        of_tests("doc", cargo().args(doc).current_dir(root))
+        let mut cargo = check::gently(&cargo());
+        of_tests("doc", cargo.args(doc).current_dir(root))
     })
 }
 

@@ -9,14 +9,17 @@ use crate::jobs::{Job, Outcome};
 use crate::tally::{Output, Tally};
 use crate::tidy;
 
+/// Selects the tests in the virtual machine with the features of all others. With `--test vm`, cargo leaves out what only
+/// other packages' tests ask of shared dependencies, and builds nearly everything a second time.
+pub(crate) const TESTS: [&str; 2] = ["--test", "*"];
+
 /// All gates, in the order in which they start.
 pub(crate) fn jobs(root: &Path) -> Vec<Job<'_>> {
     let mut document = gently(&cargo());
     document.args(["doc", "--workspace", "--no-deps", "--quiet"]);
     document.env("RUSTDOCFLAGS", "-D warnings");
-    // `--all-targets` leaves out a target with `test = false`, and any other choice beside it. The whole workspace is
-    // named, so that nothing is checked a second time with other features.
-    let vm = clippy(gently(&cargo()), &["--workspace", "--test", "vm"]);
+    // `--all-targets` leaves out a target with `test = false`, and any other choice beside it.
+    let vm = clippy(gently(&cargo()), &[&["--workspace"], &TESTS[..]].concat());
     let all = clippy(gently(&cargo()), &ALL);
     vec![
         format(root, &["--check"]),

@@ -109,10 +109,11 @@ impl Program {
 
 /// Runs the checks and all tests; as root, those that can depend on the user also run as an ordinary one.
 pub(crate) fn run(root: &Path) -> Tally {
-    let (built, guests) = match build(root, &[]).and_then(|all| Ok((all, build_vm(root)?))) {
-        Ok(built) => built,
-        Err(failure) => return failure,
-    };
+    let (built, guests) =
+        match build(root, &[]).and_then(|all| Ok((all, build(root, &check::TESTS)?))) {
+            Ok(built) => built,
+            Err(failure) => return failure,
+        };
     let (mut tests, others): (Vec<Program>, Vec<Program>) =
         built.into_iter().partition(|program| program.is_test);
     tests.sort_by_key(Program::place);
@@ -163,19 +164,10 @@ pub(crate) fn run(root: &Path) -> Tally {
 
 /// Only the tests in the virtual machine.
 pub(crate) fn vm(root: &Path) -> Tally {
-    match build_vm(root) {
+    match build(root, &["--test", VM]) {
         Ok(programs) => jobs::run(in_guests(root, programs).collect()),
         Err(failure) => failure,
     }
-}
-
-/// The whole workspace is named, so that nothing is built a second time with other features.
-fn build_vm(root: &Path) -> Result<Vec<Program>, Tally> {
-    let built = build(root, &["--test", VM])?;
-    Ok(built
-        .into_iter()
-        .filter(|program| program.is_test)
-        .collect())
 }
 
 fn build(root: &Path, targets: &[&str]) -> Result<Vec<Program>, Tally> {
@@ -202,7 +194,8 @@ fn build(root: &Path, targets: &[&str]) -> Result<Vec<Program>, Tally> {
 /// Once: in the guest the tests run as root, whoever starts them. Two guests share them.
 fn in_guests(root: &Path, programs: Vec<Program>) -> impl Iterator<Item = Job<'_>> {
     let parts = |program: Program| ["1/2", "2/2"].map(|part| (program.clone(), part));
-    let guests = programs.into_iter().flat_map(parts);
+    let is_vm = |program: &Program| program.is_test && program.name == format!("test {VM}");
+    let guests = programs.into_iter().filter(is_vm).flat_map(parts);
     guests.map(move |(program, part)| {
         let title = format!("linerate/test vm {part}");
         Job::new(title.clone(), move || {

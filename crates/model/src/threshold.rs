@@ -92,12 +92,15 @@ pub const LOSS_FACTOR: f64 = 2.0;
 pub const WHY_ARRIVED: Ratio = Ratio::new(0.90);
 /// A rate of this share of what the path carries at most is limited by the path, ...
 pub const WHY_CARRIED: Ratio = Ratio::new(0.80);
-/// ... and of this share if it lost some of it: a connection stays below a rate above which everything is dropped.
+/// ... and one of this share may be if it lost some of it: a connection stays below a rate above which everything is
+/// dropped.
 pub const WHY_POLICED: Ratio = Ratio::new(0.50);
 /// A paced trial shows whether a loss depends on the rate if this many lost segments were to be expected: none of so
 /// many is lost by chance once in 3,000 times.
 pub const WHY_LOST_LEAST: f64 = 8.0;
 /// With at most this share of them the loss is gone, ...
 pub const WHY_LOSS_GONE: Ratio = Ratio::new(0.10);
+/// ... if this share of the segments at most is still lost, ...
+pub const WHY_LOSS_NONE: Ratio = Ratio::new(0.000_1);
 /// ... and with at least this share it stays.
 pub const WHY_LOSS_STAYS: Ratio = Ratio::new(0.40);

@@ -351,11 +351,18 @@ impl Flow<'_> {
                 .wanted()
                 .is_some_and(|share| share < threshold::WHY_IDLE)
         });
+        // Softirqs that fill a CPU queue packets too.
+        let has_time = [self.way.sender, self.way.receiver]
+            .into_iter()
+            .all(|side| {
+                figures::interrupts_most(side).is_some_and(|share| share < threshold::WHY_IDLE)
+            });
         let held = figures.busy? >= threshold::CONGESTION_SHARE;
-        (held && is_idle && !self.crowded() && figures.queue_on_the_path()).then(|| {
+        let waits = figures.queue_on_the_path() && self.is_lossless();
+        (held && waits && is_idle && has_time && !self.crowded()).then(|| {
             let words = format!(
-                "data to send for at least {} of the time, a smoothed RTT above {} times the minimum, and threads that \
-                 want a CPU for less than {}",
+                "data to send for at least {} of the time, a smoothed RTT above {} times the minimum, no loss, and \
+                 threads and interrupts that want a CPU for less than {}",
                 threshold::CONGESTION_SHARE,
                 threshold::QUEUE_FACTOR,
                 threshold::WHY_IDLE

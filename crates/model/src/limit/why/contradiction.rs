@@ -41,6 +41,9 @@ pub(super) fn contradicted_by(
         let wanted = turns.wanted()?;
         (wanted < threshold::WHY_IDLE).then_some(wanted)
     };
+    if let Some(reason) = no_time_to_wait(what, &figures) {
+        return Some(reason);
+    }
     // What is lost makes a connection slower than its windows and its reader do.
     let is_lossy = figures.lost.filter(|lost| *lost > threshold::LOSS_SHARE);
     match what {
@@ -94,6 +97,17 @@ pub(super) fn contradicted_by(
         LimitKind::Wire | LimitKind::Pcie => Some("the rate is not at its ceiling".to_owned()),
         _ => None,
     }
+}
+
+/// A thread that always runs, or waits for a CPU, does not wait for the path, a window or the other program.
+fn no_time_to_wait(what: LimitKind, figures: &Figures) -> Option<String> {
+    let is_of_cpus = matches!(
+        what,
+        LimitKind::SenderCpu | LimitKind::ReceiverCpu | LimitKind::SharedCpu | LimitKind::Machine
+    );
+    let ends = [(figures.sender, "sending"), (figures.receiver, "receiving")];
+    let busy = ends.into_iter().find(|(turns, _)| turns.used_up())?;
+    (!is_of_cpus).then(|| format!("the {} thread had no time left", busy.1))
 }
 
 fn no_idle_sender(figures: &Figures) -> Option<String> {

@@ -184,7 +184,12 @@ pub(super) fn on_loss(rounds: &[Round], measured: TrialFigures) -> Effect {
     let expected = with.0 * plain.min(before);
     match () {
         () if expected < threshold::WHY_LOST_LEAST => Effect::Unclear,
-        () if with.1 <= expected * threshold::WHY_LOSS_GONE.as_f64() => Effect::Lower,
+        // Without selective acknowledgments a connection sends far more again than was lost: what is left may be all of it.
+        () if with.1 <= expected * threshold::WHY_LOSS_GONE.as_f64()
+            && with.1 <= with.0 * threshold::WHY_LOSS_NONE.as_f64() =>
+        {
+            Effect::Lower
+        }
         () if with.1 >= expected * threshold::WHY_LOSS_STAYS.as_f64() => Effect::NotLower,
         () => Effect::Unclear,
     }

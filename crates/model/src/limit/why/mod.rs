@@ -25,7 +25,7 @@ use crate::analysis;
 use crate::finding::Evidence;
 use crate::sample::Sample;
 use crate::threshold;
-use crate::units::BitRate;
+use crate::units::{BitRate, Ratio};
 
 /// How certain a named limit is.
 #[derive(
@@ -197,8 +197,8 @@ impl Tried {
         if self.reason.is_some() {
             return;
         }
-        if self.is_of_the_path(measured) {
-            self.effect = Effect::NotHigher;
+        if let Some(effect) = self.beside_capacity(measured) {
+            self.effect = effect;
             return;
         }
         self.effect = self.intervention.effect(&self.rounds, measured);
@@ -235,16 +235,18 @@ impl Tried {
             .filter(|_| is_full)
     }
 
-    /// Whether the path carried no more datagrams than about the rate that was measured: then nothing else held it back.
-    fn is_of_the_path(&self, measured: TrialFigures) -> bool {
-        let lost = measured.segments.is_some_and(|(_, lost)| lost > 0.0);
-        let share = if lost {
-            threshold::WHY_POLICED
-        } else {
-            threshold::WHY_CARRIED
-        };
-        let most = self.path_capacity();
-        most.is_some_and(|most| measured.rate.as_f64() >= share.as_f64() * most.as_f64())
+    /// The effect of datagrams of which the path dropped some. If it carried no more than about the rate that was
+    /// measured, nothing else held that back; below a policer a connection that loses may get half of it only, but so
+    /// it may where the path loses at random.
+    fn beside_capacity(&self, measured: TrialFigures) -> Option<Effect> {
+        let most = self.path_capacity()?.as_f64();
+        let is_at_least = |share: Ratio| measured.rate.as_f64() >= share.as_f64() * most;
+        let has_lost = measured.segments.is_some_and(|(_, lost)| lost > 0.0);
+        match () {
+            () if is_at_least(threshold::WHY_CARRIED) => Some(Effect::NotHigher),
+            () if has_lost && is_at_least(threshold::WHY_POLICED) => Some(Effect::NotLower),
+            () => None,
+        }
     }
 
     /// Whether datagrams were more than the path carries, so that they may have taken the place of others' packets, which

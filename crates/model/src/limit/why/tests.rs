@@ -170,6 +170,8 @@ fn a_loss_that_is_gone_when_paced_is_not_random_if_enough_were_to_be_expected() 
     assert_eq!(effect((10_000.0, 100.0), (7_000.0, 20.0)), Unclear);
     // One in a thousand: of 2 x 700 segments none might be lost by chance.
     assert_eq!(effect((1_000.0, 1.0), (700.0, 0.0)), Unclear);
+    // Sent again without need, 5 % look lost where one in a thousand is.
+    assert_eq!(effect((20_000.0, 1_000.0), (14_000.0, 14.0)), Unclear);
     // What a connection loses when it starts is not the loss that holds it back later.
     let start = beside((50_000.0, 5.0), (10_000.0, 1_000.0), (7_000.0, 0.0));
     assert_eq!(start, Unclear);
@@ -396,8 +398,8 @@ fn a_measured_rate_near_what_the_path_carries_of_datagrams_is_the_paths() {
     assert_eq!(judged(seen(450, None), 440), NotHigher);
     // The measured trial is longer than the plain ones.
     assert_eq!(judged(seen(450, None), 200), NotHigher);
-    // Below a policer a connection that loses stays below the rate.
-    assert_eq!(judged(seen(300, Some((100.0, 1.0))), 300), NotHigher);
+    // A connection that loses stays below a policer's rate, and so it does where packets are lost at random.
+    assert_eq!(judged(seen(300, Some((100.0, 1.0))), 300), NotLower);
     // Without loss it is not clear who had the rest: other traffic may have left it to the datagrams.
     assert_eq!(judged(seen(300, Some((100.0, 0.0))), 300), NotLower);
 }
@@ -451,6 +453,19 @@ fn loss_that_trials_like_the_measured_one_do_not_have_is_not_the_limit() {
     assert!(stands(500, 100.0), "as much");
     assert!(!stands(500, 0.0), "none at the same rate");
     assert!(stands(900, 0.0), "none, and faster");
+}
+
+#[test]
+fn a_thread_that_has_no_time_left_waits_for_nothing_else() {
+    let sender = build::sample().gbit(2).cpu_share(0.97, 0.3);
+    // What many limits say, and what a small window says.
+    let effects = [
+        (DiscardingReader, Unchanged),
+        (Sendfile, NotHigher),
+        (Datagrams, Higher),
+    ];
+    let named = decided(&sender, &[LimitKind::SenderCpu], &effects);
+    assert_eq!(named, (LimitKind::SenderCpu, Status::Likely));
 }
 
 #[test]

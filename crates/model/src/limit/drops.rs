@@ -14,7 +14,7 @@ use crate::known::Known;
 use crate::plan::End;
 use crate::sample::{FlowRecord, Sample, SideSample};
 use crate::threshold;
-use crate::units::{BitRate, Bytes, Ratio, real};
+use crate::units::{BitRate, Bytes, Nanoseconds, Ratio, real};
 use crate::watch::{Watch, total};
 use crate::workload::{DatagramBatch, Workload};
 
@@ -81,22 +81,27 @@ impl Lost {
     }
 }
 
-/// What a congestion control that takes loss for congestion can carry with this loss, if that is about what was seen.
+/// The mean window in segments of a congestion control that takes loss for congestion, if the share `lost` is lost.
 ///
-/// The mean window of AIMD is sqrt(3/2) / sqrt(p) segments (M. Mathis et al., "The macroscopic behavior of the TCP
-/// congestion avoidance algorithm", 1997), that of CUBIC at least the same and 1.054 (RTT / p)^(3/4) (RFC 9438,
-/// section 5.1), where p is the share lost and the RTT in seconds.
+/// That of AIMD is sqrt(3/2) / sqrt(p) segments (M. Mathis et al., "The macroscopic behavior of the TCP congestion
+/// avoidance algorithm", 1997), that of CUBIC at least the same and 1.054 (RTT / p)^(3/4) (RFC 9438, section 5.1), where
+/// p is the share lost and the RTT in seconds.
+pub(super) fn window_with_loss(control: &str, lost: f64, rtt: Nanoseconds) -> Option<f64> {
+    let aimd = (1.5 / lost).sqrt();
+    match control {
+        "reno" => Some(aimd),
+        "cubic" => Some(aimd.max(1.054 * (rtt.as_secs_f64() / lost).powf(0.75))),
+        _ => None,
+    }
+}
+
+/// What a congestion control that takes loss for congestion can carry with this loss, if that is about what was seen.
 fn left_by_loss(way: &OneWay<'_>, figures: &Figures) -> Option<Evidence> {
     let share = figures.lost?.as_f64();
     let (rtt, seen) = (figures.rtt?, figures.per_round_trip?);
     let tcp = way.first_tcp()?;
     let control = tcp.congestion_control.as_deref()?;
-    let aimd = (1.5 / share).sqrt();
-    let segments = match control {
-        "reno" => aimd,
-        "cubic" => aimd.max(1.054 * (rtt.as_secs_f64() / share).powf(0.75)),
-        _ => return None,
-    };
+    let segments = window_with_loss(control, share, rtt)?;
     let bytes = segments * real(tcp.snd_mss_bytes.as_u64());
     // On a short path a lost segment is made up for before the window matters.
     if share <= 0.0

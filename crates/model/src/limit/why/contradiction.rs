@@ -1,10 +1,12 @@
 //! What the trials without an intervention say against limits.
 
-use super::{TrialFigures, Tried};
+use super::{Intervention, TrialFigures, Tried};
 use crate::analysis::figures::{self, Figures, Turns};
 use crate::analysis::{self, OneWay};
 use crate::limit::LimitKind;
+use crate::limit::drops::window_with_loss;
 use crate::sample::Sample;
+use crate::units::real;
 use crate::{rules, threshold};
 
 /// Whether trials like the measured one lost far less, and were no faster.
@@ -22,6 +24,36 @@ pub(super) fn loss_without_effect(sample: &Sample, tried: &[Tried]) -> Option<St
     let is_gone = expected >= threshold::WHY_LOST_LEAST
         && of_it <= expected * threshold::WHY_LOSS_GONE.as_f64();
     is_gone.then(|| format!("{of_it:.0} of {again:.0} segments lost in trials that were no faster"))
+}
+
+/// Whether paced trials lost so little that the congestion control could carry more than was measured with as much.
+pub(super) fn loss_too_small(sample: &Sample, way: &OneWay<'_>, tried: &[Tried]) -> Option<String> {
+    /// None lost of N: the share is at most this / N (95 %, the rule of three).
+    const NONE_OF: f64 = 3.0;
+    /// BBR takes less for no congestion.
+    const BBR_SHARE: f64 = 0.01;
+    let paced = tried
+        .iter()
+        .find(|one| one.intervention == Intervention::Paced)?;
+    let mut trials = paced.rounds.iter().map(|round| round.with.segments);
+    let (sent, lost) = trials.try_fold((0.0, 0.0), |sum, one| {
+        let (sent, lost) = one?;
+        Some((sum.0 + sent, sum.1 + lost))
+    })?;
+    let most = (lost + NONE_OF) / sent;
+    let figures = Figures::of(way, &sample.spec);
+    let tcp = way.first_tcp()?;
+    let control = tcp.congestion_control.as_deref()?;
+    let is_little = match window_with_loss(control, most, figures.rtt?) {
+        Some(segments) => {
+            let bytes = segments * real(tcp.snd_mss_bytes.as_u64());
+            bytes > threshold::LOSS_FACTOR * real(figures.per_round_trip?.as_u64())
+        }
+        None => control.starts_with("bbr") && most < BBR_SHARE,
+    };
+    is_little.then(|| {
+        format!("paced at less than the rate, {lost:.0} of {sent:.0} segments lost: {control} can carry more with that")
+    })
 }
 
 /// Whether the peer's window held every flow back, and no queue on the path.

@@ -12,7 +12,7 @@ mod tests;
 
 use std::fmt;
 
-use contradiction::{contradicted_by, is_window_full, loss_without_effect};
+use contradiction::{contradicted_by, is_window_full, loss_too_small, loss_without_effect};
 pub use effect::{Effect, Round, TrialFigures};
 use effect::{is_above, is_like_the_measured};
 pub use intervention::{Intervention, applies_to, plain};
@@ -160,7 +160,9 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
             let is_part = matches!(what, LimitKind::SenderCpu | LimitKind::ReceiverCpu)
                 && suggested.contains(&LimitKind::SharedCpu);
             if *what == LimitKind::Loss {
-                refuted_by.extend(loss_without_effect(sample, tried));
+                let elsewhere = loss_without_effect(sample, tried);
+                let paced = || way.and_then(|way| loss_too_small(sample, way, tried));
+                refuted_by.extend(elsewhere.or_else(paced));
             }
             let contradicted = way.filter(|_| !is_suggested || is_part);
             refuted_by.extend(contradicted.and_then(|way| contradicted_by(*what, sample, way)));
@@ -237,14 +239,22 @@ impl Tried {
 
     /// The effect of datagrams of which the path dropped some. If it carried no more than about the rate that was
     /// measured, nothing else held that back; below a policer a connection that loses may get half of it only, but so
-    /// it may where the path loses at random.
+    /// it may where the path loses at random. Where it carried far fewer than the connection, there were too many packets.
     fn beside_capacity(&self, measured: TrialFigures) -> Option<Effect> {
         let most = self.path_capacity()?.as_f64();
-        let is_at_least = |share: Ratio| measured.rate.as_f64() >= share.as_f64() * most;
+        let is_of = |rate: BitRate, share: Ratio| rate.as_f64() >= share.as_f64() * most;
         let has_lost = measured.segments.is_some_and(|(_, lost)| lost > 0.0);
+        let mut plain = self.rounds.iter().map(|round| round.without.rate);
+        let is_steady = !has_lost || plain.all(|rate| is_of(rate, threshold::WHY_POLICED));
         match () {
-            () if is_at_least(threshold::WHY_CARRIED) => Some(Effect::NotHigher),
-            () if has_lost && is_at_least(threshold::WHY_POLICED) => Some(Effect::NotLower),
+            () if most < threshold::WHY_CARRIED.as_f64() * measured.rate.as_f64() => {
+                Some(Effect::Unclear)
+            }
+            () if !is_steady => None,
+            () if is_of(measured.rate, threshold::WHY_CARRIED) => Some(Effect::NotHigher),
+            () if has_lost && is_of(measured.rate, threshold::WHY_POLICED) => {
+                Some(Effect::NotLower)
+            }
             () => None,
         }
     }

@@ -469,6 +469,42 @@ fn a_thread_that_has_no_time_left_waits_for_nothing_else() {
 }
 
 #[test]
+fn a_loss_that_bbr_does_not_mind_when_paced_is_not_its_limit() {
+    let lossy = |control: &str| {
+        let control = control.to_owned();
+        held().tcp(move |tcp| {
+            tcp.bytes_retransmitted = Bytes::new(20_000_000);
+            tcp.rtt_ns = Nanoseconds::from_millis(20);
+            tcp.congestion_control = Some(control.clone());
+        })
+    };
+    let stands = |control: &str, lost: f64| {
+        let mut one = tried(&[(Paced, Unclear)]).remove(0);
+        one.rounds = vec![
+            Round {
+                without: seen(900, Some((20_000.0, 5_000.0))),
+                with: seen(350, Some((15_000.0, lost))),
+            };
+            2
+        ];
+        let verdict = decide(&lossy(control).build(), &[LimitKind::Loss], &[one]);
+        let mut all = verdict.hypotheses.iter();
+        all.any(|one| one.what == LimitKind::Loss && one.stands())
+    };
+    assert!(!stands("bbr", 0.0));
+    assert!(stands("bbr", 1_000.0));
+    // At 20 ms one lost segment in 10,000 leaves less than that to reno.
+    assert!(stands("reno", 0.0));
+}
+
+#[test]
+fn datagrams_of_which_far_fewer_arrive_than_a_connection_carried_were_too_many_packets() {
+    let mut all = overflow(900);
+    all.judge(seen(900, None));
+    assert_eq!(all.effect, Unclear);
+}
+
+#[test]
 fn cpus_that_others_keep_busy_are_not_the_limit_of_threads_that_do_not_wait_for_them() {
     let effects = [(MoreFlows, Unchanged), (Datagrams, NotHigher)];
     let machine = |waited: f64| {

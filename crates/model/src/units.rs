@@ -1,7 +1,8 @@
 //! Units as types: one newtype per dimension with an integer inside, and the unit in the name of every constructor
 //! and accessor; conversion between dimensions is a named function.
 //!
-//! Display always prints the unit (rates with SI prefixes, sizes with IEC prefixes); parsing requires one.
+//! Display always prints the unit (rates with SI prefixes, sizes with IEC prefixes); parsing requires one, but for
+//! bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,14 +11,27 @@ use serde::{Deserialize, Serialize};
 
 /// Why a quantity could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a {what}: write a number and a unit, for example `{example}`")]
+#[error("`{text}` is not a {what}: {fault}, for example `{example}`")]
 pub struct UnitError {
-    /// The input text.
-    pub text: String,
+    text: String,
     /// The expected dimension.
-    pub what: &'static str,
-    /// An example of valid input.
-    pub example: &'static str,
+    what: &'static str,
+    fault: Fault,
+    /// Valid input.
+    example: &'static str,
+}
+
+/// What is wrong with a quantity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Fault {
+    #[error("it must start with a number")]
+    NoNumber,
+    #[error("it has no unit; write {0}")]
+    NoUnit(&'static str),
+    #[error("`{unit}` is not its unit; write {units}")]
+    WrongUnit { unit: String, units: &'static str },
+    #[error("it is too large")]
+    TooLarge,
 }
 
 /// A count of bytes.
@@ -70,7 +84,8 @@ impl fmt::Display for Bytes {
 impl FromStr for Bytes {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const UNITS: [(&str, u64); 14] = [
+        const UNITS: [(&str, u64); 19] = [
+            ("", 1),
             ("KiB", 1 << 10),
             ("MiB", 1 << 20),
             ("GiB", 1 << 30),
@@ -78,21 +93,26 @@ impl FromStr for Bytes {
             ("K", 1 << 10),
             ("M", 1 << 20),
             ("G", 1 << 30),
+            ("T", 1 << 40),
             ("k", 1 << 10),
             ("m", 1 << 20),
             ("g", 1 << 30),
+            ("t", 1 << 40),
             ("kB", 1_000),
+            ("KB", 1_000),
             ("MB", 1_000_000),
             ("GB", 1_000_000_000),
+            ("TB", 1_000_000_000_000),
             ("B", 1),
         ];
-        parse_with_unit(text, &UNITS)
-            .map(Self)
-            .ok_or_else(|| UnitError {
-                text: text.to_owned(),
-                what: "size",
-                example: "128KiB",
-            })
+        let factor = |unit: &str| Some(UNITS.iter().find(|(name, _)| *name == unit)?.1);
+        let parsed = parse_with_unit(text, "B, kB, MB, GB, TB, KiB, MiB, GiB or TiB", factor);
+        parsed.map(Self).map_err(|fault| UnitError {
+            text: text.to_owned(),
+            what: "size",
+            fault,
+            example: "128KiB",
+        })
     }
 }
 
@@ -165,33 +185,40 @@ impl fmt::Display for BitRate {
 impl FromStr for BitRate {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const PREFIXES: [(&str, u64); 6] = [
+        const PREFIXES: [(&str, u64); 10] = [
+            ("", 1),
             ("k", 1_000),
             ("K", 1_000),
             ("M", 1_000_000),
             ("G", 1_000_000_000),
             ("T", 1_000_000_000_000),
+            ("Ki", 1 << 10),
+            ("Mi", 1 << 20),
+            ("Gi", 1 << 30),
+            ("Ti", 1 << 40),
+        ];
+        // RDMA tools and disks use bytes, marked by the capital B.
+        const ENDINGS: [(&str, u64); 6] = [
+            ("B/s", 8),
+            ("b/s", 1),
+            ("bit/s", 1),
+            ("bps", 1),
+            ("bit", 1),
             ("", 1),
         ];
-        const ENDINGS: [&str; 5] = ["b/s", "bit/s", "bit", "bps", ""];
-        // RDMA tools and disks use bytes, marked by the capital B (10^6 bytes in a MB).
-        if let Some(stem) = text.trim().strip_suffix("B/s") {
-            let octets = parse_with_unit(stem.trim_end(), &PREFIXES);
-            if let Some(rate) = octets.and_then(|octets: u64| octets.checked_mul(8)) {
-                return Ok(Self(rate));
-            }
-        }
-        let parsed = ENDINGS.iter().find_map(|ending| {
-            let stem = text.trim().strip_suffix(ending)?.trim_end();
-            let units: Vec<(&str, u64)> = PREFIXES
-                .into_iter()
-                .filter(|(prefix, _)| !(prefix.is_empty() && ending.is_empty()))
-                .collect();
-            parse_with_unit(stem, &units)
-        });
-        parsed.map(Self).ok_or_else(|| UnitError {
+        let factor = |unit: &str| {
+            let stems = ENDINGS.iter().filter_map(|(ending, bits)| {
+                let stem = unit.strip_suffix(ending)?.trim_end();
+                let (_, size) = PREFIXES.iter().find(|(prefix, _)| *prefix == stem)?;
+                Some(size * bits)
+            });
+            (!unit.is_empty()).then_some(stems)?.next()
+        };
+        let parsed = parse_with_unit(text, "b/s, Mb/s, Gb/s, MB/s or MiB/s", factor);
+        parsed.map(Self).map_err(|fault| UnitError {
             text: text.to_owned(),
             what: "rate",
+            fault,
             example: "40Gb/s",
         })
     }
@@ -259,20 +286,23 @@ impl fmt::Display for Nanoseconds {
 impl FromStr for Nanoseconds {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const UNITS: [(&str, u64); 5] = [
+        const UNITS: [(&str, u64); 7] = [
             ("ns", 1),
             ("us", 1_000),
             ("ms", 1_000_000),
             ("s", 1_000_000_000),
             ("m", 60_000_000_000),
+            ("min", 60_000_000_000),
+            ("h", 3_600_000_000_000),
         ];
-        parse_with_unit(text, &UNITS)
-            .map(Self)
-            .ok_or_else(|| UnitError {
-                text: text.to_owned(),
-                what: "time",
-                example: "500ms",
-            })
+        let factor = |unit: &str| Some(UNITS.iter().find(|(name, _)| *name == unit)?.1);
+        let parsed = parse_with_unit(text, "ns, us, ms, s, min or h", factor);
+        parsed.map(Self).map_err(|fault| UnitError {
+            text: text.to_owned(),
+            what: "time",
+            fault,
+            example: "500ms",
+        })
     }
 }
 
@@ -349,18 +379,38 @@ fn three_digits(value: f64) -> String {
     clippy::cast_precision_loss,
     reason = "the range is checked before the cast"
 )]
-fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+fn parse_with_unit(
+    text: &str,
+    units: &'static str,
+    factor: impl FnOnce(&str) -> Option<u64>,
+) -> Result<u64, Fault> {
     let text = text.trim();
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    let factor = units.iter().find(|(name, _)| *name == unit.trim())?.1;
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor);
+    let unit = unit.trim();
+    let value: f64 = number.parse().map_err(|_| Fault::NoNumber)?;
+    let factor = factor(unit).ok_or_else(|| match unit {
+        "" => Fault::NoUnit(units),
+        _ => Fault::WrongUnit {
+            unit: unit.to_owned(),
+            units,
+        },
+    })?;
+    // Whole numbers keep every digit.
+    if number.bytes().all(|byte| byte.is_ascii_digit()) {
+        let whole: Option<u64> = number.parse().ok();
+        return whole
+            .and_then(|whole| whole.checked_mul(factor))
+            .ok_or(Fault::TooLarge);
     }
-    let value = number.parse::<f64>().ok()? * factor as f64;
-    (value.is_finite() && (0.0..u64::MAX as f64).contains(&value)).then(|| value.round() as u64)
+    let value = value * factor as f64;
+    if value < u64::MAX as f64 {
+        Ok(value.round() as u64)
+    } else {
+        Err(Fault::TooLarge)
+    }
 }
 
 #[cfg(test)]
@@ -368,10 +418,59 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantity_without_a_unit_is_refused() {
-        assert!("1500".parse::<Bytes>().is_err());
+    fn a_rate_or_time_without_a_unit_is_refused_and_a_size_is_in_bytes() {
         assert!("40".parse::<BitRate>().is_err());
         assert!("10".parse::<Nanoseconds>().is_err());
+        assert_eq!("1500".parse(), Ok(Bytes::new(1500)));
+    }
+
+    #[test]
+    fn bits_and_bytes_take_si_and_iec_prefixes() {
+        for (text, bit_per_s) in [
+            ("4613MiB/s", 4613 * 8 << 20),
+            ("4613 MB/s", 4613 * 8_000_000),
+            ("1.5GiB/s", 12 << 30),
+            ("10Gib/s", 10 << 30),
+            ("10Gbit/s", 10_000_000_000),
+            ("7bps", 7),
+            ("9B/s", 72),
+        ] {
+            assert_eq!(
+                text.parse(),
+                Ok(BitRate::from_bit_per_s(bit_per_s)),
+                "{text}"
+            );
+        }
+        assert_eq!("1TB".parse(), Ok(Bytes::new(1_000_000_000_000)));
+        assert_eq!("64KiB".parse(), Ok(Bytes::kib(64)));
+        assert_eq!("2min".parse(), Ok(Nanoseconds::from_millis(120_000)));
+        assert_eq!("1h".parse(), Ok(Nanoseconds::from_millis(3_600_000)));
+    }
+
+    #[test]
+    fn an_error_names_what_is_wrong_and_shows_what_works() {
+        let rate = |text: &str| text.parse::<BitRate>().expect_err(text).to_string();
+        let size = |text: &str| text.parse::<Bytes>().expect_err(text).to_string();
+        let time = |text: &str| text.parse::<Nanoseconds>().expect_err(text).to_string();
+        for (error, words) in [
+            (
+                rate("40"),
+                "`40` is not a rate: it has no unit; write b/s, Mb/s",
+            ),
+            (
+                rate("fast"),
+                "it must start with a number, for example `40Gb/s`",
+            ),
+            (rate("9Gb"), "`Gb` is not its unit"),
+            (rate("99999999999Tb/s"), "it is too large"),
+            (rate("1.5.5Gb/s"), "it must start with a number"),
+            (size("4Mb"), "`Mb` is not its unit; write B, kB"),
+            (size("-1"), "it must start with a number"),
+            (time("3days"), "`days` is not its unit; write ns, us"),
+            (time("9999999.5h"), "it is too large"),
+        ] {
+            assert!(error.contains(words), "{error}");
+        }
     }
 
     #[test]

@@ -21,6 +21,17 @@ pub enum PeerAddress {
     Local,
 }
 
+impl PeerAddress {
+    /// How a peer may be named.
+    pub const FORMS: &'static str =
+        "`[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND` or `local`";
+
+    /// Why a text is no peer, and what is one.
+    fn refused(why: &str) -> String {
+        format!("{why}; a peer is {}", Self::FORMS)
+    }
+}
+
 impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -50,24 +61,24 @@ impl FromStr for PeerAddress {
             return if plain {
                 Ok(Self::Netns(name.to_owned()))
             } else {
-                Err("expected `netns:NAME` with the name of a network namespace".to_owned())
+                Err(Self::refused(
+                    "`netns:` needs the name of a network namespace",
+                ))
             };
         }
         if let Some(command) = text.strip_prefix("exec:") {
             return if command.trim().is_empty() {
-                Err("expected `exec:COMMAND`".to_owned())
+                Err(Self::refused("`exec:` needs a command"))
             } else {
                 Ok(Self::Exec(command.to_owned()))
             };
         }
         if text.starts_with("tls://") {
-            return Err(
-                "`tls://` peers are not supported: use ssh, `exec:` or `netns:`".to_owned(),
-            );
+            return Err(Self::refused("`tls://` peers are not supported"));
         }
         let rest = text.strip_prefix("ssh://").unwrap_or(text);
-        if rest.contains("://") {
-            return Err("expected ssh://, netns:, exec: or local".to_owned());
+        if let Some((scheme, _)) = rest.split_once("://") {
+            return Err(Self::refused(&format!("`{scheme}://` is not supported")));
         }
         parse_ssh(rest)
     }
@@ -91,14 +102,14 @@ fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
     let port = match port.map(str::parse::<u16>) {
         None => None,
         Some(Ok(port)) => Some(port),
-        Some(Err(_)) => return Err("the port must be 1 to 65535".to_owned()),
+        Some(Err(_)) => return Err(PeerAddress::refused("the port must be 1 to 65535")),
     };
     // What ssh(1) itself refuses since OpenSSH 9.6: a `ProxyCommand` or `Match exec` of its configuration hands names to a
     // shell (CVE-2023-51385). A user may be `DOMAIN\user`.
     let steers = |c: char| c.is_whitespace() || c.is_control() || "'`\"$;&<>|(){}".contains(c);
     let odd = |part: &str| part.is_empty() || part.starts_with('-') || part.contains(steers);
     if odd(host) || host.contains('\\') || user.is_some_and(odd) {
-        return Err("expected `[user@]host[:port]`".to_owned());
+        return Err(PeerAddress::refused("not a host name that ssh takes"));
     }
     let destination = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
     Ok(PeerAddress::Ssh { destination, port })

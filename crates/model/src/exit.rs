@@ -38,7 +38,7 @@ pub enum Code {
     Resource = 41,
     /// A bug in linerate.
     Bug = 70,
-    /// Interrupted; everything was restored.
+    /// Interrupted; what had been changed was restored.
     Interrupted = 130,
 }
 
@@ -121,10 +121,14 @@ impl Stop {
 
     /// The user pressed Ctrl-C (or the process received a signal to end).
     pub fn interrupted() -> Self {
-        Self::new(
-            Code::Interrupted,
-            "interrupted; all changes were rolled back",
-        )
+        Self::new(Code::Interrupted, "interrupted")
+    }
+
+    /// Adds that what had been changed was rolled back.
+    #[must_use]
+    pub fn rolled_back(mut self) -> Self {
+        self.message.push_str("; all changes were rolled back");
+        self
     }
 
     /// A stop for an error of the operating system while `doing` something.

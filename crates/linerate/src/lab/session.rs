@@ -111,6 +111,9 @@ impl<'a> Session<'a> {
         match (story, put_back) {
             (Ok(()), Ok(_)) => ended,
             (Err(stop), Ok(_)) if stop.code == Code::RestoreIncomplete => Err(stop.hint(RECOVER)),
+            (Err(stop), Ok(_)) if stop.code == Code::Interrupted && self.stack.has_changed() => {
+                Err(stop.rolled_back())
+            }
             (Err(stop), Ok(_)) => Err(stop),
             (Ok(()), Err(failed)) => Err(failed),
             (Err(stop), Err(failed)) => Err(Stop {

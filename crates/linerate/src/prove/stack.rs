@@ -64,6 +64,11 @@ impl<'a> ChangeStack<'a> {
         self.touched.get(&self.peer).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether anything was ever changed.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.touched.values().any(|settings| !settings.is_empty())
+    }
+
     /// Whether nothing is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()

@@ -90,13 +90,13 @@ fn until_it_ends(command: &[String], interrupt: &Interrupt, say: &Say) -> Outcom
     let signals = signals.map_err(|error| Stop::io("listen for signals", error))?;
     let child = Command::new(program).args(arguments).spawn();
     let mut child = child.map_err(|error| {
-        let why = format!("cannot run {program}; all changes were rolled back");
+        let why = format!("cannot run {program}");
         let code = if error.kind() == io::ErrorKind::NotFound {
             Code::BadInput
         } else {
             Code::PermissionMissing
         };
-        Stop::new(code, why).because(error)
+        Stop::new(code, why).because(error).rolled_back()
     })?;
     let passed_on = PassedOn::to(child.id(), signals)?;
     let ended = child.wait();

@@ -187,7 +187,7 @@ fn apply_to_both(
         say.note("nothing to change: every setting already has its value");
         path.peer.leave()?;
     } else {
-        lease::apply(path, (&near, &far), stay, state, &interrupt, say)?;
+        lease::apply(path, (&near, &far), stay, state, &interrupt)?;
     }
     if say.format == Format::Json {
         return say.json(&TuneDocument {
@@ -254,20 +254,17 @@ fn apply(
             say.note("to roll back: `linerate tune undo`");
             return show(action, intent, say);
         }
-        Ok(Decision::Interrupted) => (Stop::interrupted(), None),
+        Ok(Decision::Interrupted) => (Stop::interrupted().rolled_back(), None),
         Ok(Decision::Refused(asker)) => {
-            let why = "undo requested; all changes were rolled back";
-            (Stop::new(Code::FailedRestored, why), Some(asker))
+            let stop = Stop::new(Code::FailedRestored, "undo requested");
+            (stop.rolled_back(), Some(asker))
         }
         Ok(Decision::Late) => {
             let limit = stay.deadline;
-            let why = format!("not confirmed within {limit} s; all changes were rolled back");
-            (Stop::new(Code::TimeOut, why), None)
+            let stop = Stop::new(Code::TimeOut, format!("not confirmed within {limit} s"));
+            (stop.rolled_back(), None)
         }
-        Err(mut stop) => {
-            stop.message.push_str("; all changes were rolled back");
-            (stop, None)
-        }
+        Err(stop) => (stop.rolled_back(), None),
     };
     let undone = endpoint.undo().map_err(Stop::from);
     if let Some(asker) = asker {

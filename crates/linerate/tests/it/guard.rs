@@ -158,7 +158,9 @@ fn ctrl_c_while_nothing_is_decided_takes_everything_back() {
     let before = lab.dump();
     let job = waiting(&lab, "120");
     job.send(Signal::INT);
-    job.end().expect_code(130);
+    let err = job.end().expect_code(130).err;
+    let words = "error: interrupted; all changes were rolled back";
+    assert!(err.contains(words), "{err}");
     assert_same(&lab, &before, "after Ctrl-C");
     assert!(status(&lab).contains("no transactions"));
 }

@@ -154,17 +154,20 @@ fn an_interrupt_at_any_moment_ends_with_130_and_both_hosts_as_before() {
 }
 
 #[test]
-fn a_measurement_that_is_interrupted_ends_with_130() {
+fn a_measurement_that_is_interrupted_ends_with_130_and_claims_no_rollback() {
     let Some(lab) = Lab::new() else { return };
     let bytes = || lab.counter("near", "tx_bytes");
     let before = bytes();
-    let job = Job::start(lab.linerate(&["measure", "stream", "netns:far", "--time", "60"]));
+    let job =
+        Job::start(lab.linerate(&["measure", "stream", "netns:far", "--time", "60", "--why"]));
     // Once data flows; each check starts a program, so this is no busy loop.
     while bytes() < before + (1 << 20)
         && !crate::job::ends_within(&job.ending(), std::time::Duration::ZERO)
     {}
     job.send(Signal::INT);
     let done = job.end().expect_code(130);
-    assert!(done.err.contains("interrupted"), "{}", done.err);
+    assert!(done.err.contains("error: interrupted"), "{}", done.err);
+    // It had changed nothing.
+    assert!(!done.err.contains("rolled back"), "{}", done.err);
     run(lab.on("near", "true")).expect_code(0);
 }

@@ -192,6 +192,7 @@ impl<'a> Session<'a> {
         });
         Err(match (stop.code, put_back) {
             (Code::RestoreIncomplete, _) => stop.hint(RECOVER),
+            (Code::Interrupted, Ok(_)) if self.stack.has_changed() => stop.rolled_back(),
             (_, Ok(_)) => stop,
             (_, Err(failed)) => {
                 let message = format!("{}; before that: {why}", failed.message);

@@ -74,16 +74,56 @@ pub(crate) fn explain(topic: &str, say: &Say) -> Outcome<()> {
         _ => {}
     }
     let Some(found) = rules::find(topic) else {
-        return Err(
-            Stop::new(Code::BadInput, format!("no such rule: `{topic}`"))
-                .hint("`linerate explain rules` lists the rules"),
-        );
+        let near = near_rules(topic);
+        let hint = if near.is_empty() {
+            "`linerate explain rules` lists the rules".to_owned()
+        } else {
+            let rest = "`linerate explain rules` lists all";
+            format!("similar: {}; {rest}", near.join(", "))
+        };
+        return Err(Stop::new(Code::BadInput, format!("no such rule: `{topic}`")).hint(hint));
     };
     if is_json {
         return say.json(&RuleDocument::from(*found));
     }
     say.data(found.page)
 }
+
+/// Rules that share words with what was typed: those that share most, at most five. Words match
+/// by their first three letters, so `irqs` finds those of `irq`.
+fn near_rules(topic: &str) -> Vec<&'static str> {
+    let words = |text: &'_ str| -> Vec<String> {
+        let split = text.split(|c: char| !c.is_alphanumeric());
+        split
+            .map(str::to_lowercase)
+            .filter(|word| !word.is_empty())
+            .collect()
+    };
+    let is_alike = |one: &str, other: &str| {
+        one == other
+            || one
+                .get(..3)
+                .is_some_and(|start| other.get(..3) == Some(start))
+    };
+    let typed = words(topic);
+    let shared = |rule: &Rule| {
+        let id = words(rule.id);
+        let found = typed
+            .iter()
+            .filter(|word| id.iter().any(|own| is_alike(word, own)));
+        found.count()
+    };
+    let mut near: Vec<(usize, &'static str)> = RULES
+        .iter()
+        .map(|rule| (shared(rule), rule.id))
+        .filter(|(shared, _)| *shared > 0)
+        .collect();
+    near.sort_by_key(|(shared, _)| std::cmp::Reverse(*shared));
+    near.into_iter().map(|(_, id)| id).take(NEAR_MAX).collect()
+}
+
+/// Rules that are suggested.
+const NEAR_MAX: usize = 5;
 
 /// What `linerate explain RULE --format json` prints.
 #[derive(Debug, Serialize)]

@@ -404,7 +404,7 @@ fn bounds_towards_peer(args: &CeilingArgs, state: &FilePath, say: &Say) -> Outco
         address: None,
         port: None,
     };
-    let mut path = open_path(&peer_args, state, &interrupt)?;
+    let mut path = open_path(&peer_args, state, &interrupt, say)?;
     if let Some(nic) = &args.nic {
         check_nic(&path.local, Some(nic))?;
         path.local_nic = nic.clone();

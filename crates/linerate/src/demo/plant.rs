@@ -39,7 +39,7 @@ const PAIRS_MAX: usize = 12;
 pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Say) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
     let far = PeerAddress::Netns("far".to_owned());
-    let peer = Peer::start(&far, false, state, &interrupt)?;
+    let peer = Peer::start(&far, false, state, &interrupt, Some(say))?;
     let mut path = PeerPath::open(LocalEndpoint::open(state)?, peer, None, &interrupt)?;
     make_healthy(&mut path)?;
     let healthy = spec(&path);

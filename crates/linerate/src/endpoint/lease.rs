@@ -145,7 +145,7 @@ impl Pair {
             );
             return Err(Stop::new(Code::Usage, why).hint(again));
         }
-        let mut peer = Peer::start(&address, false, far.state, &interrupt)?;
+        let mut peer = Peer::start(&address, false, far.state, &interrupt, None)?;
         peer.see_through(&Request::TakeBack {
             id: self.theirs.clone(),
         })?;
@@ -299,9 +299,6 @@ fn undone(path: &mut PeerPath, mut stop: Stop) -> Stop {
         return failed;
     }
     let far = path.undo(End::Remote);
-    if stop.code == Code::Interrupted {
-        return stop;
-    }
     stop.message.push_str(match far {
         Ok(()) => "; both ends were rolled back",
         Err(_) => "; this end was rolled back, the remote end rolls back by its deadline",
@@ -320,7 +317,7 @@ fn in_doubt(pair: &Pair, why: &Stop) -> Stop {
 
 /// Whether a new connection reaches the peer, and bytes arrive in both directions.
 fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outcome<()> {
-    let peer = Peer::start(address, false, state, interrupt)?;
+    let peer = Peer::start(address, false, state, interrupt, None)?;
     let mut path = PeerPath::open(LocalEndpoint::open(state)?, peer, None, interrupt)?;
     for direction in [Direction::Forward, Direction::Reverse] {
         let spec = TrialSpec {

@@ -20,6 +20,7 @@ use linerate_traffic::tcp::Connected;
 use crate::cli::PeerArgs;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
+use crate::console::say::Say;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::peer::Peer;
@@ -311,9 +312,14 @@ impl Ends for PeerPath {
 }
 
 /// Opens the path to a peer.
-pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Outcome<PeerPath> {
+pub fn open_path(
+    args: &PeerArgs,
+    state: &FilePath,
+    interrupt: &Interrupt,
+    say: &Say,
+) -> Outcome<PeerPath> {
     let endpoint = LocalEndpoint::open(state)?;
-    let peer = Peer::start(&args.peer, args.push, state, interrupt)?;
+    let peer = Peer::start(&args.peer, args.push, state, interrupt, Some(say))?;
     let path = PeerPath::open(endpoint, peer, args.address, interrupt)?;
     Ok(PeerPath {
         port: args.port,

@@ -127,7 +127,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     recover_first(state, say)?;
     let others = others_of(&experiment, args.push)?;
     let beside = experiment.beside.len();
-    let mut paths = LabPaths::open(&peer, &others, beside, state, &interrupt)?;
+    let mut paths = LabPaths::open(&peer, &others, beside, state, &interrupt, say)?;
     if args.allow_management_disruption {
         paths.include_way_in();
     }
@@ -464,7 +464,7 @@ fn resume(
     };
     let others = others_of(experiment, false)?;
     let beside = experiment.beside.len();
-    let mut paths = LabPaths::open(&peer, &others, beside, state, &interrupt)?;
+    let mut paths = LabPaths::open(&peer, &others, beside, state, &interrupt, say)?;
     if include_way_in {
         paths.include_way_in();
     }

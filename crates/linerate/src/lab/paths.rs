@@ -19,6 +19,7 @@ use linerate_model::workload::TrialSpec;
 use crate::cli::PeerArgs;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
+use crate::console::say::Say;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::trial::{PeerPath, address_of_kind, open_path};
 
@@ -37,8 +38,9 @@ impl HostPaths {
         beside: usize,
         state: &FilePath,
         interrupt: &Interrupt,
+        say: &Say,
     ) -> Outcome<Self> {
-        let open = || open_path(peer, state, interrupt);
+        let open = || open_path(peer, state, interrupt, say);
         let first = open()?;
         Ok(Self {
             home: first.address,
@@ -74,14 +76,15 @@ impl LabPaths {
         beside: usize,
         state: &FilePath,
         interrupt: &Interrupt,
+        say: &Say,
     ) -> Outcome<Self> {
         let mut paths = Self {
-            ways: vec![HostPaths::open(peer, beside, state, interrupt)?],
+            ways: vec![HostPaths::open(peer, beside, state, interrupt, say)?],
             now: 0,
             others: BTreeMap::new(),
         };
         for (name, peer) in others {
-            let way = match HostPaths::open(peer, beside, state, interrupt) {
+            let way = match HostPaths::open(peer, beside, state, interrupt, say) {
                 Ok(way) => {
                     paths.ways.push(way);
                     Ok(paths.ways.len() - 1)

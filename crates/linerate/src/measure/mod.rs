@@ -191,7 +191,7 @@ fn over_peer<'r>(
     let say = output.say;
     let Repeated { until, why } = repeated.into();
     let interrupt = Interrupt::listen()?;
-    let mut path = open_path(peer, state, &interrupt)?;
+    let mut path = open_path(peer, state, &interrupt, say)?;
     let mut spec = ask(path.view())?;
     spec.placement = placement(trial, &spec, path.view())?;
     say.note(&format!(

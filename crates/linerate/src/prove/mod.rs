@@ -100,7 +100,7 @@ fn weigh(
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
     recover_first_with(Some(&args.peer.peer), state, say)?;
-    let mut path = open_path(&args.peer, state, &interrupt)?;
+    let mut path = open_path(&args.peer, state, &interrupt, say)?;
     if args.allow_management_disruption {
         path.include_way_in();
     }

@@ -180,14 +180,14 @@ fn apply_to_both(
     let asked = intent::read_both(file)?;
     recover_first_with(Some(peer), state, say)?;
     let interrupt = Interrupt::listen()?;
-    let path = open_path(&PeerArgs::of(peer), state, &interrupt)?;
+    let path = open_path(&PeerArgs::of(peer), state, &interrupt, say)?;
     let (intent, far) = intent::both(asked, &path)?;
     let near = intent.plan()?;
     if near.changes.is_empty() && far.changes.is_empty() {
         say.note("nothing to change: every setting already has its value");
         path.peer.leave()?;
     } else {
-        lease::apply(path, (&near, &far), stay, state, &interrupt)?;
+        lease::apply(path, (&near, &far), stay, state, &interrupt, say)?;
     }
     if say.format == Format::Json {
         return say.json(&TuneDocument {

@@ -2,6 +2,8 @@
 //! and its documented exit code, both hosts as before, and what was recorded kept.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
 
@@ -240,4 +242,35 @@ fn two_hosts_without_a_common_subnet_are_told_to_name_the_address() {
     let done = lab.run(&["measure", "stream", "netns:far"]).expect_code(23);
     assert!(done.err.contains("share no subnet"), "{}", done.err);
     assert!(done.err.contains("--address"), "{}", done.err);
+}
+
+#[test]
+fn who_waits_for_a_peer_is_told_for_which() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let gate = folder.path().join("gate");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, mode).expect("a FIFO");
+    // It does not answer until the gate is opened.
+    let peer = format!("exec:cat {}; exit 3", text(&gate));
+    let mut command = linerate(&["--state", text(folder.path()), "measure", "stream", &peer]);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut program = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut err = BufReader::new(program.stderr.take().expect("piped"));
+    let mut line = String::new();
+    err.read_line(&mut line).expect("a line");
+    assert_eq!(line, format!("connecting to {peer}...\n"));
+    drop(
+        fs::File::options()
+            .write(true)
+            .open(&gate)
+            .expect("the gate"),
+    );
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).expect("the error");
+    assert_eq!(
+        program.wait().expect("our own child").code(),
+        Some(20),
+        "{rest}"
+    );
+    assert!(rest.contains("exit code 3"), "{rest}");
 }

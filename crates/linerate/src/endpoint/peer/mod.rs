@@ -29,9 +29,12 @@ pub(crate) use self::start::program_command;
 use self::start::{agent_command, cannot_start};
 pub(crate) use self::stderr::FarStderr;
 use crate::console::interrupt::Interrupt;
+use crate::console::say::Say;
 
 /// How long the remote end may take to greet: a person may have to type a password.
 const GREETING: Duration = Duration::from_secs(60);
+/// From when on waiting is noticed.
+const NOTICED: Duration = Duration::from_millis(500);
 /// How long the remote end may take over anything that is not a trial.
 const WORK: Duration = Duration::from_secs(30);
 /// How long the remote end may take to roll back and exit.
@@ -69,12 +72,14 @@ enum Incoming {
 }
 
 impl Peer {
-    /// Starts the agent and greets it. `state` is where an agent on this machine keeps its journals.
+    /// Starts the agent and greets it. `state` is where an agent on this machine keeps its journals; `say` prints what a person
+    /// waits for.
     pub fn start(
         address: &PeerAddress,
         push: bool,
         state: &Path,
         interrupt: &Interrupt,
+        say: Option<&Say>,
     ) -> Outcome<Self> {
         let mut command = agent_command(address, push, state, interrupt)?;
         linerate_testbed::shield_from_interrupts(&mut command);
@@ -110,14 +115,28 @@ impl Peer {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
+        peer.send(&hello)?;
         if let Reply::Hello {
             addresses, version, ..
-        } = peer.ask_within(&hello, GREETING)?
+        } = peer.greeted(&hello, say)?
         {
             peer.addresses = addresses;
             peer.version = version;
         }
         Ok(peer)
+    }
+
+    /// Waits for the answer to `hello`; when that takes long, prints what for.
+    fn greeted(&mut self, hello: &Request, say: Option<&Say>) -> Outcome<Reply> {
+        match self.hear(hello, NOTICED) {
+            Err(stop) if stop.code == Code::TimeOut => {
+                if let Some(say) = say {
+                    say.note(&format!("connecting to {}...", self.address));
+                }
+                self.hear(hello, GREETING)
+            }
+            heard => heard,
+        }
     }
 
     /// Sends a request and waits for the answer.

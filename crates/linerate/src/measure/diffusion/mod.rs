@@ -33,7 +33,7 @@ pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outco
     // Contradicting options are reported before the peer is contacted.
     let mut spec = trial_spec::diffusion(args)?;
     let interrupt = Interrupt::listen()?;
-    let mut path = open_path(&args.peer, state, &interrupt)?;
+    let mut path = open_path(&args.peer, state, &interrupt, say)?;
     spec.placement = placement(&args.trial, &spec, path.view())?;
     let what = announced(&path, &spec, &args.peer);
     let mut requirements = Requirements::new(&args.until.require);

@@ -104,7 +104,7 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
     };
     let mut asked = trial_spec::stream(&args.stream, args.bytes, TIME)?;
     let interrupt = Interrupt::listen()?;
-    let mut path = open_path(&peer, state, &interrupt)?;
+    let mut path = open_path(&peer, state, &interrupt, say)?;
     asked.placement = placement(&args.stream.trial, &asked, path.view())?;
     let mut ladder = Ladder {
         seed: args.ladder.seed.map_or_else(fresh_seed, Ok)?,

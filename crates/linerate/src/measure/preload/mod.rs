@@ -90,7 +90,7 @@ pub(crate) fn stream(
         return Err(Stop::new(Code::NotSupported, why).hint("use an ssh or netns peer"));
     }
     let interrupt = Interrupt::listen()?;
-    let path = open_path(&peer, state, &interrupt)?;
+    let path = open_path(&peer, state, &interrupt, say)?;
     let address = SocketAddr::new(path.address, path.port.unwrap_or(0));
     say.note(&format!(
         "measuring stream to {} ({}), {} each over plain TCP and rsocket; Ctrl-C stops it",

@@ -24,7 +24,7 @@ mod tune;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 use linerate_model::exit::{Code, Outcome, Stop};
 
 use crate::cli::{Cli, Command, TuneAction};
@@ -34,15 +34,17 @@ use crate::console::say::Say;
 /// Parses the command line, runs the command, and turns its result into an exit code.
 pub fn run() -> ExitCode {
     console::say::panics();
-    let parsed = Cli::command().try_get_matches().and_then(|matches| {
-        let cli =
-            Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()));
-        Ok((cli?, TypedOptions::of(&matches)))
+    let mut command = cli::help::command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed = parsed.and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        Ok((cli, TypedOptions::of(&matches)))
     });
     let (cli, typed) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
             // Help and version arrive here too; clap knows which stream each belongs to.
+            let error = cli::help::plain(error);
             console::say::usage(&error);
             return ExitCode::from(if error.use_stderr() {
                 Code::Usage.number()
@@ -52,16 +54,15 @@ pub fn run() -> ExitCode {
         }
     };
     let say = Say {
-        format: cli.format.into(),
+        format: cli.format().into(),
         quiet: cli.quiet,
     };
     let result =
         catch_unwind(AssertUnwindSafe(|| carry_out(&cli, &typed, &say))).unwrap_or_else(|_| {
-            Err(Stop::new(
-                Code::Bug,
-                "this is a bug in linerate; its changes were rolled back",
-            )
-            .hint("please report it with the message above and the command line"))
+            Err(Stop::new(Code::Bug, "this is a bug in linerate").hint(
+                "please report it with the message above and the command line; `linerate tune \
+                 status` lists what is not rolled back",
+            ))
         });
     match result {
         Ok(code) => ExitCode::from(code),
@@ -75,21 +76,22 @@ pub fn run() -> ExitCode {
 /// Returns the exit code: one of [`Code`]'s, or that of a command that was run.
 fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
     let state = cli::state_folder::state_folder(cli.state.as_deref())?;
-    let picture = matches!(cli.format, cli::FormatArg::Dot | cli::FormatArg::Svg);
+    let format = cli.format();
+    let picture = matches!(format, cli::FormatArg::Dot | cli::FormatArg::Svg);
     if picture && !matches!(cli.command, Command::Map(_)) {
         return Err(Stop::new(
             Code::Usage,
             "only `map` can be printed as dot or svg",
         ));
     }
-    let pipeline = matches!(cli.format, cli::FormatArg::Sarif | cli::FormatArg::Junit);
+    let pipeline = matches!(format, cli::FormatArg::Sarif | cli::FormatArg::Junit);
     if pipeline && !matches!(cli.command, Command::Doctor(_)) {
         return Err(Stop::new(
             Code::Usage,
             "only `doctor` can be printed as sarif or junit",
         ));
     }
-    let foreign = matches!(cli.format, cli::FormatArg::Iperf3Json);
+    let foreign = matches!(format, cli::FormatArg::Iperf3Json);
     if foreign && !matches!(cli.command, Command::Measure { .. }) {
         return Err(Stop::new(
             Code::Usage,
@@ -99,11 +101,11 @@ fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
     let done = |()| Code::Done.number();
     match &cli.command {
         Command::Demo(args) => demo::run(args, &state, say).map(done),
-        Command::Map(args) => commands::map::run(args, cli.format, say).map(done),
-        Command::Doctor(args) => commands::doctor::run(args, cli.format, say).map(Code::number),
+        Command::Map(args) => commands::map::run(args, format, say).map(done),
+        Command::Doctor(args) => commands::doctor::run(args, format, say).map(Code::number),
         Command::Explain { rule } => commands::doctor::explain(rule, say).map(done),
         Command::Ceiling(args) => commands::ceiling::run(args, typed, &state, say).map(done),
-        Command::Measure { action } => measure::run(action, cli.format, &state, say).map(done),
+        Command::Measure { action } => measure::run(action, format, &state, say).map(done),
         Command::Prove(args) => prove::prove(args, &state, say).map(done),
         Command::Lab { action } => lab::run(action, &state, say).map(done),
         Command::Compare(args) => {

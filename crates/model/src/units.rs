@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn bits_and_bytes_take_si_and_iec_prefixes() {
         for (text, bit_per_s) in [
-            ("4613MiB/s", 4613 * 8 << 20),
+            ("4613MiB/s", (4613 * 8) << 20),
             ("4613 MB/s", 4613 * 8_000_000),
             ("1.5GiB/s", 12 << 30),
             ("10Gib/s", 10 << 30),

@@ -37,12 +37,22 @@ pub(crate) fn stalled(sample: &Sample) -> bool {
 }
 
 fn warm_up(sample: &Sample) -> warmup::Warmup {
-    let rates: Vec<f64> = rate_series(sample)
-        .total
+    let total = rate_series(sample).total;
+    // To the nearest reading.
+    let half = sample.spec.interval_ns.as_u64() / 2;
+    let omitted = sample.spec.omit_ns.map_or(0, |omit| {
+        total.partition_point(|point| point.at_ns.as_u64().saturating_sub(half) <= omit.as_u64())
+    });
+    let rates: Vec<f64> = total
         .iter()
+        .skip(omitted)
         .map(|point| point.bit_per_s.as_f64())
         .collect();
-    warmup::cut(&rates)
+    let warmup = warmup::cut(&rates);
+    warmup::Warmup {
+        first_kept: omitted + warmup.first_kept,
+        ..warmup
+    }
 }
 
 /// How many leading intervals of a trial are warm-up. Over several sizes the rate is not constant.

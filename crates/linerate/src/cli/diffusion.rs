@@ -20,15 +20,23 @@ pub struct MeasureDiffusion {
     #[command(flatten)]
     pub trial: TrialArgs,
     /// Buffer size; holds a square grid of doubles.
-    #[arg(long, visible_alias = "bytes", default_value = "1MiB")]
+    #[arg(
+        long,
+        short = 'l',
+        alias = "bytes",
+        value_name = "SIZE",
+        default_value = "1MiB"
+    )]
     pub buffer: Bytes,
     /// Round trips of each pair's grid [default: as many as `--time` allows].
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub repetitions: Option<u64>,
     /// Transfer the grid without computing.
     #[arg(long, help_heading = WORK)]
     pub no_compute: bool,
-    /// Measure the compute cost: PAIRS (default 9) pairs of trials with and without the computation, in random order.
+    /// Measure the compute cost by PAIRS of trials (default 9).
+    ///
+    /// With and without the computation, in random order.
     #[arg(
         long,
         value_name = "PAIRS",
@@ -41,14 +49,14 @@ pub struct MeasureDiffusion {
     )]
     pub overhead: Option<u16>,
     /// Seed of the trial order [default: random, printed].
-    #[arg(long, requires = "overhead", help_heading = WORK)]
+    #[arg(long, hide_short_help = true, requires = "overhead", help_heading = WORK)]
     pub seed: Option<u64>,
     /// Compute every step locally too and compare every byte.
-    #[arg(long, help_heading = WORK)]
+    #[arg(long, hide_short_help = true, help_heading = WORK)]
     pub data_check: bool,
     /// Write images of the first grid to this directory: after 100 and 10000 repetitions and at the end, and its
     /// middle row, also as CSV.
-    #[arg(long, value_name = "FOLDER", help_heading = WORK)]
+    #[arg(long, hide_short_help = true, value_name = "FOLDER", help_heading = WORK)]
     pub pictures: Option<PathBuf>,
     /// The transport.
     #[command(flatten)]

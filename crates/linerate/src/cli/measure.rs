@@ -3,12 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use clap::{Arg, ArgGroup, Args, Subcommand, ValueEnum};
+use clap::builder::UnknownArgumentValueParser;
+use clap::{Arg, ArgAction, ArgGroup, Args, Subcommand, ValueEnum};
 use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
+use super::verbs::VERBS;
 use super::{
     LadderArgs, MeasureDiffusion, MeasureRdma, PeerArgs, Requirement, TransportArgs, parse_seconds,
 };
@@ -19,52 +21,63 @@ const TRIAL: &str = "Trial options";
 /// The heading of the options that repeat a measurement until it is precise, and of its pass or fail.
 pub(super) const PRECISION: &str = "Precision and pass/fail";
 /// The heading of the placement options.
-const PLACE: &str = "Placement";
+pub(super) const PLACE: &str = "Placement";
 
 /// Options of every workload.
 #[derive(Debug, Args)]
 #[command(next_help_heading = TRIAL)]
 pub struct TrialArgs {
-    /// Duration of each trial, in seconds or with a unit, such as `500ms` [default: 10s; `prove`: 1s].
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    /// Duration of each trial: `90s`, `2min` [default: 10s; `prove`: 1s].
+    #[arg(long, short, value_name = "TIME", value_parser = parse_seconds)]
     pub time: Option<Nanoseconds>,
+    /// Exclude the first TIME from the rate.
+    ///
+    /// The trial takes that much longer. For bulk transfers. A warm-up is excluded without it too, by a test of the rates.
+    #[arg(long, short = 'O', value_name = "TIME", value_parser = parse_seconds)]
+    pub omit: Option<Nanoseconds>,
     /// Counter sampling interval [default: 1/20 of the trial, from 1ms to 100ms].
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
-    pub interval: Option<Nanoseconds>,
-    /// Number of TCP connections or UDP flows; over verbs, of queue pairs; for `transfer` and `diffusion`, of pairs.
-    #[arg(long, visible_aliases = ["connections", "pairs-in-parallel", "qps"], default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, hide_short_help = true)]
+    pub sample_interval: Option<Nanoseconds>,
+    /// Number of connections, UDP flows or queue pairs.
+    ///
+    /// For `transfer` and `diffusion`, of pairs.
+    #[arg(long, short = 'P', value_name = "N", aliases = ["connections", "parallel", "pairs-in-parallel", "qps"], default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub flows: u32,
     /// Data threads per end; they share the connections [default: one per connection; `http`: one per CPU].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Send from the peer to this host.
-    #[arg(long, conflicts_with = "bidir")]
+    #[arg(long, short = 'R', conflicts_with = "bidir")]
     pub reverse: bool,
     /// Send in both directions at once.
     #[arg(long)]
     pub bidir: bool,
-    /// Socket buffer size (SO_SNDBUF, SO_RCVBUF), such as `4MiB` [default: kernel autotuning].
-    #[arg(long, visible_alias = "window", value_name = "SIZE")]
+    /// Socket buffer size, such as `4MiB` [default: kernel autotuning].
+    ///
+    /// SO_SNDBUF and SO_RCVBUF.
+    #[arg(long, short = 'w', alias = "window", value_name = "SIZE")]
     pub socket_buffer: Option<Bytes>,
     /// TCP congestion control [default: the host's].
-    #[arg(long, visible_alias = "congestion", value_name = "NAME")]
+    #[arg(long, short = 'C', alias = "congestion", value_name = "NAME")]
     pub cc: Option<String>,
     /// Maximum segment size (TCP_MAXSEG).
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, short = 'M', alias = "set-mss", value_name = "BYTES")]
     pub mss: Option<Bytes>,
-    /// Cap each connection's pacing rate (SO_MAX_PACING_RATE), such as `5Gb/s`.
-    #[arg(long, value_name = "RATE")]
+    /// Cap the pacing rate of each connection, such as `5Gb/s`.
+    ///
+    /// SO_MAX_PACING_RATE.
+    #[arg(long, short = 'b', value_name = "RATE")]
     pub pacing: Option<BitRate>,
     /// Wait method: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS, uring, uring-sqpoll; over verbs,
     /// blocking (completion events) or spin (CQ polling) [default: blocking; `rdma-*`: spin].
-    #[arg(long, value_name = "HOW", value_parser = parse_waiting)]
+    #[arg(long, value_name = "HOW", value_parser = parse_waiting, hide_short_help = true)]
     pub wait: Option<Waiting>,
     /// Profile the CPUs of both ends with perf events, HZ samples per second, and list the hottest symbols.
-    #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "199", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "HZ", hide_short_help = true, num_args = 0..=1, default_missing_value = "199", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub perf: Option<u32>,
     /// Only move and count bytes: record no counters, CPU time or intervals on either end. Use to measure
     /// instrumentation overhead.
-    #[arg(long, conflicts_with_all = ["interval", "perf"])]
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["sample_interval", "perf"])]
     pub no_record: bool,
     /// CPU placement of the threads of both ends: `near` (NUMA node of the NIC), `far` (the node farthest from it),
     /// `node:N`, `cpu:LIST`, `spread` (one thread per core, node by node in turn), `same-core` (sender and receiver on
@@ -117,14 +130,37 @@ pub struct StreamArgs {
     #[command(flatten)]
     pub trial: TrialArgs,
     /// Size of each send and receive.
-    #[arg(long, default_value = "128KiB")]
+    #[arg(long, short = 'l', value_name = "SIZE", default_value = "128KiB")]
     pub buffer: Bytes,
     /// How the sender passes data to the kernel.
-    #[arg(long, value_name = "MODE", value_enum, default_value_t)]
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_enum,
+        default_value_t,
+        hide_short_help = true
+    )]
     pub send: SendArg,
     /// How the receiver takes data from the kernel.
-    #[arg(long, value_name = "MODE", value_enum, default_value_t)]
+    #[arg(
+        long,
+        value_name = "MODE",
+        value_enum,
+        default_value_t,
+        hide_short_help = true
+    )]
     pub receive: ReceiveArg,
+}
+
+/// `-u`, which turns iperf3's test into one of UDP.
+fn udp_hint() -> Arg {
+    Arg::new("udp")
+        .short('u')
+        .action(ArgAction::SetTrue)
+        .hide(true)
+        .value_parser(UnknownArgumentValueParser::suggest(
+            "datagrams are measured by `linerate measure udp`",
+        ))
 }
 
 /// `--send`.
@@ -187,19 +223,31 @@ impl From<ReceiveArg> for ReceiveMode {
 #[derive(Debug, Subcommand)]
 pub enum MeasureAction {
     /// Bulk transfer over TCP or RDMA: throughput, CPU cost, bottleneck.
+    #[command(arg = udp_hint())]
     Stream(MeasureStream),
     /// Request/response: rate and latency.
+    #[command(mut_arg("omit", hidden))]
     Rr(MeasureRr),
     /// Ping-pong over a range of message sizes: latency, bandwidth, and their linear fit.
+    #[command(mut_arg("omit", hidden))]
     Pingpong(MeasurePingpong),
     /// HTTP/1.1 load: the peer's built-in server, or any server.
+    #[command(mut_arg("omit", hidden))]
     Http(MeasureHttp),
     /// Round trip of a buffer: announce, fetch, go, return, done.
+    #[command(mut_arg("omit", hidden))]
     Transfer(MeasureTransfer),
-    /// Round trip of a grid; the peer computes one step of the heat equation. Separates compute from transport cost.
-    #[command(mut_arg("flows", |arg| arg.visible_alias("pairs")))]
+    /// Round trip of a grid that the peer computes on: compute and transport cost.
+    ///
+    /// The peer computes one step of the heat equation.
+    #[command(mut_arg("flows", |arg| arg.alias("pairs")), mut_arg("omit", hidden))]
     Diffusion(MeasureDiffusion),
     /// UDP datagrams: rate, loss, reordering, jitter.
+    #[command(
+        mut_arg("cc", hidden),
+        mut_arg("mss", hidden),
+        mut_arg("pacing", |arg| hidden(arg).short(None))
+    )]
     Udp(MeasureUdp),
     /// RDMA write to the peer's memory: rate or latency, one message size or a sweep.
     #[command(
@@ -240,20 +288,27 @@ fn hidden(arg: Arg) -> Arg {
     arg.hide(true)
 }
 
-/// Repetition of a measurement.
+/// Report and repetition of a measurement.
 #[derive(Debug, Args)]
 #[command(next_help_heading = PRECISION)]
 pub struct UntilArgs {
-    /// Repeat the trial until the 95 % CI of the median is within +-PERCENT, such as `1%`. Allows for correlation
-    /// between trials, so it takes at least 20.
+    /// Report the rate of each interval of TIME.
+    ///
+    /// Rounded to readings (`--sample-interval`). Also the interval of `--format iperf3-json` [default there: 1s].
+    #[arg(long, short, value_name = "TIME", value_parser = parse_interval, help_heading = TRIAL, conflicts_with = "no_record")]
+    pub interval: Option<Nanoseconds>,
+    /// Repeat until the 95 % CI of the median is within +-PERCENT, such as `1%`.
+    ///
+    /// Allows for correlation between trials, so it takes at least 20.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub until_ci: Option<f64>,
     /// Start no further trial after this time.
-    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_seconds, requires = "until_ci")]
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_seconds, requires = "until_ci", hide_short_help = true)]
     pub max_time: Nanoseconds,
-    /// Fail unless the bound holds: `rate>=9.4Gb/s`, `p99<=100us`, `cpu<=0.5` (seconds per GB),
-    /// `operations>=100000` (per second), `cpu-op<=20` (microseconds per operation). Runs at least six trials; exits 11 if the
-    /// bound does not hold, 12 if inconclusive.
+    /// Fail unless the bound holds, such as `rate>=9.4Gb/s` or `p99<=100us`.
+    ///
+    /// Also `cpu<=0.5` (seconds per GB), `operations>=100000` (per second) and `cpu-op<=20` (microseconds per
+    /// operation). Runs at least six trials; exits 11 if the bound does not hold, 12 if inconclusive.
     #[arg(long, value_name = "BOUND")]
     pub require: Vec<Requirement>,
 }
@@ -262,6 +317,7 @@ impl UntilArgs {
     /// One trial.
     pub fn once() -> Self {
         Self {
+            interval: None,
             until_ci: None,
             max_time: Nanoseconds::new(0),
             require: Vec::new(),
@@ -279,22 +335,23 @@ pub struct MeasureStream {
     #[command(flatten)]
     pub stream: StreamArgs,
     /// Send this many bytes in each direction instead of sending for `--time`, which becomes the time limit.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub bytes: Option<Bytes>,
     /// Verify every received byte.
-    #[arg(long, conflicts_with_all = ["ladder", "iperf3", "preload"])]
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["ladder", "iperf3", "preload"])]
     pub data_check: bool,
-    /// Find out what limits the rate by up to 5 s of short trials, each with one thing changed: connections, buffers,
-    /// congestion control, CPUs, copies, segments, direction, datagrams at twice the rate. Changes nothing on either
-    /// host.
+    /// Prove what limits the rate, by up to 5 s of short trials.
+    ///
+    /// Each changes one thing: connections, buffers, congestion control, CPUs, copies, segments, direction, datagrams at
+    /// twice the rate. Changes nothing on either host.
     #[arg(long, conflicts_with_all = ["ladder", "iperf3", "preload", "no_record"])]
     pub why: bool,
     /// Over verbs: outstanding messages of `--buffer` bytes per queue pair [default: 128].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    #[arg(long, help_heading = VERBS, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub depth: Option<u32>,
     /// Measure plain socket calls over kernel TCP, then again with this library in LD_PRELOAD: `rsocket` (RDMA for
     /// unmodified programs).
-    #[arg(long, value_enum, value_name = "LIBRARY", hide_possible_values = true, conflicts_with_all = ["ladder", "depth", "bytes", "place", "place_remote", "memory", "memory_remote", "interval", "no_record", "until_ci"])]
+    #[arg(long, value_enum, value_name = "LIBRARY", hide_possible_values = true, hide_short_help = true, conflicts_with_all = ["ladder", "depth", "bytes", "place", "place_remote", "memory", "memory_remote", "interval", "sample_interval", "no_record", "until_ci"])]
     pub preload: Option<PreloadArg>,
     /// The transport.
     #[command(flatten)]
@@ -325,21 +382,27 @@ pub struct MoverArgs {
 /// A peer, or an iperf3 server.
 #[derive(Debug, Args)]
 pub struct PeerOrForeign {
-    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND` (must run `linerate agent --stdio`) or
-    /// `local` (this host). Required without `--iperf3`.
+    /// The peer: `[user@]host[:port]` (ssh), `netns:NAME`, `exec:COMMAND` or `local`.
+    ///
+    /// `ssh://` may stand before a host. The command must run `linerate agent --stdio`. `local` is this host. Required
+    /// without `--iperf3`.
     #[arg(value_name = "PEER", required_unless_present = "iperf3")]
     pub peer: Option<PeerAddress>,
-    /// Measure against an iperf3 server instead of a linerate peer: `HOST[:PORT]`.
-    #[arg(long, value_name = "HOST", conflicts_with_all = ["peer", "push", "address", "port"])]
+    /// Measure against an iperf3 server instead: `HOST[:PORT]`.
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["peer", "push", "address", "omit"])]
     pub iperf3: Option<String>,
-    /// Copy this program to the peer if the peer does not have this build (ssh only).
+    /// Copy this program to the peer if the peer does not have this build.
+    ///
+    /// Over ssh only.
     #[arg(long)]
     pub push: bool,
     /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
     pub address: Option<IpAddr>,
-    /// Peer TCP port for the data connections, if a firewall restricts ports [default: a free port].
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Peer TCP port for the data connections [default: a free port].
+    ///
+    /// For firewalls that restrict ports. With `--iperf3`, the server's port.
+    #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 }
 
@@ -376,8 +439,9 @@ pub struct MeasureRr {
     /// Open a new connection for each request.
     #[arg(long)]
     pub reconnect: bool,
-    /// Open loop: send this many requests per second regardless of responses; latency counts from the intended send
-    /// time.
+    /// Open loop: send this many requests per second.
+    ///
+    /// Sends regardless of responses; latency counts from the intended send time.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
     /// The transport.
@@ -400,7 +464,9 @@ pub struct MeasurePingpong {
     /// Message sizes [default: 0 and the powers of two up to 4 MiB, as in IMB].
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub sizes: Vec<Bytes>,
-    /// Repetitions of each size; large sizes get fewer, limited by `--volume`, but at least 10.
+    /// Repetitions of each size; of large sizes fewer.
+    ///
+    /// Limited by `--volume`, but at least 10.
     #[arg(long, default_value_t = 1000)]
     pub repetitions: u32,
     /// Maximum bytes per size and direction [default: 40MiB, as in IMB].
@@ -420,11 +486,13 @@ pub struct MeasureHttp {
     /// A peer, which then runs the server; or the URL of any HTTP/1.1 server: `http://HOST[:PORT]/PATH`.
     #[arg(value_name = "PEER|URL")]
     pub target: String,
-    /// Copy this program to the peer if the peer does not have this build (ssh only).
+    /// Copy this program to the peer if the peer does not have this build.
+    ///
+    /// Over ssh only.
     #[arg(long)]
     pub push: bool,
     /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
     pub address: Option<IpAddr>,
     /// The trial.
     #[command(flatten)]
@@ -435,7 +503,9 @@ pub struct MeasureHttp {
     /// Response body size on a peer.
     #[arg(long, default_value = "64B")]
     pub body: Bytes,
-    /// Open loop: send this many requests per second; latency counts from the intended send time.
+    /// Open loop: send this many requests per second.
+    ///
+    /// Latency counts from the intended send time.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
     /// Repetition.
@@ -479,13 +549,13 @@ pub struct MeasureUdp {
     #[command(flatten)]
     pub trial: TrialArgs,
     /// Datagram payload size [default: fills the interface's MTU].
-    #[arg(long)]
+    #[arg(long, short = 'l')]
     pub size: Option<Bytes>,
     /// Rate of each flow [default: unlimited].
-    #[arg(long)]
+    #[arg(long, short = 'b')]
     pub rate: Option<BitRate>,
     /// How datagrams are passed to and from the kernel.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, hide_short_help = true)]
     pub batch: BatchArg,
     /// Repetition.
     #[command(flatten)]
@@ -538,6 +608,8 @@ pub struct AgentArgs {
     pub wait: Waiting,
 }
 
+/// Shorter ones hold no reading of the counters.
+const INTERVAL_MIN: Nanoseconds = Nanoseconds::from_millis(1);
 /// The default of `busy-poll` (Documentation/networking/napi.rst).
 const BUSY_POLL_US: u32 = 50;
 
@@ -559,6 +631,15 @@ fn parse_waiting(text: &str) -> Result<Waiting, String> {
             });
         }
     })
+}
+
+fn parse_interval(text: &str) -> Result<Nanoseconds, String> {
+    let time = parse_seconds(text)?;
+    if time >= INTERVAL_MIN {
+        Ok(time)
+    } else {
+        Err(format!("expected at least {INTERVAL_MIN}"))
+    }
 }
 
 pub(super) fn parse_percent(text: &str) -> Result<f64, String> {

@@ -1,6 +1,7 @@
 //! What people type. Types only; what each command does is in its own module.
 
 mod diffusion;
+pub(crate) mod help;
 mod lab;
 mod ladder;
 mod measure;
@@ -13,6 +14,7 @@ mod testbed;
 mod tune;
 mod verbs;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
 use linerate_model::finding::{Profile, Severity};
 use linerate_model::ids::NicName;
 use linerate_model::peer_address::PeerAddress;
-use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate, UnitError};
 pub use measure::{
     AgentArgs, BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,
     MeasureTransfer, MeasureUdp, MoverArgs, PeerOrForeign, Placing, PreloadArg, ReceiveArg,
@@ -39,20 +41,11 @@ pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs
 
 use crate::console::say::Format;
 
-/// The heading of the options that every command takes.
-const EVERYWHERE: &str = "Global options";
-
-/// Finds out why a fast link is slow, proves it by measuring, fixes it, and can roll back the fix.
+/// Finds out why a fast link is slow, proves it by measuring, fixes it, rolls it back.
 #[derive(Debug, Parser)]
+#[command(name = "linerate", version, max_term_width = 100)]
 #[command(
-    name = "linerate",
-    version,
-    about,
-    propagate_version = true,
-    max_term_width = 100
-)]
-#[command(
-    after_help = "Results go to stdout, status to stderr. Exit codes: see `linerate explain \
+    after_long_help = "Results go to stdout, status to stderr. Exit codes: see `linerate explain \
         exit-codes`."
 )]
 pub struct Cli {
@@ -64,19 +57,33 @@ pub struct Cli {
         value_enum,
         default_value = "text",
         hide_possible_values = true,
-        help_heading = EVERYWHERE
+        hide_short_help = true
     )]
     pub format: FormatArg,
+    /// Print JSON: short for `--format json`.
+    #[arg(long, short = 'J', global = true, conflicts_with = "format")]
+    pub json: bool,
     /// Suppress status and progress.
-    #[arg(long, short, global = true, help_heading = EVERYWHERE)]
+    #[arg(long, short, global = true)]
     pub quiet: bool,
     /// Directory for runs and undo journals; as root it must be writable by root only [default: /var/lib/linerate as
     /// root, else $XDG_STATE_HOME/linerate].
-    #[arg(long, global = true, value_name = "DIR", help_heading = EVERYWHERE)]
+    #[arg(long, global = true, value_name = "DIR", hide_short_help = true)]
     pub state: Option<PathBuf>,
     /// The command.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// The output format.
+    pub fn format(&self) -> FormatArg {
+        if self.json {
+            FormatArg::Json
+        } else {
+            self.format
+        }
+    }
 }
 
 /// The formats of `--format`.
@@ -114,13 +121,15 @@ impl From<FormatArg> for Format {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Inject three faults between two network namespaces, find and prove them, write a report (about two minutes).
+    /// Find and prove three injected faults on this machine (about two minutes).
+    ///
+    /// Injects them between two network namespaces, and writes a report.
     Demo(DemoArgs),
-    /// Show a host's topology: NICs, PCIe, NUMA nodes, CPUs, queues, interrupts.
+    /// Show NICs, PCIe, NUMA nodes, CPUs, queues and interrupts.
     Map(MapArgs),
     /// Diagnose a host: list findings, worst first.
     Doctor(DoctorArgs),
-    /// Explain a rule: why it exists, its threshold, how to check it by hand.
+    /// Explain a rule: its reason, its threshold, how to check it by hand.
     Explain {
         /// A rule id; or `rules` (list all rules), `settings`, `exit-codes`.
         rule: String,
@@ -133,16 +142,22 @@ pub enum Command {
         #[command(subcommand)]
         action: Box<MeasureAction>,
     },
-    /// Measure a path, name its bottleneck, test all fixes in one randomized experiment, keep those that help.
+    /// Find what limits a path, test all fixes, keep those that help.
+    ///
+    /// Measures the path, names its bottleneck, tests all fixes in one randomized experiment, and rolls back those
+    /// that do not help.
     Prove(ProveArgs),
-    /// Run designed experiments: estimate the effects of options and settings, and their interactions.
+    /// Run designed experiments: effects of options and settings.
+    ///
+    /// Estimates the effects and their interactions, with confidence intervals.
     Lab {
         /// The command.
         #[command(subcommand)]
         action: LabAction,
     },
-    /// Compare runs of an experiment before and after a change (kernel, driver, settings), three or more of each.
-    /// Exits 11 on a regression, 12 if inconclusive.
+    /// Compare runs before and after a change (kernel, driver, settings).
+    ///
+    /// Takes three or more runs of an experiment of each. Exits 11 on a regression, 12 if inconclusive.
     Compare(CompareArgs),
     /// Plan, apply and undo settings.
     Tune {
@@ -165,23 +180,25 @@ pub enum Command {
         #[arg(long, value_name = "CAPABILITY")]
         hold: Vec<String>,
     },
-    /// Create software RDMA devices (soft-RoCE) for tests without RDMA hardware.
+    /// Create software RDMA devices (soft-RoCE) for tests.
     Testbed {
         /// The kind of device.
         #[command(subcommand)]
         action: TestbedAction,
     },
-    /// Save this host's state to a reviewable text archive with pseudonymized names and addresses.
+    /// Save this host's state to a text archive, names pseudonymized.
+    ///
+    /// The archive is plain text to review; addresses are pseudonymized too.
     Capture {
         /// The archive to write.
         #[arg(value_name = "FILE.lrcap")]
         file: PathBuf,
     },
-    /// Rebuild the report of a stored run from its raw records, or browse all runs.
+    /// Rebuild the report of a stored run, or browse all runs.
     Report(ReportArgs),
     /// List stored runs, newest first.
     Runs(RunsArgs),
-    /// Export stored runs as CSV, JSON Lines or Parquet, one row per trial.
+    /// Export trials of stored runs as CSV, JSON Lines or Parquet.
     Export(ExportArgs),
     /// Print shell completions.
     Completions {
@@ -228,11 +245,11 @@ pub struct MapArgs {
     /// (about 3 s per pair of NUMA nodes).
     #[arg(long, conflicts_with_all = ["from", "diff", "why"])]
     pub memory: bool,
-    /// Read the counters twice, SECONDS apart, and show the change: traffic, interrupts per CPU, link errors, CPU
+    /// Read the counters twice, TIME apart, and show the change: traffic, interrupts per CPU, link errors, CPU
     /// load.
     #[arg(
         long,
-        value_name = "SECONDS",
+        value_name = "TIME",
         default_value = "0",
         hide_default_value = true,
         value_parser = parse_watch,
@@ -259,7 +276,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
     /// How long to watch counters; 0 skips the rules on counters.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_watch, conflicts_with = "from")]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_watch, conflicts_with = "from")]
     pub watch: Duration,
     /// A later capture of the same host: rules judge the counter growth between the two.
     #[arg(long, value_name = "PATH", requires = "from")]
@@ -288,10 +305,14 @@ pub struct FailOn(pub Option<Severity>);
 pub struct CeilingArgs {
     /// The interface; without it, pass `--peer` or the figures of a link.
     pub nic: Option<NicName>,
-    /// Compute the whole path to a peer: reads both ends, measures memory copies.
+    /// Compute the whole path to a peer.
+    ///
+    /// Reads both ends and measures memory copies.
     #[arg(long, value_name = "PEER", conflicts_with = "from")]
     pub peer: Option<PeerAddress>,
-    /// Copy this program to the peer if the peer does not have this build (ssh only).
+    /// Copy this program to the peer if the peer does not have this build.
+    ///
+    /// Over ssh only.
     #[arg(long, requires = "peer")]
     pub push: bool,
     /// Ethernet link speed, such as `40G`.
@@ -301,37 +322,37 @@ pub struct CeilingArgs {
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65_535))]
     pub mtu: u32,
     /// TCP timestamps: `on` or `off`.
-    #[arg(long, default_value = "on", value_parser = parse_switch, action = clap::ArgAction::Set)]
+    #[arg(long, hide_short_help = true, default_value = "on", value_parser = parse_switch, action = clap::ArgAction::Set)]
     pub timestamps: bool,
     /// Total size of the TCP options of a segment, instead of `--timestamps`.
-    #[arg(long, value_name = "BYTES", conflicts_with = "timestamps", value_parser = clap::value_parser!(u32).range(0..=40))]
+    #[arg(long, hide_short_help = true, value_name = "BYTES", conflicts_with = "timestamps", value_parser = clap::value_parser!(u32).range(0..=40))]
     pub tcp_options: Option<u32>,
     /// UDP datagrams with a payload of BYTES instead of TCP.
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["roce", "infiniband"], value_parser = clap::value_parser!(u32).range(1..=65_507))]
+    #[arg(long, hide_short_help = true, value_name = "BYTES", conflicts_with_all = ["roce", "infiniband"], value_parser = clap::value_parser!(u32).range(1..=65_507))]
     pub datagram: Option<u32>,
     /// IPv6 instead of IPv4.
     #[arg(long)]
     pub ipv6: bool,
     /// Number of VLAN tags.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2))]
+    #[arg(long, hide_short_help = true, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2))]
     pub vlan_tags: u32,
     /// Tunnel encapsulation.
     #[arg(long, value_enum)]
     pub tunnel: Option<TunnelArg>,
     /// Short for `--tunnel vxlan`.
-    #[arg(long, conflicts_with = "tunnel")]
+    #[arg(long, hide_short_help = true, conflicts_with = "tunnel")]
     pub vxlan: bool,
     /// IPv6 outer headers of the tunnel.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub outer_ipv6: bool,
     /// RoCE `v1` or `v2` over that link instead of TCP.
     #[arg(long, value_name = "VERSION", value_parser = parse_roce, requires = "speed")]
     pub roce: Option<Roce>,
     /// iWARP over that link: large RDMA writes in the device's TCP segments.
-    #[arg(long, requires = "speed", conflicts_with_all = ["roce", "datagram", "tunnel", "vxlan"])]
+    #[arg(long, hide_short_help = true, requires = "speed", conflicts_with_all = ["roce", "datagram", "tunnel", "vxlan"])]
     pub iwarp: bool,
     /// RDMA path MTU: 256, 512, 1024, 2048 or 4096 [default: 4096 for RoCE].
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, hide_short_help = true, value_name = "BYTES")]
     pub rdma_mtu: Option<u32>,
     /// InfiniBand link, such as `QDR` or `4xEDR`; 4x by default.
     #[arg(long, value_name = "LINK", value_parser = parse_infiniband)]
@@ -340,10 +361,10 @@ pub struct CeilingArgs {
     #[arg(long, value_name = "LINK", value_parser = parse_pcie)]
     pub pcie: Option<PcieFigures>,
     /// MaxPayload of the PCIe link: subtracts the TLP headers.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..=4096))]
+    #[arg(long, hide_short_help = true, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..=4096))]
     pub max_payload: Option<u32>,
     /// Number of `--speed` links in a bond.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, hide_short_help = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub links: u32,
     /// Number of connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -358,15 +379,22 @@ pub struct CeilingArgs {
     #[arg(long)]
     pub shaper: Option<BitRate>,
     /// Memory copy rate of one thread.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, hide_short_help = true, value_name = "RATE")]
     pub copy: Option<BitRate>,
     /// Bandwidth allowance of a virtual machine.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, hide_short_help = true, value_name = "RATE")]
     pub allowance: Option<BitRate>,
     /// Bandwidth allowance of each flow.
-    #[arg(long, value_name = "RATE", requires = "allowance")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "RATE",
+        requires = "allowance"
+    )]
     pub flow_allowance: Option<BitRate>,
-    /// Measured rate, to show as a percentage of each bound: `37.9G`, `4613MB/s`.
+    /// Measured rate, to show as a percentage of each bound.
+    ///
+    /// For example `37.9G` or `4613MB/s`.
     #[arg(long)]
     pub rate: Option<BitRate>,
     /// Read a captured host instead of this one.
@@ -406,19 +434,14 @@ pub struct PcieFigures {
 }
 
 /// Longer is a mistake: a rule's answer would come tomorrow.
-const WATCH_MAX_S: f64 = 86_400.0;
+const WATCH_MAX: Duration = Duration::from_secs(86_400);
 
 fn parse_watch(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .trim()
-        .trim_end_matches('s')
-        .trim_end()
-        .parse()
-        .map_err(|_| "expected seconds, such as `2` or `0.5`".to_owned())?;
-    if seconds.is_finite() && (0.0..=WATCH_MAX_S).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
+    let time = Duration::from(parse_seconds(text)?);
+    if time <= WATCH_MAX {
+        Ok(time)
     } else {
-        Err(format!("expected 0 to {WATCH_MAX_S} seconds"))
+        Err(format!("expected at most {} s", WATCH_MAX.as_secs()))
     }
 }
 
@@ -478,18 +501,23 @@ fn parse_pcie(text: &str) -> Result<PcieFigures, String> {
 /// Options of every command that uses a peer.
 #[derive(Debug, Args)]
 pub struct PeerArgs {
-    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND` (must run `linerate agent --stdio`) or
-    /// `local` (this host).
+    /// The peer: `[user@]host[:port]` (ssh), `netns:NAME`, `exec:COMMAND` or `local`.
+    ///
+    /// `ssh://` may stand before a host. The command must run `linerate agent --stdio`. `local` is this host.
     #[arg(value_name = "PEER")]
     pub peer: PeerAddress,
-    /// Copy this program to the peer if the peer does not have this build (ssh only).
+    /// Copy this program to the peer if the peer does not have this build.
+    ///
+    /// Over ssh only.
     #[arg(long)]
     pub push: bool,
     /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
     pub address: Option<std::net::IpAddr>,
-    /// Peer TCP port for the data connections, if a firewall restricts ports [default: a free port].
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Peer TCP port for the data connections [default: a free port].
+    ///
+    /// For firewalls that restrict ports.
+    #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 }
 
@@ -529,27 +557,41 @@ fn parse_fail_on(text: &str) -> Result<FailOn, String> {
     }
 }
 
-/// Parses `--time`: seconds as a plain number, or a number with a unit.
+/// Parses a time: seconds as a plain number, or a number with a unit.
 fn parse_seconds(text: &str) -> Result<Nanoseconds, String> {
-    let with_unit = if text.ends_with(|c: char| c.is_ascii_digit()) {
+    let is_plain = text.ends_with(|c: char| c.is_ascii_digit());
+    let with_unit = if is_plain {
         format!("{text}s")
     } else {
         text.to_owned()
     };
     with_unit
         .parse()
-        .map_err(|error: linerate_model::units::UnitError| error.to_string())
+        .map_err(|error: UnitError| error.to_string())
+}
+
+/// Parses a time of whole seconds within `range`.
+fn parse_whole_seconds(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let time = Duration::from(parse_seconds(text)?);
+    let seconds = u32::try_from(time.as_secs()).ok();
+    seconds
+        .filter(|seconds| time.subsec_nanos() == 0 && range.contains(seconds))
+        .ok_or_else(|| {
+            format!(
+                "expected {} to {} whole seconds",
+                range.start(),
+                range.end()
+            )
+        })
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn bounds_and_precision_have_their_own_heading_in_every_help() {
-        let all = Cli::command();
+        let all = help::command();
         let measure = all.find_subcommand("measure").expect("a command");
         for workload in measure.get_subcommands() {
             for arg in workload.get_arguments() {
@@ -562,7 +604,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        help::command().debug_assert();
     }
 
     #[test]
@@ -570,6 +612,11 @@ mod tests {
         assert_eq!(parse_seconds("10"), Ok(Nanoseconds::from_millis(10_000)));
         assert_eq!(parse_seconds("0.5"), Ok(Nanoseconds::from_millis(500)));
         assert_eq!(parse_seconds("250ms"), Ok(Nanoseconds::from_millis(250)));
+        assert_eq!(parse_seconds("2min"), parse_seconds("120"));
         assert!(parse_seconds("soon").is_err());
+        assert_eq!(parse_whole_seconds("2min", 2..=300), Ok(120));
+        for text in ["1", "301s", "2.5", "99999999999h"] {
+            assert!(parse_whole_seconds(text, 2..=300).is_err(), "{text}");
+        }
     }
 }

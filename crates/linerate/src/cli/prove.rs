@@ -22,35 +22,38 @@ pub struct WeighArgs {
     /// The stream.
     #[command(flatten)]
     pub stream: StreamArgs,
-    /// Test with 1-byte request/response instead of a stream: the metric is the request rate, and p99 latency must
-    /// not regress.
-    #[arg(long, help_heading = EXPERIMENT, conflicts_with_all = ["buffer", "send", "receive"])]
+    /// Test with 1-byte request/response instead of a stream.
+    ///
+    /// The metric is the request rate, and p99 latency must not regress.
+    #[arg(long, help_heading = EXPERIMENT, conflicts_with_all = ["buffer", "send", "receive", "omit"])]
     pub rr: bool,
-    /// Trials without each fix in a stage: more show smaller effects; `tune search` adds more if its budget allows.
+    /// Trials without each fix in a stage: more show smaller effects.
+    ///
+    /// `tune search` adds more if its budget allows.
     #[arg(long, help_heading = EXPERIMENT, default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=50))]
     pub trials: u32,
     /// Seed for the trial order.
-    #[arg(long, help_heading = EXPERIMENT)]
+    #[arg(long, hide_short_help = true, help_heading = EXPERIMENT)]
     pub seed: Option<u64>,
     /// Roll back everything at the end, including fixes that helped.
     #[arg(long, help_heading = EXPERIMENT)]
     pub undo: bool,
     /// Allow removing traffic shapers on the path.
-    #[arg(long, help_heading = EXPERIMENT)]
+    #[arg(long, hide_short_help = true, help_heading = EXPERIMENT)]
     pub allow_shaper_removal: bool,
     /// Only try settings of both ends' network namespaces, none of the whole machine (governor, sysctls outside
     /// `net`).
-    #[arg(long, help_heading = EXPERIMENT)]
+    #[arg(long, hide_short_help = true, help_heading = EXPERIMENT)]
     pub netns_only: bool,
     /// Allow brief disruption of the interfaces that carry SSH to both ends.
-    #[arg(long, help_heading = EXPERIMENT)]
+    #[arg(long, hide_short_help = true, help_heading = EXPERIMENT)]
     pub allow_management_disruption: bool,
     /// Keep a fix that improves the rate even if it significantly worsens these metrics: p99 (request latency),
     /// cpu (per byte, by more than the rate gains), drops.
-    #[arg(long, help_heading = EXPERIMENT, value_name = "GUARDS", value_delimiter = ',', value_parser = parse_guard)]
+    #[arg(long, hide_short_help = true, help_heading = EXPERIMENT, value_name = "GUARDS", value_delimiter = ',', value_parser = parse_guard)]
     pub allow_regression: Vec<Guard>,
     /// Directory to store the run in [default: runs/ in the state directory].
-    #[arg(long, help_heading = EXPERIMENT, value_name = "DIR")]
+    #[arg(long, hide_short_help = true, help_heading = EXPERIMENT, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
 
@@ -60,8 +63,9 @@ pub struct ProveArgs {
     /// How fixes are tested.
     #[command(flatten)]
     pub weigh: WeighArgs,
-    /// Test these changes instead of the fixes that the rules suggest: a plan file (`[peer.settings]` for the
-    /// peer), or the output of `doctor --format json`.
+    /// Test these changes instead of the fixes that the rules suggest.
+    ///
+    /// A plan file (`[peer.settings]` for the peer), or the output of `doctor --format json`.
     #[arg(long, help_heading = EXPERIMENT, value_name = "FILE")]
     pub from: Option<PathBuf>,
 }

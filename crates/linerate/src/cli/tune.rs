@@ -7,7 +7,7 @@ use linerate_model::finding::Profile;
 use linerate_model::ids::NicName;
 use linerate_model::peer_address::PeerAddress;
 
-use super::{SearchArgs, parse_role};
+use super::{SearchArgs, parse_role, parse_whole_seconds};
 
 /// `tune hold`.
 #[derive(Debug, Args)]
@@ -42,8 +42,8 @@ pub struct WantedArgs {
 /// How changes become permanent.
 #[derive(Debug, Args)]
 pub struct StayArgs {
-    /// Seconds until unconfirmed changes are rolled back.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(2..=86_400))]
+    /// Time until unconfirmed changes are rolled back.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = |text: &str| parse_whole_seconds(text, 2..=86_400))]
     pub deadline: u32,
     /// Confirm by new TCP connections to these addresses; they must be reachable before and after.
     #[arg(long, value_name = "HOST:PORT")]
@@ -83,8 +83,8 @@ pub struct PersistArgs {
     /// At boot, roll back if these addresses accept TCP connections before the changes but not after.
     #[arg(long, value_name = "HOST:PORT")]
     pub probe: Vec<String>,
-    /// Seconds after which a boot rolls back changes that were not verified.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(5..=86_400))]
+    /// Time after which a boot rolls back changes that were not verified.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = |text: &str| parse_whole_seconds(text, 5..=86_400))]
     pub deadline: u32,
     /// Directory for the script and the unit, to prepare an image of another machine.
     #[arg(long, value_name = "DIR", default_value = "/etc")]

@@ -7,13 +7,13 @@ use linerate_model::workload::{Connect, DeviceChoice, Registration, Service, Ver
 use super::{PeerArgs, TrialArgs, UntilArgs};
 
 /// The heading of the verbs options.
-const VERBS: &str = "RDMA verbs";
+pub(super) const VERBS: &str = "RDMA verbs";
 
 /// `--transport` and the verbs options.
 #[derive(Debug, Args)]
 pub struct TransportArgs {
     /// Transport of the payload.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = VERBS)]
     pub transport: TransportArg,
     /// Verbs options.
     #[command(flatten)]
@@ -203,7 +203,7 @@ pub struct MeasureRdma {
     #[arg(long, value_name = "N")]
     pub repetitions: Option<u64>,
     /// Verify every received byte.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub data_check: bool,
     /// Outstanding work requests per queue pair [default: 128].
     #[arg(long, conflicts_with = "latency", value_parser = clap::value_parser!(u32).range(1..=16_384))]

@@ -1,14 +1,14 @@
 //! `linerate completions`.
 
-use clap::CommandFactory;
 use linerate_model::exit::Outcome;
 
-use crate::cli::Cli;
+use crate::cli::help;
 use crate::console::say::Say;
 
 /// `linerate completions`.
 pub(crate) fn run(shell: clap_complete::Shell, say: &Say) -> Outcome<()> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "linerate", &mut text);
+    let mut command = help::visible(&help::command());
+    clap_complete::generate(shell, &mut command, "linerate", &mut text);
     say.data(&String::from_utf8_lossy(&text))
 }

@@ -31,6 +31,8 @@ pub(super) struct Measured<'a> {
     pub(super) rate: Option<BitRate>,
     pub(super) ceilings: PathCeilings,
     pub(super) limit: Option<Limit>,
+    /// The interval whose rates are reported, if any.
+    pub(super) interval: Option<Nanoseconds>,
     /// What interventions showed about the limit.
     pub(super) why: Option<Why>,
     /// The combined result for the sizes of a ping-pong.
@@ -98,6 +100,7 @@ impl<'a> Measured<'a> {
             rate,
             ceilings,
             limit,
+            interval: None,
             why: None,
             overhead: None,
             foreign: None,
@@ -113,6 +116,11 @@ impl<'a> Measured<'a> {
         }
         self.why = why;
         self
+    }
+
+    /// The same, reporting the rate of each `interval`.
+    pub(super) fn every(self, interval: Option<Nanoseconds>) -> Self {
+        Self { interval, ..self }
     }
 
     /// A trial whose remote end is not linerate: nothing is known about its host, so there is no bound of the path either.
@@ -132,6 +140,7 @@ impl<'a> Measured<'a> {
             ends: None,
             ceilings: PathCeilings::default(),
             limit: None,
+            interval: None,
             why: None,
             judgement: None,
             overhead: None,

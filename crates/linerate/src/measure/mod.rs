@@ -224,7 +224,7 @@ fn over_peer<'r>(
             foreign: None,
             peer: SocketAddr::new(path.address, path.port.unwrap_or_default()),
             began_unix_s,
-            interval: IPERF3_INTERVAL,
+            interval: until.interval.unwrap_or(IPERF3_INTERVAL),
         });
         say.json(&document)?;
         path.peer.leave()?;
@@ -241,7 +241,9 @@ fn over_peer<'r>(
             }
         }
     };
-    let measured = Measured::over_path(&path, sample, copy).because(why);
+    let measured = Measured::over_path(&path, sample, copy)
+        .because(why)
+        .every(until.interval);
     let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
     if let Some(stop) = stopped {
         return Err(stop);
@@ -312,7 +314,8 @@ fn foreign(
     output: OutputOptions<'_>,
 ) -> Outcome<()> {
     let say = output.say;
-    let server = address_of(peer.iperf3.as_deref().unwrap_or_default(), IPERF3_PORT)?;
+    let port = peer.port.unwrap_or(IPERF3_PORT);
+    let server = address_of(peer.iperf3.as_deref().unwrap_or_default(), port)?;
     let mut spec = spec.clone();
     spec.placement = placement_alone(trial, &spec, server)?;
     let interrupt = Interrupt::listen()?;
@@ -343,7 +346,7 @@ fn foreign(
             foreign: Some(&measurement.foreign),
             peer: server,
             began_unix_s: measurement.began_unix_s,
-            interval: IPERF3_INTERVAL,
+            interval: until.interval.unwrap_or(IPERF3_INTERVAL),
         }));
     }
     let told = serde_json::json!({
@@ -352,7 +355,7 @@ fn foreign(
         "cpu_user_percent": measurement.foreign.server.cpu_user_percent,
         "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
     });
-    let measured = Measured::foreign(measurement.sample, told);
+    let measured = Measured::foreign(measurement.sample, told).every(until.interval);
     show(&measured, repeats.as_ref(), requirements.judge(), say)
 }
 
@@ -451,6 +454,6 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
         "program": "HTTP server",
         "address": target.address.to_string(),
     });
-    let measured = Measured::foreign(sample, told);
+    let measured = Measured::foreign(sample, told).every(args.until.interval);
     show(&measured, repeats.as_ref(), requirements.judge(), say)
 }

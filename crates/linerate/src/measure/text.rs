@@ -22,9 +22,6 @@ use crate::endpoint::why::Why;
 const FLOWS_SHOWN: usize = 16;
 /// Maximum width of a bar picture of steps.
 const STEPS_SHOWN: usize = 60;
-/// Intervals of at least this length are written out, if there are not too many.
-const INTERVAL_READ: Nanoseconds = Nanoseconds::from_millis(500);
-const INTERVALS_SHOWN: usize = 120;
 /// Maximum CPUs shown over time.
 const CPUS_SHOWN: usize = 16;
 /// Maximum hot symbols shown.
@@ -460,22 +457,47 @@ fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
         figure(least),
         figure(most)
     ));
-    // A user who requests long intervals wants to read each of them.
-    if sample.spec.interval_ns >= INTERVAL_READ && points.len() <= INTERVALS_SHOWN {
-        let mut from = 0.0;
-        for (to, value) in points {
-            lines.push(format!(
-                "          {from:6.1} - {to:6.1} s  {}",
-                figure(value)
-            ));
-            from = to;
-        }
+    for (from, to, value) in
+        (measured.interval).map_or_else(Vec::new, |width| joined(&points, width))
+    {
+        lines.push(format!(
+            "          {from:6.2} - {to:6.2} s  {}",
+            figure(value)
+        ));
     }
     cpus_over_time(lines, "local", &sample.local);
     // With one kernel the other end's CPUs are the same.
     if !sample.shared_kernel {
         cpus_over_time(lines, "remote", &sample.remote);
     }
+}
+
+/// The mean value of each interval of `width`, as (from, to, value), of values up to a time; edges are at the nearest
+/// time. A last one that is shorter than half belongs to the one before.
+fn joined(points: &[(f64, f64)], width: Nanoseconds) -> Vec<(f64, f64, f64)> {
+    let width = width.as_secs_f64();
+    let end = points.last().map_or(0.0, |(end, _)| *end);
+    let mut joined: Vec<(f64, f64, f64)> = Vec::new();
+    let mut before = 0.0;
+    // Where the current interval ends.
+    let mut edge = width;
+    for &(to, value) in points {
+        let is_next = f64::midpoint(before, to) >= edge && end - before >= width / 2.0;
+        match joined.last_mut() {
+            Some((from, until, mean)) if !is_next => {
+                *mean = (*mean * (*until - *from) + value * (to - before)) / (to - *from);
+                *until = to;
+            }
+            _ => {
+                joined.push((before, to, value));
+                while f64::midpoint(before, to) >= edge {
+                    edge += width;
+                }
+            }
+        }
+        before = to;
+    }
+    joined
 }
 
 /// How busy each CPU of one end was, step by step, and with what.
@@ -635,6 +657,23 @@ mod tests {
         assert_eq!(time(999.0), "999 ns");
         assert_eq!(time(24_560.0), "24.56 us");
         assert_eq!(time(1.5e9), "1.50 s");
+    }
+
+    #[test]
+    fn reported_intervals_end_at_the_nearest_reading_and_a_sliver_belongs_to_the_one_before() {
+        let points = [(0.5, 2.0), (0.98, 4.0), (1.5, 6.0), (2.02, 6.0), (2.1, 1.0)];
+        let second = Nanoseconds::from_millis(1_000);
+        let rows = joined(&points, second);
+        let edges: Vec<(f64, f64)> = rows.iter().map(|(from, to, _)| (*from, *to)).collect();
+        assert_eq!(edges, [(0.0, 0.98), (0.98, 2.1)]);
+        let sum: f64 = rows.iter().map(|(from, to, mean)| (to - from) * mean).sum();
+        let all = 0.5 * 2.0 + 0.48 * 4.0 + 1.04 * 6.0 + 0.08;
+        assert!((sum - all).abs() < 1e-9, "{rows:?}");
+        // Readings that are rarer than the intervals are all shown.
+        assert_eq!(
+            joined(&points, Nanoseconds::from_millis(1)).len(),
+            points.len()
+        );
     }
 
     #[test]

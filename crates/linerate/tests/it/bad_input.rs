@@ -68,7 +68,7 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
         (
             &["measure", "stream", "local", "--time", "soon"],
             2,
-            &["soon"],
+            &["soon", "start with a number", "500ms"],
         ),
         (
             &["measure", "stream", "local", "--time", "0.001"],
@@ -78,7 +78,7 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
         (
             &["measure", "stream", "local", "--buffer", "0"],
             2,
-            &["--buffer"],
+            &["buffer", "1 B to 1 GiB"],
         ),
         (
             &[
@@ -105,6 +105,47 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
         (&["ceiling", "--window", "1MiB"], 2, &["--rtt"]),
         (&["agent"], 2, &["--stdio"]),
         (&["tune", "apply", "--from"], 2, &["--from"]),
+    ]);
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_what_is_wrong_and_what_works() {
+    assert_refused(&[
+        (
+            &["measure", "stream", "local", "-t", "3days"],
+            2,
+            &["`days`", "min or h"],
+        ),
+        (
+            &["measure", "udp", "local", "-b", "100"],
+            2,
+            &["no unit", "40Gb/s"],
+        ),
+        (
+            &["measure", "stream", "local", "-l", "4Mb"],
+            2,
+            &["`Mb`", "MiB"],
+        ),
+        (
+            &["measure", "stream", "local", "-u"],
+            2,
+            &["'-u'", "measure udp"],
+        ),
+        (
+            &["measure", "stream"],
+            2,
+            &["<PEER>", "netns:NAME", "exec:COMMAND"],
+        ),
+        (
+            &["measure", "udp", "http://x"],
+            2,
+            &["`http://`", "[user@]host"],
+        ),
+        (
+            &["tune", "apply", "--deadline", "2.5s"],
+            2,
+            &["whole seconds"],
+        ),
     ]);
 }
 
@@ -186,6 +227,12 @@ fn what_is_not_there_is_bad_input_and_named() {
             &["explain", "no-such-rule"],
             23,
             &["no-such-rule", "explain rules"],
+        ),
+        (&["explain", "irq"], 23, &["similar: irq-"]),
+        (
+            &["explain", "remote numa irqs"],
+            23,
+            &["similar: irq-remote-numa"],
         ),
         (
             &["report", "/nowhere/run"],

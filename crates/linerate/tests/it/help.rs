@@ -90,17 +90,100 @@ fn the_help_of_every_command_is_the_one_that_was_reviewed() {
     );
 }
 
+/// What `-h` may take of a terminal's height.
+const SHORT_LINES: usize = 40;
+
+#[test]
+fn the_short_help_of_every_command_fits_a_terminal_and_shows_three_examples() {
+    for words in COMMANDS {
+        let mut command = linerate(words);
+        command.arg("-h").env("COLUMNS", "100");
+        let text = run(command).expect_code(0).out;
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.len() <= SHORT_LINES, "{}:\n{text}", lines.len());
+        let examples = lines.iter().position(|line| *line == "Examples:");
+        let examples = &lines[examples.expect("examples") + 1..];
+        let is_example = |line: &&&str| line.starts_with("  linerate");
+        assert_eq!(examples.iter().take_while(is_example).count(), 3, "{text}");
+    }
+}
+
+#[test]
+fn the_short_help_of_a_stream_has_the_common_options_only() {
+    let mut command = linerate(&["measure", "stream", "-h"]);
+    command.env("COLUMNS", "100");
+    let short = run(command).expect_code(0).out;
+    for option in [
+        "-t, --time",
+        "-i, --interval",
+        "-P, --flows",
+        "-R, --reverse",
+        "-J, --json",
+        "-p, --port",
+        "-w, --socket-buffer",
+        "-C, --cc",
+        "-M, --mss",
+        "-O, --omit",
+        "-b, --pacing",
+        "-l, --buffer",
+        "--until-ci",
+        "--require",
+        "--why",
+    ] {
+        assert!(short.contains(option), "no {option}:\n{short}");
+    }
+    let long = run(linerate(&["measure", "stream", "--help"]))
+        .expect_code(0)
+        .out;
+    for option in [
+        "--device",
+        "--ladder",
+        "--place",
+        "--gid-index",
+        "--sample-interval",
+    ] {
+        assert!(!short.contains(option), "{option}:\n{short}");
+        assert!(long.contains(option), "no {option}");
+    }
+}
+
+#[test]
+fn what_is_hidden_is_neither_suggested_nor_completed() {
+    for (typed, hidden) in [("move", "mover"), ("revert", "reverter")] {
+        let done = run(linerate(&[typed])).expect_code(2);
+        assert!(done.err.contains(typed), "{}", done.err);
+        assert!(!done.err.contains(hidden), "{}", done.err);
+    }
+    let done = run(linerate(&["doctro"])).expect_code(2);
+    assert!(done.err.contains("'doctor'"), "{}", done.err);
+    let done = run(linerate(&["demo", "--stag", "plant"])).expect_code(2);
+    assert!(!done.err.contains("--stage"), "{}", done.err);
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let done = run(linerate(&["completions", shell])).expect_code(0);
+        assert!(done.out.contains("doctor"), "{shell}");
+        for hidden in ["mover", "reverter", "--stage"] {
+            assert!(!done.out.contains(hidden), "{shell}: {hidden}");
+        }
+    }
+}
+
 #[test]
 fn every_command_that_the_help_lists_has_its_help_reviewed() {
     let listed = |words: &[&str]| -> Vec<String> {
         let mut command = linerate(words);
         command.arg("--help");
         let text = run(command).expect_code(0).out;
-        let commands = text.split("Commands:").nth(1).unwrap_or_default();
+        // The whole program's are in groups between the usage and the options.
+        let start = if words.is_empty() {
+            "Usage:"
+        } else {
+            "Commands:"
+        };
+        let commands = text.split(start).nth(1).unwrap_or_default();
         commands
             .lines()
             .skip(1)
-            .take_while(|line| line.starts_with("  "))
+            .take_while(|line| *line != "Options:")
             .filter_map(|line| {
                 let word = line.strip_prefix("  ")?.split(' ').next()?;
                 (!word.is_empty() && word != "help").then(|| word.to_owned())

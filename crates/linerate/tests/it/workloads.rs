@@ -277,6 +277,35 @@ fn what_cannot_be_asked_for_is_refused_before_anything_is_measured() {
 }
 
 #[test]
+fn an_omitted_start_is_not_in_the_rate_and_intervals_are_reported_as_asked() {
+    let Some(lab) = Lab::new() else { return };
+    let sample = measured(&lab, "stream netns:far -t 0.6 -O 0.4");
+    assert_eq!(sample["seconds"], 1.0);
+    assert!(
+        number(&sample["total"]["warmup_s"]) > 0.35,
+        "{}",
+        sample["total"]
+    );
+    let done = lab.run(&["measure", "rr", "netns:far", "-t", "0.2", "-O", "0.1"]);
+    let err = &done.expect_code(2).err;
+    assert!(err.contains("the omitted start"), "{err}");
+
+    let words = ["measure", "stream", "netns:far", "-t", "1.1", "-i", "0.5"];
+    let text = lab.run(&words).expect_code(0).out;
+    let ends = |line: &str| -> Option<(u64, u64)> {
+        let hundredths = |text: &str| text.trim().replace('.', "").parse().ok();
+        let (from, rest) = line.split_once(" - ")?;
+        let (to, _) = rest.split_once(" s  ")?;
+        Some((hundredths(from)?, hundredths(to)?))
+    };
+    let rows: Vec<(u64, u64)> = text.lines().filter_map(ends).collect();
+    assert_eq!(rows.first().map(|row| row.0), Some(0), "{text}");
+    assert!(rows.windows(2).all(|two| two[0].1 == two[1].0), "{text}");
+    // A last one shorter than half belongs to the one before.
+    assert!(rows.iter().all(|(from, to)| to - from >= 24), "{text}");
+}
+
+#[test]
 fn what_recording_took_is_told_and_an_unrecorded_trial_only_counts_bytes() {
     let Some(lab) = Lab::new() else { return };
     let recorded = measured(&lab, "stream netns:far --time 0.3");

@@ -44,6 +44,9 @@ pub struct TrialSpec {
     /// The duration of the transfer, including warm-up. A workload with a fixed amount (`bytes`, `repetitions`) ends
     /// when that is done, and at the latest after this time.
     pub duration_ns: Nanoseconds,
+    /// This much of the start is excluded from the rate, besides the warm-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omit_ns: Option<Nanoseconds>,
     /// The interval between counter readings.
     pub interval_ns: Nanoseconds,
     /// The size of each `send` and `recv` of bulk data.
@@ -97,6 +100,7 @@ impl Default for TrialSpec {
             mss_bytes: None,
             pacing_bit_per_s: None,
             profile_hz: None,
+            omit_ns: None,
             unrecorded: false,
             verbs: None,
         }

@@ -63,7 +63,7 @@ pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outco
     };
     let measured = Measured {
         overhead,
-        ..Measured::over_path(&path, sample, None)
+        ..Measured::over_path(&path, sample, None).every(args.until.interval)
     };
     if let Some(folder) = &args.pictures {
         write_pictures(folder, pictures(&measured.sample))?;

@@ -35,7 +35,11 @@ fn checked(spec: TrialSpec) -> Outcome<TrialSpec> {
 
 /// The common part of all workloads; trials last `time` by default.
 fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec {
-    let duration_ns = args.time.unwrap_or(time);
+    let duration = args.time.unwrap_or(time).as_u64();
+    let duration_ns = match args.omit {
+        Some(omit) => Nanoseconds::new(duration.saturating_add(omit.as_u64())),
+        None => Nanoseconds::new(duration),
+    };
     let direction = match (args.reverse, args.bidir) {
         (true, _) => Direction::Reverse,
         (_, true) => Direction::Bidirectional,
@@ -54,10 +58,11 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
         flows: args.flows,
         direction,
         duration_ns,
+        omit_ns: args.omit,
         interval_ns: if args.no_record {
             duration_ns
         } else {
-            args.interval.unwrap_or(Nanoseconds::new(interval))
+            args.sample_interval.unwrap_or(Nanoseconds::new(interval))
         },
         socket_buffer_bytes: args.socket_buffer,
         congestion_control: args.cc.clone(),

@@ -61,6 +61,19 @@ const MESSAGE_MAX: u64 = 1 << 30;
 const MEMORY_MAX: u64 = 8 << 30;
 
 impl TrialSpec {
+    /// Checks what is excluded from the rate.
+    fn check_omitted(&self) -> Result<(), SpecError> {
+        // Latencies are recorded over the whole trial, and sizes have their own part of it.
+        let has_one_rate = self.workload.is_bulk() && !self.workload.is_sweep();
+        require(
+            self.omit_ns
+                .is_none_or(|omit| has_one_rate && omit < self.duration_ns),
+            "the omitted start",
+            || self.omit_ns.unwrap_or_default().to_string(),
+            "less than the duration of `stream`, `udp` and `rdma-*` of one size",
+        )
+    }
+
     /// Checks that both ends can run it.
     pub fn check(&self) -> Result<(), SpecError> {
         require(
@@ -75,6 +88,7 @@ impl TrialSpec {
             || self.threads.unwrap_or(0).to_string(),
             "1 to 1024",
         )?;
+        self.check_omitted()?;
         require(
             (0.05..=86_400.0).contains(&self.duration_ns.as_secs_f64()),
             "the duration",

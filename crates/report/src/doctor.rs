@@ -298,7 +298,7 @@ fn closing(visit: &CheckedHost<'_>) -> Option<String> {
 }
 
 /// How many checks were skipped.
-fn skipped_text(diagnosis: &Diagnosis) -> Option<String> {
+pub(crate) fn skipped_text(diagnosis: &Diagnosis) -> Option<String> {
     let skipped = diagnosis.undetermined.len();
     (skipped > 0).then(|| format!("{} skipped: data not available", counted(skipped, "check")))
 }

@@ -1,6 +1,6 @@
 //! Documents in; text, JSON, HTML, SVG, DOT, SARIF and JUnit out.
 //!
-//! `map` shows a host, `doctor` its findings, `lab` the page of an experiment, `page` and `text` a run of `prove`, `served` what
+//! `map` shows a host, `doctor` its findings, `check` both in brief, `lab` the page of an experiment, `page` and `text` a run of `prove`, `served` what
 //! only a server has. No file, socket, clock or random number generator is used.
 
 #![expect(
@@ -9,6 +9,7 @@
 )]
 
 mod chart;
+mod check;
 pub mod data;
 pub mod doctor;
 mod figures;
@@ -26,6 +27,7 @@ mod served;
 mod text;
 mod verdict;
 
+pub use check::check_text;
 pub use data::ReportData;
 pub use figures::flag_in_words;
 pub use gaps::{Nulled, nulled};

@@ -70,9 +70,9 @@ pub struct Cli {
     /// root, else $XDG_STATE_HOME/linerate].
     #[arg(long, global = true, value_name = "DIR", hide_short_help = true)]
     pub state: Option<PathBuf>,
-    /// The command.
+    /// The command; without one, a check of this host.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 impl Cli {

@@ -1,10 +1,11 @@
 //! The commands that take one step. They produce data; `linerate_report` formats it.
 //!
-//! `memory` is the matrix of `map --memory`, `watched` a host with its counters read twice, `settings_page` what
+//! `check` is what `linerate` does without a command, `memory` is the matrix of `map --memory`, `watched` a host with its counters read twice, `settings_page` what
 //! `explain settings` prints, `serve` the pages of all runs for a browser on this machine.
 
 pub(crate) mod capture;
 pub(crate) mod ceiling;
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod export;

@@ -135,7 +135,7 @@ mod tests {
             ("--kind lab --flag steal", "b-lab-7"),
         ] {
             let words = ["linerate", "runs"].into_iter().chain(words.split(' '));
-            let Command::Runs(args) = Cli::parse_from(words).command else {
+            let Some(Command::Runs(args)) = Cli::parse_from(words).command else {
                 panic!("another command");
             };
             let found = document(&runs, &filter_of(&args), false, &|_| {}).expect("a list");

@@ -66,7 +66,7 @@ impl Live {
 
     /// Reads it and also which programs hold connections: the latter for the live machine only,
     /// never captured, and takes as long as the rest.
-    fn host_with_owners(&self) -> Host {
+    pub(super) fn host_with_owners(&self) -> Host {
         let owners = || {
             let mut gaps = Vec::new();
             (read_socket_owners(&self.machine, &mut gaps), gaps)

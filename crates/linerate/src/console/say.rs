@@ -194,6 +194,16 @@ pub fn usage(error: &clap::Error) {
     }
 }
 
+/// Prints the help of a command line that needs more, on stderr.
+pub fn help(text: &str) {
+    talk(text.trim_end());
+}
+
+/// Whether stdout is a terminal.
+pub fn is_on_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// Prints panics like other errors.
 pub fn panics() {
     std::panic::set_hook(Box::new(|info| {

@@ -90,14 +90,10 @@ fn an_experiment_tells_what_each_factor_does_and_leaves_both_hosts_as_they_were(
     assert!(told.contains("pacing 400Mbit vs 200Mbit"), "{told}");
 }
 
-/// What a program shows on a terminal of so many rows and columns, every movement of the cursor with it.
-pub(crate) fn shown_on_a_terminal(
-    mut command: Command,
-    rows: u16,
-    columns: u16,
-) -> (ExitStatus, String) {
+/// Both ends of a terminal of so many rows and columns: what is shown, and what a program writes to.
+pub(crate) fn open_terminal(rows: u16, columns: u16) -> (File, File) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-    let mut screen = File::from(openpt(flags).expect("a terminal"));
+    let screen = File::from(openpt(flags).expect("a terminal"));
     unlockpt(&screen).expect("it is ours");
     let terminal = File::from(ioctl_tiocgptpeer(&screen, flags).expect("its other end"));
     let size = Winsize {
@@ -107,10 +103,23 @@ pub(crate) fn shown_on_a_terminal(
         ws_ypixel: 0,
     };
     tcsetwinsize(&terminal, size).expect("it is a terminal");
-    let mut program = (command.stdin(Stdio::null()).stdout(Stdio::null()))
-        .stderr(terminal)
-        .spawn()
-        .expect("it starts");
+    (screen, terminal)
+}
+
+/// What a program shows on a terminal of so many rows and columns, every movement of the cursor with it.
+pub(crate) fn shown_on_a_terminal(
+    mut command: Command,
+    rows: u16,
+    columns: u16,
+) -> (ExitStatus, String) {
+    let (screen, terminal) = open_terminal(rows, columns);
+    command.stdout(Stdio::null()).stderr(terminal);
+    shown(command, screen)
+}
+
+/// What a program shows on the terminal that it writes to.
+pub(crate) fn shown(mut command: Command, mut screen: File) -> (ExitStatus, String) {
+    let mut program = command.stdin(Stdio::null()).spawn().expect("it starts");
     // This end of the terminal goes with it: reading ends with the program.
     drop(command);
     let mut bytes = Vec::new();

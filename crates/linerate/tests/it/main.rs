@@ -11,6 +11,7 @@
 
 mod agent;
 mod bad_input;
+mod bare;
 mod demo;
 mod drops;
 mod experiment;

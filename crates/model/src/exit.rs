@@ -154,7 +154,7 @@ impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
         let code = match failure.kind {
             FailureKind::BadInput => Code::BadInput,
-            FailureKind::Version => Code::PeerUnreachable,
+            FailureKind::Version | FailureKind::Unreachable => Code::PeerUnreachable,
             FailureKind::Permission => Code::PermissionMissing,
             FailureKind::NotSupported => Code::NotSupported,
             FailureKind::Resource => Code::Resource,

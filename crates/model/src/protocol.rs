@@ -276,6 +276,8 @@ pub enum FailureKind {
     NotSupported,
     /// No port, memory, file or space was left.
     Resource,
+    /// Nothing answers at an address, or a name has none.
+    Unreachable,
     /// A timeout.
     TimeOut,
     /// A change failed, and everything was rolled back.

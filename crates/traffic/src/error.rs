@@ -437,10 +437,10 @@ impl TrafficError {
             Self::CongestionControlDenied { .. } | Self::NotPermitted { .. } => {
                 FailureKind::Permission
             }
-            Self::Refused { .. }
-            | Self::Unreachable { .. }
-            | Self::Lookup { .. }
-            | Self::TokenRefused { .. }
+            Self::Refused { .. } | Self::Unreachable { .. } | Self::Lookup { .. } => {
+                FailureKind::Unreachable
+            }
+            Self::TokenRefused { .. }
             | Self::Misunderstood { .. }
             | Self::Amount { .. }
             | Self::Unasked { .. }

@@ -218,6 +218,41 @@ fn what_contradicts_verbs_is_usage_before_anybody_is_called() {
 }
 
 #[test]
+fn who_does_not_answer_is_an_unreachable_peer_in_every_workload() {
+    // Port 1 (tcpmux) has no listener, and a name below `invalid` no address (RFC 2606).
+    assert_refused(&[
+        (
+            &["measure", "stream", "--iperf3", "127.0.0.1:1"],
+            20,
+            &["127.0.0.1:1"],
+        ),
+        (
+            &["measure", "udp", "--iperf3", "127.0.0.1", "-p", "1"],
+            20,
+            &["127.0.0.1:1"],
+        ),
+        (
+            &["measure", "http", "http://127.0.0.1:1/"],
+            20,
+            &["127.0.0.1:1"],
+        ),
+        (
+            &["measure", "stream", "--iperf3", "x.invalid"],
+            20,
+            &["x.invalid"],
+        ),
+        (
+            &["measure", "http", "http://x.invalid/"],
+            20,
+            &["x.invalid"],
+        ),
+        (&["measure", "rr", "netns:nobody"], 20, &["nobody"]),
+        (&["measure", "http", "netns:nobody"], 20, &["nobody"]),
+        (&["measure", "rdma-write", "netns:nobody"], 20, &["nobody"]),
+    ]);
+}
+
+#[test]
 fn what_is_not_there_is_bad_input_and_named() {
     assert_refused(&[
         (&["map", "nosuch0"], 23, &["nosuch0", "interfaces: "]),

@@ -160,9 +160,6 @@ fn stop_of(error: &TrafficError) -> Stop {
             format!("connection refused by {address}"),
         )
         .hint("start an iperf3 server there: `iperf3 -s`"),
-        TrafficError::ConnectTimeOut { .. } | TrafficError::Unreachable { .. } => {
-            Stop::new(Code::PeerUnreachable, error.to_string())
-        }
         _ => Stop::from(Failure::from(error)),
     }
 }

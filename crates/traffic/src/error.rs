@@ -383,6 +383,18 @@ impl TrafficError {
         }
     }
 
+    /// The error for `errno` while binding a port. The kernel reserves the low ones (ip(7), `ip_unprivileged_port_start`).
+    pub(crate) fn of_bind(doing: &'static str, errno: Errno) -> Self {
+        match errno {
+            Errno::ACCESS => Self::NotPermitted {
+                what: doing.to_owned(),
+                why: "a port below net.ipv4.ip_unprivileged_port_start needs CAP_NET_BIND_SERVICE"
+                    .to_owned(),
+            },
+            _ => Self::of_errno(doing, errno),
+        }
+    }
+
     /// The error of the kernel's refusal to `what`, which needs something that not every kernel has.
     pub(crate) fn refused(what: &'static str, errno: Errno) -> Self {
         match errno {

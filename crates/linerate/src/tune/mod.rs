@@ -232,7 +232,15 @@ fn apply(
     let deadline = Boottime::now().plus(Duration::from_secs(stay.deadline.into()));
     endpoint.allow_until(deadline);
     endpoint.disturb_way_in(stay.allow_management_disruption);
-    endpoint.apply(&plan)?;
+    endpoint.apply(&plan).map_err(|failure| {
+        let stop = Stop::from(failure);
+        let (_, lacks) = intent.needs();
+        if stop.code == Code::PermissionMissing && !lacks.is_empty() {
+            let lacks = Vec::from_iter(lacks).join(", ");
+            return stop.hint(format!("run it as root: this process lacks {lacks}"));
+        }
+        stop
+    })?;
     let (stop, asker) = match decide(&endpoint, stay, deadline, &interrupt, say) {
         Ok(Decision::Confirmed(asker)) => {
             for moved in endpoint.moved() {

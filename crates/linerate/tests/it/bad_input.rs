@@ -493,7 +493,16 @@ fn without_the_right_to_write_a_setting_the_right_is_named_and_nothing_changed()
     };
     let done = run(command).expect_code(21);
     assert!(done.err.contains("net.ipv4.tcp_sack"), "{}", done.err);
+    assert!(done.err.contains("lacks CAP_"), "{}", done.err);
     assert_eq!(sack(), before);
+    let reserved = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    if reserved.expect("proc is mounted").trim() == "1024" {
+        for server in ["--iperf3", "--http"] {
+            let words = ["agent", server, "127.0.0.1:1"];
+            let done = run(as_user(&words).expect("as before")).expect_code(21);
+            assert!(done.err.contains("CAP_NET_BIND_SERVICE"), "{}", done.err);
+        }
+    }
 }
 
 #[test]

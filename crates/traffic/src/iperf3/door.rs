@@ -289,7 +289,7 @@ fn bound(address: SocketAddr, kind: SocketType) -> Result<OwnedFd, TrafficError>
     bind(&socket, &address).map_err(|errno| match errno {
         Errno::ADDRINUSE => TrafficError::PortInUse { address },
         Errno::ADDRNOTAVAIL => TrafficError::NoSuchAddress { address },
-        _ => TrafficError::of_errno("bind the port", errno),
+        _ => TrafficError::of_bind("bind the port", errno),
     })?;
     Ok(socket)
 }

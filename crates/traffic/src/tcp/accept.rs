@@ -315,7 +315,7 @@ fn bound(spec: &TrialSpec, address: SocketAddr) -> Result<OwnedFd, TrafficError>
     bind(&socket, &address).map_err(|errno| match errno {
         Errno::ADDRINUSE => TrafficError::PortInUse { address },
         Errno::ADDRNOTAVAIL => TrafficError::NoSuchAddress { address },
-        _ => TrafficError::of_errno("bind the data port", errno),
+        _ => TrafficError::of_bind("bind the data port", errno),
     })?;
     Ok(socket)
 }

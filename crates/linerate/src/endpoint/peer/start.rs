@@ -108,7 +108,14 @@ pub(super) fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
 
 /// The stop for an agent that could not be started.
 pub(super) fn cannot_start(address: &PeerAddress, error: std::io::Error) -> Stop {
-    Stop::io(format!("start the agent at {address}"), error)
+    let denied = error.kind() == ErrorKind::PermissionDenied;
+    let stop = Stop::io(format!("start the agent at {address}"), error);
+    match address {
+        PeerAddress::Netns(_) if denied => {
+            stop.hint("run it as root: entering a network namespace needs CAP_SYS_ADMIN")
+        }
+        _ => stop,
+    }
 }
 
 /// Opens a namespace for a peer `netns:NAME`.

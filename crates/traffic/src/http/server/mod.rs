@@ -254,7 +254,7 @@ fn listening(spec: &TrialSpec, address: SocketAddr, shared: bool) -> Result<Owne
     bind(&socket, &address).map_err(|errno| match errno {
         Errno::ADDRINUSE => TrafficError::PortInUse { address },
         Errno::ADDRNOTAVAIL => TrafficError::NoSuchAddress { address },
-        _ => TrafficError::of_errno("bind the HTTP port", errno),
+        _ => TrafficError::of_bind("bind the HTTP port", errno),
     })?;
     listen(&socket, BACKLOG).map_err(|errno| match errno {
         Errno::ADDRINUSE => TrafficError::PortInUse { address },

@@ -113,7 +113,9 @@ fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
         Command::Doctor(args) => commands::doctor::run(args, format, say).map(Code::number),
         Command::Explain { rule } => commands::doctor::explain(rule, say).map(done),
         Command::Ceiling(args) => commands::ceiling::run(args, typed, &state, say).map(done),
-        Command::Measure { action } => measure::run(action, format, &state, say).map(done),
+        Command::Measure { verbose, action } => {
+            measure::run(action, *verbose, format, &state, say).map(done)
+        }
         Command::Prove(args) => prove::prove(args, &state, say).map(done),
         Command::Lab { action } => lab::run(action, &state, say).map(done),
         Command::Compare(args) => {

@@ -360,6 +360,11 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
     }
 }
 
+/// A flag's name.
+pub fn flag_name(one: Flag) -> &'static str {
+    flag(one).0
+}
+
 /// A flag's name and what it means, for a terminal.
 pub fn flag_in_words(one: Flag) -> String {
     let (name, meaning) = flag(one);

@@ -29,7 +29,7 @@ mod verdict;
 
 pub use check::check_text;
 pub use data::ReportData;
-pub use figures::flag_in_words;
+pub use figures::{flag_in_words, flag_name};
 pub use gaps::{Nulled, nulled};
 pub use lab::data::LabData;
 pub use lab::page::lab_page;

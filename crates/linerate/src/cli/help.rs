@@ -91,7 +91,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
         [
             "linerate measure stream HOST -P 4 -t 30 --why",
             "linerate measure stream HOST -R -J > sample.json",
-            "linerate measure stream HOST --until-ci 1% --require rate>=9.4Gb/s",
+            "linerate measure stream HOST --until-ci 1% --require 'rate>=9.4Gb/s'",
         ],
     ),
     (
@@ -99,7 +99,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
         [
             "linerate measure rr HOST",
             "linerate measure rr HOST -P 64 --rate 100000    # open loop",
-            "linerate measure rr HOST --require p99<=100us",
+            "linerate measure rr HOST --require 'p99<=100us'",
         ],
     ),
     (
@@ -583,9 +583,13 @@ mod tests {
             );
             for example in examples {
                 let words = example.split('#').next().unwrap_or_default();
-                // `>` redirects only between blanks.
-                let words = words.split(" > ").next().unwrap_or_default();
-                let words: Vec<&str> = words.split_whitespace().collect();
+                let (words, quoted) = match words.split_once('\'') {
+                    Some((words, quoted)) => (words, Some(quoted.trim_end())),
+                    None => (words.split('>').next().unwrap_or_default(), None),
+                };
+                // What a shell would take for itself is in quotes, at the end.
+                let quoted = quoted.map(|word| word.strip_suffix('\'').expect(example));
+                let words: Vec<&str> = words.split_whitespace().chain(quoted).collect();
                 if words.len() > 1
                     && let Err(error) = command().try_get_matches_from(words)
                 {

@@ -138,6 +138,9 @@ pub enum Command {
     Ceiling(CeilingArgs),
     /// Measure a path with one workload.
     Measure {
+        /// Also print the ceiling, the course over time, each flow and all evidence.
+        #[arg(long, short, global = true)]
+        verbose: bool,
         /// The workload.
         #[command(subcommand)]
         action: Box<MeasureAction>,

@@ -1,7 +1,7 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
 //! `trial_spec` parses the request, `repeat` decides how often, `measured` adds the facts about its path, `document`
-//! turns all of it into JSON, `text` into text. `ladder` compares many measurements.
+//! turns all of it into JSON, `summary` and `text` into text. `ladder` compares many measurements.
 
 pub(crate) mod diffusion;
 pub(crate) mod document;
@@ -9,9 +9,11 @@ pub(crate) mod document;
 pub(crate) mod fitting;
 pub(crate) mod ladder;
 mod measured;
+mod over_time;
 pub(crate) mod preload;
 mod repeat;
 mod require;
+mod summary;
 mod text;
 pub(crate) mod trial_spec;
 mod verbs;
@@ -58,11 +60,14 @@ struct OutputOptions<'a> {
     say: &'a Say,
     /// As iperf3's own JSON.
     as_iperf3: bool,
+    /// Not only the summary.
+    verbose: bool,
 }
 
 /// Carries out `measure`.
 pub(crate) fn run(
     action: &MeasureAction,
+    verbose: bool,
     format: FormatArg,
     state: &FilePath,
     say: &Say,
@@ -70,6 +75,7 @@ pub(crate) fn run(
     let output = OutputOptions {
         say,
         as_iperf3: format == FormatArg::Iperf3Json,
+        verbose,
     };
     let bulk = matches!(action, MeasureAction::Stream(_) | MeasureAction::Udp(_));
     if output.as_iperf3 && !bulk {
@@ -96,7 +102,7 @@ pub(crate) fn run(
             let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &args.until, state, output, ask)
         }
-        MeasureAction::Diffusion(args) => diffusion::run(args, state, output.say),
+        MeasureAction::Diffusion(args) => diffusion::run(args, state, output),
         MeasureAction::Udp(args) => {
             let asked = trial_spec::udp(args, None, false)?;
             match args.peer.peer() {
@@ -244,7 +250,7 @@ fn over_peer<'r>(
     let measured = Measured::over_path(&path, sample, copy)
         .because(why)
         .every(until.interval);
-    let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
+    let shown = show(&measured, repeats.as_ref(), requirements.judge(), output);
     if let Some(stop) = stopped {
         return Err(stop);
     }
@@ -284,14 +290,15 @@ fn show(
     measured: &Measured<'_>,
     repeats: Option<&repeat::Repeats>,
     requirements: Vec<Judged>,
-    say: &Say,
+    output: OutputOptions<'_>,
 ) -> Outcome<()> {
+    let say = output.say;
     let mut document = document::document(measured, repeats);
     document.requirements = requirements;
-    if say.format == Format::Json {
-        say.json(&document)?;
-    } else {
-        say.lines(&text::text(measured, &document, repeats))?;
+    match (say.format, output.verbose) {
+        (Format::Json, _) => say.json(&document)?,
+        (_, true) => say.lines(&text::text(measured, &document, repeats))?,
+        (_, false) => say.lines(&summary::text(measured, &document, repeats))?,
     }
     diffusion::judge(&measured.sample)?;
     require::outcome(&document.requirements)?;
@@ -356,7 +363,7 @@ fn foreign(
         "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
     });
     let measured = Measured::foreign(measurement.sample, told).every(until.interval);
-    show(&measured, repeats.as_ref(), requirements.judge(), say)
+    show(&measured, repeats.as_ref(), requirements.judge(), output)
 }
 
 /// `HOST[:PORT]`, looked up.
@@ -389,7 +396,7 @@ fn address_of(text: &str, port: u16) -> Outcome<SocketAddr> {
 /// HTTP at a peer, or at any server.
 fn http(args: &MeasureHttp, state: &FilePath, output: OutputOptions<'_>) -> Outcome<()> {
     if args.target.contains("://") && !args.target.starts_with("ssh://") {
-        return load(args, output.say);
+        return load(args, output);
     }
     let peer = args
         .target
@@ -407,7 +414,8 @@ fn http(args: &MeasureHttp, state: &FilePath, output: OutputOptions<'_>) -> Outc
 }
 
 /// Loads a server of others.
-fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
+fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
+    let say = output.say;
     if args.trial.reverse || args.trial.bidir {
         return Err(Stop::new(
             Code::Usage,
@@ -455,5 +463,5 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
         "address": target.address.to_string(),
     });
     let measured = Measured::foreign(sample, told).every(args.until.interval);
-    show(&measured, repeats.as_ref(), requirements.judge(), say)
+    show(&measured, repeats.as_ref(), requirements.judge(), output)
 }

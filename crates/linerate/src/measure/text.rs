@@ -1,29 +1,25 @@
-//! The text output of a measurement.
+//! The whole text output of a measurement (`-v`).
 
 use linerate_analysis::trial::operations::{askers, ops_per_s, real};
-use linerate_model::analysis::rate_series;
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::LimitKind;
 use linerate_model::limit::why::Status;
 use linerate_model::pingpong::{Judgement, Point};
-use linerate_model::sample::{CpuTimes, FlowRecord, SideSample};
-use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::sample::{FlowRecord, Operations};
+use linerate_model::units::{BitRate, Bytes};
 use linerate_model::workload::Workload;
 use linerate_report::Nulled;
 
 use super::document::{EndCost, MeasureDocument};
-use super::measured::{Measured, corrected_latency, datagrams, steps, warmup, whole_latency};
+use super::measured::{Measured, corrected_latency, datagrams, warmup, whole_latency};
+use super::over_time::picture;
 use super::repeat::Repeats;
 use super::{diffusion, verbs};
 use crate::endpoint::why::Why;
 
 /// With more flows than these, only the slowest, median and fastest are shown.
 const FLOWS_SHOWN: usize = 16;
-/// Maximum width of a bar picture of steps.
-const STEPS_SHOWN: usize = 60;
-/// Maximum CPUs shown over time.
-const CPUS_SHOWN: usize = 16;
 /// Maximum hot symbols shown.
 const SYMBOLS_SHOWN: usize = 12;
 
@@ -49,23 +45,7 @@ pub(super) fn text(
     } else {
         operations(&mut lines, measured);
     }
-    if let Some(repeats) = repeats {
-        let bulk = measured.sample.spec.workload.is_bulk();
-        let figure = |value| {
-            if bulk {
-                rate(BitRate::from_f64(value))
-            } else {
-                per_second(value)
-            }
-        };
-        lines.push(format!("repeats   {}", repeats.in_words(figure)));
-        if let Some(drift) = repeats.drift_in_words() {
-            lines.push(format!("drift     {drift}"));
-        }
-    }
-    for requirement in &document.requirements {
-        lines.push(format!("require   {}", requirement.in_words()));
-    }
+    verdicts(&mut lines, measured, document, repeats);
     if measured.ceiling().is_some() {
         ceiling(&mut lines, measured);
     }
@@ -86,6 +66,38 @@ pub(super) fn text(
     verbs::text::ends(&mut lines, &measured.sample);
     cpu(&mut lines, measured, document);
     profile(&mut lines, measured);
+    flags(&mut lines, measured);
+    lines.join("\n")
+}
+
+/// What repeated trials and the requirements come to.
+pub(super) fn verdicts(
+    lines: &mut Vec<String>,
+    measured: &Measured<'_>,
+    document: &MeasureDocument<'_>,
+    repeats: Option<&Repeats>,
+) {
+    if let Some(repeats) = repeats {
+        let bulk = measured.sample.spec.workload.is_bulk();
+        let figure = |value| {
+            if bulk {
+                rate(BitRate::from_f64(value))
+            } else {
+                per_second(value)
+            }
+        };
+        lines.push(format!("repeats   {}", repeats.in_words(figure)));
+        if let Some(drift) = repeats.drift_in_words() {
+            lines.push(format!("drift     {drift}"));
+        }
+    }
+    for requirement in &document.requirements {
+        lines.push(format!("require   {}", requirement.in_words()));
+    }
+}
+
+/// What is wrong with the trial, if anything.
+pub(super) fn flags(lines: &mut Vec<String>, measured: &Measured<'_>) {
     if !measured.sample.flags.is_empty() {
         let flags: Vec<String> = measured
             .sample
@@ -95,10 +107,9 @@ pub(super) fn text(
             .collect();
         lines.push(format!("flags     {}", flags.join("; ")));
     }
-    lines.join("\n")
 }
 
-fn rate(rate: Option<BitRate>) -> String {
+pub(super) fn rate(rate: Option<BitRate>) -> String {
     rate.map_or_else(|| "unknown".to_owned(), |rate| rate.to_string())
 }
 
@@ -121,6 +132,13 @@ fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
         ),
         measured.sample.local.elapsed_ns.as_secs_f64(),
     ));
+    datagram_counts(lines, measured);
+    let delay = datagrams(measured).and_then(|(_, all)| all.delay.as_ref().map(latency));
+    lines.extend(delay.map(|delay| format!("delay     {delay}")));
+    flow_table(lines, measured);
+}
+
+pub(super) fn datagram_counts(lines: &mut Vec<String>, measured: &Measured<'_>) {
     if let Some((sent, all)) = datagrams(measured) {
         let sent = sent.map_or_else(|| "?".to_owned(), |sent| sent.to_string());
         let arrived = all.count.saturating_sub(all.duplicated);
@@ -142,11 +160,7 @@ fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
             all.duplicated,
             all.jitter_ns,
         ));
-        if let Some(delay) = &all.delay {
-            lines.push(format!("delay     {}", latency(delay)));
-        }
     }
-    flow_table(lines, measured);
 }
 
 fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
@@ -209,45 +223,50 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
     ));
 }
 
-fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
+/// How many operations were completed, and how long they took; for a ping-pong the sizes.
+pub(super) fn requests(lines: &mut Vec<String>, measured: &Measured<'_>) {
     let sample = &measured.sample;
-    let done: u64 = askers(sample)
-        .map(|(_, operations)| operations.completed)
-        .fold(0, u64::saturating_add);
-    let failed: u64 = askers(sample)
-        .map(|(_, operations)| operations.failed)
-        .fold(0, u64::saturating_add);
-    let unanswered: u64 = askers(sample)
-        .map(|(_, operations)| operations.unanswered)
-        .fold(0, u64::saturating_add);
-    let bad = |count: u64, what: &str| {
-        Some(format!(", {count} {what}"))
-            .filter(|_| count > 0)
-            .unwrap_or_default()
-    };
     if matches!(sample.spec.workload, Workload::Pingpong(_)) {
         sizes(lines, measured);
         if let Some(judgement) = &measured.judgement {
             fit(lines, judgement);
         }
-    } else {
-        let what = match sample.spec.workload {
-            Workload::Transfer(_) | Workload::Diffusion(_) => "cycles",
-            _ => "requests",
-        };
-        let moved = measured.rate.map_or_else(String::new, |rate| {
-            format!(", {rate} both directions combined")
-        });
-        lines.push(format!(
-            "{what:<9} {} per second   ({done} in {:.1} s on {}{}{}{moved})",
-            ops_per_s(sample).map_or_else(|| "?".to_owned(), per_second),
-            sample.local.elapsed_ns.as_secs_f64(),
-            count(u64::from(sample.spec.flows), "connection"),
-            bad(failed, "FAILED"),
-            bad(unanswered, "UNANSWERED"),
-        ));
+        return;
+    }
+    let sum = |pick: fn(&Operations) -> u64| {
+        askers(sample)
+            .map(|(_, operations)| pick(operations))
+            .fold(0, u64::saturating_add)
+    };
+    let bad = |count: u64, what: &str| {
+        let words = (count > 0).then(|| format!(", {count} {what}"));
+        words.unwrap_or_default()
+    };
+    let what = match sample.spec.workload {
+        Workload::Transfer(_) | Workload::Diffusion(_) => "cycles",
+        _ => "requests",
+    };
+    let moved = measured.rate.map_or_else(String::new, |rate| {
+        format!(", {rate} both directions combined")
+    });
+    lines.push(format!(
+        "{what:<9} {} per second   ({} in {:.1} s on {}{}{}{moved})",
+        ops_per_s(sample).map_or_else(|| "?".to_owned(), per_second),
+        sum(|operations| operations.completed),
+        sample.local.elapsed_ns.as_secs_f64(),
+        count(u64::from(sample.spec.flows), "connection"),
+        bad(sum(|operations| operations.failed), "FAILED"),
+        bad(sum(|operations| operations.unanswered), "UNANSWERED"),
+    ));
+    let all = whole_latency(sample, |operations| Some(&operations.latency));
+    lines.extend(all.map(|all| format!("latency   {}", latency(&all))));
+}
+
+fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    let sample = &measured.sample;
+    requests(lines, measured);
+    if !matches!(sample.spec.workload, Workload::Pingpong(_)) {
         if let Some(all) = whole_latency(sample, |operations| Some(&operations.latency)) {
-            lines.push(format!("latency   {}", latency(&all)));
             lines.push(format!("          {}", spread(&all)));
         }
         if let Some(corrected) = corrected_latency(sample) {
@@ -305,7 +324,7 @@ pub(super) fn time(ns: f64) -> String {
     }
 }
 
-fn per_second(value: f64) -> String {
+pub(super) fn per_second(value: f64) -> String {
     match value {
         value if value < 100.0 => format!("{value:.2}"),
         value if value < 1e5 => format!("{value:.0}"),
@@ -314,7 +333,7 @@ fn per_second(value: f64) -> String {
     }
 }
 
-fn count(number: u64, noun: &str) -> String {
+pub(super) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -398,142 +417,6 @@ fn fit(lines: &mut Vec<String>, judgement: &Judgement) {
     }
 }
 
-/// Rates over time as bars, at most `most`; each is the mean of those it represents.
-fn bars(rates: &[f64], most: f64) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let bar = |rate: f64| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of 7"
-        )]
-        let height = (rate / most.max(f64::MIN_POSITIVE) * 7.0)
-            .round()
-            .clamp(0.0, 7.0) as usize;
-        BARS[height]
-    };
-    let each = rates.len().div_ceil(STEPS_SHOWN).max(1);
-    let mean = |chunk: &[f64]| chunk.iter().sum::<f64>() / real(chunk.len() as u64);
-    rates.chunks(each).map(|chunk| bar(mean(chunk))).collect()
-}
-
-fn extremes(rates: &[f64]) -> (f64, f64) {
-    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = rates.iter().copied().fold(0.0, f64::max);
-    (least, most)
-}
-
-/// The course over time: rates or operations, and the CPUs' activity.
-fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
-    let sample = &measured.sample;
-    if matches!(sample.spec.workload, Workload::Pingpong(_)) {
-        return;
-    }
-    let bulk = sample.spec.workload.is_bulk();
-    let points: Vec<(f64, f64)> = if bulk {
-        let total = rate_series(sample).total;
-        total
-            .iter()
-            .map(|point| (point.at_ns.as_secs_f64(), point.bit_per_s.as_f64()))
-            .collect()
-    } else {
-        steps(sample)
-    };
-    if points.len() < 2 {
-        return;
-    }
-    let figure = |value: f64| {
-        if bulk {
-            rate(BitRate::from_f64(value))
-        } else {
-            format!("{} per second", per_second(value))
-        }
-    };
-    let rates: Vec<f64> = points.iter().map(|(_, rate)| *rate).collect();
-    let (least, most) = extremes(&rates);
-    let bars = bars(&rates, most);
-    lines.push(format!(
-        "over time {bars}  {} to {}",
-        figure(least),
-        figure(most)
-    ));
-    for (from, to, value) in
-        (measured.interval).map_or_else(Vec::new, |width| joined(&points, width))
-    {
-        lines.push(format!(
-            "          {from:6.2} - {to:6.2} s  {}",
-            figure(value)
-        ));
-    }
-    cpus_over_time(lines, "local", &sample.local);
-    // With one kernel the other end's CPUs are the same.
-    if !sample.shared_kernel {
-        cpus_over_time(lines, "remote", &sample.remote);
-    }
-}
-
-/// The mean value of each interval of `width`, as (from, to, value), of values up to a time; edges are at the nearest
-/// time. A last one that is shorter than half belongs to the one before.
-fn joined(points: &[(f64, f64)], width: Nanoseconds) -> Vec<(f64, f64, f64)> {
-    let width = width.as_secs_f64();
-    let end = points.last().map_or(0.0, |(end, _)| *end);
-    let mut joined: Vec<(f64, f64, f64)> = Vec::new();
-    let mut before = 0.0;
-    // Where the current interval ends.
-    let mut edge = width;
-    for &(to, value) in points {
-        let is_next = f64::midpoint(before, to) >= edge && end - before >= width / 2.0;
-        match joined.last_mut() {
-            Some((from, until, mean)) if !is_next => {
-                *mean = (*mean * (*until - *from) + value * (to - before)) / (to - *from);
-                *until = to;
-            }
-            _ => {
-                joined.push((before, to, value));
-                while f64::midpoint(before, to) >= edge {
-                    edge += width;
-                }
-            }
-        }
-        before = to;
-    }
-    joined
-}
-
-/// How busy each CPU of one end was, step by step, and with what.
-fn cpus_over_time(lines: &mut Vec<String>, end: &str, side: &SideSample) {
-    let series = &side.cpu.series;
-    let Some(first) = series.first().filter(|_| series.len() >= 2) else {
-        return;
-    };
-    for (index, cpu) in first.cpus.iter().enumerate().take(CPUS_SHOWN) {
-        let steps: Vec<&CpuTimes> = series
-            .iter()
-            .filter_map(|step| step.cpus.get(index))
-            .filter(|times| times.cpu == cpu.cpu)
-            .collect();
-        let share = |kind: fn(&CpuTimes) -> Nanoseconds| {
-            let part: f64 = steps.iter().map(|times| kind(times).as_secs_f64()).sum();
-            let whole: f64 = steps.iter().map(|times| times.total().as_secs_f64()).sum();
-            part * 100.0 / whole.max(f64::MIN_POSITIVE)
-        };
-        let busy: Vec<f64> = steps
-            .iter()
-            .map(|times| {
-                times.busy().as_secs_f64() / times.total().as_secs_f64().max(f64::MIN_POSITIVE)
-            })
-            .collect();
-        lines.push(format!(
-            "          {end} CPU {:<4} {}  user {:.0} %, system {:.0} %, softirq {:.0} %",
-            cpu.cpu,
-            bars(&busy, 1.0),
-            share(|times| times.user_ns),
-            share(|times| times.system_ns),
-            share(|times| times.softirq_ns),
-        ));
-    }
-}
-
 fn ceiling(lines: &mut Vec<String>, measured: &Measured<'_>) {
     let Some(ceiling) = measured.ceiling() else {
         return;
@@ -599,7 +482,7 @@ fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocum
     }
 }
 
-fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {
+pub(super) fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {
     if measured.sample.spec.profile_hz.is_none() {
         return;
     }
@@ -650,6 +533,8 @@ fn interventions(why: &Why) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use linerate_model::units::Nanoseconds;
+
     use super::*;
 
     #[test]
@@ -657,23 +542,6 @@ mod tests {
         assert_eq!(time(999.0), "999 ns");
         assert_eq!(time(24_560.0), "24.56 us");
         assert_eq!(time(1.5e9), "1.50 s");
-    }
-
-    #[test]
-    fn reported_intervals_end_at_the_nearest_reading_and_a_sliver_belongs_to_the_one_before() {
-        let points = [(0.5, 2.0), (0.98, 4.0), (1.5, 6.0), (2.02, 6.0), (2.1, 1.0)];
-        let second = Nanoseconds::from_millis(1_000);
-        let rows = joined(&points, second);
-        let edges: Vec<(f64, f64)> = rows.iter().map(|(from, to, _)| (*from, *to)).collect();
-        assert_eq!(edges, [(0.0, 0.98), (0.98, 2.1)]);
-        let sum: f64 = rows.iter().map(|(from, to, mean)| (to - from) * mean).sum();
-        let all = 0.5 * 2.0 + 0.48 * 4.0 + 1.04 * 6.0 + 0.08;
-        assert!((sum - all).abs() < 1e-9, "{rows:?}");
-        // Readings that are rarer than the intervals are all shown.
-        assert_eq!(
-            joined(&points, Nanoseconds::from_millis(1)).len(),
-            points.len()
-        );
     }
 
     #[test]

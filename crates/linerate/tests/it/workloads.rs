@@ -306,6 +306,37 @@ fn an_omitted_start_is_not_in_the_rate_and_intervals_are_reported_as_asked() {
 }
 
 #[test]
+fn the_result_is_a_few_lines_and_the_evidence_is_left_to_verbose() {
+    let Some(lab) = Lab::new() else { return };
+    let words = ["measure", "stream", "netns:far", "-t", "0.5"];
+    let short = lab.run(&words).expect_code(0).out;
+    let labels = |text: &str| -> Vec<String> {
+        let first = |line: &str| Some(line.split("  ").next()?.trim_end().to_owned());
+        text.lines().filter_map(first).collect()
+    };
+    assert_eq!(labels(&short)[..3], ["rate", "limit", "cpu"], "{short}");
+    // Only what is wrong with the trial may follow.
+    assert!(
+        labels(&short)[3..].iter().all(|label| label == "flags"),
+        "{short}"
+    );
+    let verbose = lab.run(&[&words[..], &["-v"]].concat()).expect_code(0).out;
+    for label in ["rate", "over time", "ceiling", "limit", "cpu"] {
+        let is_label = |line: &str| line.starts_with(label);
+        assert!(verbose.lines().any(is_label), "{label}: {verbose}");
+    }
+    assert!(verbose.contains("[TCP_INFO tcpi_busy_time]"), "{verbose}");
+
+    let rr = ["measure", "rr", "netns:far", "-t", "0.3"];
+    let short = lab.run(&rr).expect_code(0).out;
+    assert_eq!(
+        labels(&short)[..3],
+        ["requests", "latency", "cpu"],
+        "{short}"
+    );
+}
+
+#[test]
 fn what_recording_took_is_told_and_an_unrecorded_trial_only_counts_bytes() {
     let Some(lab) = Lab::new() else { return };
     let recorded = measured(&lab, "stream netns:far --time 0.3");

@@ -157,7 +157,8 @@ pub struct RateSeries {
 }
 
 /// The interval boundaries (the first is 0): those of the receiver that was read longest, up to the planned end of
-/// the trial. Bytes that arrive later (while queues drain) do not count.
+/// the trial. Bytes that arrive later (while queues drain) do not count. A last interval of less than half is part of the
+/// one before: the rate of a few microseconds says nothing.
 fn boundaries(sample: &Sample) -> Vec<Nanoseconds> {
     let last = sample
         .spec
@@ -175,6 +176,11 @@ fn boundaries(sample: &Sample) -> Vec<Nanoseconds> {
         if *at > newest && at.as_u64() <= last {
             times.push(*at);
         }
+    }
+    if let [_, .., sliver, end] = times[..]
+        && end.as_u64() - sliver.as_u64() < sample.spec.interval_ns.as_u64() / 2
+    {
+        times.remove(times.len() - 2);
     }
     times
 }
@@ -296,6 +302,24 @@ mod tests {
             .iter()
             .map(|(_, bytes)| Bytes::new(*bytes))
             .collect();
+    }
+
+    #[test]
+    fn a_sliver_at_the_end_is_part_of_the_interval_before() {
+        let mut sample = build::sample().build();
+        let interval = sample.spec.interval_ns.as_u64();
+        let end = sample.spec.duration_ns.as_u64();
+        let times = (1..)
+            .map(|number| number * interval)
+            .take_while(|at| *at < end);
+        let times: Vec<(u64, u64)> = times.chain([end - 1, end]).map(|at| (at, at)).collect();
+        for flow in &mut sample.remote.flows {
+            readings(flow, &times);
+        }
+        let series = rate_series(&sample).total;
+        let last = &series[series.len() - 2..];
+        assert_eq!(last[1].at_ns.as_u64() - last[0].at_ns.as_u64(), interval);
+        assert_eq!(last[1].bit_per_s, last[0].bit_per_s);
     }
 
     #[test]

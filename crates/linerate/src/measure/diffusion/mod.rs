@@ -19,17 +19,21 @@ use serde::Serialize;
 
 use super::measured::Measured;
 use super::require::Requirements;
-use super::{announced, repeat, show, text};
+use super::{OutputOptions, announced, repeat, show, text};
 use crate::cli::MeasureDiffusion;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
-use crate::console::say::Say;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::trial::open_path;
 use crate::measure::trial_spec::{self, placement};
 
 /// Carries it out.
-pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outcome<()> {
+pub(super) fn run(
+    args: &MeasureDiffusion,
+    state: &FilePath,
+    output: OutputOptions<'_>,
+) -> Outcome<()> {
+    let say = output.say;
     // Contradicting options are reported before the peer is contacted.
     let mut spec = trial_spec::diffusion(args)?;
     let interrupt = Interrupt::listen()?;
@@ -69,7 +73,7 @@ pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outco
         write_pictures(folder, pictures(&measured.sample))?;
         say.note(&format!("images written to {}", folder.display()));
     }
-    let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
+    let shown = show(&measured, repeats.as_ref(), requirements.judge(), output);
     path.peer.leave()?;
     shown
 }

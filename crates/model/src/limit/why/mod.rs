@@ -27,6 +27,9 @@ use crate::sample::Sample;
 use crate::threshold;
 use crate::units::{BitRate, Ratio};
 
+/// The source of evidence that interventions gave.
+pub const INTERVENTIONS: &str = "trials of `--why`";
+
 /// How certain a named limit is.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
@@ -285,6 +288,15 @@ impl Tried {
 }
 
 impl Hypothesis {
+    /// The interventions that speak for it and that few others predicted, or else all that speak for it.
+    pub fn deciding(&self) -> Vec<Intervention> {
+        let all = self.supported_by.iter().copied();
+        let few: Vec<Intervention> = (all.clone())
+            .filter(|one| is_decisive(self.what, *one, self.suggested))
+            .collect();
+        if few.is_empty() { all.collect() } else { few }
+    }
+
     /// How much speaks for it: the trial's own evidence, and what it said of interventions.
     fn weight(&self) -> usize {
         const SUGGESTED: usize = 2;
@@ -343,7 +355,7 @@ fn evidence(tried: &[Tried]) -> Vec<Evidence> {
             Evidence::new(
                 format!("with {}", one.intervention),
                 format!("{}: {}", one.effect, rounds.join(", ")),
-                "trials of `--why`",
+                INTERVENTIONS,
             )
         })
         .collect()

@@ -39,8 +39,11 @@ fn extremes(rates: &[f64]) -> (f64, f64) {
     (least, most)
 }
 
+/// A time in seconds and the rate up to it.
+type Point = (f64, f64);
+
 /// The rates or operations per second up to each time of a sample, and how one is printed.
-fn course(measured: &Measured<'_>) -> (Vec<(f64, f64)>, fn(f64) -> String) {
+fn course(measured: &Measured<'_>) -> (Vec<Point>, fn(f64) -> String) {
     let sample = &measured.sample;
     if matches!(sample.spec.workload, Workload::Pingpong(_)) {
         return (Vec::new(), per_second);
@@ -104,7 +107,7 @@ pub(super) fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
 
 /// The mean value of each interval of `width`, as (from, to, value), of values up to a time; edges are at the nearest
 /// time. A last one that is shorter than half belongs to the one before.
-fn joined(points: &[(f64, f64)], width: Nanoseconds) -> Vec<(f64, f64, f64)> {
+fn joined(points: &[Point], width: Nanoseconds) -> Vec<(f64, f64, f64)> {
     let width = width.as_secs_f64();
     let end = points.last().map_or(0.0, |(end, _)| *end);
     let mut joined: Vec<(f64, f64, f64)> = Vec::new();

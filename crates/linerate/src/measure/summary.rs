@@ -3,7 +3,7 @@
 
 use linerate_model::ceiling::Bound;
 use linerate_model::finding::Evidence;
-use linerate_model::limit::why::INTERVENTIONS;
+use linerate_model::limit::why::{Hypothesis, INTERVENTIONS, Verdict};
 use linerate_model::limit::{Limit, LimitKind};
 use linerate_model::units::Ratio;
 use linerate_report::{Nulled, flag_name};
@@ -94,18 +94,17 @@ fn limit_in_words(measured: &Measured<'_>, limit: &Limit) -> String {
     let name = limit.status.qualified(&limit.what.to_string());
     let verdict = measured.why.as_ref().map(|why| &why.verdict);
     if limit.what == LimitKind::NotDetermined {
-        let standing = verdict
-            .map(|verdict| verdict.standing())
-            .unwrap_or_default();
+        let standing = verdict.map(Verdict::standing).unwrap_or_default();
         let standing: Vec<String> = standing.iter().map(ToString::to_string).collect();
-        return match standing.is_empty() {
-            true => format!("{name}: no figure exceeded its threshold"),
-            false => format!("{name}: not refuted: {}", standing.join(", ")),
+        return if standing.is_empty() {
+            format!("{name}: no figure exceeded its threshold")
+        } else {
+            format!("{name}: not refuted: {}", standing.join(", "))
         };
     }
     let own =
         verdict.and_then(|verdict| verdict.hypotheses.iter().find(|one| one.what == limit.what));
-    let decided: Vec<String> = (own.map(|own| own.deciding()).unwrap_or_default().iter())
+    let decided: Vec<String> = (own.map(Hypothesis::deciding).unwrap_or_default().iter())
         .map(|intervention| format!("with {intervention}"))
         .collect();
     let all = || limit.evidence.iter();

@@ -1,5 +1,6 @@
 //! The gates: each is one command that anyone can type, and all of them run even when one fails.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,12 +16,15 @@ pub(crate) const TESTS: [&str; 2] = ["--test", "*"];
 
 /// All gates, in the order in which they start.
 pub(crate) fn jobs(root: &Path) -> Vec<Job<'_>> {
-    let mut document = gently(&cargo());
+    let mut document = niced(cargo().get_program());
     document.args(["doc", "--workspace", "--no-deps", "--quiet"]);
     document.env("RUSTDOCFLAGS", "-D warnings");
     // `--all-targets` leaves out a target with `test = false`, and any other choice beside it.
-    let vm = clippy(gently(&cargo()), &[&["--workspace"], &TESTS[..]].concat());
-    let all = clippy(gently(&cargo()), &ALL);
+    let vm = clippy(
+        niced(cargo().get_program()),
+        &[&["--workspace"], &TESTS[..]].concat(),
+    );
+    let all = clippy(niced(cargo().get_program()), &ALL);
     vec![
         format(root, &["--check"]),
         Job::new("tidy", move || gate("tidy", tidy::run(root))),
@@ -185,9 +189,9 @@ pub(crate) fn cargo() -> Command {
 }
 
 /// A program at a low priority (nice(1)): it computes all the time, in parallel with tests that measure.
-pub(crate) fn gently(program: &Command) -> Command {
+pub(crate) fn niced(program: impl AsRef<OsStr>) -> Command {
     let mut nice = Command::new("nice");
-    nice.arg(program.get_program());
+    nice.arg(program);
     nice
 }
 

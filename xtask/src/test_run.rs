@@ -199,7 +199,7 @@ fn in_guests(root: &Path, programs: Vec<Program>) -> impl Iterator<Item = Job<'_
     guests.map(move |(program, part)| {
         let title = format!("linerate/test vm {part}");
         Job::new(title.clone(), move || {
-            let mut command = check::gently(&Command::new(&program.file));
+            let mut command = check::niced(&program.file);
             command.args(["--part", part]);
             command.env("LINERATE_VM_GUEST", part.replace('/', "-of-"));
             of_tests(&title, command.current_dir(root))
@@ -210,7 +210,7 @@ fn in_guests(root: &Path, programs: Vec<Program>) -> impl Iterator<Item = Job<'_
 fn examples(root: &Path) -> Job<'_> {
     Job::new("examples in the documentation", move || {
         let doc = ["test", "--workspace", "--doc", "--", "--show-output"];
-        let mut cargo = check::gently(&cargo());
+        let mut cargo = check::niced(cargo().get_program());
         of_tests("doc", cargo.args(doc).current_dir(root))
     })
 }
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_taken_from_cargos_messages_and_told_from_tests() {
+    fn programs_are_taken_from_cargos_messages_and_distinguished_from_tests() {
         let messages = concat!(
             r#"{"reason":"compiler-artifact","package_id":"path+file:///x/crates/host#linerate-host@0.1.0","#,
             r#""manifest_path":"/x/crates/host/Cargo.toml","target":{"kind":["lib"],"name":"linerate_host"},"#,

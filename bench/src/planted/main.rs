@@ -27,6 +27,7 @@ use crate::score::{Score, ask};
 use crate::shapes::{Shape, WatchedHost, look, still};
 
 /// Injects known faults into captured and live hosts and prints recall and precision of each rule
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[derive(Debug, Parser)]
 #[command(name = "bench/planted")]
 struct Args {
@@ -39,6 +40,9 @@ struct Args {
     /// Only faults whose rule or shape contains this
     #[arg(long, default_value = "")]
     only: String,
+    /// Only the faults of authors who had not read the rules
+    #[arg(long)]
+    fresh: bool,
     /// Skip the faults in network namespaces
     #[arg(long)]
     no_live: bool,
@@ -82,12 +86,14 @@ fn bench(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = args.stage.then(Stage::enter);
     let mut plants = data::read(args.data.as_deref())?;
-    plants
-        .faults
-        .retain(|fault| fault.rule.contains(&args.only) || fault.shape.contains(&args.only));
-    plants.live.retain(|live| {
-        args.only.is_empty() || plants.faults.iter().any(|fault| fault.shape == live.name)
+    plants.faults.retain(|fault| {
+        let is_named = fault.rule.contains(&args.only) || fault.shape.contains(&args.only);
+        is_named && (fault.fresh || !args.fresh)
     });
+    let is_whole = args.only.is_empty() && !args.fresh;
+    plants
+        .live
+        .retain(|live| is_whole || plants.faults.iter().any(|fault| fault.shape == live.name));
     let (mut score, mut say) = (Score::default(), Vec::new());
     let shapes = shapes::all(&plants, &mut say)?;
     if let Some(folder) = &args.captures {

@@ -42,7 +42,9 @@ pub fn run() -> ExitCode {
     });
     let (cli, typed) = match parsed {
         // A program that reads the output did not mean to check this host.
-        Ok((Cli { command: None, .. }, _)) if !console::say::is_on_terminal() => {
+        Ok((cli @ Cli { command: None, .. }, _))
+            if cli.format() == cli::FormatArg::Text && !console::say::is_on_terminal() =>
+        {
             console::say::help(&command.render_help().to_string());
             return ExitCode::from(Code::Usage.number());
         }
@@ -81,32 +83,33 @@ pub fn run() -> ExitCode {
 /// Returns the exit code: one of [`Code`]'s, or that of a command that was run.
 fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
     let done = |()| Code::Done.number();
-    let Some(command) = &cli.command else {
-        return commands::check::run(say).map(done);
-    };
+    let command = cli.command.as_ref();
     let state = cli::state_folder::state_folder(cli.state.as_deref())?;
     let format = cli.format();
     let picture = matches!(format, cli::FormatArg::Dot | cli::FormatArg::Svg);
-    if picture && !matches!(command, Command::Map(_)) {
+    if picture && !matches!(command, Some(Command::Map(_))) {
         return Err(Stop::new(
             Code::Usage,
             "only `map` can be printed as dot or svg",
         ));
     }
     let pipeline = matches!(format, cli::FormatArg::Sarif | cli::FormatArg::Junit);
-    if pipeline && !matches!(command, Command::Doctor(_)) {
+    if pipeline && !matches!(command, Some(Command::Doctor(_))) {
         return Err(Stop::new(
             Code::Usage,
             "only `doctor` can be printed as sarif or junit",
         ));
     }
     let foreign = matches!(format, cli::FormatArg::Iperf3Json);
-    if foreign && !matches!(command, Command::Measure { .. }) {
+    if foreign && !matches!(command, Some(Command::Measure { .. })) {
         return Err(Stop::new(
             Code::Usage,
             "only `measure stream` and `measure udp` can be printed as iperf3-json",
         ));
     }
+    let Some(command) = command else {
+        return commands::check::run(say).map(done);
+    };
     match command {
         Command::Demo(args) => demo::run(args, &state, say).map(done),
         Command::Map(args) => commands::map::run(args, format, say).map(done),

@@ -109,7 +109,7 @@ fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
     let steers = |c: char| c.is_whitespace() || c.is_control() || "'`\"$;&<>|(){}".contains(c);
     let odd = |part: &str| part.is_empty() || part.starts_with('-') || part.contains(steers);
     if odd(host) || host.contains('\\') || user.is_some_and(odd) {
-        return Err(PeerAddress::refused("not a host name that ssh takes"));
+        return Err(PeerAddress::refused("ssh does not accept this host name"));
     }
     let destination = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
     Ok(PeerAddress::Ssh { destination, port })

@@ -26,9 +26,9 @@ pub struct UnitError {
 enum Fault {
     #[error("it must start with a number")]
     NoNumber,
-    #[error("it has no unit; write {0}")]
+    #[error("it has no unit; use {0}")]
     NoUnit(&'static str),
-    #[error("`{unit}` is not its unit; write {units}")]
+    #[error("unknown unit `{unit}`; use {units}")]
     WrongUnit { unit: String, units: &'static str },
     #[error("it is too large")]
     TooLarge,
@@ -455,18 +455,18 @@ mod tests {
         for (error, words) in [
             (
                 rate("40"),
-                "`40` is not a rate: it has no unit; write b/s, Mb/s",
+                "`40` is not a rate: it has no unit; use b/s, Mb/s",
             ),
             (
                 rate("fast"),
                 "it must start with a number, for example `40Gb/s`",
             ),
-            (rate("9Gb"), "`Gb` is not its unit"),
+            (rate("9Gb"), "unknown unit `Gb`"),
             (rate("99999999999Tb/s"), "it is too large"),
             (rate("1.5.5Gb/s"), "it must start with a number"),
-            (size("4Mb"), "`Mb` is not its unit; write B, kB"),
+            (size("4Mb"), "unknown unit `Mb`; use B, kB"),
             (size("-1"), "it must start with a number"),
-            (time("3days"), "`days` is not its unit; write ns, us"),
+            (time("3days"), "unknown unit `days`; use ns, us"),
             (time("9999999.5h"), "it is too large"),
         ] {
             assert!(error.contains(words), "{error}");

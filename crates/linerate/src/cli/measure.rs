@@ -384,7 +384,7 @@ pub struct MoverArgs {
 pub struct PeerOrForeign {
     /// The peer: `[user@]host[:port]` (ssh), `netns:NAME`, `exec:COMMAND` or `local`.
     ///
-    /// `ssh://` may stand before a host. The command must run `linerate agent --stdio`. `local` is this host. Required
+    /// A host may have the prefix `ssh://`. The command of `exec:` must run `linerate agent --stdio`. `local` is this host. Required
     /// without `--iperf3`.
     #[arg(value_name = "PEER", required_unless_present = "iperf3")]
     pub peer: Option<PeerAddress>,
@@ -464,7 +464,7 @@ pub struct MeasurePingpong {
     /// Message sizes [default: 0 and the powers of two up to 4 MiB, as in IMB].
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub sizes: Vec<Bytes>,
-    /// Repetitions of each size; of large sizes fewer.
+    /// Repetitions of each size; fewer for large sizes.
     ///
     /// Limited by `--volume`, but at least 10.
     #[arg(long, default_value_t = 1000)]

@@ -41,7 +41,7 @@ pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs
 
 use crate::console::say::Format;
 
-/// Finds out why a fast link is slow, proves it by measuring, fixes it, rolls it back.
+/// Finds out why a fast link is slow, proves it by measuring, fixes it, can roll it back.
 #[derive(Debug, Parser)]
 #[command(name = "linerate", version, max_term_width = 100)]
 #[command(
@@ -506,7 +506,7 @@ fn parse_pcie(text: &str) -> Result<PcieFigures, String> {
 pub struct PeerArgs {
     /// The peer: `[user@]host[:port]` (ssh), `netns:NAME`, `exec:COMMAND` or `local`.
     ///
-    /// `ssh://` may stand before a host. The command must run `linerate agent --stdio`. `local` is this host.
+    /// A host may have the prefix `ssh://`. The command of `exec:` must run `linerate agent --stdio`. `local` is this host.
     #[arg(value_name = "PEER")]
     pub peer: PeerAddress,
     /// Copy this program to the peer if the peer does not have this build.

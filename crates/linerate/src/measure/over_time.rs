@@ -60,14 +60,18 @@ fn course(measured: &Measured<'_>) -> (Vec<Point>, fn(f64) -> String) {
     (points.collect(), |value| rate(BitRate::from_f64(value)))
 }
 
-/// The least and the largest of the rates over time, after the warm-up.
+/// The least and the largest of the readings over the time that the rate is of.
 pub(super) fn range(measured: &Measured<'_>) -> Option<String> {
     let (points, figure) = course(measured);
-    let start = warmup(&measured.sample).unwrap_or(0.0);
+    // A foreign server's rate is that of the whole trial.
+    let is_whole = measured.foreign.is_some();
+    let start = warmup(&measured.sample)
+        .filter(|_| !is_whole)
+        .unwrap_or(0.0);
     let kept = points.iter().filter(|(end, _)| *end > start);
     let rates: Vec<f64> = kept.map(|(_, rate)| *rate).collect();
     let (least, most) = extremes(&rates);
-    (rates.len() >= 2).then(|| format!("{} to {}", figure(least), figure(most)))
+    (rates.len() >= 2).then(|| format!("readings {} to {}", figure(least), figure(most)))
 }
 
 /// The rate of each interval that was asked for.

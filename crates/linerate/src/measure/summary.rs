@@ -17,8 +17,8 @@ use super::{diffusion, verbs};
 
 /// The figures that are shown of a limit.
 const DECIDING: usize = 2;
-/// A ceiling that no wire or shaper sets says nothing if less than this share of it was reached.
-const TELLING_SHARE: Ratio = Ratio::new(0.5);
+/// The ceilings of memory copies and of window and RTT are shown from this share on: below it they explain nothing.
+const CEILING_SHOWN_SHARE: Ratio = Ratio::new(0.5);
 
 /// The lines of output.
 pub(super) fn text(
@@ -76,12 +76,12 @@ fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
     datagram_counts(lines, measured);
 }
 
-/// The share of the lowest ceiling, unless that is far above and no wire or shaper sets it.
+/// The share of the lowest ceiling, if it is shown.
 fn ceiling(measured: &Measured<'_>) -> Option<String> {
     let (ceiling, share) = (measured.ceiling()?, measured.reached()?);
-    let says_something =
-        !matches!(ceiling.bound, Bound::Copy | Bound::WindowRtt) || share >= TELLING_SHARE;
-    says_something.then(|| {
+    let is_shown =
+        !matches!(ceiling.bound, Bound::Copy | Bound::WindowRtt) || share >= CEILING_SHOWN_SHARE;
+    is_shown.then(|| {
         format!(
             "{share} of the ceiling of {} ({})",
             ceiling.bit_per_s, ceiling.bound
@@ -96,10 +96,10 @@ fn limit_in_words(measured: &Measured<'_>, limit: &Limit) -> String {
     if limit.what == LimitKind::NotDetermined {
         let standing = verdict.map(Verdict::standing).unwrap_or_default();
         let standing: Vec<String> = standing.iter().map(ToString::to_string).collect();
-        return if standing.is_empty() {
-            format!("{name}: no figure exceeded its threshold")
-        } else {
-            format!("{name}: not refuted: {}", standing.join(", "))
+        return match verdict {
+            None => format!("{name}: no figure exceeded its threshold"),
+            Some(_) if standing.is_empty() => format!("{name}: every bottleneck was refuted"),
+            Some(_) => format!("{name}: not refuted: {}", standing.join(", ")),
         };
     }
     let own =

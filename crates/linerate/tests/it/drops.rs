@@ -22,12 +22,19 @@ fn grown(document: &Value, end: &str, key: &str) -> Option<u64> {
 
 /// Runs a script on `far`; skips where a tool or the kernel does not know it.
 fn prepared(lab: &Lab, script: &str) -> bool {
-    let mut command = lab.on("far", "sh");
+    prepared_on(lab, "far", script)
+}
+
+fn prepared_on(lab: &Lab, host: &str, script: &str) -> bool {
+    let mut command = lab.on(host, "sh");
     command.args(["-ec", script]);
     let done = crate::job::run(command);
     let is_ready = done.code == Some(0);
     if !is_ready {
-        eprintln!("SKIP: cannot drop packets here: {}", done.err.trim());
+        eprintln!(
+            "SKIP: cannot drop or shape packets here: {}",
+            done.err.trim()
+        );
     }
     is_ready
 }
@@ -100,11 +107,7 @@ fn an_htb_with_filters_below_one_class_is_a_shaper_at_the_rate_of_that_class() {
         tc class add dev near0 parent 1:1 classid 1:10 htb rate 120mbit ceil 900mbit
         tc class add dev near0 parent 1:1 classid 1:20 htb rate 80mbit ceil 900mbit
         tc filter add dev near0 parent 1: protocol ip u32 match ip protocol 6 0xff flowid 1:10";
-    let mut command = lab.on("near", "sh");
-    command.args(["-ec", classes]);
-    let done = crate::job::run(command);
-    if done.code != Some(0) {
-        eprintln!("SKIP: no htb with filters here: {}", done.err.trim());
+    if !prepared_on(&lab, "near", classes) {
         return;
     }
     let document = lab.stream(&[]);
@@ -118,12 +121,8 @@ fn datagrams_that_the_senders_firewall_drops_are_lost_and_no_error() {
     let Some(lab) = Lab::new() else { return };
     let rules = "nft add table ip t
         nft 'add chain ip t c { type filter hook output priority 0 ; }'
-        nft 'add rule ip t c meta l4proto udp numgen random mod 4 == 0 drop'";
-    let mut command = lab.on("near", "sh");
-    command.args(["-ec", rules]);
-    let done = crate::job::run(command);
-    if done.code != Some(0) {
-        eprintln!("SKIP: cannot drop packets here: {}", done.err.trim());
+        nft 'add rule ip t c meta l4proto udp numgen inc mod 4 == 0 drop'";
+    if !prepared_on(&lab, "near", rules) {
         return;
     }
     let measure = [
@@ -143,6 +142,15 @@ fn datagrams_that_the_senders_firewall_drops_are_lost_and_no_error() {
     let count = |key: &str| datagrams[key].as_u64().expect("a count");
     let (arrived, lost) = (count("count"), count("lost"));
     assert!(arrived > 0 && lost > 0, "{datagrams}");
+
+    lab.shell("near", "nft 'add rule ip t c meta l4proto udp drop'");
+    let all = lab.run(&[&measure[..], &plain].concat());
+    assert_eq!(all.code, Some(21), "{}", all.err);
+    assert!(
+        all.err.contains("a packet filter of this host"),
+        "{}",
+        all.err
+    );
 }
 
 #[test]

@@ -245,7 +245,7 @@ fn two_hosts_without_a_common_subnet_are_told_to_name_the_address() {
 }
 
 #[test]
-fn who_waits_for_a_peer_is_told_for_which() {
+fn the_peer_that_is_waited_for_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let gate = folder.path().join("gate");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

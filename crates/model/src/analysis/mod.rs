@@ -158,7 +158,7 @@ pub struct RateSeries {
 
 /// The interval boundaries (the first is 0): those of the receiver that was read longest, up to the planned end of
 /// the trial. Bytes that arrive later (while queues drain) do not count. A last interval of less than half is part of the
-/// one before: the rate of a few microseconds says nothing.
+/// one before: a rate over a few microseconds is noise.
 fn boundaries(sample: &Sample) -> Vec<Nanoseconds> {
     let last = sample
         .spec

@@ -55,6 +55,8 @@ pub enum Bound {
     Copy,
     /// The bandwidth limit of a virtual machine's provider.
     Allowance,
+    /// The rate that the trial asked for.
+    Requested,
 }
 
 impl fmt::Display for Bound {
@@ -70,6 +72,7 @@ impl fmt::Display for Bound {
             Self::WindowRtt => "window / round trip",
             Self::Copy => "memory copy",
             Self::Allowance => "provider's allowance",
+            Self::Requested => "requested rate",
         })
     }
 }
@@ -129,6 +132,10 @@ impl Bound {
             Self::WindowRtt => (0.02, "the round trip is measured, by its shortest"),
             Self::Copy => (0.1, "the copy bandwidth is measured, in short samples"),
             Self::Allowance => (0.01, "a provider enforces its limit over seconds"),
+            Self::Requested => (
+                0.01,
+                "the host sends in bursts, the last of which may count as a whole",
+            ),
         };
         (Ratio::new(share), why)
     }
@@ -356,6 +363,13 @@ pub fn allowance(of_all: BitRate, of_flow: Option<BitRate>, flows: u32) -> Ceili
             format!("{of_all}: the provider's allowance for the machine"),
         ),
     }
+}
+
+/// The rate that a trial asked for, `each` of `flows`.
+fn requested(each: BitRate, flows: u32) -> Ceiling {
+    let bound = scaled(each, u64::from(flows), 1);
+    let reason = format!("{flows} x {each} = {bound}: the rate that was asked for");
+    Ceiling::new(Bound::Requested, bound, reason)
 }
 
 /// Goodput of TCP through a shaper (TBF, HTB) of `rate`: the shaper counts the frame with its Ethernet header,

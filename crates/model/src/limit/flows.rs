@@ -163,14 +163,19 @@ impl Flow<'_> {
         }
     }
 
-    /// What is lost comes late, and what follows it fills the window until then.
-    fn is_lossless(&self) -> bool {
-        let lost = self.figures.lost;
-        lost.is_some_and(|lost| lost <= threshold::LOSS_SHARE)
+    /// Whether so little was lost that loss is not the limit; `None` if that is not known.
+    fn has_little_loss(&self) -> Option<bool> {
+        let lost = self.figures.lost?;
+        Some(lost <= threshold::LOSS_SHARE)
+    }
+
+    /// What is lost comes late, and what follows it fills the window until then, as a late reader does.
+    fn may_be_late(&self) -> bool {
+        self.has_little_loss() != Some(false)
     }
 
     fn by_sleeping_reader(&self, buffer: Option<Evidence>) -> Option<Named> {
-        (self.slept(self.figures.receiver) && self.is_lossless()).then(|| {
+        (self.slept(self.figures.receiver) && self.may_be_late()).then(|| {
             let words = format!(
                 "limited by the receive window for more than {} with a buffer of at least {} RTTs \
                  of data, while the reading thread slept for at least {} of the time",
@@ -237,7 +242,7 @@ impl Flow<'_> {
     /// first packet. One whose window never closed had read everything: it slept because nothing came.
     fn by_late_reader(&self) -> Option<Named> {
         let late = self.figures.busy? >= threshold::CONGESTION_SHARE
-            && self.is_lossless()
+            && self.may_be_late()
             && self.figures.rwnd_limited? >= threshold::WHY_CLOSED
             && self.figures.sleeps_long(self.figures.receiver) == Some(true)
             && self.slept(self.figures.receiver);
@@ -317,13 +322,12 @@ impl Flow<'_> {
         });
         let held = figures.busy? >= threshold::CONGESTION_SHARE;
         let window = self.congestion_window_is_full();
-        // The congestion control answers to loss: what loses is the limit.
-        let free = free && !turns.iter().any(Turns::used_up);
+        let cpus_have_time = free && !turns.iter().any(Turns::used_up);
         (held
-            && self.is_lossless()
+            && self.has_little_loss()?
             && waited_for_nothing
             && cpus_known
-            && free
+            && cpus_have_time
             && window
             && !self.figures.queue_on_the_path())
         .then(|| {
@@ -358,7 +362,7 @@ impl Flow<'_> {
                 figures::interrupts_most(side).is_some_and(|share| share < threshold::WHY_IDLE)
             });
         let held = figures.busy? >= threshold::CONGESTION_SHARE;
-        let waits = figures.queue_on_the_path() && self.is_lossless();
+        let waits = figures.queue_on_the_path() && self.has_little_loss()?;
         (held && waits && is_idle && has_time && !self.crowded()).then(|| {
             let words = format!(
                 "data to send for at least {} of the time, a smoothed RTT above {} times the minimum, no loss, and \

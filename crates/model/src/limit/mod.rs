@@ -140,9 +140,8 @@ pub fn name_limit(
     let suggested: Vec<Limit> = if over_verbs {
         verbs::name(&trial, &ways).into_iter().collect()
     } else if !matches!(sample.spec.workload, Workload::Udp(_)) {
-        let bounds = by_ceiling(&trial).into_iter().chain(by_pacing(&trial));
         let figures: Vec<Limit> = figures();
-        bounds.chain(figures).collect()
+        by_ceiling(&trial).into_iter().chain(figures).collect()
     } else if keeps_its_rate(&trial, &ways) {
         // A rate limit set for the trial is the limit, unless data was lost.
         lost().into_iter().collect()
@@ -277,7 +276,13 @@ fn by_ceiling(trial: &Trial<'_>) -> Option<Limit> {
             Bound::Ethernet | Bound::Infiniband | Bound::Bond | Bound::Roce | Bound::Iwarp => {
                 (LimitKind::Wire, threshold::WIRE_SHARE, None)
             }
-            Bound::Allowance => (LimitKind::Shaper, threshold::SHAPER_SHARE, None),
+            // Of datagrams that kept their rate nothing is the limit.
+            Bound::Requested if matches!(trial.sample.spec.workload, Workload::Udp(_)) => {
+                return None;
+            }
+            Bound::Allowance | Bound::Requested => {
+                (LimitKind::Shaper, threshold::SHAPER_SHARE, None)
+            }
             Bound::Pcie => (
                 LimitKind::Pcie,
                 threshold::PCIE_SHARE,
@@ -304,31 +309,6 @@ fn by_ceiling(trial: &Trial<'_>) -> Option<Limit> {
         evidence,
         threshold: format!("at least {least} of the {} ceiling", ceiling.bound),
     }))
-}
-
-/// The rate limit that the trial set for its flows.
-fn by_pacing(trial: &Trial<'_>) -> Option<Limit> {
-    let spec = &trial.sample.spec;
-    if analysis::ways(trial.sample).len() > 1 {
-        return None;
-    }
-    let each = spec.pacing_bit_per_s?.as_bit_per_s();
-    let all = BitRate::from_bit_per_s(each.saturating_mul(spec.flows.into()));
-    let share = crate::ceiling::share(trial.rate, all)?;
-    let within = share >= threshold::SHAPER_SHARE && share <= threshold::CEILING_WRONG_SHARE;
-    within.then(|| {
-        let value = format!("{} is {share} of {all}", trial.rate);
-        trial.limit(Named {
-            what: LimitKind::Shaper,
-            rule: None,
-            evidence: vec![Evidence::new(
-                "share of the flows' pacing rate",
-                value,
-                "SO_MAX_PACING_RATE of the trial",
-            )],
-            threshold: format!("at least {} of the pacing rate", threshold::SHAPER_SHARE),
-        })
-    })
 }
 
 /// Where datagrams were lost: they are not retransmitted, so the place of loss is the limit, however busy the CPUs

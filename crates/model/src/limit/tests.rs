@@ -8,7 +8,10 @@ use crate::units::{Bytes, Nanoseconds};
 use crate::workload::Direction;
 
 fn limit_between(near: &Host, far: &Host, sample: &SampleBuilder) -> Limit {
-    let sample = sample.clone().build();
+    limit_of(near, far, &sample.clone().build())
+}
+
+fn limit_of(near: &Host, far: &Host, sample: &Sample) -> Limit {
     let nic = |host: &Host| host.nics[0].name.clone();
     let facts = PathFacts {
         local: near,
@@ -20,11 +23,11 @@ fn limit_between(near: &Host, far: &Host, sample: &SampleBuilder) -> Limit {
         ipv6: false,
         datagram_bytes: None,
         copy_bandwidth: None,
-        sample: Some(&sample),
+        sample: Some(sample),
     };
     let ceilings = ceilings_of_path(&facts).ceilings;
-    let rate = rate_after(&sample, 0).expect("a rate");
-    name_limit(&sample, near, far, &ceilings, rate)
+    let rate = rate_after(sample, 0).expect("a rate");
+    name_limit(sample, near, far, &ceilings, rate)
 }
 
 fn limit(sample: &SampleBuilder) -> (LimitKind, Option<String>) {
@@ -454,9 +457,12 @@ fn threads_that_spin_are_not_called_used_up() {
 fn a_rate_that_the_trial_asked_for_is_the_pacing() {
     let mut sample = build::sample().mbit(970).build();
     sample.spec.pacing_bit_per_s = Some(BitRate::from_mbit_per_s(1_000));
-    let (near, far) = (ample("near0"), ample("far0"));
-    let limit = name_limit(&sample, &near, &far, &[], BitRate::from_mbit_per_s(970));
+    let limit = limit_of(&ample("near0"), &ample("far0"), &sample);
     assert_eq!(limit.what, LimitKind::Shaper);
+    assert!(
+        limit.evidence[0].what.contains("requested rate"),
+        "{limit:?}"
+    );
 }
 
 #[test]

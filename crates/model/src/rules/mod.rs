@@ -340,7 +340,7 @@ fn change_to(host: &Host, setting: SettingKey, to: Value) -> Option<Change> {
 pub const UNWATCHED: &str = "counters";
 /// The reason of that gap.
 pub(super) const NOT_WATCHED: &str =
-    "needs two readings: `--watch SECONDS` on this host, `--then LATER` for captures";
+    "needs two readings: `--watch TIME` on this host, `--then LATER` for captures";
 
 /// The counters, or a skipped check if they were not read (once, for the host).
 fn watched<'a>(rule: &Rule, context: &Context<'a>) -> Result<&'a Watch, Vec<Outcome>> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::ways;
 use crate::buffers::{self, Buffer};
-use crate::ceiling::Ceiling;
+use crate::ceiling::{Bound, Ceiling};
 use crate::host::Host;
 use crate::ids::CpuId;
 use crate::known::Known;
@@ -172,6 +172,10 @@ pub fn flags(
 /// Whether a rate proves a ceiling wrong: it is above by more than the bound's tolerance, and by more than what was in
 /// flight when the measured time began and is counted in it.
 fn is_above(sample: &Sample, ceiling: &Ceiling, rate: BitRate) -> bool {
+    // A request is no fact that may be wrong. At low rates the first datagram or window is a large part of it.
+    if ceiling.bound == Bound::Requested {
+        return false;
+    }
     let in_flight: f64 = [&sample.local, &sample.remote]
         .into_iter()
         .flat_map(SideSample::senders)
@@ -230,7 +234,6 @@ fn cut_short(sample: &Sample, side: &SideSample) -> bool {
 mod tests {
     use super::*;
     use crate::build;
-    use crate::ceiling::Bound;
     use crate::sample::GridRecord;
     use crate::units::Nanoseconds;
 

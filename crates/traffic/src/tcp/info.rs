@@ -65,6 +65,14 @@ pub(crate) fn read(socket: impl AsFd) -> Known<TcpInfo> {
     }
 }
 
+/// Whether the peer's end of file has come, or the connection is gone.
+pub(super) fn has_ended(socket: impl AsFd) -> bool {
+    /// `TCP_ESTABLISHED` of include/net/tcp_states.h, in the first byte.
+    const ESTABLISHED: u8 = 1;
+    let mut raw = [0; TCP_INFO_BYTES_MAX];
+    tcp_info(&socket, &mut raw).is_err() || raw[0] != ESTABLISHED
+}
+
 /// Everything but the congestion control; `None` when a field that is not optional is beyond the end.
 fn parse(raw: &[u8]) -> Option<TcpInfo> {
     let rtt = word(raw, offset::RTT_US)?;

@@ -23,8 +23,10 @@ const ABORT: u64 = u64::MAX;
 /// Confirms to the remote senders that everything arrived, waits until the remote receivers confirm the same, and
 /// notes what had been sent by then. If a remote end does not confirm, its flows have no note.
 pub(super) fn settle(flows: &[Flow], side: &mut SideSample, abort: &Abort) {
-    for flow in flows.iter().filter(|flow| flow.role == Role::Receiver) {
-        // Its end of file has come. It fails when the connection is gone, and then the remote end knows.
+    let receivers = flows.iter().filter(|flow| flow.role == Role::Receiver);
+    // Of one that was ended early, more may still come.
+    for flow in receivers.filter(|flow| info::has_ended(&flow.socket)) {
+        // It fails when the connection is gone, and then the remote end knows.
         let _ = shutdown(&flow.socket, Shutdown::Write);
     }
     let senders = flows.iter().filter(|flow| flow.role == Role::Sender);

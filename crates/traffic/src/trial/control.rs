@@ -291,8 +291,8 @@ impl<'a> Control<'a> {
         self.far.patience().or_else(timed)
     }
 
-    /// Ends the receivers: they get what the kernel has for them, and then the end of file. A linerate peer that has not
-    /// sent anything is not slow but hangs.
+    /// Ends the receivers: they get what the kernel has for them, and then the end of file. A connection from a linerate
+    /// peer that has carried nothing at all is left to fail at the limit.
     fn end_receiving(&self) {
         let may_be_silent = self.far.patience().is_some();
         let flows = self.flows.iter().zip(self.counters);

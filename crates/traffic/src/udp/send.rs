@@ -114,12 +114,17 @@ pub(super) fn run(
     sender.close()
 }
 
+/// A packet filter that drops so many messages before one passes lets nothing through.
+const FILTERED_MAX: u32 = 64;
+
 /// One flow of a sender.
 struct Outgoing<'a> {
     one: ThreadFlow<'a>,
     link: Link,
     schedule: Option<Schedule>,
     sent: u64,
+    /// How many messages a packet filter of this host dropped before the first one passed; none after that.
+    filtered: Option<u32>,
     /// So many of the next calls send one message.
     careful: u32,
     /// The socket's buffer was full, and the poller reports when it is not.
@@ -177,6 +182,7 @@ impl<'a> Sender<'a> {
                 link,
                 schedule,
                 sent: 0,
+                filtered: Some(0),
                 careful: 0,
                 is_full: false,
             });
@@ -293,13 +299,23 @@ impl<'a> Sender<'a> {
         if sent.is_ok_and(|count| count < most) {
             flow.careful = CAREFUL_CALLS;
         }
+        if sent.is_ok_and(|count| count > 0) {
+            flow.filtered = None;
+        }
         match sent {
             Ok(count) => Ok(Took::Datagrams(count as u64)),
             // ENOBUFS: the interface's queue is full (send(2)).
             Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Ok(Took::Nothing),
-            // A packet filter of this host dropped the message: lost like one that the path drops. One that lets nothing
-            // through is an error.
-            Err(Errno::PERM) if flow.sent > 0 => Ok(Took::Datagrams(in_message.min(most) as u64)),
+            // A packet filter of this host dropped the message: lost like one that the path drops.
+            Err(Errno::PERM) if flow.filtered.is_none_or(|count| count < FILTERED_MAX) => {
+                flow.filtered = flow.filtered.map(|count| count + 1);
+                Ok(Took::Datagrams(in_message.min(most) as u64))
+            }
+            Err(Errno::PERM) => Err(TrafficError::NotPermitted {
+                what: "send datagrams".to_owned(),
+                why: "a packet filter of this host drops them (EPERM): see `nft list ruleset`"
+                    .to_owned(),
+            }),
             Err(errno) => self.refused(index, errno).map(|()| Took::Nothing),
         }
     }

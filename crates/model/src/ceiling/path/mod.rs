@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Bound, Ceiling, EthernetPath, InfinibandSpeed, TIMESTAMPS_BYTES, Tunnel, bond, copy, ethernet,
-    infiniband, pcie, shaper, shaper_of_datagrams, window_rtt,
+    infiniband, pcie, requested, shaper, shaper_of_datagrams, window_rtt,
 };
 use crate::analysis::{self, OneWay};
 use crate::buffers::{self, Buffer};
@@ -18,7 +18,7 @@ use crate::plan::End;
 use crate::sample::{Sample, SideSample};
 use crate::shell;
 use crate::units::{BitRate, Bytes};
-use crate::workload::Direction;
+use crate::workload::{Direction, Workload};
 
 /// What is known of a path.
 #[derive(Debug, Clone, Copy)]
@@ -179,12 +179,18 @@ pub fn ceilings_of_path(path: &PathFacts<'_>) -> PathCeilings {
             both_ways(&one_way(path, local, remote), &one_way(path, remote, local))
         }
     };
+    let ways = if path.direction == Direction::Bidirectional {
+        2
+    } else {
+        1
+    };
+    let asked = path.sample.and_then(|sample| match &sample.spec.workload {
+        Workload::Udp(udp) => udp.rate_bit_per_s,
+        _ => sample.spec.pacing_bit_per_s,
+    });
+    let asked = asked.map(|each| requested(each, path.flows.saturating_mul(ways)));
+    all.ceilings.extend(asked);
     if let Some(bandwidth) = path.copy_bandwidth.filter(|_| verbs::copies(path)) {
-        let ways = if path.direction == Direction::Bidirectional {
-            2
-        } else {
-            1
-        };
         let shared = same_kernel(path.local, path.remote)
             .then(|| u32::try_from(path.local.online_cpus().len()).unwrap_or(u32::MAX));
         let flows = path.flows.saturating_mul(ways);

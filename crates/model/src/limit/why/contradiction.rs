@@ -9,28 +9,36 @@ use crate::sample::Sample;
 use crate::units::real;
 use crate::{rules, threshold};
 
-/// Whether trials like the measured one lost far less, and were no faster.
+/// Whether trials without an intervention had about the rate of the measured one, and lost far less.
 pub(super) fn loss_without_effect(sample: &Sample, tried: &[Tried]) -> Option<String> {
     let rate = analysis::rate_after(sample, 0)?;
     let (sent, lost) = TrialFigures::of(sample, rate).segments?;
-    let most = rate.as_f64() * threshold::WHY_CHANGE;
-    let rounds = tried.iter().flat_map(|one| &one.rounds);
-    let plain = rounds.map(|round| round.without);
-    let alike = plain.filter(|trial| trial.rate.as_f64() <= most);
-    let (again, of_it) = alike
+    let alike = 1.0 / threshold::WHY_LIKE..=threshold::WHY_SAME;
+    // Each is beside every intervention of its batch.
+    let mut plain: Vec<TrialFigures> = Vec::new();
+    for round in tried.iter().flat_map(|one| &one.rounds) {
+        let ratio = round.without.rate.as_f64() / rate.as_f64();
+        if alike.contains(&ratio) && !plain.contains(&round.without) {
+            plain.push(round.without);
+        }
+    }
+    let (again, of_it) = (plain.iter())
         .filter_map(|trial| trial.segments)
         .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     let expected = again * lost / sent.max(1.0);
     let is_gone = expected >= threshold::WHY_LOST_LEAST
         && of_it <= expected * threshold::WHY_LOSS_GONE.as_f64();
-    is_gone.then(|| format!("{of_it:.0} of {again:.0} segments lost in trials that were no faster"))
+    is_gone
+        .then(|| format!("{of_it:.0} of {again:.0} segments lost in trials of about the same rate"))
 }
 
 /// Whether paced trials lost so little that the congestion control could carry more than was measured with as much.
 pub(super) fn loss_too_small(sample: &Sample, way: &OneWay<'_>, tried: &[Tried]) -> Option<String> {
-    /// None lost of N: the share is at most this / N (95 %, the rule of three).
+    /// If none of N is lost, the share is below this / N (95 %, the rule of three) ...
     const NONE_OF: f64 = 3.0;
-    /// BBR takes less for no congestion.
+    /// ... and if K are, K + 1.645 sqrt(K) + 3 is close to the exact bound (Poisson).
+    const NORMAL: f64 = 1.645;
+    /// BBR does not slow down for less.
     const BBR_SHARE: f64 = 0.01;
     let paced = tried
         .iter()
@@ -40,7 +48,7 @@ pub(super) fn loss_too_small(sample: &Sample, way: &OneWay<'_>, tried: &[Tried])
         let (sent, lost) = one?;
         Some((sum.0 + sent, sum.1 + lost))
     })?;
-    let most = (lost + NONE_OF) / sent;
+    let most = (lost + NORMAL * lost.sqrt() + NONE_OF) / sent;
     let figures = Figures::of(way, &sample.spec);
     let tcp = way.first_tcp()?;
     let control = tcp.congestion_control.as_deref()?;
@@ -52,7 +60,7 @@ pub(super) fn loss_too_small(sample: &Sample, way: &OneWay<'_>, tried: &[Tried])
         None => control.starts_with("bbr") && most < BBR_SHARE,
     };
     is_little.then(|| {
-        format!("paced at less than the rate, {lost:.0} of {sent:.0} segments lost: {control} can carry more with that")
+        format!("{lost:.0} of {sent:.0} segments lost when paced: {control} can carry at least twice the rate with that")
     })
 }
 

@@ -213,6 +213,8 @@ pub fn plain(measured: &TrialSpec, each: Nanoseconds) -> TrialSpec {
     spec.duration_ns = each;
     spec.interval_ns = Nanoseconds::new((each.as_u64() / 20).max(1_000_000));
     spec.profile_hz = None;
+    // Their rates are compared after their own warm-up.
+    spec.omit_ns = None;
     spec.unrecorded = false;
     spec
 }

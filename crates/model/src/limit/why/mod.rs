@@ -204,6 +204,8 @@ impl Tried {
         }
         if let Some(effect) = self.beside_capacity(measured) {
             self.effect = effect;
+            let reason = "far fewer datagrams arrived than the connection carried";
+            self.reason = (effect == Effect::Unclear).then(|| reason.to_owned());
             return;
         }
         self.effect = self.intervention.effect(&self.rounds, measured);

@@ -342,7 +342,8 @@ fn interventions_that_cannot_show_anything_are_left_out_with_their_reason() {
         remote_nic: &far.nics[0].name,
         ipv6: false,
     };
-    let sample = held().build();
+    let mut sample = held().build();
+    sample.spec.omit_ns = Some(Nanoseconds::from_millis(1_000));
     let each = Nanoseconds::from_millis(300);
     let trial = |one: Intervention| one.trial(&sample, rate(500), path, each);
     let reason = |one: Intervention| trial(one).expect_err("not possible");
@@ -371,6 +372,8 @@ fn interventions_that_cannot_show_anything_are_left_out_with_their_reason() {
     assert_eq!(half, Some(Bytes::new(724)));
     let more = trial(MoreFlows).expect("possible");
     assert_eq!((more.flows, more.duration_ns), (4, each));
+    // A start that the measured trial leaves out may be longer than this one.
+    assert_eq!(more.check(), Ok(()));
     let Workload::Udp(udp) = trial(Datagrams).expect("possible").workload else {
         panic!("no datagrams");
     };
@@ -438,21 +441,28 @@ fn loss_that_trials_like_the_measured_one_do_not_have_is_not_the_limit() {
         tcp.bytes_sent = Bytes::new(125_000_000);
         tcp.bytes_retransmitted = Bytes::new(1_250_000);
     });
-    let stands = |plain: u64, lost: f64| {
-        let mut one = tried(&[(MoreFlows, Unclear)]).remove(0);
-        let figures = seen(plain, Some((10_000.0, lost)));
-        let round = Round {
-            without: figures,
-            with: figures,
-        };
-        one.rounds = vec![round; 2];
-        let verdict = decide(&lossy.clone().build(), &[LimitKind::Loss], &[one]);
+    let stands_of = |plain: u64, lost: f64, of: f64| {
+        // The same two plain trials are beside four interventions.
+        let mut all =
+            tried(&[MoreFlows, OtherControl, DiscardingReader, Sendfile].map(|one| (one, Unclear)));
+        let rounds = [10_000.0, 10_001.0].map(|sent| Round {
+            without: seen(plain, Some((sent / of, lost / of))),
+            with: seen(plain, None),
+        });
+        for one in &mut all {
+            one.rounds = rounds.to_vec();
+        }
+        let verdict = decide(&lossy.clone().build(), &[LimitKind::Loss], &all);
         let mut all = verdict.hypotheses.iter();
         all.any(|one| one.what == LimitKind::Loss && one.stands())
     };
+    let stands = |plain, lost| stands_of(plain, lost, 1.0);
     assert!(stands(500, 100.0), "as much");
     assert!(!stands(500, 0.0), "none at the same rate");
     assert!(stands(900, 0.0), "none, and faster");
+    assert!(stands(100, 0.0), "none, and far slower");
+    // Of 2 x 200 segments four were to be expected, however many interventions they are beside.
+    assert!(stands_of(500, 0.0, 50.0), "too few");
 }
 
 #[test]
@@ -502,6 +512,7 @@ fn datagrams_of_which_far_fewer_arrive_than_a_connection_carried_were_too_many_p
     let mut all = overflow(900);
     all.judge(seen(900, None));
     assert_eq!(all.effect, Unclear);
+    assert!(all.reason.is_some());
 }
 
 #[test]

@@ -63,14 +63,18 @@ const MEMORY_MAX: u64 = 8 << 30;
 impl TrialSpec {
     /// Checks what is excluded from the rate.
     fn check_omitted(&self) -> Result<(), SpecError> {
-        // Latencies are recorded over the whole trial, and sizes have their own part of it.
-        let has_one_rate = self.workload.is_bulk() && !self.workload.is_sweep();
+        let Some(omit) = self.omit_ns else {
+            return Ok(());
+        };
+        // Latencies are recorded over the whole trial, sizes have their own part of it, and an amount ends when it is done.
+        let has_one_rate =
+            self.workload.is_bulk() && !self.workload.is_sweep() && !self.workload.ends_by_itself();
+        let ends = omit.as_u64().saturating_add(self.interval_ns.as_u64());
         require(
-            self.omit_ns
-                .is_none_or(|omit| has_one_rate && omit < self.duration_ns),
+            has_one_rate && !self.unrecorded && ends <= self.duration_ns.as_u64(),
             "the omitted start",
-            || self.omit_ns.unwrap_or_default().to_string(),
-            "less than the duration of `stream`, `udp` and `rdma-*` of one size",
+            || omit.to_string(),
+            "a reading less than the duration, of a recorded `stream`, `udp` or `rdma-*` of one size that ends by time",
         )
     }
 

@@ -154,13 +154,9 @@ impl<'a> Lines<'a> {
             }
             let took = self.thread_device.taker.take(due);
             match took.map_err(|error| (0, error.into()))? {
-                Took::Some(count) => {
-                    for index in 0..count {
-                        self.absorb(index, conversations, ledger)?;
-                    }
-                }
+                Took::Some(count) => self.absorb_all(count, conversations, ledger)?,
                 Took::Nothing => {}
-                Took::Look => self.listen(conversations)?,
+                Took::Look => self.listen(conversations, ledger)?,
             }
         }
     }
@@ -194,6 +190,15 @@ impl<'a> Lines<'a> {
             one.sent(length);
         }
         one.attend(&mut self.lanes[index].region)
+    }
+
+    fn absorb_all<C: Conversation>(
+        &mut self,
+        count: usize,
+        conversations: &mut [C],
+        ledger: &mut C::Ledger,
+    ) -> Result<(), Failed> {
+        (0..count).try_for_each(|index| self.absorb(index, conversations, ledger))
     }
 
     /// Takes completion `index` of those that were taken last.
@@ -242,17 +247,29 @@ impl<'a> Lines<'a> {
     }
 
     /// Looks whether a remote end has ended.
-    fn listen<C: Conversation>(&self, conversations: &mut [C]) -> Result<(), Failed> {
+    fn listen<C: Conversation>(
+        &mut self,
+        conversations: &mut [C],
+        ledger: &mut C::Ledger,
+    ) -> Result<(), Failed> {
         let device = self.thread_device.taker.check_device();
         device.map_err(|error| (0, error.into()))?;
-        for (index, one) in conversations.iter_mut().enumerate() {
+        for index in 0..conversations.len() {
             if self.sent[index].is_over {
                 continue;
             }
             let mut heard = [0u8; 1];
             let companion = self.lanes[index].one.flow.socket.as_fd();
             let outcome = match recv(companion, &mut heard, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => one.peer_ended(),
+                Ok((0, _)) => {
+                    // The last message came before the end, but perhaps after the queue was looked at.
+                    let taker = &mut self.thread_device.taker;
+                    let count = taker.poll().map_err(|error| (0, error.into()))?;
+                    if count > 0 {
+                        return self.absorb_all(count, conversations, ledger);
+                    }
+                    conversations[index].peer_ended()
+                }
                 Ok(_) => Err(Fault::Unasked("data on a companion connection")),
                 Err(Errno::AGAIN | Errno::INTR) => Ok(()),
                 Err(errno) => Err(Fault::of(errno)),

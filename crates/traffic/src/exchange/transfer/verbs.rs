@@ -246,27 +246,7 @@ impl Table<'_> {
     /// Takes what has completed and arrived, of all pairs; waits for it in the thread's mode.
     fn look(&mut self, lane: &VerbsFlow<'_>) -> Result<(), Fault> {
         match self.thread_device.taker.take(None)? {
-            Took::Some(count) => {
-                for index in 0..count {
-                    let completion = self.thread_device.taker.taken(index);
-                    let id = completion.id() & !CAME;
-                    let number = usize::try_from(id >> 8).unwrap_or(0);
-                    let room = usize::try_from(id & 0xFF).unwrap_or(0);
-                    if let Err(status) = completion.status() {
-                        let flow = lane.one.flow.number;
-                        return Err(self
-                            .thread_device
-                            .failed("move the buffer", flow, status)
-                            .into());
-                    }
-                    if completion.id() & CAME == 0 {
-                        self.ended[number] = true;
-                    } else {
-                        self.came[number].push_back(room);
-                    }
-                }
-                Ok(())
-            }
+            Took::Some(count) => self.absorb(count, lane),
             Took::Nothing => Ok(()),
             Took::Look => {
                 self.thread_device.taker.check_device()?;
@@ -276,13 +256,38 @@ impl Table<'_> {
                 let mut heard = [0u8; 1];
                 let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
                 match recv(lane.one.flow.socket.as_fd(), &mut heard, flags) {
-                    Ok((0, _)) => Err(Fault::Closed),
+                    // The last message came before the end, but perhaps after the queue was looked at.
+                    Ok((0, _)) => match self.thread_device.taker.poll()? {
+                        0 => Err(Fault::Closed),
+                        count => self.absorb(count, lane),
+                    },
                     Ok(_) => Err(Fault::Unasked("data on a companion connection")),
                     Err(Errno::AGAIN | Errno::INTR) => Ok(()),
                     Err(errno) => Err(Fault::of(errno)),
                 }
             }
         }
+    }
+
+    /// Notes the `count` completions that were taken last.
+    fn absorb(&mut self, count: usize, lane: &VerbsFlow<'_>) -> Result<(), Fault> {
+        for index in 0..count {
+            let completion = self.thread_device.taker.taken(index);
+            let id = completion.id() & !CAME;
+            let number = usize::try_from(id >> 8).unwrap_or(0);
+            let room = usize::try_from(id & 0xFF).unwrap_or(0);
+            if let Err(status) = completion.status() {
+                let flow = lane.one.flow.number;
+                let failed = self.thread_device.failed("move the buffer", flow, status);
+                return Err(failed.into());
+            }
+            if completion.id() & CAME == 0 {
+                self.ended[number] = true;
+            } else {
+                self.came[number].push_back(room);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,8 @@
 //! The commands that take one step. They produce data; `linerate_report` formats it.
 //!
-//! `check` is what `linerate` does without a command, `memory` is the matrix of `map --memory`, `watched` a host with its counters read twice, `settings_page` what
-//! `explain settings` prints, `serve` the pages of all runs for a browser on this machine.
+//! `check` is what `linerate` does without a command, `memory` is the matrix of `map --memory`, `watched` a host with its
+//! counters read twice, `settings_page` what `explain settings` prints, `serve` the pages of all runs for a browser on
+//! this machine.
 
 pub(crate) mod capture;
 pub(crate) mod ceiling;

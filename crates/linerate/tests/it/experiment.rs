@@ -90,7 +90,7 @@ fn an_experiment_tells_what_each_factor_does_and_leaves_both_hosts_as_they_were(
     assert!(told.contains("pacing 400Mbit vs 200Mbit"), "{told}");
 }
 
-/// Both ends of a terminal of so many rows and columns: what is shown, and what a program writes to.
+/// Both ends of a pseudo-terminal of this size: the screen, and the terminal that a program writes to.
 pub(crate) fn open_terminal(rows: u16, columns: u16) -> (File, File) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let screen = File::from(openpt(flags).expect("a terminal"));
@@ -106,7 +106,7 @@ pub(crate) fn open_terminal(rows: u16, columns: u16) -> (File, File) {
     (screen, terminal)
 }
 
-/// What a program shows on a terminal of so many rows and columns, every movement of the cursor with it.
+/// What a program shows on a terminal of this size, including the movements of the cursor.
 pub(crate) fn shown_on_a_terminal(
     mut command: Command,
     rows: u16,

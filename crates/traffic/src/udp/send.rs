@@ -114,7 +114,7 @@ pub(super) fn run(
     sender.close()
 }
 
-/// A packet filter that drops so many messages before one passes lets nothing through.
+/// After so many drops before the first message passes, the packet filter is taken to block all of them.
 const FILTERED_MAX: u32 = 64;
 
 /// One flow of a sender.
@@ -123,7 +123,7 @@ struct Outgoing<'a> {
     link: Link,
     schedule: Option<Schedule>,
     sent: u64,
-    /// How many messages a packet filter of this host dropped before the first one passed; none after that.
+    /// The number of messages that a packet filter of this host dropped, until the first one passes; then none.
     filtered: Option<u32>,
     /// So many of the next calls send one message.
     careful: u32,

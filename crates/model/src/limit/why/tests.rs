@@ -170,7 +170,7 @@ fn a_loss_that_is_gone_when_paced_is_not_random_if_enough_were_to_be_expected() 
     assert_eq!(effect((10_000.0, 100.0), (7_000.0, 20.0)), Unclear);
     // One in a thousand: of 2 x 700 segments none might be lost by chance.
     assert_eq!(effect((1_000.0, 1.0), (700.0, 0.0)), Unclear);
-    // Sent again without need, 5 % look lost where one in a thousand is.
+    // Needless retransmissions: 5 % seem lost where one in a thousand is.
     assert_eq!(effect((20_000.0, 1_000.0), (14_000.0, 14.0)), Unclear);
     // What a connection loses when it starts is not the loss that holds it back later.
     let start = beside((50_000.0, 5.0), (10_000.0, 1_000.0), (7_000.0, 0.0));

@@ -74,7 +74,7 @@ impl TrialSpec {
             has_one_rate && !self.unrecorded && ends <= self.duration_ns.as_u64(),
             "the omitted start",
             || omit.to_string(),
-            "a reading less than the duration, of a recorded `stream`, `udp` or `rdma-*` of one size that ends by time",
+            "at least one reading less than the duration; not with `--bytes` or `--no-record`, and only for `stream`, `udp` and `rdma-*` of one size",
         )
     }
 

@@ -71,7 +71,7 @@ mod tests {
         for (text, words) in [
             ("rate=9", "FIGURE>=VALUE"),
             ("speed>=9", "unknown metric `speed`; available: rate, "),
-            ("rate>=9", "it has no unit; write b/s"),
+            ("rate>=9", "it has no unit; use b/s"),
             ("cpu<=-1", "above 0"),
             ("operations>=many", "`many` is not a number"),
             ("cpu-op<=5us", "CPU microseconds per operation"),

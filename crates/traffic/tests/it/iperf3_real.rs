@@ -159,7 +159,9 @@ fn our_client_measures_udp_with_a_real_server_in_every_direction() {
         Direction::Bidirectional,
     ] {
         let spec = TrialSpec {
-            workload: udp(Some(BitRate::from_mbit_per_s(8))),
+            // All datagrams of a flow fit into its socket buffer (212,992 bytes, about 2,300 for each): a reader that
+            // does not get a CPU for as long as that loses none.
+            workload: udp(Some(BitRate::from_mbit_per_s(2))),
             duration_ns: Nanoseconds::from_millis(400),
             ..spec(2, direction)
         };
@@ -171,8 +173,8 @@ fn our_client_measures_udp_with_a_real_server_in_every_direction() {
                 there.datagrams.as_ref().expect("UDP"),
             );
             assert_eq!((here.lost, there.lost), (0, 0));
-            assert!(here.count.abs_diff(there.count) <= 50, "{here:?} {there:?}");
-            assert!(here.count > 50);
+            assert!(here.count.abs_diff(there.count) <= 20, "{here:?} {there:?}");
+            assert!(here.count > 20, "{here:?}");
         }
     }
 }

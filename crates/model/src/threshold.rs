@@ -88,6 +88,10 @@ pub const WHY_IDLE: Ratio = Ratio::new(0.70);
 pub const WHY_CLOSED: Ratio = Ratio::new(0.01);
 /// A loss is the limit if the congestion control can carry at most this multiple of the rate with it.
 pub const LOSS_FACTOR: f64 = 2.0;
+/// Losses that come together leave a connection more than this multiple of what losses at random do.
+pub const LOSS_FACTOR_SEEN: f64 = 4.0;
+/// Retransmissions of which at least this share was unnecessary show no loss.
+pub const IN_VAIN_SHARE: Ratio = Ratio::new(0.50);
 /// A path that carried this share of the datagrams is not what limits them.
 pub const WHY_ARRIVED: Ratio = Ratio::new(0.90);
 /// A rate of this share of what the path carries at most is limited by the path, ...

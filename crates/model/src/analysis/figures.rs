@@ -112,6 +112,14 @@ impl Figures {
         })
     }
 
+    /// Whether the receiver had most of what was retransmitted: it came late, or its acknowledgment did.
+    pub fn was_mostly_in_vain(&self) -> bool {
+        self.retransmitted.zip(self.lost).is_some_and(|(all, lost)| {
+            let needed = 1.0 - threshold::IN_VAIN_SHARE.as_f64();
+            lost.as_f64() <= all.as_f64() * needed
+        })
+    }
+
     /// Whether there is queueing delay: then something after the sender is the bottleneck, and the congestion control
     /// only adapts to it.
     pub fn queue_on_the_path(&self) -> bool {

@@ -220,7 +220,12 @@ impl Flow<'_> {
             .and_then(|(size, _)| self.figures.is_ample(*size));
         let evidence = largest.map(|(_, evidence)| evidence);
         let long = self.figures.sleeps_long(self.figures.sender);
-        let for_buffer = ample == Some(false) && long != Some(true);
+        // A writer that has filled the buffer sleeps until the next acknowledgment.
+        let until_acknowledged = self.figures.sender.each_sleep.zip(self.figures.rtt);
+        let filled = (self.figures.sndbuf_limited)
+            .is_none_or(|share| share >= threshold::WHY_CLOSED)
+            || until_acknowledged.is_none_or(|(sleep, rtt)| sleep <= rtt);
+        let for_buffer = ample == Some(false) && long != Some(true) && filled;
         if for_buffer {
             let rule = Some(("tcp-buffer-below-bdp", self.way.from));
             let words = format!(
@@ -302,6 +307,13 @@ impl Flow<'_> {
         })
     }
 
+    /// Whether no window or buffer held the sender back.
+    fn windows_are_open(&self) -> bool {
+        [self.figures.rwnd_limited, self.figures.sndbuf_limited]
+            .iter()
+            .all(|share| share.is_some_and(|share| share <= threshold::LIMITED_SHARE))
+    }
+
     fn is_idle_program(&self) -> bool {
         let on_cpu = self.figures.sender.on_cpu;
         on_cpu.is_some_and(|share| share < threshold::PROGRAM_CPU_SHARE)
@@ -310,9 +322,7 @@ impl Flow<'_> {
     /// To rule out every other limit, everything else must be known.
     fn by_congestion_control(&self) -> Option<Named> {
         let figures = self.figures;
-        let waited_for_nothing = [figures.rwnd_limited, figures.sndbuf_limited]
-            .iter()
-            .all(|share| share.is_some_and(|share| share <= threshold::LIMITED_SHARE));
+        let waited_for_nothing = self.windows_are_open();
         let turns = [figures.sender, figures.receiver];
         let cpus_known = turns.iter().all(|turns| turns.wanted().is_some());
         // A thread that also waited for a CPU, on a busy machine, may be the limit.
@@ -362,7 +372,7 @@ impl Flow<'_> {
                 figures::interrupts_most(side).is_some_and(|share| share < threshold::WHY_IDLE)
             });
         let held = figures.busy? >= threshold::CONGESTION_SHARE;
-        let waits = figures.queue_on_the_path() && self.has_little_loss()?;
+        let waits = figures.queue_on_the_path() && self.has_little_loss()? && self.windows_are_open();
         (held && waits && is_idle && has_time && !self.crowded()).then(|| {
             let words = format!(
                 "data to send for at least {} of the time, a smoothed RTT above {} times the minimum, no loss, and \

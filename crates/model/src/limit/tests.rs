@@ -349,6 +349,11 @@ fn a_pipe_that_runs_dry_is_a_small_buffer_or_a_program_that_sleeps() {
     assert_eq!(kind(&dry(20_000)), LimitKind::SendBuffer);
     assert_eq!(kind(&dry(100)), LimitKind::SenderProgram);
     assert_eq!(named(&dry(100)), LimitKind::SenderProgram);
+    // A buffer that was full is emptied within a round trip; this writer sleeps for three, and was never counted as
+    // limited by the buffer.
+    let late = dry(5_333);
+    assert_eq!(kind(&late), LimitKind::SenderProgram);
+    assert_eq!(kind(&late.limited(0.0, 0.1)), LimitKind::SendBuffer);
     let nearly_full = dry(100).tcp(|tcp| tcp.busy_ns = Nanoseconds::from_millis(1_800));
     assert_eq!(named(&nearly_full), LimitKind::NotDetermined);
 }
@@ -372,6 +377,9 @@ fn a_send_buffer_that_is_all_on_the_way_is_the_round_trip_also_when_the_kernel_d
     // What waits on the path waits because it carries no more.
     let queue = far_away.clone().tcp(|tcp| tcp.rtt_min_ns = US(300));
     assert_eq!(kind(&queue), LimitKind::Shaper);
+    // A window that was closed for most of the time held it back before any queue did.
+    let closed = named(&queue.clone().limited(0.8, 0.0));
+    assert_ne!(closed, LimitKind::Shaper);
     let busy = queue.cpu_share(0.01, 0.8);
     assert_eq!(kind(&busy), LimitKind::NotDetermined);
     assert_eq!(named(&far_away), LimitKind::NotDetermined);
@@ -420,6 +428,8 @@ fn what_was_sent_again_in_vain_is_no_loss() {
     };
     assert_eq!(named(&again(0)), LimitKind::Loss);
     assert_eq!(named(&again(9_900)), LimitKind::CongestionControl);
+    // Where some of the reports were lost too, the rest shows no loss either.
+    assert_eq!(named(&again(6_000)), LimitKind::NotDetermined);
 }
 
 #[test]

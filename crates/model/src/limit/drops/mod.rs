@@ -54,6 +54,7 @@ impl Lost {
                     leaves: None,
                 }
             }
+            _ if figures.was_mostly_in_vain() => return None,
             _ => Self {
                 share: figures.lost?,
                 bytes: total(
@@ -95,29 +96,33 @@ pub(super) fn window_with_loss(control: &str, lost: f64, rtt: Nanoseconds) -> Op
     }
 }
 
-/// What a congestion control that takes loss for congestion can carry with this loss, if that is about what was seen.
-fn left_by_loss(way: &OneWay<'_>, figures: &Figures) -> Option<Evidence> {
+/// The bytes per RTT that a congestion control that takes loss for congestion can carry with this loss.
+pub(super) fn carried_with_loss(way: &OneWay<'_>, figures: &Figures) -> Option<f64> {
     let share = figures.lost?.as_f64();
-    let (rtt, seen) = (figures.rtt?, figures.per_round_trip?);
-    let tcp = way.first_tcp()?;
-    let control = tcp.congestion_control.as_deref()?;
-    let segments = window_with_loss(control, share, rtt)?;
-    let bytes = segments * real(tcp.snd_mss_bytes.as_u64());
+    let rtt = figures.rtt?;
     // On a short path a lost segment is made up for before the window matters.
-    if share <= 0.0
-        || rtt < threshold::PATH_RTT
-        || bytes > threshold::LOSS_FACTOR * real(seen.as_u64())
-    {
+    if share <= 0.0 || rtt < threshold::PATH_RTT {
         return None;
     }
+    let tcp = way.first_tcp()?;
+    let segments = window_with_loss(tcp.congestion_control.as_deref()?, share, rtt)?;
+    Some(segments * real(tcp.snd_mss_bytes.as_u64()))
+}
+
+/// What this loss leaves to the congestion control, if that is about what was seen or less.
+fn left_by_loss(way: &OneWay<'_>, figures: &Figures) -> Option<Evidence> {
+    let (rtt, seen) = (figures.rtt?, figures.per_round_trip?);
+    let bytes = carried_with_loss(way, figures)?;
+    if bytes > threshold::LOSS_FACTOR * real(seen.as_u64()) {
+        return None;
+    }
+    let control = way.first_tcp()?.congestion_control.as_deref()?;
+    let share = figures.lost?;
     let rate = |bytes: f64| BitRate::from_f64(bytes * 8.0 / rtt.as_secs_f64());
     let (carries, seen) = rate(bytes).zip(rate(real(seen.as_u64())))?;
     Some(Evidence::new(
         "what this loss leaves to a flow at this RTT",
-        format!(
-            "{control} can carry {carries} with {} lost and an RTT of {rtt}, seen {seen}",
-            Ratio::new(share)
-        ),
+        format!("{control} can carry {carries} with {share} lost and an RTT of {rtt}, seen {seen}"),
         "RFC 9438, section 5.1",
     ))
 }
@@ -182,6 +187,19 @@ pub fn dropped(sample: &Sample) -> Option<u64> {
         Some(total(dropped.map(|(_, count, _)| count).chain(sockets)))
     };
     Some(of(&sample.local)?.saturating_add(of(&sample.remote)?))
+}
+
+/// The packets that the sender's own host refused after their connection had passed them on. The connection learns of
+/// that at once, slows down as for a loss, and counts none (`tcp_enter_cwr` in net/ipv4/tcp_output.c).
+pub(super) fn refused_by_own_host(sender: &SideSample) -> u64 {
+    let Known::Value(watch) = &sender.counters else {
+        return 0;
+    };
+    let refused = watch.below("nic/").filter(|(rest, ..)| {
+        let name = rest.split_once('/').map(|(_, name)| name);
+        name.is_some_and(|name| SENT.contains(&name))
+    });
+    total(refused.map(|(_, count, _)| count))
 }
 
 /// The counters' explanation of a loss.

@@ -4,7 +4,7 @@ use super::{Intervention, TrialFigures, Tried};
 use crate::analysis::figures::{self, Figures, Turns};
 use crate::analysis::{self, OneWay};
 use crate::limit::LimitKind;
-use crate::limit::drops::window_with_loss;
+use crate::limit::drops::{carried_with_loss, window_with_loss};
 use crate::sample::Sample;
 use crate::units::real;
 use crate::{rules, threshold};
@@ -30,6 +30,19 @@ pub(super) fn loss_without_effect(sample: &Sample, tried: &[Tried]) -> Option<St
         && of_it <= expected * threshold::WHY_LOSS_GONE.as_f64();
     is_gone
         .then(|| format!("{of_it:.0} of {again:.0} segments lost in trials of about the same rate"))
+}
+
+/// Whether losses at random leave the congestion control about the rate that was measured. Losses that come together,
+/// as where a queue overflows, leave it far more.
+pub(super) fn loss_explains_rate(sample: &Sample, way: &OneWay<'_>) -> bool {
+    let figures = Figures::of(way, &sample.spec);
+    let seen = figures.per_round_trip.map(|seen| real(seen.as_u64()));
+    let ratio = carried_with_loss(way, &figures)
+        .zip(seen)
+        .map(|(carried, seen)| carried / seen);
+    ratio.is_some_and(|ratio| {
+        (1.0 / threshold::LOSS_FACTOR_SEEN..=threshold::LOSS_FACTOR).contains(&ratio)
+    })
 }
 
 /// Whether paced trials lost so little that the congestion control could carry more than was measured with as much.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::figures::{Figures, Turns};
 use crate::analysis::{self, figures};
+use crate::limit::drops::refused_by_own_host;
 use crate::sample::{FlowRecord, Sample};
 use crate::threshold;
 use crate::units::{BitRate, Ratio, real};
@@ -32,7 +33,11 @@ impl TrialFigures {
             };
             match sample.spec.workload {
                 Workload::Udp(_) => sum(way.receiver.receivers().map(datagrams).collect()),
-                _ => sum(way.sender.senders().map(segments).collect()),
+                _ => {
+                    let refused = real(refused_by_own_host(way.sender));
+                    let seen = sum(way.sender.senders().map(segments).collect());
+                    seen.map(|(sent, lost)| (sent + refused, lost + refused))
+                }
             }
         });
         Self { rate, segments }

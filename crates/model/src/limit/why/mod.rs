@@ -12,7 +12,9 @@ mod tests;
 
 use std::fmt;
 
-use contradiction::{contradicted_by, is_window_full, loss_too_small, loss_without_effect};
+use contradiction::{
+    contradicted_by, is_window_full, loss_explains_rate, loss_too_small, loss_without_effect,
+};
 pub use effect::{Effect, Round, TrialFigures};
 use effect::{is_above, is_like_the_measured};
 pub use intervention::{Intervention, applies_to, plain};
@@ -182,7 +184,8 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
         place.unwrap_or(suggested.len())
     };
     hypotheses.sort_by_key(|one| (!one.stands(), order(one.what)));
-    let (what, status) = verdict(&hypotheses);
+    let loss_explains_rate = way.is_some_and(|way| loss_explains_rate(sample, way));
+    let (what, status) = verdict(&hypotheses, loss_explains_rate);
     Verdict {
         what,
         status,
@@ -312,7 +315,9 @@ impl Hypothesis {
     }
 }
 
-fn verdict(hypotheses: &[Hypothesis]) -> (LimitKind, Status) {
+/// The verdict. Where a rival stands that the evidence suggests as much, there is none: a name that is wrong costs more
+/// than none.
+fn verdict(hypotheses: &[Hypothesis], loss_explains_rate: bool) -> (LimitKind, Status) {
     const NONE: (LimitKind, Status) = (LimitKind::NotDetermined, Status::NotDetermined);
     let standing: Vec<&Hypothesis> = hypotheses.iter().filter(|one| one.stands()).collect();
     let Some(first) = standing.first() else {
@@ -323,18 +328,35 @@ fn verdict(hypotheses: &[Hypothesis]) -> (LimitKind, Status) {
         // Within a family the first trial decides, if it suggests one.
         let has_decisive_support = standing.iter().any(|one| one.has_decisive_support());
         // Below a policer a connection also loses, and is faster with anything that minds loss less.
-        let stays = first.supported_by.contains(&Intervention::Paced);
-        let has_decisive_support = has_decisive_support && (first.what != LimitKind::Loss || stays);
-        return match (has_decisive_support, first.suggested || standing.len() == 1) {
+        let loss_stays = first.supported_by.contains(&Intervention::Paced);
+        let resists = loss_stays || first.supported_by.contains(&Intervention::OtherControl);
+        let is_shown = first.what != LimitKind::Loss || resists || loss_explains_rate;
+        let has_decisive_support =
+            has_decisive_support && (first.what != LimitKind::Loss || loss_stays);
+        // More connections are faster below most limits.
+        let is_own = |one: &&Hypothesis| {
+            let mut own = one.deciding().into_iter();
+            own.any(|intervention| intervention != Intervention::MoreFlows)
+        };
+        return match (has_decisive_support, first.suggested) {
             (true, true) => (first.what, Status::Proved),
-            (true, false) => (first.what, Status::Likely),
-            (false, _) if first.suggested => (first.what, Status::Likely),
-            (false, _) => NONE,
+            (true, false) if standing.len() == 1 => (first.what, Status::Proved),
+            (true, false) if standing.iter().any(is_own) => (first.what, Status::Likely),
+            (false, true) if is_shown => (first.what, Status::Likely),
+            _ => NONE,
         };
     }
     // What said most of what came true; of equal ones the first that the trial suggests.
     let best = standing.iter().rev().max_by_key(|one| one.weight());
-    best.filter(|one| one.suggested)
+    let is_alone = |best: &Hypothesis| {
+        let own = family(best.what);
+        let rivals = || standing.iter().filter(|one| family(one.what) != own);
+        let has_equal = !best.has_decisive_support() && rivals().any(|one| one.suggested);
+        let is_policed =
+            best.what == LimitKind::Loss && rivals().any(|one| one.what == LimitKind::Shaper);
+        !has_equal && !is_policed
+    };
+    best.filter(|one| one.suggested && is_alone(one))
         .map_or(NONE, |one| (one.what, Status::Likely))
 }
 

@@ -538,3 +538,58 @@ fn cpus_that_others_keep_busy_are_not_the_limit_of_threads_that_do_not_wait_for_
         (LimitKind::NotDetermined, Status::NotDetermined)
     );
 }
+
+#[test]
+fn of_two_suggestions_that_nothing_distinguishes_neither_is_named() {
+    let effects = Intervention::ALL.map(|one| (one, Unclear));
+    let both = [LimitKind::WindowRtt, LimitKind::ReceiverProgram];
+    let none = (LimitKind::NotDetermined, Status::NotDetermined);
+    assert_eq!(decided(&held(), &both, &effects), none);
+    // Of a path that is faster with smaller buffers, and of a reader that is not, one is left.
+    let lower = decided(&held(), &both, &[(SmallerBuffers, Higher)]);
+    assert_eq!(lower, (LimitKind::ReceiverProgram, Status::Likely));
+}
+
+#[test]
+fn a_loss_is_not_named_where_it_may_be_what_exceeds_a_rate() {
+    // At 1 % lost and 20 ms reno carries 7 Mb/s.
+    let lossy = |mbit: u64| {
+        build::sample()
+            .mbit(mbit)
+            .cpu_share(0.1, 0.1)
+            .tcp(move |tcp| {
+                tcp.bytes_sent = Bytes::new(mbit * 250_000);
+                tcp.bytes_retransmitted = Bytes::new(mbit * 2_500);
+                tcp.rtt_ns = Nanoseconds::from_millis(20);
+                tcp.congestion_control = Some("reno".to_owned());
+            })
+    };
+    let none = (LimitKind::NotDetermined, Status::NotDetermined);
+    let named = |mbit, effects: &[_]| decided(&lossy(mbit), &[LimitKind::Loss], effects);
+    assert_eq!(named(9, &[]), none, "a policer stands too");
+    let higher = [(MoreFlows, Higher)];
+    assert_eq!(named(9, &higher), (LimitKind::Loss, Status::Likely));
+    // Losses that leave a connection a hundred times what losses at random do come together, as in a full queue.
+    assert_eq!(named(700, &higher), none);
+    let stays = [(MoreFlows, Higher), (Paced, NotLower)];
+    assert_eq!(named(700, &stays), (LimitKind::Loss, Status::Proved));
+}
+
+#[test]
+fn more_connections_that_help_do_not_tell_which_window_it_is() {
+    let none = (LimitKind::NotDetermined, Status::NotDetermined);
+    assert_eq!(decided(&held(), &[], &[(MoreFlows, Higher)]), none);
+}
+
+#[test]
+fn what_the_senders_own_host_refuses_counts_as_lost() {
+    let refused = |count: u64| {
+        let (near, _) = build::veth_pair();
+        let watch = build::watch(&near).grew("nic/near0/stat/tx_dropped", count);
+        let mut sample = build::sample().mbit(500).build();
+        sample.local.counters = Known::Value(watch.build());
+        TrialFigures::of(&sample, rate(500)).segments
+    };
+    let (none, some) = refused(0).zip(refused(40)).expect("TCP");
+    assert!((some.1 - none.1 - 40.0).abs() < 1e-9, "{none:?} {some:?}");
+}

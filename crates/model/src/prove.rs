@@ -32,6 +32,10 @@ pub struct ProveDocument {
     pub findings: Vec<Finding>,
     /// Every test of a remedy, in order; then those that were not tested.
     pub remedies: Vec<RemedyResult>,
+    /// Share of the busier host's CPU time that neither linerate's threads nor interrupts had, median of the trials
+    /// before and after; null if not known.
+    #[serde(default)]
+    pub cpu_other_work: Option<f64>,
     /// Whether both hosts have their baseline settings (true also if kept remedies were meant to be kept).
     pub restored: bool,
     /// Whether kept remedies stay applied after the run. For text only.

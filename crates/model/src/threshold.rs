@@ -42,6 +42,8 @@ pub const WINDOW_FACTOR: u64 = 4;
 pub const CPU_MARGIN: f64 = 0.10;
 /// A program that slept for at least this share, with an ample buffer full or empty, is the limit.
 pub const SLEPT_SHARE: Ratio = Ratio::new(0.20);
+/// Programs other than linerate that have this share of a host's CPU time make a comparison inconclusive.
+pub const OTHER_WORK: Ratio = Ratio::new(0.30);
 /// Above this share of lost bytes, loss is the limit (rule 58: 0.1 % within a site).
 pub const LOSS_SHARE: Ratio = Ratio::new(0.001);
 /// A requested rate is reached from this share on.

@@ -1,11 +1,12 @@
 //! Numbers and names as a report prints them: always with a unit, with an interval where there is one,
 //! and a `?` where there is no number. Shared by the page, the map and the terminal.
 
-use linerate_analysis::text::words::{change, count, detectable, effect_figure};
+use linerate_analysis::text::words::{change, count, detectable, interval_in_figures, is_too_noisy};
 use linerate_model::propose::{GIVEN, name_of};
 use linerate_model::prove::{EffectDocument, EndChange, ProveDocument, Rate, RemedyResult};
 use linerate_model::sample::Flag;
 use linerate_model::setting::Scope;
+use linerate_model::threshold;
 use linerate_model::units::BitRate;
 
 use super::data::{Arm, CpuCost, ReportData, TrialCpu};
@@ -150,12 +151,27 @@ pub(super) fn gain(prove: &ProveDocument) -> Option<Times> {
 /// The headline's comparison of the two rates.
 pub(super) fn gain_words(prove: &ProveDocument) -> Option<String> {
     let ratio = Times::of(&prove.before, &prove.after)?;
-    Some(if ratio.holds_one() {
+    Some(if doubt(prove).is_some() {
+        "inconclusive".to_owned()
+    } else if ratio.holds_one() {
         "not significant".to_owned()
     } else if gain(prove).is_some() {
         change(ratio.value)
     } else {
         "but no change was kept: the machine itself changed".to_owned()
+    })
+}
+
+/// Why a run without a significant difference shows nothing: other work had the CPUs.
+pub(super) fn doubt(prove: &ProveDocument) -> Option<String> {
+    let busy = prove.cpu_other_work.filter(|share| *share >= threshold::OTHER_WORK.as_f64())?;
+    let is_seen = Times::of(&prove.before, &prove.after).is_some_and(|ratio| !ratio.holds_one())
+        && gain(prove).is_some();
+    (!is_seen).then(|| {
+        format!(
+            "CPUs {:.0} % busy with other work; try again when the machine is quiet, or with `--trials 9`",
+            busy * 100.0
+        )
     })
 }
 
@@ -166,7 +182,9 @@ pub(super) fn cross(times: &str) -> String {
 
 /// The meaning of an effect's interval, in words.
 pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
-    if effect.low > 0.0 {
+    if is_too_noisy(effect) && effect.low <= 0.0 && effect.high >= 0.0 {
+        "not significant".to_owned()
+    } else if effect.low > 0.0 {
         "faster".to_owned()
     } else if effect.high < 0.0 {
         "slower".to_owned()
@@ -180,14 +198,8 @@ pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
 
 /// An interval of an effect with its level and numbers of trials.
 pub(super) fn effect_interval(effect: &EffectDocument) -> String {
-    let figure = effect_figure(effect);
-    format!(
-        "{} % CI [{}, {}], {}",
-        level(effect),
-        figure(effect.low),
-        figure(effect.high),
-        trials(effect)
-    )
+    let interval = interval_in_figures(effect).map_or_else(String::new, |figures| format!(" {figures}"));
+    format!("{} % CI{interval}, {}", level(effect), trials(effect))
 }
 
 /// A level in percent with the digits that tell it from 100: 95, 98.9, 99.7.

@@ -84,8 +84,9 @@ fn table_of(
             if index == 0 {
                 out.push_str(&format!("<th scope=\"row\" role=\"rowheader\">{cell}</th>"));
             } else {
+                let class = if is_figure(cell) { " class=\"n\"" } else { "" };
                 out.push_str(&format!(
-                    "<td role=\"cell\" data-label=\"{}\"><div>{cell}</div></td>",
+                    "<td role=\"cell\"{class} data-label=\"{}\"><div>{cell}</div></td>",
                     escape(label)
                 ));
             }
@@ -94,6 +95,12 @@ fn table_of(
     }
     out.push_str("</tbody></table>");
     out
+}
+
+/// Whether a cell is a short text, such as a number with its unit, which is not broken over lines.
+fn is_figure(cell: &str) -> bool {
+    const SHORT: usize = 14;
+    cell.chars().count() <= SHORT && !cell.contains('<')
 }
 
 /// A section with its heading and a line under it that explains how to read it.

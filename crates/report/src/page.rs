@@ -69,6 +69,27 @@ pub fn policy(reach: Reach) -> String {
     )
 }
 
+/// The page's body with a list of its sections after the first one, which has the result.
+fn with_contents(body: &str) -> String {
+    /// A shorter page shows where it ends.
+    const FEW: usize = 4;
+    const HEADING: &str = "<h2 id=\"";
+    let headings = body.split(HEADING).skip(1).filter_map(|rest| {
+        let (id, rest) = rest.split_once("\">")?;
+        let (text, _) = rest.split_once("</h2>")?;
+        Some(format!("<li><a href=\"#{id}\">{text}</a></li>"))
+    });
+    let headings: Vec<String> = headings.collect();
+    let end = "</section>";
+    let Some((result, rest)) = body.split_once(end).filter(|_| headings.len() >= FEW) else {
+        return body.to_owned();
+    };
+    let list = headings.concat();
+    format!(
+        "{result}{end}\n<nav class=\"contents\" aria-label=\"Contents\"><ol>{list}</ol></nav>{rest}"
+    )
+}
+
 /// A page around its body, with the data that its charts are drawn from.
 pub(super) fn shell(title: &str, version: &str, body: &str, json: &str) -> String {
     shell_with(Reach::Nothing, title, version, body, json)
@@ -83,6 +104,7 @@ pub(super) fn shell_with(
     json: &str,
 ) -> String {
     let policy = policy(reach);
+    let body = with_contents(body);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
@@ -95,7 +117,7 @@ pub(super) fn shell_with(
          <script>{BUNDLE}</script>\n</body>\n</html>\n",
         escape(version),
         escape(title),
-        body,
+        &body,
         json_for_script(json)
     )
 }

@@ -2,7 +2,7 @@
 //! and the CPU cost.
 
 use linerate_analysis::text::visible::visible;
-use linerate_analysis::text::words::effect_figure;
+use linerate_analysis::text::words::{TOO_NOISY, effect_figure, is_too_noisy};
 use linerate_model::propose::GIVEN;
 use linerate_model::prove::{EffectDocument, ProveDocument, RemedyResult};
 use serde_json::{Value, json};
@@ -66,13 +66,13 @@ pub(super) fn bars(prove: &ProveDocument, drawn: &mut Vec<Value>) -> String {
         }
     }
     let x = Axis::from_zero(RATE, longest * 1.04 / GIGA, (labeled, 110));
-    let y = rows("name");
+    let y = rows_of(&measured.map(|(name, _)| name.to_owned()));
     let text = |values: Vec<Value>, mark: Value| {
         json!({"data": {"values": values}, "mark": mark,
                "encoding": {"y": y, "x": x.by("at"), "text": {"field": "text"}}})
     };
     // Behind the bars, so that it does not run through their text.
-    let mut layer = bound.map_or_else(Vec::new, |bound| ceiling(bound, "x", &x).into());
+    let mut layer = bound.map_or_else(Vec::new, |bound| ceiling(bound, &x, Some((&y, "after"))).into());
     layer.extend([
         json!({"mark": {"type": "bar", "height": {"band": 0.62}, "cornerRadiusEnd": 3},
             "encoding": {"y": y, "x": x.by("rate"), "tooltip": {"field": "text"},
@@ -152,42 +152,36 @@ pub(super) fn effects_and_trials(prove: &ProveDocument, drawn: &mut Vec<Value>) 
     format!("<div class=\"pair\">{effects}{trials}</div>")
 }
 
-/// The axis of effects: of ratios when one of them doubles the rate, else of percent; and where no effect is on it.
-fn axis_of_effects(remedies: &[RemedyResult]) -> (Axis, f64) {
-    let mut effects = remedies.iter().filter_map(|remedy| remedy.effect.as_ref());
-    let in_words = |title, words: &str| {
-        let ticks = json!({"labelExpr": words, "tickCount": 5});
-        Axis::new(title, json!({"nice": true}), ticks)
-    };
-    if effects.any(|effect| effect.relative >= 1.0) {
-        let words = "format(datum.value, '~g') + '×'";
-        (in_words("times the rate without", words), 1.0)
-    } else {
-        let words = "datum.value == 0 ? '0 %' : format(100 * datum.value, '+.3~g') + ' %'";
-        (in_words("change of the rate", words), 0.0)
-    }
-}
-
 fn effects(remedies: &[RemedyResult], names: &[String], drawn: &mut Vec<Value>) -> String {
-    let (x, zero) = axis_of_effects(remedies);
+    const NO_EFFECT: f64 = 1.0;
+    let is_drawn = |effect: &&EffectDocument| !is_too_noisy(*effect);
+    let tested = remedies.iter().filter_map(|remedy| remedy.effect.as_ref());
+    let reach = tested.filter(is_drawn).flat_map(|effect| {
+        let unseen = 1.0 + effect.smallest_detectable;
+        [1.0 + effect.low, 1.0 + effect.high, unseen, 1.0 / unseen]
+    });
+    let x = Axis::of_ratios("the rate", reach);
     let (mut data, mut untried) = (Vec::new(), Vec::new());
     for (remedy, name) in remedies.iter().zip(names) {
         let fate = Fate::of(remedy);
-        let Some(effect) = &remedy.effect else {
-            let text = format!("{} {}", fate.mark(), fate.word());
-            untried.push(json!({"name": name, "zero": zero, "text": text}));
+        let Some(effect) = remedy.effect.as_ref().filter(is_drawn) else {
+            let text = match &remedy.effect {
+                Some(_) => format!("{TOO_NOISY}, {}", fate.word()),
+                None => format!("{} {}", fate.mark(), fate.word()),
+            };
+            untried.push(json!({"name": name, "zero": NO_EFFECT, "text": text}));
             continue;
         };
         let figure = |ratio| cross(&effect_figure(effect)(ratio));
-        let unseen = effect.smallest_detectable;
+        let unseen = 1.0 + effect.smallest_detectable;
         let [relative, low, high, unseen_low, unseen_high] = [
-            effect.relative,
-            effect.low,
-            effect.high,
-            -unseen.min(1.0),
+            1.0 + effect.relative,
+            1.0 + effect.low,
+            1.0 + effect.high,
+            1.0 / unseen,
             unseen,
         ]
-        .map(|ratio| short(zero + ratio));
+        .map(short);
         data.push(
             json!({"name": name, "relative": relative, "low": low, "high": high, "unseen_low": unseen_low,
                    "unseen_high": unseen_high, "fate": fate.word(), "text": format!("{} {}", figure(effect.relative), fate.word()),
@@ -206,7 +200,7 @@ fn effects(remedies: &[RemedyResult], names: &[String], drawn: &mut Vec<Value>) 
     let layer = [
         json!({"mark": {"type": "bar", "height": {"band": 0.5}, "color": "var(--band)"},
             "encoding": {"y": y, "x": x.by("unseen_low"), "x2": {"field": "unseen_high"}}}),
-        json!({"data": {"values": [{"zero": zero}]}, "mark": {"type": "rule", "color": "var(--ink)", "strokeWidth": 1},
+        json!({"data": {"values": [{"zero": NO_EFFECT}]}, "mark": {"type": "rule", "color": "var(--ink)", "strokeWidth": 1},
             "encoding": {"x": x.by("zero")}}),
         json!({"mark": {"type": "errorbar", "ticks": {"size": 10, "thickness": 1.5, "color": "var(--ink)"},
                         "rule": {"strokeWidth": 1.5, "color": "var(--ink)"}},
@@ -214,7 +208,7 @@ fn effects(remedies: &[RemedyResult], names: &[String], drawn: &mut Vec<Value>) 
         json!({"mark": {"type": "point", "size": 110, "filled": true, "stroke": "var(--ink)", "strokeWidth": 1.5, "opacity": 1},
             "encoding": {"y": y, "x": x.by("relative"), "shape": of_fate(["circle", "diamond"]),
                 "fill": of_fate(["var(--accent)", "var(--card)"]), "tooltip": {"field": "about"}}}),
-        json!({"mark": label(json!({"align": "left", "dx": clear_of(zero, "relative"), "dy": -17, "fontWeight": "bold"})),
+        json!({"mark": label(json!({"align": "left", "dx": clear_of(NO_EFFECT, "relative"), "dy": -17, "fontWeight": "bold"})),
             "encoding": {"y": y, "x": x.by("relative"), "text": {"field": "text"}}}),
         json!({"data": {"values": untried}, "mark": label(json!({"align": "left", "dx": 8, "color": "var(--ink-soft)"})),
             "encoding": {"y": y, "x": x.by("zero"), "text": {"field": "text"}}}),
@@ -229,7 +223,7 @@ fn effects(remedies: &[RemedyResult], names: &[String], drawn: &mut Vec<Value>) 
         &layer,
         (
             "Effect on the rate with CI",
-            "A point with its confidence interval for each fix against a line at zero; the table \
+            "A point with its confidence interval for each fix against a line at no effect, on a logarithmic scale; the table \
              below has the numbers",
         ),
     )

@@ -3,13 +3,13 @@
 //! to find them.
 
 use linerate_analysis::text::visible::visible;
-use linerate_analysis::text::words::{change, effect_figure, wrap};
+use linerate_analysis::text::words::{change, effect_in_figures, is_too_noisy, wrap};
 use linerate_model::prove::{
     EffectDocument, FactorDocument, ProveDocument, RemedyResult, SearchDocument,
 };
 
 use super::figures::{
-    Fate, cost, effect_interval, effect_meaning, end_state, fix_name, gain, gain_words, rate,
+    Fate, cost, doubt, effect_interval, effect_meaning, end_state, fix_name, gain, gain_words, rate,
     rate_interval, remedy_changes, scores, share, tried,
 };
 
@@ -95,7 +95,10 @@ fn headline(prove: &ProveDocument) -> String {
         rate(after.rate_bit_per_s)
     );
     match gain_words(prove) {
-        Some(words) => format!("{rates}, {words}"),
+        Some(words) => match doubt(prove) {
+            Some(doubt) => format!("{rates}, {words}: {doubt}"),
+            None => format!("{rates}, {words}"),
+        },
         None => rates,
     }
 }
@@ -205,10 +208,12 @@ fn remedy_lines(remedy: &RemedyResult, scale: &Scale, page: &mut Page) {
     }
     if let Some(effect) = &remedy.effect {
         let room = page.width.saturating_sub(MARGIN).min(64);
-        page.line(style, MARGIN, &scale.bar(effect, room));
+        if !is_too_noisy(effect) {
+            page.line(style, MARGIN, &scale.bar(effect, room));
+        }
         let text = format!(
             "{}, {}; {}",
-            effect_figure(effect)(effect.relative),
+            effect_in_figures(effect),
             effect_interval(effect),
             effect_meaning(effect)
         );

@@ -1,13 +1,13 @@
 //! The head of the page: the verdict, and the remedies behind it.
 
-use linerate_analysis::text::words::{change, effect_figure};
+use linerate_analysis::text::words::{change, effect_in_figures};
 use linerate_model::propose::name_of;
 use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
 use serde_json::Value;
 
 use super::data::ReportData;
 use super::figures::{
-    Fate, Times, cost, cross, effect_interval, effect_meaning, end_state, gain, gain_words,
+    Fate, Times, cost, cross, doubt, effect_interval, effect_meaning, end_state, gain, gain_words,
     place_of, rate, rate_interval, scores, share, tried,
 };
 use super::html::{code, escape, section, table};
@@ -56,8 +56,9 @@ fn summary(prove: &ProveDocument) -> String {
         (Some(bound), None) => format!("The ceiling is {}.", rate(bound)),
         (None, _) => "The ceiling is unknown.".to_owned(),
     };
+    let doubt = doubt(prove).map_or_else(String::new, |doubt| format!("Inconclusive: {doubt}. "));
     format!(
-        "{ceiling} Bottleneck before any change: {}. {}",
+        "{doubt}{ceiling} Bottleneck before any change: {}. {}",
         prove.limit.in_words(),
         tried(prove)
     )
@@ -194,7 +195,7 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
         Some(effect) => (
             format!(
                 "<strong class=\"n\">{}</strong>",
-                cross(&effect_figure(effect)(effect.relative))
+                cross(&effect_in_figures(effect))
             ),
             no_break(&cross(&effect_interval(effect))),
             format!("{}{note}", cross(&escape(&effect_meaning(effect)))),
@@ -222,7 +223,9 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
 
 /// A number is not separated from its unit, or an interval from its numbers.
 fn no_break(text: &str) -> String {
-    let (level, rest) = text.split_once('[').unwrap_or(("", text));
+    let Some((level, rest)) = text.split_once('[') else {
+        return format!("<span class=\"soft\">{}</span>", escape(text));
+    };
     let (numbers, trials) = rest.split_once(']').unwrap_or((rest, ""));
     let numbers: Vec<String> = numbers
         .split(", ")

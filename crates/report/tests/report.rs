@@ -516,3 +516,58 @@ fn a_machine_of_any_size_can_be_drawn() {
     assert!(svg.contains("more not shown") && svg.contains("; 4988 more queues"));
     assert!(map_text(&host).contains("rx-0 to rx-4999"));
 }
+
+#[test]
+fn a_run_without_a_difference_on_a_machine_with_other_work_is_inconclusive() {
+    let mut data = sample();
+    data.prove.after = data.prove.before.clone();
+    for remedy in &mut data.prove.remedies {
+        remedy.kept = false;
+    }
+    let first_line = |data: &ReportData| {
+        let text = flat(&render_text(&data.prove, 100, false));
+        text.split("before").next().unwrap_or_default().to_owned()
+    };
+    data.prove.cpu_other_work = Some(0.05);
+    assert!(first_line(&data).contains("not significant"), "{}", first_line(&data));
+    data.prove.cpu_other_work = Some(0.97);
+    let words = "inconclusive: CPUs 97 % busy with other work; try again when the machine is quiet";
+    assert!(first_line(&data).contains(words), "{}", first_line(&data));
+    let page = render_page(&data);
+    let text = readable(&page);
+    assert!(text.contains("<span class=\"times\">inconclusive</span>"));
+    assert!(text.contains("Inconclusive: CPUs 97 % busy with other work"));
+    // What was seen in spite of the other work stays.
+    let mut seen = sample();
+    seen.prove.cpu_other_work = Some(0.97);
+    assert!(first_line(&seen).contains("8.0x"), "{}", first_line(&seen));
+}
+
+#[test]
+fn an_effect_whose_interval_spans_more_than_ten_times_has_no_figures() {
+    let mut data = sample();
+    let remedy = &mut data.prove.remedies[1];
+    let effect = remedy.effect.as_mut().expect("it was tried");
+    (effect.low, effect.high, effect.relative) = (-0.6, 61.5, 12.25);
+    let text = flat(&render_text(&data.prove, 100, false));
+    assert!(text.contains("too noisy to tell"), "{text}");
+    let page = render_page(&data);
+    for text in [&text[..], readable(&page)] {
+        assert!(!text.contains("13.2") && !text.contains("62.5"), "{text}");
+    }
+    let drawn = data_of(&page)["drawn"].to_string();
+    assert!(drawn.contains("too noisy to tell, helped"));
+}
+
+#[test]
+fn the_page_lists_its_sections_after_the_result() {
+    let page = render_page(&sample());
+    let text = readable(&page);
+    let (result, rest) = text.split_once("<nav class=\"contents\"").expect("a list");
+    assert!(result.contains("id=\"verdict\"") && !result.contains("<h2"));
+    let (list, rest) = rest.split_once("</nav>").expect("its end");
+    for heading in rest.split("<h2 id=\"").skip(1) {
+        let (id, _) = heading.split_once('"').expect("an id");
+        assert!(list.contains(&format!("href=\"#{id}\"")), "{id}");
+    }
+}

@@ -5,7 +5,7 @@ mod staged;
 
 use std::collections::BTreeSet;
 
-use linerate_model::analysis::s_per_gb;
+use linerate_model::analysis::{other_work, s_per_gb};
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::factor::Factor;
 use linerate_model::finding::Diagnosis;
@@ -25,7 +25,7 @@ use linerate_stats::summary::{median, median_interval};
 
 pub use self::staged::{FixTrials, Stages, Verdict};
 use crate::record::{Header, Record};
-use crate::text::words::{detectable, effect_figure};
+use crate::text::words::{detectable, effect_in_figures, interval_in_figures};
 use crate::trial::{LEVEL, rate_of};
 
 /// The median of some rates with its CI.
@@ -78,9 +78,11 @@ pub fn price_in_words(worse: &[GuardDocument]) -> Option<String> {
 
 /// An effect with its interval.
 fn figures_in_words(effect: &EffectDocument) -> String {
-    let figure = effect_figure(effect);
-    let (low, high) = (figure(effect.low), figure(effect.high));
-    format!("{} [{low}, {high}]", figure(effect.relative))
+    let figures = effect_in_figures(effect);
+    match interval_in_figures(effect) {
+        Some(interval) => format!("{figures} {interval}"),
+        None => figures,
+    }
 }
 
 /// A line of text with the result of an experiment; `price` is what got worse by more than allowed; the
@@ -382,6 +384,10 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
     let found = found(&remedies, limit.as_ref());
     let findings = sorted.diagnoses.first().map(|first| first.findings.clone());
     let search = search::document(&sorted);
+    let ends = sorted.before.iter().chain(&sorted.after);
+    let others: Vec<f64> = ends
+        .filter_map(|sample| Some(other_work(sample)?.as_f64()))
+        .collect();
     ProveDocument {
         schema: SCHEMA.to_owned(),
         before: rate_document(&sorted.before),
@@ -395,6 +401,7 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
         keeps: sorted.keeps,
         planted: sorted.planted,
         found,
+        cpu_other_work: median(&others).ok(),
         search,
         seed: header.seed,
         run: None,

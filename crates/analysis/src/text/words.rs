@@ -1,7 +1,9 @@
 //! Text as every output writes it: numbers with their units and signs, and lines broken between words.
 
-use linerate_model::prove::EffectDocument;
+use linerate_model::prove;
 use linerate_model::units::Nanoseconds;
+
+use crate::experiment::document;
 
 /// `1 trial`, `5 trials`, `5 fixes`.
 pub fn count(number: usize, noun: &str) -> String {
@@ -37,10 +39,68 @@ pub fn times(value: f64) -> String {
     }
 }
 
+/// A relative effect with its interval, of a fix or of a level.
+pub trait Effect {
+    /// The relative change, and the low and the high end of its interval.
+    fn relative(&self) -> [f64; 3];
+    /// The minimum detectable effect.
+    fn smallest_detectable(&self) -> f64;
+}
+
+impl Effect for prove::EffectDocument {
+    fn relative(&self) -> [f64; 3] {
+        [self.relative, self.low, self.high]
+    }
+
+    fn smallest_detectable(&self) -> f64 {
+        self.smallest_detectable
+    }
+}
+
+impl Effect for document::EffectDocument {
+    fn relative(&self) -> [f64; 3] {
+        [self.relative, self.low, self.high]
+    }
+
+    fn smallest_detectable(&self) -> f64 {
+        self.smallest_detectable
+    }
+}
+
+/// An interval whose upper end is more than this multiple of its lower end has no figure worth printing.
+const NOISY_FACTOR: f64 = 10.0;
+/// What is printed in place of the figures of such an effect.
+pub const TOO_NOISY: &str = "too noisy to tell";
+
+/// Whether the interval of an effect is so wide that its figures mislead.
+pub fn is_too_noisy(effect: &dyn Effect) -> bool {
+    let [_, low, high] = effect.relative().map(|relative| 1.0 + relative);
+    // An interval without figures is too wide as well.
+    !(low > 0.0 && high <= NOISY_FACTOR * low)
+}
+
+/// The effect, if its interval allows a figure.
+pub fn effect_in_figures(effect: &dyn Effect) -> String {
+    let [relative, ..] = effect.relative();
+    if is_too_noisy(effect) {
+        TOO_NOISY.to_owned()
+    } else {
+        effect_figure(effect)(relative)
+    }
+}
+
+/// The interval of an effect: `[+15.8 %, +25.1 %]`; `None` if it allows no figure.
+pub fn interval_in_figures(effect: &dyn Effect) -> Option<String> {
+    let [_, low, high] = effect.relative();
+    let figure = effect_figure(effect);
+    (!is_too_noisy(effect)).then(|| format!("[{}, {}]", figure(low), figure(high)))
+}
+
 /// How the figures of one effect are written, all in the same form: in percent, or as ratios if one of
 /// them is 2x or more, because `+2686 %` does not show that it is 27.9 times as much.
-pub fn effect_figure(effect: &EffectDocument) -> fn(f64) -> String {
-    let figures = [effect.relative, effect.high, effect.smallest_detectable];
+pub fn effect_figure(effect: &dyn Effect) -> fn(f64) -> String {
+    let [relative, _, high] = effect.relative();
+    let figures = [relative, high, effect.smallest_detectable()];
     if figures.iter().any(|figure| *figure >= 1.0) {
         |ratio| {
             if ratio.is_finite() {
@@ -64,8 +124,8 @@ pub fn change(ratio: f64) -> String {
 }
 
 /// The minimum detectable effect of the pairs.
-pub fn detectable(effect: &EffectDocument) -> String {
-    effect_figure(effect)(effect.smallest_detectable)
+pub fn detectable(effect: &dyn Effect) -> String {
+    effect_figure(effect)(effect.smallest_detectable())
         .trim_start_matches('+')
         .to_owned()
 }

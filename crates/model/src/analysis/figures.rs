@@ -3,7 +3,7 @@
 use super::OneWay;
 use crate::finding::Evidence;
 use crate::ids::CpuId;
-use crate::sample::{CpuTimes, FlowRecord, Role, SideSample, TcpInfo, ThreadRecord};
+use crate::sample::{CpuTimes, FlowRecord, Role, Sample, SideSample, TcpInfo, ThreadRecord};
 use crate::threshold;
 use crate::units::{Bytes, Nanoseconds, Ratio};
 use crate::workload::{TrialSpec, Waiting};
@@ -308,6 +308,27 @@ pub(crate) fn busiest_pinned_cpu(side: &SideSample) -> Option<(CpuId, Ratio)> {
         .filter_map(|flow| flow.pinned_to)
         .filter_map(|cpu| Some((cpu, cpu_busy(side, cpu)?)))
         .max_by(|one, other| one.1.as_f64().total_cmp(&other.1.as_f64()))
+}
+
+/// The share of the CPU time of the busier host that neither the threads of the trial nor interrupts had; `None` if an
+/// end did not report it.
+pub fn other_work(sample: &Sample) -> Option<Ratio> {
+    let of = |side: &SideSample, own: f64| {
+        let cpus = side.cpu.machine.value()?.iter();
+        let (used, all) = cpus.fold((0.0, 0.0), |(used, all), times| {
+            let programs = times.user_ns.as_secs_f64() + times.system_ns.as_secs_f64();
+            (used + programs, all + times.total().as_secs_f64())
+        });
+        share((used - own).max(0.0), all)
+    };
+    let own = |side: &SideSample| {
+        side.cpu.threads_user_ns.as_secs_f64() + side.cpu.threads_system_ns.as_secs_f64()
+    };
+    let (near, far) = (own(&sample.local), own(&sample.remote));
+    let both = if sample.shared_kernel { near + far } else { 0.0 };
+    let near = of(&sample.local, near.max(both))?;
+    let far = of(&sample.remote, far.max(both))?;
+    Some(if near > far { near } else { far })
 }
 
 fn busy_of<'a>(cpus: impl Iterator<Item = &'a CpuTimes>) -> Option<Ratio> {

@@ -40,22 +40,30 @@ pub(crate) fn ceiling_above(bit_per_s: f64) -> Value {
     json!({"data": {"values": values}, "mark": mark, "encoding": {"text": {"field": "text"}}})
 }
 
-/// The ceiling as a dashed line across the `channel` of its axis, with its name and rate.
-pub(crate) fn ceiling(bit_per_s: f64, channel: &str, axis: &Axis) -> [Value; 2] {
-    let text = format!("ceiling {}", rate(bit_per_s));
-    let values = json!([{"ceiling": short(bit_per_s / GIGA), "text": text}]);
+/// The ceiling as a dashed line with its name and rate: across a horizontal axis in the one of its `rows` that it bounds,
+/// or across a chart with a vertical axis.
+pub(crate) fn ceiling(bit_per_s: f64, axis: &Axis, row: Option<(&Value, &str)>) -> [Value; 2] {
+    let mut values = json!([{"ceiling": short(bit_per_s / GIGA), "text": format!("ceiling {}", rate(bit_per_s))}]);
+    let mut line = json!({"type": "rule", "strokeDash": [7, 4], "strokeWidth": 1.5, "color": "var(--ink)"});
     let place = axis.by("ceiling");
-    let text = if channel == "x" {
-        // Left of the line, as far as the chart has space there.
-        let dx = format!("max(0, {} - scale('x', datum.ceiling))", wide());
-        label(json!({"align": "right", "baseline": "bottom", "dx": {"expr": dx}, "y": -4}))
-    } else {
-        label(json!({"align": "right", "baseline": "bottom", "dy": -4, "x": "width"}))
+    let Some((rows, name)) = row else {
+        let text = label(json!({"align": "right", "baseline": "bottom", "dy": -4, "x": "width"}));
+        return [
+            json!({"data": {"values": values}, "mark": line, "encoding": {"y": place}}),
+            json!({"data": {"values": values}, "mark": text, "encoding": {"y": place, "text": {"field": "text"}}}),
+        ];
     };
+    values[0]["name"] = json!(name);
+    // A tick is as long as its row is high.
+    line["type"] = json!("tick");
+    line["thickness"] = json!(2);
+    line["bandSize"] = json!({"band": 1});
+    // Left of the line, as far as the chart has space there.
+    let dx = format!("max(0, {} - scale('x', datum.ceiling))", wide());
+    let text = label(json!({"align": "right", "baseline": "bottom", "dx": {"expr": dx}, "dy": {"expr": "-0.5 * bandwidth('y')"}}));
     [
-        json!({"data": {"values": values},
-               "mark": {"type": "rule", "strokeDash": [7, 4], "strokeWidth": 1.5, "color": "var(--ink)"},
-               "encoding": {channel: place}}),
-        json!({"data": {"values": values}, "mark": text, "encoding": {channel: place, "text": {"field": "text"}}}),
+        json!({"data": {"values": values}, "mark": line, "encoding": {"x": place, "y": rows}}),
+        json!({"data": {"values": values}, "mark": text,
+               "encoding": {"x": place, "y": rows, "text": {"field": "text"}}}),
     ]
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::html::escape;
 
-pub(crate) use axis::{Axis, GIGA, RATE, rows};
+pub(crate) use axis::{Axis, GIGA, RATE, decades, folded, height_of_rows, rows};
 pub(crate) use marks::{ceiling, ceiling_above, clear_of, label};
 pub(crate) use over_time::{Course, OverTime, Style, whole};
 

@@ -86,7 +86,7 @@ impl OverTime<'_> {
         }
         layer.push(json!({
             "transform": [{"flatten": ["at", "rate"]}],
-            "mark": {"type": "line", "strokeWidth": 1.4, "opacity": 0.85, "interpolate": "monotone", "clip": true},
+            "mark": {"type": "line", "strokeWidth": 1.4, "opacity": 0.85, "clip": true},
             "encoding": {"x": time.by("at"), "y": rate.by("rate"), "detail": {"field": "trial"},
                 "color": self.of_kind(|style| json!(style.color)),
                 "strokeDash": self.of_kind(|style| json!(style.dash))}}));
@@ -94,7 +94,7 @@ impl OverTime<'_> {
         let highest = rates.map(|(_, rate)| *rate).fold(0.0, f64::max);
         match self.ceiling_bit_per_s {
             Some(bound) if bound > FAR * highest => layer.push(ceiling_above(bound)),
-            Some(bound) => layer.extend(ceiling(bound, "y", rate)),
+            Some(bound) => layer.extend(ceiling(bound, rate, None)),
             None => {}
         }
         draw(drawn, self.height, &data, &layer, words)

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 
 use super::course;
 use super::data::{EndOfTrial, KINDS, LabData, QUANTILES, Times, Trial, bin_s, moved_unit};
-use super::draw::{name, spread, varied};
-use crate::chart::{Axis, Course, OverTime, Style, draw, label, rows, short};
+use super::draw::{LINES_DRAWN, apart, name, spread, varied};
+use crate::chart::{
+    Axis, Course, OverTime, Style, decades, draw, folded, height_of_rows, label, rows, short,
+};
 use crate::html::{escape, section, table};
 
 /// Pictures of what moved within trials, and trials in each.
@@ -225,7 +227,8 @@ fn distribution(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
         if !places.contains(&place) {
             continue;
         }
-        data.extend(strip(name, times()));
+        let name = folded(name);
+        data.extend(strip(&name, times()));
         marks.extend(
             quantiles
                 .iter()
@@ -236,18 +239,21 @@ fn distribution(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
                 }),
         );
     }
-    let height = places.len() * 30;
+    let names = places.iter().map(|place| folded(timed[*place].0));
+    let names: Vec<String> = names.collect();
+    let height = height_of_rows(names.iter().map(String::as_str), 30);
     let picture = draw(
         drawn,
         height,
         &data,
-        &strip_layers(&marks),
+        &strip_layers(&data, &marks),
         (
             "Operation latency",
             "One strip per combination: darker where more operations had that latency. The table \
              below has the percentiles.",
         ),
     );
+    let tail = tail(&timed, drawn);
     let mut head = vec!["combination", "operations"];
     head.extend(QUANTILES.map(|(_, what)| what));
     let picked = if timed.len() > places.len() {
@@ -266,7 +272,7 @@ fn distribution(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
             "All operations of all trials, log scale; marks show percentiles (the median over the \
              trials) and the overall maximum.{picked}"
         ),
-        &format!("{picture}{}", table("Operation latency", &head, &lines)),
+        &format!("{picture}{tail}{}", table("Operation latency", &head, &lines)),
     )
 }
 
@@ -286,13 +292,65 @@ fn strip<'t>(name: &str, times: impl Iterator<Item = &'t Times>) -> Vec<Value> {
     bins.iter().map(one).collect()
 }
 
-/// The strips, and `marks` on them.
-fn strip_layers(marks: &[Value]) -> Vec<Value> {
-    let x = Axis::new(
-        "operation latency, us",
+/// Latencies in us on a logarithmic scale, each tick in the unit that suits it.
+fn of_latency(data: &[Value], [low, high]: [&str; 2]) -> Axis {
+    const IN_WORDS: &str = "datum.value >= 1e6 ? format(datum.value / 1e6, '~r') + ' s' : \
+        datum.value >= 1e3 ? format(datum.value / 1e3, '~r') + ' ms' : format(datum.value, '~r') + ' us'";
+    Axis::new(
+        "operation latency (log scale)",
         json!({"type": "log", "nice": false, "padding": 6}),
-        json!({"tickCount": 6, "format": "~g"}),
+        json!({"values": ticks_of(data, [low, high]), "labelExpr": IN_WORDS, "labelOverlap": true}),
+    )
+}
+
+/// The ticks of a logarithmic axis for the smallest `low` to the largest `high` of the rows.
+fn ticks_of(data: &[Value], [low, high]: [&str; 2]) -> Vec<f64> {
+    let of = |field: &str| data.iter().filter_map(|row| row[field].as_f64()).collect::<Vec<f64>>();
+    let least = of(low).into_iter().fold(f64::INFINITY, f64::min);
+    decades(least, of(high).into_iter().fold(0.0, f64::max))
+}
+
+/// The share of operations that took longer, over the latency: the tail that a few quantiles do not show.
+fn tail(timed: &[(&str, Vec<&Trial>)], drawn: &mut Vec<Value>) -> String {
+    let shown = spread(timed.len(), LINES_DRAWN);
+    let names: Vec<&str> = shown.iter().map(|place| timed[*place].0).collect();
+    let mut data = Vec::new();
+    for place in shown {
+        let (name, trials) = &timed[place];
+        let mut bins: BTreeMap<i32, u64> = BTreeMap::new();
+        let times = trials.iter().filter_map(|trial| trial.times.as_ref());
+        for (bin, count) in times.flat_map(|times| &times.bins) {
+            *bins.entry(*bin).or_default() += count;
+        }
+        let all = real(bins.values().sum::<u64>().max(1));
+        let mut left = all;
+        for (bin, count) in bins {
+            let (_, to) = bin_s(bin);
+            left -= real(count);
+            if left > 0.0 {
+                data.push(json!({"line": name, "at": short(to * 1e6), "share": short(100.0 * left / all)}));
+            }
+        }
+    }
+    let [colour, dash, _] = apart(&names);
+    let share = Axis::new(
+        "slower operations, % (log scale)",
+        json!({"type": "log", "nice": false, "domainMax": 100}),
+        json!({"values": ticks_of(&data, ["share", "share"]), "format": "~r", "labelOverlap": true}),
     );
+    let latency = of_latency(&data, ["at", "at"]);
+    let layer = [
+        json!({"mark": {"type": "line", "strokeWidth": 1.8, "interpolate": "step-after"},
+        "encoding": {"x": latency.by("at"), "y": share.by("share"), "color": colour, "strokeDash": dash}}),
+    ];
+    let about = "For each combination, the share of operations that took longer than a latency (CCDF). The table below \
+        has the percentiles.";
+    draw(drawn, 240, &data, &layer, ("Share of operations that took longer (CCDF)", about))
+}
+
+/// The strips, and `marks` on them.
+fn strip_layers(data: &[Value], marks: &[Value]) -> Vec<Value> {
+    let x = of_latency(data, ["from", "to"]);
     vec![
         json!({"mark": {"type": "bar", "height": {"band": 0.72}, "color": "var(--accent)"},
             "encoding": {"y": rows("name"), "x": x.by("from"), "x2": {"field": "to"},

@@ -13,7 +13,9 @@ use linerate_stats::Seed;
 use linerate_stats::effect::{mean_with_interval, paired_relative};
 use serde_json::{Value, json};
 
-use super::draw::{IN_BYTES, LINES_DRAWN, apart, means_of, name, scale, spread, varied};
+use super::draw::{
+    IN_BYTES, LINES_DRAWN, apart, highest, means_of, name, scale, spread, varied,
+};
 use crate::chart::{Axis, draw, short};
 use crate::html::section;
 
@@ -183,14 +185,15 @@ pub(super) fn of_figure(
     number: usize,
     drawn: &mut Vec<Value>,
 ) -> String {
+    let told = told(document, response);
+    let means = told.iter().map(|(_, [mean, ..])| *mean);
     let what = What {
         id: &number.to_string(),
         word: response.response.word(),
-        scale: scale(response.response),
+        scale: scale(response.response, highest(means)),
         means: &means_of(response),
     };
-    let factors = varied(document);
-    curves(document, &told(document, response), &factors, &what, drawn)
+    curves(document, &told, &varied(document), &what, drawn)
 }
 
 /// Curves over the sizes among `factors`: a line for each combination of the others; nothing where there are no sizes.
@@ -233,7 +236,7 @@ pub(super) fn curves(
         (", all charts with the same axes", charts)
     };
     let cut = if axes.cut {
-        "Intervals that leave the chart are wider than shown."
+        " Intervals that leave the chart are wider than shown."
     } else {
         ""
     };
@@ -318,7 +321,7 @@ impl Axes {
             json!({"zero": true})
         };
         let title = format!("{}, {unit}", what.word);
-        let y = Axis::new(&title, up, json!({"tickCount": 5, "format": "~g"}));
+        let y = Axis::new(&title, up, json!({"tickCount": 5, "format": "~s"}));
         Self { x, y, by, cut }
     }
 

@@ -8,15 +8,28 @@ use serde_json::{Value, json};
 /// Height of a row of a picture.
 pub(super) const ROW: usize = 34;
 
-/// What a figure is divided by for a picture, and the unit that it has then.
-pub(super) fn scale(response: Response) -> (f64, &'static str) {
+/// What a figure up to `highest` is divided by for a picture, and the unit that it has then.
+pub(super) fn scale(response: Response, highest: f64) -> (f64, &'static str) {
+    /// A unit is used from this multiple on.
+    const FROM: f64 = 0.5;
+    const RATES: [(f64, &str); 3] = [(1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s")];
+    const TIMES: [(f64, &str); 3] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
+    let of = |units: [(f64, &'static str); 3]| {
+        let fits = units.into_iter().find(|(by, _)| highest >= FROM * by);
+        fits.unwrap_or(units[2])
+    };
     match response.unit() {
-        Unit::BitPerS => (1e9, "Gb/s"),
+        Unit::BitPerS => of(RATES),
         Unit::PerS => (1.0, "1/s"),
         Unit::SPerGb => SECONDS_PER_GB,
         Unit::UsPerOp => (1.0, "us/op"),
-        Unit::S => (1e-6, "us"),
+        Unit::S => of(TIMES),
     }
+}
+
+/// The highest of values that are known.
+pub(super) fn highest(values: impl Iterator<Item = f64>) -> f64 {
+    values.filter(|value| value.is_finite()).fold(0.0, f64::max)
 }
 
 /// The same of seconds for each GB.
@@ -95,7 +108,16 @@ pub(super) fn apart(names: &[&str]) -> [Value; 3] {
     let legend = if names.len() == 1 {
         Value::Null
     } else {
-        json!({"symbolSize": 160, "columns": 3, "labelLimit": 260})
+        // Names are not cut off.
+        let longest = names.iter().map(|name| name.chars().count()).max();
+        let columns = match longest.unwrap_or(0) {
+            ..=36 => 3,
+            37..=60 => 2,
+            _ => 1,
+        };
+        let columns = format!("(containerSize()[0] < 480 ? 1 : {columns})");
+        let limit = format!("containerSize()[0] / {columns} - 40");
+        json!({"symbolSize": 160, "columns": {"expr": columns}, "labelLimit": {"expr": limit}})
     };
     let of_line = |range: Value| {
         json!({"field": "line", "type": "nominal", "sort": Value::Null, "legend": legend,

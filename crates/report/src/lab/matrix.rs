@@ -5,13 +5,17 @@ use linerate_analysis::experiment::document::{CellDocument, LabDocument, Respons
 use linerate_analysis::trial::figure::in_words;
 use serde_json::{Value, json};
 
-use super::draw::{ROW, means_of, name, scale, varied};
-use crate::chart::{draw, rows, short};
+use super::draw::{ROW, highest, means_of, name, scale, varied};
+use crate::chart::{draw, folded, height_of_rows, rows, short};
 use crate::html::{escape, section, table};
 
 /// Rows and columns that a grid may have.
 const ROWS_DRAWN: usize = 48;
 const COLUMNS_DRAWN: usize = 10;
+/// Columns that have space for a number with its unit, also on a phone.
+const COLUMNS_WITH_UNITS: usize = 4;
+/// Means further apart than this multiple.
+const WIDE: f64 = 300.0;
 
 /// The factor on the grid's columns: the one with the most levels that still fit, the last of several.
 fn across(document: &LabDocument, factors: &[usize]) -> Option<usize> {
@@ -58,8 +62,8 @@ impl<'d> Grid<'d> {
 
     /// The picture, with the mean in each box.
     fn picture(&self, response: &ResponseDocument, factor: &str, drawn: &mut Vec<Value>) -> String {
-        let (by, unit) = scale(response.response);
         let means = response.cells.iter().filter_map(|cell| cell.mean);
+        let (by, unit) = scale(response.response, highest(means.clone()));
         let (least, most) = means.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), mean| {
             (least.min(mean), most.max(mean))
         });
@@ -76,11 +80,21 @@ impl<'d> Grid<'d> {
             let share = if span > 0.0 { place(mean) / span } else { 0.0 };
             short(0.04 + 0.4 * share)
         };
+        // Means that differ so much that one unit does not suit them all have their own.
+        let is_wide = least > 0.0 && most > WIDE * least && self.columns.len() <= COLUMNS_WITH_UNITS;
+        let text_of = |mean: f64| {
+            if is_wide {
+                in_words(response.response, mean)
+            } else {
+                boxed(mean / by)
+            }
+        };
         let mut data = Vec::new();
         for (row, cells) in &self.rows {
+            let row = folded(row);
             for (column, cell) in self.columns.iter().zip(cells) {
                 let (shade, text) = match cell.map(|cell| cell.mean) {
-                    Some(Some(mean)) => (shade(mean), boxed(mean / by)),
+                    Some(Some(mean)) => (shade(mean), text_of(mean)),
                     Some(None) => (json!(0), "none".to_owned()),
                     None => (json!(0), "not run".to_owned()),
                 };
@@ -98,10 +112,12 @@ impl<'d> Grid<'d> {
             json!({"mark": {"type": "text"},
                 "encoding": {"y": rows("row"), "x": x, "text": {"field": "text"}}}),
         ];
-        let title = format!("{} of each combination, {unit}", response.response.word());
+        let unit = if is_wide { String::new() } else { format!(", {unit}") };
+        let title = format!("{} of each combination{unit}", response.response.word());
         let about = "A grid of the combinations with the mean in each cell; the table below has \
             the same figures.";
-        let height = ROW * self.rows.len();
+        let names: Vec<String> = self.rows.iter().map(|(row, _)| folded(row)).collect();
+        let height = height_of_rows(names.iter().map(String::as_str), ROW);
         draw(drawn, height, &data, &layer, (&title, about))
     }
 
@@ -170,8 +186,8 @@ pub(super) fn matrix(
     let picture = grid.picture(response, factor, drawn);
     section(
         &format!("matrix-{number}"),
-        &format!("The combinations as a grid: {}", response.response.word()),
-        &format!("{}; the stronger the colour, the more.", means_of(response)),
+        &format!("Grid of combinations: {}", response.response.word()),
+        &format!("{}; darker cells have higher values.", means_of(response)),
         &format!("{picture}{}", grid.table(response, factor)),
     )
 }

@@ -3,14 +3,17 @@
 
 use linerate_analysis::experiment::document::{EffectDocument, LabDocument, ResponseDocument};
 use linerate_analysis::record::Header;
-use linerate_analysis::text::words::count;
+use linerate_analysis::text::words::{
+    Effect, TOO_NOISY, count, detectable, effect_figure, effect_in_figures, interval_in_figures,
+    is_too_noisy,
+};
 use linerate_analysis::trial::figure::in_words;
 use serde_json::{Value, json};
 
 use super::data::LabData;
-use super::draw::{ROW, means_of, scale};
+use super::draw::{ROW, highest, means_of, name, scale, varied};
 use super::{charts, curves, difference, grid, hosts, map, matrix, others, sizes};
-use crate::chart::{Axis, draw, rows, short};
+use crate::chart::{Axis, clear_of, draw, folded, height_of_rows, label, rows, short};
 use crate::figures::flag_in_words;
 use crate::html::{escape, section, table};
 use crate::page::shell;
@@ -93,14 +96,21 @@ fn story(document: &LabDocument) -> String {
                 None => format!("No effects on {word}: three complete blocks are required."),
             }),
             (false, 0, false) => {
-                let seen = (response.effects.iter())
-                    .map(|effect| effect.smallest_detectable)
-                    .fold(0.0, f64::max);
-                say(format!(
-                    "No significant effect on {word}; the smallest minimum detectable effect is \
-                     {:.1} %.",
-                    seen * 100.0
-                ));
+                let effects = response.effects.iter();
+                let noisy = effects.clone().filter(|effect| is_too_noisy(*effect)).count();
+                let least = effects.min_by(|one, other| {
+                    let [one, other] = [one, other].map(|effect| effect.smallest_detectable());
+                    one.total_cmp(&other)
+                });
+                let least = least.map_or_else(String::new, |effect| detectable(effect));
+                say(match noisy {
+                    0 => format!("No effect on {word} is significant; the smallest minimum detectable effect is {least}."),
+                    _ => format!(
+                        "No effect on {word} is significant; {noisy} of {} are {TOO_NOISY}: more or longer trials narrow \
+                         the intervals.",
+                        response.effects.len()
+                    ),
+                });
             }
             (false, some, false) => say(format!(
                 "No effect on {word} is significant after correction for multiple comparisons; \
@@ -129,12 +139,11 @@ fn story(document: &LabDocument) -> String {
 
 /// An effect as a sentence: `flows 12 against 1: +158.0 % [+140.1, +177.2] rate, better.`
 fn sentence(effect: &EffectDocument, response: &ResponseDocument) -> String {
+    let interval = interval_in_figures(effect).map_or_else(String::new, |figures| format!(" {figures}"));
     format!(
-        "{}: {:+.1} % [{:+.1}, {:+.1}] of {}: {}.",
+        "{}: {}{interval} of {}: {}.",
         effect.in_words(),
-        effect.relative * 100.0,
-        effect.low * 100.0,
-        effect.high * 100.0,
+        effect_in_figures(effect),
         response.response.word(),
         effect.verdict(response.more_is_better)
     )
@@ -143,30 +152,47 @@ fn sentence(effect: &EffectDocument, response: &ResponseDocument) -> String {
 /// The picture of the effects of a figure.
 fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) -> String {
     let word = response.response.word();
-    let data: Vec<Value> = (response.effects.iter())
+    let ratios = |effect: &EffectDocument| effect.relative().map(|relative| 1.0 + relative);
+    let (noisy, clear): (Vec<&EffectDocument>, Vec<&EffectDocument>) =
+        response.effects.iter().partition(|effect| is_too_noisy(*effect));
+    let data: Vec<Value> = (clear.iter())
         .map(|effect| {
-            let [middle, low, high] =
-                [effect.relative, effect.low, effect.high].map(|ratio| short(ratio * 100.0));
-            json!({"name": effect.in_words(), "middle": middle, "low": low, "high": high,
+            let [middle, low, high] = ratios(effect).map(short);
+            let figure = effect_figure(*effect);
+            json!({"name": folded(&effect.in_words()), "middle": middle, "low": low, "high": high,
+                   "about": format!("{} {}", figure(effect.relative), interval_in_figures(*effect).unwrap_or_default()),
                    "shown": if effect.shown { "shown" } else { "not significant" }})
         })
         .collect();
-    let x = Axis::across(&format!("change of {word}, percent"));
+    let noisy: Vec<Value> = (noisy.iter())
+        .map(|effect| json!({"name": folded(&effect.in_words()), "none": 1, "text": TOO_NOISY}))
+        .collect();
+    let names = response.effects.iter().map(|effect| folded(&effect.in_words()));
+    let names: Vec<String> = names.collect();
+    if clear.is_empty() {
+        return String::new();
+    }
+    let x = Axis::of_ratios(word, clear.iter().flat_map(|effect| ratios(effect)));
+    let mut y = rows("name");
+    y["scale"] = json!({"domain": names});
     let layer = [
-        json!({"data": {"values": [{"zero": 0}]},
-            "mark": {"type": "rule", "color": "var(--ink-soft)", "strokeDash": [4, 4]}, "encoding": {"x": x.by("zero")}}),
+        json!({"data": {"values": [{"none": 1}]},
+            "mark": {"type": "rule", "color": "var(--ink-soft)", "strokeDash": [4, 4]}, "encoding": {"x": x.by("none")}}),
+        json!({"data": {"values": noisy}, "mark": label(json!({"align": "left", "dx": clear_of(1.0, "none"), "color": "var(--ink-soft)"})),
+            "encoding": {"y": y, "x": x.by("none"), "text": {"field": "text"}}}),
         json!({"mark": {"type": "rule", "strokeWidth": 2, "color": "var(--accent)"},
-            "encoding": {"x": x.by("low"), "x2": {"field": "high"}, "y": rows("name")}}),
+            "encoding": {"x": x.by("low"), "x2": {"field": "high"}, "y": y}}),
         json!({"mark": {"type": "point", "size": 90, "color": "var(--accent)", "opacity": 1},
-            "encoding": {"x": x.by("middle"), "y": rows("name"),
+            "encoding": {"x": x.by("middle"), "y": y, "tooltip": {"field": "about"},
                 "fill": {"condition": {"test": "datum.shown === 'shown'", "value": "var(--accent)"},
                          "value": "var(--card)"}}}),
     ];
     let title = format!(
-        "Effects on {word} with 95 % CI; filled points have an interval that excludes zero"
+        "Effects on {word} with 95 % CI; a filled point is significant by itself"
     );
     let about = "The table below has the same figures.";
-    draw(drawn, ROW * data.len(), &data, &layer, (&title, about))
+    let height = height_of_rows(names.iter().map(String::as_str), ROW);
+    draw(drawn, height, &data, &layer, (&title, about))
 }
 
 fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -> String {
@@ -189,13 +215,13 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
             let verdict = effect.verdict(response.more_is_better);
             vec![
                 escape(&effect.in_words()),
-                format!("{:+.1} %", effect.relative * 100.0),
-                format!(
-                    "{:+.1} % to {:+.1} %",
-                    effect.low * 100.0,
-                    effect.high * 100.0
-                ),
-                format!("{:.1} %", effect.smallest_detectable * 100.0),
+                effect_in_figures(effect),
+                interval_in_figures(effect).unwrap_or_else(|| "-".to_owned()),
+                if is_too_noisy(effect) {
+                    "-".to_owned()
+                } else {
+                    detectable(effect)
+                },
                 verdict.to_owned(),
             ]
         })
@@ -236,16 +262,18 @@ fn means(
             |value| in_words(response.response, value),
         )
     };
-    let names = document.factors.iter().map(|factor| factor.name.as_str());
+    let factors = varied(document);
+    let names = factors.iter().map(|at| document.factors[*at].name.as_str());
     let mut head: Vec<&str> = vec!["combination"];
     head.extend(names);
-    head.extend(["mean", "least", "most", "trials"]);
+    head.extend(["mean", "min", "max", "trials"]);
     let bounded = response.cells.iter().any(|cell| cell.ceiling.is_some());
     head.extend(bounded.then_some("of the ceiling"));
     let rows_of_table: Vec<Vec<String>> = (response.cells.iter().enumerate())
         .map(|(place, cell)| {
             let mut row = vec![(place + 1).to_string()];
-            row.extend(cell.levels.iter().map(|level| escape(level)));
+            let levels = factors.iter().filter_map(|at| cell.levels.get(*at));
+            row.extend(levels.map(|level| escape(level)));
             row.extend([words(cell.mean), words(cell.least), words(cell.most)]);
             row.push(cell.trials.to_string());
             row.extend(bounded.then(|| cell.share_in_words().unwrap_or_else(|| "?".to_owned())));
@@ -254,35 +282,63 @@ fn means(
         .collect();
     let mut body = String::new();
     if response.cells.len() <= CELLS_DRAWN {
-        let (by, unit) = scale(response.response);
+        let most = highest(response.cells.iter().filter_map(|cell| cell.most));
+        let least = response.cells.iter().filter_map(|cell| cell.least);
+        let least = least.fold(f64::INFINITY, f64::min);
+        let (by, unit) = scale(response.response, most);
         let drawable = |value: Option<f64>| value.map(|value| short(value / by));
         let data: Vec<Value> = (response.cells.iter())
             .filter(|cell| cell.mean.is_some())
             .map(|cell| {
-                json!({"name": cell.levels.join(", "), "mean": drawable(cell.mean),
+                json!({"name": folded(&name(document, &cell.levels, &factors)), "mean": drawable(cell.mean),
                        "least": drawable(cell.least), "most": drawable(cell.most)})
             })
             .collect();
-        let x = Axis::across(&format!("{word}, {unit}"));
+        let x = Axis::of_positive(&format!("{word}, {unit}"), least / by, most / by);
         let layer = [
             json!({"mark": {"type": "rule", "strokeWidth": 2, "color": "var(--ink-soft)"},
                 "encoding": {"x": x.by("least"), "x2": {"field": "most"}, "y": rows("name")}}),
             json!({"mark": {"type": "point", "size": 90, "color": "var(--accent)", "filled": true, "opacity": 1},
                 "encoding": {"x": x.by("mean"), "y": rows("name")}}),
         ];
-        let title = format!("Mean of {word}, with minimum and maximum");
+        let title = format!("{}: mean, minimum and maximum of each combination", capitalized(word));
         let about = "The table below has the same figures.";
-        let height = ROW * data.len().max(1);
+        let names = data.iter().filter_map(|row| row["name"].as_str());
+        let height = height_of_rows(names, ROW);
         body.push_str(&draw(drawn, height, &data, &layer, (&title, about)));
     }
-    body.push_str(&table(&format!("Means of {word}"), &head, &rows_of_table));
+    body.push_str(&table(&format!("{} of each combination", capitalized(word)), &head, &rows_of_table));
     body.push_str(&ceilings(response));
     section(
         &format!("means-{number}"),
         &format!("All combinations: {word}"),
-        &format!("{}.", means_of(response)),
+        &format!("{}.{}", means_of(response), constants(document, &factors)),
         &body,
     )
+}
+
+fn capitalized(word: &str) -> String {
+    let mut rest = word.chars();
+    let first = rest.next().map(|first| first.to_uppercase().collect::<String>());
+    first.unwrap_or_default() + rest.as_str()
+}
+
+/// The factors that had the same level in all combinations.
+fn constants(document: &LabDocument, varied: &[usize]) -> String {
+    let cells = document.responses.first().map(|response| &response.cells);
+    let Some(first) = cells.and_then(|cells| cells.first()) else {
+        return String::new();
+    };
+    let all = document.factors.iter().zip(&first.levels).enumerate();
+    let constant = all.filter(|(at, _)| !varied.contains(at));
+    let constant: Vec<String> = constant
+        .map(|(_, (factor, level))| format!("{} {level}", factor.name))
+        .collect();
+    if constant.is_empty() {
+        String::new()
+    } else {
+        format!(" The same in all of them: {}.", constant.join(", "))
+    }
 }
 
 /// The ceilings that the combinations are compared with, each with its arithmetic once.
@@ -321,7 +377,8 @@ fn over_time(
     drawn: &mut Vec<Value>,
 ) -> String {
     let word = response.response.word();
-    let (by, unit) = scale(response.response);
+    let values = document.trials.iter().filter_map(|trial| trial.values.get(word));
+    let (by, unit) = scale(response.response, highest(values.copied()));
     let every = document.trials.len().div_ceil(TRIALS_DRAWN).max(1);
     let data: Vec<Value> = (document.trials.iter().step_by(every))
         .filter_map(|trial| {

@@ -67,7 +67,7 @@ pub enum Layout {
 /// The width of a block of CPUs, and of a card.
 const COLUMN: u32 = 360;
 const PAD: u32 = 12;
-const HEAD: u32 = 54;
+const HEAD: u32 = 68;
 const GAP: u32 = 14;
 /// Around and within the bands of a whole host.
 const MARGIN: u32 = 16;
@@ -98,16 +98,17 @@ fn title(host: &Host, name: &str, (x, y): (u32, u32), width: u32) -> String {
         &identity.architecture,
         &identity.cpu_model,
     ];
-    let text = format!(
-        "Linux {}, {}, {}, {}",
-        short(facts[0]),
-        short(facts[1]),
+    let kernel = format!("Linux {}, {}", short(facts[0]), short(facts[1]));
+    let cpus = format!(
+        "{}, {}",
         count(host.cpus.len(), "CPU"),
         short(facts[2])
     );
     let gaps: Vec<_> = facts.iter().filter_map(|fact| fact.gap()).collect();
+    let small = Style::of(11, SOFT);
     fitted((x, y + 22), width, Style::of(16, INK).bold(), name, &[])
-        + &fitted((x, y + 40), width, Style::of(11, SOFT), &text, &gaps)
+        + &fitted((x, y + 40), width, small, &kernel, &[])
+        + &fitted((x, y + 55), width, small, &cpus, &gaps)
 }
 
 /// The marks of CPUs: their threads, and whose interrupts they handle.

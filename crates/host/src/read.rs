@@ -8,7 +8,9 @@ use crate::nic_control::NicRead;
 use crate::procfs::conntrack::read_conntrack;
 use crate::procfs::identity::{read_cpuinfo, read_identity};
 use crate::procfs::interrupts::read_irqs;
+use crate::procfs::nfs::read_mounts;
 pub use crate::procfs::owners::read_owners;
+use crate::procfs::process::read_process;
 use crate::procfs::sysctls::read_sysctls;
 use crate::procfs::taps::read_taps;
 use crate::root::HostRoot;
@@ -45,6 +47,7 @@ pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
         power: read_power(root, &online, frequency),
         isolation: read_isolation(root, &cpus),
         kernel,
+        process: read_process(root),
         cpus,
         block: read_block(root, &nodes, &mut gaps),
         sysctls: read_sysctls(root),
@@ -65,6 +68,7 @@ fn read_software(root: &HostRoot, nics: &[Nic], gaps: &mut Vec<Gap>) -> Software
         taps: read_taps(root, nics, gaps),
         conntrack: read_conntrack(root),
         sysctl_lines: read_sysctl_lines(root, gaps),
+        nfs_mounts: read_mounts(root),
         socket_owners: Known::not_asked("/proc/*/fd"),
     }
 }

@@ -353,9 +353,42 @@ fn a_disk_of_several_paths_says_each_and_how_it_chooses() {
     assert_eq!(captured(&folder, false).1, host);
 }
 
+/// What the kernel allows a program of Acme, and its NFS mount.
+const OF_THE_PROCESS: [(&str, &str); 8] = [
+    (
+        "proc/self/status",
+        "Name:\tacme\nPid:\t20482\nCpus_allowed_list:\t0-3",
+    ),
+    (
+        "proc/self/cgroup",
+        "7:pids:/acme\n4:cpuacct,cpu:/acme.slice\n0::/acme.slice",
+    ),
+    (
+        "sys/fs/cgroup/cpu,cpuacct/acme.slice/cpu.cfs_quota_us",
+        "50000",
+    ),
+    (
+        "sys/fs/cgroup/cpu,cpuacct/acme.slice/cpu.cfs_period_us",
+        "100000",
+    ),
+    (
+        "sys/fs/cgroup/cpu,cpuacct/acme.slice/cpu.stat",
+        "nr_periods 200\nnr_throttled 188\nthrottled_time 7200000",
+    ),
+    (
+        "proc/self/mounts",
+        "acme:/acme /home/acme nfs rw,vers=3,rsize=4096,wsize=4096,proto=udp,addr=192.0.2.1 0 0",
+    ),
+    ("proc/net/rpc/nfs", "net 0 0 0 0\nrpc 100000 4000 100000"),
+    (
+        "proc/self/mountstats",
+        "device acme:/acme mounted on /home/acme with fstype nfs statvers=1.1\n\tREAD: 100 104 0 1 1 1 1 1",
+    ),
+];
+
 /// Programs, taps and settings files on a host of an owner called Acme.
 fn private() -> TempDir {
-    let folder = made(&[
+    let files = [
         ("sys/x", ""),
         (
             "proc/sys/kernel/random/boot_id",
@@ -414,7 +447,8 @@ fn private() -> TempDir {
         ("etc/sysctl.d/60-acme.conf.old", "net.core.rmem_max = 4"),
         ("opt/acme/sysctl", "net.core.rmem_max = 5"),
         ("etc/sysctl.conf", "net.core.rmem_max = 6"),
-    ]);
+    ];
+    let folder = made(&[OF_THE_PROCESS.as_slice(), &files].concat());
     link(
         folder.path(),
         "etc/sysctl.d/70-linked.conf",
@@ -485,6 +519,13 @@ fn owners_taps_and_files_of_settings_are_found() {
         host.kernel.locked_memory,
         Known::Value(Limit::Bytes(Bytes::kib(64)))
     );
+    let process = &host.process;
+    assert_eq!(process.cpus_allowed.value().map(CpuSet::len), Some(4));
+    let quota = &process.cpu_quotas.value().expect("quotas")[0];
+    assert_eq!((quota.quota_us, quota.period_us), (50_000, 100_000));
+    assert_eq!(quota.nr_throttled, Known::Value(188));
+    let mounts = host.software.nfs_mounts.value().expect("a list");
+    assert_eq!(mounts[0].protocol, Known::Value("udp".to_owned()));
     assert_eq!(captured(&folder, false).1, host);
 }
 
@@ -511,6 +552,14 @@ fn a_capture_tells_nothing_that_a_person_wrote_but_what_is_read() {
     };
     assert_eq!(values(&host), values(&real), "in the same order");
     assert_eq!(host.software.taps, real.software.taps);
+    assert_eq!(host.process.cpus_allowed, real.process.cpus_allowed);
+    let quota = &host.process.cpu_quotas.value().expect("quotas")[0];
+    assert_eq!(
+        (quota.quota_us, quota.nr_periods.get()),
+        (50_000, Some(200))
+    );
+    let mounts = host.software.nfs_mounts.value().expect("a list");
+    assert_eq!(mounts[0].rsize, Known::Value(Bytes::kib(4)));
     let plain = captured(&folder, false).0;
     assert!(
         !plain.contains("acme-secret") && !plain.contains("/opt/acme"),
@@ -528,6 +577,9 @@ fn a_host_without_any_of_it_says_so() {
     assert_eq!(cause(&software.conntrack), Some(Cause::Absent));
     assert_eq!(cause(&software.sysctl_lines), Some(Cause::Absent));
     assert_eq!(cause(&software.socket_owners), Some(Cause::NotAsked));
+    assert_eq!(cause(&software.nfs_mounts), Some(Cause::Unreadable));
+    assert_eq!(cause(&host.process.cpus_allowed), Some(Cause::Unreadable));
+    assert_eq!(cause(&host.process.cpu_quotas), Some(Cause::Absent));
     assert_eq!(cause(&host.power.latency_limit_us), Some(Cause::Absent));
     assert_eq!(cause(&host.kernel.hypervisor), Some(Cause::NotSaid));
     assert_eq!(captured(&folder, false).1, host);

@@ -38,7 +38,8 @@ use crate::units::{Nanoseconds, real};
 /// | `conntrack/drop`, `early_drop`, `insert_failed`, `search_restart` | `/proc/net/stat/nf_conntrack`, summed |
 /// | `rdma/mlx5_0/1/counter/port_xmit_data`, `rdma/mlx5_0/1/hw/out_of_sequence` | sysfs; data in octets |
 /// | `block/nvme0n1/...` | `/sys/block/NAME/stat` |
-/// | `cgroup/0/nr_throttled`, `nr_periods`, `throttled_us` | `cpu.stat` of the process's control groups, its own and those above; trials only |
+/// | `cgroup/0/nr_throttled`, `nr_periods`, `throttled_us` | `cpu.stat` of the process's control group (0) and of those above it |
+/// | `nfs/calls`, `retransmits`; `nfs/mount/0/...` | `/proc/net/rpc/nfs`; `/proc/self/mountstats` of each NFS mount |
 /// | `drop/NETFILTER_DROP`, ... | drops of the whole machine by reason, those that mean loss (`skb:kfree_skb`); trials only |
 /// | `pressure/irq/total_us` | `/proc/pressure/irq` |
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,8 +115,8 @@ impl Watch {
     }
 
     /// Leaves out unchanged counters if there are more than `most`, with a gap that says so. Those that are needed
-    /// even if unchanged are kept: the statistics of interfaces, of their qdiscs, of each CPU and of RDMA ports, and the
-    /// drop reasons.
+    /// even if unchanged are kept: the statistics of interfaces, of their qdiscs, of each CPU, of RDMA ports, of control
+    /// groups and of NFS, and the drop reasons.
     #[must_use]
     pub fn without_still(mut self, most: usize) -> Self {
         if self.counters.len() <= most {
@@ -129,7 +130,7 @@ impl Watch {
                 (kind, group),
                 (Some("nic"), Some("stat" | "qdisc"))
                     | (Some("cpu"), Some("softnet" | "time"))
-                    | (Some("rdma" | "drop"), _)
+                    | (Some("rdma" | "drop" | "cgroup" | "nfs"), _)
             );
             let moved = counter.before != counter.after;
             if !stays && !moved {

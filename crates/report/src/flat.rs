@@ -204,6 +204,11 @@ const SOURCES: &[(&str, &str)] = &[
     ),
     ("kernel/tcp_memory_pages", "/proc/net/sockstat"),
     ("kernel/udp_memory_pages", "/proc/net/sockstat"),
+    ("process/cpus_allowed", "/proc/self/status"),
+    (
+        "process/cpu_quotas**",
+        "/proc/self/cgroup, cpu.max or cpu.cfs_quota_us",
+    ),
     ("nodes/*/cpus", "/sys/devices/system/node/node{1}/cpulist"),
     (
         "nodes/*/distances",
@@ -444,6 +449,7 @@ const SOURCES: &[(&str, &str)] = &[
         "software/sysctl_lines**",
         "/etc/sysctl.d, /run/sysctl.d, /usr/lib/sysctl.d, /etc/sysctl.conf",
     ),
+    ("software/nfs_mounts**", "/proc/self/mounts"),
     ("software/**", "/proc/*/stat, /proc/*/status"),
 ];
 
@@ -519,6 +525,8 @@ const READINGS: &[&str] = &[
     "kernel/steal_ppm",
     "kernel/tcp_memory_pages",
     "kernel/udp_memory_pages",
+    "process/cpu_quotas/*/nr_periods",
+    "process/cpu_quotas/*/nr_throttled",
     "nodes/*/memory_free_bytes",
     "nodes/*/hugepages/*/free",
     "nics/*/card/temperatures/*/value_mc",

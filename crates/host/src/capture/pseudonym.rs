@@ -13,10 +13,12 @@ use linerate_model::known::Known;
 
 use super::answers::{CapturedNics, CapturedRdma};
 use super::archive::Archive;
+use crate::procfs::nfs;
 use crate::procfs::owners::TUNED_PROFILE;
 use crate::rdma::RdmaAnswers;
 use crate::root::tree::{Entry, Tree};
 use crate::sysctl_files;
+use crate::sysfs::cgroups;
 
 const HOSTNAME: &str = "proc/sys/kernel/hostname";
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
@@ -101,7 +103,7 @@ impl Pseudonyms {
         let mut tree = Tree::new(false);
         let withheld = withheld_sysctl_files(&archive.tree);
         for (path, entry) in archive.tree.iter() {
-            let (to, entry) = (self.text(path), self.entry(path, entry));
+            let (to, entry) = (self.path(path), self.entry(path, entry));
             if withheld.is_empty() {
                 tree.put(&to, entry);
             } else {
@@ -148,6 +150,8 @@ impl Pseudonyms {
                 let text = match path {
                     HOSTNAME if !text.is_empty() => self.hostname(text),
                     COMMAND_LINE => self.command_line(text),
+                    cgroups::OWN => self.control_groups(text),
+                    nfs::MOUNTS => self.mounts(text),
                     TUNED_PROFILE if !STOCK_PROFILES.contains(&text.as_ref()) => {
                         format!("withheld-{:08x}", self.hash("profile", text.as_ref()) >> 32)
                     }
@@ -177,6 +181,49 @@ impl Pseudonyms {
         (self.key, what).hash(&mut hasher);
         of.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// The path of a file. Control groups are named after services, users and containers.
+    fn path(&self, path: &str) -> String {
+        let below = path.strip_prefix(cgroups::MOUNT);
+        let Some((groups, file)) = below.and_then(|below| below.rsplit_once('/')) else {
+            return self.text(path);
+        };
+        let (controllers, groups) = cgroups::controllers_of(groups);
+        format!(
+            "{}{controllers}{}/{file}",
+            cgroups::MOUNT,
+            self.groups(groups)
+        )
+    }
+
+    /// `/system.slice/app.service` of a control group, name by name.
+    fn groups(&self, path: &str) -> String {
+        let name = |name: &str| match name {
+            "" => String::new(),
+            name => format!("group-{:08x}", self.hash("control group", name) >> 32),
+        };
+        path.split('/').map(name).collect::<Vec<_>>().join("/")
+    }
+
+    fn control_groups(&self, text: &str) -> String {
+        let line = |line: &str| match line.match_indices(':').nth(1) {
+            Some((at, _)) => format!("{}{}", &line[..=at], self.groups(&line[at + 1..])),
+            None => String::new(),
+        };
+        text.lines().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The mounts, of which a capture has no servers ([`nfs::used_mounts`]).
+    fn mounts(&self, text: &str) -> String {
+        let line = |line: &str| {
+            let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            if let Some(place) = words.get_mut(1) {
+                *place = format!("/mount-{:08x}", self.hash("mount point", &*place) >> 32);
+            }
+            words.join(" ")
+        };
+        text.lines().map(line).collect::<Vec<_>>().join("\n")
     }
 
     fn hostname(&self, name: &str) -> String {
@@ -505,6 +552,29 @@ mod tests {
     }
 
     #[test]
+    fn control_groups_and_mount_points_are_replaced_alike_wherever_they_stand() {
+        let file = NAMES.path("sys/fs/cgroup/system.slice/acme.service/cpu.max");
+        let own = NAMES.control_groups("4:cpu,cpuacct:/a\n0::/system.slice/acme.service");
+        let group = own.rsplit_once("::").expect("the second version").1;
+        assert_eq!(file, format!("sys/fs/cgroup{group}/cpu.max"));
+        assert!(
+            !own.contains("acme") && own.starts_with("4:cpu,cpuacct:/group-"),
+            "{own}"
+        );
+        let first = NAMES.path("sys/fs/cgroup/cpu,cpuacct/a/cpu.stat");
+        let group = own.lines().next().and_then(|line| line.rsplit(':').next());
+        let group = group.expect("the first version");
+        assert_eq!(first, format!("sys/fs/cgroup/cpu,cpuacct{group}/cpu.stat"));
+        assert_eq!(NAMES.path("sys/fs/cgroup/cpu.max"), "sys/fs/cgroup/cpu.max");
+        assert_eq!(NAMES.control_groups("0::/"), "0::/");
+        let mounts = NAMES.mounts("- /home/acme nfs4 proto=tcp\n- /x nfs proto=udp");
+        assert!(
+            !mounts.contains("acme") && mounts.contains("nfs4 proto=tcp\n- /mount-"),
+            "{mounts}"
+        );
+    }
+
+    #[test]
     fn device_addresses_and_cpu_lists_are_left_as_they_are() {
         for text in [
             "mlx5_comp3@pci:0000:81:00.0",
@@ -530,6 +600,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in ".{0,60}") {
             let _ = (NAMES.text(&text), NAMES.address(&text), NAMES.command_line(&text));
+            let _ = (NAMES.path(&format!("sys/fs/cgroup/{text}")), NAMES.control_groups(&text), NAMES.mounts(&text));
         }
 
         #[test]

@@ -8,12 +8,12 @@ use linerate_model::setting::{parse_chosen, parse_scheduler};
 
 use crate::hex::{from_hex, to_hex};
 use crate::procfs::{
-    bonding, connections, conntrack_stat, identity, interrupts, limits, netstat, owners, pressure,
-    sockets, softnet, stat, taps, vlan, vmstat,
+    bonding, connections, conntrack_stat, identity, interrupts, limits, netstat, nfs, owners,
+    pressure, process, sockets, softnet, stat, taps, vlan, vmstat,
 };
 use crate::sysfs::{
-    block, bond, cpus, gids, irq_names, isolation, kernel, nic_kind, nics, nodes, pci, power,
-    queues, rdma, stack,
+    block, bond, cgroups, cpus, gids, irq_names, isolation, kernel, nic_kind, nics, nodes, pci,
+    power, queues, rdma, stack,
 };
 use crate::watch::{devices, drop_reasons, interrupts as counts, parse_uptime};
 use crate::{apply, sysctl_files};
@@ -37,6 +37,12 @@ const READERS: &[Reader] = &[
     |text| seen(&owners::parse_irqbalance(text)),
     |text| seen(&(taps::parse_sockets(text), taps::parse_handlers(text))),
     |text| seen(&limits::parse_locked_memory(text)),
+    |text| {
+        let (mounts, stats) = (nfs::used_mounts(text), nfs::used_mount_stats(text));
+        seen(&(nfs::parse_mounts(&mounts), nfs::parse_mount_stats(&stats)));
+        let _ = (nfs::parse_client(text), process::used_status(text));
+    },
+    |text| seen(&cgroups::parse_any(text)),
     |text| seen(&sockets::parse_sockets(text)),
     |text| {
         let any = SocketAddr::from(([127, 0, 0, 1], 1));

@@ -529,7 +529,7 @@ pub(crate) fn absolute(path: &str) -> String {
 
 /// The files that every kernel has, in every network namespace: one that is not there was not captured, or is hidden. As
 /// absent it would mean that the checks which need it do not concern this host.
-const IN_EVERY_KERNEL: [&str; 9] = [
+const IN_EVERY_KERNEL: [&str; 11] = [
     "proc/cmdline",
     "proc/interrupts",
     "proc/loadavg",
@@ -538,6 +538,8 @@ const IN_EVERY_KERNEL: [&str; 9] = [
     "proc/net/netstat",
     "proc/net/snmp",
     "proc/net/softnet_stat",
+    "proc/self/mounts",
+    "proc/self/status",
     "proc/stat",
 ];
 /// The reason for their gap.

@@ -4,6 +4,7 @@
 pub(crate) mod block;
 pub(crate) mod bond;
 pub(crate) mod caches;
+pub(crate) mod cgroups;
 pub(crate) mod config_space;
 pub mod cpus;
 pub(crate) mod function;

@@ -126,6 +126,7 @@ impl<'a> Reader<'a> {
             max_bit_per_s: of_direction(!is_rx, &file("tx_maxrate"), |path| {
                 number::<u32>(root, path).map(|rate| BitRate::from_mbit_per_s(rate.into()))
             }),
+            tx_timeout: of_direction(!is_rx, &file("tx_timeout"), |path| number(root, path)),
             napi: self.by_napi.id(kind, index),
         }
     }

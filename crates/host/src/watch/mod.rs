@@ -9,7 +9,6 @@ pub(crate) mod devices;
 pub(crate) mod drop_reasons;
 pub(crate) mod interrupts;
 mod nics;
-mod quota;
 pub mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,9 +23,11 @@ use crate::attributes::{parsed, understood};
 use crate::nic_control::NicRead;
 use crate::procfs::conntrack_stat::parse_conntrack_stat;
 use crate::procfs::netstat::parse_netstat;
+use crate::procfs::nfs;
 use crate::procfs::pressure::parse_full_total;
 use crate::procfs::vmstat::parse_vmstat;
 use crate::root::{HostRoot, absolute};
+use crate::sysfs::cgroups::read_throttled;
 
 /// The counters of a host at one time, by the keys of [`Watch`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -64,6 +65,8 @@ pub fn read_counters(root: &HostRoot, nics: &dyn NicRead, host: &Host) -> Readin
     cpus::read(root, host, &mut reading);
     interrupts::read(root, host, &mut reading);
     reading.take_stack(root);
+    reading.take_throttled(root);
+    reading.take_nfs(root);
     let conntrack = "proc/net/stat/nf_conntrack";
     reading.take_table("conntrack", root, conntrack, parse_conntrack_stat);
     reading.take_table("pressure/irq", root, "proc/pressure/irq", |text| {
@@ -143,6 +146,34 @@ impl Reading {
         self.take_table("netstat", root, "proc/net/netstat", parse_netstat);
         self.take_table("snmp", root, "proc/net/snmp", parse_netstat);
         self.take_table("vmstat", root, "proc/vmstat", parse_vmstat);
+    }
+
+    /// Adds `cgroup/N/nr_periods`, `nr_throttled` and `throttled_us` of this process's control group and those above it.
+    fn take_throttled(&mut self, root: &HostRoot) {
+        let (groups, unread) = read_throttled(root);
+        for (above, path, counters) in groups {
+            for (name, value) in counters {
+                self.take(format!("cgroup/{above}/{name}"), value, &path);
+            }
+        }
+        if let Some(gap) = unread {
+            self.miss("cgroup".to_owned(), gap);
+        }
+    }
+
+    /// Adds the calls of the NFS client, and of each mount.
+    fn take_nfs(&mut self, root: &HostRoot) {
+        self.take_table("nfs", root, nfs::CLIENT, nfs::parse_client);
+        let stats = root.read_used(nfs::MOUNT_STATS, nfs::used_mount_stats);
+        match stats {
+            Known::Value(text) => {
+                let counters = nfs::parse_mount_stats(&text);
+                for (name, value) in counters {
+                    self.take(format!("nfs/mount/{name}"), value, nfs::MOUNT_STATS);
+                }
+            }
+            Known::Unknown(gap) => self.miss("nfs/mount".to_owned(), gap),
+        }
     }
 
     fn take(&mut self, key: String, value: u64, path: &str) {

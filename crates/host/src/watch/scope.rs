@@ -9,7 +9,7 @@ use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Cause, Gap, Known};
 
 use super::devices::{rdma_ports, read_rdma_port};
-use super::{Reading, cpus, drop_reasons, interrupts, nics, parse_uptime, quota};
+use super::{Reading, cpus, drop_reasons, interrupts, nics, parse_uptime};
 use crate::attributes::{cpu_list, followed, number, numbered, parsed};
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
@@ -95,7 +95,7 @@ impl WatchScope {
         cpus::read_of(root, &self.online, of_interest, &mut reading);
         interrupts::read_numbers(root, &self.irqs, &mut reading);
         reading.take_stack(root);
-        quota::read(root, &mut reading);
+        reading.take_throttled(root);
         drop_reasons::read(root, &self.online, &mut reading);
         reading
     }

@@ -126,6 +126,12 @@ fn kernel(made: &mut Made, hostname: &str, boot_id: &str) {
         .file("proc/sys/kernel/arch", "x86_64")
         .file("proc/sys/kernel/random/boot_id", boot_id)
         .file("proc/cmdline", "ro quiet mitigations=auto")
+        .file("proc/self/cgroup", "0::/user.slice/session-1.scope")
+        .file(
+            "sys/fs/cgroup/user.slice/session-1.scope/cgroup.controllers",
+            "memory pids",
+        )
+        .file("proc/self/mounts", "/dev/sda1 / ext4 rw,relatime 0 0")
         .file(&format!("{CLOCKS}/current_clocksource"), "tsc")
         .file(
             &format!("{CLOCKS}/available_clocksource"),
@@ -144,7 +150,11 @@ fn cpus(made: &mut Made, sockets: u32, cores: u32, model: &str) {
         "proc/cpuinfo",
         format!("processor\t: 0\nmodel name\t: {model}"),
     )
-    .file("sys/devices/system/cpu/online", format!("0-{last}"));
+    .file("sys/devices/system/cpu/online", format!("0-{last}"))
+    .file(
+        "proc/self/status",
+        format!("Name:\tlinerate\nCpus_allowed_list:\t0-{last}"),
+    );
     for cpu in 0..=last {
         let folder = format!("sys/devices/system/cpu/cpu{cpu}");
         made.file(
@@ -237,7 +247,8 @@ fn interface(made: &mut Made, real: &str, port: &Port) {
             .file(
                 &format!("{real}/queues/tx-{queue}/xps_cpus"),
                 format!("{:02x}", 1 << cpu),
-            );
+            )
+            .file(&format!("{real}/queues/tx-{queue}/tx_timeout"), "0");
     }
 }
 

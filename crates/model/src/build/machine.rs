@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::host::{FrequencyPolicy, IdleState, Isolation, Kernel, Limit, Power, Software};
+use crate::host::{FrequencyPolicy, IdleState, Isolation, Kernel, Limit, Power, Process, Software};
 use crate::ids::CpuSet;
 use crate::known::{Cause, Known};
 
@@ -76,6 +76,13 @@ pub(super) fn kernel() -> Kernel {
     }
 }
 
+pub(super) fn process() -> Process {
+    Process {
+        cpus_allowed: Known::Value(CpuSet::empty()),
+        cpu_quotas: Known::Value(Vec::new()),
+    }
+}
+
 pub(super) fn software() -> Software {
     Software {
         owners: Known::Value(Vec::new()),
@@ -86,6 +93,7 @@ pub(super) fn software() -> Software {
             "connection tracking is not loaded",
         ),
         sysctl_lines: Known::Value(Vec::new()),
+        nfs_mounts: Known::Value(Vec::new()),
         socket_owners: Known::Value(Vec::new()),
     }
 }

@@ -98,6 +98,7 @@ pub fn host() -> HostBuilder {
         power: machine::power(),
         isolation: machine::isolation(),
         kernel: machine::kernel(),
+        process: machine::process(),
         software: machine::software(),
         nodes: Vec::new(),
         nics: Vec::new(),
@@ -147,6 +148,7 @@ impl HostBuilder {
                 governor: Known::Value("performance".to_owned()),
             })
             .collect();
+        self.host.process.cpus_allowed = Known::Value((0..nodes * cpus).map(CpuId).collect());
         if let Known::Value(policies) = &mut self.host.power.frequency {
             for policy in policies {
                 policy.cpus = Known::Value((0..nodes * cpus).map(CpuId).collect());

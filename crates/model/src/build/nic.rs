@@ -192,6 +192,11 @@ impl NicBuilder {
                     } else {
                         Known::Value(BitRate::from_bit_per_s(0))
                     },
+                    tx_timeout: if rx {
+                        absent("tx_timeout")
+                    } else {
+                        Known::Value(0)
+                    },
                     napi: Known::Value(index + 1),
                 });
             }

@@ -4,6 +4,7 @@
 mod devices;
 mod dispatch;
 mod pci;
+mod process;
 mod processor;
 mod rdma;
 mod software;
@@ -20,10 +21,11 @@ pub use self::dispatch::{
     Temperature, TunnelPort,
 };
 pub use self::pci::{NodeReport, NodeSource, PciFunction, PcieControl, PcieHop, PcieLink};
+pub use self::process::{CpuQuota, Process};
 pub use self::processor::{
     Cpu, CpuKind, FrequencyPolicy, HugePages, IdleState, Isolation, Kernel, Limit, Node, Power,
 };
-pub use self::software::{Conntrack, Owner, SocketOwner, Software, SysctlLine, Tap};
+pub use self::software::{Conntrack, NfsMount, Owner, SocketOwner, Software, SysctlLine, Tap};
 pub use self::stack::{Bond, BondPort, Bridge, Stack, Team, Tun, Tunnel, VirtualFunction, Vlan};
 pub use self::wire::{
     Eee, Fec, LinkModes, LinkState, Module, ModuleLane, Pause, Timestamping, Wire,
@@ -50,6 +52,9 @@ pub struct Host {
     /// The kernel's clocks, mitigations and memory policy.
     #[serde(default)]
     pub kernel: Kernel,
+    /// What the kernel allows linerate's own process.
+    #[serde(default)]
+    pub process: Process,
     /// The NUMA nodes, by number.
     pub nodes: Vec<Node>,
     /// The network interfaces, by index.
@@ -235,6 +240,9 @@ pub struct Queue {
     /// The rate limit that the NIC enforces (`tx_maxrate`); 0 is no limit. Tx only.
     #[serde(default)]
     pub max_bit_per_s: Known<BitRate>,
+    /// The transmit timeouts since the interface was created (`tx_timeout`). Tx only.
+    #[serde(default)]
+    pub tx_timeout: Known<u64>,
     /// The NAPI instance that serves it (`napi-id` of netdev netlink).
     #[serde(default)]
     pub napi: Known<u32>,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::known::Known;
+use crate::units::Bytes;
 
 /// Programs and kernel components that affect the path.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -18,6 +19,8 @@ pub struct Software {
     /// Every line of a sysctl file that sets a sysctl known to linerate, in the order in which they take effect (the
     /// last wins).
     pub sysctl_lines: Known<Vec<SysctlLine>>,
+    /// The NFS mounts of this mount namespace, in the kernel's order.
+    pub nfs_mounts: Known<Vec<NfsMount>>,
     /// Programs that wait in `accept` or hold established TCP connections, with their allowed CPUs. Read from the live
     /// machine only, never captured.
     pub socket_owners: Known<Vec<SocketOwner>>,
@@ -75,6 +78,20 @@ pub struct SysctlLine {
     pub name: String,
     /// The value that it sets.
     pub value: String,
+}
+
+/// A mounted NFS file system, with the options that the client negotiated (nfs(5)).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NfsMount {
+    /// Where it is mounted.
+    pub name: String,
+    /// The transport: `tcp`, `udp`, `rdma`, or with `6` for IPv6.
+    pub protocol: Known<String>,
+    /// The maximum size of a read request.
+    pub rsize: Known<Bytes>,
+    /// The maximum size of a write request.
+    pub wsize: Known<Bytes>,
 }
 
 /// A program with busy sockets.

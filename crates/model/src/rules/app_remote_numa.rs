@@ -112,7 +112,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
 
 /// The NICs that carry the host's data: with an address or an upper interface, and at least half as fast as the
 /// fastest (programs are not pinned for a management port).
-fn carriers<'a>(context: &Context<'a>) -> Vec<&'a Nic> {
+pub(super) fn carriers<'a>(context: &Context<'a>) -> Vec<&'a Nic> {
     let mut cards = nics(context);
     cards.retain(|nic| {
         let addressed = nic.addresses.value().is_none_or(|all| !all.is_empty());

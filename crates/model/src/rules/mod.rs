@@ -144,6 +144,8 @@ rules! {
     endpoints_share_cpu,
     tcp_retransmit,
     interface_drops,
+    cpu_affinity_narrow,
+    nfs_client,
 }
 
 /// All roles, for rules that are checked in every one.

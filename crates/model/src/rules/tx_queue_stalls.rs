@@ -2,13 +2,13 @@
 //! from Documentation/ABI/testing/sysfs-class-net-queues; stops and wakes from
 //! Documentation/netlink/specs/netdev.yaml.
 
-use super::judged::{Growth, Judged, growth, judge_watched};
+use super::judged::{Growth, Judged, growth, judge_each, judge_watched};
 use super::{ALWAYS, Draft, subject};
-use crate::finding::{Basis, Context, Fix, Outcome, Rule, Severity, Stage, Status};
-use crate::host::Nic;
+use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
+use crate::host::{Nic, QueueKind};
 use crate::setting::Class;
 use crate::units::{Ratio, real};
-use crate::watch::Watch;
+use crate::watch::{Watch, total};
 
 pub(super) const RULE: Rule = Rule {
     id: "tx-queue-stalls",
@@ -18,8 +18,9 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
-    judges_by: &[Basis::Counters],
-    threshold: "a transmit timeout (crit); a BQL stall (warn); tx-stop for more than 1 % of the packets (note)",
+    judges_by: &[Basis::Facts, Basis::Counters],
+    threshold: "a transmit timeout while watched (crit), before (note); a BQL stall (warn); tx-stop for more than 1 % of \
+                the packets (note)",
     effect: "no verified figure; a timeout resets the queue or the NIC and loses the queued packets",
     source: "Documentation/ABI/testing/sysfs-class-net-queues; \
              Documentation/netlink/specs/netdev.yaml (qstats-get); amzn-drivers, \
@@ -37,7 +38,60 @@ const STOPPED_SHARE: Ratio = Ratio::new(0.01);
 const STOPPED_FROM: u64 = 100;
 
 fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
-    judge_watched(rule, context, |nic| nic.kind.has_wire(), check_nic)
+    let mut outcomes = judge_watched(rule, context, |nic| nic.kind.has_wire(), check_nic);
+    let since_boot = judge_each(rule, context, |nic| Ok(since_boot(nic)));
+    // One outcome for each NIC: what happened while watched counts more.
+    let is_new = |one: &Outcome| !outcomes.iter().any(|other| about(other) == about(one));
+    let since_boot: Vec<Outcome> = since_boot.into_iter().filter(is_new).collect();
+    outcomes.extend(since_boot);
+    outcomes
+}
+
+fn about(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Finding(finding) => &finding.subject,
+        Outcome::Undetermined(skipped) => &skipped.subject,
+    }
+}
+
+/// Timeouts before linerate watched. When they happened is not known, so this is a note: but no healthy queue ever has
+/// one.
+fn since_boot(nic: &Nic) -> Option<Draft> {
+    if !nic.kind.has_wire() {
+        return None;
+    }
+    let sent = nic
+        .queues
+        .iter()
+        .filter(|queue| queue.kind == QueueKind::Tx);
+    let counts = sent.filter_map(|queue| Some((queue.index, queue.tx_timeout.get()?)));
+    let stalled: Vec<(u32, u64)> = counts.filter(|(_, count)| *count > 0).collect();
+    if stalled.is_empty() {
+        return None;
+    }
+    let name = &nic.name;
+    let evidence = stalled.iter().map(|(index, count)| {
+        let path = format!("/sys/class/net/{name}/queues/tx-{index}/tx_timeout");
+        Evidence::new(format!("transmit timeouts of tx-{index}"), count, path)
+    });
+    Some(Draft {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!(
+            "transmit queues of {name} timed out before this check, in total {}: see `journalctl -k -g 'transmit queue'` for \
+             when",
+            times(total(stalled.iter().map(|(_, count)| *count)))
+        ),
+        evidence: evidence.collect(),
+        remedies: Vec::new(),
+    })
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    }
 }
 
 fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
@@ -96,10 +150,12 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::judge;
     use super::super::testing::{Cases, World, finding};
     use super::*;
     use crate::build;
     use crate::host::Host;
+    use crate::known::Known;
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -115,6 +171,7 @@ pub(super) mod tests {
                         .grew("nic/eth0/stat/tx_packets", 100_000)
                 })
             }),
+            ("timeouts since boot", || World::of(stalled(7))),
         ],
         silent: &[
             ("none", || {
@@ -134,6 +191,41 @@ pub(super) mod tests {
             }),
         ],
     };
+
+    /// Its second transmit queue had `count` timeouts since boot.
+    fn stalled(count: u64) -> Host {
+        let mut host = build::host().nic("eth0", |nic| nic.queues(&[0, 1])).build();
+        for queue in &mut host.nics[0].queues {
+            if (queue.kind, queue.index) == (QueueKind::Tx, 1) {
+                queue.tx_timeout = Known::Value(count);
+            }
+        }
+        host
+    }
+
+    #[test]
+    fn timeouts_since_boot_are_a_note_and_hidden_by_one_that_was_seen() {
+        let said = judge(&RULE, &World::of(stalled(7)).context());
+        let note = said.iter().find_map(|one| match one {
+            Outcome::Finding(finding) => Some(finding),
+            Outcome::Undetermined(_) => None,
+        });
+        let note = note.expect("a finding");
+        assert_eq!(note.severity, Severity::Note);
+        assert!(
+            note.summary.contains("in total 7 times"),
+            "{}",
+            note.summary
+        );
+        assert_eq!(
+            note.evidence[0].path,
+            "/sys/class/net/eth0/queues/tx-1/tx_timeout"
+        );
+        assert!(said.len() == 2, "growth was not watched: {said:#?}");
+        let world = World::of(stalled(8));
+        let world = world.watched(|w| w.grew("nic/eth0/queue/tx-1/tx_timeout", 1));
+        assert_eq!(finding(RULE.id, &world.context()).severity, Severity::Crit);
+    }
 
     fn host() -> Host {
         build::host().nic("eth0", |nic| nic).build()

@@ -1,11 +1,11 @@
-//! `vm-host-limits`: the hypervisor steals CPU time from this guest, or a virtual function is
-//! rate-limited. Facts from proc_stat(5) and `IFLA_VF_INFO` (ip-link(8)).
+//! `vm-host-limits`: the hypervisor or a CPU quota takes CPU time, or a virtual function is rate-limited. Facts from
+//! proc_stat(5), `cpu.max` (Documentation/admin-guide/cgroup-v2.rst) and `IFLA_VF_INFO` (ip-link(8)).
 
 use super::devices::{Notice, growth, judged, or_unwatched, unknown};
 use super::{ALWAYS, each_nic, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Nic, VirtualFunction};
-use crate::known::{self, Gap, Known};
+use crate::known::{Gap, Known};
 use crate::setting::Class;
 use crate::units::{BitRate, Ratio, real};
 use crate::watch::Watch;
@@ -19,10 +19,12 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "steal above 10 % of a CPU's time while watched (warn), above 1 % (note); a cgroup CPU quota that stops this process for 5 % of the time (warn); a VF rate below link \
-                speed, or 32 or more CPUs in one node (note)",
-    effect: "a ceiling: only the hypervisor can lift it",
-    source: "proc_stat(5); ip-link(8), vf",
+    threshold: "steal above 10 % of a CPU's time while watched (warn), above 1 % (note); a cgroup CPU quota of less than one CPU, or that \
+                stops this process for 5 % of the time (warn), of less than all CPUs (note); a VF rate below link speed, or \
+                32 or more CPUs in one node (note)",
+    effect: "a ceiling: only the hypervisor, or the owner of the control group, can lift it",
+    source: "proc_stat(5); ip-link(8), vf; Documentation/admin-guide/cgroup-v2.rst, cpu.max; \
+             Documentation/scheduler/sched-bwc.rst",
     fix: Fix::Advised(&[Class::R4]),
     persist: "on the hypervisor: pinned virtual CPUs, no overcommitment, `ip link set PF vf N max_tx_rate`",
     contested: None,
@@ -36,7 +38,6 @@ const STOLEN: Ratio = Ratio::new(0.01);
 const STOLEN_MUCH: Ratio = Ratio::new(0.1);
 /// A quota that stops a process for this share of the time limits what it measures.
 const QUOTA: Ratio = Ratio::new(0.05);
-const GROUPS: usize = 16;
 /// From this size on the physical machine most likely has more than one node.
 const MANY_CPUS: usize = 32;
 
@@ -66,44 +67,83 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         rule,
         context,
         "cgroup".to_owned(),
-        Vec::from_iter(context.watch.and_then(throttled)),
-        Vec::new(),
+        Vec::from_iter(quota(context)),
+        Vec::from_iter(unknown(&context.host.process.cpu_quotas)),
     ));
     or_unwatched(rule, context, guest || maybe, said)
 }
 
-/// The CPU quota of a control group of this process, or of one above it, stopped it: the same for every program in it.
+/// The CPU quota of a control group of this process, or of one above it: the same for every program in it.
+fn quota(context: &Context<'_>) -> Option<Notice> {
+    let stopped = context.watch.and_then(throttled);
+    let cpus = context.host.online_cpus().len();
+    let quotas = context.host.process.cpu_quotas.value();
+    let smallest = quotas
+        .into_iter()
+        .flatten()
+        .map(|quota| (quota, real(quota.quota_us) / real(quota.period_us.max(1))))
+        .min_by(|(_, one), (_, other)| one.total_cmp(other));
+    let limit =
+        smallest.filter(|(_, share)| *share < real(u64::try_from(cpus).unwrap_or(u64::MAX)));
+    let mut evidence = Vec::new();
+    if let Some((quota, _)) = limit {
+        let value = format!("{} us in {} us", quota.quota_us, quota.period_us);
+        evidence.push(Evidence::new("CPU quota", value, &*quota.path));
+        if let (Some(throttled), Some(periods)) = (quota.nr_throttled.get(), quota.nr_periods.get())
+        {
+            let folder = quota.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            evidence.push(Evidence::new(
+                "periods throttled since the group was created",
+                format!("{throttled} of {periods}"),
+                format!("{folder}/cpu.stat"),
+            ));
+        }
+    }
+    let notice = match (stopped, limit) {
+        (Some(stopped), _) => stopped,
+        (None, Some((quota, share))) => {
+            let severity = if share < 1.0 {
+                Severity::Warn
+            } else {
+                Severity::Note
+            };
+            let summary = format!(
+                "a CPU quota of {} allows {share:.2} CPUs of {cpus}: raise cpu.max or cpu.cfs_quota_us (systemd: CPUQuota=)",
+                group(quota.above),
+            );
+            Notice::new(severity, summary)
+        }
+        (None, None) => return None,
+    };
+    Some(notice.with(evidence))
+}
+
+fn group(above: u32) -> String {
+    match above {
+        0 => "the control group of this process".to_owned(),
+        above => format!("a control group {above} above this process"),
+    }
+}
+
 fn throttled(watch: &Watch) -> Option<Notice> {
-    let key = |group: usize| format!("cgroup/{group}/throttled_us");
-    let (group, by) = (0..GROUPS)
-        .map_while(|group| Some((group, if_counted(watch, &key(group))?)))
+    let (above, by) = watch
+        .below("cgroup/")
+        .filter_map(|(rest, by, _)| {
+            let (above, name) = rest.split_once('/')?;
+            (name == "throttled_us").then_some((above.parse().ok()?, by))
+        })
         .max_by_key(|(_, by)| *by)?;
     let share = Ratio::new(real(by) / (watch.span_ns.as_secs_f64() * 1e6));
     (share.as_f64() > QUOTA.as_f64()).then(|| {
-        let which = match group {
-            0 => "the control group of this process".to_owned(),
-            above => format!("a control group {above} above this process"),
-        };
         let summary = format!(
-            "the CPU quota of {which} stopped its threads for {share} of the time (all CPUs added): raise cpu.max or \
-             cpu.cfs_quota_us"
+            "the CPU quota of {} stopped its threads for {share} of the time (all CPUs added): raise cpu.max or \
+             cpu.cfs_quota_us (systemd: CPUQuota=)",
+            group(above)
         );
-        let evidence = growth(watch, "time throttled, us", &key(group), by);
+        let key = format!("cgroup/{above}/throttled_us");
+        let evidence = growth(watch, "time throttled, us", &key, by);
         Notice::new(Severity::Warn, summary).with([evidence])
     })
-}
-
-/// A counter of a group that may not exist.
-fn if_counted(watch: &Watch, key: &str) -> Option<u64> {
-    match watch.grown(key) {
-        Known::Value(by) => Some(by),
-        Known::Unknown(gap) => {
-            if gap.leaves_a_question() {
-                known::miss(&gap);
-            }
-            None
-        }
-    }
 }
 
 /// Why steal time is not known for any CPU, if counters were read.
@@ -213,7 +253,7 @@ pub(super) mod tests {
     use super::super::testing::{Cases, World, finding};
     use super::*;
     use crate::build;
-    use crate::host::Host;
+    use crate::host::{CpuQuota, Host};
 
     const ID: &str = RULE.id;
 
@@ -226,6 +266,8 @@ pub(super) mod tests {
                 World::of(build::host().build())
                     .watched(|watch| watch.grew("cgroup/0/throttled_us", 8_000_000))
             }),
+            ("a quota of half a CPU", || World::of(limited(50_000))),
+            ("a quota of one of two CPUs", || World::of(limited(100_000))),
             ("a capped virtual function", || {
                 World::of(with_function(1_000))
             }),
@@ -233,6 +275,9 @@ pub(super) mod tests {
         ],
         silent: &[
             ("bare metal", || World::of(build::host().build())),
+            ("a quota of more CPUs than there are", || {
+                World::of(limited(400_000))
+            }),
             ("a guest that loses nothing", || {
                 World::of(guest(2)).watched(|watch| watch.grew("cpu/1/time/steal", 50_000_000))
             }),
@@ -244,6 +289,11 @@ pub(super) mod tests {
             ("a guest that was not watched", || World::of(guest(2))),
             ("a guest whose stolen time is not told", || {
                 World::of(guest(2)).watched(|watch| watch.without("cpu/"))
+            }),
+            ("the control group was not captured", || {
+                let mut host = limited(50_000);
+                host.process.cpu_quotas = Known::not_asked("/proc/self/cgroup");
+                World::of(host)
             }),
             ("nobody knows whether it is a guest", || {
                 let unasked = Known::not_asked("/sys/hypervisor");
@@ -262,6 +312,52 @@ pub(super) mod tests {
             .nodes(1, cpus)
             .with(|host| host.kernel.hypervisor = kvm)
             .build()
+    }
+
+    /// Two CPUs, and a quota in periods of 100 ms of the group above.
+    fn limited(quota_us: u64) -> Host {
+        let quota = CpuQuota {
+            above: 1,
+            quota_us,
+            period_us: 100_000,
+            nr_periods: Known::Value(200),
+            nr_throttled: Known::Value(188),
+            path: "/sys/fs/cgroup/app/cpu.max".to_owned(),
+        };
+        build::host()
+            .with(|host| host.process.cpu_quotas = Known::Value(vec![quota]))
+            .build()
+    }
+
+    #[test]
+    fn a_quota_below_one_cpu_is_a_warning_and_its_counters_are_evidence() {
+        let said = finding(ID, &World::of(limited(50_000)).context());
+        assert_eq!(
+            (said.severity, said.subject.as_str()),
+            (Severity::Warn, "cgroup")
+        );
+        assert!(
+            said.summary.contains("allows 0.50 CPUs of 2"),
+            "{}",
+            said.summary
+        );
+        assert_eq!(said.evidence[1].value, "188 of 200");
+        assert_eq!(said.evidence[1].path, "/sys/fs/cgroup/app/cpu.stat");
+        let said = finding(ID, &World::of(limited(100_000)).context());
+        assert_eq!(said.severity, Severity::Note);
+    }
+
+    #[test]
+    fn a_quota_that_stops_the_process_is_found_where_only_a_group_above_has_one() {
+        let world = World::of(limited(100_000))
+            .watched(|watch| watch.grew("cgroup/1/throttled_us", 8_000_000));
+        let said = finding(ID, &world.context());
+        assert_eq!(said.severity, Severity::Warn);
+        assert!(
+            said.evidence
+                .iter()
+                .any(|one| one.value == "100000 us in 100000 us")
+        );
     }
 
     fn with_function(mbit: u64) -> Host {

@@ -30,7 +30,7 @@ const SETTINGS_SHOWN: usize = 4;
 const ROWS_MAX: usize = 4_000;
 
 /// The compared facts of a host; `nic` is the interface of the path. A name that ends in `/` matches all below it.
-const COMPARED: [&str; 33] = [
+const COMPARED: [&str; 34] = [
     "identity/architecture",
     "identity/cpu_model",
     "identity/kernel_release",
@@ -38,6 +38,7 @@ const COMPARED: [&str; 33] = [
     "identity/irq_time_accounting",
     "isolation/",
     "kernel/",
+    "process/",
     "power/turbo",
     "power/smt",
     "power/pstate_mode",

@@ -238,6 +238,7 @@ mod tests {
             rps_flow_cnt: Known::default(),
             xps_cpus: Known::default(),
             xps_rxqs: Known::default(),
+            tx_timeout: Known::not_asked("tx_timeout"),
             max_bit_per_s: Known::default(),
             napi: Known::default(),
         });
@@ -308,6 +309,7 @@ mod tests {
             rps_flow_cnt: Known::default(),
             xps_cpus: Known::default(),
             xps_rxqs: Known::default(),
+            tx_timeout: Known::not_asked("tx_timeout"),
             max_bit_per_s: Known::default(),
             napi: Known::default(),
         };

@@ -104,24 +104,35 @@ fn check_nic(rule: &Rule, context: &Context<'_>, nic: &Nic) -> Option<Outcome> {
         }));
     }
     evidence.push(cores_evidence(&free));
-    Some(found(
-        rule,
-        context,
-        Draft {
-            severity,
-            subject: subject(nic),
-            summary: format!(
-                "queues {} and {} of {} interrupt one core (CPU {}) while CPUs {} take none: move one",
-                queue_name(one.queue),
-                queue_name(other.queue),
-                nic.name,
-                other.cpus,
-                brief(&free)
-            ),
-            evidence,
-            remedies: spread(context, nic, &[*other], &free, &CpuSet::empty()),
-        },
-    ))
+    let summary = format!(
+        "queues {} and {} of {} interrupt one core (CPU {}) while CPUs {} take none: move one",
+        queue_name(one.queue),
+        queue_name(other.queue),
+        nic.name,
+        other.cpus,
+        brief(&free)
+    );
+    let move_of = (severity, &[*other][..], &free);
+    Some(moved(rule, context, nic, move_of, summary, evidence))
+}
+
+/// The finding that some interrupts should be moved to free CPUs.
+fn moved(
+    rule: &Rule,
+    context: &Context<'_>,
+    nic: &Nic,
+    (severity, interrupts, free): (Severity, &[Taken<'_>], &CpuSet),
+    summary: String,
+    evidence: Vec<Evidence>,
+) -> Outcome {
+    let said = Draft {
+        severity,
+        subject: subject(nic),
+        summary,
+        evidence,
+        remedies: spread(context, nic, interrupts, free, &CpuSet::empty()),
+    };
+    found(rule, context, said)
 }
 
 /// Every local core has a queue, but one CPU has several while others have none: the table of interrupts is uneven.
@@ -144,25 +155,29 @@ fn crowded(
     if there.len() < CROWD || idle.len() < there.len() - 1 {
         return None;
     }
-    let moved: Vec<Taken<'_>> = there.iter().copied().skip(1).collect();
-    let evidence = there.iter().map(|taken| taken.evidence(context.host));
     let path = "/proc/irq/*/effective_affinity_list";
-    let free = Evidence::new("local CPUs without a queue interrupt", &idle, path);
-    Some(found(
+    let evidence = there
+        .iter()
+        .map(|taken| taken.evidence(context.host))
+        .chain([Evidence::new(
+            "local CPUs without a queue interrupt",
+            &idle,
+            path,
+        )]);
+    let summary = format!(
+        "CPU {most} handles {} queues of {} while the local CPUs {} handle none: move them",
+        there.len(),
+        nic.name,
+        brief(&idle)
+    );
+    let move_of = (Severity::Note, there.get(1..)?, &idle);
+    Some(moved(
         rule,
         context,
-        Draft {
-            severity: Severity::Note,
-            subject: subject(nic),
-            summary: format!(
-                "CPU {most} handles {} queues of {} while the local CPUs {} handle none: move them",
-                there.len(),
-                nic.name,
-                brief(&idle)
-            ),
-            evidence: evidence.chain([free]).collect(),
-            remedies: spread(context, nic, &moved, &idle, &CpuSet::empty()),
-        },
+        nic,
+        move_of,
+        summary,
+        evidence.collect(),
     ))
 }
 
@@ -242,27 +257,20 @@ fn beside_a_worker(
     if free.is_empty() {
         return None;
     }
-    Some(found(
-        rule,
-        context,
-        Draft {
-            severity: Severity::Note,
-            subject: subject(nic),
-            summary: format!(
-                "queue {} of {} interrupts CPU {}, an SMT sibling of a CPU that runs the trial: try CPUs {}",
-                queue_name(taken.queue),
-                nic.name,
-                brief(taken.cpus),
-                brief(&free)
-            ),
-            evidence: vec![
-                taken.evidence(context.host),
-                Evidence::new("CPUs of the trial's threads", workers, "the trial"),
-                cores_evidence(&free),
-            ],
-            remedies: spread(context, nic, &[*taken], &free, &CpuSet::empty()),
-        },
-    ))
+    let summary = format!(
+        "queue {} of {} interrupts CPU {}, an SMT sibling of a CPU that runs the trial: try CPUs {}",
+        queue_name(taken.queue),
+        nic.name,
+        brief(taken.cpus),
+        brief(&free)
+    );
+    let evidence = vec![
+        taken.evidence(context.host),
+        Evidence::new("CPUs of the trial's threads", workers, "the trial"),
+        cores_evidence(&free),
+    ];
+    let move_of = (Severity::Note, &[*taken][..], &free);
+    Some(moved(rule, context, nic, move_of, summary, evidence))
 }
 
 #[cfg(test)]

@@ -73,9 +73,9 @@ impl StayArgs {
 }
 
 /// What is made persistent, and how.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct PersistArgs {
-    /// The transaction [default: the newest applied one; with `--remove`, all].
+    /// The transaction, `t7` or its id [default: the newest applied one; with `--remove`, all].
     pub id: Option<String>,
     /// Stop applying it at boot. The current settings remain until the next boot; `undo` also restores them.
     #[arg(long, conflicts_with_all = ["probe", "deadline", "etc"])]
@@ -143,7 +143,7 @@ pub enum TuneAction {
     Hold(HoldArgs),
     /// Keep the changes that `apply` made. Changes made over ssh must be confirmed over a new ssh connection.
     Confirm {
-        /// The transaction [default: the newest unconfirmed one].
+        /// The transaction, `t7` or its id [default: the newest unconfirmed one].
         id: Option<String>,
     },
     /// Pin each interrupt of an interface to its own CPU on the NIC's NUMA node. `undo` restores the affinity.
@@ -165,7 +165,7 @@ pub enum TuneAction {
     Boot,
     /// Roll back applied or unconfirmed changes.
     Undo {
-        /// The transaction [default: the newest applied one].
+        /// The transaction, `t7` or its id [default: the newest applied one].
         id: Option<String>,
         /// The other host of a two-host change. Required only for `exec:` peers: commands from stored files are never
         /// executed.

@@ -369,6 +369,7 @@ fn recover_one(pair: &Pair, far: Far<'_>) -> Outcome<Vec<Entry>> {
     pair.forget(state)?;
     entries.push(Entry {
         id: pair.theirs.clone(),
+        name: None,
         state: "restored",
         about: format!("on {}, because this end is unchanged", pair.peer),
         kept: false,
@@ -410,6 +411,7 @@ pub(crate) fn undo_far_half(far: Far<'_>, id: Option<&str>) -> Outcome<Option<En
     pass();
     Ok(Some(Entry {
         id: pair.theirs,
+        name: None,
         state: "restored",
         about: format!("at {}", pair.peer),
         kept: false,
@@ -450,6 +452,7 @@ pub(crate) fn other_halves(
         };
         Entry {
             id: theirs,
+            name: None,
             state: "not persistent",
             about,
             kept: false,

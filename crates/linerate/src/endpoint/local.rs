@@ -67,6 +67,8 @@ impl Drop for LocalEndpoint {
 pub struct Entry {
     /// Its id.
     pub id: String,
+    /// Its short name, `t7`, by its number among the transactions of this state directory; null without a journal.
+    pub name: Option<String>,
     /// Its state.
     pub state: &'static str,
     /// Its changes, or the reason for its state.
@@ -442,8 +444,10 @@ impl LocalEndpoint {
             // By the id that it has had since it was made.
             let id = again.unwrap_or(listed.id);
             let kept = is_kept(&id);
+            let journal = listed.journal.as_ref().ok();
             Entry {
                 id,
+                name: journal.map(|told| format!("t{}", told.header.sequence)),
                 state,
                 about,
                 kept,
@@ -468,6 +472,7 @@ impl LocalEndpoint {
             .filter(absent)
             .map(|kept| Entry {
                 id: kept.id.clone(),
+                name: None,
                 state: "kept",
                 about: why.clone(),
                 kept: true,
@@ -475,6 +480,31 @@ impl LocalEndpoint {
             .collect();
         entries.extend(absent);
         Ok(entries)
+    }
+
+    /// The id of the transaction that is called `name`: its short name or its id. What is unknown stays as it is.
+    pub fn id_of(state: &Path, name: &str) -> Outcome<String> {
+        let is_short = name
+            .strip_prefix('t')
+            .is_some_and(|number| number.parse::<u64>().is_ok());
+        if !is_short {
+            return Ok(name.to_owned());
+        }
+        let entries = Self::status(state)?;
+        let mut ids = entries
+            .into_iter()
+            .filter(|entry| entry.name.as_deref() == Some(name))
+            .map(|entry| entry.id);
+        match (ids.next(), ids.next()) {
+            // Two processes may begin one at the same moment.
+            (Some(one), Some(other)) => Err(Stop::new(
+                Code::BadInput,
+                format!("`{name}` is the name of two transactions: {one} and {other}"),
+            )
+            .hint("pass the id")),
+            (Some(id), None) => Ok(id),
+            (None, _) => Ok(name.to_owned()),
+        }
     }
 
     /// The changes of transaction `id`, or of the newest applied one: of this boot, in the network namespace that
@@ -545,6 +575,7 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
         };
         entries.push(Entry {
             id,
+            name: None,
             state,
             about,
             kept: false,

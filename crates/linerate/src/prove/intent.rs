@@ -56,7 +56,7 @@ pub(crate) struct IntendedChange {
 }
 
 /// A finding, in short.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Reason {
     rule: String,
@@ -224,12 +224,30 @@ impl Intent {
         Plan::new(changes.collect()).map_err(|error| Stop::new(Code::Bug, error.to_string()))
     }
 
-    /// As text: a line for each change, and below it its details.
+    /// As text: a line for each change, and below it its details. Changes with one reason stand together, and the reason
+    /// stands once, below the last of them.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.changes
-            .iter()
-            .flat_map(IntendedChange::lines)
-            .collect()
+        let mut groups: Vec<(&Option<Reason>, Vec<&IntendedChange>)> = Vec::new();
+        for wanted in &self.changes {
+            let same = groups.iter_mut().find(|(why, _)| *why == &wanted.why);
+            match same {
+                Some((_, group)) => group.push(wanted),
+                None => groups.push((&wanted.why, vec![wanted])),
+            }
+        }
+        let of_group = |(why, group): (&Option<Reason>, Vec<&IntendedChange>)| {
+            let mut lines: Vec<String> = group.iter().flat_map(|wanted| wanted.lines()).collect();
+            if let Some(Reason { rule, summary }) = why {
+                let all = match group.len() {
+                    1 => String::new(),
+                    2 => " both".to_owned(),
+                    all => format!(" all {all}"),
+                };
+                lines.push(format!("    why{all}: {summary} ({rule})"));
+            }
+            lines
+        };
+        groups.into_iter().flat_map(of_group).collect()
     }
 
     /// The capabilities that it requires, and those of them that this process lacks.
@@ -308,9 +326,6 @@ impl IntendedChange {
             "{}   [{}, {}]",
             self.change, self.class, spec.about
         )];
-        if let Some(Reason { rule, summary }) = &self.why {
-            lines.push(format!("    why: {summary} ({rule})"));
-        }
         let named: Vec<String> = self.disturbs.iter().map(ToString::to_string).collect();
         match named.as_slice() {
             [] => {}
@@ -478,5 +493,57 @@ fn plain_text(value: &toml::Value) -> String {
         toml::Value::String(text) => text.clone(),
         toml::Value::Array(items) => items.iter().map(plain_text).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(key: &str, reason: Option<&str>) -> IntendedChange {
+        let setting: SettingKey = key.parse().expect("a key");
+        let value = |text| setting.parse_value(text).expect("a value");
+        IntendedChange {
+            class: setting.spec().class,
+            why: reason.map(|rule| Reason {
+                rule: rule.to_owned(),
+                summary: format!("because of {rule}"),
+            }),
+            disturbs: Vec::new(),
+            owner: None,
+            needs: &[],
+            change: Change {
+                from: value("0"),
+                to: value("1"),
+                setting: setting.clone(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_reason_of_several_changes_stands_once_below_the_last_of_them() {
+        let interrupts = |queue: u32| format!("nic/eth2/queue/rx-{queue}/irq-cpus");
+        let intent = Intent {
+            changes: vec![
+                wanted(&interrupts(0), Some("irq-remote-numa")),
+                wanted("sysctl/vm.swappiness", Some("numa-memory-policy")),
+                wanted(&interrupts(1), Some("irq-remote-numa")),
+                wanted("sysctl/net.core.busy_poll", None),
+            ],
+        };
+        let lines = intent.lines();
+        let words = |line: &String| line.split("   [").next().unwrap_or_default().to_owned();
+        let shown: Vec<String> = lines.iter().map(words).collect();
+        assert_eq!(
+            shown,
+            [
+                "nic/eth2/queue/rx-0/irq-cpus: 0 -> 1",
+                "nic/eth2/queue/rx-1/irq-cpus: 0 -> 1",
+                "    why both: because of irq-remote-numa (irq-remote-numa)",
+                "sysctl/vm.swappiness: 0 -> 1",
+                "    why: because of numa-memory-policy (numa-memory-policy)",
+                "sysctl/net.core.busy_poll: 0 -> 1",
+            ]
+        );
     }
 }

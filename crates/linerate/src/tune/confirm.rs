@@ -2,8 +2,8 @@
 //! changes listens on a socket next to its journal, and asks the kernel which process is at the other end.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,8 +33,8 @@ const BEAT: Duration = Duration::from_millis(100);
 pub(crate) enum Decision {
     /// They are kept; the asker may wait for the result.
     Confirmed(Option<Asker>),
-    /// A user wants them rolled back, and waits for the result.
-    Refused(Asker),
+    /// A user wants them rolled back, and may wait for the result.
+    Refused(Option<Asker>),
     /// No decision arrived in time.
     Late,
     /// This process has to exit.
@@ -86,12 +86,28 @@ impl Control {
         })
     }
 
-    /// Waits for a decision about changes, the last of which was made at `applied`.
+    /// Whether the user can answer on this process's terminal: not over ssh, where an answer proves nothing about new
+    /// connections, and not from the background.
+    pub(crate) fn is_on_console(&self) -> bool {
+        let over_ssh = session_of(self.live.root(), std::process::id()).is_some()
+            || ["SSH_CONNECTION", "SSH_TTY"]
+                .iter()
+                .any(|name| std::env::var_os(name).is_some());
+        let stdin = std::io::stdin();
+        let in_background = rustix::termios::tcgetpgrp(&stdin)
+            .is_ok_and(|group| group != rustix::process::getpgrp());
+        let is_seen = stdin.is_terminal() && std::io::stderr().is_terminal();
+        is_seen && !over_ssh && !in_background
+    }
+
+    /// Waits for a decision about changes, the last of which was made at `applied`: from another process, or typed at
+    /// the `keyboard`.
     pub(crate) fn wait(
         &self,
         applied: Boottime,
         until: Boottime,
         interrupt: &Interrupt,
+        mut keyboard: Option<BorrowedFd<'_>>,
     ) -> Decision {
         let started_from = session_of(self.live.root(), std::process::id());
         while !until.remaining().is_zero() {
@@ -103,11 +119,25 @@ impl Control {
                 tv_sec: 0,
                 tv_nsec: beat.subsec_nanos().into(),
             };
-            // A signal ends the wait, and the loop looks for what it means.
-            let _ = poll(
-                &mut [PollFd::new(&self.listener, PollFlags::IN)],
-                Some(&beat),
+            let mut sources = vec![PollFd::new(&self.listener, PollFlags::IN)];
+            sources.extend(
+                keyboard
+                    .as_ref()
+                    .map(|from| PollFd::new(from, PollFlags::IN)),
             );
+            // A signal ends the wait, and the loop looks for what it means.
+            let _ = poll(&mut sources, Some(&beat));
+            let is_typed = sources
+                .get(1)
+                .is_some_and(|keys| !keys.revents().is_empty());
+            if let Some(from) = keyboard.filter(|_| is_typed) {
+                match typed(from) {
+                    Some(true) => return Decision::Confirmed(None),
+                    Some(false) => return Decision::Refused(None),
+                    // The terminal is gone; a second shell may still confirm.
+                    None => keyboard = None,
+                }
+            }
             let Ok((stream, _)) = self.listener.accept() else {
                 continue;
             };
@@ -117,7 +147,7 @@ impl Control {
             let asker = Asker(stream);
             match (self.may(&asker, wish, applied, started_from), wish) {
                 (Ok(()), ConfirmRequest::Confirm) => return Decision::Confirmed(Some(asker)),
-                (Ok(()), ConfirmRequest::Undo) => return Decision::Refused(asker),
+                (Ok(()), ConfirmRequest::Undo) => return Decision::Refused(Some(asker)),
                 (refused, _) => asker.hears(&refused),
             }
         }
@@ -180,6 +210,20 @@ fn by_short_name<T>(
     )))
 }
 
+/// The answer in a line of the terminal; anything but yes is no.
+fn typed(from: BorrowedFd<'_>) -> Option<bool> {
+    let mut line = [0; 64];
+    match rustix::io::read(from, &mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(length) => {
+            let answer = String::from_utf8_lossy(&line[..length])
+                .trim()
+                .to_lowercase();
+            Some(matches!(answer.as_str(), "y" | "yes"))
+        }
+    }
+}
+
 fn hear(stream: &UnixStream) -> Option<ConfirmRequest> {
     stream.set_nonblocking(false).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -223,5 +267,46 @@ pub(crate) fn tell(folder: &Path, wish: ConfirmRequest) -> Outcome<()> {
         DONE => Ok(()),
         "" => Err(gone()),
         why => Err(Stop::new(Code::PermissionMissing, why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// The decision when this is typed, and then the terminal is closed.
+    fn decided(text: &str, seconds: u64) -> Decision {
+        let folder = tempfile::tempdir().expect("a folder");
+        let private = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(folder.path(), private).expect("our own");
+        let control = Control::open(folder.path()).expect("a socket");
+        let (keyboard, mut user) = std::io::pipe().expect("a pipe");
+        user.write_all(text.as_bytes()).expect("room for a line");
+        drop(user);
+        let until = Boottime::now().plus(Duration::from_secs(seconds));
+        let interrupt = Interrupt::listen().expect("signals");
+        control.wait(Boottime::now(), until, &interrupt, Some(keyboard.as_fd()))
+    }
+
+    #[test]
+    fn only_yes_at_the_console_keeps_the_changes() {
+        for yes in ["y\n", "Y\n", " yes \n"] {
+            assert!(
+                matches!(decided(yes, 600), Decision::Confirmed(None)),
+                "{yes}"
+            );
+        }
+        for no in ["n\n", "\n", "yy\n", "maybe\n"] {
+            assert!(matches!(decided(no, 600), Decision::Refused(None)), "{no}");
+        }
+    }
+
+    #[test]
+    fn a_closed_terminal_is_no_answer() {
+        assert!(matches!(decided("", 0), Decision::Late));
+        assert!(matches!(decided("", 1), Decision::Late));
     }
 }

@@ -9,6 +9,7 @@ mod persist;
 mod probe;
 
 use std::collections::BTreeSet;
+use std::os::fd::AsFd;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
         TuneAction::Apply(args) => apply_as_asked(args, state, say),
         TuneAction::Hold(args) => hold::run(args, state, say).map(drop),
         TuneAction::Search(args) => search(args, state, say),
-        TuneAction::Confirm { id } => confirm(state, id.as_deref(), say),
+        TuneAction::Confirm { id } => confirm(state, meant(state, id.as_ref())?.as_deref(), say),
         TuneAction::Affinity {
             nic,
             dry_run,
@@ -88,7 +89,13 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
             apply("affinity", endpoint, state, &intent, &stay, say)
         }
         TuneAction::Persist(args) => {
+            let args = &PersistArgs {
+                id: meant(state, args.id.as_ref())?,
+                ..args.clone()
+            };
+            let names = Names::of(state);
             let mut entries = persist::persist(args, state)?;
+            names.add_to(&mut entries);
             entries.extend(lease::other_halves(state, &entries, args.remove)?);
             report("persist", &entries, say)
         }
@@ -97,11 +104,17 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
             // A rollback is not interrupted.
             let _interrupt = Interrupt::listen()?;
             let given = peer.as_ref();
-            undo(Far { state, given }, id.as_deref(), say)
+            undo(
+                Far { state, given },
+                meant(state, id.as_ref())?.as_deref(),
+                say,
+            )
         }
         TuneAction::Recover { peer } => {
             let _interrupt = Interrupt::listen()?;
-            let own = LocalEndpoint::recover(state)?;
+            let names = Names::of(state);
+            let mut own = LocalEndpoint::recover(state)?;
+            names.add_to(&mut own);
             let given = peer.as_ref();
             let far = lease::recover(Far { state, given })?;
             report("recover", &[own, far].concat(), say)
@@ -241,7 +254,7 @@ fn apply(
         }
         stop
     })?;
-    let (stop, asker) = match decide(&endpoint, stay, deadline, &interrupt, say) {
+    let (stop, asker) = match decide(&endpoint, state, stay, deadline, &interrupt, say) {
         Ok(Decision::Confirmed(asker)) => {
             for moved in endpoint.moved() {
                 say.note(&moved);
@@ -265,7 +278,7 @@ fn apply(
         Ok(Decision::Interrupted) => (Stop::interrupted().rolled_back(), None),
         Ok(Decision::Refused(asker)) => {
             let stop = Stop::new(Code::FailedRestored, "undo requested");
-            (stop.rolled_back(), Some(asker))
+            (stop.rolled_back(), asker)
         }
         Ok(Decision::Late) => {
             let limit = stay.deadline;
@@ -284,6 +297,7 @@ fn apply(
 /// Whether changes that were just made are to be kept.
 fn decide(
     endpoint: &LocalEndpoint,
+    state: &FilePath,
     stay: &StayArgs,
     deadline: Boottime,
     interrupt: &Interrupt,
@@ -304,21 +318,35 @@ fn decide(
     };
     let control = Control::open(&folder)?;
     let id = folder.file_name().unwrap_or_default().to_string_lossy();
+    let id = Names::of(state).get(&id).unwrap_or_else(|| id.into_owned());
     let until = deadline.before(EARLIER);
-    say.note(&format!(
-        "changed; run `linerate tune confirm {id}` over a new connection within {} s to keep the \
-         changes; otherwise they are rolled back; {}",
-        until.remaining().as_secs(),
-        endpoint.with_both_killed()
-    ));
-    Ok(control.wait(applied, until, interrupt))
+    let seconds = until.remaining().as_secs();
+    let stdin = std::io::stdin();
+    let is_asked = !say.quiet && control.is_on_console();
+    let keyboard = is_asked.then(|| stdin.as_fd());
+    if keyboard.is_some() {
+        say.note(&format!("changed; {}", endpoint.with_both_killed()));
+        say.note(&format!(
+            "Keep these changes? [y/N] (restored in {seconds} s)"
+        ));
+    } else {
+        say.note(&format!(
+            "changed; run `linerate tune confirm {id}` over a new connection within {seconds} s to keep the \
+             changes; otherwise they are rolled back; {}",
+            endpoint.with_both_killed()
+        ));
+    }
+    Ok(control.wait(applied, until, interrupt, keyboard))
 }
 
 /// Confirms the changes to the process that waits for it.
 fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
     let id = waiting(state, id)?;
+    let name = Names::of(state).get(&id).unwrap_or_else(|| id.clone());
     confirm::tell(&folder_of(state, &id), ConfirmRequest::Confirm)?;
-    say.note(&format!("{id} is kept; to roll back: `linerate tune undo`"));
+    say.note(&format!(
+        "{name} is kept; to roll back: `linerate tune undo {name}`"
+    ));
     let changed = LocalEndpoint::status(state)?
         .into_iter()
         .filter(|entry| entry.id == id);
@@ -328,17 +356,19 @@ fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
 /// Rolls back what is applied, or has the process that waits for a decision do so.
 fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
     let state = far.state;
+    let names = Names::of(state);
     let waits = |id: &str| waiting(state, Some(id)).is_ok();
     match id {
         Some(id) if waits(id) => {
             confirm::tell(&folder_of(state, id), ConfirmRequest::Undo)?;
             let undone = Entry {
                 id: id.to_owned(),
+                name: None,
                 state: "restored",
                 about: "by the process that made the changes".to_owned(),
                 kept: false,
             };
-            report("undo", &[undone], say)
+            report("undo", &names.added(vec![undone]), say)
         }
         id => {
             let far = lease::undo_far_half(far, id)?;
@@ -346,8 +376,43 @@ fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
             for entry in &own {
                 lease::forget(state, &entry.id)?;
             }
+            let own = names.added(own);
             report("undo", &far.into_iter().chain(own).collect::<Vec<_>>(), say)
         }
+    }
+}
+
+/// The id of the transaction that the command line names.
+fn meant(state: &FilePath, name: Option<&String>) -> Outcome<Option<String>> {
+    name.map(|name| LocalEndpoint::id_of(state, name))
+        .transpose()
+}
+
+/// The short names of the transactions, read before an action that may remove them.
+struct Names(Vec<Entry>);
+
+impl Names {
+    /// Without a readable state folder there are none: the action itself reports that.
+    fn of(state: &FilePath) -> Self {
+        Self(LocalEndpoint::status(state).unwrap_or_default())
+    }
+
+    fn get(&self, id: &str) -> Option<String> {
+        let of_id = self.0.iter().find(|entry| entry.id == id);
+        of_id.and_then(|entry| entry.name.clone())
+    }
+
+    fn add_to(&self, entries: &mut [Entry]) {
+        for entry in entries {
+            if entry.name.is_none() {
+                entry.name = self.get(&entry.id);
+            }
+        }
+    }
+
+    fn added(&self, mut entries: Vec<Entry>) -> Vec<Entry> {
+        self.add_to(&mut entries);
+        entries
     }
 }
 
@@ -406,6 +471,7 @@ fn report(action: &'static str, lines: &[Entry], say: &Say) -> Outcome<()> {
     }
     for Entry {
         id,
+        name,
         state,
         about,
         kept,
@@ -416,7 +482,8 @@ fn report(action: &'static str, lines: &[Entry], say: &Say) -> Outcome<()> {
         } else {
             ""
         };
-        say.data(&format!("{id}  {state}{kept}  {about}"))?;
+        let name = name.as_ref().unwrap_or(id);
+        say.data(&format!("{name}  {state}{kept}  {about}"))?;
     }
     Ok(())
 }

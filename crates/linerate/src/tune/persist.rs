@@ -107,6 +107,7 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
     );
     Ok(vec![Entry {
         id,
+        name: None,
         state: "kept",
         about: format!("its changes are applied at every boot, {by}"),
         kept: true,
@@ -172,6 +173,7 @@ fn remove(id: Option<&str>, state: &Path) -> Outcome<Vec<Entry>> {
     }
     let entry = |id| Entry {
         id,
+        name: None,
         state: "not persistent",
         about: "its changes are no longer applied at boot".to_owned(),
         kept: false,
@@ -236,7 +238,11 @@ impl Conditions {
 enum End {
     /// They are kept; contains what could not be applied.
     Made(Vec<String>),
-    Stopped,
+    /// By a signal, after `made` of `all` changes.
+    Stopped {
+        made: usize,
+        all: usize,
+    },
     Worse(String),
 }
 
@@ -299,6 +305,18 @@ fn not_again(why: &str) -> Stop {
     )
 }
 
+/// A boot that a signal ended. What was applied is rolled back by then.
+fn stopped(made: usize, all: usize) -> Stop {
+    let what = match made {
+        0 => format!("interrupted before any of the {all} persistent changes was applied"),
+        made => format!(
+            "interrupted before the persistent changes were verified; {made} of {all} had been applied and were rolled back"
+        ),
+    };
+    Stop::new(Code::Interrupted, what)
+        .hint("they are applied at the next boot; to apply them now: `linerate tune boot`")
+}
+
 /// Applies the persistent changes.
 pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
@@ -325,9 +343,9 @@ pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
             let what = format!("not all persistent changes could be applied: {why}");
             Err(Stop::new(Code::NotSupported, what))
         }
-        Ok(End::Stopped) => {
+        Ok(End::Stopped { made, all }) => {
             attempt.note(Verdict::Stopped)?;
-            Err(Stop::interrupted())
+            Err(stopped(made, all))
         }
         Ok(End::Worse(why)) => Err(attempt.end_badly(why)?),
         // Another running linerate, or a full disk, may be different at the next boot.
@@ -367,10 +385,11 @@ fn make(
         endpoint.expect(&here.changes);
     }
     let mut left_out: Vec<String> = Vec::new();
+    let all = here.iter().map(|here| here.changes.len()).sum();
     let mut made = 0;
     for (kept, here) in kept.iter().zip(here) {
         if interrupt.asked() {
-            return Ok(End::Stopped);
+            return Ok(End::Stopped { made, all });
         }
         let gone = here.gone.iter();
         left_out.extend(gone.map(|nic| format!("the NIC that was {nic} is missing")));
@@ -390,7 +409,7 @@ fn make(
     }
     let broken = conditions.wait(endpoint.root(), 2, deadline.before(EARLIER), interrupt);
     if interrupt.asked() {
-        return Ok(End::Stopped);
+        return Ok(End::Stopped { made, all });
     }
     if !broken.is_empty() {
         let why = format!("with its changes {}", broken.join(", "));
@@ -414,6 +433,26 @@ mod tests {
 
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("our own");
+    }
+
+    #[test]
+    fn an_interrupted_boot_says_what_was_applied_and_what_happens_next() {
+        let none = stopped(0, 3);
+        assert!(
+            none.message
+                .contains("before any of the 3 persistent changes"),
+            "{none}"
+        );
+        let some = stopped(2, 3);
+        assert!(
+            some.message
+                .contains("2 of 3 had been applied and were rolled back"),
+            "{some}"
+        );
+        for stop in [none, some] {
+            assert_eq!(stop.code, Code::Interrupted);
+            assert!(stop.to_string().contains("linerate tune boot"), "{stop}");
+        }
     }
 
     #[test]

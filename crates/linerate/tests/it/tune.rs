@@ -1,5 +1,8 @@
 //! `tune`: settings of a namespace planned, applied, rolled back, each seen by sysctl and ethtool.
 
+use std::io::{Read, Write};
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::fitting;
@@ -401,4 +404,42 @@ fn what_a_veth_does_not_have_is_refused_and_changes_nothing() {
         lab.run(&apply).expect_code(22);
         assert_eq!(lab.dump(), before, "{setting}");
     }
+}
+
+#[test]
+fn on_a_console_the_user_is_asked_whether_to_keep_the_changes() {
+    if ["SSH_CONNECTION", "SSH_TTY"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some())
+    {
+        eprintln!("SKIP: the tests run over ssh, where the question is not asked");
+        return;
+    }
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let file = plan(&lab);
+    for (answer, code) in [("n", 30), ("y", 0)] {
+        let (mut screen, terminal) = crate::experiment::open_terminal(24, 80);
+        let mut command = lab.linerate(&["tune", "apply", "--from", text(&file)]);
+        let stdin = terminal.try_clone().expect("the terminal");
+        command.stdin(stdin).stdout(Stdio::null()).stderr(terminal);
+        let mut program = command.spawn().expect("it starts");
+        drop(command);
+        let (mut shown, mut piece) = (String::new(), [0; 4096]);
+        while !shown.contains("[y/N]") {
+            let count = screen.read(&mut piece).expect("the question");
+            shown.push_str(&String::from_utf8_lossy(&piece[..count]));
+        }
+        assert!(shown.contains("Keep these changes?"), "{shown}");
+        writeln!(screen, "{answer}").expect("the answer");
+        while let Ok(1..) = screen.read(&mut piece) {}
+        let ended = program.wait().expect("it ends");
+        assert_eq!(ended.code(), Some(code), "{answer}");
+        match answer {
+            "n" => assert_same(&lab, &before, "after no"),
+            _ => assert_ne!(lab.dump(), before, "after yes"),
+        }
+    }
+    json(&lab, &["undo"]);
+    assert_same(&lab, &before, "after `tune undo`");
 }

@@ -42,7 +42,30 @@ function faultsOfCharts(page) {
       if (left < column.left - 2 || left > column.left + 12 || right > column.right + 2 || right < column.right - 24) {
         faults.push(`${title}: drawn from ${left} to ${right} in a column from ${column.left} to ${column.right}`);
       }
-      const words = [...svg.querySelectorAll(".mark-text.role-mark text")].filter((text) => text.textContent !== "");
+      const isSeen = (text) => text.textContent !== "" && text.getAttribute("opacity") !== "0" && text.getBoundingClientRect().width > 0;
+      const texts = [...svg.querySelectorAll("text")].filter(isSeen);
+      const within = svg.getBoundingClientRect();
+      for (const [place, text] of texts.entries()) {
+        const box = text.getBoundingClientRect();
+        if (text.textContent.endsWith("…")) {
+          faults.push(`${title}: "${text.textContent}" is cut off`);
+        }
+        if (box.left < within.left - 1 || box.right > within.right + 1) {
+          faults.push(`${title}: "${text.textContent}" leaves the chart`);
+        }
+        for (const other of texts.slice(place + 1)) {
+          const next = other.getBoundingClientRect();
+          const [across, down] = [
+            Math.min(box.right, next.right) - Math.max(box.left, next.left),
+            Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top),
+          ];
+          // The boxes of lines below each other share the space of their descenders.
+          if (across > 1 && down > 0.35 * Math.min(box.height, next.height)) {
+            faults.push(`${title}: "${text.textContent}" and "${other.textContent}" overlap`);
+          }
+        }
+      }
+      const words = texts.filter((text) => text.closest(".mark-text.role-mark") !== null);
       const lines = [...svg.querySelectorAll(".mark-rule line, .mark-line path, .role-axis-grid line")];
       const bars = [...svg.querySelectorAll(".mark-rect.role-mark path")];
       const meet = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
@@ -112,12 +135,15 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
     await page.context().close();
   });
 
-  for (const width of [400, 1280]) {
-    test(`draws charts in the page's colours, as wide as their column, no line through their words, at ${width} px`, async () => {
-      const { page } = await open(browser, address, { viewport: { width, height: 800 } });
-      assert.deepEqual(await faultsOfCharts(page), []);
-      await page.context().close();
-    });
+  for (const width of [420, 1400]) {
+    for (const colorScheme of ["light", "dark"]) {
+      test(`draws charts whose words are whole and apart, in the page's colours, as wide as their column, at ${width} px, ${colorScheme}`, async () => {
+        const { page, complaints } = await open(browser, address, { colorScheme, viewport: { width, height: 800 } });
+        assert.deepEqual(await faultsOfCharts(page), []);
+        assert.deepEqual(complaints, []);
+        await page.context().close();
+      });
+    }
   }
 
   test("marks what became of each fix, and the ceiling", async () => {
@@ -232,10 +258,11 @@ function describeRun(what, name, tests) {
 
     tests(run);
 
-    for (const width of [400, 1280]) {
-      test(`draws charts in the page's colours, as wide as their column, no line through their words, at ${width} px`, async () => {
-        const { page } = await run.open({ viewport: { width, height: 800 } });
+    for (const width of [420, 1400]) {
+      test(`draws charts whose words are whole and apart, in the page's colours, as wide as their column, at ${width} px`, async () => {
+        const { page, complaints } = await run.open({ viewport: { width, height: 800 } });
         assert.deepEqual(await faultsOfCharts(page), []);
+        assert.deepEqual(complaints, []);
         await page.context().close();
       });
     }

@@ -92,6 +92,8 @@ pub const WHY_CLOSED: Ratio = Ratio::new(0.01);
 pub const LOSS_FACTOR: f64 = 2.0;
 /// Losses that come together leave a connection more than this multiple of what losses at random do.
 pub const LOSS_FACTOR_SEEN: f64 = 4.0;
+/// So few packets that a sender's own host refuses in a trial do not hold its congestion window down.
+pub const REFUSED_FEW: u64 = 2;
 /// Retransmissions of which at least this share was unnecessary show no loss.
 pub const IN_VAIN_SHARE: Ratio = Ratio::new(0.50);
 /// A path that carried this share of the datagrams is not what limits them.

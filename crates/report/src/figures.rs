@@ -1,7 +1,9 @@
 //! Numbers and names as a report prints them: always with a unit, with an interval where there is one,
 //! and a `?` where there is no number. Shared by the page, the map and the terminal.
 
-use linerate_analysis::text::words::{change, count, detectable, interval_in_figures, is_too_noisy};
+use linerate_analysis::text::words::{
+    change, count, detectable, interval_in_figures, is_too_noisy,
+};
 use linerate_model::propose::{GIVEN, name_of};
 use linerate_model::prove::{EffectDocument, EndChange, ProveDocument, Rate, RemedyResult};
 use linerate_model::sample::Flag;
@@ -164,7 +166,9 @@ pub(super) fn gain_words(prove: &ProveDocument) -> Option<String> {
 
 /// Why a run without a significant difference shows nothing: other work had the CPUs.
 pub(super) fn doubt(prove: &ProveDocument) -> Option<String> {
-    let busy = prove.cpu_other_work.filter(|share| *share >= threshold::OTHER_WORK.as_f64())?;
+    let busy = prove
+        .cpu_other_work
+        .filter(|share| *share >= threshold::OTHER_WORK.as_f64())?;
     let is_seen = Times::of(&prove.before, &prove.after).is_some_and(|ratio| !ratio.holds_one())
         && gain(prove).is_some();
     (!is_seen).then(|| {
@@ -198,7 +202,8 @@ pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
 
 /// An interval of an effect with its level and numbers of trials.
 pub(super) fn effect_interval(effect: &EffectDocument) -> String {
-    let interval = interval_in_figures(effect).map_or_else(String::new, |figures| format!(" {figures}"));
+    let interval =
+        interval_in_figures(effect).map_or_else(String::new, |figures| format!(" {figures}"));
     format!("{} % CI{interval}, {}", level(effect), trials(effect))
 }
 

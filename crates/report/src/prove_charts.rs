@@ -72,7 +72,9 @@ pub(super) fn bars(prove: &ProveDocument, drawn: &mut Vec<Value>) -> String {
                "encoding": {"y": y, "x": x.by("at"), "text": {"field": "text"}}})
     };
     // Behind the bars, so that it does not run through their text.
-    let mut layer = bound.map_or_else(Vec::new, |bound| ceiling(bound, &x, Some((&y, "after"))).into());
+    let mut layer = bound.map_or_else(Vec::new, |bound| {
+        ceiling(bound, &x, Some((&y, "after"))).into()
+    });
     layer.extend([
         json!({"mark": {"type": "bar", "height": {"band": 0.62}, "cornerRadiusEnd": 3},
             "encoding": {"y": y, "x": x.by("rate"), "tooltip": {"field": "text"},

@@ -9,8 +9,8 @@ use linerate_model::prove::{
 };
 
 use super::figures::{
-    Fate, cost, doubt, effect_interval, effect_meaning, end_state, fix_name, gain, gain_words, rate,
-    rate_interval, remedy_changes, scores, share, tried,
+    Fate, cost, doubt, effect_interval, effect_meaning, end_state, fix_name, gain, gain_words,
+    rate, rate_interval, remedy_changes, scores, share, tried,
 };
 
 const BOLD: &str = "1";

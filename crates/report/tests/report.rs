@@ -529,7 +529,11 @@ fn a_run_without_a_difference_on_a_machine_with_other_work_is_inconclusive() {
         text.split("before").next().unwrap_or_default().to_owned()
     };
     data.prove.cpu_other_work = Some(0.05);
-    assert!(first_line(&data).contains("not significant"), "{}", first_line(&data));
+    assert!(
+        first_line(&data).contains("not significant"),
+        "{}",
+        first_line(&data)
+    );
     data.prove.cpu_other_work = Some(0.97);
     let words = "inconclusive: CPUs 97 % busy with other work; try again when the machine is quiet";
     assert!(first_line(&data).contains(words), "{}", first_line(&data));

@@ -114,10 +114,12 @@ impl Figures {
 
     /// Whether the receiver had most of what was retransmitted: it came late, or its acknowledgment did.
     pub fn was_mostly_in_vain(&self) -> bool {
-        self.retransmitted.zip(self.lost).is_some_and(|(all, lost)| {
-            let needed = 1.0 - threshold::IN_VAIN_SHARE.as_f64();
-            lost.as_f64() <= all.as_f64() * needed
-        })
+        self.retransmitted
+            .zip(self.lost)
+            .is_some_and(|(all, lost)| {
+                let needed = 1.0 - threshold::IN_VAIN_SHARE.as_f64();
+                lost.as_f64() <= all.as_f64() * needed
+            })
     }
 
     /// Whether there is queueing delay: then something after the sender is the bottleneck, and the congestion control
@@ -325,7 +327,11 @@ pub fn other_work(sample: &Sample) -> Option<Ratio> {
         side.cpu.threads_user_ns.as_secs_f64() + side.cpu.threads_system_ns.as_secs_f64()
     };
     let (near, far) = (own(&sample.local), own(&sample.remote));
-    let both = if sample.shared_kernel { near + far } else { 0.0 };
+    let both = if sample.shared_kernel {
+        near + far
+    } else {
+        0.0
+    };
     let near = of(&sample.local, near.max(both))?;
     let far = of(&sample.remote, far.max(both))?;
     Some(if near > far { near } else { far })

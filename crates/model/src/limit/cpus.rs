@@ -115,17 +115,19 @@ fn crowded_out(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> bool {
     let pinned = [way.sender, way.receiver]
         .into_iter()
         .any(|side| side.flows.iter().any(|flow| flow.pinned_to.is_some()));
-    let waited = |turns: Turns| {
-        turns
-            .waited
-            .is_some_and(|share| share >= threshold::WAITED_SHARE)
-    };
     let full =
         figures::machine_busy(way.sender).is_some_and(|busy| busy >= threshold::MACHINE_SHARE);
-    trial.sample.shared_kernel
-        && !pinned
-        && full
-        && (waited(figures.sender) || waited(figures.receiver))
+    trial.sample.shared_kernel && !pinned && full && both_waited(figures)
+}
+
+/// Whether the threads of both ends waited for CPUs, one of them for long. Where only one did, it lacks the CPUs that it
+/// may use (a cpuset, a CPU that another program keeps), not those of the machine.
+fn both_waited(figures: &Figures) -> bool {
+    let waited = [figures.sender, figures.receiver].map(|turns| turns.waited);
+    let reach =
+        |least: Ratio| move |share: &Option<Ratio>| share.is_none_or(|share| share >= least);
+    waited.iter().all(reach(threshold::WHY_WAITED))
+        && waited.iter().any(reach(threshold::WAITED_SHARE))
 }
 
 fn machine_evidence(side: &SideSample) -> Option<Evidence> {
@@ -214,7 +216,7 @@ pub(super) fn by_machine(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures)
     let whole = || {
         sides.iter().find_map(|(side, turns, what)| {
             let busy = figures::machine_busy(side)?;
-            let what = if trial.sample.shared_kernel {
+            let what = if trial.sample.shared_kernel && both_waited(figures) {
                 LimitKind::Machine
             } else {
                 *what

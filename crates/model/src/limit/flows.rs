@@ -1,6 +1,6 @@
 //! Limits from the connections' own counters: loss, windows, buffers, programs, the congestion control.
 
-use super::drops::{Drops, Lost};
+use super::drops::{Drops, Lost, refused_by_own_host, refused_by_own_qdiscs, waits_for_own_qdiscs};
 use super::{LimitKind, Named, Trial, other_end};
 use crate::analysis::OneWay;
 use crate::analysis::figures::{self, Figures, Turns};
@@ -8,7 +8,7 @@ use crate::buffers::{self, Buffer};
 use crate::finding::Evidence;
 use crate::plan::End;
 use crate::threshold;
-use crate::units::{Bytes, Ratio};
+use crate::units::{Bytes, Ratio, real};
 
 /// What the flows of one direction may have waited for, the best explanation first; CPUs were checked before.
 pub(super) fn by_flow(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) -> Vec<Named> {
@@ -25,6 +25,7 @@ pub(super) fn by_flow(trial: &Trial<'_>, way: &OneWay<'_>, figures: &Figures) ->
         flow.by_full_send_buffer(),
         flow.by_congestion_control(),
         flow.by_queue(),
+        flow.by_waits_for_a_rate(),
     ];
     suggested.into_iter().flatten().collect()
 }
@@ -331,7 +332,9 @@ impl Flow<'_> {
             None => !self.crowded(),
         });
         let held = figures.busy? >= threshold::CONGESTION_SHARE;
-        let window = self.congestion_window_is_full();
+        // It reacts to what its own host refuses: that is the limit then.
+        let refused = refused_by_own_host(self.way.sender) + refused_by_own_qdiscs(self.way.sender);
+        let window = self.congestion_window_is_full() && refused <= threshold::REFUSED_FEW;
         let cpus_have_time = free && !turns.iter().any(Turns::used_up);
         (held
             && self.has_little_loss()?
@@ -372,7 +375,8 @@ impl Flow<'_> {
                 figures::interrupts_most(side).is_some_and(|share| share < threshold::WHY_IDLE)
             });
         let held = figures.busy? >= threshold::CONGESTION_SHARE;
-        let waits = figures.queue_on_the_path() && self.has_little_loss()? && self.windows_are_open();
+        let waits =
+            figures.queue_on_the_path() && self.has_little_loss()? && self.windows_are_open();
         (held && waits && is_idle && has_time && !self.crowded()).then(|| {
             let words = format!(
                 "data to send for at least {} of the time, a smoothed RTT above {} times the minimum, no loss, and \
@@ -383,6 +387,32 @@ impl Flow<'_> {
             );
             let rule = Some(("qdisc-shaper", self.way.from));
             self.named(LimitKind::Shaper, rule, None, words)
+        })
+    }
+
+    /// A qdisc of the sender's host that had so many packets wait for its rate that most of the bytes may have waited,
+    /// although the rate was not reached: a bucket that holds few packets waits for a timer after each of them (tc-tbf(8),
+    /// `burst`).
+    fn by_waits_for_a_rate(&self) -> Option<Named> {
+        let waits = waits_for_own_qdiscs(self.way.sender);
+        let sent = self
+            .way
+            .sender
+            .senders()
+            .filter_map(|flow| flow.tcp.value());
+        let sent: u64 = sent.map(|tcp| tcp.bytes_sent.as_u64()).sum();
+        let passed = waits.saturating_mul(threshold::DROPPED_MAX.as_u64());
+        let least = threshold::EXPLAINED_SHARE.as_f64() * real(sent);
+        (waits > 0 && real(passed) >= least).then(|| {
+            let evidence = Evidence::new(
+                "packets that had to wait for the rate of a qdisc",
+                waits,
+                "netlink RTM_GETQDISC, overlimits",
+            );
+            let share = threshold::EXPLAINED_SHARE;
+            let words = format!("waits that may account for at least {share} of the bytes sent");
+            let rule = Some(("qdisc-shaper", self.way.from));
+            self.named(LimitKind::Shaper, rule, Some(evidence), words)
         })
     }
 

@@ -454,6 +454,63 @@ fn one_cpu_of_both_ends_is_not_blamed_where_others_fill_it() {
     assert_ne!(limit.what, LimitKind::SharedCpu);
 }
 
+/// Programs fill every CPU. One that may use a single CPU (a cpuset) is slower than one that may use them all.
+#[test]
+fn a_full_machine_is_the_limit_only_where_the_threads_of_both_ends_wait() {
+    let named = |near: f64, far: f64| {
+        let mut sample = known((near, 100), (far, 5_000))
+            .cpu_share(0.2, 0.15)
+            .build();
+        for side in [&mut sample.local, &mut sample.remote] {
+            let times = [0, 1].map(|cpu| build::cpu_times(cpu, 2_000, 0, 0));
+            side.cpu.machine = Known::Value(times.to_vec());
+        }
+        limit_of(&ample("near0"), &ample("far0"), &sample).what
+    };
+    assert_eq!(named(0.7, 0.5), LimitKind::Machine);
+    assert_eq!(named(0.7, 0.03), LimitKind::SenderCpu);
+}
+
+#[test]
+fn packets_that_wait_for_the_rate_of_a_qdisc_suggest_a_shaper_that_is_not_reached() {
+    let sample = known((0.0, 100), (0.0, 500)).gbit(1).cpu_share(0.3, 0.3);
+    let suggests = |waits: u64| {
+        let (near, far) = build::veth_pair();
+        let mut sample = sample.clone().build();
+        let watch = build::watch(&near).grew("nic/near0/qdisc/overlimits", waits);
+        sample.local.counters = Known::Value(watch.build());
+        limit_of(&near, &far, &sample)
+            .suggested
+            .contains(&LimitKind::Shaper)
+    };
+    // 250 MB in packets of up to 64 KiB.
+    assert!(suggests(90_000));
+    assert!(!suggests(500));
+    assert!(!suggests(0));
+}
+
+#[test]
+fn a_congestion_window_that_the_own_host_keeps_small_is_not_the_congestion_controls() {
+    let window = known((0.0, 100), (0.0, 500))
+        .mbit(100)
+        .cpu_share(0.01, 0.01)
+        .limited(0.0, 0.0)
+        .tcp(|tcp| {
+            (tcp.rtt_min_ns, tcp.rtt_ns) = (US(10_000), US(10_500));
+            tcp.bytes_sent = Bytes::new(25_000_000);
+            tcp.cwnd_segments = 95;
+        });
+    let what = |refused: u64| {
+        let (near, far) = build::veth_pair();
+        let mut sample = window.clone().build();
+        let watch = build::watch(&near).grew("nic/near0/qdisc/drops", refused);
+        sample.local.counters = Known::Value(watch.build());
+        limit_of(&near, &far, &sample).what
+    };
+    assert_eq!(what(0), LimitKind::CongestionControl);
+    assert_ne!(what(40), LimitKind::CongestionControl);
+}
+
 #[test]
 fn threads_that_spin_are_not_called_used_up() {
     let mut sample = known((0.0, 0), (0.0, 0)).cpu_share(1.0, 1.0).build();

@@ -52,7 +52,8 @@ impl Axis {
         let scale = json!({"type": "log", "domain": [short(low), short(high)], "nice": false, "clamp": true});
         let ticks: Vec<Value> = ratio_ticks(low, high).into_iter().map(short).collect();
         let (title, words) = if is_of_percents(low, high) {
-            let words = "datum.value == 1 ? '0 %' : format(100 * (datum.value - 1), '+.3~r') + ' %'";
+            let words =
+                "datum.value == 1 ? '0 %' : format(100 * (datum.value - 1), '+.3~r') + ' %'";
             (format!("change of {what} (log scale)"), words)
         } else {
             let words = "format(datum.value, '.3~r') + '×'";
@@ -171,7 +172,10 @@ mod tests {
         let close = |ticks: Vec<f64>, expected: &[f64]| {
             assert_eq!(ticks.len(), expected.len(), "{ticks:?}");
             let pairs = ticks.iter().zip(expected);
-            assert!(pairs.clone().all(|(one, other)| (one - other).abs() < 1e-9), "{ticks:?}");
+            assert!(
+                pairs.clone().all(|(one, other)| (one - other).abs() < 1e-9),
+                "{ticks:?}"
+            );
         };
         close(ratio_ticks(0.92, 1.21), &[0.95, 1.0, 1.05, 1.1, 1.15, 1.2]);
         close(ratio_ticks(0.8, 3.5), &[1.0, 1.5, 2.0, 3.0]);

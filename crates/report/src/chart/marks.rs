@@ -44,7 +44,8 @@ pub(crate) fn ceiling_above(bit_per_s: f64) -> Value {
 /// or across a chart with a vertical axis.
 pub(crate) fn ceiling(bit_per_s: f64, axis: &Axis, row: Option<(&Value, &str)>) -> [Value; 2] {
     let mut values = json!([{"ceiling": short(bit_per_s / GIGA), "text": format!("ceiling {}", rate(bit_per_s))}]);
-    let mut line = json!({"type": "rule", "strokeDash": [7, 4], "strokeWidth": 1.5, "color": "var(--ink)"});
+    let mut line =
+        json!({"type": "rule", "strokeDash": [7, 4], "strokeWidth": 1.5, "color": "var(--ink)"});
     let place = axis.by("ceiling");
     let Some((rows, name)) = row else {
         let text = label(json!({"align": "right", "baseline": "bottom", "dy": -4, "x": "width"}));
@@ -60,7 +61,9 @@ pub(crate) fn ceiling(bit_per_s: f64, axis: &Axis, row: Option<(&Value, &str)>) 
     line["bandSize"] = json!({"band": 1});
     // Left of the line, as far as the chart has space there.
     let dx = format!("max(0, {} - scale('x', datum.ceiling))", wide());
-    let text = label(json!({"align": "right", "baseline": "bottom", "dx": {"expr": dx}, "dy": {"expr": "-0.5 * bandwidth('y')"}}));
+    let text = label(
+        json!({"align": "right", "baseline": "bottom", "dx": {"expr": dx}, "dy": {"expr": "-0.5 * bandwidth('y')"}}),
+    );
     [
         json!({"data": {"values": values}, "mark": line, "encoding": {"x": place, "y": rows}}),
         json!({"data": {"values": values}, "mark": text,

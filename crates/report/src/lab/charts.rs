@@ -272,7 +272,10 @@ fn distribution(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
             "All operations of all trials, log scale; marks show percentiles (the median over the \
              trials) and the overall maximum.{picked}"
         ),
-        &format!("{picture}{tail}{}", table("Operation latency", &head, &lines)),
+        &format!(
+            "{picture}{tail}{}",
+            table("Operation latency", &head, &lines)
+        ),
     )
 }
 
@@ -305,7 +308,11 @@ fn of_latency(data: &[Value], [low, high]: [&str; 2]) -> Axis {
 
 /// The ticks of a logarithmic axis for the smallest `low` to the largest `high` of the rows.
 fn ticks_of(data: &[Value], [low, high]: [&str; 2]) -> Vec<f64> {
-    let of = |field: &str| data.iter().filter_map(|row| row[field].as_f64()).collect::<Vec<f64>>();
+    let of = |field: &str| {
+        data.iter()
+            .filter_map(|row| row[field].as_f64())
+            .collect::<Vec<f64>>()
+    };
     let least = of(low).into_iter().fold(f64::INFINITY, f64::min);
     decades(least, of(high).into_iter().fold(0.0, f64::max))
 }
@@ -345,7 +352,13 @@ fn tail(timed: &[(&str, Vec<&Trial>)], drawn: &mut Vec<Value>) -> String {
     ];
     let about = "For each combination, the share of operations that took longer than a latency (CCDF). The table below \
         has the percentiles.";
-    draw(drawn, 240, &data, &layer, ("Share of operations that took longer (CCDF)", about))
+    draw(
+        drawn,
+        240,
+        &data,
+        &layer,
+        ("Share of operations that took longer (CCDF)", about),
+    )
 }
 
 /// The strips, and `marks` on them.

@@ -13,9 +13,7 @@ use linerate_stats::Seed;
 use linerate_stats::effect::{mean_with_interval, paired_relative};
 use serde_json::{Value, json};
 
-use super::draw::{
-    IN_BYTES, LINES_DRAWN, apart, highest, means_of, name, scale, spread, varied,
-};
+use super::draw::{IN_BYTES, LINES_DRAWN, apart, highest, means_of, name, scale, spread, varied};
 use crate::chart::{Axis, draw, short};
 use crate::html::section;
 

@@ -81,7 +81,8 @@ impl<'d> Grid<'d> {
             short(0.04 + 0.4 * share)
         };
         // Means that differ so much that one unit does not suit them all have their own.
-        let is_wide = least > 0.0 && most > WIDE * least && self.columns.len() <= COLUMNS_WITH_UNITS;
+        let is_wide =
+            least > 0.0 && most > WIDE * least && self.columns.len() <= COLUMNS_WITH_UNITS;
         let text_of = |mean: f64| {
             if is_wide {
                 in_words(response.response, mean)
@@ -112,7 +113,11 @@ impl<'d> Grid<'d> {
             json!({"mark": {"type": "text"},
                 "encoding": {"y": rows("row"), "x": x, "text": {"field": "text"}}}),
         ];
-        let unit = if is_wide { String::new() } else { format!(", {unit}") };
+        let unit = if is_wide {
+            String::new()
+        } else {
+            format!(", {unit}")
+        };
         let title = format!("{} of each combination{unit}", response.response.word());
         let about = "A grid of the combinations with the mean in each cell; the table below has \
             the same figures.";

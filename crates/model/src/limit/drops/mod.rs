@@ -189,17 +189,33 @@ pub fn dropped(sample: &Sample) -> Option<u64> {
     Some(of(&sample.local)?.saturating_add(of(&sample.remote)?))
 }
 
-/// The packets that the sender's own host refused after their connection had passed them on. The connection learns of
-/// that at once, slows down as for a loss, and counts none (`tcp_enter_cwr` in net/ipv4/tcp_output.c).
+/// The packets that the sender's own host refused after their connection had passed them on: without its qdiscs', which
+/// also refuse what exceeds a shaper's queue. The connection learns of that at once, slows down as for a loss, and counts
+/// none (`tcp_enter_cwr` in net/ipv4/tcp_output.c).
 pub(super) fn refused_by_own_host(sender: &SideSample) -> u64 {
-    let Known::Value(watch) = &sender.counters else {
+    grown_of(sender, &SENT)
+}
+
+/// The packets that the sender's own qdiscs refused, in the same way.
+pub(super) fn refused_by_own_qdiscs(sender: &SideSample) -> u64 {
+    grown_of(sender, &QUEUED)
+}
+
+/// How often the sender's own qdiscs had a packet wait for their rate.
+pub(super) fn waits_for_own_qdiscs(sender: &SideSample) -> u64 {
+    grown_of(sender, &["qdisc/overlimits"])
+}
+
+/// How much the counters of interfaces grew whose keys end in one of `names`; 0 if they were not read.
+fn grown_of(side: &SideSample, names: &[&str]) -> u64 {
+    let Known::Value(watch) = &side.counters else {
         return 0;
     };
-    let refused = watch.below("nic/").filter(|(rest, ..)| {
+    let all = watch.below("nic/").filter(|(rest, ..)| {
         let name = rest.split_once('/').map(|(_, name)| name);
-        name.is_some_and(|name| SENT.contains(&name))
+        name.is_some_and(|name| names.contains(&name))
     });
-    total(refused.map(|(_, count, _)| count))
+    total(all.map(|(_, count, _)| count))
 }
 
 /// The counters' explanation of a loss.

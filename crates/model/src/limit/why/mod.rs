@@ -19,7 +19,7 @@ pub use effect::{Effect, Round, TrialFigures};
 use effect::{is_above, is_like_the_measured};
 pub use intervention::{Intervention, applies_to, plain};
 pub use prediction::choose;
-use prediction::{Family, PREDICTIONS, family, is_decisive};
+use prediction::{Family, PREDICTIONS, family, is_decisive, only_predicted_by};
 use serde::{Deserialize, Serialize};
 
 use super::{Limit, LimitKind};
@@ -323,26 +323,29 @@ fn verdict(hypotheses: &[Hypothesis], loss_explains_rate: bool) -> (LimitKind, S
     let Some(first) = standing.first() else {
         return NONE;
     };
+    let is_shown = |one: &Hypothesis| {
+        let resists = [Intervention::Paced, Intervention::OtherControl];
+        one.what != LimitKind::Loss
+            || loss_explains_rate
+            || resists.iter().any(|what| one.supported_by.contains(what))
+    };
     let own = family(first.what);
     if standing.iter().all(|one| family(one.what) == own) {
         // Within a family the first trial decides, if it suggests one.
         let has_decisive_support = standing.iter().any(|one| one.has_decisive_support());
         // Below a policer a connection also loses, and is faster with anything that minds loss less.
         let loss_stays = first.supported_by.contains(&Intervention::Paced);
-        let resists = loss_stays || first.supported_by.contains(&Intervention::OtherControl);
-        let is_shown = first.what != LimitKind::Loss || resists || loss_explains_rate;
         let has_decisive_support =
             has_decisive_support && (first.what != LimitKind::Loss || loss_stays);
-        // More connections are faster below most limits.
         let is_own = |one: &&Hypothesis| {
-            let mut own = one.deciding().into_iter();
-            own.any(|intervention| intervention != Intervention::MoreFlows)
+            let mut seen = one.supported_by.iter();
+            seen.any(|intervention| only_predicted_by(one.what, *intervention))
         };
         return match (has_decisive_support, first.suggested) {
             (true, true) => (first.what, Status::Proved),
             (true, false) if standing.len() == 1 => (first.what, Status::Proved),
             (true, false) if standing.iter().any(is_own) => (first.what, Status::Likely),
-            (false, true) if is_shown => (first.what, Status::Likely),
+            (false, true) if is_shown(first) => (first.what, Status::Likely),
             _ => NONE,
         };
     }
@@ -356,7 +359,7 @@ fn verdict(hypotheses: &[Hypothesis], loss_explains_rate: bool) -> (LimitKind, S
             best.what == LimitKind::Loss && rivals().any(|one| one.what == LimitKind::Shaper);
         !has_equal && !is_policed
     };
-    best.filter(|one| one.suggested && is_alone(one))
+    best.filter(|one| one.suggested && is_alone(one) && is_shown(one))
         .map_or(NONE, |one| (one.what, Status::Likely))
 }
 

@@ -184,6 +184,17 @@ pub(super) fn is_decisive(what: LimitKind, intervention: Intervention, is_sugges
     })
 }
 
+/// Whether no limit of another family says of `intervention` that it must do what the limit `what` says: more connections
+/// and datagrams are faster below many limits, larger buffers below few.
+pub(super) fn only_predicted_by(what: LimitKind, intervention: Intervention) -> bool {
+    row(what).is_some_and(|(_, family, predicted)| {
+        let prediction = predicted[intervention.place()];
+        let others = PREDICTIONS.iter().filter(|(_, other, _)| other != family);
+        matches!(prediction, Prediction::Higher | Prediction::Lower)
+            && others.into_iter().all(|(.., other)| other[intervention.place()] != prediction)
+    })
+}
+
 /// Two limits of different families, and how well the chosen interventions distinguish them.
 struct Pair {
     predictions: [&'static [Prediction; Intervention::ALL.len()]; 2],

@@ -578,7 +578,11 @@ fn a_loss_is_not_named_where_it_may_be_what_exceeds_a_rate() {
 #[test]
 fn more_connections_that_help_do_not_tell_which_window_it_is() {
     let none = (LimitKind::NotDetermined, Status::NotDetermined);
-    assert_eq!(decided(&held(), &[], &[(MoreFlows, Higher)]), none);
+    for both in [&[(MoreFlows, Higher)][..], &[(Datagrams, Higher)]] {
+        assert_eq!(decided(&held(), &[], both), none);
+    }
+    let larger = decided(&held(), &[], &[(LargerBuffers, Higher)]);
+    assert_eq!(larger, (LimitKind::ReceiveWindow, Status::Likely));
 }
 
 #[test]

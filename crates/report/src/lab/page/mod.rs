@@ -97,14 +97,19 @@ fn story(document: &LabDocument) -> String {
             }),
             (false, 0, false) => {
                 let effects = response.effects.iter();
-                let noisy = effects.clone().filter(|effect| is_too_noisy(*effect)).count();
+                let noisy = effects
+                    .clone()
+                    .filter(|effect| is_too_noisy(*effect))
+                    .count();
                 let least = effects.min_by(|one, other| {
                     let [one, other] = [one, other].map(|effect| effect.smallest_detectable());
                     one.total_cmp(&other)
                 });
                 let least = least.map_or_else(String::new, |effect| detectable(effect));
                 say(match noisy {
-                    0 => format!("No effect on {word} is significant; the smallest minimum detectable effect is {least}."),
+                    0 => format!(
+                        "No effect on {word} is significant; the smallest minimum detectable effect is {least}."
+                    ),
                     _ => format!(
                         "No effect on {word} is significant; {noisy} of {} are {TOO_NOISY}: more or longer trials narrow \
                          the intervals.",
@@ -139,7 +144,8 @@ fn story(document: &LabDocument) -> String {
 
 /// An effect as a sentence: `flows 12 against 1: +158.0 % [+140.1, +177.2] rate, better.`
 fn sentence(effect: &EffectDocument, response: &ResponseDocument) -> String {
-    let interval = interval_in_figures(effect).map_or_else(String::new, |figures| format!(" {figures}"));
+    let interval =
+        interval_in_figures(effect).map_or_else(String::new, |figures| format!(" {figures}"));
     format!(
         "{}: {}{interval} of {}: {}.",
         effect.in_words(),
@@ -153,8 +159,10 @@ fn sentence(effect: &EffectDocument, response: &ResponseDocument) -> String {
 fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) -> String {
     let word = response.response.word();
     let ratios = |effect: &EffectDocument| effect.relative().map(|relative| 1.0 + relative);
-    let (noisy, clear): (Vec<&EffectDocument>, Vec<&EffectDocument>) =
-        response.effects.iter().partition(|effect| is_too_noisy(*effect));
+    let (noisy, clear): (Vec<&EffectDocument>, Vec<&EffectDocument>) = response
+        .effects
+        .iter()
+        .partition(|effect| is_too_noisy(*effect));
     let data: Vec<Value> = (clear.iter())
         .map(|effect| {
             let [middle, low, high] = ratios(effect).map(short);
@@ -167,7 +175,10 @@ fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) -> String {
     let noisy: Vec<Value> = (noisy.iter())
         .map(|effect| json!({"name": folded(&effect.in_words()), "none": 1, "text": TOO_NOISY}))
         .collect();
-    let names = response.effects.iter().map(|effect| folded(&effect.in_words()));
+    let names = response
+        .effects
+        .iter()
+        .map(|effect| folded(&effect.in_words()));
     let names: Vec<String> = names.collect();
     if clear.is_empty() {
         return String::new();
@@ -187,9 +198,7 @@ fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) -> String {
                 "fill": {"condition": {"test": "datum.shown === 'shown'", "value": "var(--accent)"},
                          "value": "var(--card)"}}}),
     ];
-    let title = format!(
-        "Effects on {word} with 95 % CI; a filled point is significant by itself"
-    );
+    let title = format!("Effects on {word} with 95 % CI; a filled point is significant by itself");
     let about = "The table below has the same figures.";
     let height = height_of_rows(names.iter().map(String::as_str), ROW);
     draw(drawn, height, &data, &layer, (&title, about))
@@ -301,13 +310,20 @@ fn means(
             json!({"mark": {"type": "point", "size": 90, "color": "var(--accent)", "filled": true, "opacity": 1},
                 "encoding": {"x": x.by("mean"), "y": rows("name")}}),
         ];
-        let title = format!("{}: mean, minimum and maximum of each combination", capitalized(word));
+        let title = format!(
+            "{}: mean, minimum and maximum of each combination",
+            capitalized(word)
+        );
         let about = "The table below has the same figures.";
         let names = data.iter().filter_map(|row| row["name"].as_str());
         let height = height_of_rows(names, ROW);
         body.push_str(&draw(drawn, height, &data, &layer, (&title, about)));
     }
-    body.push_str(&table(&format!("{} of each combination", capitalized(word)), &head, &rows_of_table));
+    body.push_str(&table(
+        &format!("{} of each combination", capitalized(word)),
+        &head,
+        &rows_of_table,
+    ));
     body.push_str(&ceilings(response));
     section(
         &format!("means-{number}"),
@@ -319,7 +335,9 @@ fn means(
 
 fn capitalized(word: &str) -> String {
     let mut rest = word.chars();
-    let first = rest.next().map(|first| first.to_uppercase().collect::<String>());
+    let first = rest
+        .next()
+        .map(|first| first.to_uppercase().collect::<String>());
     first.unwrap_or_default() + rest.as_str()
 }
 
@@ -377,7 +395,10 @@ fn over_time(
     drawn: &mut Vec<Value>,
 ) -> String {
     let word = response.response.word();
-    let values = document.trials.iter().filter_map(|trial| trial.values.get(word));
+    let values = document
+        .trials
+        .iter()
+        .filter_map(|trial| trial.values.get(word));
     let (by, unit) = scale(response.response, highest(values.copied()));
     let every = document.trials.len().div_ceil(TRIALS_DRAWN).max(1);
     let data: Vec<Value> = (document.trials.iter().step_by(every))

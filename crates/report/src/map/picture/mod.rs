@@ -99,11 +99,7 @@ fn title(host: &Host, name: &str, (x, y): (u32, u32), width: u32) -> String {
         &identity.cpu_model,
     ];
     let kernel = format!("Linux {}, {}", short(facts[0]), short(facts[1]));
-    let cpus = format!(
-        "{}, {}",
-        count(host.cpus.len(), "CPU"),
-        short(facts[2])
-    );
+    let cpus = format!("{}, {}", count(host.cpus.len(), "CPU"), short(facts[2]));
     let gaps: Vec<_> = facts.iter().filter_map(|fact| fact.gap()).collect();
     let small = Style::of(11, SOFT);
     fitted((x, y + 22), width, Style::of(16, INK).bold(), name, &[])

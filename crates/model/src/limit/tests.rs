@@ -1,6 +1,7 @@
 //! One trial for each limit, and those that must not be reported.
 
 use super::*;
+use crate::known::Known;
 use crate::analysis::rate_after;
 use crate::build::{self, SampleBuilder};
 use crate::ceiling::{PathFacts, ceilings_of_path};
@@ -169,7 +170,7 @@ fn many_threads_that_fill_the_machine_are_the_machine() {
 #[test]
 fn interrupts_on_the_cpu_of_a_pinned_thread_count() {
     let mut sample = build::sample().pinned().build();
-    let crate::known::Known::Value(machine) = &mut sample.remote.cpu.machine else {
+    let Known::Value(machine) = &mut sample.remote.cpu.machine else {
         panic!("the builder knows the machine's times");
     };
     machine[1].softirq_ns = machine[1].idle_ns;
@@ -211,7 +212,7 @@ fn a_crowded_machine_or_a_computing_program_is_not_called_lazy() {
         .tcp(|tcp| tcp.busy_ns = Nanoseconds::from_millis(1_180));
     let mut sample = contended.clone().build();
     for side in [&mut sample.local, &mut sample.remote] {
-        let crate::known::Known::Value(machine) = &mut side.cpu.machine else {
+        let Known::Value(machine) = &mut side.cpu.machine else {
             panic!("the builder knows the machine's times");
         };
         for cpu in machine {
@@ -237,7 +238,7 @@ fn without_figures_nothing_is_claimed() {
         .iter_mut()
         .chain(&mut sample.remote.flows)
     {
-        flow.tcp = crate::known::Known::not_asked("TCP_INFO");
+        flow.tcp = Known::not_asked("TCP_INFO");
     }
     let (near, far) = build::veth_pair();
     let limit = name_limit(&sample, &near, &far, &[], BitRate::from_mbit_per_s(10_000));
@@ -443,7 +444,7 @@ fn one_cpu_of_both_ends_is_not_blamed_where_others_fill_it() {
     assert_eq!(named(&shared(0.45, 0.5)), LimitKind::SharedCpu);
     let mut sample = shared(0.05, 0.05).build();
     for side in [&mut sample.local, &mut sample.remote] {
-        let crate::known::Known::Value(machine) = &mut side.cpu.machine else {
+        let Known::Value(machine) = &mut side.cpu.machine else {
             panic!("the builder knows the machine's times");
         };
         machine[0].user_ns = machine[0].idle_ns;
@@ -542,7 +543,7 @@ fn a_cpu_quota_is_told_from_other_programs_that_use_the_cpu() {
             .grew("cgroup/0/throttled_us", throttled_us)
             .grew("cgroup/0/nr_throttled", 80)
             .grew("cgroup/0/nr_periods", 94);
-        sample.local.counters = crate::known::Known::Value(watch.build());
+        sample.local.counters = Known::Value(watch.build());
         let rate = rate_after(&sample, 0).expect("a rate");
         name_limit(&sample, &near, &far, &[], rate)
     };

@@ -1,5 +1,9 @@
-//! The median of trials that are repeated until it is precise, with an interval that allows for correlated trials and
-//! for repeated looks.
+//! Trials that are repeated until their result is precise: when to look at it, and intervals that allow for repeated
+//! looks.
+//!
+//! Whatever is repeated is looked at rarely, at geometrically growing numbers ([`is_look`]). The interval of an effect
+//! within blocks has a higher level at each look ([`level_at_look`]). That of the median of a series ([`look`]) allows
+//! for correlated trials, too:
 //!
 //! Trials that follow each other are correlated, so n of them are worth fewer independent ones. The interval is that of
 //! order statistics (as [`median_interval`](crate::summary::median_interval)), with n divided by (1 + r) / (1 - r), the
@@ -69,6 +73,32 @@ pub fn next_look(n: usize) -> usize {
     n + n.div_ceil(3)
 }
 
+/// The number of values at each look, from the `first` one on.
+fn looks(first: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(first.max(1)), |n| Some(next_look(*n)))
+}
+
+/// Whether a series with its first look at `first` values is looked at when it has `n`.
+pub fn is_look(first: usize, n: usize) -> bool {
+    looks(first).take_while(|at| *at <= n).last() == Some(n)
+}
+
+/// How many looks have been made when a series is looked at with `n` values: the planned ones before, and this one.
+pub fn number_of_looks(first: usize, n: usize) -> usize {
+    looks(first).take_while(|at| *at < n).count() + 1
+}
+
+/// The level of the interval of an effect at a look, so that the intervals of all looks, however many follow, miss the
+/// effect with a probability of at most 1 - `level` together: look k has the share 1 / (k (k + 1)) of it, and these add
+/// up to 1 (Bonferroni's inequality).
+///
+/// For differences within blocks in random order. The order makes them uncorrelated from block to block, whatever the
+/// noise of trials is like, so other than a series of trials ([`look`]) they need no effective number.
+pub fn level_at_look(level: f64, look: usize) -> f64 {
+    let look = count(look.max(1));
+    1.0 - (1.0 - level) / (look * (look + 1.0))
+}
+
 /// The median of `values` in their order of time, of at least [`FEWEST`].
 pub fn look(values: &[f64]) -> Result<Look, StatsError> {
     check_values(values, FEWEST)?;
@@ -130,6 +160,9 @@ fn inflation(correlation: f64) -> f64 {
     (1.0 + correlation) / (1.0 - correlation)
 }
 
+/// Values closer together than this share of them differ only by rounding.
+const NO_SPREAD: f64 = 1e-12;
+
 /// The correlation of each value with the next; 0 if all are equal.
 fn lag_one(values: &[f64]) -> f64 {
     let mean = mean_of(values);
@@ -137,7 +170,7 @@ fn lag_one(values: &[f64]) -> f64 {
     let products: f64 = (values.windows(2))
         .map(|pair| (pair[0] - mean) * (pair[1] - mean))
         .sum();
-    if squares > 0.0 {
+    if squares > count(values.len()) * (NO_SPREAD * mean).powi(2) {
         products / squares
     } else {
         0.0
@@ -211,9 +244,12 @@ mod tests {
 
     #[test]
     fn equal_values_have_an_interval_of_no_width() {
-        let equal = look(&[7.0; FIRST_LOOK]).expect("enough values");
-        assert!(equal.is_valid && equal.drift.is_none());
-        assert_eq!((equal.low, equal.high), (7.0, 7.0));
+        // The mean of 20 times 0.6 is not 0.6.
+        for value in [7.0, 0.6, 0.0] {
+            let equal = look(&[value; FIRST_LOOK]).expect("enough values");
+            assert!(equal.is_valid && equal.drift.is_none(), "{equal:?}");
+            assert_eq!((equal.low, equal.high), (value, value));
+        }
     }
 
     #[test]
@@ -243,9 +279,21 @@ mod tests {
 
     #[test]
     fn looks_grow_by_a_third() {
-        let looks: Vec<usize> = std::iter::successors(Some(FIRST_LOOK), |n| Some(next_look(*n)))
-            .take(6)
-            .collect();
-        assert_eq!(looks, [20, 27, 36, 48, 64, 86]);
+        let planned: Vec<usize> = looks(FIRST_LOOK).take(6).collect();
+        assert_eq!(planned, [20, 27, 36, 48, 64, 86]);
+        let at: Vec<usize> = (0..40).filter(|n| is_look(5, *n)).collect();
+        assert_eq!(at, [5, 7, 10, 14, 19, 26, 35]);
+        assert_eq!(
+            [5, 7, 8, 10, 11].map(|n| number_of_looks(5, n)),
+            [1, 2, 3, 3, 4]
+        );
+    }
+
+    #[test]
+    fn the_levels_of_all_looks_add_up_to_the_stated_one() {
+        let missed: f64 = (1..100_000)
+            .map(|look| 1.0 - level_at_look(0.95, look))
+            .sum();
+        assert!((0.049_9..0.05).contains(&missed), "{missed}");
     }
 }

@@ -62,7 +62,7 @@ fn one(
         .collect();
     let times = |pick: fn(&(f64, f64)) -> f64| -> Vec<f64> { pairs.iter().map(pick).collect() };
     let differences = times(|(with, without)| with - without);
-    let found = mean_with_interval(&differences, LEVEL, Seed(seed)).ok();
+    let found = mean_with_interval(&differences, sorted.level(), Seed(seed)).ok();
     let why = || {
         let missing = [with, &without]
             .into_iter()

@@ -9,6 +9,7 @@ use linerate_model::sample::Sample;
 use linerate_stats::Seed;
 use linerate_stats::effect::{Effect as Relative, paired_relative};
 use linerate_stats::screening::plackett_burman;
+use linerate_stats::sequential::{level_at_look, number_of_looks};
 use linerate_stats::summary::{mean, median, standard_deviation};
 
 use super::bound::Bounds;
@@ -217,6 +218,12 @@ impl ExperimentRecords<'_> {
         let mut notes = laid.confounding(self.experiment);
         let of_runs = self.earlier.iter();
         notes.extend(of_runs.map(|earlier| earlier::note(self, header, earlier.run)));
+        notes.extend(self.looks().map(|looks| {
+            format!(
+                "repeated until precise: the intervals hold at {} together",
+                count(looks, "look")
+            )
+        }));
         notes
     }
 
@@ -240,6 +247,20 @@ impl ExperimentRecords<'_> {
             .collect()
     }
 
+    /// How often the intervals have been looked at to decide whether to stop; none if the number of blocks was planned.
+    pub fn looks(&self) -> Option<usize> {
+        let design = &self.experiment.design;
+        let first = design.until.map(|_| design.repeats as usize)?;
+        Some(number_of_looks(first, self.blocks().len()))
+    }
+
+    /// The level at which an interval is computed so that it holds with [`LEVEL`]: with repeated looks, at all of them
+    /// together.
+    pub fn level(&self) -> f64 {
+        self.looks()
+            .map_or(LEVEL, |looks| level_at_look(LEVEL, looks))
+    }
+
     /// Half of the width of the widest interval of a requested effect, of the deciding response; none before each
     /// has one.
     pub fn widest(&self, laid: &ResolvedDesign, seed: u64) -> Option<f64> {
@@ -248,7 +269,7 @@ impl ExperimentRecords<'_> {
         let half = effects.map(|effect| {
             let contrast = laid.layout.contrast(&effect.corner)?;
             let pairs = self.pairs(laid, &contrast, response);
-            let effect = paired_relative(&pairs, LEVEL, Seed(seed)).ok()?;
+            let effect = paired_relative(&pairs, self.level(), Seed(seed)).ok()?;
             Some((effect.interval.high - effect.interval.low) / 2.0)
         });
         half.collect::<Option<Vec<f64>>>()?
@@ -396,7 +417,7 @@ fn effects(
     let effects = laid.effects(experiment);
     let unpaired = earlier::effects(sorted, laid);
     #[expect(clippy::cast_precision_loss, reason = "some hundred effects")]
-    let all = 1.0 - (1.0 - LEVEL) / (effects.len() + unpaired.len()).max(1) as f64;
+    let all = 1.0 - (1.0 - sorted.level()) / (effects.len() + unpaired.len()).max(1) as f64;
     let names = |factors: &[usize], levels: &[usize]| {
         let pairs = factors.iter().zip(levels);
         let name = |(factor, level): (&usize, &usize)| {
@@ -426,12 +447,12 @@ fn effects(
     let here = effects.iter().filter_map(|effect| {
         let contrast = laid.layout.contrast(&effect.corner)?;
         let pairs = sorted.pairs(laid, &contrast, response);
-        let found = paired_relative(&pairs, LEVEL, Seed(seed)).ok()?;
+        let found = paired_relative(&pairs, sorted.level(), Seed(seed)).ok()?;
         let strict = paired_relative(&pairs, all, Seed(seed)).ok()?;
         Some(told(&effect.asked, true, &found, &strict))
     });
     let of_others = unpaired.iter().filter_map(|effect| {
-        let found = earlier::effect(sorted, laid, effect, response, LEVEL)?;
+        let found = earlier::effect(sorted, laid, effect, response, sorted.level())?;
         let strict = earlier::effect(sorted, laid, effect, response, all)?;
         Some(told(effect, false, &found, &strict))
     });

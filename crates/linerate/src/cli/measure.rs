@@ -302,13 +302,14 @@ pub struct UntilArgs {
     /// Allows for correlation between trials, so it takes at least 20.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub until_ci: Option<f64>,
-    /// Start no further trial after this time.
-    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_seconds, requires = "until_ci", hide_short_help = true)]
+    /// With `--until-ci` and `--require`: start no further trial after this time.
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_seconds, hide_short_help = true)]
     pub max_time: Nanoseconds,
     /// Fail unless the bound holds, such as `rate>=9.4Gb/s` or `p99<=100us`.
     ///
     /// Also `cpu<=0.5` (seconds per GB), `operations>=100000` (per second) and `cpu-op<=20` (microseconds per
-    /// operation). Runs at least six trials; exits 11 if the bound does not hold, 12 if inconclusive.
+    /// operation). Repeats the trial until the median has a CI, at least 20 times; exits 11 if the bound does not hold,
+    /// 12 if inconclusive.
     #[arg(long, value_name = "BOUND")]
     pub require: Vec<Requirement>,
 }

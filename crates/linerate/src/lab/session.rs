@@ -24,6 +24,7 @@ use linerate_model::trust;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_stats::power::{blocks_for, detectable};
+use linerate_stats::sequential::{is_look, level_at_look, number_of_looks};
 use linerate_stats::{Random, Seed};
 use linerate_store::Log;
 
@@ -359,14 +360,15 @@ impl<'a> Session<'a> {
         let Some((name, times)) = laid.spreads(experiment).into_iter().next() else {
             return Ok(());
         };
-        let most = if design.until.is_some() {
-            design.at_most
+        let (most, level) = if design.until.is_some() {
+            let looks = number_of_looks(design.repeats as usize, design.at_most as usize);
+            (design.at_most, level_at_look(LEVEL, looks))
         } else {
-            design.repeats
+            (design.repeats, LEVEL)
         };
         let wrong = |error: linerate_stats::StatsError| Stop::new(Code::Bug, error.to_string());
         let spread = scatter * times;
-        let seen = detectable(spread, most as usize, LEVEL, POWER).map_err(wrong)?;
+        let seen = detectable(spread, most as usize, level, POWER).map_err(wrong)?;
         let words = format!(
             "trials vary by {:.2} % here: {most} repeats detect an effect of {:.2} % of `{name}` \
              with 80 % power",
@@ -377,7 +379,7 @@ impl<'a> Session<'a> {
             self.say.note(&words);
             return Ok(());
         }
-        let enough = blocks_for(effect.0, spread, most as usize, LEVEL, POWER).map_err(wrong)?;
+        let enough = blocks_for(effect.0, spread, most as usize, level, POWER).map_err(wrong)?;
         let hint = enough.map_or_else(
             || "use longer trials (`--time`)".to_owned(),
             |enough| format!("use `--repeats {enough}` or longer trials (`--time`)"),
@@ -386,12 +388,13 @@ impl<'a> Session<'a> {
         Err(Stop::new(Code::Inconclusive, why).hint(format!("{hint}, or run it with `--force`")))
     }
 
-    /// Runs the remaining blocks.
+    /// Runs the remaining blocks. With `until`, the effects are looked at after the planned repeats and then rarely: each
+    /// look costs precision.
     fn blocks(&mut self, laid: &ResolvedDesign) -> Outcome<()> {
         let design = self.resolver.experiment.design.clone();
         let most = design.until.map_or(design.repeats, |_| design.at_most);
         for block in 0..most {
-            if block >= design.repeats && self.is_certain(laid) {
+            if is_look(design.repeats as usize, block as usize) && self.is_certain(laid) {
                 break;
             }
             self.block(laid, block, most)?;

@@ -302,7 +302,7 @@ fn show(
     }
     diffusion::judge(&measured.sample)?;
     require::outcome(&document.requirements)?;
-    if repeats.is_none_or(repeat::Repeats::is_certain) {
+    if repeats.is_none_or(repeat::Repeats::is_as_asked) {
         return Ok(());
     }
     Err(Stop::new(

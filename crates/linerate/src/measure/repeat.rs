@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use linerate_model::exit::Outcome;
 use linerate_model::units::Nanoseconds;
-use linerate_stats::sequential::{FEWEST, FIRST_LOOK, look, next_look};
+use linerate_stats::sequential::{FEWEST, FIRST_LOOK, is_look, look};
 use linerate_stats::summary::median;
 use serde::Serialize;
 
@@ -46,10 +46,14 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// Whether the interval is as narrow as was requested.
+    /// Whether there is an interval, and it is as narrow as was requested.
     pub(super) fn is_certain(&self) -> bool {
-        self.asked
-            .is_none_or(|asked| self.valid && self.reached <= asked)
+        self.valid && self.asked.is_none_or(|asked| self.reached <= asked)
+    }
+
+    /// Whether the result is as precise as was requested.
+    pub(super) fn is_as_asked(&self) -> bool {
+        self.asked.is_none() || self.is_certain()
     }
 
     pub(super) fn in_words(&self, figure: impl Fn(f64) -> String) -> String {
@@ -60,7 +64,7 @@ impl Repeats {
             _ => String::new(),
         };
         let missed = match self.asked {
-            Some(asked) if !self.is_certain() => {
+            Some(asked) if !self.is_as_asked() => {
                 format!(": not within the requested {:.2} %", asked * 100.0)
             }
             _ => String::new(),
@@ -91,7 +95,7 @@ impl Repeats {
     }
 }
 
-/// Runs trials until their interval is narrow enough or the time is over. Comes back with the trial whose
+/// Runs trials until they have an interval that is narrow enough, or the time is over. Comes back with the trial whose
 /// result is nearest to the median, and with what all of them gave.
 pub(super) fn until_certain<T>(
     args: &UntilArgs,
@@ -112,17 +116,15 @@ pub(super) fn until_certain<T>(
     let mut results: Vec<f64> = kept.iter().map(|(value, _)| *value).collect();
     let mut last = None;
     let mut looks = 0;
-    let mut look_at = asked.map_or(FEWEST, |_| FIRST_LOOK);
     for number in 1..=TRIALS_MAX {
         let over = begun.elapsed() + Duration::from(each) > Duration::from(args.max_time);
         let is_last = number == TRIALS_MAX || (over && results.len() >= FEWEST);
-        if is_last || results.len() >= look_at {
+        if is_last || is_look(FIRST_LOOK, results.len()) {
             looks += 1;
             last = judged(&results, asked, looks);
             if is_last || last.as_ref().is_some_and(Repeats::is_certain) {
                 break;
             }
-            look_at = next_look(results.len());
         }
         let one = trial(number)?;
         if let Some(value) = result(&one) {
@@ -230,15 +232,23 @@ mod tests {
     }
 
     #[test]
-    fn a_requirement_alone_takes_the_fewest_trials() {
+    fn a_requirement_alone_takes_as_many_trials_as_an_interval_of_correlated_ones_needs() {
         let required = UntilArgs {
             require: vec!["rate>=1Gb/s".parse().expect("a requirement")],
             ..until(None)
         };
-        let each = Nanoseconds::from_millis(1);
-        let (_, repeats) = until_certain(&required, each, |_| Ok(100.0), |value| Some(*value))
-            .expect("trials that succeed");
-        assert_eq!(repeats.map(|repeats| repeats.trials), Some(FEWEST));
+        let trials = |value: fn(usize) -> f64| {
+            let each = Nanoseconds::from_millis(1);
+            let (_, repeats) =
+                until_certain(&required, each, |n| Ok(value(n)), |value| Some(*value))
+                    .expect("trials that succeed");
+            repeats.map(|repeats| (repeats.trials, repeats.valid))
+        };
+        assert_eq!(trials(|_| 100.0), Some((FIRST_LOOK, true)));
+        // Ten trials at one speed, ten at the other: 20 of them show nothing yet.
+        let blocks = |n| if n / 10 % 2 == 0 { 100.0 } else { 90.0 };
+        let (longer, valid) = trials(blocks).expect("repeated");
+        assert!(longer > FIRST_LOOK && valid, "{longer} trials");
     }
 
     #[test]

@@ -1,6 +1,10 @@
-//! Trials repeated until the interval is narrow, with a known median: how often the interval then misses it.
+//! Trials repeated until the interval is narrow, with a known truth: how often the interval then misses it. The median
+//! of a series of trials, and ratios within rounds in random order.
 
-use linerate_stats::sequential::{FIRST_LOOK, Look, look, next_look};
+use linerate_stats::effect::paired_relative;
+use linerate_stats::sequential::{
+    FIRST_LOOK, Look, is_look, level_at_look, look, next_look, number_of_looks,
+};
 use linerate_stats::{Random, Seed};
 
 use crate::noise::{Noise, most_misses};
@@ -113,4 +117,94 @@ fn a_trend_beyond_the_noise_is_reported_with_its_size() {
         found += usize::from(drift.is_some_and(|drift| (drift - 0.1).abs() < 0.05));
     }
     assert!(found >= SERIES * 9 / 10, "{found} of {SERIES}");
+}
+
+/// Rounds of one trial of each mode, in random order; every mode but the first is truly faster by `effect`. The trials
+/// have the noise of one series after another, so those of a round are like each other.
+struct Rounds {
+    noise: Noise,
+    correlation: f64,
+    modes: usize,
+    effect: f64,
+    first_look: usize,
+}
+
+impl Rounds {
+    /// The rates of each round, by mode.
+    fn rates(&self, rounds: usize, random: &mut Random) -> Vec<Vec<f64>> {
+        let factors = (self.noise).series(rounds * self.modes, self.correlation, random);
+        let each = factors.chunks(self.modes).map(|factors| {
+            let mut order: Vec<usize> = (0..self.modes).collect();
+            random.shuffle(&mut order);
+            let mut rates = vec![0.0; self.modes];
+            for (mode, factor) in order.into_iter().zip(factors) {
+                let faster = if mode == 0 { 1.0 } else { 1.0 + self.effect };
+                rates[mode] = 40e9 * factor * faster;
+            }
+            rates
+        });
+        each.collect()
+    }
+
+    /// After how many rounds every ratio is within `asked`, and whether the interval of the first one misses the truth.
+    fn until(&self, rates: &[Vec<f64>], asked: f64) -> Option<(usize, bool)> {
+        let looks = (1..=rates.len()).filter(|n| is_look(self.first_look, *n));
+        let mut stopped = looks.filter_map(|n| {
+            let level = level_at_look(0.95, number_of_looks(self.first_look, n));
+            let effect = |mode: usize| {
+                let pairs: Vec<(f64, f64)> = rates[..n]
+                    .iter()
+                    .map(|rates| (rates[0], rates[mode]))
+                    .collect();
+                paired_relative(&pairs, level, Seed(1)).expect("rates are positive")
+            };
+            let is_narrow = (1..self.modes).map(effect).all(|effect| {
+                (effect.interval.high - effect.interval.low) / 2.0
+                    <= asked * (1.0 + effect.relative)
+            });
+            if !is_narrow {
+                return None;
+            }
+            // Equal ratios have an interval of no width, exact but for rounding.
+            let interval = effect(1).interval;
+            let is_missed = self.effect < interval.low - 1e-9 || interval.high + 1e-9 < self.effect;
+            Some((n, is_missed))
+        });
+        stopped.next()
+    }
+}
+
+#[test]
+#[expect(clippy::cast_precision_loss, reason = "some hundred series")]
+fn ratios_within_rounds_stop_with_an_interval_that_holds() {
+    const SERIES: usize = 150;
+    const ROUNDS: usize = 14;
+    for noise in Noise::ALL {
+        for (correlation, modes, first_look) in [(0.0, 2, 3), (0.7, 2, 5), (0.7, 4, 5)] {
+            let world = Rounds {
+                noise,
+                correlation,
+                modes,
+                effect: 0.1,
+                first_look,
+            };
+            for asked in [0.1, 0.04] {
+                let mut random = Random::new(Seed(0x5e_0e_18));
+                let (mut missed, mut rounds) = (0, Vec::new());
+                for _ in 0..SERIES {
+                    let rates = world.rates(ROUNDS, &mut random);
+                    let stopped = world.until(&rates, asked);
+                    missed += usize::from(stopped.is_some_and(|(_, is_missed)| is_missed));
+                    rounds.push(stopped.map_or(ROUNDS, |(n, _)| n));
+                }
+                rounds.sort_unstable();
+                assert!(
+                    missed as f64 <= most_misses(SERIES, 0.05),
+                    "{noise:?}, correlation {correlation}, {modes} modes, within {asked}: {missed} of \
+                     {SERIES} intervals miss the ratio, after {} rounds",
+                    rounds[SERIES / 2]
+                );
+            }
+        }
+    }
 }

@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use linerate_analysis::text::words::seconds_in_words;
+use linerate_analysis::trial::LEVEL;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::sample::Sample;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, ReceiveMode, SendMode, Stream, TrialSpec, Workload};
+use linerate_stats::sequential::{is_look, level_at_look, number_of_looks};
 use linerate_stats::{Random, Seed};
 use rung::{RatioToPlain, Rung, Trial};
 use serde::Serialize;
@@ -35,6 +37,9 @@ use crate::measure::trial_spec::{self, placement};
 const TIME: Nanoseconds = Nanoseconds::from_millis(2_000);
 /// With fewer rounds a ratio has no interval.
 const ROUNDS_MIN: u32 = 3;
+/// The rounds of the first look with `--until-ci`. With three, the t of two degrees of freedom is so wide that only
+/// equal ratios end there.
+const FIRST_LOOK: usize = 5;
 /// More would take too long.
 const ROUNDS_MAX: u32 = 1_000;
 
@@ -83,8 +88,18 @@ impl PayloadMode {
 enum Enough {
     /// After so many.
     Rounds(u32),
-    /// When half the interval of every ratio is at most this part of it, or the time is over.
+    /// When at a look half the interval of every ratio is at most this part of it, or the time is over.
     Certain(f64, Duration),
+}
+
+impl Enough {
+    /// The level of an interval after this many rounds: with repeated looks, one that holds at all of them together.
+    fn level(self, rounds: u32) -> f64 {
+        match self {
+            Self::Rounds(_) => LEVEL,
+            Self::Certain(..) => level_at_look(LEVEL, number_of_looks(FIRST_LOOK, rounds as usize)),
+        }
+    }
 }
 
 /// The trials so far.
@@ -92,6 +107,7 @@ enum Enough {
 struct Ladder {
     spec: TrialSpec,
     seed: u64,
+    enough: Enough,
     keeps_raw: bool,
     trials: Vec<Trial>,
     refused: Vec<(PayloadMode, Stop)>,
@@ -106,19 +122,20 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&peer, state, &interrupt, say)?;
     asked.placement = placement(&args.stream.trial, &asked, path.view())?;
-    let mut ladder = Ladder {
-        seed: args.ladder.seed.map_or_else(fresh_seed, Ok)?,
-        spec: asked,
-        keeps_raw: say.format == Format::Json,
-        trials: Vec::new(),
-        refused: Vec::new(),
-    };
     let enough = match args.until.until_ci {
         Some(asked) => Enough::Certain(asked, args.until.max_time.into()),
         None => Enough::Rounds(args.ladder.rounds),
     };
-    ladder.announce(&path, &peer.peer, enough, say);
-    let ended = ladder.climb(&mut path, enough, say);
+    let mut ladder = Ladder {
+        seed: args.ladder.seed.map_or_else(fresh_seed, Ok)?,
+        spec: asked,
+        enough,
+        keeps_raw: say.format == Format::Json,
+        trials: Vec::new(),
+        refused: Vec::new(),
+    };
+    ladder.announce(&path, &peer.peer, say);
+    let ended = ladder.climb(&mut path, say);
     let rungs = ladder.rungs();
     if ladder.trials.is_empty() {
         // No figure: then the error of the plain mode is more useful than an empty table.
@@ -157,7 +174,7 @@ fn are_certain(rungs: &[Rung], asked: f64) -> bool {
 
 impl Ladder {
     /// Announces what will happen and how long it takes.
-    fn announce(&self, path: &PeerPath, peer: &PeerAddress, enough: Enough, say: &Say) {
+    fn announce(&self, path: &PeerPath, peer: &PeerAddress, say: &Say) {
         let ways = PayloadMode::all().len();
         let each = self.spec.duration_ns;
         let most = if self.spec.workload.ends_by_itself() {
@@ -165,7 +182,7 @@ impl Ladder {
         } else {
             ""
         };
-        let whole = match enough {
+        let whole = match self.enough {
             Enough::Rounds(rounds) => {
                 let trials = u64::from(rounds) * ways as u64;
                 let time = Nanoseconds::new(each.as_u64().saturating_mul(trials));
@@ -191,11 +208,11 @@ impl Ladder {
     }
 
     /// Makes round after round until there are enough.
-    fn climb(&mut self, path: &mut PeerPath, enough: Enough, say: &Say) -> Outcome<()> {
+    fn climb(&mut self, path: &mut PeerPath, say: &Say) -> Outcome<()> {
         let mut random = Random::new(Seed(self.seed));
         let begun = Instant::now();
         for round in 0..ROUNDS_MAX {
-            if self.is_enough(round, enough, begun) {
+            if self.is_enough(round, begun) {
                 break;
             }
             let mut order = PayloadMode::all();
@@ -209,15 +226,17 @@ impl Ladder {
         Ok(())
     }
 
-    fn is_enough(&self, rounds: u32, enough: Enough, begun: Instant) -> bool {
+    fn is_enough(&self, rounds: u32, begun: Instant) -> bool {
         let all_refused = self.refused.len() == PayloadMode::all().len();
         all_refused
-            || match enough {
+            || match self.enough {
                 Enough::Rounds(asked) => rounds >= asked,
                 Enough::Certain(asked, time) => {
                     // As long again as a round took so far, at least.
                     let next = begun.elapsed() + begun.elapsed() / rounds.max(1);
-                    rounds >= ROUNDS_MIN && (are_certain(&self.rungs(), asked) || next > time)
+                    let is_look = is_look(FIRST_LOOK, rounds as usize);
+                    (rounds >= ROUNDS_MIN && next > time)
+                        || (is_look && are_certain(&self.rungs(), asked))
                 }
             }
     }
@@ -278,9 +297,10 @@ impl Ladder {
             all.find(|(refused, _)| *refused == way)
                 .map(|(_, stop)| stop.message.clone())
         };
+        let level = self.enough.level(self.rounds());
         PayloadMode::all()
             .into_iter()
-            .map(|way| Rung::new(way, &self.trials, refused(way), Seed(self.seed)))
+            .map(|way| Rung::new(way, &self.trials, refused(way), level, Seed(self.seed)))
             .collect()
     }
 }
@@ -377,7 +397,7 @@ mod tests {
     use super::*;
 
     /// A ladder of this many rounds of the plain mode and one other, every other mode refused.
-    fn ladder(rounds: u32, other: impl Fn(u32) -> f64) -> Ladder {
+    fn ladder(enough: Enough, rounds: u32, other: impl Fn(u32) -> f64) -> Ladder {
         let [plain, measured, rest @ ..] = &PayloadMode::all()[..] else {
             panic!("there are more than two ways");
         };
@@ -391,6 +411,7 @@ mod tests {
         Ladder {
             spec: TrialSpec::default(),
             seed: 1,
+            enough,
             keeps_raw: false,
             trials: trials.collect(),
             refused: rest.iter().map(refused).collect(),
@@ -398,20 +419,33 @@ mod tests {
     }
 
     #[test]
-    fn rounds_go_on_until_every_ratio_is_certain_or_the_time_is_over() {
+    fn rounds_go_on_until_every_ratio_is_certain_at_a_look_or_the_time_is_over() {
         let (now, hour) = (Instant::now(), Duration::from_secs(3_600));
         let certain = Enough::Certain(0.01, hour);
         let alike = |_| 12.0;
-        assert!(!ladder(2, alike).is_enough(2, certain, now), "no interval");
-        assert!(ladder(3, alike).is_enough(3, certain, now));
+        let ends =
+            |rounds: u32| (0..rounds).filter(|n| ladder(certain, *n, alike).is_enough(*n, now));
+        assert_eq!(ends(20).collect::<Vec<_>>(), [5, 7, 10, 14, 19]);
         let noisy = |round| 12.0 + f64::from(round);
-        assert!(!ladder(3, noisy).is_enough(3, certain, now));
+        assert!(!ladder(certain, 5, noisy).is_enough(5, now));
         let over = Enough::Certain(0.01, Duration::ZERO);
-        assert!(ladder(3, noisy).is_enough(3, over, now));
+        assert!(ladder(over, 3, noisy).is_enough(3, now));
         assert!(
-            !ladder(2, noisy).is_enough(2, over, now),
+            !ladder(over, 2, noisy).is_enough(2, now),
             "the fewest come first"
         );
-        assert!(ladder(2, noisy).is_enough(2, Enough::Rounds(2), now));
+        assert!(ladder(Enough::Rounds(2), 2, noisy).is_enough(2, now));
+    }
+
+    #[test]
+    fn intervals_that_may_end_the_rounds_are_wider_than_those_of_a_planned_number() {
+        let noisy = |round| 12.0 + f64::from(round % 3) * 0.1;
+        let width = |enough| {
+            let rungs = ladder(enough, 7, noisy).rungs();
+            rungs[1].ratio.and_then(RatioToPlain::half_width)
+        };
+        let planned = width(Enough::Rounds(7)).expect("an interval");
+        let looked = width(Enough::Certain(0.01, Duration::ZERO)).expect("an interval");
+        assert!(looked > 1.3 * planned, "{looked}, {planned}");
     }
 }

@@ -1,6 +1,5 @@
 //! The combined results of one mode's trials.
 
-use linerate_analysis::trial::LEVEL;
 use linerate_analysis::trial::operations::real;
 use linerate_model::analysis::{SideCost, cost_of_local, cost_of_remote, s_per_gb_of_role};
 use linerate_model::sample::{Flag, Role, Sample, SideSample};
@@ -212,7 +211,7 @@ impl Copied {
 pub(super) struct RatioToPlain {
     /// The geometric mean of the rounds' ratios to plain write and read.
     pub(super) ratio: f64,
-    /// The lower end of its 95 % interval; null with fewer than three rounds.
+    /// The lower end of its 95 % interval, with `--until-ci` at the time of stopping; null with fewer than three rounds.
     pub(super) low: Option<f64>,
     /// The upper end.
     pub(super) high: Option<f64>,
@@ -221,8 +220,8 @@ pub(super) struct RatioToPlain {
 }
 
 impl RatioToPlain {
-    fn of(pairs: &[(f64, f64)], seed: Seed) -> Option<Self> {
-        if let Ok(effect) = paired_relative(pairs, LEVEL, seed) {
+    fn of(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Option<Self> {
+        if let Ok(effect) = paired_relative(pairs, level, seed) {
             return Some(Self {
                 ratio: 1.0 + effect.relative,
                 low: Some(1.0 + effect.interval.low),
@@ -275,6 +274,7 @@ impl Rung {
         way: PayloadMode,
         trials: &[Trial],
         refused: Option<String>,
+        level: f64,
         seed: Seed,
     ) -> Self {
         let own: Vec<&Trial> = trials.iter().filter(|trial| trial.way == way).collect();
@@ -305,7 +305,7 @@ impl Rung {
             trials: own.len(),
             rate_bit_per_s: middle(|trial| trial.rate_bit_per_s),
             ratio: (way != PLAIN)
-                .then(|| RatioToPlain::of(&pairs, seed))
+                .then(|| RatioToPlain::of(&pairs, level, seed))
                 .flatten(),
             cpu_s_per_gb: Cpu {
                 sender: middle(|trial| trial.cpu_s_per_gb.sender),
@@ -321,6 +321,8 @@ impl Rung {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use linerate_analysis::trial::LEVEL;
+
     use super::*;
 
     fn way(send: SendMode, receive: ReceiveMode) -> PayloadMode {
@@ -385,18 +387,18 @@ pub(super) mod tests {
                 other,
                 plain * (1.5 + f64::from(round) / 100.0),
             ));
-            let rung = Rung::new(other, &trials, None, Seed(7));
+            let rung = Rung::new(other, &trials, None, LEVEL, Seed(7));
             let ratio = rung.ratio.expect("both were measured");
             assert!((1.49..1.53).contains(&ratio.ratio), "{ratio:?}");
             assert_eq!(ratio.low.is_some(), round == 2, "{ratio:?}");
         }
         trials.push(trial(3, other, 1.0));
-        let rung = Rung::new(other, &trials, None, Seed(7));
+        let rung = Rung::new(other, &trials, None, LEVEL, Seed(7));
         assert_eq!(
             (rung.trials, rung.ratio.map(|ratio| ratio.rounds)),
             (4, Some(3))
         );
-        let plain = Rung::new(PLAIN, &trials, None, Seed(7));
+        let plain = Rung::new(PLAIN, &trials, None, LEVEL, Seed(7));
         assert_eq!((plain.ratio, plain.rate_bit_per_s), (None, Some(12e9)));
     }
 }

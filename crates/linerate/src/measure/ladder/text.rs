@@ -151,7 +151,7 @@ mod tests {
         let reason = "cannot send by `splice`: this kernel does not support it ".repeat(4);
         let rungs: Vec<Rung> = ways
             .into_iter()
-            .map(|way| Rung::new(way, &trials, Some(reason.clone()), Seed(1)))
+            .map(|way| Rung::new(way, &trials, Some(reason.clone()), 0.95, Seed(1)))
             .collect();
         let mut lines = table(&rungs);
         flags(&mut lines, &rungs);

@@ -12,6 +12,7 @@ use linerate_stats::effect::{Effect, unpaired_relative};
 use linerate_stats::summary::mean;
 
 use super::judge::{EffectTerms, ResolvedDesign, without_factors};
+use super::same::{Difference, difference_beside, difference_of_trials};
 use super::sorted::{EarlierRun, ExperimentRecords};
 use crate::proof::moved_settings;
 use crate::record::{Earlier, EarlierTrial, Header, Record, StoredRun};
@@ -122,8 +123,10 @@ impl<'a> Fit<'a> {
                 names(new, Some(factor))
             )
         })?;
-        if old.beside != new.beside {
-            return Err("something else ran at the same time".to_owned());
+        if let Some(Difference { what, one, other }) = difference_beside(old, new) {
+            return Err(format!(
+                "the {what} was {one} in that run and is {other} here"
+            ));
         }
         Ok(Self {
             new,
@@ -155,39 +158,12 @@ impl<'a> Fit<'a> {
         debug_assert!(new[self.factor] >= self.new.factors[self.factor].levels.len());
         let (here, there) = (self.new.at(new), self.old.at(old));
         let at = self.old.level_names(old).join(", ");
-        for (what, here, there) in [
-            ("option", &here.options, &there.options),
-            ("setting", &here.settings, &there.settings),
-            (
-                "setting of the peer",
-                &here.peer.settings,
-                &there.peer.settings,
-            ),
-        ] {
-            let keys = here.keys().chain(there.keys());
-            if let Some(key) = keys
-                .into_iter()
-                .find(|key| here.get(*key) != there.get(*key))
-            {
-                let told = |word: Option<&linerate_model::lab::Word>| {
-                    word.map_or_else(|| "not given".to_owned(), ToString::to_string)
-                };
-                let (now, then) = (told(here.get(key)), told(there.get(key)));
-                return Err(format!(
-                    "at {at} the {what} `{key}` was {then} in that run and is {now} here"
-                ));
-            }
+        match difference_of_trials(&there, &here) {
+            None => Ok(()),
+            Some(Difference { what, one, other }) => Err(format!(
+                "at {at} the {what} was {one} in that run and is {other} here"
+            )),
         }
-        for (what, here, there) in [
-            ("workload", &here.workload, &there.workload),
-            ("address", &here.address, &there.address),
-            ("peer", &here.peer.at, &there.peer.at),
-        ] {
-            if here != there {
-                return Err(format!("at {at} its {what} differs"));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 //! `definition` reads the file of an experiment, `resolve` turns a combination of levels into settings,
 //! `judge` turns the record into the JSON document. `earlier` has the runs that are levels, `published`
 //! other people's measurements, `difference` the extra time of one level over another, `compare` the change between
-//! runs.
+//! runs, `same` whether two experiments mean the same.
 
 mod bound;
 pub mod compare;
@@ -14,6 +14,7 @@ pub mod earlier;
 pub mod judge;
 pub mod published;
 pub mod resolve;
+mod same;
 pub mod sorted;
 
 use linerate_model::exit::{Code, Outcome, Stop};

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 
 use linerate_analysis::experiment::compare::{
-    CompareDocument, Compared, FEWEST_RUNS, Side, Unit, Verdict, document, values,
+    CompareDocument, Compared, FEWEST_RUNS, Side, Unit, Verdict, difference, document, values,
 };
 use linerate_analysis::experiment::experiment_of;
 use linerate_analysis::experiment::sorted::{ExperimentRecords, sort};
 use linerate_analysis::trial::figure::in_words;
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::lab::Response;
+use linerate_model::lab::{Experiment, Response};
 use linerate_store as store;
 
 use crate::cli::RunGroup;
@@ -20,8 +20,9 @@ use crate::console::say::{Format, Say};
 /// Runs `compare`. Exit code 11 on a regression, 12 if inconclusive.
 pub(crate) fn run(before: &RunGroup, after: &RunGroup, margin: f64, say: &Say) -> Outcome<()> {
     check_distinct(before, after)?;
-    let response = response_of(before)?;
-    let (before, after) = (side(before, response)?, side(after, response)?);
+    let baseline = Baseline::of(before)?;
+    let response = baseline.response;
+    let (before, after) = (baseline.side(before)?, baseline.side(after)?);
     let Some(document) = document(before, after, response, margin) else {
         let why = format!(
             "the runs share no combination with {FEWEST_RUNS} runs on each side, or with \
@@ -65,24 +66,52 @@ fn check_distinct(before: &RunGroup, after: &RunGroup) -> Outcome<()> {
     Ok(())
 }
 
-/// The first response of the first run: the one that decides.
-fn response_of(group: &RunGroup) -> Outcome<Response> {
-    let none = |run: &FilePath| {
-        let why = format!("{} has no trial with a result", run.display());
-        Stop::new(Code::Inconclusive, why)
-    };
-    let first = group.0.first().map_or(FilePath::new(""), PathBuf::as_path);
-    of_records(first, |sorted| sorted.responses().first().copied())?.ok_or_else(|| none(first))
+/// The first run: every other one must be of the same experiment.
+struct Baseline<'a> {
+    folder: &'a FilePath,
+    experiment: Experiment,
+    /// Its first response: the one that decides.
+    response: Response,
 }
 
-/// Reads the runs of a side, one at a time: only their figures stay in memory.
-fn side(group: &RunGroup, response: Response) -> Outcome<Side> {
-    let runs = group.0.iter();
-    let runs = runs.map(|folder| of_records(folder, |sorted| values(sorted, response)));
-    Ok(Side {
-        name: group.to_string(),
-        runs: runs.collect::<Outcome<_>>()?,
-    })
+impl<'a> Baseline<'a> {
+    fn of(group: &'a RunGroup) -> Outcome<Self> {
+        let folder = group.0.first().map_or(FilePath::new(""), PathBuf::as_path);
+        let (experiment, response) = of_records(folder, |sorted| {
+            let response = sorted.responses().first().copied();
+            (sorted.experiment.clone(), response)
+        })?;
+        let none = || {
+            let why = format!("{} has no trial with a result", folder.display());
+            Stop::new(Code::Inconclusive, why)
+        };
+        Ok(Self {
+            folder,
+            experiment,
+            response: response.ok_or_else(none)?,
+        })
+    }
+
+    /// Reads the runs of a side, one at a time: only their figures stay in memory.
+    fn side(&self, group: &RunGroup) -> Outcome<Side> {
+        let runs = group.0.iter().map(|folder| {
+            let found = of_records(folder, |sorted| {
+                let difference = difference(&self.experiment, sorted);
+                difference.map_or_else(|| Ok(values(sorted, self.response)), Err)
+            })?;
+            found.map_err(|why| self.refused(folder, &why))
+        });
+        Ok(Side {
+            name: group.to_string(),
+            runs: runs.collect::<Outcome<_>>()?,
+        })
+    }
+
+    fn refused(&self, folder: &FilePath, why: &str) -> Stop {
+        let (run, baseline) = (folder.display(), self.folder.display());
+        let why = format!("cannot compare {run} with {baseline}: {why}");
+        Stop::new(Code::BadInput, why).hint("make all runs with the same experiment file")
+    }
 }
 
 /// Something of a stored run.

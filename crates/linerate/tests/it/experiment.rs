@@ -180,27 +180,27 @@ fn an_experiment_that_was_killed_goes_on_where_its_record_ends() {
 #[test]
 fn three_runs_are_compared_with_three_and_single_runs_give_no_verdict() {
     let Some(lab) = Lab::new() else { return };
-    // So far apart that no machine's other work hides it.
-    let paced = |name: &str, slow: &str, fast: &str| -> Vec<String> {
-        let levels = format!(
-            "levels = [{{ name = \"slow\", options = {{ pacing = \"{slow}\" }} }}, \
-             {{ name = \"fast\", options = {{ pacing = \"{fast}\" }} }}]"
-        );
-        let experiment = PACED.replace("levels = [\"200Mbit\", \"400Mbit\"]", &levels);
-        let (start, rest) = experiment
-            .split_once("[[factors]]\nname = \"seg")
-            .expect("two");
-        let (_, design) = rest.split_once("[design]").expect("a design");
-        let file = file(&lab, name, &format!("{start}[design]{design}"));
-        let run = |number: usize| {
-            let run = lab.path(&format!("{name}-{number}"));
-            lab.run(&words(text(&file), text(&run))).expect_code(0);
-            text(&run).to_owned()
-        };
-        (0..3).map(run).collect()
+    let (start, rest) = PACED.split_once("[[factors]]\nname = \"seg").expect("two");
+    let (_, design) = rest.split_once("[design]").expect("a design");
+    let experiment = format!("{start}[design]{design}");
+    let run = |name: &str, experiment: &str| {
+        let file = file(&lab, "paced.toml", experiment);
+        let run = lab.path(name);
+        lab.run(&words(text(&file), text(&run))).expect_code(0);
+        text(&run).to_owned()
     };
-    let fast = paced("fast", "200Mbit", "400Mbit");
-    let slow = paced("slow", "20Mbit", "40Mbit");
+    let three = |name: &str| -> Vec<String> {
+        (0..3)
+            .map(|number| run(&format!("{name}-{number}"), &experiment))
+            .collect()
+    };
+    let fast = three("fast");
+    // So far below the paced rates that no machine's other work hides it.
+    lab.shell(
+        "near",
+        "tc qdisc add dev near0 root tbf rate 40mbit burst 64kb latency 20ms",
+    );
+    let slow = three("slow");
     let compare = |before: &[String], after: &[String], code: i32| {
         let (before, after) = (before.join(","), after.join(","));
         let words = ["--format", "json", "compare", &before, &after];
@@ -221,6 +221,16 @@ fn three_runs_are_compared_with_three_and_single_runs_give_no_verdict() {
     let again = [fast[0].clone(), fast[0].clone()];
     let done = compare(&again, &slow, 2);
     assert!(done.err.contains("named twice"), "{}", done.err);
+    // Another title is the same experiment, another length of trials is not.
+    let renamed = run(
+        "renamed",
+        &experiment.replace("Pacing and", "Only pacing, not"),
+    );
+    compare(&fast[..1], &[renamed], 12);
+    let longer = [run("longer", &experiment.replace("\"0.1\"", "\"0.2\""))];
+    let done = compare(&fast[..1], &longer, 23);
+    let why = "its option `time` is 0.2 at 200Mbit, not 0.1";
+    assert!(done.err.contains(why), "{}", done.err);
 }
 
 #[test]

@@ -268,7 +268,7 @@ fn an_earlier_run_of_another_design_is_refused_with_what_differs() {
         ),
         (
             ("\"workload\": \"stream\"", "\"workload\": \"rr\""),
-            "its workload differs",
+            "the workload was stream in that run and is rr here",
         ),
     ] {
         let changed = fitting.replace(change.0, change.1);

@@ -15,10 +15,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_model::lab::{Cell, Response};
+use linerate_model::lab::{Cell, Experiment, Response};
 use linerate_stats::effect::{Effect, unpaired_relative};
 use serde::Serialize;
 
+use super::same::{Difference, difference_beside, difference_of_trials};
 use super::sorted::ExperimentRecords;
 use crate::text::words::count;
 use crate::trial::figure::{figure, mean};
@@ -171,6 +172,48 @@ pub fn values(sorted: &ExperimentRecords<'_>, response: Response) -> RunValues {
         values.entry(names).or_default().extend(value);
     }
     values
+}
+
+/// Why a run cannot be compared with runs of `experiment`: the first difference of its own experiment in what it
+/// measured. Title, design, responses and combinations that only one of the two has make no difference.
+pub fn difference(experiment: &Experiment, sorted: &ExperimentRecords<'_>) -> Option<String> {
+    let other = sorted.experiment;
+    let names = |experiment: &Experiment| -> Vec<String> {
+        (experiment.factors.iter())
+            .map(|factor| factor.name().to_owned())
+            .collect()
+    };
+    let (of_one, of_other) = (names(experiment), names(other));
+    if of_one != of_other {
+        let (one, other) = (of_one.join(", "), of_other.join(", "));
+        return Some(format!("its factors are {other}, not {one}"));
+    }
+    let in_words =
+        |Difference { what, one, other }, at: &str| format!("its {what} is {other}{at}, not {one}");
+    if let Some(difference) = difference_beside(experiment, other) {
+        return Some(in_words(difference, ""));
+    }
+    let cells: BTreeSet<&[usize]> = sorted.cells.keys().map(|(_, cell)| *cell).collect();
+    cells.into_iter().find_map(|cell| {
+        let same = same_cell(experiment, other, cell)?;
+        let difference = difference_of_trials(&experiment.at(&same), &other.at(cell))?;
+        let levels = other.level_names(cell).join(", ");
+        Some(in_words(difference, &format!(" at {levels}")))
+    })
+}
+
+/// The combination of one experiment with the level names that `cell` has in the other; none if there is none.
+fn same_cell(one: &Experiment, other: &Experiment, cell: &[usize]) -> Option<Cell> {
+    let factors = one.factors.iter().zip(&other.factors).zip(cell);
+    let levels = factors.map(|((one, other), level)| {
+        let Some(level) = other.level(*level) else {
+            // No level of this factor was available.
+            return Some(one.levels.len());
+        };
+        let mut names = one.level_names().into_iter();
+        names.position(|name| name == level.name)
+    });
+    levels.collect()
 }
 
 /// Compares two sides; none if they share no combination with enough values.

@@ -92,7 +92,7 @@ impl Random {
     }
 
     /// A random index into `len` items.
-    pub(crate) fn index(&mut self, len: usize) -> usize {
+    pub fn index(&mut self, len: usize) -> usize {
         let len = u64::try_from(len).expect("no machine has memory for 2^64 items");
         usize::try_from(self.below(len)).expect("a number below a usize is a usize")
     }

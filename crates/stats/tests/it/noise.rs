@@ -1,6 +1,9 @@
 //! Realistic noise with a known truth.
 
+use std::sync::LazyLock;
+
 use linerate_stats::Random;
+use linerate_stats::summary::median;
 
 /// A noise distribution of single trials. Each gives a factor on the true rate; before and after have the same
 /// distribution, so the true log ratio of a pair is the true effect.
@@ -103,6 +106,38 @@ impl Noise {
         }
         pairs
     }
+}
+
+/// A series of real trials, one after another, recorded by `bench/noise`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Recorded {
+    Loopback,
+    LoopbackBesideWork,
+    Veth,
+    VethBesideWork,
+}
+
+impl Recorded {
+    /// The rates over their median.
+    pub(crate) fn factors(self) -> &'static [f64] {
+        static ALL: LazyLock<[Vec<f64>; 4]> = LazyLock::new(|| {
+            [
+                include_str!("../../../../fixtures/noise/loopback.txt"),
+                include_str!("../../../../fixtures/noise/loopback-beside-work.txt"),
+                include_str!("../../../../fixtures/noise/veth.txt"),
+                include_str!("../../../../fixtures/noise/veth-beside-work.txt"),
+            ]
+            .map(over_median)
+        });
+        &ALL[self as usize]
+    }
+}
+
+fn over_median(text: &str) -> Vec<f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let rates: Vec<f64> = lines.map(|line| line.parse().expect("a rate")).collect();
+    let middle = median(&rates).expect("recorded trials");
+    rates.iter().map(|rate| rate / middle).collect()
 }
 
 /// The maximum number of misses in `experiments` that is consistent with a true miss rate of `rate`: three and a half

@@ -29,7 +29,7 @@ use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_seed;
 use crate::console::say::Say;
 use crate::endpoint::local::LocalEndpoint;
-use crate::endpoint::stage::{enter, hosts, stage_stop, wait_for};
+use crate::endpoint::stage::{STATE, enter, hosts, stage_stop, wait_for};
 use crate::prove::show::show;
 
 /// How long each trial of the proof lasts, seconds.
@@ -122,7 +122,8 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     let (near, _far) = hosts(&stage)?;
     let seed = args.seed.unwrap_or_default();
     say.note("\nInjecting three faults, each measured to cost at least 10 % (half a minute):");
-    let mut plant = myself(&folder.join("state"), say)?;
+    let stage_state = Path::new(STATE);
+    let mut plant = myself(&stage_state.join("plant"), say)?;
     plant
         .args([
             "demo",
@@ -142,7 +143,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
         .clone()
         .unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
     say.note("\nRunning `linerate prove netns:far`; the faults are not disclosed to it:");
-    let mut prove = myself(state, say)?;
+    let mut prove = myself(&stage_state.join("prove"), say)?;
     prove.args([
         "prove",
         "netns:far",

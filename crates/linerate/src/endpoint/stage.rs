@@ -10,6 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::console::interrupt::Interrupt;
 
+/// The state of steps that change nothing but the stage's hosts. It is on the stage's own tmpfs: the journals vanish with
+/// the hosts that they describe, and a change does not wait for a disk.
+pub(crate) const STATE: &str = "/run/netns/.state";
+
 /// Two hosts, `near` and `far`, joined by a virtual Ethernet pair.
 pub(crate) fn hosts(stage: &Stage) -> Outcome<(Netns, Netns)> {
     let near = stage.add_host("near").map_err(|error| stage_stop(&error))?;

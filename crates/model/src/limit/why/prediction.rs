@@ -191,7 +191,9 @@ pub(super) fn only_predicted_by(what: LimitKind, intervention: Intervention) -> 
         let prediction = predicted[intervention.place()];
         let others = PREDICTIONS.iter().filter(|(_, other, _)| other != family);
         matches!(prediction, Prediction::Higher | Prediction::Lower)
-            && others.into_iter().all(|(.., other)| other[intervention.place()] != prediction)
+            && others
+                .into_iter()
+                .all(|(.., other)| other[intervention.place()] != prediction)
     })
 }
 

@@ -20,6 +20,8 @@
 //!   (data connections)
 //!   Start                      -->
 //!                              <--   Done(SideSample)
+//!   EndEarly (of a trial)      -->                (Start is answered soon, too)
+//!                              <--   Ending
 //!   Abort (of a trial)         -->
 //!                              <--   Aborted
 //!   Bye, or end of stream      -->   (everything not committed is undone)
@@ -40,7 +42,7 @@ use crate::setting::{SettingKey, Value};
 use crate::workload::TrialSpec;
 
 /// The version of this protocol. Both ends must use the same one.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The maximum number of settings in a request: four for each of 4,096 queues.
 pub const SETTINGS_MAX: usize = 16_384;
@@ -196,6 +198,8 @@ pub enum Request {
     },
     /// Start the transfer; answered when the trial is over.
     Start,
+    /// End the running trial as if its time was over; what was measured is the answer to [`Request::Start`].
+    EndEarly,
     /// Abort the prepared or running trial.
     Abort,
     /// The last message.
@@ -237,6 +241,8 @@ pub enum Reply {
     },
     /// The trial is over.
     Done(Box<SideSample>),
+    /// The running trial, if there is one, ends early. It is not in the order of the other responses.
+    Ending,
     /// The trial was aborted.
     Aborted,
     /// The request failed; the agent's state is unchanged.

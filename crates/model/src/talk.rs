@@ -119,6 +119,8 @@ pub enum AgentAction {
     },
     /// Begin the prepared trial.
     Start,
+    /// End the trial early, if it still runs.
+    EndEarly,
     /// Abort the trial.
     Abort,
     /// Answer with this failure.
@@ -184,6 +186,8 @@ impl AgentTalk {
                 self.state = Running;
                 AgentAction::Start
             }
+            // It may be over before it is to end early.
+            (Idle | Running, Request::EndEarly) => AgentAction::EndEarly,
             (Idle | Prepared | Running, Request::Abort) => {
                 self.state = Idle;
                 AgentAction::Abort
@@ -213,6 +217,7 @@ fn is_of_host(request: &Request) -> bool {
         Request::Hello { .. }
             | Request::Prepare { .. }
             | Request::Start
+            | Request::EndEarly
             | Request::Abort
             | Request::Bye
     )
@@ -265,6 +270,7 @@ fn name(request: &Request) -> &'static str {
         Request::TakeBack { .. } => "take-back",
         Request::Prepare { .. } => "prepare",
         Request::Start => "start",
+        Request::EndEarly => "end-early",
         Request::Abort => "abort",
         Request::Bye => "bye",
     }

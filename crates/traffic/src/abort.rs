@@ -1,10 +1,12 @@
-//! How a trial is given up from outside: a handle that any thread, or a signal handler, can trigger.
+//! How a trial is ended from outside: aborted, or ended early with what it measured so far. A handle that any thread, or
+//! a signal handler, can trigger.
 //!
-//! An eventfd (eventfd(2)) rather than a flag alone, because the threads that must notice sleep in
-//! `poll`; and writing it is async-signal-safe (signal-safety(7)), which a condition variable is not.
+//! Eventfds (eventfd(2)) rather than flags alone, because the threads that must notice sleep in
+//! `poll`; and writing one is async-signal-safe (signal-safety(7)), which a condition variable is not.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -12,23 +14,57 @@ use crate::TrafficError;
 
 /// Aborts whatever waits on it; clones trigger the same one, and it stays triggered.
 #[derive(Debug, Clone)]
-pub struct Abort(Arc<OwnedFd>);
+pub struct Abort(Arc<Events>);
+
+#[derive(Debug)]
+struct Events {
+    abort: OwnedFd,
+    /// Readable once the trial is to end early.
+    ending: OwnedFd,
+    is_ending: AtomicBool,
+}
 
 impl Abort {
     /// An abort that is not triggered.
     pub fn new() -> Result<Self, TrafficError> {
-        new_event().map(|event| Self(Arc::new(event)))
+        Ok(Self(Arc::new(Events {
+            abort: new_event()?,
+            ending: new_event()?,
+            is_ending: AtomicBool::new(false),
+        })))
     }
 
     /// Aborts, now and permanently.
     pub fn trigger(&self) {
-        signal(&*self.0);
+        signal(&self.0.abort);
+    }
+
+    /// Ends the running trial as if its time was over. The other end must expect it: it would take the end of its data
+    /// for a failure.
+    pub fn end_early(&self) {
+        self.expect_early_end();
+        signal(&self.0.ending);
+    }
+
+    /// The other end may end before the time is over.
+    pub fn expect_early_end(&self) {
+        self.0.is_ending.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the trial ends, or ended, before its time.
+    pub fn is_ending(&self) -> bool {
+        self.0.is_ending.load(Ordering::SeqCst)
+    }
+
+    /// Readable once the trial is to end early.
+    pub(crate) fn ending(&self) -> BorrowedFd<'_> {
+        self.0.ending.as_fd()
     }
 
     /// Whether it was triggered.
     pub fn is_triggered(&self) -> bool {
         let mut fds = [rustix::event::PollFd::new(
-            &*self.0,
+            &self.0.abort,
             rustix::event::PollFlags::IN,
         )];
         let now = rustix::event::Timespec::default();
@@ -38,7 +74,7 @@ impl Abort {
 
 impl AsFd for Abort {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.0.abort.as_fd()
     }
 }
 
@@ -74,6 +110,16 @@ mod tests {
         abort.clone().trigger();
         assert!(abort.is_triggered());
         assert!(abort.is_triggered());
+    }
+
+    #[test]
+    fn an_early_end_is_no_abort() {
+        let abort = Abort::new().expect("eventfds");
+        assert!(!abort.is_ending());
+        abort.expect_early_end();
+        assert!(abort.is_ending());
+        abort.clone().end_early();
+        assert!(abort.is_ending() && !abort.is_triggered());
     }
 
     #[test]

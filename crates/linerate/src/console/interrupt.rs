@@ -1,7 +1,9 @@
-//! Ctrl-C and its kin: the first one asks the work to end and roll everything back.
+//! Ctrl-C and its kin: the first one asks the work to end and roll everything back; a measurement ends early instead,
+//! with what it measured so far, and the second one aborts it.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -10,11 +12,43 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::say::Say;
+
 /// Whether the work must stop.
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
     abort: Abort,
+    early: Arc<Mutex<EarlyEnd>>,
+}
+
+/// How a measurement ends early.
+#[derive(Default)]
+struct EarlyEnd {
+    /// What reports the first signal, if it ends the measurement early.
+    say: Option<Say>,
+    is_asked: bool,
+    /// What ends the trial that runs.
+    end: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl fmt::Debug for EarlyEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EarlyEnd")
+            .field("say", &self.say)
+            .field("is_asked", &self.is_asked)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A trial runs that can end early.
+#[derive(Debug)]
+pub(crate) struct EndsEarly<'a>(&'a Interrupt);
+
+impl Drop for EndsEarly<'_> {
+    fn drop(&mut self) {
+        self.0.early().end = None;
+    }
 }
 
 impl Interrupt {
@@ -26,6 +60,7 @@ impl Interrupt {
         let interrupt = Self {
             asked: Arc::default(),
             abort,
+            early: Arc::default(),
         };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
             .map_err(|error| Stop::io("listen for signals", error))?;
@@ -34,11 +69,55 @@ impl Interrupt {
             .name("signals".to_owned())
             .spawn(move || {
                 for _ in signals.forever() {
-                    told.ask();
+                    if !told.ends_early() {
+                        told.ask();
+                    }
                 }
             })
             .map_err(|error| Stop::io("start a thread", error))?;
         Ok(interrupt)
+    }
+
+    /// From now on the first signal ends the measurement early.
+    pub(crate) fn keep_what_was_measured(&self, say: &Say) {
+        self.early().say = Some(say.clone());
+    }
+
+    /// `end` ends the trial that runs now, when the measurement is to end early. It may run at once.
+    pub(crate) fn during_trial(&self, end: impl FnOnce() + Send + 'static) -> EndsEarly<'_> {
+        let mut early = self.early();
+        if early.is_asked {
+            drop(early);
+            end();
+        } else {
+            early.end = Some(Box::new(end));
+        }
+        EndsEarly(self)
+    }
+
+    /// Whether the measurement was asked to end early.
+    pub fn is_ending_early(&self) -> bool {
+        self.early().is_asked
+    }
+
+    /// Ends the measurement early, if it can still be; whether it is.
+    fn ends_early(&self) -> bool {
+        let mut early = self.early();
+        let Some(say) = early.say.clone().filter(|_| !early.is_asked) else {
+            return false;
+        };
+        early.is_asked = true;
+        let end = early.end.take();
+        drop(early);
+        say.note("ending early; Ctrl-C again aborts");
+        if let Some(end) = end {
+            end();
+        }
+        true
+    }
+
+    fn early(&self) -> MutexGuard<'_, EarlyEnd> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the work here when it was asked to.

@@ -186,6 +186,12 @@ impl Agent {
             AgentAction::Commit => self.endpoint.commit().map(|()| Reply::Committed),
             AgentAction::Prepare { spec, token, bind } => self.prepare(&spec, token, &bind),
             AgentAction::Start => return self.start(),
+            AgentAction::EndEarly => {
+                if let Some(trial) = &self.trial {
+                    trial.abort.end_early();
+                }
+                Ok(Reply::Ending)
+            }
             AgentAction::Abort => {
                 if let Some(trial) = self.trial.take() {
                     trial.abort.trigger();

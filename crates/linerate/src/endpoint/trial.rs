@@ -11,10 +11,11 @@ use linerate_model::known::Known;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
-use linerate_model::sample::Sample;
+use linerate_model::sample::{Flag, Sample};
 use linerate_model::setting::{SettingKey, Value};
 use linerate_model::units::BitRate;
 use linerate_model::workload::TrialSpec;
+use linerate_traffic::Abort;
 use linerate_traffic::tcp::Connected;
 
 use crate::cli::PeerArgs;
@@ -146,6 +147,9 @@ impl DataSide<'_> {
     /// Runs one trial.
     pub(crate) fn run(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
         self.interrupt.check()?;
+        if self.interrupt.is_ending_early() {
+            return Err(Stop::interrupted());
+        }
         let result = self.run_unguarded(spec, token);
         match result {
             Err(_) if self.interrupt.asked() => {
@@ -190,6 +194,7 @@ impl DataSide<'_> {
             }
         };
         self.peer.send(&Request::Start)?;
+        let ends_early = self.interrupt.during_trial(self.peer.early_end());
         let local = record_side(connected, spec, &abort);
         // A broken connection is the consequence of the other end's failure, so the remote end knows more about it. Any
         // other failure has its cause here; a remote end that no longer receives data would wait for its own
@@ -229,14 +234,20 @@ impl DataSide<'_> {
             }
             _ => return Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
         };
+        drop(ends_early);
         Ok(Sample {
             spec: spec.clone(),
             local: local?,
             remote,
             shared_kernel: self.shared_kernel,
-            flags: Vec::new(),
+            flags: cut_short(&abort),
         })
     }
+}
+
+/// The flag of a trial that was ended early.
+pub(crate) fn cut_short(abort: &Abort) -> Vec<Flag> {
+    abort.is_ending().then_some(Flag::CutShort).into_iter().collect()
 }
 
 impl Ends for PeerPath {

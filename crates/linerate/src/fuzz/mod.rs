@@ -88,6 +88,7 @@ pub fn protocol(bytes: &[u8]) {
         Request::Undo,
         Request::Commit,
         Request::Start,
+        Request::EndEarly,
         Request::Abort,
     ];
     let mut lines = Lines::default();

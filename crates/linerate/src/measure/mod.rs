@@ -46,7 +46,7 @@ use crate::console::say::{Format, Say};
 use crate::endpoint::ends::Ends;
 use crate::endpoint::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
 use crate::endpoint::record::record;
-use crate::endpoint::trial::{PeerPath, copy_bandwidth, open_path, source_towards};
+use crate::endpoint::trial::{PeerPath, copy_bandwidth, cut_short, open_path, source_towards};
 use crate::endpoint::why;
 
 /// The port of an iperf3 server.
@@ -198,10 +198,11 @@ fn over_peer<'r>(
     let Repeated { until, why } = repeated.into();
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(peer, state, &interrupt, say)?;
+    interrupt.keep_what_was_measured(say);
     let mut spec = ask(path.view())?;
     spec.placement = placement(trial, &spec, path.view())?;
     say.note(&format!(
-        "{}; Ctrl-C stops it",
+        "{}; Ctrl-C ends it early",
         announced(&path, &spec, peer)
     ));
     let copy = spec
@@ -223,7 +224,9 @@ fn over_peer<'r>(
             Ok(sample)
         },
         result_of,
+        || interrupt.is_ending_early(),
     )?;
+    let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
     if output.as_iperf3 {
         let document = iperf3_json(&Iperf3Run {
             sample: &sample,
@@ -234,9 +237,9 @@ fn over_peer<'r>(
         });
         say.json(&document)?;
         path.peer.leave()?;
-        return require::outcome(&requirements.judge());
+        return end.or(|| require::outcome(&requirements.judge(false)));
     }
-    let (why, stopped) = match rate_of(&sample).filter(|_| why) {
+    let (why, stopped) = match rate_of(&sample).filter(|_| why && end.is_none()) {
         None => (None, None),
         Some(rate) => {
             let suggested = why::suggested(path.view(), &sample, rate);
@@ -250,7 +253,7 @@ fn over_peer<'r>(
     let measured = Measured::over_path(&path, sample, copy)
         .because(why)
         .every(until.interval);
-    let shown = show(&measured, repeats.as_ref(), requirements.judge(), output);
+    let shown = show(&measured, repeats.as_ref(), &requirements, end, output);
     if let Some(stop) = stopped {
         return Err(stop);
     }
@@ -285,23 +288,59 @@ fn way_of(path: &PeerPath, spec: &TrialSpec) -> String {
     }
 }
 
+/// What a measurement that was ended early has measured; none if it was not.
+#[derive(Debug)]
+struct EarlyEnd(Option<String>);
+
+impl EarlyEnd {
+    fn of(interrupt: &Interrupt, sample: &Sample, repeats: Option<&repeat::Repeats>) -> Self {
+        let of_what = || match repeats {
+            Some(repeats) => repeats.counted(),
+            None => format!("{:.1} s", sample.local.elapsed_ns.as_secs_f64()),
+        };
+        Self(interrupt.is_ending_early().then(of_what))
+    }
+
+    fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The outcome of a measurement: that it was ended early, or else `outcome`.
+    fn or(&self, outcome: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+        match &self.0 {
+            None => outcome(),
+            Some(of_what) => Err(Stop::new(
+                Code::Interrupted,
+                format!("interrupted: the result is that of {of_what}"),
+            )),
+        }
+    }
+}
+
 /// Prints the result; the exit code reports whether it is as certain as requested.
 fn show(
     measured: &Measured<'_>,
     repeats: Option<&repeat::Repeats>,
-    requirements: Vec<Judged>,
+    requirements: &Requirements<'_>,
+    end: EarlyEnd,
     output: OutputOptions<'_>,
 ) -> Outcome<()> {
     let say = output.say;
     let mut document = document::document(measured, repeats);
-    document.requirements = requirements;
+    document.requirements = requirements.judge(!end.is_none());
+    document.interrupted = !end.is_none();
     match (say.format, output.verbose) {
         (Format::Json, _) => say.json(&document)?,
         (_, true) => say.lines(&text::text(measured, &document, repeats))?,
         (_, false) => say.lines(&summary::text(measured, &document, repeats))?,
     }
     diffusion::judge(&measured.sample)?;
-    require::outcome(&document.requirements)?;
+    end.or(|| certain(repeats, &document.requirements))
+}
+
+/// Whether the result is as certain as requested, and as required.
+fn certain(repeats: Option<&repeat::Repeats>, requirements: &[Judged]) -> Outcome<()> {
+    require::outcome(requirements)?;
     if repeats.is_none_or(repeat::Repeats::is_as_asked) {
         return Ok(());
     }
@@ -326,8 +365,9 @@ fn foreign(
     let mut spec = spec.clone();
     spec.placement = placement_alone(trial, &spec, server)?;
     let interrupt = Interrupt::listen()?;
+    interrupt.keep_what_was_measured(say);
     say.note(&format!(
-        "measuring {} to the iperf3 server at {server} for {}; Ctrl-C stops it",
+        "measuring {} to the iperf3 server at {server} for {}; Ctrl-C ends it early",
         spec.workload.name(),
         seconds_in_words(spec.duration_ns)
     ));
@@ -346,15 +386,18 @@ fn foreign(
             Ok(one)
         },
         |one| measured::whole_rate(&one.sample).map(BitRate::as_f64),
+        || interrupt.is_ending_early(),
     )?;
+    let end = EarlyEnd::of(&interrupt, &measurement.sample, repeats.as_ref());
     if output.as_iperf3 {
-        return say.json(&iperf3_json(&Iperf3Run {
+        say.json(&iperf3_json(&Iperf3Run {
             sample: &measurement.sample,
             foreign: Some(&measurement.foreign),
             peer: server,
             began_unix_s: measurement.began_unix_s,
             interval: until.interval.unwrap_or(IPERF3_INTERVAL),
-        }));
+        }))?;
+        return end.or(|| Ok(()));
     }
     let told = serde_json::json!({
         "program": "iperf3",
@@ -363,7 +406,7 @@ fn foreign(
         "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
     });
     let measured = Measured::foreign(measurement.sample, told).every(until.interval);
-    show(&measured, repeats.as_ref(), requirements.judge(), output)
+    show(&measured, repeats.as_ref(), &requirements, end, output)
 }
 
 /// `HOST[:PORT]`, looked up.
@@ -427,8 +470,9 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
     let mut spec = trial_spec::http(args, &path)?;
     spec.placement = placement_alone(&args.trial, &spec, target.address)?;
     let interrupt = Interrupt::listen()?;
+    interrupt.keep_what_was_measured(say);
     say.note(&format!(
-        "loading http://{}{path} ({}) for {}; Ctrl-C stops it",
+        "loading http://{}{path} ({}) for {}; Ctrl-C ends it early",
         target.host,
         target.address,
         seconds_in_words(spec.duration_ns)
@@ -442,26 +486,32 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
                 say.note(&format!("trial {}", number + 1));
             }
             let source = source_towards(target.address.ip()).ok();
+            let abort = interrupt.abort().clone();
+            let ends_early = interrupt.during_trial(move || abort.end_early());
             let local = record(&spec, source, None, || {
                 linerate_traffic::http::load(&spec, &target, interrupt.abort())
             });
+            drop(ends_early);
             interrupt.check()?;
+            let cut_short = cut_short(interrupt.abort());
             let sample = Sample {
                 spec: spec.clone(),
                 local: local?,
                 remote: SideSample::unheard("a server of HTTP"),
                 shared_kernel: false,
-                flags: vec![Flag::ForeignPeer],
+                flags: cut_short.into_iter().chain([Flag::ForeignPeer]).collect(),
             };
             requirements.see(&sample);
             Ok(sample)
         },
         result_of,
+        || interrupt.is_ending_early(),
     )?;
+    let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
     let told = serde_json::json!({
         "program": "HTTP server",
         "address": target.address.to_string(),
     });
     let measured = Measured::foreign(sample, told).every(args.until.interval);
-    show(&measured, repeats.as_ref(), requirements.judge(), output)
+    show(&measured, repeats.as_ref(), &requirements, end, output)
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use linerate_model::exit::Outcome;
 use linerate_model::units::Nanoseconds;
-use linerate_stats::sequential::{FEWEST, FIRST_LOOK, is_look, look};
+use linerate_stats::sequential::{FEWEST, FIRST_LOOK, Look, is_look, look};
 use linerate_stats::summary::median;
 use serde::Serialize;
 
@@ -43,6 +43,8 @@ pub(super) struct Repeats {
     /// The change from the first to the last trial by a linear trend, relative to the median; null if not significant
     /// (1 %), or with fewer than 20 trials.
     drift: Option<f64>,
+    /// Whether Ctrl-C ended the repeating. The trial that was running is none of `trials`.
+    pub(super) interrupted: bool,
 }
 
 impl Repeats {
@@ -56,6 +58,12 @@ impl Repeats {
         self.asked.is_none() || self.is_certain()
     }
 
+    /// How many trials there were, in words.
+    pub(super) fn counted(&self) -> String {
+        let plural = if self.trials == 1 { "" } else { "s" };
+        format!("{} trial{plural}", self.trials)
+    }
+
     pub(super) fn in_words(&self, figure: impl Fn(f64) -> String) -> String {
         let worth = match (self.effective, self.correlation) {
             (Some(effective), Some(correlation)) => {
@@ -64,6 +72,7 @@ impl Repeats {
             _ => String::new(),
         };
         let missed = match self.asked {
+            _ if self.interrupted => ": interrupted".to_owned(),
             Some(asked) if !self.is_as_asked() => {
                 format!(": not within the requested {:.2} %", asked * 100.0)
             }
@@ -75,12 +84,12 @@ impl Repeats {
             None => "; the range of all trials: fewer than 20 do not show their correlation",
         };
         format!(
-            "{} [{}, {}], +-{:.2} % after {} trials{worth}{missed}{range}",
+            "{} [{}, {}], +-{:.2} % after {}{worth}{missed}{range}",
             figure(self.median),
             figure(self.low),
             figure(self.high),
             self.reached * 100.0,
-            self.trials,
+            self.counted(),
         )
     }
 
@@ -95,18 +104,19 @@ impl Repeats {
     }
 }
 
-/// Runs trials until they have an interval that is narrow enough, or the time is over. Comes back with the trial whose
+/// Runs trials until they have an interval that is narrow enough, the time is over, or `ends_early`. Comes back with the trial whose
 /// result is nearest to the median, and with what all of them gave.
 pub(super) fn until_certain<T>(
     args: &UntilArgs,
     each: Nanoseconds,
     mut trial: impl FnMut(usize) -> Outcome<T>,
     result: impl Fn(&T) -> Option<f64>,
+    ends_early: impl Fn() -> bool,
 ) -> Outcome<(T, Option<Repeats>)> {
     let begun = Instant::now();
     let first = trial(0)?;
     let asked = args.until_ci;
-    if asked.is_none() && args.require.is_empty() {
+    if ends_early() || asked.is_none() && args.require.is_empty() {
         return Ok((first, None));
     }
     let mut kept: Vec<(f64, T)> = result(&first)
@@ -126,7 +136,13 @@ pub(super) fn until_certain<T>(
                 break;
             }
         }
-        let one = trial(number)?;
+        let one = trial(number);
+        // A part of a trial is no trial.
+        if ends_early() && !results.is_empty() {
+            last = Some(so_far(&results, asked, looks));
+            break;
+        }
+        let one = one?;
         if let Some(value) = result(&one) {
             results.push(value);
             kept.push((value, one));
@@ -153,25 +169,51 @@ pub(super) fn keep_nearest<T>(kept: &mut Vec<(f64, T)>, results: &[f64]) {
 
 fn judged(results: &[f64], asked: Option<f64>, looks: u32) -> Option<Repeats> {
     let look = look(results).ok()?;
-    let middle = look.median.abs().max(f64::MIN_POSITIVE);
-    Some(Repeats {
-        trials: results.len(),
-        results: results.to_vec(),
-        median: look.median,
-        low: look.low,
-        high: look.high,
-        reached: (look.high - look.low) / 2.0 / middle,
-        asked,
-        valid: look.is_valid,
-        correlation: look.correlation,
-        effective: look.effective,
-        looks,
-        drift: look.drift.map(|drift| drift / middle),
-    })
+    Some(Repeats::of(results, look, asked, looks))
+}
+
+/// What interrupted trials gave: of a few of them only the range.
+fn so_far(results: &[f64], asked: Option<f64>, looks: u32) -> Repeats {
+    let look = look(results).unwrap_or_else(|_| Look {
+        median: median(results).unwrap_or_default(),
+        low: results.iter().copied().fold(f64::INFINITY, f64::min),
+        high: results.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        is_valid: false,
+        correlation: None,
+        effective: None,
+        drift: None,
+    });
+    Repeats {
+        interrupted: true,
+        ..Repeats::of(results, look, asked, looks)
+    }
+}
+
+impl Repeats {
+    fn of(results: &[f64], look: Look, asked: Option<f64>, looks: u32) -> Self {
+        let middle = look.median.abs().max(f64::MIN_POSITIVE);
+        Self {
+            trials: results.len(),
+            results: results.to_vec(),
+            median: look.median,
+            low: look.low,
+            high: look.high,
+            reached: (look.high - look.low) / 2.0 / middle,
+            asked,
+            valid: look.is_valid,
+            correlation: look.correlation,
+            effective: look.effective,
+            looks,
+            drift: look.drift.map(|drift| drift / middle),
+            interrupted: false,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn until(asked: Option<f64>) -> UntilArgs {
@@ -185,7 +227,7 @@ mod tests {
 
     fn run(asked: Option<f64>, value: impl Fn(usize) -> f64) -> (f64, Option<Repeats>) {
         let each = Nanoseconds::from_millis(1);
-        until_certain(&until(asked), each, |n| Ok(value(n)), |value| Some(*value))
+        until_certain(&until(asked), each, |n| Ok(value(n)), |value| Some(*value), || false)
             .expect("trials that succeed")
     }
 
@@ -222,13 +264,36 @@ mod tests {
             ..until(Some(0.5))
         };
         let each = Nanoseconds::from_millis(1);
-        let (_, repeats) = until_certain(&none, each, |_| Ok(100.0), |value| Some(*value))
+        let (_, repeats) = until_certain(&none, each, |_| Ok(100.0), |value| Some(*value), || false)
             .expect("trials that succeed");
         let repeats = repeats.expect("repeated");
         assert_eq!((repeats.trials, repeats.looks), (FEWEST, 1));
         assert!(!repeats.valid && !repeats.is_certain(), "{repeats:?}");
         let words = repeats.in_words(|value| value.to_string());
         assert!(words.contains("fewer than 20"), "{words}");
+    }
+
+    #[test]
+    fn an_interrupt_keeps_the_whole_trials_before_it_and_of_a_first_one_its_part() {
+        let each = Nanoseconds::from_millis(1);
+        let begun = Cell::new(0);
+        let run = |interrupted_in: usize| {
+            let trial = |number: usize| {
+                begun.set(number);
+                Ok([90.0, 110.0, 100.0, 1.0][number])
+            };
+            until_certain(&until(Some(0.01)), each, trial, |value| Some(*value), || {
+                begun.get() == interrupted_in
+            })
+            .expect("trials that succeed")
+        };
+        let (value, repeats) = run(3);
+        let repeats = repeats.expect("repeated");
+        assert_eq!((value, repeats.trials, repeats.median), (100.0, 3, 100.0));
+        assert!(repeats.interrupted && !repeats.is_certain(), "{repeats:?}");
+        let words = repeats.in_words(|value| value.to_string());
+        assert!(words.contains("after 3 trials: interrupted"), "{words}");
+        assert_eq!(run(0), (90.0, None));
     }
 
     #[test]
@@ -240,7 +305,7 @@ mod tests {
         let trials = |value: fn(usize) -> f64| {
             let each = Nanoseconds::from_millis(1);
             let (_, repeats) =
-                until_certain(&required, each, |n| Ok(value(n)), |value| Some(*value))
+                until_certain(&required, each, |n| Ok(value(n)), |value| Some(*value), || false)
                     .expect("trials that succeed");
             repeats.map(|repeats| (repeats.trials, repeats.valid))
         };

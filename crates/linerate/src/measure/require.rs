@@ -3,7 +3,7 @@
 use linerate_analysis::trial::figure::{figure, in_words};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::Response;
-use linerate_model::sample::Sample;
+use linerate_model::sample::{Flag, Sample};
 use linerate_stats::sequential::look;
 use linerate_stats::summary::median;
 use serde::Serialize;
@@ -36,6 +36,8 @@ pub(super) struct Judged {
     verdict: Verdict,
     #[serde(skip)]
     response: Response,
+    #[serde(skip)]
+    interrupted: bool,
 }
 
 /// All requirements of a measurement, and the results of its trials so far.
@@ -53,18 +55,30 @@ impl<'a> Requirements<'a> {
         }
     }
 
-    /// Takes in a trial.
+    /// Takes in a trial; a part of one does not count.
     pub(super) fn see(&mut self, sample: &Sample) {
+        if sample.flags.contains(&Flag::CutShort) {
+            return;
+        }
         for (requirement, figures) in self.asked.iter().zip(&mut self.figures) {
             figures.extend(figure(requirement.response, sample));
         }
     }
 
-    /// The results over all trials.
-    pub(super) fn judge(&self) -> Vec<Judged> {
+    /// The results over all trials. Those that were `interrupted` decide nothing: there would have been more.
+    pub(super) fn judge(&self, interrupted: bool) -> Vec<Judged> {
         let each = self.asked.iter().zip(&self.figures);
-        each.map(|(requirement, figures)| judge(requirement, figures))
-            .collect()
+        let judged = each.map(|(requirement, figures)| judge(requirement, figures));
+        let decided = judged.map(|one| Judged {
+            verdict: if interrupted {
+                Verdict::CannotTell
+            } else {
+                one.verdict
+            },
+            interrupted,
+            ..one
+        });
+        decided.collect()
     }
 }
 
@@ -100,6 +114,7 @@ fn judge(requirement: &Requirement, figures: &[f64]) -> Judged {
         valid: valid.is_some(),
         verdict,
         response: requirement.response,
+        interrupted: false,
     }
 }
 
@@ -109,6 +124,7 @@ impl Judged {
         let verdict = match self.verdict {
             Verdict::Kept => "kept",
             Verdict::Broken => "BROKEN",
+            Verdict::CannotTell if self.interrupted => "inconclusive, interrupted",
             Verdict::CannotTell => "inconclusive",
         };
         let words = |value| in_words(self.response, value);
@@ -125,6 +141,7 @@ impl Judged {
                     "; the range of all trials: too few for an interval"
                 },
             ),
+            _ if self.interrupted => format!("{}: {verdict}", self.requirement),
             _ => format!(
                 "{}: {verdict}, the trials do not report it",
                 self.requirement

@@ -67,17 +67,23 @@ impl RealServer {
             .stderr(Stdio::null())
             .spawn()
             .expect("it is here");
-        let mut said = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        while !line.contains("listening") {
-            line.clear();
-            let read = said.read_line(&mut line).expect("it talks");
-            assert!(read > 0, "it ended before it listened");
-        }
-        // Its further output must be drained.
-        thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        wait_for_listening(&mut child);
         Self(child)
     }
+}
+
+/// Waits until a real server listens.
+#[track_caller]
+pub(crate) fn wait_for_listening(server: &mut Child) {
+    let mut said = BufReader::new(server.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("listening") {
+        line.clear();
+        let read = said.read_line(&mut line).expect("it talks");
+        assert!(read > 0, "it ended before it listened");
+    }
+    // Its further output must be drained.
+    thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
 }
 
 impl Drop for RealServer {

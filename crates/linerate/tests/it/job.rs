@@ -2,7 +2,7 @@
 //! events (pidfds, ends of pipes); the only clock is a guard against hanging forever.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -55,6 +55,8 @@ pub(crate) struct Job {
     child: Child,
     out: Receiver<String>,
     err: Receiver<String>,
+    /// Each line of its standard error, as it comes.
+    lines: Receiver<String>,
 }
 
 impl Job {
@@ -71,12 +73,29 @@ impl Job {
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let out = read_to_end(child.stdout.take().expect("piped"));
-        let err = read_to_end(child.stderr.take().expect("piped"));
+        let (err, lines) = read_lines(child.stderr.take().expect("piped"));
         Self {
             mark,
             child,
             out,
             err,
+            lines,
+        }
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        ends_within(&self.ending(), Duration::ZERO)
+    }
+
+    /// Waits for a line of its standard error that is `wanted`.
+    #[track_caller]
+    pub(crate) fn wait_for_line(&self, wanted: impl Fn(&str) -> bool) {
+        loop {
+            let line = self.lines.recv_timeout(HANGS);
+            if wanted(&line.expect("it ended, or hangs, without this line")) {
+                return;
+            }
         }
     }
 
@@ -169,6 +188,24 @@ fn read_to_end(mut stream: impl Read + Send + 'static) -> Receiver<String> {
         let _ = send.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     receive
+}
+
+/// The same, and each line as it comes.
+fn read_lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Receiver<String>) {
+    let (send, receive) = mpsc::channel();
+    let (each, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut all, mut stream) = (Vec::new(), BufReader::new(stream));
+        let mut from = 0;
+        // What came before an error is what there is.
+        while stream.read_until(b'\n', &mut all).is_ok_and(|count| count > 0) {
+            let line = String::from_utf8_lossy(&all[from..]).into_owned();
+            from = all.len();
+            let _ = each.send(line);
+        }
+        let _ = send.send(String::from_utf8_lossy(&all).into_owned());
+    });
+    (receive, lines)
 }
 
 /// Whether the process of this pidfd ends in time.

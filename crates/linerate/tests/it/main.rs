@@ -14,6 +14,7 @@ mod bad_input;
 mod bare;
 mod demo;
 mod drops;
+mod early_end;
 mod experiment;
 mod full_disk;
 mod guard;

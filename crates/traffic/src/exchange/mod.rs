@@ -14,7 +14,7 @@ mod schedule;
 mod transfer;
 
 use std::num::NonZeroU64;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use conversation::Conversation;
 use driver::Driver;
@@ -117,10 +117,7 @@ fn end(
     if data_thread.role == Role::Sender {
         return Ok(());
     }
-    let duration = Duration::from(data_thread.spec.duration_ns);
-    // The asker began after our GO, so its end comes after our duration; 1 % is far more than two clocks
-    // differ.
-    if complete || ended.duration_since(start.asked) >= duration.mul_f64(0.99) {
+    if complete || data_thread.is_time(start, ended) {
         return Ok(());
     }
     Err(TrafficError::PeerClosed {

@@ -66,6 +66,10 @@ impl<'a> Pace<'a> {
     #[inline]
     pub(super) fn begin(&mut self) -> u64 {
         let free = self.depth - self.under_way.len();
+        if self.schedule.is_some() && self.shared_state.is_stopped() {
+            // Ended early: what was not due by now is none of the schedule's.
+            self.end = self.end.min(Instant::now());
+        }
         if free == 0 {
             return 0;
         }

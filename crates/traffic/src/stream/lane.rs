@@ -1,6 +1,6 @@
 //! One flow of a data thread: how much of the amount is its own, what it has moved, and how it ended.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linerate_model::sample::{Copies, Role};
 use linerate_model::units::Bytes;
@@ -86,13 +86,7 @@ impl<'a> RunningFlow<'a> {
                     expected: Bytes::new(share),
                     given: Bytes::new(self.bytes),
                 }),
-                // The sender began after our GO, so its end comes after our duration; 1 % is far more
-                // than two clocks differ.
-                _ if ended.duration_since(start.asked)
-                    >= Duration::from(data_thread.spec.duration_ns).mul_f64(0.99) =>
-                {
-                    Ok(())
-                }
+                _ if data_thread.is_time(start, ended) => Ok(()),
                 _ => Err(closed),
             },
             (_, Some(Errno::PIPE | Errno::CONNRESET)) => Err(closed),

@@ -196,7 +196,7 @@ impl<'a> Control<'a> {
                 (_, true) => now + DRAIN_MAX,
             };
             let left = next_event.min(next_beat).saturating_sub(start.elapsed());
-            over |= self.sleep(left, torn_down);
+            over |= self.sleep(left, torn_down, stopped.is_some());
             finished += take_signals(&self.shared_state.finished);
         }
         if !told {
@@ -207,23 +207,26 @@ impl<'a> Control<'a> {
         self.watched
     }
 
-    /// Sleeps until a thread ends, the trial is aborted, the remote end sends something, or `time` has passed;
-    /// returns whether sending shall end now. During teardown the abort and a remote end that left
-    /// stay readable and would keep us awake.
-    fn sleep(&self, time: Duration, torn_down: bool) -> bool {
-        let interest = if torn_down {
-            PollFlags::empty()
-        } else {
-            PollFlags::IN
+    /// Sleeps until a thread ends, the trial is aborted or to end early, the remote end sends something, or `time` has
+    /// passed; returns whether sending shall end now. During teardown the abort and a remote end that left
+    /// stay readable and would keep us awake, as does the early end of a trial that is stopped.
+    fn sleep(&self, time: Duration, torn_down: bool, stopped: bool) -> bool {
+        let unless = |ignored: bool| {
+            if ignored {
+                PollFlags::empty()
+            } else {
+                PollFlags::IN
+            }
         };
         let voice = self.far.voice().filter(|_| !torn_down);
         let mut fds = [
             PollFd::new(&self.shared_state.finished, PollFlags::IN),
-            PollFd::new(self.abort, interest),
+            PollFd::new(self.abort, unless(torn_down)),
             match voice {
                 Some(voice) => PollFd::from_borrowed_fd(voice, PollFlags::IN),
                 None => PollFd::new(self.abort, PollFlags::empty()),
             },
+            PollFd::from_borrowed_fd(self.abort.ending(), unless(stopped || torn_down)),
         ];
         // An interrupted or failed poll only means that we check once more.
         let _ = poll(&mut fds, Some(&timespec(time)));
@@ -231,7 +234,8 @@ impl<'a> Control<'a> {
             self.shared_state.fail(TrafficError::Aborted);
         }
         let speaks = voice.is_some() && !fds[2].revents().is_empty();
-        speaks && self.ask(self.far.hear())
+        let asked = speaks && self.ask(self.far.hear());
+        asked || fds[3].revents().contains(PollFlags::IN)
     }
 
     /// What the remote end requests; its failure is the trial's.

@@ -183,6 +183,13 @@ impl<'a> DataThread<'a> {
         })
     }
 
+    /// Whether the remote end may have ended by `now`, because the time is over or the trial ends early. It began after
+    /// our GO, so its end comes after our duration; 1 % is far more than two clocks differ.
+    pub(crate) fn is_time(&self, start: Start, now: Instant) -> bool {
+        let planned = Duration::from(self.spec.duration_ns).mul_f64(0.99);
+        now.duration_since(start.asked) >= planned || self.shared_state.abort.is_ending()
+    }
+
     /// Reads what the kernel's threads of this thread's rings used since the start; for as long as the rings
     /// are there, so are they.
     pub(crate) fn see_pollers(&mut self) {

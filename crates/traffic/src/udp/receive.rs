@@ -235,10 +235,7 @@ impl<'a> Receiver<'a> {
         let Some(report) = flow.reporter.listen(flow.one.flow, after)? else {
             return Ok(false);
         };
-        // The sender began after our GO, so its end comes after our duration; 1 % is far more than two
-        // clocks differ.
-        let planned = Duration::from(self.data_thread.spec.duration_ns).mul_f64(0.99);
-        if self.start.asked.elapsed() < planned {
+        if !self.data_thread.is_time(self.start, Instant::now()) {
             return Err(TrafficError::PeerClosed {
                 flow: flow.one.flow.number,
                 after,

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 
-use linerate_model::sample::{Sample, SideSample};
+use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::Direction;
 use linerate_traffic::iperf3::Foreign;
@@ -34,11 +34,16 @@ pub struct Iperf3Run<'a> {
 /// The document.
 pub fn iperf3_json(run: &Iperf3Run<'_>) -> Value {
     let streams = Stream::all(run.sample, run.foreign);
-    json!({
+    let mut document = json!({
         "start": start(run, &streams),
         "intervals": intervals(run, &streams),
         "end": end(run, &streams),
-    })
+    });
+    if run.sample.flags.contains(&Flag::CutShort) {
+        // As iperf3 reports its own SIGINT.
+        document["error"] = json!("interrupt - the client has terminated");
+    }
+    document
 }
 
 /// The spans of the intervals. What is left after the last whole one belongs to it when it is short: the

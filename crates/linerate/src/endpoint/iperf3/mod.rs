@@ -24,7 +24,7 @@ use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
 use crate::console::say::{Format, Say};
 use crate::endpoint::record::record;
-use crate::endpoint::trial::source_towards;
+use crate::endpoint::trial::{cut_short, source_towards};
 
 /// How long a server is given to be free again after a test, and how often it is asked: iperf3's is within
 /// a second.
@@ -108,6 +108,8 @@ fn measured(
     let (mut heard, mut failed) = (None, None);
     // If there is no route to the server, connecting reports it.
     let source = source_towards(server.ip()).ok();
+    let abort = interrupt.abort().clone();
+    let ends_early = interrupt.during_trial(move || abort.end_early());
     let local = record(spec, source, None, || {
         match measure(spec, server, interrupt.abort()) {
             Ok(foreign) => Ok(heard.insert(foreign).local.clone()),
@@ -117,6 +119,7 @@ fn measured(
             }
         }
     });
+    drop(ends_early);
     if let Some(error) = failed {
         return Err(Unmeasured::Traffic(error));
     }
@@ -127,8 +130,10 @@ fn measured(
         return Err(Unmeasured::Other(Stop::new(Code::Bug, what)));
     };
     let foreign = Foreign { local, ..foreign };
+    let mut sample = foreign.sample(spec);
+    sample.flags.extend(cut_short(interrupt.abort()));
     Ok(ForeignMeasurement {
-        sample: foreign.sample(spec),
+        sample,
         foreign,
         began_unix_s,
     })

@@ -13,9 +13,9 @@ mod stderr;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -53,7 +53,7 @@ pub struct Peer {
     /// Its version of linerate.
     pub version: String,
     child: Child,
-    input: Option<ChildStdin>,
+    input: Input,
     replies: Receiver<Incoming>,
     /// Maximum length of the answer to the last request.
     answer_bytes_max: Arc<AtomicUsize>,
@@ -61,6 +61,30 @@ pub struct Peer {
     record_bytes_max: usize,
     stderr: FarStderr,
     interrupt: Interrupt,
+}
+
+/// The standard input of the agent; none when it is closed. Ctrl-C writes to it from another thread.
+#[derive(Debug, Clone)]
+struct Input(Arc<Mutex<Option<ChildStdin>>>);
+
+impl Input {
+    fn of(input: Option<ChildStdin>) -> Self {
+        Self(Arc::new(Mutex::new(input)))
+    }
+
+    fn write(&self, request: &Request) -> Outcome<std::io::Result<()>> {
+        let mut line = serde_json::to_vec(request)
+            .map_err(|e| Stop::new(Code::Bug, "cannot write a request").because(e))?;
+        line.push(b'\n');
+        Ok(match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(input) => input.write_all(&line).and_then(|()| input.flush()),
+            None => Err(std::io::ErrorKind::BrokenPipe.into()),
+        })
+    }
+
+    fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// What came from the remote end.
@@ -90,13 +114,21 @@ impl Peer {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| cannot_start(address, error))?;
-        let input = child.stdin.take();
+        let input = Input::of(child.stdin.take());
         let (heard, replies) = mpsc::sync_channel(REPLIES_WAITING_MAX);
         // Nothing is requested yet: what arrives now is no answer, and short.
         let answer_bytes_max = Arc::new(AtomicUsize::new(64 << 10));
         if let Some(output) = child.stdout.take() {
             let bytes_max = Arc::clone(&answer_bytes_max);
-            std::thread::spawn(move || listen(output, &heard, &bytes_max));
+            let abort = interrupt.abort().clone();
+            let beside = move |reply: &Reply| match reply {
+                Reply::Ending => {
+                    abort.end_early();
+                    true
+                }
+                _ => false,
+            };
+            std::thread::spawn(move || listen(output, &heard, &bytes_max, beside));
         }
         let stderr = FarStderr::read(child.stderr.take());
         let mut peer = Self {
@@ -151,19 +183,23 @@ impl Peer {
 
     /// Sends a request whose answer [`Peer::hear`] takes later.
     pub fn send(&mut self, request: &Request) -> Outcome<()> {
-        let mut line = serde_json::to_vec(request)
-            .map_err(|e| Stop::new(Code::Bug, "cannot write a request").because(e))?;
-        line.push(b'\n');
         if let Request::Prepare { spec, .. } = request {
             self.record_bytes_max = record_bytes_max(spec);
         }
         let bytes_max = request.answer_bytes_max(self.record_bytes_max);
         self.answer_bytes_max.store(bytes_max, Ordering::SeqCst);
-        let sent = match &mut self.input {
-            Some(input) => input.write_all(&line).and_then(|()| input.flush()),
-            None => Err(std::io::ErrorKind::BrokenPipe.into()),
-        };
-        sent.map_err(|_| self.gone())
+        self.input.write(request)?.map_err(|_| self.gone())
+    }
+
+    /// How the running trial is ended early: the remote end first, whose confirmation ends this one.
+    pub(super) fn early_end(&self) -> impl FnOnce() + Send + 'static + use<> {
+        let (input, abort) = (self.input.clone(), self.interrupt.abort().clone());
+        move || {
+            // The end of its data may arrive before its confirmation.
+            abort.expect_early_end();
+            // The trial of an agent that is gone fails by itself.
+            let _ = input.write(&Request::EndEarly);
+        }
     }
 
     /// Waits for the answer to `asked`.
@@ -250,7 +286,7 @@ impl Peer {
     }
 
     fn end(&mut self) -> Outcome<()> {
-        self.input = None;
+        self.input.close();
         let deadline = Instant::now() + FAREWELL;
         // The reader ends when the remote end closes its side: no polling needed until then.
         let closed = loop {
@@ -300,7 +336,7 @@ impl Peer {
 
     /// The remote end has disconnected: returns what it printed last, and what to do.
     fn gone(&mut self) -> Stop {
-        self.input = None;
+        self.input.close();
         let status = end_within(&mut self.child, FAREWELL);
         if status.is_none() {
             self.kill();
@@ -365,7 +401,13 @@ pub(crate) fn end_within(child: &mut Child, limit: Duration) -> Option<ExitStatu
     }
 }
 
-fn listen(mut output: impl Read, heard: &SyncSender<Incoming>, bytes_max: &AtomicUsize) {
+/// Hands on what the remote end sends; `beside` takes what is not an answer in the order of the requests.
+fn listen(
+    mut output: impl Read,
+    heard: &SyncSender<Incoming>,
+    bytes_max: &AtomicUsize,
+    beside: impl Fn(&Reply) -> bool,
+) {
     let mut lines = Lines::default();
     let mut buffer = vec![0u8; 64 << 10];
     loop {
@@ -381,6 +423,7 @@ fn listen(mut output: impl Read, heard: &SyncSender<Incoming>, bytes_max: &Atomi
         }
         while let Some(line) = lines.next_line() {
             let message = match reply_from(&line) {
+                Ok(reply) if beside(&reply) => continue,
                 Ok(reply) => Incoming::Reply(Box::new(reply)),
                 Err(error) => {
                     let start: String = String::from_utf8_lossy(&line).chars().take(60).collect();
@@ -411,7 +454,7 @@ mod tests {
     /// The replies of a remote end that writes `output` while an answer of `bytes_max` is awaited.
     fn heard(output: impl Read, bytes_max: usize) -> Vec<Incoming> {
         let (tell, heard) = mpsc::sync_channel(16);
-        listen(output, &tell, &AtomicUsize::new(bytes_max));
+        listen(output, &tell, &AtomicUsize::new(bytes_max), |_| false);
         drop(tell);
         heard.iter().collect()
     }

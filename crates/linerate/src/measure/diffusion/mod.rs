@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::measured::Measured;
 use super::require::Requirements;
-use super::{OutputOptions, announced, repeat, show, text};
+use super::{EarlyEnd, OutputOptions, announced, repeat, show, text};
 use crate::cli::MeasureDiffusion;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
@@ -39,6 +39,9 @@ pub(super) fn run(
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt, say)?;
     spec.placement = placement(&args.trial, &spec, path.view())?;
+    if args.overhead.is_none() {
+        interrupt.keep_what_was_measured(say);
+    }
     let what = announced(&path, &spec, &args.peer);
     let mut requirements = Requirements::new(&args.until.require);
     let (sample, overhead, repeats) = if let Some(pairs) = args.overhead {
@@ -52,7 +55,7 @@ pub(super) fn run(
         })?;
         (trials.0, Some(trials.1), None)
     } else {
-        say.note(&format!("{what}; Ctrl-C stops it"));
+        say.note(&format!("{what}; Ctrl-C ends it early"));
         let (sample, repeats) = repeat::until_certain(
             &args.until,
             spec.duration_ns,
@@ -62,9 +65,11 @@ pub(super) fn run(
                 Ok(sample)
             },
             result_of,
+            || interrupt.is_ending_early(),
         )?;
         (sample, None, repeats)
     };
+    let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
     let measured = Measured {
         overhead,
         ..Measured::over_path(&path, sample, None).every(args.until.interval)
@@ -73,7 +78,7 @@ pub(super) fn run(
         write_pictures(folder, pictures(&measured.sample))?;
         say.note(&format!("images written to {}", folder.display()));
     }
-    let shown = show(&measured, repeats.as_ref(), requirements.judge(), output);
+    let shown = show(&measured, repeats.as_ref(), &requirements, end, output);
     path.peer.leave()?;
     shown
 }

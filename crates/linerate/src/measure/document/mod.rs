@@ -39,6 +39,9 @@ pub(crate) struct MeasureDocument<'a> {
     placement: BothEnds<Option<EndPlacement>>,
     /// The planned duration.
     seconds: f64,
+    /// Whether Ctrl-C or SIGTERM ended the measurement early. The figures are those of the time until then, or of the
+    /// trials before.
+    pub(super) interrupted: bool,
     total: Total,
     repeats: Option<&'a Repeats>,
     /// With `--require`: each bound as requested, the median of all trials with its 95 % CI, and the verdict.
@@ -115,6 +118,7 @@ pub(super) fn document<'a>(
         direction: spec.direction,
         placement: placement(spec),
         seconds: spec.duration_ns.as_secs_f64(),
+        interrupted: false,
         total: Total::of(measured),
         repeats,
         requirements: Vec::new(),

@@ -216,11 +216,7 @@ pub(super) fn work(
     };
     worker.serve(&[socket], companion.counter)?;
     let ended = Instant::now();
-    // The client began after our GO, so its end comes after our duration; 1 % is far more than two clocks
-    // differ.
-    if ended.duration_since(start.asked)
-        < Duration::from(data_thread.spec.duration_ns).mul_f64(0.99)
-    {
+    if !data_thread.is_time(start, ended) {
         return Err(TrafficError::PeerClosed {
             flow: companion.flow.number,
             after: ended.duration_since(start.at),

@@ -43,7 +43,7 @@ pub struct TrialArgs {
     /// For `transfer` and `diffusion`, of pairs.
     #[arg(long, short = 'P', value_name = "N", aliases = ["connections", "parallel", "pairs-in-parallel", "qps"], default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub flows: u32,
-    /// Data threads per end; they share the connections [default: one per connection; `http`: one per CPU].
+    /// Data threads per end; they share the connections [default: one per connection, at most one per CPU].
     #[arg(long, hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Send from the peer to this host.

@@ -34,7 +34,7 @@ use linerate_traffic::http::Target;
 use measured::Measured;
 use require::{Judged, Requirements};
 
-use self::trial_spec::{placement, placement_alone, rdma_over, udp_over};
+use self::trial_spec::{placed, placement_alone, rdma_over, udp_over};
 use crate::cli::{
     FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
     TrialArgs, UntilArgs,
@@ -199,8 +199,7 @@ fn over_peer<'r>(
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(peer, state, &interrupt, say)?;
     interrupt.keep_what_was_measured(say);
-    let mut spec = ask(path.view())?;
-    spec.placement = placement(trial, &spec, path.view())?;
+    let spec = placed(trial, ask(path.view())?, path.view())?;
     say.note(&format!(
         "{}; Ctrl-C ends it early",
         announced(&path, &spec, peer)

@@ -27,7 +27,7 @@ use crate::console::say::Say;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::recover::recover_first_with;
 use crate::endpoint::trial::{PeerPath, copy_bandwidth, open_path};
-use crate::measure::trial_spec::{self, placement};
+use crate::measure::trial_spec::{self, placed};
 /// `linerate prove`.
 pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let asked = args.from.as_deref().map(intent::read).transpose()?;
@@ -104,7 +104,7 @@ fn weigh(
     if args.allow_management_disruption {
         path.include_way_in();
     }
-    spec.placement = placement(&args.stream.trial, &spec, path.view())?;
+    let spec = placed(&args.stream.trial, spec, path.view())?;
     let source = source(&mut path, &spec)?;
     let created_unix_s = crate::console::clock::now_unix_s();
     let folder = args

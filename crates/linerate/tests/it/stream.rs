@@ -154,3 +154,20 @@ fn congestion_control_and_socket_buffers_are_as_asked() {
         eprintln!("SKIP: this kernel does not tell the window that was granted");
     }
 }
+
+#[test]
+fn a_thousand_flows_share_a_thread_per_cpu() {
+    let Some(lab) = Lab::new() else { return };
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").expect("it is there");
+    let cpus = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    for flows in ["1", "64", "1000"] {
+        let document = lab.stream(&["--flows", flows]);
+        let flows: usize = flows.parse().expect("a number");
+        for end in ["local", "remote"] {
+            let threads = document["threads"][end].as_array().expect("threads").len();
+            assert!((1..=flows.min(cpus.max(1))).contains(&threads), "{flows}: {threads}");
+            let records = document["raw"][end]["flows"].as_array().expect("flows");
+            assert_eq!(records.len(), flows);
+        }
+    }
+}

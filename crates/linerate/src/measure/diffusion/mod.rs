@@ -25,7 +25,7 @@ use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::trial::open_path;
-use crate::measure::trial_spec::{self, placement};
+use crate::measure::trial_spec::{self, placed};
 
 /// Carries it out.
 pub(super) fn run(
@@ -35,10 +35,10 @@ pub(super) fn run(
 ) -> Outcome<()> {
     let say = output.say;
     // Contradicting options are reported before the peer is contacted.
-    let mut spec = trial_spec::diffusion(args)?;
+    let spec = trial_spec::diffusion(args)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt, say)?;
-    spec.placement = placement(&args.trial, &spec, path.view())?;
+    let spec = placed(&args.trial, spec, path.view())?;
     if args.overhead.is_none() {
         interrupt.keep_what_was_measured(say);
     }

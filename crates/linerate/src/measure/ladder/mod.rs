@@ -31,7 +31,7 @@ use crate::console::random::{fresh_seed, fresh_token};
 use crate::console::say::{Format, Say};
 use crate::endpoint::ends::Ends;
 use crate::endpoint::trial::{PeerPath, open_path};
-use crate::measure::trial_spec::{self, placement};
+use crate::measure::trial_spec::{self, placed};
 
 /// The default duration of each trial: there are many of them.
 const TIME: Nanoseconds = Nanoseconds::from_millis(2_000);
@@ -118,10 +118,10 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
     let Some(peer) = args.peer.peer() else {
         return Err(Stop::new(Code::Usage, "`--ladder` needs a linerate peer"));
     };
-    let mut asked = trial_spec::stream(&args.stream, args.bytes, TIME)?;
+    let asked = trial_spec::stream(&args.stream, args.bytes, TIME)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&peer, state, &interrupt, say)?;
-    asked.placement = placement(&args.stream.trial, &asked, path.view())?;
+    let asked = placed(&args.stream.trial, asked, path.view())?;
     let enough = match args.until.until_ci {
         Some(asked) => Enough::Certain(asked, args.until.max_time.into()),
         None => Enough::Rounds(args.ladder.rounds),

@@ -11,7 +11,7 @@ use linerate_model::workload::{
     DeviceChoice, Diffusion, Direction, Http, Pingpong, Rdma, Rr, Service, Stream, Transfer,
     TrialSpec, Udp, Verb, Verbs, Waiting, Workload,
 };
-pub(crate) use placing::{placement, placement_alone};
+pub(crate) use placing::{placed, placement_alone};
 
 use crate::cli::{
     MeasureAction, MeasureDiffusion, MeasureHttp, MeasurePingpong, MeasureRdma, MeasureRr,
@@ -329,8 +329,7 @@ pub(crate) fn trial_of(action: &MeasureAction, path: PathView<'_>) -> Outcome<Op
         MeasureAction::RdmaSend(args) => (&args.trial, rdma_over(args, Verb::Send, path)?),
         MeasureAction::RdmaAtomic(args) => (&args.trial, rdma_over(args, Verb::Atomic, path)?),
     };
-    let placement = placement(trial, &spec, path)?;
-    Ok(Some(TrialSpec { placement, ..spec }))
+    placed(trial, spec, path).map(Some)
 }
 
 /// A trial of verbs, with the MTU of the path.

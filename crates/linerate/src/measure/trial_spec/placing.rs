@@ -6,15 +6,44 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::path::PathView;
 use linerate_model::workload::{
-    DeviceChoice, Direction, MemoryPolicy, Placement, TrialSpec, Verbs,
+    DeviceChoice, Direction, MemoryPolicy, Placement, TrialSpec, Verbs, Workload,
 };
 
 use crate::cli::place_word::{MemoryWhere, Where};
 use crate::cli::{Placing, TrialArgs};
 use crate::endpoint::place::{self, Site, allowed_here};
 
-/// The placement of the threads and buffers of a trial of `spec`, as the arguments request and both maps allow.
-pub(crate) fn placement<'a>(
+/// A trial of `spec` with its threads and their places, as the arguments request and both maps allow.
+pub(crate) fn placed(
+    args: &TrialArgs,
+    mut spec: TrialSpec,
+    path: PathView<'_>,
+) -> Outcome<TrialSpec> {
+    let by_receive_cpu = matches!(args.place, Some(Placing::At(Where::ByReceiveCpu)))
+        || args.place_remote == Some(Where::ByReceiveCpu);
+    if !by_receive_cpu {
+        let remote = path.remote.online_cpus().len();
+        share_threads(&mut spec, allowed_here().len().max(remote));
+    }
+    spec.placement = placement(args, &spec, path)?;
+    Ok(spec)
+}
+
+/// Unless the arguments set them: a thread for each flow, up to the CPUs of the end that has more.
+fn share_threads(spec: &mut TrialSpec, cpus: usize) {
+    let can_share = match spec.workload {
+        Workload::Stream(_) | Workload::Rr(_) | Workload::Pingpong(_) | Workload::Udp(_) => true,
+        // Pairs of a thread take turns, and `http` has its own default.
+        _ => false,
+    };
+    if can_share && spec.verbs.is_none() && spec.threads.is_none() {
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        let threads = spec.flows.min(cpus).clamp(1, TrialSpec::THREADS_MAX);
+        spec.threads = Some(threads);
+    }
+}
+
+fn placement<'a>(
     args: &TrialArgs,
     spec: &TrialSpec,
     path: PathView<'a>,
@@ -140,4 +169,43 @@ pub(crate) fn placement_alone(
         },
         _ => placed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::units::Bytes;
+    use linerate_model::workload::Transfer;
+
+    use super::*;
+
+    fn threads(spec: TrialSpec, cpus: usize) -> Option<u32> {
+        let mut spec = spec;
+        share_threads(&mut spec, cpus);
+        spec.threads
+    }
+
+    #[test]
+    fn flows_beyond_the_cpus_share_threads_unless_the_arguments_set_them() {
+        let flows = |flows| TrialSpec {
+            flows,
+            ..TrialSpec::default()
+        };
+        assert_eq!(threads(flows(1), 8), Some(1));
+        assert_eq!(threads(flows(8), 8), Some(8));
+        assert_eq!(threads(flows(4_000), 8), Some(8));
+        let asked = TrialSpec {
+            threads: Some(3),
+            ..flows(4_000)
+        };
+        assert_eq!(threads(asked, 8), Some(3));
+        let pairs = TrialSpec {
+            workload: Workload::Transfer(Transfer {
+                bytes: Bytes::new(8),
+                repetitions: None,
+                data_check: false,
+            }),
+            ..flows(64)
+        };
+        assert_eq!(threads(pairs, 2), None);
+    }
 }

@@ -19,6 +19,7 @@
 //!                              <--   Prepared{port}
 //!   (data connections)
 //!   Start                      -->
+//!                              <--   Progress(..)           (as often as Prepare asked)
 //!                              <--   Done(SideSample)
 //!   EndEarly (of a trial)      -->                (Start is answered soon, too)
 //!                              <--   Ending
@@ -39,6 +40,7 @@ use crate::known::Known;
 use crate::plan::Plan;
 use crate::sample::SideSample;
 use crate::setting::{SettingKey, Value};
+use crate::units::Nanoseconds;
 use crate::workload::TrialSpec;
 
 /// The version of this protocol. Both ends must use the same one.
@@ -195,6 +197,9 @@ pub enum Request {
         token: Token,
         /// The address to listen on; empty is every address.
         bind: String,
+        /// How often [`Reply::Progress`] is sent while it runs; `None` is never.
+        #[serde(default)]
+        report_ns: Option<Nanoseconds>,
     },
     /// Start the transfer; answered when the trial is over.
     Start,
@@ -239,6 +244,8 @@ pub enum Reply {
         /// The TCP port.
         port: u16,
     },
+    /// What this end has done so far. It is not in the order of the other responses.
+    Progress(Progress),
     /// The trial is over.
     Done(Box<SideSample>),
     /// The running trial, if there is one, ends early. It is not in the order of the other responses.
@@ -247,6 +254,25 @@ pub enum Reply {
     Aborted,
     /// The request failed; the agent's state is unchanged.
     Failed(Failure),
+}
+
+/// What one end of a running trial has done since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Since the start of this end.
+    pub at_ns: Nanoseconds,
+    /// By the flows that send.
+    pub sent_bytes: u64,
+    /// By the flows that receive.
+    pub received_bytes: u64,
+    /// Operations that were completed; only an end that requests counts them.
+    pub operations: u64,
+    /// Segments that were retransmitted; `None` if no flow of TCP sends here, or if there are too many to ask.
+    pub retransmits: Option<u64>,
+    /// The 99th percentile of the latency.
+    pub p99_ns: Option<Nanoseconds>,
+    /// CPU time of this end's process.
+    pub cpu_ns: Nanoseconds,
 }
 
 /// An address of the agent's host.

@@ -4,6 +4,7 @@
 use crate::plan::Plan;
 use crate::protocol::{Failure, FailureKind, PROTOCOL, Reply, Request, Token};
 use crate::setting::SettingKey;
+use crate::units::Nanoseconds;
 use crate::workload::TrialSpec;
 
 /// Splits a stream of bytes into lines, and rejects a line above its limit.
@@ -116,6 +117,8 @@ pub enum AgentAction {
         token: Token,
         /// The address to listen on.
         bind: String,
+        /// How often its progress is reported.
+        report_ns: Option<Nanoseconds>,
     },
     /// Begin the prepared trial.
     Start,
@@ -175,12 +178,25 @@ impl AgentTalk {
                 AgentAction::Greet
             }
             (Idle, request) if is_of_host(&request) => of_host(request),
-            (Idle, Request::Prepare { spec, token, bind }) => {
+            (
+                Idle,
+                Request::Prepare {
+                    spec,
+                    token,
+                    bind,
+                    report_ns,
+                },
+            ) => {
                 if let Err(error) = spec.check() {
                     return refuse(FailureKind::BadInput, error.to_string());
                 }
                 self.state = Prepared;
-                AgentAction::Prepare { spec, token, bind }
+                AgentAction::Prepare {
+                    spec,
+                    token,
+                    bind,
+                    report_ns,
+                }
             }
             (Prepared, Request::Start) => {
                 self.state = Running;
@@ -324,7 +340,6 @@ mod tests {
 
     use super::*;
     use crate::protocol::{SETTINGS_MAX, request_bytes_max};
-    use crate::units::Nanoseconds;
 
     fn spec() -> TrialSpec {
         TrialSpec {
@@ -339,6 +354,7 @@ mod tests {
             spec: Box::new(spec()),
             token: Token([7; 16]),
             bind: String::new(),
+            report_ns: None,
         }
     }
 

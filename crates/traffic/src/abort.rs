@@ -1,13 +1,16 @@
-//! How a trial is ended from outside: aborted, or ended early with what it measured so far. A handle that any thread, or
-//! a signal handler, can trigger.
+//! How a trial is reached from outside: aborted, ended early with what it measured so far, and asked what it has done. A
+//! handle that any thread, or a signal handler, can trigger.
 //!
 //! Eventfds (eventfd(2)) rather than flags alone, because the threads that must notice sleep in
 //! `poll`; and writing one is async-signal-safe (signal-safety(7)), which a condition variable is not.
 
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use linerate_model::protocol::Progress;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::TrafficError;
@@ -22,6 +25,20 @@ struct Events {
     /// Readable once the trial is to end early.
     ending: OwnedFd,
     is_ending: AtomicBool,
+    reports: Mutex<Reports>,
+}
+
+/// Who is told what a trial has done, and how often.
+#[derive(Default)]
+struct Reports(Option<(Duration, Report)>);
+
+type Report = Box<dyn Fn(Progress) + Send>;
+
+impl fmt::Debug for Reports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let every = self.0.as_ref().map(|(every, _)| every);
+        f.debug_tuple("Reports").field(&every).finish()
+    }
 }
 
 impl Abort {
@@ -31,6 +48,7 @@ impl Abort {
             abort: new_event()?,
             ending: new_event()?,
             is_ending: AtomicBool::new(false),
+            reports: Mutex::default(),
         })))
     }
 
@@ -54,6 +72,28 @@ impl Abort {
     /// Whether the trial ends, or ended, before its time.
     pub fn is_ending(&self) -> bool {
         self.0.is_ending.load(Ordering::SeqCst)
+    }
+
+    /// Has the trials from now on report their progress. `to` is called by the thread that watches a trial: it must not
+    /// block.
+    pub fn report(&self, every: Duration, to: impl Fn(Progress) + Send + 'static) {
+        self.reports().0 = Some((every, Box::new(to)));
+    }
+
+    /// How often a trial reports.
+    pub(crate) fn reports_every(&self) -> Option<Duration> {
+        self.reports().0.as_ref().map(|(every, _)| *every)
+    }
+
+    /// Reports.
+    pub(crate) fn tell(&self, progress: Progress) {
+        if let Some((_, to)) = &self.reports().0 {
+            to(progress);
+        }
+    }
+
+    fn reports(&self) -> MutexGuard<'_, Reports> {
+        self.0.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Readable once the trial is to end early.

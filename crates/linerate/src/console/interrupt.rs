@@ -12,8 +12,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::say::Say;
-
 /// Whether the work must stop.
 #[derive(Debug, Clone)]
 pub struct Interrupt {
@@ -26,7 +24,7 @@ pub struct Interrupt {
 #[derive(Default)]
 struct EarlyEnd {
     /// What reports the first signal, if it ends the measurement early.
-    say: Option<Say>,
+    tell: Option<Arc<dyn Fn() + Send + Sync>>,
     is_asked: bool,
     /// What ends the trial that runs.
     end: Option<Box<dyn FnOnce() + Send>>,
@@ -35,7 +33,7 @@ struct EarlyEnd {
 impl fmt::Debug for EarlyEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EarlyEnd")
-            .field("say", &self.say)
+            .field("is_wanted", &self.tell.is_some())
             .field("is_asked", &self.is_asked)
             .finish_non_exhaustive()
     }
@@ -78,9 +76,9 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// From now on the first signal ends the measurement early.
-    pub(crate) fn keep_what_was_measured(&self, say: &Say) {
-        self.early().say = Some(say.clone());
+    /// From now on the first signal ends the measurement early, and calls `tell`.
+    pub(crate) fn keep_what_was_measured(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.early().tell = Some(Arc::new(tell));
     }
 
     /// `end` ends the trial that runs now, when the measurement is to end early. It may run at once.
@@ -103,13 +101,13 @@ impl Interrupt {
     /// Ends the measurement early, if it can still be; whether it is.
     fn ends_early(&self) -> bool {
         let mut early = self.early();
-        let Some(say) = early.say.clone().filter(|_| !early.is_asked) else {
+        let Some(tell) = early.tell.clone().filter(|_| !early.is_asked) else {
             return false;
         };
         early.is_asked = true;
         let end = early.end.take();
         drop(early);
-        say.note("ending early; Ctrl-C again aborts");
+        tell();
         if let Some(end) = end {
             end();
         }

@@ -158,6 +158,18 @@ impl Say {
         }
     }
 
+    /// A line on stderr that changes; none with `--quiet`, and where stderr is no terminal.
+    pub fn live_line(&self) -> Option<LiveLine> {
+        let shown = io::stderr().is_terminal() && !self.quiet;
+        shown.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            if let Ok(style) = ProgressStyle::with_template("{msg}") {
+                bar.set_style(style);
+            }
+            LiveLine(bar)
+        })
+    }
+
     /// How wide a terminal on stdout is, at most 100; 80 when it is none.
     pub fn width(&self) -> usize {
         self.columns().unwrap_or(80)
@@ -300,6 +312,48 @@ fn labelled(label: &str, text: &str, width: Option<usize>) -> String {
     }
 }
 
+/// A line that changes, and is gone at the end.
+#[derive(Debug, Clone)]
+pub struct LiveLine(ProgressBar);
+
+impl LiveLine {
+    /// Shows as many of `parts`, the most important first, as the terminal is wide.
+    pub fn show(&self, parts: &[String]) {
+        let columns = terminal_width(io::stderr()).unwrap_or(NARROWEST);
+        self.0.set_message(visible(&fitting(parts, columns.saturating_sub(1))));
+    }
+
+    /// Prints a message above it.
+    pub fn note(&self, text: &str) {
+        self.0.suspend(|| talk(text));
+    }
+
+    /// Removes it.
+    pub fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// As many parts as fit, the first one cut if need be.
+fn fitting(parts: &[String], width: usize) -> String {
+    let mut line = String::new();
+    for part in parts {
+        let next = if line.is_empty() {
+            format!("  {part}")
+        } else {
+            format!("{line}   {part}")
+        };
+        if next.chars().count() > width {
+            if line.is_empty() {
+                return next.chars().take(width).collect();
+            }
+            break;
+        }
+        line = next;
+    }
+    line
+}
+
 /// A running bar, and lines below it that change.
 #[derive(Debug)]
 pub struct Progress {
@@ -388,6 +442,15 @@ mod tests {
         );
         assert!(!labelled(label, text, Some(80)).contains('\n'));
         assert!(!labelled(label, text, None).contains('\n'));
+    }
+
+    #[test]
+    fn a_live_line_shows_the_parts_that_fit_the_terminal() {
+        let parts = ["9.41 Gb/s", "7 s left", "CPU 98 %"].map(str::to_owned);
+        assert_eq!(fitting(&parts, 80), "  9.41 Gb/s   7 s left   CPU 98 %");
+        assert_eq!(fitting(&parts, 22), "  9.41 Gb/s   7 s left");
+        assert_eq!(fitting(&parts, 21), "  9.41 Gb/s");
+        assert_eq!(fitting(&parts, 6), "  9.41");
     }
 
     #[test]

@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 use linerate_host::apply::Boottime;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::Plan;
-use linerate_model::protocol::{Failure, FailureKind, PROTOCOL, Reply, Token, request_bytes_max};
+use linerate_model::protocol::{
+    Failure, FailureKind, PROTOCOL, Progress, Reply, Token, request_bytes_max,
+};
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
+use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
 use linerate_traffic::http::Server;
@@ -30,6 +33,9 @@ use crate::endpoint::record::record_side;
 /// How long the data connections of a prepared trial may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(15);
 
+/// A controller cannot ask for more frequent reports than this.
+const REPORT_MIN: Duration = Duration::from_millis(10);
+
 /// How long the agent of a controller that was killed may take to notice it and to end.
 const ORPHANED: Duration = Duration::from_secs(10);
 
@@ -41,6 +47,7 @@ enum Event {
     Line(Vec<u8>),
     Garbled(String),
     Closed,
+    Progress(Progress),
     TrialOver(Result<Box<SideSample>, Failure>),
 }
 
@@ -138,6 +145,7 @@ impl Agent {
             let reply = match event {
                 Event::Closed => return Ok(()),
                 Event::Garbled(why) => return Err(Stop::new(Code::BadInput, why)),
+                Event::Progress(progress) => Some(Reply::Progress(progress)),
                 Event::TrialOver(result) => self.trial_over(result),
                 Event::Line(line) => match self.talk.on_line(&line) {
                     AgentAction::Close => return Ok(()),
@@ -184,7 +192,12 @@ impl Agent {
             AgentAction::TakeBack { id } => self.take_back(&id),
             AgentAction::Undo => self.endpoint.undo().map(|()| Reply::Undone),
             AgentAction::Commit => self.endpoint.commit().map(|()| Reply::Committed),
-            AgentAction::Prepare { spec, token, bind } => self.prepare(&spec, token, &bind),
+            AgentAction::Prepare {
+                spec,
+                token,
+                bind,
+                report_ns,
+            } => self.prepare(&spec, token, &bind, report_ns),
             AgentAction::Start => return self.start(),
             AgentAction::EndEarly => {
                 if let Some(trial) = &self.trial {
@@ -228,7 +241,13 @@ impl Agent {
         Ok(Reply::Undone)
     }
 
-    fn prepare(&mut self, spec: &TrialSpec, token: Token, bind: &str) -> Result<Reply, Failure> {
+    fn prepare(
+        &mut self,
+        spec: &TrialSpec,
+        token: Token,
+        bind: &str,
+        report: Option<Nanoseconds>,
+    ) -> Result<Reply, Failure> {
         let prepared = Listening::open(spec, token, bind)
             .and_then(|listening| Ok((listening, Abort::new()?)))
             .map_err(|error| Failure::from(&error));
@@ -239,6 +258,14 @@ impl Agent {
                 return Err(failure);
             }
         };
+        if let Some(every) = report {
+            let events = self.events.clone();
+            let every = Duration::from(every).max(REPORT_MIN);
+            // A report that finds the queue full is omitted: it must not hold up the trial.
+            abort.report(every, move |progress| {
+                let _ = events.try_send(Event::Progress(progress));
+            });
+        }
         let port = listening.port();
         let (start, started) = mpsc::channel();
         let events = self.events.clone();

@@ -6,7 +6,7 @@
 //! the control channel, `trial` a path with both ends; `ends` is the seam between a session and them, `why` finds out over
 //! it by short trials what limits a path. `lease` changes two
 //! hosts, `recover` rolls back what an earlier process left. `stage` makes two hosts of one's own, `host_source` reads this
-//! host or a capture, `iperf3` is the other end of an iperf3 test.
+//! host or a capture, `watch` passes on what a running trial has done, `iperf3` is the other end of an iperf3 test.
 
 pub(crate) mod agent;
 pub mod crash;
@@ -24,4 +24,5 @@ pub(crate) mod recover;
 pub(crate) mod reverter;
 pub(crate) mod stage;
 pub mod trial;
+pub mod watch;
 pub mod why;

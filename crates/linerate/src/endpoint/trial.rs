@@ -26,6 +26,7 @@ use crate::endpoint::ends::Ends;
 use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::record::record_side;
+use crate::endpoint::watch::Watch;
 
 /// How long the data connections may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -55,6 +56,8 @@ pub struct PeerPath {
     pub port: Option<u16>,
     /// Whether changes may disrupt the management path of both ends.
     pub includes_way_in: bool,
+    /// Who is told what a running trial has done.
+    pub watch: Option<Watch>,
     /// Ctrl-C.
     pub interrupt: Interrupt,
 }
@@ -96,6 +99,7 @@ impl PeerPath {
             address,
             port: None,
             includes_way_in: false,
+            watch: None,
             interrupt,
         })
     }
@@ -123,6 +127,7 @@ impl PeerPath {
             peer: &mut self.peer,
             address: self.address,
             port: self.port,
+            watch: self.watch.as_ref(),
             interrupt: &self.interrupt,
         }
     }
@@ -139,6 +144,7 @@ pub(crate) struct DataSide<'a> {
     peer: &'a mut Peer,
     address: IpAddr,
     port: Option<u16>,
+    watch: Option<&'a Watch>,
     interrupt: &'a Interrupt,
     shared_kernel: bool,
 }
@@ -167,7 +173,8 @@ impl DataSide<'_> {
         }
     }
 
-    fn run_unguarded(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
+    /// Prepares the trial at the remote end, and returns where it listens.
+    fn prepare(&mut self, spec: &TrialSpec, token: Token) -> Outcome<SocketAddr> {
         let bind = match self.port {
             Some(port) => SocketAddr::new(self.address, port).to_string(),
             None => self.address.to_string(),
@@ -176,12 +183,21 @@ impl DataSide<'_> {
             spec: Box::new(spec.clone()),
             token,
             bind,
+            report_ns: self.watch.map(|watch| watch.every().into()),
         };
+        self.peer.report_to(self.watch);
+        if let Some(watch) = self.watch {
+            watch.this_end(self.interrupt.abort());
+        }
         let Reply::Prepared { port } = self.peer.ask(&prepare)? else {
             return Err(Stop::new(Code::Bug, "an answer passed that does not fit"));
         };
+        Ok(SocketAddr::new(self.address, port))
+    }
+
+    fn run_unguarded(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
+        let target = self.prepare(spec, token)?;
         let abort = self.interrupt.abort().clone();
-        let target = SocketAddr::new(self.address, port);
         let deadline = Instant::now() + CONNECT;
         let connected = match Connected::connect(spec, target, token, deadline, &abort) {
             Ok(connected) => connected,

@@ -8,6 +8,7 @@ pub(crate) mod document;
 #[cfg(test)]
 pub(crate) mod fitting;
 pub(crate) mod ladder;
+mod live;
 mod measured;
 mod over_time;
 pub(crate) mod preload;
@@ -31,6 +32,7 @@ use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{TrialSpec, Verb};
 use linerate_traffic::http::Target;
+use live::Live;
 use measured::Measured;
 use require::{Judged, Requirements};
 
@@ -44,7 +46,9 @@ use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
 use crate::console::say::{Format, Say};
 use crate::endpoint::ends::Ends;
-use crate::endpoint::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
+use crate::endpoint::iperf3::{
+    ForeignMeasurement, Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again,
+};
 use crate::endpoint::record::record;
 use crate::endpoint::trial::{PeerPath, copy_bandwidth, cut_short, open_path, source_towards};
 use crate::endpoint::why;
@@ -198,7 +202,6 @@ fn over_peer<'r>(
     let Repeated { until, why } = repeated.into();
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(peer, state, &interrupt, say)?;
-    interrupt.keep_what_was_measured(say);
     let spec = placed(trial, ask(path.view())?, path.view())?;
     say.note(&format!(
         "{}; Ctrl-C ends it early",
@@ -210,21 +213,25 @@ fn over_peer<'r>(
         .then(|| copy_bandwidth(&path))
         .flatten();
     let began_unix_s = now_unix_s();
+    let live = Live::start(output, &spec, until, true)?;
+    live.confirm(&interrupt);
+    path.watch = live.watch();
     let mut requirements = Requirements::new(&until.require);
     let (sample, repeats) = repeat::until_certain(
         until,
         spec.duration_ns,
         |number| {
-            if number > 0 {
-                say.note(&format!("trial {}", number + 1));
-            }
+            live.trial(number);
             let sample = path.run(&spec, fresh_token()?)?;
+            live.result(result_of(&sample));
             requirements.see(&sample);
             Ok(sample)
         },
         result_of,
         || interrupt.is_ending_early(),
     )?;
+    path.watch = None;
+    let interval = until.interval.filter(|_| !live.end());
     let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
     if output.as_iperf3 {
         let document = iperf3_json(&Iperf3Run {
@@ -251,7 +258,7 @@ fn over_peer<'r>(
     };
     let measured = Measured::over_path(&path, sample, copy)
         .because(why)
-        .every(until.interval);
+        .every(interval);
     let shown = show(&measured, repeats.as_ref(), &requirements, end, output);
     if let Some(stop) = stopped {
         return Err(stop);
@@ -364,29 +371,32 @@ fn foreign(
     let mut spec = spec.clone();
     spec.placement = placement_alone(trial, &spec, server)?;
     let interrupt = Interrupt::listen()?;
-    interrupt.keep_what_was_measured(say);
     say.note(&format!(
         "measuring {} to the iperf3 server at {server} for {}; Ctrl-C ends it early",
         spec.workload.name(),
         seconds_in_words(spec.duration_ns)
     ));
+    let result = |one: &ForeignMeasurement| measured::whole_rate(&one.sample).map(BitRate::as_f64);
+    let live = Live::start_alone(output, &spec, until, &interrupt)?;
     let mut requirements = Requirements::new(&until.require);
     let (measurement, repeats) = repeat::until_certain(
         until,
         spec.duration_ns,
         |number| {
+            live.trial(number);
             let one = if number == 0 {
                 measure_foreign(&spec, server, &interrupt)?
             } else {
-                say.note(&format!("trial {}", number + 1));
                 measure_foreign_again(&spec, server, &interrupt)?
             };
+            live.result(result(&one));
             requirements.see(&one.sample);
             Ok(one)
         },
-        |one| measured::whole_rate(&one.sample).map(BitRate::as_f64),
+        result,
         || interrupt.is_ending_early(),
     )?;
+    let interval = until.interval.filter(|_| !live.end());
     let end = EarlyEnd::of(&interrupt, &measurement.sample, repeats.as_ref());
     if output.as_iperf3 {
         say.json(&iperf3_json(&Iperf3Run {
@@ -404,7 +414,7 @@ fn foreign(
         "cpu_user_percent": measurement.foreign.server.cpu_user_percent,
         "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
     });
-    let measured = Measured::foreign(measurement.sample, told).every(until.interval);
+    let measured = Measured::foreign(measurement.sample, told).every(interval);
     show(&measured, repeats.as_ref(), &requirements, end, output)
 }
 
@@ -469,21 +479,19 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
     let mut spec = trial_spec::http(args, &path)?;
     spec.placement = placement_alone(&args.trial, &spec, target.address)?;
     let interrupt = Interrupt::listen()?;
-    interrupt.keep_what_was_measured(say);
     say.note(&format!(
         "loading http://{}{path} ({}) for {}; Ctrl-C ends it early",
         target.host,
         target.address,
         seconds_in_words(spec.duration_ns)
     ));
+    let live = Live::start_alone(output, &spec, &args.until, &interrupt)?;
     let mut requirements = Requirements::new(&args.until.require);
     let (sample, repeats) = repeat::until_certain(
         &args.until,
         spec.duration_ns,
         |number| {
-            if number > 0 {
-                say.note(&format!("trial {}", number + 1));
-            }
+            live.trial(number);
             let source = source_towards(target.address.ip()).ok();
             let abort = interrupt.abort().clone();
             let ends_early = interrupt.during_trial(move || abort.end_early());
@@ -500,17 +508,19 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
                 shared_kernel: false,
                 flags: cut_short.into_iter().chain([Flag::ForeignPeer]).collect(),
             };
+            live.result(result_of(&sample));
             requirements.see(&sample);
             Ok(sample)
         },
         result_of,
         || interrupt.is_ending_early(),
     )?;
+    let interval = args.until.interval.filter(|_| !live.end());
     let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
     let told = serde_json::json!({
         "program": "HTTP server",
         "address": target.address.to_string(),
     });
-    let measured = Measured::foreign(sample, told).every(args.until.interval);
+    let measured = Measured::foreign(sample, told).every(interval);
     show(&measured, repeats.as_ref(), &requirements, end, output)
 }

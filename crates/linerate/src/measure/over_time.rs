@@ -79,11 +79,13 @@ pub(super) fn intervals(lines: &mut Vec<String>, measured: &Measured<'_>) {
     let (points, figure) = course(measured);
     let width = measured.interval.filter(|_| points.len() >= 2);
     for (from, to, value) in width.map_or_else(Vec::new, |width| joined(&points, width)) {
-        lines.push(format!(
-            "          {from:6.2} - {to:6.2} s  {}",
-            figure(value)
-        ));
+        lines.push(interval_in_words(from, to, &figure(value)));
     }
+}
+
+/// A line for the interval between two times in seconds.
+pub(super) fn interval_in_words(from: f64, to: f64, figure: &str) -> String {
+    format!("          {from:6.2} - {to:6.2} s  {figure}")
 }
 
 /// The course over time: rates or operations, and the CPUs' activity.

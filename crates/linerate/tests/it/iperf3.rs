@@ -297,7 +297,6 @@ fn tests_with_one_server_are_repeated_until_the_time_is_over() {
     let document = crate::fitting(&String::from_utf8_lossy(&done.stdout));
     let trials = document["repeats"]["trials"].as_u64();
     assert!(trials >= Some(6), "{document:#}");
-    assert!(said.contains("trial 6"), "{said}");
 }
 
 #[test]

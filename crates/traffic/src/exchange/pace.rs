@@ -2,13 +2,14 @@
 //! for each request have in common.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use linerate_model::sample::Operations;
 
 use super::schedule::Schedule;
 use crate::catch_up::{CATCH_UP_MAX, due_before};
-use crate::trial::SharedState;
+use crate::trial::{LatencyReport, SharedState};
 
 /// Beyond the end of every trial.
 const NEVER: Duration = Duration::from_secs(86_400);
@@ -26,6 +27,8 @@ struct Begun {
 #[derive(Debug)]
 pub(super) struct Pace<'a> {
     shared_state: &'a SharedState,
+    /// That of its thread.
+    report: Rc<LatencyReport<'a>>,
     /// `None` is closed loop: the end of one is the start of the next.
     schedule: Option<Schedule>,
     /// The end of the schedule.
@@ -41,10 +44,15 @@ pub(super) struct Pace<'a> {
 
 impl<'a> Pace<'a> {
     /// At most `depth` requests at a time.
-    pub(super) fn new(shared_state: &'a SharedState, depth: u32) -> Self {
+    pub(super) fn new(
+        shared_state: &'a SharedState,
+        report: Rc<LatencyReport<'a>>,
+        depth: u32,
+    ) -> Self {
         let (depth, now) = (depth as usize, Instant::now());
         Self {
             shared_state,
+            report,
             schedule: None,
             end: now,
             gave_up: false,
@@ -136,6 +144,7 @@ impl<'a> Pace<'a> {
             }
         }
         operations.completed += count;
+        self.report.offer(&operations.latency);
         true
     }
 

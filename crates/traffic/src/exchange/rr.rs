@@ -2,6 +2,7 @@
 //! both ends only count bytes, and as many requests or responses as there are go out in one call.
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use linerate_model::latency::Histogram;
@@ -15,7 +16,7 @@ use super::pace::Pace;
 use super::schedule::Schedule;
 use super::{Talk, converse, flow_places, prepare_timer};
 use crate::TrafficError;
-use crate::trial::{Counter, DataThread, Start, WorkResult};
+use crate::trial::{Counter, DataThread, LatencyReport, Start, WorkResult};
 
 /// Maximum bytes per call.
 const CALL_MAX: u64 = 256 * 1024;
@@ -50,9 +51,10 @@ pub(super) fn work(
         Role::Sender => {
             prepare_timer(rr.rate_per_s)?;
             let shared_state = data_thread.shared_state;
+            let report = Rc::new(LatencyReport::new(shared_state));
             let askers = flows.iter().map(|one| Asker {
                 counter: one.counter,
-                pace: Pace::new(shared_state, rr.depth),
+                pace: Pace::new(shared_state, Rc::clone(&report), rr.depth),
                 request,
                 response,
                 unsent: 0,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::Known;
+use linerate_model::protocol::Progress;
 use linerate_model::sample::{Role, Step};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{TrialSpec, Workload};
@@ -16,10 +17,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 
 use super::shared_state::{Counter, SharedState};
+use super::record::cpu_time_of_this_process;
 use super::{FarEnd, cpu_time_of_this_thread};
 use crate::abort::take_signals;
 use crate::sys::{allowed_cpus, pin_thread};
-use crate::tcp::Flow;
+use crate::tcp::{Flow, info};
 use crate::waiting::timespec;
 use crate::{Abort, TrafficError};
 
@@ -28,6 +30,9 @@ pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How long the receivers of a timed stream wait for the end of file of a connection that has carried data: one that
 /// loses much backs off for longer (RFC 6298, section 5.5), and what it still has in flight does not count.
 const DRAIN_TIMED: Duration = Duration::from_secs(2);
+
+/// The retransmits of more flows than this are not asked for while a trial runs: each takes a system call.
+const ASKED_MAX: usize = 256;
 
 /// Readings beyond the duration: those of the receivers while the socket buffers drain.
 const READINGS_SPARE: usize = 32;
@@ -153,6 +158,9 @@ impl<'a> Control<'a> {
         let begun = cpu_time_of_this_thread();
         let reading = || cpu_time_of_this_thread().saturating_sub(begun);
         let mut next_beat = self.interval;
+        let reports_every = self.abort.reports_every();
+        let mut next_report = reports_every;
+        let cpu_before = cpu_time_of_this_process();
         let mut over = false;
         // When sending was ended, whether the remote end knows, and whether receiving was ended, too.
         let mut stopped: Option<Duration> = None;
@@ -166,6 +174,13 @@ impl<'a> Control<'a> {
                 self.read_counters(start);
                 over |= self.ask(self.far.beat(now, self.flows, self.counters));
                 next_beat = beat_after(now, self.interval);
+            }
+            if let Some((due, every)) = next_report.zip(reports_every)
+                && now >= due
+                && stopped.is_none()
+            {
+                self.report(start.elapsed(), cpu_before);
+                next_report = Some(beat_after(now, every));
             }
             if stopped.is_none() && (over || now >= self.duration) {
                 stopped = Some(now);
@@ -195,7 +210,9 @@ impl<'a> Control<'a> {
                 (Some(_), false) => patience.filter(|_| !ended).unwrap_or(limit),
                 (_, true) => now + DRAIN_MAX,
             };
-            let left = next_event.min(next_beat).saturating_sub(start.elapsed());
+            let next_report = next_report.filter(|_| stopped.is_none());
+            let next = next_event.min(next_beat).min(next_report.unwrap_or(next_beat));
+            let left = next.saturating_sub(start.elapsed());
             over |= self.sleep(left, torn_down, stopped.is_some());
             finished += take_signals(&self.shared_state.finished);
         }
@@ -269,6 +286,30 @@ impl<'a> Control<'a> {
                 seen.push(cpu);
             }
         }
+    }
+
+    /// Reports what this end has done by `now`.
+    fn report(&self, now: Duration, cpu_before: Duration) {
+        let of = |role: Role| {
+            let flows = self.flows.iter().zip(self.counters);
+            flows.filter(move |(flow, _)| flow.role == role)
+        };
+        let bytes = |role| of(role).map(|(_, counter)| counter.bytes()).sum();
+        let is_tcp = self.spec.verbs.is_none() && !matches!(self.spec.workload, Workload::Udp(_));
+        let may_ask = is_tcp && (1..=ASKED_MAX).contains(&of(Role::Sender).count());
+        let retransmits = may_ask.then(|| {
+            let senders = of(Role::Sender).map(|(flow, _)| info::read(&flow.socket));
+            senders.filter_map(|info| Some(u64::from(info.value()?.retransmits))).sum()
+        });
+        self.abort.tell(Progress {
+            at_ns: now.into(),
+            sent_bytes: bytes(Role::Sender),
+            received_bytes: bytes(Role::Receiver),
+            operations: self.counters.iter().map(Counter::operations).sum(),
+            retransmits,
+            p99_ns: self.shared_state.take_latency().quantile(0.99),
+            cpu_ns: cpu_time_of_this_process().saturating_sub(cpu_before).into(),
+        });
     }
 
     /// Ends the threads that begin operations. A stream's sender may be in a `send` that blocks: the

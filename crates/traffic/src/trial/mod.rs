@@ -31,7 +31,7 @@ use linerate_model::workload::{Placement, TrialSpec};
 pub use record::cpu_time_of_this_thread;
 pub(crate) use record::{cpu_of_threads, elapsed};
 use shared_state::Verdict;
-pub(crate) use shared_state::{Counter, SharedState, Start};
+pub(crate) use shared_state::{Counter, LatencyReport, SharedState, Start};
 
 use crate::sys::ThreadUse;
 use crate::tcp::{Flow, per_direction};

@@ -183,6 +183,12 @@ pub fn cpu_time_of_this_thread() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
+/// CPU time that this process has used so far.
+pub(super) fn cpu_time_of_this_process() -> Duration {
+    // It counts up from 0, so the conversion has nothing to refuse.
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}
+
 /// From the start to the end of the last flow.
 pub(crate) fn elapsed(flows: &[FlowRecord]) -> Nanoseconds {
     let last = flows.iter().filter_map(|flow| flow.at_ns.last()).max();

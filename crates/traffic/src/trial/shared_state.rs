@@ -1,10 +1,13 @@
 //! What all threads of one end share: the gate where they wait for the start, the sign to stop, the
 //! first failure; and the counters that each of them keeps.
 
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
+
+use linerate_model::latency::Histogram;
 
 use crate::TrafficError;
 use crate::abort::{Abort, new_event, signal};
@@ -90,8 +93,10 @@ impl Counter {
 /// What all threads of one end share.
 #[derive(Debug)]
 pub(crate) struct SharedState {
-    /// Read before every operation, written once; alone in its cache line.
-    stop: Aligned<AtomicBool>,
+    /// Read before or after every operation, written once and once for each report; alone in their cache line.
+    signs: Aligned<Signs>,
+    /// The latencies of all threads that have seen the last request for them.
+    latency: Mutex<Histogram>,
     /// Readable from the stop on: for threads that sleep in poll or epoll.
     pub(crate) stopping: OwnedFd,
     /// Readable when the trial was given up: for threads that wait before the start.
@@ -107,6 +112,36 @@ pub(crate) struct SharedState {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Aligned<T>(T);
+
+#[derive(Debug, Default)]
+struct Signs {
+    stop: AtomicBool,
+    /// How often the latencies were asked for.
+    asked: AtomicU32,
+}
+
+/// What passes the latencies of a data thread on while the trial runs.
+#[derive(Debug)]
+pub(crate) struct LatencyReport<'a> {
+    shared_state: &'a SharedState,
+    seen: Cell<u32>,
+}
+
+impl<'a> LatencyReport<'a> {
+    pub(crate) fn new(shared_state: &'a SharedState) -> Self {
+        let seen = Cell::new(0);
+        Self { shared_state, seen }
+    }
+
+    /// Passes the thread's `latency` on if that was asked for since the last time; else it is a load and a comparison.
+    #[inline]
+    pub(crate) fn offer(&self, latency: &Histogram) {
+        let asked = self.shared_state.signs.0.asked.load(Ordering::Relaxed);
+        if self.seen.replace(asked) != asked {
+            self.shared_state.latency().add(latency);
+        }
+    }
+}
 
 /// Where threads wait for the start.
 #[derive(Debug, Default)]
@@ -136,7 +171,8 @@ pub(super) enum Verdict {
 impl SharedState {
     pub(super) fn new(abort: &Abort) -> Result<Self, TrafficError> {
         Ok(Self {
-            stop: Aligned::default(),
+            signs: Aligned::default(),
+            latency: Mutex::default(),
             stopping: new_event()?,
             abort: abort.clone(),
             finished: new_event()?,
@@ -149,13 +185,24 @@ impl SharedState {
     /// Whether the threads that start operations must start no further one.
     #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.0.load(Ordering::Relaxed)
+        self.signs.0.stop.load(Ordering::Relaxed)
     }
 
     /// Asks them to.
     pub(crate) fn stop(&self) {
-        self.stop.0.store(true, Ordering::Relaxed);
+        self.signs.0.stop.store(true, Ordering::Relaxed);
         signal(&self.stopping);
+    }
+
+    /// The latencies that the threads have passed on, and asks for the next ones.
+    pub(super) fn take_latency(&self) -> Histogram {
+        let latency = std::mem::take(&mut *self.latency());
+        self.signs.0.asked.fetch_add(1, Ordering::Relaxed);
+        latency
+    }
+
+    fn latency(&self) -> MutexGuard<'_, Histogram> {
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records why the trial fails, unless something failed before.
@@ -177,7 +224,7 @@ impl SharedState {
         Ok(())
     }
 
-    fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
+    fn gate(&self) -> MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -230,7 +277,24 @@ impl SharedState {
 
 #[cfg(test)]
 mod tests {
+    use linerate_model::units::Nanoseconds;
+
     use super::*;
+
+    #[test]
+    fn a_thread_passes_its_latencies_on_once_for_each_request() {
+        let abort = Abort::new().expect("eventfds");
+        let shared_state = SharedState::new(&abort).expect("eventfds");
+        let report = LatencyReport::new(&shared_state);
+        let mut latency = Histogram::default();
+        latency.record(Nanoseconds::new(100));
+        report.offer(&latency);
+        assert_eq!(shared_state.take_latency().count(), 0, "nobody had asked");
+        report.offer(&latency);
+        report.offer(&latency);
+        LatencyReport::new(&shared_state).offer(&latency);
+        assert_eq!(shared_state.take_latency().count(), 2, "two threads");
+    }
 
     #[test]
     fn counters_of_two_threads_never_share_a_cache_line() {

@@ -15,11 +15,12 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::peer_address::PeerAddress;
+use linerate_model::plan::End;
 use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request, record_bytes_max};
 use linerate_model::talk::{Lines, answer};
 
@@ -30,6 +31,7 @@ use self::start::{agent_command, cannot_start};
 pub(crate) use self::stderr::FarStderr;
 use crate::console::interrupt::Interrupt;
 use crate::console::say::Say;
+use crate::endpoint::watch::Watch;
 
 /// How long the remote end may take to greet: a person may have to type a password.
 const GREETING: Duration = Duration::from_secs(60);
@@ -60,6 +62,8 @@ pub struct Peer {
     /// Maximum length of the record of the trial that was prepared last.
     record_bytes_max: usize,
     stderr: FarStderr,
+    /// Who is told what the running trial has done there.
+    reports: Arc<Mutex<Option<Watch>>>,
     interrupt: Interrupt,
 }
 
@@ -76,15 +80,19 @@ impl Input {
         let mut line = serde_json::to_vec(request)
             .map_err(|e| Stop::new(Code::Bug, "cannot write a request").because(e))?;
         line.push(b'\n');
-        Ok(match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        Ok(match &mut *lock(&self.0) {
             Some(input) => input.write_all(&line).and_then(|()| input.flush()),
             None => Err(std::io::ErrorKind::BrokenPipe.into()),
         })
     }
 
     fn close(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.0) = None;
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What came from the remote end.
@@ -118,15 +126,21 @@ impl Peer {
         let (heard, replies) = mpsc::sync_channel(REPLIES_WAITING_MAX);
         // Nothing is requested yet: what arrives now is no answer, and short.
         let answer_bytes_max = Arc::new(AtomicUsize::new(64 << 10));
+        let reports = Arc::<Mutex<Option<Watch>>>::default();
         if let Some(output) = child.stdout.take() {
             let bytes_max = Arc::clone(&answer_bytes_max);
-            let abort = interrupt.abort().clone();
-            let beside = move |reply: &Reply| match reply {
-                Reply::Ending => {
-                    abort.end_early();
-                    true
+            let (abort, reports) = (interrupt.abort().clone(), Arc::clone(&reports));
+            let beside = move |reply: &Reply| {
+                match reply {
+                    Reply::Ending => abort.end_early(),
+                    Reply::Progress(progress) => {
+                        if let Some(watch) = &*lock(&reports) {
+                            watch.tell(End::Remote, *progress);
+                        }
+                    }
+                    _ => return false,
                 }
-                _ => false,
+                true
             };
             std::thread::spawn(move || listen(output, &heard, &bytes_max, beside));
         }
@@ -141,6 +155,7 @@ impl Peer {
             answer_bytes_max,
             record_bytes_max: 0,
             stderr,
+            reports,
             interrupt: interrupt.clone(),
         };
         let hello = Request::Hello {
@@ -189,6 +204,11 @@ impl Peer {
         let bytes_max = request.answer_bytes_max(self.record_bytes_max);
         self.answer_bytes_max.store(bytes_max, Ordering::SeqCst);
         self.input.write(request)?.map_err(|_| self.gone())
+    }
+
+    /// From now on `watch` is told what the running trial has done there.
+    pub(super) fn report_to(&self, watch: Option<&Watch>) {
+        *lock(&self.reports) = watch.cloned();
     }
 
     /// How the running trial is ended early: the remote end first, whose confirmation ends this one.

@@ -17,6 +17,7 @@ use linerate_report::picture::{self, GridFigures};
 pub(super) use overhead::Overhead;
 use serde::Serialize;
 
+use super::live::Live;
 use super::measured::Measured;
 use super::require::Requirements;
 use super::{EarlyEnd, OutputOptions, announced, repeat, show, text};
@@ -39,11 +40,9 @@ pub(super) fn run(
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt, say)?;
     let spec = placed(&args.trial, spec, path.view())?;
-    if args.overhead.is_none() {
-        interrupt.keep_what_was_measured(say);
-    }
     let what = announced(&path, &spec, &args.peer);
     let mut requirements = Requirements::new(&args.until.require);
+    let mut interval = args.until.interval;
     let (sample, overhead, repeats) = if let Some(pairs) = args.overhead {
         say.note(&format!(
             "{what} per trial, {pairs} trials with and {pairs} without the computation; Ctrl-C \
@@ -56,23 +55,31 @@ pub(super) fn run(
         (trials.0, Some(trials.1), None)
     } else {
         say.note(&format!("{what}; Ctrl-C ends it early"));
+        let live = Live::start(output, &spec, &args.until, true)?;
+        live.confirm(&interrupt);
+        path.watch = live.watch();
         let (sample, repeats) = repeat::until_certain(
             &args.until,
             spec.duration_ns,
-            |_| {
+            |number| {
+                live.trial(number);
                 let sample = path.run(&spec, fresh_token()?)?;
+                live.result(result_of(&sample));
                 requirements.see(&sample);
                 Ok(sample)
             },
             result_of,
             || interrupt.is_ending_early(),
         )?;
+        if live.end() {
+            interval = None;
+        }
         (sample, None, repeats)
     };
     let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
     let measured = Measured {
         overhead,
-        ..Measured::over_path(&path, sample, None).every(args.until.interval)
+        ..Measured::over_path(&path, sample, None).every(interval)
     };
     if let Some(folder) = &args.pictures {
         write_pictures(folder, pictures(&measured.sample))?;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use linerate_model::sample::Operations;
@@ -19,7 +20,7 @@ use crate::exchange::rr::new_operations;
 use crate::exchange::schedule::Schedule;
 use crate::exchange::{end, flow_places, prepare_timer};
 use crate::tcp::socket;
-use crate::trial::{Counter, DataThread, Start, WorkResult};
+use crate::trial::{Counter, DataThread, LatencyReport, Start, WorkResult};
 use crate::waiting::{Event, Poller, prepare_socket, timespec};
 
 /// How long the port is waited for, as long as for the start of a trial.
@@ -53,6 +54,7 @@ pub(super) fn work(
     prepare_timer(rr.rate_per_s)?;
     let mut buffer = scratch(data_thread, rr)?;
     let poller = Poller::new(data_thread.spec.waiting)?;
+    let report = Rc::new(LatencyReport::new(data_thread.shared_state));
     let mut callers = Vec::with_capacity(data_thread.flows.len());
     for (token, one) in (0..).step_by(2).zip(&data_thread.flows) {
         let companion = one.flow.socket.as_fd();
@@ -64,7 +66,7 @@ pub(super) fn work(
             companion,
             counter: one.counter,
             address,
-            pace: Pace::new(data_thread.shared_state, rr.depth),
+            pace: Pace::new(data_thread.shared_state, Rc::clone(&report), rr.depth),
             call: None,
             bytes: 0,
             answered: 0,

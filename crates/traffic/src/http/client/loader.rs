@@ -22,7 +22,7 @@ use crate::catch_up::CATCH_UP_MAX;
 use crate::http::alarm::Alarm;
 use crate::http::parse::response::Response;
 use crate::tcp::connect_error;
-use crate::trial::{DataThread, Start, ThreadFlow};
+use crate::trial::{DataThread, LatencyReport, Start, ThreadFlow};
 use crate::waiting::{Event, Poller};
 
 /// The token of an event; a smaller number is a connection's index.
@@ -218,7 +218,9 @@ impl<'a> Loader<'a> {
             }
         }
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        let report = LatencyReport::new(data_thread.shared_state);
         while !self.is_over(data_thread)? {
+            report.offer(&self.done.latency);
             let spins = self.ask_what_is_due()? || !self.to_open.is_empty();
             let limit = spins.then_some(Duration::ZERO);
             self.poller.wait(&mut events, limit)?;

@@ -28,7 +28,7 @@ pub enum Code {
     NotSupported = 22,
     /// A file or value is invalid.
     BadInput = 23,
-    /// It failed, and everything was restored.
+    /// It failed; what had been changed was restored.
     FailedRestored = 30,
     /// It failed, and not everything could be restored.
     RestoreIncomplete = 31,

@@ -94,6 +94,7 @@ fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
     }
     let (state, how) = match end_state(prove) {
         Ok(words) if prove.keeps => ("✓ fixes applied", words),
+        Ok(words) if prove.remedies.is_empty() => ("✓ unchanged", words),
         Ok(words) => ("✓ restored", words),
         Err(hint) => ("✗ NOT RESTORED", hint.to_owned()),
     };

@@ -62,7 +62,7 @@ pub(super) fn text(document: &LabDocument) -> String {
         lines.push(format!("the run stopped early: {why}"));
     }
     match document.restored {
-        Some(true) => lines.push("all settings were restored to the baseline".to_owned()),
+        Some(true) => lines.push("no setting differs from the baseline".to_owned()),
         Some(false) => lines.push("NOT all settings were restored to the baseline".to_owned()),
         None => {}
     }

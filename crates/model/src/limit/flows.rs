@@ -66,7 +66,7 @@ impl Flow<'_> {
     fn by_loss(&self) -> Option<Named> {
         let lost = Lost::of(self.trial, self.way, self.figures)?;
         let mut drops = Drops::of(self.trial, self.way, &lost);
-        if drops.kind == LimitKind::ReceiveWindow && self.figures.receiver.used_up() {
+        if drops.kind == LimitKind::ReceiveBuffer && self.figures.receiver.used_up() {
             // The socket buffers overflow because the thread that reads them has no time left.
             drops.kind = LimitKind::ReceiverCpu;
         }

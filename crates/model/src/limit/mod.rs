@@ -37,8 +37,10 @@ pub enum LimitKind {
     SenderCpu,
     /// The send buffer.
     SendBuffer,
-    /// The receive window, that is, the receive buffer.
+    /// The receive window of TCP, that is, the receive buffer.
     ReceiveWindow,
+    /// The receive buffer of a UDP socket, which drops datagrams when it is full.
+    ReceiveBuffer,
     /// A full window (of either buffer, or of the congestion control) that is below the path's BDP.
     WindowRtt,
     /// The receiving program did not read the available data.
@@ -70,6 +72,7 @@ impl fmt::Display for LimitKind {
             Self::SenderCpu => "the sender's CPU",
             Self::SendBuffer => "the send buffer",
             Self::ReceiveWindow => "the receive window",
+            Self::ReceiveBuffer => "the receive buffer",
             Self::WindowRtt => "window / RTT",
             Self::ReceiverProgram => "the receiver's program",
             Self::ReceiverCpu => "the receiver's CPU",

@@ -486,7 +486,7 @@ fn sockets(way: &OneWay<'_>, end: End, lost: &Lost, watch: Option<&Watch>) -> Op
         count,
         path,
         kind: if lost.udp {
-            LimitKind::ReceiveWindow
+            LimitKind::ReceiveBuffer
         } else {
             LimitKind::Loss
         },

@@ -263,14 +263,14 @@ fn lossy_datagrams(socket_drops: Option<u64>) -> Sample {
 fn datagrams_are_lost_where_a_counter_says_so() {
     let still = |watch: WatchBuilder| watch;
     let socket = limit(lossy_datagrams(Some(990)), &hosts(false), still, still);
-    assert_eq!(socket.what, LimitKind::ReceiveWindow);
+    assert_eq!(socket.what, LimitKind::ReceiveBuffer);
     assert!(
         says(&socket, "receive buffers of sockets", "990"),
         "{socket:?}"
     );
     let counted = |watch: WatchBuilder| watch.grew("snmp/Udp/RcvbufErrors", 1_000);
     let counted = limit(lossy_datagrams(None), &hosts(false), still, counted);
-    assert_eq!(counted.what, LimitKind::ReceiveWindow);
+    assert_eq!(counted.what, LimitKind::ReceiveBuffer);
     let mut busy = lossy_datagrams(Some(990));
     busy.remote.flows[0].system_ns = busy.remote.elapsed_ns;
     let busy = limit(busy, &hosts(false), still, still);

@@ -134,7 +134,7 @@ fn story(document: &LabDocument) -> String {
         say(format!("The run stopped early: {why}"));
     }
     match document.restored {
-        Some(true) => say("All settings were restored to the baseline.".to_owned()),
+        Some(true) => say("No setting differs from the baseline.".to_owned()),
         Some(false) => say("NOT all settings were restored to the baseline.".to_owned()),
         None => {}
     }

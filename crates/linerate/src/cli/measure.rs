@@ -297,6 +297,9 @@ pub struct UntilArgs {
     /// Rounded to readings (`--sample-interval`). Also the interval of `--format iperf3-json` [default there: 1s].
     #[arg(long, short, value_name = "TIME", value_parser = parse_interval, help_heading = TRIAL, conflicts_with = "no_record")]
     pub interval: Option<Nanoseconds>,
+    /// List every flow in JSON, also more than 64: some kilobytes each.
+    #[arg(long, help_heading = TRIAL, hide_short_help = true)]
+    pub per_flow: bool,
     /// Repeat until the 95 % CI of the median is within +-PERCENT, such as `1%`.
     ///
     /// Allows for correlation between trials, so it takes at least 20.
@@ -319,6 +322,7 @@ impl UntilArgs {
     pub fn once() -> Self {
         Self {
             interval: None,
+            per_flow: false,
             until_ci: None,
             max_time: Nanoseconds::new(0),
             require: Vec::new(),

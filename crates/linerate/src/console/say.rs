@@ -61,6 +61,16 @@ impl Say {
         }
     }
 
+    /// The same; where color may be used, `style` adds it to each line.
+    pub fn styled_lines(&self, text: &str, style: impl Fn(&str) -> String) -> Outcome<()> {
+        let Some(width) = self.columns().filter(|_| self.colour()) else {
+            return self.lines(text);
+        };
+        let text = in_lines(text, width);
+        let lines: Vec<String> = text.lines().map(style).collect();
+        self.coloured(&lines.join("\n"))
+    }
+
     /// Prints a document as JSON to stdout, as it is made: that of a large host has many megabytes.
     pub fn json<T: Serialize>(&self, document: &T) -> Outcome<()> {
         let mut out = BufWriter::with_capacity(JSON_BYTES, io::stdout().lock());

@@ -1,5 +1,7 @@
 //! A measurement: a trial, the facts about its path, and what follows from both.
 
+use std::collections::BTreeMap;
+
 use linerate_analysis::trial::operations::exchanged_rate;
 use linerate_analysis::trial::operations::{askers, real};
 use linerate_analysis::trial::{first_kept, rate_of, settling_flag};
@@ -19,6 +21,7 @@ use linerate_model::workload::Workload;
 use serde_json::Value;
 
 use super::diffusion::Overhead;
+use crate::cli::UntilArgs;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::trial::PeerPath;
 use crate::endpoint::why::Why;
@@ -33,6 +36,8 @@ pub(super) struct Measured<'a> {
     pub(super) limit: Option<Limit>,
     /// The interval whose rates are reported, if any.
     pub(super) interval: Option<Nanoseconds>,
+    /// Whether a document lists every flow, however many there are.
+    pub(super) per_flow: bool,
     /// What interventions showed about the limit.
     pub(super) why: Option<Why>,
     /// The combined result for the sizes of a ping-pong.
@@ -101,6 +106,7 @@ impl<'a> Measured<'a> {
             ceilings,
             limit,
             interval: None,
+            per_flow: false,
             why: None,
             overhead: None,
             foreign: None,
@@ -118,9 +124,13 @@ impl<'a> Measured<'a> {
         self
     }
 
-    /// The same, reporting the rate of each `interval`.
-    pub(super) fn every(self, interval: Option<Nanoseconds>) -> Self {
-        Self { interval, ..self }
+    /// The same, reporting the rate of each `interval`, and each flow if that is requested.
+    pub(super) fn every(self, interval: Option<Nanoseconds>, until: &UntilArgs) -> Self {
+        Self {
+            interval,
+            per_flow: until.per_flow,
+            ..self
+        }
     }
 
     /// A trial whose remote end is not linerate: nothing is known about its host, so there is no bound of the path either.
@@ -141,6 +151,7 @@ impl<'a> Measured<'a> {
             ceilings: PathCeilings::default(),
             limit: None,
             interval: None,
+            per_flow: false,
             why: None,
             judgement: None,
             overhead: None,
@@ -187,21 +198,18 @@ impl<'a> Measured<'a> {
                 flows.map(move |flow| (*end, flow))
             })
         };
+        let mut receivers: BTreeMap<(End, u32), &FlowRecord> = of(Role::Receiver)
+            .map(|(end, flow)| ((end, flow.flow), flow))
+            .collect();
         let mut pairs: Vec<(End, Option<&FlowRecord>, Option<&FlowRecord>)> = of(Role::Sender)
             .map(|(end, sender)| {
-                let other = of(Role::Receiver)
-                    .find(|(other, flow)| *other != end && flow.flow == sender.flow);
-                (end, Some(sender), other.map(|(_, flow)| flow))
+                let receiver = receivers.remove(&(other_end(end), sender.flow));
+                (end, Some(sender), receiver)
             })
             .collect();
         // A foreign remote end reports nothing about its flows: ours may be the receiving one.
-        let alone = of(Role::Receiver).filter(|(end, flow)| {
-            !of(Role::Sender).any(|(other, sender)| other != *end && sender.flow == flow.flow)
-        });
-        let alone: Vec<_> = alone
-            .map(|(end, flow)| (other_end(end), None, Some(flow)))
-            .collect();
-        pairs.extend(alone);
+        let alone = receivers.into_iter();
+        pairs.extend(alone.map(|((end, _), flow)| (other_end(end), None, Some(flow))));
         pairs.sort_by_key(|(_, sender, receiver)| sender.or(*receiver).map(|flow| flow.flow));
         pairs
     }

@@ -14,6 +14,7 @@ mod over_time;
 pub(crate) mod preload;
 mod repeat;
 mod require;
+mod spread;
 mod summary;
 mod text;
 pub(crate) mod trial_spec;
@@ -88,6 +89,12 @@ pub(crate) fn run(
             "only `stream` and `udp` can be printed as iperf3-json",
         ));
     }
+    if verbose && format != FormatArg::Text {
+        return Err(Stop::new(
+            Code::Usage,
+            "`--verbose` is for text: a JSON document has everything",
+        ));
+    }
     let once = UntilArgs::once();
     match action {
         MeasureAction::Stream(args) => stream(args, state, output),
@@ -129,6 +136,17 @@ pub(crate) fn run(
 fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> Outcome<()> {
     let usage = |why: &str| Err(Stop::new(Code::Usage, why));
     let asked = trial_spec::measure_stream(args)?;
+    let only = if args.ladder.ladder {
+        Some("--ladder")
+    } else {
+        args.preload.map(|_| "--preload")
+    };
+    if let Some(option) = only {
+        let is_set = [("--verbose", output.verbose), ("--interval", args.until.interval.is_some())];
+        if let Some((other, _)) = is_set.iter().find(|(_, is_set)| *is_set) {
+            return usage(&format!("`{option}` does not support `{other}`"));
+        }
+    }
     if args.ladder.ladder {
         if output.as_iperf3 {
             return usage("`--ladder` supports only text and json");
@@ -258,8 +276,8 @@ fn over_peer<'r>(
     };
     let measured = Measured::over_path(&path, sample, copy)
         .because(why)
-        .every(interval);
-    let shown = show(&measured, repeats.as_ref(), &requirements, end, output);
+        .every(interval, until);
+    let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
     if let Some(stop) = stopped {
         return Err(stop);
     }
@@ -270,15 +288,15 @@ fn over_peer<'r>(
 /// What will be measured, and for how long.
 fn announced(path: &PeerPath, spec: &TrialSpec, peer: &PeerArgs) -> String {
     format!(
-        "measuring {} over {} to {} ({}) for {}{}",
+        "measuring {} over {} to {} ({}) {} {}",
         spec.workload.name(),
         way_of(path, spec),
         path.address,
         peer.peer,
         if spec.workload.ends_by_itself() {
-            "until done, at most "
+            "until done, at most"
         } else {
-            ""
+            "for"
         },
         seconds_in_words(spec.duration_ns)
     )
@@ -328,7 +346,7 @@ fn show(
     measured: &Measured<'_>,
     repeats: Option<&repeat::Repeats>,
     requirements: &Requirements<'_>,
-    end: EarlyEnd,
+    end: &EarlyEnd,
     output: OutputOptions<'_>,
 ) -> Outcome<()> {
     let say = output.say;
@@ -338,7 +356,9 @@ fn show(
     match (say.format, output.verbose) {
         (Format::Json, _) => say.json(&document)?,
         (_, true) => say.lines(&text::text(measured, &document, repeats))?,
-        (_, false) => say.lines(&summary::text(measured, &document, repeats))?,
+        (_, false) => {
+            say.styled_lines(&summary::text(measured, &document, repeats), summary::style)?;
+        },
     }
     diffusion::judge(&measured.sample)?;
     end.or(|| certain(repeats, &document.requirements))
@@ -414,8 +434,8 @@ fn foreign(
         "cpu_user_percent": measurement.foreign.server.cpu_user_percent,
         "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
     });
-    let measured = Measured::foreign(measurement.sample, told).every(interval);
-    show(&measured, repeats.as_ref(), &requirements, end, output)
+    let measured = Measured::foreign(measurement.sample, told).every(interval, until);
+    show(&measured, repeats.as_ref(), &requirements, &end, output)
 }
 
 /// `HOST[:PORT]`, looked up.
@@ -521,6 +541,6 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
         "program": "HTTP server",
         "address": target.address.to_string(),
     });
-    let measured = Measured::foreign(sample, told).every(interval);
-    show(&measured, repeats.as_ref(), &requirements, end, output)
+    let measured = Measured::foreign(sample, told).every(interval, &args.until);
+    show(&measured, repeats.as_ref(), &requirements, &end, output)
 }

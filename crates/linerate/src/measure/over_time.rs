@@ -5,6 +5,7 @@ use linerate_model::analysis::rate_series;
 use linerate_model::sample::{CpuTimes, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::Workload;
+use serde::Serialize;
 
 use super::measured::{Measured, steps, warmup};
 use super::text::{per_second, rate};
@@ -72,6 +73,34 @@ pub(super) fn range(measured: &Measured<'_>) -> Option<String> {
     let rates: Vec<f64> = kept.map(|(_, rate)| *rate).collect();
     let (least, most) = extremes(&rates);
     (rates.len() >= 2).then(|| format!("readings {} to {}", figure(least), figure(most)))
+}
+
+/// The rate or the operations per second of an interval.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[expect(clippy::struct_field_names, reason = "keys have their units")]
+pub(super) struct Interval {
+    from_s: f64,
+    to_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_bit_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ops_per_s: Option<f64>,
+}
+
+impl Interval {
+    /// Those of width `every`.
+    pub(super) fn all(measured: &Measured<'_>, every: Nanoseconds) -> Vec<Self> {
+        let is_bulk = measured.sample.spec.workload.is_bulk();
+        let rows = joined(&course(measured).0, every).into_iter();
+        let intervals = rows.map(|(from_s, to_s, value)| Self {
+            from_s,
+            to_s,
+            rate_bit_per_s: is_bulk.then_some(value),
+            ops_per_s: (!is_bulk).then_some(value),
+        });
+        intervals.collect()
+    }
 }
 
 /// The rate of each interval that was asked for.

@@ -219,6 +219,7 @@ mod tests {
     fn until(asked: Option<f64>) -> UntilArgs {
         UntilArgs {
             interval: None,
+            per_flow: false,
             until_ci: asked,
             require: Vec::new(),
             max_time: Nanoseconds::from_millis(60_000),

@@ -12,7 +12,7 @@ use super::document::{EndCost, MeasureDocument};
 use super::measured::Measured;
 use super::over_time::{intervals, range};
 use super::repeat::Repeats;
-use super::text::{count, datagram_counts, profile, rate, requests, time, verdicts};
+use super::text::{count, datagram_counts, flow_spread, profile, rate, requests, time, verdicts};
 use super::{diffusion, verbs};
 
 /// The figures that are shown of a limit.
@@ -53,6 +53,21 @@ pub(super) fn text(
     lines.join("\n")
 }
 
+/// A line with linerate's colors: its label bold, and red where something is wrong.
+pub(super) fn style(line: &str) -> String {
+    let Some((label, rest)) = line.split_once(' ').filter(|(label, _)| !label.is_empty()) else {
+        return line.to_owned();
+    };
+    let has = |words: &[&str]| words.iter().any(|word| rest.contains(word));
+    let color = match label {
+        "flags" | "drift" => "\u{1b}[31m",
+        "require" if has(&["BROKEN"]) => "\u{1b}[31m",
+        "require" if has(&[": kept"]) => "\u{1b}[32m",
+        _ => "",
+    };
+    format!("\u{1b}[1m{color}{label}\u{1b}[0m {rest}")
+}
+
 fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
     let spec = &measured.sample.spec;
     let noun = if spec.verbs.is_some() {
@@ -73,6 +88,7 @@ fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
         rate(measured.rate),
         details.join(", ")
     ));
+    flow_spread(lines, measured);
     datagram_counts(lines, measured);
 }
 
@@ -144,5 +160,28 @@ fn cpu(lines: &mut Vec<String>, document: &MeasureDocument<'_>) {
     let each: Vec<String> = each.collect();
     if !each.is_empty() {
         lines.push(format!("cpu       {}", each.join(", ")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colors_only_repeat_what_the_words_say() {
+        let lines = [
+            "rate      9.41 Gb/s   (1 flow)",
+            "          continued",
+            "require   rate>=9Gb/s: BROKEN, 8.00 Gb/s",
+            "",
+        ];
+        for line in lines {
+            let styled = style(line);
+            let plain = ["\u{1b}[1m", "\u{1b}[31m", "\u{1b}[0m"];
+            let plain = plain.iter().fold(styled.clone(), |text, code| text.replace(code, ""));
+            assert_eq!(plain, line);
+        }
+        assert!(style(lines[2]).starts_with("\u{1b}[1m\u{1b}[31mrequire"));
+        assert!(!style(lines[0]).contains("\u{1b}[31m"));
     }
 }

@@ -15,6 +15,7 @@ use super::document::{EndCost, MeasureDocument};
 use super::measured::{Measured, corrected_latency, datagrams, warmup, whole_latency};
 use super::over_time::picture;
 use super::repeat::Repeats;
+use super::spread::{FlowSpread, mean_rate};
 use super::{diffusion, verbs};
 use crate::endpoint::why::Why;
 
@@ -165,19 +166,8 @@ pub(super) fn datagram_counts(lines: &mut Vec<String>, measured: &Measured<'_>) 
 
 fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
     let flows = measured.flows();
-    let mean = |flow: &FlowRecord| BitRate::of(flow.total(), *flow.at_ns.last()?);
     if flows.len() > FLOWS_SHOWN {
-        let mut rates: Vec<BitRate> = flows
-            .iter()
-            .filter_map(|(_, sender, receiver)| mean(measured.counted(*sender, *receiver)?))
-            .collect();
-        rates.sort_unstable();
-        if let (Some(low), Some(high)) = (rates.first(), rates.last()) {
-            let middle = rates[rates.len() / 2];
-            lines.push(format!(
-                "flows     slowest {low}, median {middle}, fastest {high}"
-            ));
-        }
+        flow_spread(lines, measured);
         return;
     }
     if flows.len() < 2 {
@@ -199,7 +189,7 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
             known.flow,
             from.to_string(),
             known.total().to_string(),
-            rate(mean(known)),
+            rate(mean_rate(known)),
             format!("{} -> {}", cpu(sender), cpu(receiver)),
             match retransmits {
                 Some(count) => count.to_string(),
@@ -220,6 +210,23 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
     lines.push(format!(
         "sum                {bytes:<13} {} (warm-up included)",
         rate(whole)
+    ));
+}
+
+/// How the rates of many flows differ.
+pub(super) fn flow_spread(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    let Some(spread) = FlowSpread::of(measured).filter(|spread| spread.count > FLOWS_SHOWN) else {
+        return;
+    };
+    let [slowest, median, fastest] = [
+        spread.slowest.rate_bit_per_s,
+        spread.rate_bit_per_s.p50,
+        spread.fastest.rate_bit_per_s,
+    ]
+    .map(|value| rate(BitRate::from_f64(value)));
+    lines.push(format!(
+        "flows     slowest {slowest}, median {median}, fastest {fastest}, fairness {:.3} (Jain)",
+        spread.fairness
     ));
 }
 

@@ -161,7 +161,7 @@ fn a_thousand_flows_share_a_thread_per_cpu() {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").expect("it is there");
     let cpus = cpus.lines().filter(|line| line.starts_with("processor")).count();
     for flows in ["1", "64", "1000"] {
-        let document = lab.stream(&["--flows", flows]);
+        let document = lab.stream(&["--flows", flows, "--per-flow"]);
         let flows: usize = flows.parse().expect("a number");
         for end in ["local", "remote"] {
             let threads = document["threads"][end].as_array().expect("threads").len();
@@ -169,5 +169,41 @@ fn a_thousand_flows_share_a_thread_per_cpu() {
             let records = document["raw"][end]["flows"].as_array().expect("flows");
             assert_eq!(records.len(), flows);
         }
+    }
+}
+
+#[test]
+fn more_flows_than_64_are_summarized_and_listed_on_request() {
+    let Some(lab) = Lab::new() else { return };
+    let document = lab.stream(&["--flows", "65"]);
+    assert_eq!(document["flows"], json!([]));
+    assert!(document["raw"].is_null());
+    let spread = &document["flow_spread"];
+    assert_eq!(spread["count"], 65);
+    let fairness = spread["fairness"].as_f64().expect("an index");
+    assert!((1.0 / 65.0..=1.0).contains(&fairness), "{fairness}");
+    let rate = |flow: &str| spread[flow]["rate_bit_per_s"].as_f64().expect("a rate");
+    assert!(rate("slowest") <= rate("fastest"));
+    let listed = lab.stream(&["--flows", "65", "--per-flow"]);
+    assert_eq!(listed["flows"].as_array().map(Vec::len), Some(65));
+    assert!(listed["raw"].is_object());
+}
+
+#[test]
+fn the_intervals_are_in_json_and_what_verbose_and_interval_do_not_go_with_is_refused_by_name() {
+    let Some(lab) = Lab::new() else { return };
+    let document = lab.stream(&["--interval", "0.2"]);
+    let intervals = document["intervals"].as_array().expect("intervals");
+    assert!(!intervals.is_empty());
+    assert!(intervals.iter().all(|one| one["rate_bit_per_s"].is_number()));
+    for (options, named) in [
+        (&["--format", "json", "--verbose"][..], "--verbose"),
+        (&["--ladder", "--verbose"], "--verbose"),
+        (&["--ladder", "--interval", "1"], "--interval"),
+        (&["--preload", "rsocket", "--verbose"], "--verbose"),
+    ] {
+        let words = [&["measure", "stream", "netns:far"][..], options].concat();
+        let done = lab.run(&words).expect_code(2);
+        assert!(done.err.contains(named), "{}", done.err);
     }
 }

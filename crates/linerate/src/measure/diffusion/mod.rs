@@ -79,13 +79,13 @@ pub(super) fn run(
     let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
     let measured = Measured {
         overhead,
-        ..Measured::over_path(&path, sample, None).every(interval)
+        ..Measured::over_path(&path, sample, None).every(interval, &args.until)
     };
     if let Some(folder) = &args.pictures {
         write_pictures(folder, pictures(&measured.sample))?;
         say.note(&format!("images written to {}", folder.display()));
     }
-    let shown = show(&measured, repeats.as_ref(), &requirements, end, output);
+    let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
     path.peer.leave()?;
     shown
 }

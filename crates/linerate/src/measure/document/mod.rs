@@ -21,7 +21,9 @@ use serde_json::Value;
 
 use super::diffusion::{DiffusionFigures, Overhead};
 use super::measured::{Measured, corrected_latency, datagrams, whole_latency};
+use super::over_time::Interval;
 use super::repeat::Repeats;
+use super::spread::{FLOWS_LISTED, FlowSpread};
 use super::require::Judged;
 use super::verbs::{self, PortCounterGrowth, VerbsFigures};
 
@@ -47,8 +49,12 @@ pub(crate) struct MeasureDocument<'a> {
     /// With `--require`: each bound as requested, the median of all trials with its 95 % CI, and the verdict.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) requirements: Vec<Judged>,
+    /// Each flow; with more than 64 flows none, unless `--per-flow` is given.
     #[cfg_attr(test, schemars(with = "Vec<Flow<'a>>"))]
     flows: Flows<'a>,
+    /// Of several flows: how their rates differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow_spread: Option<FlowSpread>,
     /// Of each operation: in open loop from its planned time, in closed loop from when it was sent; null for a bulk
     /// transfer.
     latency_ns: Option<Latency>,
@@ -60,6 +66,9 @@ pub(crate) struct MeasureDocument<'a> {
     corrected_latency_ns: Option<Latency>,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<Steps>,
+    /// With `--interval`: the mean of each interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intervals: Option<Vec<Interval>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     datagrams: Option<DatagramCounts>,
     /// For `pingpong` and `rdma-*`: each size.
@@ -95,9 +104,10 @@ pub(crate) struct MeasureDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     foreign: Option<&'a Value>,
-    /// The raw record of the trial, with every counter of both ends.
-    #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
-    raw: &'a Sample,
+    /// The raw record of the trial, with every counter of both ends; null with more than 64 flows, unless `--per-flow` is
+    /// given.
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
+    raw: Option<&'a Sample>,
 }
 
 /// Builds the document.
@@ -111,6 +121,7 @@ pub(super) fn document<'a>(
     let service = whole_latency(sample, |operations| operations.service.as_ref());
     let pingpong = matches!(spec.workload, Workload::Pingpong(_));
     let rdma = verbs::rdma(sample);
+    let flows = Flows::of(measured);
     MeasureDocument {
         schema: "linerate.sample/1",
         workload: spec.workload.name(),
@@ -122,7 +133,7 @@ pub(super) fn document<'a>(
         total: Total::of(measured),
         repeats,
         requirements: Vec::new(),
-        flows: Flows(measured),
+        flow_spread: FlowSpread::of(measured),
         latency_ns: latency
             .or_else(|| verbs::latency(sample))
             .as_ref()
@@ -130,6 +141,7 @@ pub(super) fn document<'a>(
         service_latency_ns: service.as_ref().map(Latency::of),
         corrected_latency_ns: corrected_latency(sample).as_ref().map(Latency::of),
         steps: Steps::of(sample),
+        intervals: (measured.interval).map(|every| Interval::all(measured, every)),
         datagrams: verbs::Datagrams::of(sample)
             .filter(|_| rdma.is_some())
             .map(verbs::Datagrams::counts)
@@ -167,25 +179,49 @@ pub(super) fn document<'a>(
             remote: Nulled(&sample.remote.threads),
         },
         foreign: measured.foreign.as_ref(),
-        raw: sample,
+        raw: flows.lists_all.then_some(sample),
+        flows,
     }
 }
 
 /// The flows, each built when it is written: ten thousand of them would take half a gigabyte.
 #[derive(Debug)]
-struct Flows<'a>(&'a Measured<'a>);
+struct Flows<'a> {
+    measured: &'a Measured<'a>,
+    lists_all: bool,
+}
+
+impl<'a> Flows<'a> {
+    fn of(measured: &'a Measured<'_>) -> Self {
+        let spec = &measured.sample.spec;
+        let directions = if spec.direction == Direction::Bidirectional {
+            2
+        } else {
+            1
+        };
+        let lists_all = measured.per_flow || spec.flows as usize * directions <= FLOWS_LISTED;
+        Self {
+            measured,
+            lists_all,
+        }
+    }
+}
 
 impl Serialize for Flows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let all = rate_series(&self.0.sample).flows;
+        if !self.lists_all {
+            return serializer.collect_seq(std::iter::empty::<Flow<'_>>());
+        }
+        let measured = self.measured;
+        let all = rate_series(&measured.sample).flows;
         let series: BTreeMap<(u32, End), &[RatePoint]> = all
             .iter()
             .map(|series| ((series.flow, series.from), series.points.as_slice()))
             .collect();
-        serializer.collect_seq(self.0.flows().into_iter().map(|flow| {
+        serializer.collect_seq(measured.flows().into_iter().map(|flow| {
             let number = flow.2.or(flow.1).map_or(0, |known| known.flow);
             let points = series.get(&(number, flow.0)).copied();
-            Flow::of(self.0, flow, points.unwrap_or_default())
+            Flow::of(measured, flow, points.unwrap_or_default())
         }))
     }
 }

@@ -18,6 +18,7 @@ use linerate_report::Nulled;
 use serde::Serialize;
 
 use super::super::measured::{Measured, steps, warmup};
+use super::super::spread::mean_rate;
 
 /// A part of a document for each end.
 #[derive(Debug, Serialize)]
@@ -186,7 +187,7 @@ impl<'a> Flow<'a> {
         points: &[RatePoint],
     ) -> Self {
         let counted = measured.counted(sender, receiver);
-        let mean = counted.and_then(|flow| BitRate::of(flow.total(), *flow.at_ns.last()?));
+        let mean = counted.and_then(mean_rate);
         let of_sockets = |flow: &&FlowRecord| flow.verbs.is_none();
         let datagrams = |flow: Option<&'a FlowRecord>| flow.filter(of_sockets)?.datagrams.as_ref();
         Self {

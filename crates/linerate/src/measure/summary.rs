@@ -20,6 +20,9 @@ const DECIDING: usize = 2;
 /// The ceilings of memory copies and of window and RTT are shown from this share on: below it they explain nothing.
 const CEILING_SHOWN_SHARE: Ratio = Ratio::new(0.5);
 
+/// Flags that only say how to read the figures.
+const EXPECTED: [&str; 3] = ["shared-kernel", "tick-accounting", "foreign-peer"];
+
 /// The lines of output.
 pub(super) fn text(
     measured: &Measured<'_>,
@@ -60,7 +63,8 @@ pub(super) fn style(line: &str) -> String {
     };
     let has = |words: &[&str]| words.iter().any(|word| rest.contains(word));
     let color = match label {
-        "flags" | "drift" => "\u{1b}[31m",
+        "drift" => "\u{1b}[31m",
+        "flags" if !rest.split(", ").all(|flag| EXPECTED.contains(&flag.trim())) => "\u{1b}[31m",
         "require" if has(&["BROKEN"]) => "\u{1b}[31m",
         "require" if has(&[": kept"]) => "\u{1b}[32m",
         _ => "",
@@ -183,5 +187,7 @@ mod tests {
         }
         assert!(style(lines[2]).starts_with("\u{1b}[1m\u{1b}[31mrequire"));
         assert!(!style(lines[0]).contains("\u{1b}[31m"));
+        assert!(!style("flags     shared-kernel, tick-accounting").contains("\u{1b}[31m"));
+        assert!(style("flags     shared-kernel, cut-short").contains("\u{1b}[31m"));
     }
 }

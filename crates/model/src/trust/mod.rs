@@ -58,22 +58,17 @@ pub fn count_checks(sample: &Sample, local: &Host, remote: &Host) -> Vec<CountCh
             End::Remote => (remote, local),
         };
         let in_flight_max = in_flight_max(sample, from, to);
-        let total = |flow: Option<&FlowRecord>| flow.map(FlowRecord::total);
-        let numbers: BTreeSet<u32> = way
-            .sender
-            .senders()
-            .chain(way.receiver.receivers())
-            .map(|flow| flow.flow)
-            .collect();
-        for number in numbers {
-            checks.push(CountCheck {
-                flow: number,
-                from: way.from,
-                sent: total(way.sender.senders().find(|flow| flow.flow == number)),
-                received: total(way.receiver.receivers().find(|flow| flow.flow == number)),
-                in_flight_max: in_flight_max.clone(),
-            });
-        }
+        let total = |flow: &FlowRecord| (flow.flow, flow.total());
+        let sent: BTreeMap<u32, Bytes> = way.sender.senders().map(total).collect();
+        let received: BTreeMap<u32, Bytes> = way.receiver.receivers().map(total).collect();
+        let numbers: BTreeSet<u32> = sent.keys().chain(received.keys()).copied().collect();
+        checks.extend(numbers.into_iter().map(|flow| CountCheck {
+            flow,
+            from: way.from,
+            sent: sent.get(&flow).copied(),
+            received: received.get(&flow).copied(),
+            in_flight_max: in_flight_max.clone(),
+        }));
     }
     checks
 }

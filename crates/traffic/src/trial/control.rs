@@ -295,7 +295,12 @@ impl<'a> Control<'a> {
             flows.filter(move |(flow, _)| flow.role == role)
         };
         let bytes = |role| of(role).map(|(_, counter)| counter.bytes()).sum();
-        let is_tcp = self.spec.verbs.is_none() && !matches!(self.spec.workload, Workload::Udp(_));
+        // The flows of the others are companions, which carry none of the payload.
+        let is_tcp = match &self.spec.workload {
+            Workload::Udp(_) | Workload::Http(_) | Workload::Rdma(_) => false,
+            Workload::Rr(rr) => !rr.connect_each,
+            _ => self.spec.verbs.is_none(),
+        };
         let may_ask = is_tcp && (1..=ASKED_MAX).contains(&of(Role::Sender).count());
         let retransmits = may_ask.then(|| {
             let senders = of(Role::Sender).map(|(flow, _)| info::read(&flow.socket));

@@ -26,6 +26,7 @@ mod job;
 mod lab;
 mod ladder;
 mod lease;
+mod live;
 mod no_rdma;
 mod own_hosts;
 mod peers;

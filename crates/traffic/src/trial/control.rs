@@ -97,6 +97,27 @@ impl Watched {
     }
 }
 
+/// When this end reports its progress.
+struct Reports {
+    every: Duration,
+    last: Duration,
+    next: Duration,
+    cpu_before: Duration,
+}
+
+impl Reports {
+    /// From the start on; none if nobody asked for them.
+    fn begin(abort: &Abort) -> Option<Self> {
+        let every = abort.reports_every()?;
+        Some(Self {
+            every,
+            last: Duration::ZERO,
+            next: every,
+            cpu_before: cpu_time_of_this_process(),
+        })
+    }
+}
+
 /// The control thread's view of the trial.
 pub(super) struct Control<'a> {
     spec: &'a TrialSpec,
@@ -158,9 +179,7 @@ impl<'a> Control<'a> {
         let begun = cpu_time_of_this_thread();
         let reading = || cpu_time_of_this_thread().saturating_sub(begun);
         let mut next_beat = self.interval;
-        let reports_every = self.abort.reports_every();
-        let mut next_report = reports_every;
-        let cpu_before = cpu_time_of_this_process();
+        let mut reports = Reports::begin(self.abort);
         let mut over = false;
         // When sending was ended, whether the remote end knows, and whether receiving was ended, too.
         let mut stopped: Option<Duration> = None;
@@ -175,14 +194,9 @@ impl<'a> Control<'a> {
                 over |= self.ask(self.far.beat(now, self.flows, self.counters));
                 next_beat = beat_after(now, self.interval);
             }
-            if let Some((due, every)) = next_report.zip(reports_every)
-                && now >= due
-                && stopped.is_none()
-            {
-                self.report(start.elapsed(), cpu_before);
-                next_report = Some(beat_after(now, every));
-            }
-            if stopped.is_none() && (over || now >= self.duration) {
+            let stops = stopped.is_none() && (over || now >= self.duration);
+            self.report_when_due(&mut reports, now, stops);
+            if stops {
                 stopped = Some(now);
                 self.watched.reading = Some(reading());
                 self.end_sending();
@@ -210,8 +224,8 @@ impl<'a> Control<'a> {
                 (Some(_), false) => patience.filter(|_| !ended).unwrap_or(limit),
                 (_, true) => now + DRAIN_MAX,
             };
-            let next_report = next_report.filter(|_| stopped.is_none());
-            let next = next_event.min(next_beat).min(next_report.unwrap_or(next_beat));
+            let next_report = reports.as_ref().map_or(next_beat, |reports| reports.next);
+            let next = next_event.min(next_beat).min(next_report);
             let left = next.saturating_sub(start.elapsed());
             over |= self.sleep(left, torn_down, stopped.is_some());
             finished += take_signals(&self.shared_state.finished);
@@ -285,6 +299,20 @@ impl<'a> Control<'a> {
             {
                 seen.push(cpu);
             }
+        }
+    }
+
+    /// Reports at the times for it, and for the last time when the trial `stops`.
+    fn report_when_due(&self, reports: &mut Option<Reports>, now: Duration, stops: bool) {
+        let Some(due) = reports else { return };
+        // A last interval of less than half would be noise.
+        if now >= due.next || (stops && now.saturating_sub(due.last) >= due.every / 2) {
+            self.report(now, due.cpu_before);
+            due.last = now;
+            due.next = beat_after(now, due.every);
+        }
+        if stops {
+            *reports = None;
         }
     }
 

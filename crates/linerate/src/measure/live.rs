@@ -12,7 +12,7 @@ use linerate_model::plan::End;
 use linerate_model::protocol::Progress;
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec};
-use linerate_stats::sequential::{FEWEST, FIRST_LOOK, look, next_look};
+use linerate_stats::sequential::{FIRST_LOOK, look, next_look};
 
 use super::OutputOptions;
 use super::over_time::interval_in_words;
@@ -404,10 +404,7 @@ impl State {
     fn repeats(&self, now: Instant) -> String {
         let done = self.results.len();
         let trial = self.trial + 1;
-        let Some(asked) = self.asked else {
-            return format!("trial {trial} of {FEWEST}");
-        };
-        let Ok(look) = look(&self.results) else {
+        let (Some(asked), Ok(look)) = (self.asked, look(&self.results)) else {
             return format!("trial {trial} of at least {FIRST_LOOK}");
         };
         let reached = (look.high - look.low) / 2.0 / look.median.abs().max(f64::MIN_POSITIVE);

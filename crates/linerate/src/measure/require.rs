@@ -255,7 +255,7 @@ mod tests {
                         Ok(rate)
                     };
                     let each = Nanoseconds::from_millis(1);
-                    until_certain(&required, each, trial, |rate| Some(*rate))
+                    until_certain(&required, each, trial, |rate| Some(*rate), || false)
                         .expect("trials that succeed");
                     let verdict = judge(&required.require[0], &figures).verdict;
                     decided += u32::from(verdict != Verdict::CannotTell);

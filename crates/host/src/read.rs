@@ -1,7 +1,7 @@
 //! Reads a whole host, once. Reading never fails as a whole: what cannot be read is a gap, in its own field or, if it
 //! has none, in [`Host::gaps`].
 
-use linerate_model::host::{Host, Nic, RdmaDevice, Software};
+use linerate_model::host::{Host, Nic, Process, RdmaDevice, Software};
 use linerate_model::known::{Cause, Gap, Known};
 
 use crate::nic_control::NicRead;
@@ -10,12 +10,13 @@ use crate::procfs::identity::{read_cpuinfo, read_identity};
 use crate::procfs::interrupts::read_irqs;
 use crate::procfs::nfs::read_mounts;
 pub use crate::procfs::owners::read_owners;
-use crate::procfs::process::read_process;
+use crate::procfs::process::read_cpus_allowed;
 use crate::procfs::sysctls::read_sysctls;
 use crate::procfs::taps::read_taps;
 use crate::root::HostRoot;
 use crate::sysctl_files::read_sysctl_lines;
 use crate::sysfs::block::read_block;
+use crate::sysfs::cgroups::read_quotas;
 use crate::sysfs::cpus::{list_cpus, read_cpus, usable};
 use crate::sysfs::isolation::read_isolation;
 use crate::sysfs::kernel::read_kernel;
@@ -47,7 +48,10 @@ pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
         power: read_power(root, &online, frequency),
         isolation: read_isolation(root, &cpus),
         kernel,
-        process: read_process(root),
+        process: Process {
+            cpus_allowed: read_cpus_allowed(root),
+            cpu_quotas: read_quotas(root),
+        },
         cpus,
         block: read_block(root, &nodes, &mut gaps),
         sysctls: read_sysctls(root),

@@ -353,6 +353,12 @@ fn a_disk_of_several_paths_says_each_and_how_it_chooses() {
     assert_eq!(captured(&folder, false).1, host);
 }
 
+/// The table of tracked connections.
+const CONNTRACK: [(&str, &str); 2] = [
+    ("proc/sys/net/netfilter/nf_conntrack_count", "7"),
+    ("proc/sys/net/netfilter/nf_conntrack_max", "262144"),
+];
+
 /// What the kernel allows a program of Acme, and its NFS mount.
 const OF_THE_PROCESS: [(&str, &str); 8] = [
     (
@@ -428,8 +434,6 @@ fn private() -> TempDir {
             "proc/net/ptype",
             "Type Device      Function\nALL           tpacket_rcv\nALL  eth7     watch+0x0/0x10",
         ),
-        ("proc/sys/net/netfilter/nf_conntrack_count", "7"),
-        ("proc/sys/net/netfilter/nf_conntrack_max", "262144"),
         (
             "proc/self/limits",
             "Max processes 1 1 processes\nMax locked memory  65536  65536  bytes",
@@ -448,7 +452,7 @@ fn private() -> TempDir {
         ("opt/acme/sysctl", "net.core.rmem_max = 5"),
         ("etc/sysctl.conf", "net.core.rmem_max = 6"),
     ];
-    let folder = made(&[OF_THE_PROCESS.as_slice(), &files].concat());
+    let folder = made(&[OF_THE_PROCESS.as_slice(), &CONNTRACK, &files].concat());
     link(
         folder.path(),
         "etc/sysctl.d/70-linked.conf",

@@ -2,7 +2,7 @@
 //! and the CPU cost.
 
 use linerate_analysis::text::visible::visible;
-use linerate_analysis::text::words::{TOO_NOISY, effect_figure, is_too_noisy};
+use linerate_analysis::text::words::{Effect, TOO_NOISY, effect_figure, is_too_noisy};
 use linerate_model::propose::GIVEN;
 use linerate_model::prove::{EffectDocument, ProveDocument, RemedyResult};
 use serde_json::{Value, json};
@@ -176,18 +176,11 @@ fn effects(remedies: &[RemedyResult], names: &[String], drawn: &mut Vec<Value>) 
         };
         let figure = |ratio| cross(&effect_figure(effect)(ratio));
         let unseen = 1.0 + effect.smallest_detectable;
-        let [relative, low, high, unseen_low, unseen_high] = [
-            1.0 + effect.relative,
-            1.0 + effect.low,
-            1.0 + effect.high,
-            1.0 / unseen,
-            unseen,
-        ]
-        .map(short);
+        let [relative, low, high] = effect.relative().map(|relative| short(1.0 + relative));
         data.push(
-            json!({"name": name, "relative": relative, "low": low, "high": high, "unseen_low": unseen_low,
-                   "unseen_high": unseen_high, "fate": fate.word(), "text": format!("{} {}", figure(effect.relative), fate.word()),
-                   "about": about(effect, figure)}),
+            json!({"name": name, "relative": relative, "low": low, "high": high, "unseen_low": short(1.0 / unseen),
+                   "unseen_high": short(unseen), "fate": fate.word(),
+                   "text": format!("{} {}", figure(effect.relative), fate.word()), "about": about(effect, figure)}),
         );
     }
     if data.is_empty() {

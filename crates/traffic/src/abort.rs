@@ -93,7 +93,10 @@ impl Abort {
     }
 
     fn reports(&self) -> MutexGuard<'_, Reports> {
-        self.0.reports.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .reports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Readable once the trial is to end early.

@@ -8,6 +8,7 @@ use linerate_model::sample::Flag;
 use serde::Serialize;
 
 use super::sorted::PeerRecord;
+use crate::text::words::Effect;
 
 /// The name of the document's schema.
 pub const SCHEMA: &str = "linerate.lab/1";
@@ -287,6 +288,16 @@ pub struct EffectDocument {
     /// Whether both sides were measured in the same blocks; for an earlier run they were not, and time may be the
     /// cause.
     pub interleaved: bool,
+}
+
+impl Effect for EffectDocument {
+    fn relative(&self) -> [f64; 3] {
+        [self.relative, self.low, self.high]
+    }
+
+    fn smallest_detectable(&self) -> f64 {
+        self.smallest_detectable
+    }
 }
 
 impl CellDocument {

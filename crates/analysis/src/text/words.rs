@@ -3,8 +3,6 @@
 use linerate_model::prove;
 use linerate_model::units::Nanoseconds;
 
-use crate::experiment::document;
-
 /// `1 trial`, `5 trials`, `5 fixes`.
 pub fn count(number: usize, noun: &str) -> String {
     let ending = match number {
@@ -48,16 +46,6 @@ pub trait Effect {
 }
 
 impl Effect for prove::EffectDocument {
-    fn relative(&self) -> [f64; 3] {
-        [self.relative, self.low, self.high]
-    }
-
-    fn smallest_detectable(&self) -> f64 {
-        self.smallest_detectable
-    }
-}
-
-impl Effect for document::EffectDocument {
     fn relative(&self) -> [f64; 3] {
         [self.relative, self.low, self.high]
     }

@@ -330,7 +330,8 @@ impl LiveLine {
     /// Shows as many of `parts`, the most important first, as the terminal is wide.
     pub fn show(&self, parts: &[String]) {
         let columns = terminal_width(io::stderr()).unwrap_or(NARROWEST);
-        self.0.set_message(visible(&fitting(parts, columns.saturating_sub(1))));
+        self.0
+            .set_message(visible(&fitting(parts, columns.saturating_sub(1))));
     }
 
     /// Prints a message above it.

@@ -263,7 +263,11 @@ impl DataSide<'_> {
 
 /// The flag of a trial that was ended early.
 pub(crate) fn cut_short(abort: &Abort) -> Vec<Flag> {
-    abort.is_ending().then_some(Flag::CutShort).into_iter().collect()
+    abort
+        .is_ending()
+        .then_some(Flag::CutShort)
+        .into_iter()
+        .collect()
 }
 
 impl Ends for PeerPath {

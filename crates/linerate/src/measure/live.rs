@@ -64,10 +64,14 @@ impl Live {
     ) -> Outcome<Self> {
         let say = output.say.clone();
         let repeated = until.until_ci.is_some() || !until.require.is_empty();
-        let rows = until.interval.filter(|_| {
-            !repeated && say.format == Format::Text && !output.as_iperf3 && !say.quiet
-        });
-        let line = if rows.is_some() { None } else { say.live_line() };
+        let rows = until
+            .interval
+            .filter(|_| !repeated && say.format == Format::Text && !output.as_iperf3 && !say.quiet);
+        let line = if rows.is_some() {
+            None
+        } else {
+            say.live_line()
+        };
         let shows = if spec.unrecorded || (rows.is_none() && line.is_none()) {
             None
         } else {
@@ -164,7 +168,11 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if self.shows.as_ref().is_some_and(|shows| shows.thread.is_some()) {
+        if self
+            .shows
+            .as_ref()
+            .is_some_and(|shows| shows.thread.is_some())
+        {
             self.stop();
         }
     }
@@ -181,7 +189,8 @@ struct Screen {
 impl Screen {
     fn show(mut self, events: &Receiver<Event>) {
         for event in events {
-            let counts = matches!(&event, Event::Report(end, _) if *end == self.state.counting_end());
+            let counts =
+                matches!(&event, Event::Report(end, _) if *end == self.state.counting_end());
             match event {
                 Event::Over => break,
                 Event::Report(end, progress) => self.state.take(end, progress),
@@ -339,7 +348,10 @@ impl State {
 
     fn retransmits(&self, of: impl Fn(&Reports) -> Option<u64>) -> Option<String> {
         let ends = [of(&self.local), of(&self.remote)];
-        let sum = ends.into_iter().flatten().reduce(|one, other| one + other)?;
+        let sum = ends
+            .into_iter()
+            .flatten()
+            .reduce(|one, other| one + other)?;
         Some(format!("{sum} retransmits"))
     }
 
@@ -367,7 +379,10 @@ impl State {
         if !self.is_repeated {
             parts.extend(self.left());
         }
-        let p99 = [self.local, self.remote].iter().filter_map(|end| end.now?.p99_ns).max();
+        let p99 = [self.local, self.remote]
+            .iter()
+            .filter_map(|end| end.now?.p99_ns)
+            .max();
         parts.extend(p99.map(|p99| format!("p99 {}", time(real(p99.as_u64())))));
         parts.extend(self.retransmits(|end| end.now?.retransmits));
         parts.extend(self.cpu());
@@ -517,7 +532,10 @@ mod tests {
         let now = state.begun + Duration::from_secs(30);
         let line = state.parts(now).join(" ");
         assert!(line.starts_with("trial 31: median 1.03 Gb/s +-"), "{line}");
-        assert!(line.contains("(requested 1.00 %), about ") && line.ends_with(" left"), "{line}");
+        assert!(
+            line.contains("(requested 1.00 %), about ") && line.ends_with(" left"),
+            "{line}"
+        );
     }
 
     #[test]

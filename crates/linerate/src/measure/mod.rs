@@ -142,7 +142,10 @@ fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> 
         args.preload.map(|_| "--preload")
     };
     if let Some(option) = only {
-        let is_set = [("--verbose", output.verbose), ("--interval", args.until.interval.is_some())];
+        let is_set = [
+            ("--verbose", output.verbose),
+            ("--interval", args.until.interval.is_some()),
+        ];
         if let Some((other, _)) = is_set.iter().find(|(_, is_set)| *is_set) {
             return usage(&format!("`{option}` does not support `{other}`"));
         }
@@ -358,7 +361,7 @@ fn show(
         (_, true) => say.lines(&text::text(measured, &document, repeats))?,
         (_, false) => {
             say.styled_lines(&summary::text(measured, &document, repeats), summary::style)?;
-        },
+        }
     }
     diffusion::judge(&measured.sample)?;
     end.or(|| certain(repeats, &document.requirements))

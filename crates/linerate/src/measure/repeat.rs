@@ -228,8 +228,14 @@ mod tests {
 
     fn run(asked: Option<f64>, value: impl Fn(usize) -> f64) -> (f64, Option<Repeats>) {
         let each = Nanoseconds::from_millis(1);
-        until_certain(&until(asked), each, |n| Ok(value(n)), |value| Some(*value), || false)
-            .expect("trials that succeed")
+        until_certain(
+            &until(asked),
+            each,
+            |n| Ok(value(n)),
+            |value| Some(*value),
+            || false,
+        )
+        .expect("trials that succeed")
     }
 
     #[test]
@@ -265,8 +271,9 @@ mod tests {
             ..until(Some(0.5))
         };
         let each = Nanoseconds::from_millis(1);
-        let (_, repeats) = until_certain(&none, each, |_| Ok(100.0), |value| Some(*value), || false)
-            .expect("trials that succeed");
+        let (_, repeats) =
+            until_certain(&none, each, |_| Ok(100.0), |value| Some(*value), || false)
+                .expect("trials that succeed");
         let repeats = repeats.expect("repeated");
         assert_eq!((repeats.trials, repeats.looks), (FEWEST, 1));
         assert!(!repeats.valid && !repeats.is_certain(), "{repeats:?}");
@@ -283,9 +290,13 @@ mod tests {
                 begun.set(number);
                 Ok([90.0, 110.0, 100.0, 1.0][number])
             };
-            until_certain(&until(Some(0.01)), each, trial, |value| Some(*value), || {
-                begun.get() == interrupted_in
-            })
+            until_certain(
+                &until(Some(0.01)),
+                each,
+                trial,
+                |value| Some(*value),
+                || begun.get() == interrupted_in,
+            )
             .expect("trials that succeed")
         };
         let (value, repeats) = run(3);
@@ -305,9 +316,14 @@ mod tests {
         };
         let trials = |value: fn(usize) -> f64| {
             let each = Nanoseconds::from_millis(1);
-            let (_, repeats) =
-                until_certain(&required, each, |n| Ok(value(n)), |value| Some(*value), || false)
-                    .expect("trials that succeed");
+            let (_, repeats) = until_certain(
+                &required,
+                each,
+                |n| Ok(value(n)),
+                |value| Some(*value),
+                || false,
+            )
+            .expect("trials that succeed");
             repeats.map(|repeats| (repeats.trials, repeats.valid))
         };
         assert_eq!(trials(|_| 100.0), Some((FIRST_LOOK, true)));

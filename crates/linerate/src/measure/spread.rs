@@ -57,24 +57,26 @@ pub(super) struct OneFlow {
 impl FlowSpread {
     /// None of a single flow, and where a flow's rate is not known.
     pub(super) fn of(measured: &Measured<'_>) -> Option<Self> {
-        let flows = measured.flows().into_iter().map(|(from, sender, receiver)| {
-            let flow = measured.counted(sender, receiver)?;
-            let rate_bit_per_s = mean_rate(flow)?.as_f64();
-            let flow = flow.flow;
-            Some(OneFlow {
-                flow,
-                from,
-                rate_bit_per_s,
-            })
-        });
+        let flows = measured
+            .flows()
+            .into_iter()
+            .map(|(from, sender, receiver)| {
+                let flow = measured.counted(sender, receiver)?;
+                let rate_bit_per_s = mean_rate(flow)?.as_f64();
+                let flow = flow.flow;
+                Some(OneFlow {
+                    flow,
+                    from,
+                    rate_bit_per_s,
+                })
+            });
         Self::of_flows(&flows.collect::<Option<Vec<_>>>()?)
     }
 
     fn of_flows(flows: &[OneFlow]) -> Option<Self> {
         let rates: Vec<f64> = flows.iter().map(|flow| flow.rate_bit_per_s).collect();
-        let by_rate = |one: &&OneFlow, other: &&OneFlow| {
-            one.rate_bit_per_s.total_cmp(&other.rate_bit_per_s)
-        };
+        let by_rate =
+            |one: &&OneFlow, other: &&OneFlow| one.rate_bit_per_s.total_cmp(&other.rate_bit_per_s);
         let at = |probability| quantile(&rates, probability).ok();
         let (sum, squares) = (rates.iter()).fold((0.0, 0.0), |(sum, squares), rate| {
             (sum + rate, squares + rate * rate)

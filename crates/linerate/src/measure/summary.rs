@@ -182,7 +182,9 @@ mod tests {
         for line in lines {
             let styled = style(line);
             let plain = ["\u{1b}[1m", "\u{1b}[31m", "\u{1b}[0m"];
-            let plain = plain.iter().fold(styled.clone(), |text, code| text.replace(code, ""));
+            let plain = plain
+                .iter()
+                .fold(styled.clone(), |text, code| text.replace(code, ""));
             assert_eq!(plain, line);
         }
         assert!(style(lines[2]).starts_with("\u{1b}[1m\u{1b}[31mrequire"));

@@ -45,10 +45,16 @@ fn has_thread(pid: Pid, name: &str) -> bool {
 fn assert_cut_short(document: &Value, words: &str) {
     assert_eq!(document["interrupted"], true, "{words}");
     let flags = document["flags"].as_array().expect("flags");
-    assert!(flags.iter().any(|flag| flag == "cut-short"), "{words}: {flags:?}");
+    assert!(
+        flags.iter().any(|flag| flag == "cut-short"),
+        "{words}: {flags:?}"
+    );
     for end in ["local", "remote"] {
         let elapsed = document["raw"][end]["elapsed_ns"].as_u64().expect("a time");
-        assert!((1..600_000_000_000).contains(&elapsed), "{words}: {elapsed}");
+        assert!(
+            (1..600_000_000_000).contains(&elapsed),
+            "{words}: {elapsed}"
+        );
     }
 }
 
@@ -75,7 +81,11 @@ fn ctrl_c_ends_every_workload_early_and_its_document_is_whole() {
         let done = interrupted(&lab, &format!("{words} --time {LONG}"));
         let document = fitting(&done.out);
         assert_cut_short(&document, words);
-        assert!(done.err.contains("interrupted: the result is that of"), "{}", done.err);
+        assert!(
+            done.err.contains("interrupted: the result is that of"),
+            "{}",
+            done.err
+        );
     }
 }
 
@@ -84,11 +94,18 @@ fn the_result_of_an_interrupted_trial_is_that_of_the_time_it_ran() {
     let Some(lab) = Lab::new() else { return };
     let words = format!("stream netns:far --pacing 200Mb/s --time {LONG}");
     let document = fitting(&interrupted(&lab, &words).out);
-    let rate = document["total"]["rate_bit_per_s"].as_f64().expect("a rate");
+    let rate = document["total"]["rate_bit_per_s"]
+        .as_f64()
+        .expect("a rate");
     let bytes = document["total"]["bytes"].as_f64().expect("a count");
-    let elapsed = document["raw"]["remote"]["elapsed_ns"].as_f64().expect("a time");
+    let elapsed = document["raw"]["remote"]["elapsed_ns"]
+        .as_f64()
+        .expect("a time");
     let mean = bytes * 8e9 / elapsed;
-    assert!((0.5..2.0).contains(&(rate / mean)), "{rate} bit/s, {mean} in the mean");
+    assert!(
+        (0.5..2.0).contains(&(rate / mean)),
+        "{rate} bit/s, {mean} in the mean"
+    );
 }
 
 #[test]
@@ -114,8 +131,19 @@ fn a_requirement_on_an_interrupted_measurement_is_inconclusive() {
 fn of_repeated_trials_those_before_the_interrupt_are_the_result() {
     let Some(lab) = Lab::new() else { return };
     let command = lab.linerate(&[
-        "--format", "json", "measure", "stream", "netns:far", "--bytes", "1MB", "--time", "1", "--until-ci", "0.01%",
-        "--max-time", LONG,
+        "--format",
+        "json",
+        "measure",
+        "stream",
+        "netns:far",
+        "--bytes",
+        "1MB",
+        "--time",
+        "1",
+        "--until-ci",
+        "0.01%",
+        "--max-time",
+        LONG,
     ]);
     let job = Job::start(command);
     // Then the fifth trial has begun.
@@ -182,21 +210,44 @@ fn ctrl_c_ends_a_test_with_an_iperf3_server_early_and_shows_what_it_reports() {
         .spawn()
         .expect("it is here");
     crate::iperf3::wait_for_listening(&mut server);
-    for words in ["stream", "stream --reverse", "udp --rate 50Mb/s", "udp --rate 50Mb/s --reverse"] {
+    for words in [
+        "stream",
+        "stream --reverse",
+        "udp --rate 50Mb/s",
+        "udp --rate 50Mb/s --reverse",
+    ] {
         let words = format!("{words} --iperf3 10.77.0.2 --time {LONG}");
         let document = fitting(&interrupted(&lab, &words).out);
         assert_eq!(document["interrupted"], true, "{words}");
         let flags = document["flags"].as_array().expect("flags");
-        assert!(flags.iter().any(|flag| flag == "cut-short"), "{words}: {flags:?}");
+        assert!(
+            flags.iter().any(|flag| flag == "cut-short"),
+            "{words}: {flags:?}"
+        );
     }
     let job = Job::start(lab.linerate(&[
-        "--format", "iperf3-json", "measure", "stream", "--iperf3", "10.77.0.2", "--time", LONG,
+        "--format",
+        "iperf3-json",
+        "measure",
+        "stream",
+        "--iperf3",
+        "10.77.0.2",
+        "--time",
+        LONG,
     ]));
     wait_for_data(&lab, &job, MOVED);
     job.send(Signal::INT);
     let document: Value = serde_json::from_str(&job.end().expect_code(130).out).expect("JSON");
-    assert!(document["error"].as_str().is_some_and(|error| error.starts_with("interrupt")));
-    assert!(document["end"]["sum_received"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0));
+    assert!(
+        document["error"]
+            .as_str()
+            .is_some_and(|error| error.starts_with("interrupt"))
+    );
+    assert!(
+        document["end"]["sum_received"]["bytes"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 0)
+    );
     let _ = server.kill();
     let _ = server.wait();
 }

@@ -198,7 +198,10 @@ fn read_lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Receiver
         let (mut all, mut stream) = (Vec::new(), BufReader::new(stream));
         let mut from = 0;
         // What came before an error is what there is.
-        while stream.read_until(b'\n', &mut all).is_ok_and(|count| count > 0) {
+        while stream
+            .read_until(b'\n', &mut all)
+            .is_ok_and(|count| count > 0)
+        {
             let line = String::from_utf8_lossy(&all[from..]).into_owned();
             from = all.len();
             let _ = each.send(line);

@@ -159,13 +159,19 @@ fn congestion_control_and_socket_buffers_are_as_asked() {
 fn a_thousand_flows_share_a_thread_per_cpu() {
     let Some(lab) = Lab::new() else { return };
     let cpus = std::fs::read_to_string("/proc/cpuinfo").expect("it is there");
-    let cpus = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    let cpus = cpus
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
     for flows in ["1", "64", "1000"] {
         let document = lab.stream(&["--flows", flows, "--per-flow"]);
         let flows: usize = flows.parse().expect("a number");
         for end in ["local", "remote"] {
             let threads = document["threads"][end].as_array().expect("threads").len();
-            assert!((1..=flows.min(cpus.max(1))).contains(&threads), "{flows}: {threads}");
+            assert!(
+                (1..=flows.min(cpus.max(1))).contains(&threads),
+                "{flows}: {threads}"
+            );
             let records = document["raw"][end]["flows"].as_array().expect("flows");
             assert_eq!(records.len(), flows);
         }
@@ -195,7 +201,11 @@ fn the_intervals_are_in_json_and_what_verbose_and_interval_do_not_go_with_is_ref
     let document = lab.stream(&["--interval", "0.2"]);
     let intervals = document["intervals"].as_array().expect("intervals");
     assert!(!intervals.is_empty());
-    assert!(intervals.iter().all(|one| one["rate_bit_per_s"].is_number()));
+    assert!(
+        intervals
+            .iter()
+            .all(|one| one["rate_bit_per_s"].is_number())
+    );
     for (options, named) in [
         (&["--format", "json", "--verbose"][..], "--verbose"),
         (&["--ladder", "--verbose"], "--verbose"),

@@ -1,10 +1,10 @@
 //! One trial for each limit, and those that must not be reported.
 
 use super::*;
-use crate::known::Known;
 use crate::analysis::rate_after;
 use crate::build::{self, SampleBuilder};
 use crate::ceiling::{PathFacts, ceilings_of_path};
+use crate::known::Known;
 use crate::units::{Bytes, Nanoseconds};
 use crate::workload::Direction;
 

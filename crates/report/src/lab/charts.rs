@@ -202,16 +202,19 @@ fn series(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
     )
 }
 
+/// The combinations with trials whose operations were timed, and these trials.
+fn timed<'s>(all: &'s [Combination<'s>]) -> Vec<(&'s str, Vec<&'s Trial>)> {
+    let of = |(name, trials): &'s Combination<'s>| {
+        let timed = trials.iter().filter(|trial| trial.times.is_some());
+        let timed: Vec<&Trial> = timed.copied().collect();
+        (!timed.is_empty()).then_some((name.as_str(), timed))
+    };
+    all.iter().filter_map(of).collect()
+}
+
 /// How long operations took: a strip for each combination, and the quantiles on it.
 fn distribution(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
-    let timed: Vec<(&str, Vec<&Trial>)> = all
-        .iter()
-        .filter_map(|(name, trials)| {
-            let timed = trials.iter().filter(|trial| trial.times.is_some());
-            let timed: Vec<&Trial> = timed.copied().collect();
-            (!timed.is_empty()).then_some((name.as_str(), timed))
-        })
-        .collect();
+    let timed = timed(all);
     if timed.is_empty() {
         return String::new();
     }

@@ -16,8 +16,8 @@ use linerate_model::workload::{TrialSpec, Workload};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use super::shared_state::{Counter, SharedState};
 use super::record::cpu_time_of_this_process;
+use super::shared_state::{Counter, SharedState};
 use super::{FarEnd, cpu_time_of_this_thread};
 use crate::abort::take_signals;
 use crate::sys::{allowed_cpus, pin_thread};
@@ -332,7 +332,9 @@ impl<'a> Control<'a> {
         let may_ask = is_tcp && (1..=ASKED_MAX).contains(&of(Role::Sender).count());
         let retransmits = may_ask.then(|| {
             let senders = of(Role::Sender).map(|(flow, _)| info::read(&flow.socket));
-            senders.filter_map(|info| Some(u64::from(info.value()?.retransmits))).sum()
+            senders
+                .filter_map(|info| Some(u64::from(info.value()?.retransmits)))
+                .sum()
         });
         self.abort.tell(Progress {
             at_ns: now.into(),

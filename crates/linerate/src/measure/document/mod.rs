@@ -23,8 +23,8 @@ use super::diffusion::{DiffusionFigures, Overhead};
 use super::measured::{Measured, corrected_latency, datagrams, whole_latency};
 use super::over_time::Interval;
 use super::repeat::Repeats;
-use super::spread::{FLOWS_LISTED, FlowSpread};
 use super::require::Judged;
+use super::spread::{FLOWS_LISTED, FlowSpread};
 use super::verbs::{self, PortCounterGrowth, VerbsFigures};
 
 /// What `linerate measure WORKLOAD PEER --format json` prints: the trial, its cost, its ceiling and its limit.

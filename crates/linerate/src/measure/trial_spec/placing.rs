@@ -43,11 +43,7 @@ fn share_threads(spec: &mut TrialSpec, cpus: usize) {
     }
 }
 
-fn placement<'a>(
-    args: &TrialArgs,
-    spec: &TrialSpec,
-    path: PathView<'a>,
-) -> Outcome<Placement> {
+fn placement<'a>(args: &TrialArgs, spec: &TrialSpec, path: PathView<'a>) -> Outcome<Placement> {
     let here = match &args.place {
         Some(Placing::At(place)) => place.clone(),
         Some(Placing::Roles(..)) | None => Where::Free,

@@ -31,14 +31,12 @@ impl TrialFigures {
                 let add = |all: (f64, f64), one: (f64, f64)| (all.0 + one.0, all.1 + one.1);
                 Some(each.into_iter().fold((0.0, 0.0), add))
             };
-            match sample.spec.workload {
-                Workload::Udp(_) => sum(way.receiver.receivers().map(datagrams).collect()),
-                _ => {
-                    let refused = real(refused_by_own_host(way.sender));
-                    let seen = sum(way.sender.senders().map(segments).collect());
-                    seen.map(|(sent, lost)| (sent + refused, lost + refused))
-                }
+            if matches!(sample.spec.workload, Workload::Udp(_)) {
+                return sum(way.receiver.receivers().map(datagrams).collect());
             }
+            let refused = real(refused_by_own_host(way.sender));
+            let (sent, lost) = sum(way.sender.senders().map(segments).collect())?;
+            Some((sent + refused, lost + refused))
         });
         Self { rate, segments }
     }

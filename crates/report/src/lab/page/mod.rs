@@ -95,28 +95,7 @@ fn story(document: &LabDocument) -> String {
                 Some(words) => format!("No effects on {word}: {words}."),
                 None => format!("No effects on {word}: three complete blocks are required."),
             }),
-            (false, 0, false) => {
-                let effects = response.effects.iter();
-                let noisy = effects
-                    .clone()
-                    .filter(|effect| is_too_noisy(*effect))
-                    .count();
-                let least = effects.min_by(|one, other| {
-                    let [one, other] = [one, other].map(|effect| effect.smallest_detectable());
-                    one.total_cmp(&other)
-                });
-                let least = least.map_or_else(String::new, |effect| detectable(effect));
-                say(match noisy {
-                    0 => format!(
-                        "No effect on {word} is significant; the smallest minimum detectable effect is {least}."
-                    ),
-                    _ => format!(
-                        "No effect on {word} is significant; {noisy} of {} are {TOO_NOISY}: more or longer trials narrow \
-                         the intervals.",
-                        response.effects.len()
-                    ),
-                });
-            }
+            (false, 0, false) => say(none_significant(response)),
             (false, some, false) => say(format!(
                 "No effect on {word} is significant after correction for multiple comparisons; \
                  {some} would be alone."
@@ -140,6 +119,30 @@ fn story(document: &LabDocument) -> String {
     }
     out.push_str("</ul></section>\n");
     out
+}
+
+/// What the effects show if none is significant.
+fn none_significant(response: &ResponseDocument) -> String {
+    let word = response.response.word();
+    let effects = &response.effects;
+    let noisy = effects
+        .iter()
+        .filter(|effect| is_too_noisy(*effect))
+        .count();
+    if noisy > 0 {
+        return format!(
+            "No effect on {word} is significant; {noisy} of {} are {TOO_NOISY}: more or longer trials narrow the intervals.",
+            effects.len()
+        );
+    }
+    let least = effects.iter().min_by(|one, other| {
+        let [one, other] = [one, other].map(|effect| effect.smallest_detectable());
+        one.total_cmp(&other)
+    });
+    let least = least.map_or_else(String::new, |effect| detectable(effect));
+    format!(
+        "No effect on {word} is significant; the smallest minimum detectable effect is {least}."
+    )
 }
 
 /// An effect as a sentence: `flows 12 against 1: +158.0 % [+140.1, +177.2] rate, better.`

@@ -8,6 +8,7 @@
 # program, or file by its whole path:Debian package
 build="cc:gcc git:git"
 test="ip:iproute2 ethtool:ethtool sysctl:procps setpriv:util-linux unshare:util-linux iperf3:iperf3 node:nodejs npm:npm chromium:chromium
+    mandoc:mandoc zsh:zsh fish:fish rpmbuild:rpm curl:curl
     /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev"
 
 # Prints the packages of those programs that are not on the PATH, and of files that are not there.

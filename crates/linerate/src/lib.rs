@@ -137,5 +137,7 @@ fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
         Command::Runs(args) => commands::runs::run(args, &state, say).map(done),
         Command::Export(args) => commands::export::run(args, say).map(done),
         Command::Completions { shell } => commands::completions::run(*shell, say).map(done),
+        Command::Complete { words } => commands::complete::run(words, say).map(done),
+        Command::Manual { folder, date } => commands::manual::run(folder, date).map(done),
     }
 }

@@ -479,6 +479,7 @@ impl From<&TrafficError> for Failure {
 fn kind_of_verbs(error: &VerbsError) -> FailureKind {
     match error {
         VerbsError::LibraryMissing { .. }
+        | VerbsError::StaticBuild { .. }
         | VerbsError::FunctionMissing { .. }
         | VerbsError::NoDevice
         | VerbsError::ModuleMissing { .. }

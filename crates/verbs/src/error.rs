@@ -15,6 +15,15 @@ pub enum VerbsError {
         /// The loader's reason.
         reason: String,
     },
+    /// A statically linked program has no dynamic loader.
+    #[error(
+        "this is the static build of linerate, which cannot load {library}; use the glibc build \
+         (linux-gnu, also in the .deb and .rpm packages)"
+    )]
+    StaticBuild {
+        /// The library's file name.
+        library: &'static str,
+    },
     /// The library is older than what is used of it.
     #[error("the library {library} has no function {function}: rdma-core 32 or newer is needed")]
     FunctionMissing {

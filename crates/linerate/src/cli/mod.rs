@@ -41,9 +41,20 @@ pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs
 
 use crate::console::say::Format;
 
+/// What `--version` prints after the name; `-V` prints only the version.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit:   ",
+    env!("LINERATE_COMMIT"),
+    "\ntarget:   ",
+    env!("LINERATE_TARGET"),
+    "\nfeatures: ",
+    env!("LINERATE_FEATURES"),
+);
+
 /// Finds out why a fast link is slow, proves it by measuring, fixes it, can roll it back.
 #[derive(Debug, Parser)]
-#[command(name = "linerate", version, max_term_width = 100)]
+#[command(name = "linerate", version, long_version = LONG_VERSION, max_term_width = 100)]
 #[command(
     after_long_help = "Results go to stdout, status to stderr. Exit codes: see `linerate explain \
         exit-codes`."
@@ -131,7 +142,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Explain a rule: its reason, its threshold, how to check it by hand.
     Explain {
-        /// A rule id; or `rules` (list all rules), `settings`, `exit-codes`.
+        /// A rule id or a setting key; or `rules` (list all rules), `settings`, `exit-codes`.
         rule: String,
     },
     /// Compute the upper bounds of a path and show the arithmetic.
@@ -207,6 +218,22 @@ pub enum Command {
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
+    },
+    /// Print the words that can replace the last one of a command line, for the scripts of `completions`.
+    #[command(hide = true)]
+    Complete {
+        /// The words after `linerate`.
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
+    /// Write a manual page for each command, for packages.
+    #[command(hide = true)]
+    Manual {
+        /// An existing directory.
+        folder: PathBuf,
+        /// The date of the pages.
+        #[arg(long, value_name = "YYYY-MM-DD")]
+        date: String,
     },
 }
 

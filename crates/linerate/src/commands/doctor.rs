@@ -73,6 +73,9 @@ pub(crate) fn explain(topic: &str, say: &Say) -> Outcome<()> {
         "settings" => return page("settings", &crate::commands::settings_page::page(), say),
         _ => {}
     }
+    if let Some(text) = crate::commands::settings_page::one(topic) {
+        return page(topic, &text, say);
+    }
     let Some(found) = rules::find(topic) else {
         let near = near_rules(topic);
         let hint = if near.is_empty() {

@@ -7,9 +7,11 @@
 pub(crate) mod capture;
 pub(crate) mod ceiling;
 pub(crate) mod check;
+pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod manual;
 pub(crate) mod map;
 mod memory;
 pub(crate) mod report;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use linerate_model::setting::{Domain, Keeping, Scope, catalogue};
+use linerate_model::setting::{Domain, Keeping, Scope, SettingKey, catalogue};
 
 /// The text before the table.
 const PREFACE: &str = include_str!("settings_page.md");
@@ -35,6 +35,27 @@ pub(crate) fn page() -> String {
         );
     }
     page
+}
+
+/// One setting, by its key or by its pattern.
+pub(crate) fn one(key: &str) -> Option<String> {
+    let by_pattern = catalogue().find(|spec| spec.pattern == key);
+    let spec = by_pattern.or_else(|| key.parse::<SettingKey>().ok().map(|key| key.spec()))?;
+    let written = if spec.access.is_written() {
+        "yes"
+    } else {
+        "no"
+    };
+    Some(format!(
+        "# {key}\n\n{}\n\nvalue       {}\nclass       {}\nscope       {}\nwritten     {written}\nkept by     {}\n\
+         defined in  {}\n",
+        spec.about,
+        value(spec.domain),
+        spec.class,
+        scope(spec.scope),
+        kept(spec.keeping),
+        spec.source
+    ))
 }
 
 fn value(domain: Domain) -> &'static str {

@@ -8,7 +8,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::{Experiment, Level, LevelTable};
 
 /// The experiments that come with linerate.
-pub(super) const SHIPPED: [(&str, &str); 7] = [
+pub(crate) const SHIPPED: [(&str, &str); 7] = [
     (
         "numa-near-far",
         include_str!("../../experiments/numa-near-far.toml"),

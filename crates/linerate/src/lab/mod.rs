@@ -6,7 +6,7 @@
 //! The definition of an experiment, and the analysis of its record, are in [`linerate_analysis::experiment`].
 
 pub(crate) mod compare;
-mod definition;
+pub(crate) mod definition;
 mod paths;
 mod progress_table;
 pub mod session;

@@ -118,17 +118,23 @@ pub(crate) fn shown_on_a_terminal(
 }
 
 /// What a program shows on the terminal that it writes to.
-pub(crate) fn shown(mut command: Command, mut screen: File) -> (ExitStatus, String) {
+pub(crate) fn shown(mut command: Command, screen: File) -> (ExitStatus, String) {
     let mut program = command.stdin(Stdio::null()).spawn().expect("it starts");
     // This end of the terminal goes with it: reading ends with the program.
     drop(command);
+    let text = until_closed(screen);
+    let ended = program.wait().expect("it has ended");
+    (ended, text)
+}
+
+/// What the programs on a terminal show until the last of them has ended.
+pub(crate) fn until_closed(mut screen: File) -> String {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     while let Ok(count @ 1..) = screen.read(&mut piece) {
         bytes.extend_from_slice(&piece[..count]);
     }
-    let ended = program.wait().expect("it has ended");
-    (ended, String::from_utf8_lossy(&bytes).into_owned())
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[test]

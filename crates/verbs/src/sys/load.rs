@@ -39,6 +39,9 @@ fn loader_error() -> String {
 
 impl Loaded {
     fn open(variable: &'static str, name: &'static str) -> Result<Self, VerbsError> {
+        if cfg!(target_feature = "crt-static") {
+            return Err(VerbsError::StaticBuild { library: name });
+        }
         let missing = |reason: String| VerbsError::LibraryMissing {
             library: name,
             reason,

@@ -13,7 +13,7 @@ SECONDS ?= 10
 TARGETS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist demo bench quick check test test-vm fuzz sanitize fmt advisories install-deps toolchain clean
+.PHONY: help build dist dist-test dist-reproduce book cast demo bench quick check test test-vm fuzz sanitize fmt advisories install-deps toolchain clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -21,8 +21,21 @@ help: ## list the targets
 build: toolchain ## build target/release/linerate
 	cargo build $(LOCKED) --release --package linerate
 
-dist: build ## build target/dist/linerate, stripped as it is shipped, with its symbols beside it
-	@xtask/dist.sh target/release/linerate target/dist
+dist: toolchain ## build a release in dist/: programs, packages, image, checksums (TARGETS="...", PROFILE=demo for a quick one)
+	@xtask/dist.sh
+
+dist-test: ## test dist/: install, upgrade and remove each package, run each program (as root)
+	@xtask/dist-test.sh
+
+dist-reproduce: toolchain ## build the x86-64 program twice, in two folders, and compare the bytes
+	@xtask/dist-reproduce.sh
+
+book: ## build the book as a site in target/book (mdBook)
+	@xtask/book.sh
+
+cast: ## record the session of the README again and draw docs/pictures/session.svg (as root)
+	cargo build $(LOCKED) --profile demo --package linerate
+	@cargo run $(LOCKED) --quiet --package xtask -- cast
 
 demo: toolchain ## build quickly and run the demo on this machine, two minutes (ARGS="..." is passed on)
 	cargo build $(LOCKED) --profile demo --package linerate

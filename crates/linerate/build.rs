@@ -1,4 +1,4 @@
-//! What `linerate --version` shows of the build: the commit, the target and the features.
+//! What `linerate --version` shows of the build: the commit and the target.
 //!
 //! The commit comes from `LINERATE_COMMIT` (a source archive, a package), else from git. A debug build has none: a
 //! developer's next commit would compile the crate again.
@@ -13,15 +13,6 @@ fn main() {
     let variable = |name: &str| env::var(name).unwrap_or_default();
     println!("cargo::rustc-env=LINERATE_COMMIT={}", commit(&variable));
     println!("cargo::rustc-env=LINERATE_TARGET={}", variable("TARGET"));
-    let is_static = variable("CARGO_CFG_TARGET_FEATURE")
-        .split(',')
-        .any(|feature| feature == "crt-static");
-    let features = if is_static {
-        "static; no RDMA verbs"
-    } else {
-        "RDMA verbs (libibverbs is loaded when it is needed)"
-    };
-    println!("cargo::rustc-env=LINERATE_FEATURES={features}");
 }
 
 /// The commit that is built, or why it is not recorded.

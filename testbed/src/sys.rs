@@ -66,7 +66,13 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         None,
     )?;
     // SAFETY: the request is an ifreq as SIOCSIFFLAGS takes it, and outlives the call.
-    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })
+    checked(unsafe {
+        libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCSIFFLAGS as _,
+            &raw const request,
+        )
+    })
 }
 
 /// Creates a TUN interface in this thread's network namespace; it exists as long as the descriptor, which reads and
@@ -88,12 +94,12 @@ pub(crate) fn make_tun(name: &str, large: bool) -> io::Result<OwnedFd> {
     let kind = libc::IFF_TUN | libc::IFF_NO_PI | header;
     request.ifr_ifru.ifru_flags = i16::try_from(kind).map_err(io::Error::other)?;
     // SAFETY: the request is an ifreq as TUNSETIFF takes it, and outlives the call.
-    checked(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    checked(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
     if large {
         let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
         let offloads = libc::c_ulong::from(offloads);
         // SAFETY: TUNSETOFFLOAD takes a number.
-        checked(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, offloads) })?;
+        checked(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) })?;
     }
     Ok(tun)
 }

@@ -159,6 +159,13 @@ pub(crate) fn dependencies(root: &Path) -> Output {
     output
 }
 
+/// The metadata of everything that is built for the targets of deny.toml.
+pub(crate) fn metadata_of_targets(root: &Path) -> Result<serde_json::Value, String> {
+    let text = std::fs::read_to_string(root.join("deny.toml"))
+        .map_err(|error| format!("cannot read deny.toml: {error}"))?;
+    metadata(root, &Policy::read(&text)?)
+}
+
 /// The metadata of everything that is built, without network access. Dependencies of other targets may not have been
 /// fetched yet: then they are fetched, once.
 fn metadata(root: &Path, policy: &Policy) -> Result<serde_json::Value, String> {

@@ -9,9 +9,11 @@
     reason = "a developer's tool that talks to its terminal"
 )]
 
+mod cast;
 mod check;
 mod deny;
 mod jobs;
+mod sbom;
 mod tally;
 mod test_run;
 mod tidy;
@@ -20,7 +22,7 @@ mod user;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask fmt | quick | check | deny | schemas | test | test-vm | tidy
+const USAGE: &str = "usage: cargo xtask fmt | quick | check | deny | schemas | test | test-vm | tidy | sbom | cast
 
   fmt     format the sources, also those that cargo fmt does not find
   quick   format, lints, unit tests and the tests on captured hosts
@@ -29,7 +31,9 @@ const USAGE: &str = "usage: cargo xtask fmt | quick | check | deny | schemas | t
   schemas generate schema/*.json from the types of the documents
   test    check, then every test; as root also a second time as an ordinary user
   test-vm only the tests in the virtual machine
-  tidy    only the house rules that no other tool knows";
+  tidy    only the house rules that no other tool knows
+  sbom    print what the program contains, as CycloneDX
+  cast    record docs/cast/session.txt and draw docs/pictures/session.svg";
 
 fn main() -> ExitCode {
     let root = root();
@@ -47,11 +51,27 @@ fn main() -> ExitCode {
         Some("schemas") => closing_line(&jobs::run(vec![check::write_schemas(&root)])),
         Some("deny") => shown(&check::dependencies(&root)),
         Some("tidy") => shown(&tidy::run(&root)),
+        Some("sbom") => printed(sbom::document(&root).map(|document| format!("{document:#}\n"))),
+        Some("cast") => printed(cast::run(&root)),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
         }
     }
+}
+
+fn printed(text: Result<String, String>) -> ExitCode {
+    shown(&match text {
+        Ok(stdout) => tally::Output {
+            stdout,
+            success: true,
+            ..tally::Output::default()
+        },
+        Err(error) => tally::Output {
+            stderr: format!("error: {error}\n"),
+            ..tally::Output::default()
+        },
+    })
 }
 
 fn shown(output: &tally::Output) -> ExitCode {

@@ -36,10 +36,12 @@ const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
         "linerate",
         "test it",
         &[
+            "completions::",
             "experiment::",
             "help::",
             "iperf3::",
             "ladder::",
+            "packaging::",
             "peers::",
             "prove::a_search_finds",
             "prove::a_shaper_that_is_not_ours",

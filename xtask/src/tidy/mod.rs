@@ -1,6 +1,7 @@
 //! Project rules that the compiler, clippy and cargo-deny do not check. Each rule is a function from the tree's files
 //! to problems, so that its own test can pass it a tree that violates it.
 
+mod links;
 mod modules;
 mod papers;
 mod phrases;
@@ -31,7 +32,7 @@ struct Problem {
 
 type Rule = fn(&[TreeFile]) -> Vec<Problem>;
 
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 23] = [
     source::every_file_says_what_it_is,
     source::no_file_is_too_long,
     source::no_file_stands_beside_its_folder,
@@ -52,12 +53,17 @@ const RULES: [Rule; 20] = [
     papers::every_decision_is_listed,
     papers::every_test_that_security_names_exists,
     phrases::no_listed_phrase,
+    links::every_link_leads_to_a_file,
+    links::every_page_of_the_book_is_listed,
+    links::the_readme_is_short,
 ];
 
 /// Directories without committed files.
 const PASSED_OVER: [&str; 5] = [".git", ".test", "target", "node_modules", "dist-check"];
 /// One that does so at the root of the tree.
 const RUNS: &str = "runs";
+/// What `make dist` makes there.
+const DIST: &str = "dist";
 
 /// Every problem and note; a success when the tree is tidy.
 pub(crate) fn run(root: &Path) -> Output {
@@ -81,7 +87,7 @@ pub(crate) fn run(root: &Path) -> Output {
     }
 }
 
-/// Every text file below `root`, by path. Not `git ls-files`: a source archive has no git, and git
+/// Every file below `root`, by path. Not `git ls-files`: a source archive has no git, and git
 /// refuses a checkout that belongs to another user.
 fn read_tree(root: &Path) -> Vec<TreeFile> {
     let mut files = Vec::new();
@@ -91,16 +97,15 @@ fn read_tree(root: &Path) -> Vec<TreeFile> {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();
             let kind = entry.file_type();
-            let is_runs = name == RUNS && folder == root;
-            if is_runs || PASSED_OVER.contains(&name.as_str()) {
+            let is_made = [RUNS, DIST].contains(&name.as_str()) && folder == root;
+            if is_made || PASSED_OVER.contains(&name.as_str()) {
                 continue; // `.git` is a file in a work tree of git
             }
             if kind.as_ref().is_ok_and(fs::FileType::is_dir) {
                 folders.push(path);
-            } else if let (true, Ok(text)) = (
-                kind.is_ok_and(|kind| kind.is_file()),
-                fs::read_to_string(&path),
-            ) {
+            } else if kind.is_ok_and(|kind| kind.is_file()) {
+                // A picture has no text; links lead to it.
+                let text = fs::read_to_string(&path).unwrap_or_default();
                 let path = path.strip_prefix(root).unwrap_or(&path);
                 let path = path.to_string_lossy().into_owned();
                 files.push(TreeFile { path, text });

@@ -41,6 +41,20 @@ pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs
 
 use crate::console::say::Format;
 
+/// What a build can do that others cannot.
+#[cfg(target_feature = "crt-static")]
+macro_rules! features {
+    () => {
+        "static; no RDMA verbs"
+    };
+}
+#[cfg(not(target_feature = "crt-static"))]
+macro_rules! features {
+    () => {
+        "RDMA verbs (libibverbs is loaded when it is needed)"
+    };
+}
+
 /// What `--version` prints after the name; `-V` prints only the version.
 const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
@@ -49,7 +63,7 @@ const LONG_VERSION: &str = concat!(
     "\ntarget:   ",
     env!("LINERATE_TARGET"),
     "\nfeatures: ",
-    env!("LINERATE_FEATURES"),
+    features!(),
 );
 
 /// Finds out why a fast link is slow, proves it by measuring, fixes it, can roll it back.

@@ -30,6 +30,7 @@ mod lease;
 mod live;
 mod no_rdma;
 mod own_hosts;
+mod packaging;
 mod peers;
 mod preload;
 mod prove;

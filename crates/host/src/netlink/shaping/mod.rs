@@ -16,6 +16,8 @@ use super::socket::Connection;
 use super::{NO_KERNEL, Netlink, dcb, link, lock, qdisc};
 use crate::nic_control::NicCounts;
 
+/// `TCA_HW_OFFLOAD`, which the libc crate has for glibc only.
+const HW_OFFLOAD: u16 = 12;
 pub(super) const STATS_QUEUE: u16 = 3;
 pub(super) const HFSC_REAL_TIME: u16 = 1;
 pub(super) const HFSC_FAIR: u16 = 2;
@@ -180,9 +182,7 @@ fn parse_node(body: &[u8], classes: &[Entry], path: &str) -> Result<QdiscNode, F
         drops: count(2),
         requeues: count(3),
         overlimits: count(4),
-        offloaded: said
-            .u8(libc::TCA_HW_OFFLOAD, "hw-offload")
-            .map(|flag| flag != 0),
+        offloaded: said.u8(HW_OFFLOAD, "hw-offload").map(|flag| flag != 0),
         kind: entry.kind,
         handle: entry.handle,
         parent: entry.parent,

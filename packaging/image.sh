@@ -1,6 +1,6 @@
 #!/bin/sh
 # image.sh PROGRAM ARCHIVE: a container image of the static program, as an OCI archive (`podman load`, `docker load`).
-# buildah needs neither a daemon nor a network here: no step of the Containerfile runs a program.
+# buildah needs no daemon, and uses no network: no step of the Containerfile runs a program.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd) root=$(dirname "$here")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/context/tmp"
 cp "$1" "$work/context/linerate"
 cp "$root/LICENSE-MIT" "$root/LICENSE-APACHE" "$work/context"
-$buildah build --quiet --isolation chroot --network none --timestamp "${SOURCE_DATE_EPOCH:-0}" \
+$buildah build --quiet --isolation chroot --network host --timestamp "${SOURCE_DATE_EPOCH:-0}" \
     --label org.opencontainers.image.title=linerate --label org.opencontainers.image.version="$version" \
     --label org.opencontainers.image.licenses='MIT OR Apache-2.0' \
     --tag "linerate:$version" -f "$here/Containerfile" "$work/context" >/dev/null

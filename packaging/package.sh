@@ -4,6 +4,8 @@
 #   package.sh deb    PROGRAM TARGET OUT        linerate_VERSION-1_ARCHITECTURE.deb in OUT
 #   package.sh rpm    PROGRAM TARGET OUT        linerate-VERSION-1.ARCHITECTURE.rpm in OUT
 #   package.sh tar    PROGRAM TARGET OUT        linerate-VERSION-TARGET.tar.gz in OUT
+# dpkg-deb and rpmbuild build both from one tree, on any architecture. cargo-deb and cargo-generate-rpm would have to be
+# compiled first; so the tests of each run can build real packages.
 # GENERATOR is a linerate that runs on this machine and writes the manual pages and completions [default: PROGRAM].
 # SOURCE_DATE_EPOCH is the time of every file [default: that of the commit], so that packages are reproducible.
 # VERSION is that of the package [default: that of Cargo.toml].
@@ -50,7 +52,7 @@ documents() {
 # Every file with the same time and rights, whatever the umask of the tree.
 settle() {
     find "$1" -type d -exec chmod 755 {} +
-    find "$1" -type f ! -path "$1/usr/bin/*" ! -name linerate ! -path '*/DEBIAN/p*' -exec chmod 644 {} +
+    find "$1" -type f ! -path "$1/usr/bin/*" ! -path "$1/linerate" ! -path '*/DEBIAN/p*' -exec chmod 644 {} +
     find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 }
 
@@ -139,5 +141,5 @@ case ${1:-} in
     deb) deb "$2" "$3" "$4" ;;
     rpm) rpm "$2" "$3" "$4" ;;
     tar) tar_gz "$2" "$3" "$4" ;;
-    *) sed -n '2,11s/^# //p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,13s/^# //p' "$0" >&2; exit 2 ;;
 esac

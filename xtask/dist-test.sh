@@ -48,7 +48,7 @@ unpack() {
 # Every file of a root but what package managers keep for themselves.
 listing() {
     (cd "$1" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/lib/rpm -o -path ./usr/lib/sysimage -o -path ./var/log \
-        -o -path ./var/cache -o -path ./proc -o -path ./sys \) -prune -o -print | sort)
+        -o -path ./var/cache -o -path ./root/.rpmdb -o -path ./proc -o -path ./sys \) -prune -o -print | sort)
 }
 
 sums() { cd "$dist" && sha256sum --quiet --check SHA256SUMS; }
@@ -232,7 +232,7 @@ installer() {
 }
 no_path_of_ours() {
     unpack "$1"
-    ! grep -c -a -F -e "$root/" -e "$HOME/" "$unpacked/linerate" || die "a path of this machine is in the program"
+    ! grep -c -a -F -e "$root/" -e "$HOME/.cargo" -e "$HOME/.rustup" "$unpacked/linerate" || die "a path of this machine is in the program"
 }
 sbom() {
     need python3

@@ -57,7 +57,7 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     // SAFETY: all zeroes is a valid ifreq, a name and a union of plain numbers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = from.cast_signed();
+        *to = libc::c_char::from_ne_bytes([*from]);
     }
     request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP).expect("IFF_UP is 1");
     let socket = rustix::net::socket(
@@ -88,7 +88,7 @@ pub(crate) fn make_tun(name: &str, large: bool) -> io::Result<OwnedFd> {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        *to = libc::c_char::from_ne_bytes([from]);
     }
     let header = if large { libc::IFF_VNET_HDR } else { 0 };
     let kind = libc::IFF_TUN | libc::IFF_NO_PI | header;

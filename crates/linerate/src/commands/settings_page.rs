@@ -104,4 +104,15 @@ mod tests {
              target/release/linerate explain settings > docs/reference/settings.md"
         );
     }
+
+    #[test]
+    fn one_setting_is_explained_by_its_key_or_its_pattern() {
+        for key in ["nic/eth2/coalesce/rx-usecs", "nic/NAME/coalesce/rx-usecs"] {
+            let text = one(key).expect(key);
+            assert!(text.starts_with(&format!("# {key}\n")), "{text}");
+            assert!(text.contains("\nvalue       number\n"), "{text}");
+            assert!(text.contains("\nwritten     yes\n"), "{text}");
+        }
+        assert_eq!(one("irq-remote-numa"), None);
+    }
 }

@@ -267,7 +267,7 @@ function describeRun(what, name, tests) {
       });
     }
 
-    for (const width of [320, 768]) {
+    for (const width of [320, 768, 1000, 1400]) {
       test(`does not scroll sideways at ${width} px`, async () => {
         const { page } = await run.open({ viewport: { width, height: 800 } });
         const [needed, offered] = await page.evaluate(() => [

@@ -387,7 +387,7 @@ pub(super) fn cpu(bars: &[CpuBar], drawn: &mut Vec<Value>) -> String {
         return String::new();
     }
     let (x, y) = (
-        Axis::from_zero("CPU time, s/GB", 0.0, (widest, 80)),
+        Axis::from_zero("CPU time, s/GB", 0.0, (widest, 96)),
         rows("name"),
     );
     let kinds = CpuCost::default().kinds().map(|(kind, _)| kind);

@@ -84,7 +84,11 @@ fn table_of(
             if index == 0 {
                 out.push_str(&format!("<th scope=\"row\" role=\"rowheader\">{cell}</th>"));
             } else {
-                let class = if is_figure(cell) { " class=\"figure\"" } else { "" };
+                let class = if is_figure(cell) {
+                    " class=\"figure\""
+                } else {
+                    ""
+                };
                 out.push_str(&format!(
                     "<td role=\"cell\"{class} data-label=\"{}\"><div>{cell}</div></td>",
                     escape(label)

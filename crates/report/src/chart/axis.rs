@@ -37,7 +37,8 @@ impl Axis {
             f64::MIN_POSITIVE
         );
         let scale = json!({"nice": false, "domainMin": 0, "domainMax": {"expr": end}});
-        Self::new(title, scale, json!({"tickCount": 8}))
+        // The number of a tick that is this close to the end stands left of it.
+        Self::new(title, scale, json!({"tickCount": 8, "labelFlush": 14}))
     }
 
     /// Ratios of `what` on a logarithmic scale, on which a doubling is as far from no effect as a halving, and which reaches

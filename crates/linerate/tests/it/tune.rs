@@ -172,6 +172,24 @@ fn a_transaction_is_undone_by_its_name_only_when_there_is_one() {
 }
 
 #[test]
+fn the_short_name_of_a_transaction_undoes_that_one_and_no_other() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let file = plan(&lab);
+    json(&lab, &["apply", "--no-confirm", "--from", text(&file)]);
+    let status = lab.run(&["tune", "status"]).expect_code(0).out;
+    let first = status.split_whitespace().next().unwrap_or_default();
+    let number = first.strip_prefix('t').map(str::parse::<u64>);
+    assert!(matches!(number, Some(Ok(_))), "{status}");
+    let unknown = lab.run(&["tune", "undo", "t987654"]).expect_code(23);
+    assert!(unknown.err.contains("t987654"), "{}", unknown.err);
+    assert_ne!(lab.shell("near", "sysctl -n net.ipv4.tcp_sack").trim(), "1");
+    let done = lab.run(&["tune", "undo", first]).expect_code(0);
+    assert!(done.out.contains(first), "{}", done.out);
+    assert_same(&lab, &before, "after `tune undo` by the short name");
+}
+
+#[test]
 fn a_value_that_the_kernel_refuses_leaves_nothing_half_done() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();

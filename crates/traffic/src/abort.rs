@@ -28,7 +28,7 @@ struct Events {
     reports: Mutex<Reports>,
 }
 
-/// Who is told what a trial has done, and how often.
+/// Receives the progress of a trial, and how often.
 #[derive(Default)]
 struct Reports(Option<(Duration, Report)>);
 

@@ -22,7 +22,7 @@ const FRAME: f64 = 0.08;
 const PAUSE_MAX: f64 = 1.5;
 const HOLD: f64 = 6.0;
 
-/// Records the session anew and draws it.
+/// Records the session again and renders it as SVG.
 pub(crate) fn run(root: &Path) -> Result<String, String> {
     let folder = root.join("target/cast");
     let failed = |what: &str, error: &dyn std::fmt::Display| format!("cannot {what}: {error}");

@@ -56,7 +56,7 @@ pub struct PeerPath {
     pub port: Option<u16>,
     /// Whether changes may disrupt the management path of both ends.
     pub includes_way_in: bool,
-    /// Who is told what a running trial has done.
+    /// Receives the progress of running trials.
     pub watch: Option<Watch>,
     /// Ctrl-C.
     pub interrupt: Interrupt,

@@ -1,4 +1,4 @@
-//! Who is told what a running trial has done at both ends, and how often.
+//! Passes on the progress of a running trial at both ends, and how often each end reports it.
 
 use std::fmt;
 use std::sync::Arc;

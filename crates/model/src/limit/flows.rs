@@ -390,9 +390,8 @@ impl Flow<'_> {
         })
     }
 
-    /// A qdisc of the sender's host that had so many packets wait for its rate that most of the bytes may have waited,
-    /// although the rate was not reached: a bucket that holds few packets waits for a timer after each of them (tc-tbf(8),
-    /// `burst`).
+    /// A qdisc of the sender's host delayed most of the bytes (`overlimits`), although its rate was not reached: a bucket
+    /// that holds few packets waits for a timer after each of them (tc-tbf(8), `burst`).
     fn by_waits_for_a_rate(&self) -> Option<Named> {
         let waits = waits_for_own_qdiscs(self.way.sender);
         let sent = self

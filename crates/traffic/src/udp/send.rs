@@ -114,7 +114,7 @@ pub(super) fn run(
     sender.close()
 }
 
-/// After so many drops before the first message passes, the packet filter is taken to block all of them.
+/// After so many drops before the first message passes, linerate assumes that the packet filter blocks all of them.
 const FILTERED_MAX: u32 = 64;
 
 /// One flow of a sender.

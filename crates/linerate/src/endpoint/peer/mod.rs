@@ -62,7 +62,7 @@ pub struct Peer {
     /// Maximum length of the record of the trial that was prepared last.
     record_bytes_max: usize,
     stderr: FarStderr,
-    /// Who is told what the running trial has done there.
+    /// Receives the progress of the running trial at the remote end.
     reports: Arc<Mutex<Option<Watch>>>,
     interrupt: Interrupt,
 }
@@ -206,7 +206,7 @@ impl Peer {
         self.input.write(request)?.map_err(|_| self.gone())
     }
 
-    /// From now on `watch` is told what the running trial has done there.
+    /// Passes the progress of running trials at the remote end to `watch` from now on.
     pub(super) fn report_to(&self, watch: Option<&Watch>) {
         *lock(&self.reports) = watch.cloned();
     }

@@ -188,8 +188,14 @@ impl Guest {
         }
         self.is_dead.store(false, Ordering::Relaxed);
         drop(said);
-        // The clock leaps while the guest waits for its disk: a deadline must not pass while a program is read.
-        self.shell(&format!("cat {LINERATE} >/dev/null"));
+        self.read_ahead(LINERATE);
+    }
+
+    /// Reads `files`, as a shell names them, into the guest's memory: its clock leaps to the next timer while it waits for
+    /// the host, so a deadline may pass while a program or a library is read.
+    #[track_caller]
+    pub(crate) fn read_ahead(&self, files: &str) {
+        self.shell(&format!("cat {files} >/dev/null"));
     }
 
     /// What the guest's kernel reported.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::guest::{Guest, SOFT_RDMA, entry};
-use crate::verbs::{assert_nothing_is_held, measure_after, refuse};
+use crate::verbs::{assert_nothing_is_held, measure_after, refuse, spoiling_library};
 
 /// `swa` on `va` with 10.9.0.1 and `swb` on `vb` with 10.9.0.2, in the place of soft-RoCE; where the guest has no siw,
 /// the test is a skip.
@@ -132,7 +132,7 @@ pub(crate) fn a_changed_byte_over_iwarp_fails(guest: &Guest) {
     if !pair(guest) {
         return;
     }
-    let library = linerate_verbs_spoil::library();
+    let library = spoiling_library(guest);
     for row in [
         "rdma-write --sizes 5000B --repetitions 20",
         "rdma-read --sizes 5000B --repetitions 20",
@@ -145,8 +145,7 @@ pub(crate) fn a_changed_byte_over_iwarp_fails(guest: &Guest) {
         let (code, said) = refuse(
             guest,
             &format!(
-                "{PINS} LINERATE_LIBIBVERBS='{}' {} measure {row} --data-check --time 20 --address 10.9.0.2 local",
-                library.display(),
+                "{PINS} LINERATE_LIBIBVERBS={library} {} measure {row} --data-check --time 20 --address 10.9.0.2 local",
                 Guest::command()
             ),
         );

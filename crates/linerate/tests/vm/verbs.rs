@@ -9,6 +9,13 @@ use crate::rdma::pair;
 /// What every measurement here has in common.
 const COMMON: &str = "--address 10.9.0.2 local";
 
+/// The library that changes what verbs move, in the guest's memory.
+pub(crate) fn spoiling_library(guest: &Guest) -> String {
+    let library = format!("'{}'", linerate_verbs_spoil::library().display());
+    guest.read_ahead(&library);
+    library
+}
+
 /// Waits until `$near` moves data, and fails with its output if it ended before.
 const UNTIL_IT_FLOWS: &str = "counter=/sys/class/infiniband/rxa/ports/1/hw_counters/sent_pkts
     from=$(cat $counter)
@@ -169,7 +176,7 @@ pub(crate) fn every_byte_of_every_verb_and_mode_is_the_right_one(guest: &Guest) 
 
 pub(crate) fn a_changed_byte_fails_every_verb_and_mode(guest: &Guest) {
     pair(guest);
-    let library = linerate_verbs_spoil::library();
+    let library = spoiling_library(guest);
     // Of each end's requests the third is changed, in its middle. Of `transfer` and `diffusion` that is the
     // answering end's write of what it restores; of `pingpong` and `stream` a message.
     let more = [
@@ -183,8 +190,7 @@ pub(crate) fn a_changed_byte_fails_every_verb_and_mode(guest: &Guest) {
         let (code, said) = refuse(
             guest,
             &format!(
-                "LINERATE_LIBIBVERBS='{}' {} measure {row} --data-check --time 20 {COMMON}",
-                library.display(),
+                "LINERATE_LIBIBVERBS={library} {} measure {row} --data-check --time 20 {COMMON}",
                 Guest::command()
             ),
         );
@@ -475,7 +481,7 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
 pub(crate) fn a_key_that_the_far_end_did_not_give_is_refused_by_its_device(guest: &Guest) {
     pair(guest);
     for verb in ["rdma-write", "rdma-read"] {
-        let command = format!("{} {COMMON}", with_wrong_keys(verb));
+        let command = format!("{} {COMMON}", with_wrong_keys(guest, verb));
         let (code, said) = refuse_in_time(guest, at_most::ANSWERED, ("", &command, ""));
         assert_eq!(code, 30, "{said}");
         assert!(said.contains("wrong key"), "{said}");
@@ -483,10 +489,10 @@ pub(crate) fn a_key_that_the_far_end_did_not_give_is_refused_by_its_device(guest
 }
 
 /// A measurement, without its peer, that changes keys of the remote end's memory.
-fn with_wrong_keys(verb: &str) -> String {
+fn with_wrong_keys(guest: &Guest, verb: &str) -> String {
     format!(
-        "LINERATE_SPOIL=key LINERATE_LIBIBVERBS='{}' {} measure {verb} --sizes 4096B --time 60",
-        linerate_verbs_spoil::library().display(),
+        "LINERATE_SPOIL=key LINERATE_LIBIBVERBS={} {} measure {verb} --sizes 4096B --time 60",
+        spoiling_library(guest),
         Guest::command()
     )
 }
@@ -517,7 +523,7 @@ pub(crate) fn one_agent_lives_on_from_fault_to_fault(guest: &Guest) {
     let faults = [
         (
             "",
-            format!("{} {peer}", with_wrong_keys("rdma-write")),
+            format!("{} {peer}", with_wrong_keys(guest, "rdma-write")),
             (30, "wrong key"),
         ),
         (

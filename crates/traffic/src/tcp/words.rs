@@ -15,9 +15,8 @@ use super::Flow;
 use super::socket::{Woken, wait};
 use crate::{Abort, TrafficError};
 
-/// How long the ends wait for each other's messages before the start: each registers its memory first, which takes seconds
-/// for large buffers and in an emulated guest.
-pub(crate) const WORDS_MAX: Duration = Duration::from_secs(30);
+/// How long the ends wait for each other's messages before the start.
+pub(crate) const WORDS_MAX: Duration = Duration::from_secs(10);
 
 /// The address that `socket` is bound to.
 pub(crate) fn local_of(socket: &OwnedFd) -> Result<SocketAddr, TrafficError> {

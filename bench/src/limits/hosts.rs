@@ -298,7 +298,7 @@ impl<'a> TestHosts<'a> {
             ""
         };
         format!(
-            "exec {first} \"$linerate\" --format json --state $state measure stream netns:$far --time {}ms \
+            "exec {first} \"$linerate\" --format json --state $state measure --no-store stream netns:$far --time {}ms \
              --flows $flows --cc $cc $place {injected} {}",
             time.as_millis(),
             if why { "--why" } else { "" }

@@ -173,7 +173,15 @@ fn record(
 ) -> Result<Vec<f64>, Trouble> {
     let mut command = Command::new(linerate);
     command
-        .args(["--quiet", "--format", "json", "--state", STATE, "measure"])
+        .args([
+            "--quiet",
+            "--format",
+            "json",
+            "--state",
+            STATE,
+            "measure",
+            "--no-store",
+        ])
         .args(series.measure.split(' '))
         .args(options(args))
         .stdin(Stdio::null());

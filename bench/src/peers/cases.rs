@@ -155,7 +155,7 @@ fn stream(place: &Place, flows: u32) -> Case {
             linerate(
                 place,
                 &format!(
-                    "measure stream {peer} --address {address} --time {seconds} --flows {flows}"
+                    "measure --no-store stream {peer} --address {address} --time {seconds} --flows {flows}"
                 ),
                 linerate_bulk,
             ),
@@ -203,7 +203,7 @@ fn stream_uncopied(place: &Place) -> Case {
             linerate(
                 place,
                 &format!(
-                    "measure stream {peer} --address {address} --time {seconds} --receive trunc"
+                    "measure --no-store stream {peer} --address {address} --time {seconds} --receive trunc"
                 ),
                 linerate_bulk,
             ),
@@ -228,7 +228,7 @@ fn rr(place: &Place, bytes: u32, spinning: bool) -> Case {
     let mut contestants = vec![linerate(
         place,
         &format!(
-            "measure rr {peer} --address {address} --time {seconds} --request {bytes}B \
+            "measure --no-store rr {peer} --address {address} --time {seconds} --request {bytes}B \
              --response {bytes}B --wait {wait}"
         ),
         linerate_operations,

@@ -196,7 +196,7 @@ impl Hosts {
     fn rate(&self, bench: &Bench<'_>) -> Result<f64, Trouble> {
         let peer = format!("netns:{}", self.far.name());
         let time = format!("{}ms", bench.args.time);
-        let words = ["measure", "stream", &peer, "--time", &time];
+        let words = ["measure", "--no-store", "stream", &peer, "--time", &time];
         let document = self.linerate(&bench.linerate, &words)?;
         let rate = document["total"]["rate_bit_per_s"].as_f64();
         rate.ok_or_else(|| Trouble("read a rate".to_owned()))

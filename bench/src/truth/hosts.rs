@@ -155,7 +155,14 @@ impl Hosts<'_> {
             .map_err(|error| Trouble(format!("make a file for the result: {error}")))?;
         let mut command = Command::new(&self.bench.linerate);
         command
-            .args(["--format", "json", "--state", STATE, "measure"])
+            .args([
+                "--format",
+                "json",
+                "--state",
+                STATE,
+                "measure",
+                "--no-store",
+            ])
             .args(words.split_whitespace())
             .stdin(Stdio::null())
             .stdout(out)

@@ -28,10 +28,12 @@ pub struct Listed {
     /// The name of its folder.
     pub run: String,
     /// The command that created it.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["lab", "prove", "demo", "search"])))]
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["lab", "prove", "demo", "search", "measure"])))]
     pub kind: String,
     /// The title of an experiment; null for other runs.
     pub title: Option<String>,
+    /// The result in a few words; null where there is none yet.
+    pub headline: Option<String>,
     /// The start time: RFC 3339, UTC.
     pub created: String,
     /// The same, in seconds since 1970.

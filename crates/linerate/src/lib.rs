@@ -116,14 +116,14 @@ fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
         Command::Doctor(args) => commands::doctor::run(args, format, say).map(Code::number),
         Command::Explain { rule } => commands::doctor::explain(rule, say).map(done),
         Command::Ceiling(args) => commands::ceiling::run(args, typed, &state, say).map(done),
-        Command::Measure { verbose, action } => {
-            measure::run(action, *verbose, format, &state, say).map(done)
-        }
+        Command::Measure {
+            verbose,
+            store,
+            action,
+        } => measure::run(action, *verbose, format, (&state, store), say).map(done),
         Command::Prove(args) => prove::prove(args, &state, say).map(done),
         Command::Lab { action } => lab::run(action, &state, say).map(done),
-        Command::Compare(args) => {
-            lab::compare::run(&args.before, &args.after, args.margin, say).map(done)
-        }
+        Command::Compare(args) => lab::compare::run(args, &state, say).map(done),
         Command::Tune {
             action: TuneAction::Hold(args),
         } => tune::hold::run(args, &state, say),
@@ -135,7 +135,7 @@ fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
         Command::Capture { file } => commands::capture::run(file, say).map(done),
         Command::Report(args) => commands::report::run(args, &state, say).map(done),
         Command::Runs(args) => commands::runs::run(args, &state, say).map(done),
-        Command::Export(args) => commands::export::run(args, say).map(done),
+        Command::Export(args) => commands::export::run(args, &state, say).map(done),
         Command::Completions { shell } => commands::completions::run(*shell, say).map(done),
         Command::Complete { words } => commands::complete::run(words, say).map(done),
         Command::Manual { folder, date } => commands::manual::run(folder, date).map(done),

@@ -25,6 +25,7 @@ use crate::lab::ExperimentList;
 use crate::measure::document::MeasureDocument;
 use crate::measure::ladder::LadderDocument;
 use crate::measure::preload::PreloadDocument;
+use crate::measure::stored::StoredDocument;
 use crate::tune::TuneDocument;
 
 /// Schemas that are kept by hand: iperf3's own format.
@@ -63,6 +64,7 @@ fn documents() -> Vec<Document> {
         document::<RxeDocument>("testbed-rxe", "linerate testbed rxe"),
         document::<MeasureDocument<'_>>("sample", "linerate measure"),
         document::<PreloadDocument>("preload", "linerate measure stream --preload"),
+        document::<StoredDocument<'_>>("measurement", "linerate report of a measurement"),
         document::<TuneDocument<'_>>("tune", "linerate tune"),
         document::<DoctorDocument<'_>>("doctor", "linerate doctor"),
         document::<RunsDocument>("runs", "linerate runs"),

@@ -374,6 +374,11 @@ impl<'de> Deserialize<'de> for PciAddress {
 pub struct NicName(String);
 
 impl NicName {
+    /// An interface of a host that does not report its interfaces: the kernel allows this name, and nobody gives it.
+    pub fn unheard() -> Self {
+        Self("?".to_owned())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -377,6 +377,9 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
     }
 }
 
+/// Flags that only say how to read the figures.
+pub const EXPECTED_FLAGS: [&str; 3] = ["shared-kernel", "tick-accounting", "foreign-peer"];
+
 /// A flag's name.
 pub fn flag_name(one: Flag) -> &'static str {
     flag(one).0

@@ -71,7 +71,7 @@ pub fn report_data(stored: &StoredRun, document: &ProveDocument) -> Option<Repor
     })
 }
 
-fn wire(local: &Host, nic: &linerate_model::ids::NicName) -> String {
+pub(crate) fn wire(local: &Host, nic: &linerate_model::ids::NicName) -> String {
     use linerate_model::host::NicKind;
     match local.nic(nic).map(|nic| nic.kind) {
         Some(NicKind::Veth) => "veth pair".to_owned(),
@@ -194,7 +194,7 @@ fn undetermined(sorted: &ProofRecords<'_>) -> Vec<Undetermined> {
 }
 
 /// The command line of a run, to be pasted. A run may come from anyone: the program is always linerate.
-pub(super) fn typed_again<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+pub(crate) fn typed_again<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words = words.into_iter().skip(1).map(quoted);
     let all: Vec<String> = std::iter::once("linerate".to_owned())
         .chain(words)

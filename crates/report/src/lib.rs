@@ -1,6 +1,6 @@
 //! Documents in; text, JSON, HTML, SVG, DOT, SARIF and JUnit out.
 //!
-//! `map` shows a host, `doctor` its findings, `check` both in brief, `lab` the page of an experiment, `page` and `text` a run of `prove`, `served` what
+//! `map` shows a host, `doctor` its findings, `check` both in brief, `lab` the page of an experiment, `measurement` that of a measurement, `page` and `text` a run of `prove`, `served` what
 //! only a server has. No file, socket, clock or random number generator is used.
 
 #![expect(
@@ -19,6 +19,7 @@ mod gaps;
 mod html;
 mod lab;
 mod map;
+pub mod measurement;
 pub mod page;
 pub mod picture;
 mod prove_charts;
@@ -29,7 +30,7 @@ mod verdict;
 
 pub use check::check_text;
 pub use data::ReportData;
-pub use figures::{flag_in_words, flag_name};
+pub use figures::{EXPECTED_FLAGS, flag_in_words, flag_name};
 pub use gaps::{Nulled, nulled};
 pub use lab::data::LabData;
 pub use lab::page::lab_page;

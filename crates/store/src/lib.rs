@@ -1,7 +1,8 @@
 //! Stored runs: everything that linerate keeps of its measurements, below one folder.
 //!
 //! `run` writes and reads one run, `follow` one that is still growing, `earlier` the runs that are levels of an
-//! experiment; `runs` lists all runs, with an index in SQLite; `export` writes their trials as one table.
+//! experiment; `named` finds a run by what a person types, `measured` keeps every `measure` within a limit; `runs` lists
+//! all runs, with an index in SQLite; `export` writes their trials as one table.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +10,8 @@ pub mod earlier;
 pub mod export;
 pub mod follow;
 pub mod made_up;
+pub mod measured;
+pub mod named;
 mod run;
 pub mod runs;
 

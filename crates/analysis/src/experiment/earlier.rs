@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
+use linerate_model::ids::NicName;
 use linerate_model::lab::{Cell, Experiment, Response};
 use linerate_model::plan::End;
 use linerate_stats::effect::{Effect, unpaired_relative};
@@ -14,11 +15,11 @@ use linerate_stats::summary::mean;
 use super::judge::{EffectTerms, ResolvedDesign, without_factors};
 use super::same::{Difference, difference_beside, difference_of_trials};
 use super::sorted::{EarlierRun, ExperimentRecords};
-use crate::proof::moved_settings;
+use crate::changes::{Change, of_host};
 use crate::record::{Earlier, EarlierTrial, Header, Record, StoredRun};
 use crate::text::timestamp::rfc3339;
 
-/// Maximum number of differing settings that are listed.
+/// Maximum number of differences of a host that are listed.
 const NAMED_MAX: usize = 6;
 
 /// A stored run as a level of an experiment: the factor and the level, counted from 0.
@@ -199,8 +200,18 @@ pub fn note(sorted: &ExperimentRecords<'_>, header: &Header, earlier: &Earlier) 
     .map(|(what, then, now)| format!("{what} {then}, {now}"))
     .collect();
     if let Some((local, remote)) = sorted.hosts {
-        differ.extend(differences(End::Local, &earlier.local, local));
-        differ.extend(differences(End::Remote, &earlier.remote, remote));
+        differ.extend(differences(
+            End::Local,
+            &now.local_nic,
+            &earlier.local,
+            local,
+        ));
+        differ.extend(differences(
+            End::Remote,
+            &now.remote_nic,
+            &earlier.remote,
+            remote,
+        ));
     }
     if !differ.is_empty() {
         note = format!("{note}; then and now: {}", differ.join("; "));
@@ -209,31 +220,15 @@ pub fn note(sorted: &ExperimentRecords<'_>, header: &Header, earlier: &Earlier) 
 }
 
 /// The differences between a host then and now, in words.
-fn differences(end: End, then: &Host, now: &Host) -> Vec<String> {
-    let facts = |host: &Host| {
-        let identity = &host.identity;
-        [
-            ("name", identity.hostname.value().cloned()),
-            ("kernel", identity.kernel_release.value().cloned()),
-            ("CPU", identity.cpu_model.value().cloned()),
-        ]
-    };
-    let pairs = facts(then).into_iter().zip(facts(now));
-    let told = |fact: Option<String>| fact.unwrap_or_else(|| "?".to_owned());
-    let mut words: Vec<String> = pairs
-        .filter(|((_, then), (_, now))| then != now)
-        .map(|((what, then), (_, now))| format!("{end} {what} {}, {}", told(then), told(now)))
+fn differences(end: End, nic: &NicName, then: &Host, now: &Host) -> Vec<String> {
+    let changes = of_host(end, nic, then, now);
+    let mut words: Vec<String> = changes
+        .iter()
+        .take(NAMED_MAX)
+        .map(Change::in_words)
         .collect();
-    let moved = moved_settings(then, now, end, &[]);
-    if !moved.is_empty() {
-        let named: Vec<String> = (moved.iter().take(NAMED_MAX))
-            .map(|(_, key)| key.to_string())
-            .collect();
-        let more = match moved.len().saturating_sub(NAMED_MAX) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        words.push(format!("other {end} settings: {}{more}", named.join(", ")));
+    if let more @ 1.. = changes.len().saturating_sub(NAMED_MAX) {
+        words.push(format!("{more} more of the {end} host"));
     }
     words
 }

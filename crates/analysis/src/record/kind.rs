@@ -18,11 +18,19 @@ pub enum RunKind {
     Demo,
     /// `tune search`.
     Search,
+    /// `measure`.
+    Measure,
 }
 
 impl RunKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Lab, Self::Prove, Self::Demo, Self::Search];
+    pub const ALL: [Self; 5] = [
+        Self::Lab,
+        Self::Prove,
+        Self::Demo,
+        Self::Search,
+        Self::Measure,
+    ];
 
     /// The word of the kind, as people type and read it.
     pub fn word(self) -> &'static str {
@@ -31,6 +39,7 @@ impl RunKind {
             Self::Prove => "prove",
             Self::Demo => "demo",
             Self::Search => "search",
+            Self::Measure => "measure",
         }
     }
 
@@ -49,6 +58,7 @@ impl RunKind {
             Record::Lab { .. } => Self::Lab,
             Record::Factors(_) | Record::Explored { .. } => Self::Search,
             Record::Planted(_) => Self::Demo,
+            Record::Measured(_) => Self::Measure,
             _ => self,
         }
     }

@@ -2,6 +2,7 @@
 
 mod facts;
 mod kind;
+mod measurement;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::facts::{EndFacts, flag_word};
 pub use self::kind::RunKind;
+pub use self::measurement::Measurement;
 
 /// The name of the header's schema.
 pub const SCHEMA: &str = "linerate.run/1";
@@ -239,6 +241,8 @@ pub enum Record {
     },
     /// A trial with every kept remedy.
     After(Box<Sample>),
+    /// A result of `measure`.
+    Measured(Box<Measurement>),
     /// What was restored at the end.
     Ended {
         /// Whether both hosts equal their baseline.

@@ -1,5 +1,7 @@
 //! The figures of a trial that an experiment can analyze.
 
+use std::collections::BTreeMap;
+
 use linerate_model::analysis::{SideCost, cost_of_local, cost_of_remote, s_per_gb};
 use linerate_model::lab::{Response, Unit};
 use linerate_model::latency::Histogram;
@@ -7,6 +9,7 @@ use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::Workload;
 use linerate_stats::summary;
+use serde::{Deserialize, Serialize};
 
 use super::operations::{askers, exchanged_rate, ops_per_s, real};
 use super::rate_of;
@@ -41,6 +44,51 @@ pub fn figure(response: Response, sample: &Sample) -> Option<f64> {
     };
     let is_one = figure > 0.0 || (response.is_part() && figure == 0.0);
     (figure.is_finite() && is_one).then_some(figure)
+}
+
+/// The figures of some trials: of each response one for each trial that reported it, in the order of the trials.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures(BTreeMap<Response, Vec<f64>>);
+
+impl Figures {
+    /// Adds those of a trial.
+    pub fn add(&mut self, sample: &Sample) {
+        for response in Response::ALL {
+            if let Some(value) = figure(response, sample) {
+                self.push(response, value);
+            }
+        }
+    }
+
+    /// Adds one of a trial.
+    pub fn push(&mut self, response: Response, value: f64) {
+        self.0.entry(response).or_default().push(value);
+    }
+
+    /// All of a response; empty if no trial reported it.
+    pub fn of(&self, response: Response) -> &[f64] {
+        self.0.get(&response).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether no trial reported anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all of them are figures as [`figure`] returns them. Stored ones may come from anyone.
+    pub fn are_valid(&self) -> bool {
+        self.0.iter().all(|(response, values)| {
+            let is_one = |value: &f64| {
+                let least = if response.is_part() {
+                    0.0
+                } else {
+                    f64::MIN_POSITIVE
+                };
+                value.is_finite() && *value >= least
+            };
+            values.iter().all(is_one)
+        })
+    }
 }
 
 /// CPU seconds of one kind per GB. Known if the end's CPU time is: for an end that reports none, 0 of a kind is not a

@@ -23,7 +23,7 @@ pub enum LabAction {
     Run(Box<LabRunArgs>),
     /// Resume a run that was stopped or killed.
     Resume {
-        /// The run's directory. You must own its files: they name the settings to change.
+        /// The run: a directory, a name, or `last`. You must own its files: they name the settings to change.
         run: PathBuf,
         /// Peers of the run. Required for `exec:COMMAND` peers: commands from stored runs are never executed.
         #[arg(value_name = "PEER")]
@@ -34,7 +34,7 @@ pub enum LabAction {
     },
     /// Analyze a run from its raw records: means, effects with confidence intervals, disturbances.
     Show {
-        /// The run's directory.
+        /// The run: a directory, the name of a stored run or a part of it, or `last`.
         run: PathBuf,
     },
 }
@@ -124,10 +124,12 @@ impl fmt::Display for RunGroup {
 /// `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Directories of the baseline runs, separated by commas: three or more.
+    /// The baseline runs, separated by commas: three or more for a verdict.
     #[arg(value_name = "RUN,RUN,RUN", value_parser = OsStringValueParser::new().try_map(RunGroup::parse))]
     pub before: RunGroup,
-    /// Directories of the runs to compare with them, separated by commas: three or more.
+    /// The runs to compare with them, separated by commas: three or more for a verdict.
+    ///
+    /// A run is a directory, the name of a stored run or a part of it, `last`, or `last~1` (the one before).
     #[arg(value_name = "RUN,RUN,RUN", value_parser = OsStringValueParser::new().try_map(RunGroup::parse))]
     pub after: RunGroup,
     /// Ignore regressions below this.

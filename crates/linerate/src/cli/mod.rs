@@ -34,7 +34,7 @@ pub use measure::{
 };
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
 pub use requirement::Requirement;
-pub use store::{ExportArgs, ReportArgs, RunsArgs, TableFormatArg};
+pub use store::{ExportArgs, ReportArgs, RunsArgs, StoreArgs, TableFormatArg};
 pub use testbed::{RxeAction, TestbedAction};
 pub use tune::{ApplyArgs, HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};
 pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
@@ -166,6 +166,9 @@ pub enum Command {
         /// Also print the ceiling, the course over time, each flow and all evidence.
         #[arg(long, short, global = true)]
         verbose: bool,
+        /// Where the result is stored.
+        #[command(flatten)]
+        store: StoreArgs,
         /// The workload.
         #[command(subcommand)]
         action: Box<MeasureAction>,
@@ -185,7 +188,8 @@ pub enum Command {
     },
     /// Compare runs before and after a change (kernel, driver, settings).
     ///
-    /// Takes three or more runs of an experiment of each. Exits 11 on a regression, 12 if inconclusive.
+    /// Two runs show the change of each result, and what differs between the hosts. Three or more of each show whether it is
+    /// a regression. Exits 11 on a regression, 12 if inconclusive.
     Compare(CompareArgs),
     /// Plan, apply and undo settings.
     Tune {

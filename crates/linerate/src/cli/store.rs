@@ -8,12 +8,51 @@ use clap::{Args, ValueEnum};
 use linerate_analysis::record::RunKind;
 use linerate_analysis::text::timestamp;
 use linerate_model::sample::Flag;
+use linerate_model::units::Bytes;
 use linerate_store::export::TableFormat;
+
+/// Where `measure` stores its result.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Stored results")]
+pub struct StoreArgs {
+    /// Do not store the result.
+    #[arg(long, global = true, conflicts_with = "name")]
+    pub no_store: bool,
+    /// Store the result under this name, such as `before-upgrade`; it is never removed.
+    #[arg(long, global = true, value_name = "NAME", value_parser = parse_name)]
+    pub name: Option<String>,
+    /// Remove the oldest results without a name when all of them take more than SIZE.
+    #[arg(
+        long,
+        global = true,
+        value_name = "SIZE",
+        default_value = "1GB",
+        hide_short_help = true
+    )]
+    pub store_limit: Bytes,
+}
+
+/// A name that is a directory of its own, and means no other run.
+fn parse_name(text: &str) -> Result<String, String> {
+    const LONGEST: usize = 64;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if text.len() > LONGEST || !starts_well || !text.chars().all(is_allowed) {
+        return Err(format!(
+            "expected 1 to {LONGEST} letters, digits, `.`, `_` and `-`, the first a letter or digit, such as \
+             `before-upgrade`"
+        ));
+    }
+    if text == "last" {
+        return Err("`last` is the newest run; give another name".to_owned());
+    }
+    Ok(text.to_owned())
+}
 
 /// `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run's directory.
+    /// The run: a directory, the name of a stored run or a part of it, `last`, or `last~1` (the one before).
     #[arg(required_unless_present = "serve")]
     pub run: Option<PathBuf>,
     /// The HTML file to write [default: report.html in the run's directory].
@@ -35,7 +74,7 @@ pub struct ReportArgs {
 /// `export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// Run directories, such as `STATE/runs/*`.
+    /// Runs: directories such as `STATE/runs/*`, names of stored runs, or `last`.
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// Table format [default: from the file extension, else csv; with `--format json` jsonl].

@@ -282,17 +282,16 @@ fn topics(host: &Host) -> Vec<Candidate> {
     topics
 }
 
-/// The directories of stored runs, the newest first: their names start with the time.
+/// The names of stored runs, the newest first: they start with the time.
 fn runs(host: &Host) -> Vec<Candidate> {
     let Some(folder) = &host.runs else {
         return Vec::new();
     };
-    let runs = names(folder)
-        .into_iter()
-        .rev()
-        .map(|name| folder.join(name));
-    let runs = runs.filter(|run| run.is_dir());
-    runs.filter_map(|run| Some(candidate(run.to_str()?, "stored run")))
+    let runs = names(folder).into_iter().rev();
+    let runs = runs.filter(|name| folder.join(name).is_dir());
+    let newest = candidate("last", "the newest run");
+    std::iter::once(newest)
+        .chain(runs.map(|name| candidate(name, "stored run")))
         .collect()
 }
 
@@ -363,9 +362,10 @@ mod tests {
         let mut root = help::visible(&help::command());
         root.build();
         let typed: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let runs = format!("{}/runs", folder.path().display());
         let found = candidates(&root, &typed, &host).into_iter();
-        found.map(|one| one.word.replace(&runs, "RUNS")).collect()
+        let words = found.map(|one| one.word).collect();
+        drop(folder);
+        words
     }
 
     #[test]
@@ -413,13 +413,13 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_completed_as_their_directories_also_in_a_list() {
-        let both = ["RUNS/20261102-b", "RUNS/20261101-a"];
+    fn runs_are_completed_by_their_names_also_in_a_list() {
+        let both = ["last", "20261102-b", "20261101-a"];
         assert_eq!(words("report "), both);
         assert_eq!(words("export ./one "), both);
         assert_eq!(words("compare a,b, "), both);
         let second: Vec<String> = words("compare a,");
-        assert_eq!(second, ["a,RUNS/20261102-b", "a,RUNS/20261101-a"]);
+        assert_eq!(second, ["a,last", "a,20261102-b", "a,20261101-a"]);
     }
 
     #[test]

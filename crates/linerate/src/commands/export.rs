@@ -1,16 +1,22 @@
 //! `linerate export`: the trials of stored runs as one flat table.
 
+use std::path::{Path, PathBuf};
+
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_store::export::{Export, TableFormat};
+use linerate_store::named::find;
 
 use crate::cli::ExportArgs;
 use crate::console::say::{Format, Say};
 
 /// Carries out `export`.
-pub(crate) fn run(args: &ExportArgs, say: &Say) -> Outcome<()> {
+pub(crate) fn run(args: &ExportArgs, state: &Path, say: &Say) -> Outcome<()> {
+    let found = args.runs.iter();
+    let found = found.map(|run| find(&state.join("runs"), run.as_os_str(), None));
+    let found: Vec<PathBuf> = found.collect::<Outcome<_>>()?;
     let format = format_of(args, say.format);
     let note = |words: &str| say.note(words);
-    let export = Export::of(&args.runs, &note);
+    let export = Export::of(&found, &note);
     let unread = match &args.out {
         None if format == TableFormat::Parquet => {
             let stop = Stop::new(Code::Usage, "cannot print a Parquet table: it is binary");
@@ -48,8 +54,6 @@ fn format_of(args: &ExportArgs, printed: Format) -> TableFormat {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use linerate_store::made_up;
 
     use super::*;
@@ -86,11 +90,14 @@ mod tests {
             to: Some(TableFormatArg::Parquet),
             out: None,
         };
-        assert_eq!(run(&args, &say).expect_err("no file").code, Code::Usage);
+        assert_eq!(
+            run(&args, place.path(), &say).expect_err("no file").code,
+            Code::Usage
+        );
         args.out = Some(place.path().join("table"));
-        run(&args, &say).expect("a table");
+        run(&args, place.path(), &say).expect("a table");
         args.runs.push(place.path().join("no such run"));
-        let stop = run(&args, &say).expect_err("one cannot be read");
+        let stop = run(&args, place.path(), &say).expect_err("one cannot be read");
         assert_eq!(stop.code, Code::BadInput);
         assert!(stop.message.contains("1 of 2 runs"), "{stop}");
         assert!(stop.message.contains("no such run"), "{stop}");

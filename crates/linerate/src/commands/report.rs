@@ -4,11 +4,13 @@ use std::path::Path as FilePath;
 
 use linerate_analysis::experiment;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_store::named::find;
 
 use super::serve;
 use crate::cli::ReportArgs;
 use crate::console::say::Say;
 use crate::lab;
+use crate::measure::stored;
 use crate::prove::show;
 
 /// `linerate report`.
@@ -16,8 +18,9 @@ pub(crate) fn run(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()>
     match (args.serve, &args.run) {
         (Some(address), _) => serve::run(address, state, say),
         (None, Some(run)) => {
+            let run = find(&state.join("runs"), run.as_os_str(), None)?;
             let page = args.out.clone();
-            show_run(run, &page.unwrap_or_else(|| run.join("report.html")), say)
+            show_run(&run, &page.unwrap_or_else(|| run.join("report.html")), say)
         }
         (None, None) => Err(Stop::new(Code::Usage, "no run given")),
     }
@@ -27,6 +30,9 @@ pub(crate) fn run(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()>
 fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     if lab::is_lab(folder)? {
         return lab::show(folder, Some(page), say);
+    }
+    if stored::is_measurement(folder)? {
+        return stored::show(folder, page, say);
     }
     show::show(folder, page, say)
 }
@@ -38,6 +44,9 @@ pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
         let mut document = experiment::judge::document(&stored.header, &stored.records)?;
         document.run = Some(folder.display().to_string());
         return Ok(lab::page(&document, &stored.header, seen));
+    }
+    if stored::is_measurement(folder)? {
+        return stored::page_of(folder);
     }
     show::page_of(folder)
 }

@@ -6,6 +6,7 @@ use linerate_analysis::record::flag_word;
 use linerate_analysis::run_list::{Counts, Listed, State};
 use linerate_analysis::text::visible::visible;
 use linerate_model::exit::Outcome;
+use linerate_report::EXPECTED_FLAGS;
 use linerate_store::runs::{Filter, document};
 
 use crate::cli::RunsArgs;
@@ -53,9 +54,9 @@ fn text(runs: &[Listed]) -> String {
     let heads = [
         "started (UTC)",
         "kind",
-        "trials",
         "workload",
         "path",
+        "result",
         "flags",
         "run",
     ];
@@ -69,6 +70,8 @@ fn text(runs: &[Listed]) -> String {
     }
     let line = |row: &[String; 7]| {
         let cells = row.iter().zip(widths);
+        // A column that says nothing of any run is left out.
+        let cells = cells.filter(|(_, width)| *width > 0);
         let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
         let line: Vec<String> = cells.collect();
         line.join("  ").trim_end().to_owned()
@@ -78,19 +81,26 @@ fn text(runs: &[Listed]) -> String {
 
 fn line(run: &Listed) -> [String; 7] {
     let words = |counts: &Counts| {
-        let words: Vec<&str> = counts.keys().map(String::as_str).collect();
+        let words = counts.keys().map(String::as_str);
+        let words: Vec<&str> = words
+            .filter(|word| !EXPECTED_FLAGS.contains(word))
+            .collect();
         words.join(" ")
     };
     let kind = match run.state {
         State::Ended => run.kind.clone(),
         state => format!("{} ({})", run.kind, state.word()),
     };
+    let workload = match (words(&run.workloads), run.trials) {
+        (workload, 0 | 1) => workload,
+        (workload, trials) => format!("{workload} ({trials})"),
+    };
     [
         run.created.trim_end_matches('Z').replace('T', " "),
         kind,
-        run.trials.to_string(),
-        words(&run.workloads),
+        workload,
         run.ways("->"),
+        run.headline.clone().unwrap_or_default(),
         words(&run.flags),
         run.run.clone(),
     ]

@@ -1,33 +1,43 @@
-//! `linerate compare`: what changed from some runs of an experiment to others, combination by combination.
+//! `linerate compare`: what changed from some runs to others, result by result.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 
+use linerate_analysis::changes::{Change, of_host, of_trials};
 use linerate_analysis::experiment::compare::{
-    CompareDocument, Compared, FEWEST_RUNS, Side, Unit, Verdict, difference, document, values,
+    CompareDocument, Compared, RunValues, Side, Unit, Verdict, difference, document, values,
+    values_of_results,
 };
-use linerate_analysis::experiment::experiment_of;
-use linerate_analysis::experiment::sorted::{ExperimentRecords, sort};
-use linerate_analysis::trial::figure::in_words;
+use linerate_analysis::experiment::sorted::sort;
+use linerate_analysis::record::{Record, StoredRun};
+use linerate_analysis::trial::figure::{in_words, own_response};
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
 use linerate_model::lab::{Experiment, Response};
+use linerate_model::plan::End;
+use linerate_model::workload::TrialSpec;
 use linerate_store as store;
 
-use crate::cli::RunGroup;
+use crate::cli::{CompareArgs, RunGroup};
 use crate::console::say::{Format, Say};
 
+/// More differences between the hosts are in the document only.
+const DIFFERENCES_SHOWN: usize = 12;
+
 /// Runs `compare`. Exit code 11 on a regression, 12 if inconclusive.
-pub(crate) fn run(before: &RunGroup, after: &RunGroup, margin: f64, say: &Say) -> Outcome<()> {
+pub(crate) fn run(args: &CompareArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    let runs = state.join("runs");
+    let (before, after) = (&found(&args.before, &runs)?, &found(&args.after, &runs)?);
     check_distinct(before, after)?;
     let baseline = Baseline::of(before)?;
     let response = baseline.response;
-    let (before, after) = (baseline.side(before)?, baseline.side(after)?);
-    let Some(document) = document(before, after, response, margin) else {
-        let why = format!(
-            "the runs share no combination with {FEWEST_RUNS} runs on each side, or with \
-             {FEWEST_RUNS} trials"
-        );
+    let ((before, was), (after, is)) = (baseline.side(before)?, baseline.side(after)?);
+    let differences = was.zip(is).map(|(was, is)| was.changes(&is));
+    let differences = differences.unwrap_or_default();
+    let Some(document) = document(before, after, response, args.margin, differences) else {
+        let why = "the runs have no combination in common, or no result of one";
         return Err(Stop::new(Code::Inconclusive, why));
     };
     if say.format == Format::Json {
@@ -42,6 +52,10 @@ pub(crate) fn run(before: &RunGroup, after: &RunGroup, margin: f64, say: &Say) -
             let why = document.why.as_deref();
             let why = why.unwrap_or("the runs do not show whether there is a regression");
             let hint = match (document.unit, &document.why) {
+                _ if document.cells.is_empty() => {
+                    "repeat the trial in each run (`measure ... --until-ci 1%`), or compare at least three runs with \
+                     three: `linerate compare A1,A2,A3 B1,B2,B3`"
+                }
                 (Unit::Trial, _) => {
                     "compare at least three runs with three: `linerate compare A1,A2,A3 B1,B2,B3`"
                 }
@@ -51,6 +65,13 @@ pub(crate) fn run(before: &RunGroup, after: &RunGroup, margin: f64, say: &Say) -
             Err(Stop::new(Code::Inconclusive, format!("inconclusive: {why}")).hint(hint))
         }
     }
+}
+
+/// The runs of a group, as they were typed.
+fn found(group: &RunGroup, runs: &FilePath) -> Outcome<RunGroup> {
+    let folders = group.0.iter();
+    let folders = folders.map(|run| store::named::find(runs, run.as_os_str(), None));
+    Ok(RunGroup(folders.collect::<Outcome<_>>()?))
 }
 
 /// A run that is named twice would look like two runs that do not differ.
@@ -66,61 +87,162 @@ fn check_distinct(before: &RunGroup, after: &RunGroup) -> Outcome<()> {
     Ok(())
 }
 
-/// The first run: every other one must be of the same experiment.
+/// What the first run measured: every other one must have measured the same.
+#[derive(Debug)]
+enum Subject {
+    Experiment(Box<Experiment>),
+    /// Trials of a workload, by its name.
+    Workload(String),
+}
+
+/// The first run.
 struct Baseline<'a> {
     folder: &'a FilePath,
-    experiment: Experiment,
-    /// Its first response: the one that decides.
+    subject: Subject,
+    /// The response that decides: the experiment's first one, or the result of the workload.
     response: Response,
+}
+
+/// A run as it was read: its figures, and what is compared in words.
+struct ReadRun {
+    values: RunValues,
+    facts: RunFacts,
+}
+
+/// Both hosts with the interfaces of the path, and how a trial was asked for.
+struct RunFacts {
+    hosts: Option<(Box<Host>, Box<Host>)>,
+    nics: (NicName, NicName),
+    spec: Option<TrialSpec>,
 }
 
 impl<'a> Baseline<'a> {
     fn of(group: &'a RunGroup) -> Outcome<Self> {
         let folder = group.0.first().map_or(FilePath::new(""), PathBuf::as_path);
-        let (experiment, response) = of_records(folder, |sorted| {
+        let stored = store::read(folder)?;
+        let (subject, response) = if let Some(sorted) = sort(&stored.records) {
             let response = sorted.responses().first().copied();
-            (sorted.experiment.clone(), response)
-        })?;
-        let none = || {
-            let why = format!("{} has no trial with a result", folder.display());
-            Stop::new(Code::Inconclusive, why)
+            let experiment = Box::new(sorted.experiment.clone());
+            (Subject::Experiment(experiment), response)
+        } else {
+            let Some((workload, response)) = result_of(&stored.records) else {
+                return Err(no_result(folder));
+            };
+            (Subject::Workload(workload), Some(response))
         };
         Ok(Self {
             folder,
-            experiment,
-            response: response.ok_or_else(none)?,
+            subject,
+            response: response.ok_or_else(|| no_result(folder))?,
         })
     }
 
-    /// Reads the runs of a side, one at a time: only their figures stay in memory.
-    fn side(&self, group: &RunGroup) -> Outcome<Side> {
-        let runs = group.0.iter().map(|folder| {
-            let found = of_records(folder, |sorted| {
-                let difference = difference(&self.experiment, sorted);
-                difference.map_or_else(|| Ok(values(sorted, self.response)), Err)
-            })?;
-            found.map_err(|why| self.refused(folder, &why))
-        });
-        Ok(Side {
+    /// Reads the runs of a side, one at a time: only their figures stay in memory, and what the first one says about
+    /// the hosts.
+    fn side(&self, group: &RunGroup) -> Outcome<(Side, Option<RunFacts>)> {
+        let mut first = None;
+        let mut runs = Vec::new();
+        for folder in &group.0 {
+            let ReadRun { values, facts } = self.read(folder)?;
+            first.get_or_insert(facts);
+            runs.push(values);
+        }
+        let side = Side {
             name: group.to_string(),
-            runs: runs.collect::<Outcome<_>>()?,
-        })
+            runs,
+        };
+        Ok((side, first))
+    }
+
+    fn read(&self, folder: &FilePath) -> Outcome<ReadRun> {
+        let stored = store::read(folder)?;
+        let facts = RunFacts::of(&stored);
+        let values = match (&self.subject, sort(&stored.records)) {
+            (Subject::Experiment(experiment), Some(sorted)) => {
+                match difference(experiment, &sorted) {
+                    Some(why) => return Err(self.refused(folder, &why)),
+                    None => values(&sorted, self.response),
+                }
+            }
+            (Subject::Workload(workload), None) => match result_of(&stored.records) {
+                Some((other, _)) if other == *workload => {
+                    values_of_results(&stored.records, self.response)
+                }
+                Some((other, _)) => {
+                    let why = format!("its workload is {other}, not {workload}");
+                    return Err(self.refused(folder, &why));
+                }
+                None => return Err(no_result(folder)),
+            },
+            (Subject::Experiment(_), None) => {
+                return Err(self.refused(folder, "it is not a run of an experiment"));
+            }
+            (Subject::Workload(_), Some(_)) => {
+                return Err(self.refused(folder, "it is a run of an experiment"));
+            }
+        };
+        Ok(ReadRun { values, facts })
     }
 
     fn refused(&self, folder: &FilePath, why: &str) -> Stop {
         let (run, baseline) = (folder.display(), self.folder.display());
         let why = format!("cannot compare {run} with {baseline}: {why}");
-        Stop::new(Code::BadInput, why).hint("make all runs with the same experiment file")
+        let hint = match self.subject {
+            Subject::Experiment(_) => "make all runs with the same experiment file",
+            Subject::Workload(_) => "compare runs of the same workload",
+        };
+        Stop::new(Code::BadInput, why).hint(hint)
     }
 }
 
-/// Something of a stored run.
-fn of_records<T>(folder: &FilePath, find: impl Fn(&ExperimentRecords<'_>) -> T) -> Outcome<T> {
-    let stored = store::read(folder)?;
-    experiment_of(&stored)?;
-    let sorted = sort(&stored.records);
-    let none = || Stop::new(Code::BadInput, "not records of an experiment");
-    sorted.as_ref().map(find).ok_or_else(none)
+impl RunFacts {
+    fn of(stored: &StoredRun) -> Self {
+        let header = &stored.header;
+        let hosts = stored.records.iter().find_map(|record| match record {
+            Record::Hosts { local, remote } => Some((local.clone(), remote.clone())),
+            _ => None,
+        });
+        let spec = stored.records.iter().find_map(|record| match record {
+            Record::Measured(result) => Some(result.sample.as_ref()?.spec.clone()),
+            Record::Before(sample) => Some(sample.spec.clone()),
+            _ => None,
+        });
+        Self {
+            hosts,
+            nics: (header.local_nic.clone(), header.remote_nic.clone()),
+            spec,
+        }
+    }
+
+    /// What differs in a later run.
+    fn changes(&self, after: &Self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if let (Some(one), Some(other)) = (&self.spec, &after.spec) {
+            changes.extend(of_trials(one, other));
+        }
+        if let (Some(one), Some(other)) = (&self.hosts, &after.hosts) {
+            changes.extend(of_host(End::Local, &self.nics.0, &one.0, &other.0));
+            changes.extend(of_host(End::Remote, &self.nics.1, &one.1, &other.1));
+        }
+        changes
+    }
+}
+
+/// The workload of a run of `measure`, `prove` or `demo`, and the figure that is its result.
+fn result_of(records: &[Record]) -> Option<(String, Response)> {
+    records.iter().find_map(|record| match record {
+        Record::Measured(result) => Some((result.workload.clone(), result.response)),
+        Record::Before(sample) => {
+            let workload = sample.spec.workload.name().to_owned();
+            Some((workload, own_response(sample)))
+        }
+        _ => None,
+    })
+}
+
+fn no_result(folder: &FilePath) -> Stop {
+    let why = format!("{} has no trial with a result", folder.display());
+    Stop::new(Code::Inconclusive, why)
 }
 
 fn text(document: &CompareDocument) -> String {
@@ -131,7 +253,9 @@ fn text(document: &CompareDocument) -> String {
         document.before,
         document.margin * 100.0
     )];
-    lines.push(intervals(document));
+    if !document.cells.is_empty() {
+        lines.push(intervals(document));
+    }
     let named = document
         .cells
         .iter()
@@ -143,10 +267,28 @@ fn text(document: &CompareDocument) -> String {
     for (name, cell) in named.chain(overall) {
         lines.push(format!("  {name}: {}", change(document.response, cell)));
     }
-    for levels in &document.unmatched {
+    for one in &document.uncertain {
+        let words = |value| in_words(document.response, value);
+        let (before, after) = (words(one.before), words(one.after));
         lines.push(format!(
-            "  {levels}: on one side only, too few runs or trials, or trials with 0"
+            "  {}: {before} -> {after}, {:+.1} %, no interval ({} and {} {})",
+            one.levels.join(", "),
+            one.relative * 100.0,
+            one.values_before,
+            one.values_after,
+            document.unit.word()
         ));
+    }
+    for levels in &document.unmatched {
+        lines.push(format!("  {levels}: on one side only, or trials with 0"));
+    }
+    if !document.differences.is_empty() {
+        lines.push("differences between the first runs of both sides:".to_owned());
+        let named = document.differences.iter().take(DIFFERENCES_SHOWN);
+        lines.extend(named.map(|change| format!("  {}", change.in_words())));
+        if let more @ 1.. = document.differences.len().saturating_sub(DIFFERENCES_SHOWN) {
+            lines.push(format!("  and {more} more (`--format json` lists all)"));
+        }
     }
     lines.push(document.verdict.word().to_owned());
     lines.join("\n")

@@ -15,14 +15,14 @@ mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::process::Command;
 
 use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::experiment::experiment_of;
 use linerate_analysis::experiment::judge;
 use linerate_analysis::experiment::resolve::Resolver;
-use linerate_analysis::record::{Header, Record, SCHEMA, StoredRun};
+use linerate_analysis::record::{Header, Record, RunKind, SCHEMA, StoredRun};
 use linerate_analysis::text::words::seconds_in_words;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
@@ -60,9 +60,16 @@ pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
     match action {
         LabAction::List => list(say),
         LabAction::Run(args) => begin(args, state, say),
-        LabAction::Resume { run, peers, step } => resume(run, peers, *step, state, say),
-        LabAction::Show { run } => show(run, None, say),
+        LabAction::Resume { run, peers, step } => {
+            resume(&named(run, state)?, peers, *step, state, say)
+        }
+        LabAction::Show { run } => show(&named(run, state)?, None, say),
     }
+}
+
+/// A run of an experiment as it was typed.
+fn named(run: &FilePath, state: &FilePath) -> Outcome<PathBuf> {
+    store::named::find(&state.join("runs"), run.as_os_str(), Some(RunKind::Lab))
 }
 
 /// What `linerate lab list --format json` prints: the included experiments.

@@ -7,6 +7,7 @@ pub(crate) mod diffusion;
 pub(crate) mod document;
 #[cfg(test)]
 pub(crate) mod fitting;
+mod keep;
 pub(crate) mod ladder;
 mod live;
 mod measured;
@@ -15,6 +16,7 @@ pub(crate) mod preload;
 mod repeat;
 mod require;
 mod spread;
+pub(crate) mod stored;
 mod summary;
 mod text;
 pub(crate) mod trial_spec;
@@ -23,6 +25,7 @@ mod verbs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;
 
+use keep::{Between, Keeper};
 use linerate_analysis::text::words::seconds_in_words;
 use linerate_analysis::trial::operations::result_of;
 use linerate_analysis::trial::rate_of;
@@ -40,7 +43,7 @@ use require::{Judged, Requirements};
 use self::trial_spec::{placed, placement_alone, rdma_over, udp_over};
 use crate::cli::{
     FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
-    TrialArgs, UntilArgs,
+    StoreArgs, TrialArgs, UntilArgs,
 };
 use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
@@ -56,6 +59,9 @@ use crate::endpoint::why;
 
 /// The port of an iperf3 server.
 const IPERF3_PORT: u16 = 5201;
+/// Programs of others at the remote end.
+const IPERF3_SERVER: &str = "an iperf3 server";
+const HTTP_SERVER: &str = "an HTTP server";
 /// The width of iperf3's intervals.
 const IPERF3_INTERVAL: Nanoseconds = Nanoseconds::from_millis(1_000);
 
@@ -67,6 +73,8 @@ struct OutputOptions<'a> {
     as_iperf3: bool,
     /// Not only the summary.
     verbose: bool,
+    /// Where the result is stored.
+    keep: Keeper<'a>,
 }
 
 /// Carries out `measure`.
@@ -74,11 +82,16 @@ pub(crate) fn run(
     action: &MeasureAction,
     verbose: bool,
     format: FormatArg,
-    state: &FilePath,
+    (state, store): (&FilePath, &StoreArgs),
     say: &Say,
 ) -> Outcome<()> {
     let output = OutputOptions {
         say,
+        keep: Keeper {
+            args: store,
+            state,
+            say,
+        },
         as_iperf3: format == FormatArg::Iperf3Json,
         verbose,
     };
@@ -154,13 +167,13 @@ fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> 
         if output.as_iperf3 {
             return usage("`--ladder` supports only text and json");
         }
-        return ladder::run(args, state, output.say);
+        return ladder::run(args, state, output);
     }
     if output.as_iperf3 && (asked.verbs.is_some() || args.preload.is_some()) {
         return usage("verbs support only text and json");
     }
     if let Some(preload) = args.preload {
-        return preload::stream(args, &asked, preload, state, output.say);
+        return preload::stream(args, &asked, preload, output.keep);
     }
     if args.why {
         if let Some(stop) = why::refused(&asked) {
@@ -254,6 +267,7 @@ fn over_peer<'r>(
     path.watch = None;
     let interval = until.interval.filter(|_| !live.end());
     let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
+    let between = |path: &PeerPath| Between::ends(path, peer, copy);
     if output.as_iperf3 {
         let document = iperf3_json(&Iperf3Run {
             sample: &sample,
@@ -263,8 +277,13 @@ fn over_peer<'r>(
             interval: until.interval.unwrap_or(IPERF3_INTERVAL),
         });
         say.json(&document)?;
+        let outcome = end.or(|| require::outcome(&requirements.judge(false)));
+        let result = keep::of_sample(None, sample, requirements.into_figures(), None, None);
+        output
+            .keep
+            .keep(began_unix_s, || between(&path), vec![result], &[]);
         path.peer.leave()?;
-        return end.or(|| require::outcome(&requirements.judge(false)));
+        return outcome;
     }
     let (why, stopped) = match rate_of(&sample).filter(|_| why && end.is_none()) {
         None => (None, None),
@@ -277,10 +296,15 @@ fn over_peer<'r>(
             }
         }
     };
-    let measured = Measured::over_path(&path, sample, copy)
+    let mut measured = Measured::over_path(&path, sample, copy)
         .because(why)
         .every(interval, until);
     let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
+    let tried = measured.why.take().map(|why| why.tried).unwrap_or_default();
+    let result = keep::measurement(None, measured, requirements.into_figures());
+    output
+        .keep
+        .keep(began_unix_s, || between(&path), vec![result], &tried);
     if let Some(stop) = stopped {
         return Err(stop);
     }
@@ -429,8 +453,16 @@ fn foreign(
             began_unix_s: measurement.began_unix_s,
             interval: until.interval.unwrap_or(IPERF3_INTERVAL),
         }))?;
+        let figures = requirements.into_figures();
+        let result = keep::of_sample(None, measurement.sample, figures, None, None);
+        output.keep.keep_foreign(
+            measurement.began_unix_s,
+            (IPERF3_SERVER, server.ip()),
+            result,
+        );
         return end.or(|| Ok(()));
     }
+    let began_unix_s = measurement.began_unix_s;
     let told = serde_json::json!({
         "program": "iperf3",
         "address": server.to_string(),
@@ -438,7 +470,12 @@ fn foreign(
         "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
     });
     let measured = Measured::foreign(measurement.sample, told).every(interval, until);
-    show(&measured, repeats.as_ref(), &requirements, &end, output)
+    let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
+    let result = keep::measurement(None, measured, requirements.into_figures());
+    output
+        .keep
+        .keep_foreign(began_unix_s, (IPERF3_SERVER, server.ip()), result);
+    shown
 }
 
 /// `HOST[:PORT]`, looked up.
@@ -509,6 +546,7 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
         seconds_in_words(spec.duration_ns)
     ));
     let live = Live::start_alone(output, &spec, &args.until, &interrupt)?;
+    let began_unix_s = now_unix_s();
     let mut requirements = Requirements::new(&args.until.require);
     let (sample, repeats) = repeat::until_certain(
         &args.until,
@@ -527,7 +565,7 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
             let sample = Sample {
                 spec: spec.clone(),
                 local: local?,
-                remote: SideSample::unheard("a server of HTTP"),
+                remote: SideSample::unheard(HTTP_SERVER),
                 shared_kernel: false,
                 flags: cut_short.into_iter().chain([Flag::ForeignPeer]).collect(),
             };
@@ -545,5 +583,10 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
         "address": target.address.to_string(),
     });
     let measured = Measured::foreign(sample, told).every(interval, &args.until);
-    show(&measured, repeats.as_ref(), &requirements, &end, output)
+    let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
+    let result = keep::measurement(None, measured, requirements.into_figures());
+    output
+        .keep
+        .keep_foreign(began_unix_s, (HTTP_SERVER, target.address.ip()), result);
+    shown
 }

@@ -190,6 +190,14 @@ fn so_far(results: &[f64], asked: Option<f64>, looks: u32) -> Repeats {
 }
 
 impl Repeats {
+    /// Those of a stored measurement.
+    pub(super) fn stored(results: &[f64]) -> Self {
+        Self {
+            interrupted: false,
+            ..so_far(results, None, 1)
+        }
+    }
+
     fn of(results: &[f64], look: Look, asked: Option<f64>, looks: u32) -> Self {
         let middle = look.median.abs().max(f64::MIN_POSITIVE);
         Self {

@@ -1,6 +1,6 @@
 //! `--require`: a measurement as a test that passes, fails, or is inconclusive.
 
-use linerate_analysis::trial::figure::{figure, in_words};
+use linerate_analysis::trial::figure::{Figures, in_words};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::Response;
 use linerate_model::sample::{Flag, Sample};
@@ -44,31 +44,34 @@ pub(super) struct Judged {
 #[derive(Debug)]
 pub(super) struct Requirements<'a> {
     asked: &'a [Requirement],
-    figures: Vec<Vec<f64>>,
+    /// Of every whole trial.
+    figures: Figures,
 }
 
 impl<'a> Requirements<'a> {
     pub(super) fn new(asked: &'a [Requirement]) -> Self {
         Self {
             asked,
-            figures: vec![Vec::new(); asked.len()],
+            figures: Figures::default(),
         }
     }
 
     /// Takes in a trial; a part of one does not count.
     pub(super) fn see(&mut self, sample: &Sample) {
-        if sample.flags.contains(&Flag::CutShort) {
-            return;
+        if !sample.flags.contains(&Flag::CutShort) {
+            self.figures.add(sample);
         }
-        for (requirement, figures) in self.asked.iter().zip(&mut self.figures) {
-            figures.extend(figure(requirement.response, sample));
-        }
+    }
+
+    /// The figures of all whole trials.
+    pub(super) fn into_figures(self) -> Figures {
+        self.figures
     }
 
     /// The results over all trials. Those that were `interrupted` decide nothing: there would have been more.
     pub(super) fn judge(&self, interrupted: bool) -> Vec<Judged> {
-        let each = self.asked.iter().zip(&self.figures);
-        let judged = each.map(|(requirement, figures)| judge(requirement, figures));
+        let each = self.asked.iter();
+        let judged = each.map(|one| judge(one, self.figures.of(one.response)));
         let decided = judged.map(|one| Judged {
             verdict: if interrupted {
                 Verdict::CannotTell

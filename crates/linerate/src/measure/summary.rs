@@ -6,7 +6,7 @@ use linerate_model::finding::Evidence;
 use linerate_model::limit::why::{Hypothesis, INTERVENTIONS, Verdict};
 use linerate_model::limit::{Limit, LimitKind};
 use linerate_model::units::Ratio;
-use linerate_report::{Nulled, flag_name};
+use linerate_report::{EXPECTED_FLAGS, Nulled, flag_name};
 
 use super::document::{EndCost, MeasureDocument};
 use super::measured::Measured;
@@ -19,9 +19,6 @@ use super::{diffusion, verbs};
 const DECIDING: usize = 2;
 /// The ceilings of memory copies and of window and RTT are shown from this share on: below it they explain nothing.
 const CEILING_SHOWN_SHARE: Ratio = Ratio::new(0.5);
-
-/// Flags that only say how to read the figures.
-const EXPECTED: [&str; 3] = ["shared-kernel", "tick-accounting", "foreign-peer"];
 
 /// The lines of output.
 pub(super) fn text(
@@ -64,7 +61,13 @@ pub(super) fn style(line: &str) -> String {
     let has = |words: &[&str]| words.iter().any(|word| rest.contains(word));
     let color = match label {
         "drift" => "\u{1b}[31m",
-        "flags" if !rest.split(", ").all(|flag| EXPECTED.contains(&flag.trim())) => "\u{1b}[31m",
+        "flags"
+            if !rest
+                .split(", ")
+                .all(|flag| EXPECTED_FLAGS.contains(&flag.trim())) =>
+        {
+            "\u{1b}[31m"
+        }
         "require" if has(&["BROKEN"]) => "\u{1b}[31m",
         "require" if has(&[": kept"]) => "\u{1b}[32m",
         _ => "",

@@ -38,6 +38,7 @@ mod push;
 mod restore;
 mod schema;
 mod serve;
+mod stored;
 mod strangers;
 mod stream;
 mod testbed;

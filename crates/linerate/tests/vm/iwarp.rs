@@ -120,7 +120,7 @@ pub(crate) fn ports_that_tcp_has_are_passed_over_by_iwarp(guest: &Guest) {
             }} }}
             print \"taken\\n\"; close STDOUT; sleep' >/run/taken &
         read -r _ </run/taken
-        {command} --format json measure rdma-write --flows 8 --sizes 64B --repetitions 10 --time 20 \
+        {command} --format json measure --no-store rdma-write --flows 8 --sizes 64B --repetitions 10 --time 20 \
             --address 10.9.0.2 local"
     ));
     let told: Value = serde_json::from_str(&out).expect("a document");
@@ -145,7 +145,7 @@ pub(crate) fn a_changed_byte_over_iwarp_fails(guest: &Guest) {
         let (code, said) = refuse(
             guest,
             &format!(
-                "{PINS} LINERATE_LIBIBVERBS={library} {} measure {row} --data-check --time 20 --address 10.9.0.2 local",
+                "{PINS} LINERATE_LIBIBVERBS={library} {} measure --no-store {row} --data-check --time 20 --address 10.9.0.2 local",
                 Guest::command()
             ),
         );
@@ -167,7 +167,8 @@ pub(crate) fn what_iwarp_does_not_have_is_said_and_a_killed_end_leaves_nothing(g
         ("rdma-write --ack-timeout 14", "--ack-timeout"),
         ("rdma-atomic", "atomic"),
     ] {
-        let row = format!("{PINS} {command} measure {row} --time 5 --address 10.9.0.2 local");
+        let row =
+            format!("{PINS} {command} measure --no-store {row} --time 5 --address 10.9.0.2 local");
         let (code, said) = refuse(guest, &row);
         assert_eq!(code, 22, "{row}: {said}");
         assert!(said.contains(words), "{row}: {said}");
@@ -175,7 +176,7 @@ pub(crate) fn what_iwarp_does_not_have_is_said_and_a_killed_end_leaves_nothing(g
     assert_nothing_is_held(guest);
     let sent = "/sys/class/net/va/statistics/tx_packets";
     let said = guest.shell(&format!(
-        "{PINS} {command} measure rdma-send --sizes 4096B --time 60 --address 10.9.0.2 local >/run/out 2>/run/err & near=$!
+        "{PINS} {command} measure --no-store rdma-send --sizes 4096B --time 60 --address 10.9.0.2 local >/run/out 2>/run/err & near=$!
         from=$(cat {sent})
         until [ $(($(cat {sent}) - from)) -gt 2000 ]; do kill -0 $near || {{ cat /run/err >&2; exit 1; }}; done
         pkill -KILL -f '[a]gent --stdio'

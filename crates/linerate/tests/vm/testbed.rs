@@ -71,7 +71,7 @@ pub(crate) fn a_maker_that_was_killed_leaves_what_a_removal_takes_away(guest: &G
 pub(crate) fn what_rdma_lacks_at_either_end_is_named_by_its_exit_code(guest: &Guest) {
     guest.linerate(&["testbed", "rxe", "pair"]);
     let linerate = Guest::command();
-    let measure = "measure rdma-write --address 198.18.0.2 --time 1 --no-record";
+    let measure = "measure --no-store rdma-write --address 198.18.0.2 --time 1 --no-record";
     let no_library = "env LINERATE_LIBIBVERBS=/nonexistent";
     let program = linerate
         .split(' ')
@@ -110,7 +110,7 @@ pub(crate) fn what_rdma_lacks_at_either_end_is_named_by_its_exit_code(guest: &Gu
     let done = guest.run(&[
         "bash",
         "-c",
-        &format!("{linerate} measure rdma-write local --time 1 --no-record"),
+        &format!("{linerate} measure --no-store rdma-write local --time 1 --no-record"),
     ]);
     assert_eq!(done.code, 22, "{}", done.err);
     assert!(done.err.contains("linerate testbed rxe"), "{}", done.err);

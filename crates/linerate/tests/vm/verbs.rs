@@ -60,7 +60,7 @@ const MODES: [(&str, &str); 7] = [
 pub(crate) fn measure_after(guest: &Guest, before: &str, what: &str) -> Value {
     let command = Guest::command();
     let out = guest.shell(&format!(
-        "{before} {command} --format json measure {what} {COMMON}"
+        "{before} {command} --format json measure --no-store {what} {COMMON}"
     ));
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error} in {out}"))
 }
@@ -190,7 +190,7 @@ pub(crate) fn a_changed_byte_fails_every_verb_and_mode(guest: &Guest) {
         let (code, said) = refuse(
             guest,
             &format!(
-                "LINERATE_LIBIBVERBS={library} {} measure {row} --data-check --time 20 {COMMON}",
+                "LINERATE_LIBIBVERBS={library} {} measure --no-store {row} --data-check --time 20 {COMMON}",
                 Guest::command()
             ),
         );
@@ -251,7 +251,7 @@ pub(crate) fn buffers_lie_on_the_node_of_the_device(guest: &Guest) {
     );
     for place in ["0:1", "2:3"] {
         let out = guest.shell(&format!(
-            "{} --format json measure rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check \
+            "{} --format json measure --no-store rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check \
              --place {place} --address 198.51.100.1 local",
             Guest::command()
         ));
@@ -337,7 +337,7 @@ pub(crate) fn options_of_queue_pairs_reach_the_device_or_are_refused(guest: &Gue
         (
             "",
             &format!(
-                "{} measure rdma-write --on-demand --time 60 {COMMON}",
+                "{} measure --no-store rdma-write --on-demand --time 60 {COMMON}",
                 Guest::command()
             ),
             "",
@@ -423,7 +423,7 @@ const FOR_NOBODY: &str = "chmod 666 /dev/infiniband/*; mkdir -p /run/own; chmod 
 fn pinning_too_much() -> String {
     format!(
         "ulimit -l 64; exec setpriv --reuid 65534 --clear-groups {} --state /run/own/state \
-         measure rdma-write --sizes 1MiB --time 60",
+         measure --no-store rdma-write --sizes 1MiB --time 60",
         plain()
     )
 }
@@ -447,7 +447,7 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
         (
             "ip link add dummy9 type dummy; ip link set dummy9 up; rdma link add rxd type rxe netdev dummy9
             ip link set dummy9 down",
-            &format!("{command} measure rdma-write --device rxd --gid-index 0 {peer}"),
+            &format!("{command} measure --no-store rdma-write --device rxd --gid-index 0 {peer}"),
             "rdma link delete rxd; ip link del dummy9",
         ),
     );
@@ -465,7 +465,7 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
             until grep -q cb00:7109 /sys/class/infiniband/rxa/ports/1/gids/*; do :; done
             index=$(basename $(grep -l cb00:7109 /sys/class/infiniband/rxa/ports/1/gids/*))
             ip route add blackhole 203.0.113.9 table 91; ip rule add pref 5 to 203.0.113.9 lookup 91",
-            &format!("{command} measure rdma-write --gid-index $index {peer}"),
+            &format!("{command} measure --no-store rdma-write --gid-index $index {peer}"),
             "ip rule del pref 5; ip route flush table 91; ip address del 203.0.113.9/32 dev va",
         ),
     );
@@ -491,7 +491,7 @@ pub(crate) fn a_key_that_the_far_end_did_not_give_is_refused_by_its_device(guest
 /// A measurement, without its peer, that changes keys of the remote end's memory.
 fn with_wrong_keys(guest: &Guest, verb: &str) -> String {
     format!(
-        "LINERATE_SPOIL=key LINERATE_LIBIBVERBS={} {} measure {verb} --sizes 4096B --time 60",
+        "LINERATE_SPOIL=key LINERATE_LIBIBVERBS={} {} measure --no-store {verb} --sizes 4096B --time 60",
         spoiling_library(guest),
         Guest::command()
     )
@@ -546,7 +546,7 @@ pub(crate) fn one_agent_lives_on_from_fault_to_fault(guest: &Guest) {
 #[track_caller]
 fn agent_goes_on(guest: &Guest, agent: LastingAgent<'_>) {
     let out = guest.shell(&format!(
-        "{} --format json measure rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check \
+        "{} --format json measure --no-store rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check \
          --address 10.9.0.2 {}",
         Guest::command(),
         LastingAgent::PEER
@@ -567,7 +567,7 @@ pub(crate) fn an_end_that_is_killed_leaves_nothing_registered(guest: &Guest) {
     ] {
         let script = format!(
             "{CLOCK}
-            {command} measure rdma-send --sizes 4096B --time 60 --wait {waiting} {COMMON} >/run/out 2>/run/err & near=$!
+            {command} measure --no-store rdma-send --sizes 4096B --time 60 --wait {waiting} {COMMON} >/run/out 2>/run/err & near=$!
             {UNTIL_IT_FLOWS}
             {HOLDS}
             fault; {kill}
@@ -597,7 +597,7 @@ pub(crate) fn a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_li
     let peer = LastingAgent::PEER;
     let script = format!(
         "{CLOCK}
-        {command} measure rdma-write --sizes 4096B --time 60 --address 10.9.0.2 {peer} >/run/out 2>/run/err & near=$!
+        {command} measure --no-store rdma-write --sizes 4096B --time 60 --address 10.9.0.2 {peer} >/run/out 2>/run/err & near=$!
         {UNTIL_IT_FLOWS}
         fault; ip link set vb down
         wait $near; echo $?; over; cat /run/err
@@ -638,7 +638,7 @@ pub(crate) fn a_device_that_is_deleted_in_mid_run_is_let_go_of(guest: &Guest) {
         "-c",
         &format!(
             "{CLOCK}
-            {command} measure rdma-write --sizes 4096B --time {TIME} {COMMON} >/run/out 2>/run/err & near=$!
+            {command} measure --no-store rdma-write --sizes 4096B --time {TIME} {COMMON} >/run/out 2>/run/err & near=$!
             {UNTIL_IT_FLOWS}
             fault; timeout 60 modprobe -r rdma_rxe; echo unloaded $?
             timeout 60 rdma link delete rxb; echo deleted $?
@@ -657,7 +657,7 @@ pub(crate) fn a_device_that_is_deleted_in_mid_run_is_let_go_of(guest: &Guest) {
     guest.shell(&format!("{SOFT_RDMA} down; modprobe -r rdma_rxe"));
     guest.linerate(&["testbed", "rxe", "pair"]);
     let out = guest.shell(&format!(
-        "{command} --format json measure rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check \
+        "{command} --format json measure --no-store rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check \
          --address 198.18.0.2 local"
     ));
     let told: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error} in {out}"));
@@ -671,7 +671,7 @@ pub(crate) fn a_user_who_may_not_use_the_device_is_told_so(guest: &Guest) {
         guest,
         &format!(
             "chmod 600 /dev/infiniband/*; mkdir -p /run/own; chmod 777 /run/own
-            setpriv --reuid 65534 --clear-groups {} --state /run/own/state measure rdma-write --time 1 {COMMON}; code=$?
+            setpriv --reuid 65534 --clear-groups {} --state /run/own/state measure --no-store rdma-write --time 1 {COMMON}; code=$?
             chmod 666 /dev/infiniband/*; exit $code",
             plain()
         ),

@@ -75,6 +75,40 @@ pub struct Host {
     pub gaps: Vec<Gap>,
 }
 
+impl Host {
+    /// A host of which nothing is known, as `who` runs there and does not report it.
+    pub fn unheard(who: &str) -> Self {
+        fn unknown<T>(who: &str) -> Known<T> {
+            let reason = format!("{who} does not report it");
+            Known::unknown(Cause::NotSaid, "the remote end", reason)
+        }
+        Self {
+            identity: Identity {
+                hostname: unknown(who),
+                kernel_release: unknown(who),
+                architecture: unknown(who),
+                boot_id: unknown(who),
+                command_line: unknown(who),
+                cpu_model: unknown(who),
+                irq_time_accounting: unknown(who),
+            },
+            cpus: Vec::new(),
+            power: Power::default(),
+            isolation: Isolation::default(),
+            kernel: Kernel::default(),
+            process: Process::default(),
+            nodes: Vec::new(),
+            nics: Vec::new(),
+            irqs: Vec::new(),
+            rdma: Vec::new(),
+            block: Vec::new(),
+            sysctls: BTreeMap::new(),
+            software: Software::default(),
+            gaps: Vec::new(),
+        }
+    }
+}
+
 /// Which machine, kernel and namespace was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

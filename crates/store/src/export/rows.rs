@@ -34,6 +34,8 @@ pub(super) enum TrialKind {
     Pilot,
     /// A trial of an experiment.
     Cell,
+    /// A trial of `measure`.
+    Measured,
 }
 
 impl TrialKind {
@@ -47,6 +49,7 @@ impl TrialKind {
             Self::Explored => "explored",
             Self::Pilot => "pilot",
             Self::Cell => "cell",
+            Self::Measured => "measured",
         }
     }
 }
@@ -343,6 +346,11 @@ impl Gathered {
                 sample,
             } => self.staged(*stage, *place, without, sample),
             Record::Explored { levels, sample, .. } => self.explored(levels, sample.as_deref()),
+            Record::Measured(measured) => {
+                let row = self.row(TrialKind::Measured, measured.sample.as_ref());
+                // Without raw counters there is no trial to describe.
+                self.rows.extend(row.figures.is_some().then_some(row));
+            }
             Record::Cell {
                 block,
                 levels,

@@ -31,7 +31,7 @@ use linerate_model::shell::quoted_path;
 pub use self::records::{Place, Records, RunLines};
 
 /// The file of a run's header, in its folder.
-const HEADER: &str = "run.json";
+pub(crate) const HEADER: &str = "run.json";
 /// The file of a run's records, in its folder.
 const RECORDS: &str = "records.jsonl";
 /// The longest header that is read.
@@ -392,6 +392,12 @@ fn check_trial(record: &Record) -> Result<(), String> {
         Record::Earlier(earlier) => {
             let mut trials = earlier.trials.iter();
             return trials.try_for_each(|trial| check_sample(&trial.sample));
+        }
+        Record::Measured(measured) => {
+            if !measured.figures.are_valid() {
+                return Err("a figure of a trial is not a positive number".to_owned());
+            }
+            measured.sample.as_slice()
         }
         Record::Lab { experiment, .. } => {
             return experiment.check().map_err(|error| error.to_string());

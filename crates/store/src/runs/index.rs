@@ -25,7 +25,7 @@ use super::summary::{Summary, summary_of};
 /// What all of the index's files begin with.
 const NAME: &str = "index.sqlite";
 /// The version of the table; one of another version is rebuilt.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 /// So many runs are read before what was found is kept.
 const BATCH: usize = 64;
 
@@ -38,6 +38,7 @@ CREATE TABLE runs (
     why TEXT,
     kind TEXT,
     title TEXT,
+    headline TEXT,
     created TEXT,
     created_unix_s INTEGER,
     linerate_version TEXT,
@@ -336,8 +337,8 @@ fn put(
     let json = |counts: &Counts| serde_json::to_string(counts).unwrap_or_default();
     let others = serde_json::to_string(&summary.others).unwrap_or_default();
     base.execute(
-        "INSERT INTO runs VALUES (:run, :stamp, NULL, :kind, :title, :created, :created_unix_s,
-            :linerate_version, :seed, :peer, :address, :local_nic, :remote_nic, :local_host,
+        "INSERT INTO runs VALUES (:run, :stamp, NULL, :kind, :title, :headline, :created,
+            :created_unix_s, :linerate_version, :seed, :peer, :address, :local_nic, :remote_nic, :local_host,
             :remote_host, :local_kernel, :remote_kernel, :others, :trials, :workloads, :flags, :state,
             :stopped, :torn)",
         named_params! {
@@ -345,6 +346,7 @@ fn put(
             ":stamp": stamp,
             ":kind": summary.kind.word(),
             ":title": summary.title,
+            ":headline": summary.headline(),
             ":created": rfc3339(header.created_unix_s),
             ":created_unix_s": signed(header.created_unix_s),
             ":linerate_version": header.version,
@@ -433,6 +435,7 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
         run: row.get("run")?,
         kind: row.get("kind")?,
         title: row.get("title")?,
+        headline: row.get("headline")?,
         created: row.get("created")?,
         created_unix_s: unsigned(row.get("created_unix_s")?),
         linerate_version: row.get("linerate_version")?,

@@ -1,7 +1,8 @@
 //! The list of the runs in a folder, the newest first.
 //!
-//! `summary` computes a run's list entry, `index` caches it.
+//! `summary` computes a run's list entry and `headline` its result, `index` caches it.
 
+mod headline;
 mod index;
 mod summary;
 

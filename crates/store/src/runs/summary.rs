@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use linerate_analysis::record::{EndFacts, Header, Record, RunKind, flag_word};
+use linerate_analysis::record::{EndFacts, Header, Measurement, Record, RunKind, flag_word};
 use linerate_analysis::run_list::{Counts, OtherHost, State};
 use linerate_model::exit::Outcome;
 use linerate_model::sample::Sample;
 
+use super::headline::Headline;
 use crate::{Records, read_header};
 
 /// A run in a list.
@@ -16,6 +17,8 @@ pub(super) struct Summary {
     pub kind: RunKind,
     /// What an experiment is called.
     pub title: Option<String>,
+    /// Its result.
+    headline: Headline,
     /// Its header.
     pub header: Header,
     /// The host that linerate was started on.
@@ -44,6 +47,7 @@ pub(super) fn summary_of(folder: &Path) -> Outcome<Summary> {
     let mut summary = Summary {
         kind: RunKind::of_folder(folder, &header),
         title: None,
+        headline: Headline::default(),
         header,
         local: EndFacts::default(),
         remote: EndFacts::default(),
@@ -64,8 +68,14 @@ pub(super) fn summary_of(folder: &Path) -> Outcome<Summary> {
 }
 
 impl Summary {
+    /// The result in a few words: that of an experiment is its title, as it answers several questions.
+    pub(super) fn headline(&self) -> Option<String> {
+        self.headline.in_words().or_else(|| self.title.clone())
+    }
+
     fn add(&mut self, record: &Record) {
         self.kind = self.kind.and(record);
+        self.headline.add(record);
         match record {
             Record::Hosts { local, remote } => {
                 self.local = EndFacts::of(local);
@@ -98,6 +108,7 @@ impl Summary {
                 ..
             } => self.count(sample),
             Record::Cell { samples, .. } => samples.iter().for_each(|sample| self.count(sample)),
+            Record::Measured(measured) => self.measured(measured),
             Record::Stopped(why) => {
                 self.state = State::Stopped;
                 self.stopped = Some(why.clone());
@@ -109,6 +120,17 @@ impl Summary {
             // After a stop it only reports what was restored.
             Record::Ended { .. } if self.stopped.is_none() => self.state = State::Ended,
             _ => {}
+        }
+    }
+
+    /// All trials of a result, of which the record may have the raw counters of one.
+    fn measured(&mut self, measured: &Measurement) {
+        let trials = measured.figures.of(measured.response).len().max(1) as u64;
+        self.trials += trials;
+        let workload = measured.workload.clone();
+        *self.workloads.entry(workload).or_default() += trials;
+        for flag in measured.sample.iter().flat_map(|sample| &sample.flags) {
+            *self.flags.entry(flag_word(*flag)).or_default() += 1;
         }
     }
 

@@ -1,4 +1,5 @@
-//! Compares runs of an experiment made before a change with runs made after it, combination by combination.
+//! Compares runs made before a change with runs made after it: of an experiment combination by combination, of `measure`
+//! and `prove` result by result.
 //!
 //! A host drifts from run to run (temperature, memory placement, other guests), and all trials of a run share that
 //! drift. So the trials of two single runs cannot separate a change from drift, however many they are: the unit is
@@ -21,6 +22,8 @@ use serde::Serialize;
 
 use super::same::{Difference, difference_beside, difference_of_trials};
 use super::sorted::ExperimentRecords;
+use crate::changes::Change;
+use crate::record::Record;
 use crate::text::words::count;
 use crate::trial::figure::{figure, mean};
 use crate::trial::operations::real;
@@ -30,7 +33,7 @@ pub const ERROR: f64 = 0.05;
 /// With fewer runs on a side, nothing shows how far its runs differ by themselves.
 pub const FEWEST_RUNS: usize = 3;
 
-/// What `linerate compare RUNS RUNS --format json` prints: the changes from some runs of an experiment to others.
+/// What `linerate compare RUNS RUNS --format json` prints: the changes from some runs to others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompareDocument {
@@ -44,7 +47,7 @@ pub struct CompareDocument {
     pub runs_before: usize,
     /// How many runs `after` has.
     pub runs_after: usize,
-    /// What is compared: the first response of the experiment.
+    /// What is compared: the first response of the experiment, or the result of the workload.
     pub response: Response,
     /// Whether more is better.
     pub more_is_better: bool,
@@ -64,8 +67,30 @@ pub struct CompareDocument {
     pub cells: Vec<Compared>,
     /// The geometric mean over `cells`; it has no levels. Null for a single combination, and if the unit is the trial.
     pub overall: Option<Compared>,
-    /// Combinations that only one side has, or with too few runs or trials.
+    /// Combinations that both sides have, with too few runs or trials for an interval.
+    pub uncertain: Vec<Uncertain>,
+    /// Combinations that only one side has.
     pub unmatched: Vec<String>,
+    /// What differs between the first runs of both sides: hosts, settings, and the options of the trials.
+    pub differences: Vec<Change>,
+}
+
+/// A combination whose change cannot be told from chance: there are too few values.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Uncertain {
+    /// The names of its levels.
+    pub levels: Vec<String>,
+    /// The mean before.
+    pub before: f64,
+    /// The mean after.
+    pub after: f64,
+    /// The relative change, of unknown error.
+    pub relative: f64,
+    /// The number of values (runs or trials) before.
+    pub values_before: usize,
+    /// The number of values after.
+    pub values_after: usize,
 }
 
 /// What an interval is computed from.
@@ -77,6 +102,16 @@ pub enum Unit {
     Run,
     /// Each trial.
     Trial,
+}
+
+impl Unit {
+    /// The word for several of them.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Run => "runs",
+            Self::Trial => "trials",
+        }
+    }
 }
 
 /// A combination on both sides.
@@ -135,6 +170,33 @@ impl Verdict {
 
 /// The figures of a run's trials for each combination, by the names of its levels.
 pub type RunValues = BTreeMap<Vec<String>, Vec<f64>>;
+
+/// The figures of a run of `measure`, `prove` or `demo`: each result by its name.
+pub fn values_of_results(records: &[Record], response: Response) -> RunValues {
+    let mut values = RunValues::new();
+    let mut add = |name: &str, figures: &[f64]| {
+        values
+            .entry(vec![name.to_owned()])
+            .or_default()
+            .extend(figures);
+    };
+    for record in records {
+        match record {
+            Record::Measured(result) => {
+                let name = result.label.as_ref().unwrap_or(&result.workload);
+                add(name, result.figures.of(response));
+            }
+            Record::Before(sample) => {
+                add("before any change", figure(response, sample).as_slice());
+            }
+            Record::After(sample) => {
+                add("with the kept fixes", figure(response, sample).as_slice());
+            }
+            _ => {}
+        }
+    }
+    values
+}
 
 /// The runs before a change, or those after it.
 #[derive(Debug, Clone)]
@@ -216,12 +278,13 @@ fn same_cell(one: &Experiment, other: &Experiment, cell: &[usize]) -> Option<Cel
     levels.collect()
 }
 
-/// Compares two sides; none if they share no combination with enough values.
+/// Compares two sides, whose first runs differ in `differences`; none if they share no combination.
 pub fn document(
     before: Side,
     after: Side,
     response: Response,
     margin: f64,
+    differences: Vec<Change>,
 ) -> Option<CompareDocument> {
     let fewest = before.runs.len().min(after.runs.len());
     let question = Question {
@@ -233,13 +296,20 @@ pub fn document(
             Unit::Run
         },
     };
-    let (cells, overall, unmatched) = question.changes(&before, &after);
-    if cells.is_empty() {
+    let Changes {
+        cells,
+        overall,
+        uncertain,
+        unmatched,
+    } = question.changes(&before, &after);
+    if cells.is_empty() && uncertain.is_empty() {
         return None;
     }
     let is = |verdict: Verdict| move |one: &Compared| one.verdict == verdict;
     let missing = question.missing(&before, &after, &cells);
-    let (verdict, why) = if question.unit == Unit::Trial {
+    let (verdict, why) = if cells.is_empty() {
+        (Verdict::CannotTell, Some(too_few(&uncertain)))
+    } else if question.unit == Unit::Trial {
         let worse = cells.iter().filter(|cell| question.is_worse(cell)).count();
         let times = match (before.runs.len(), after.runs.len()) {
             (1, 1) => "two runs made at different times",
@@ -275,26 +345,44 @@ pub fn document(
         why,
         cells,
         overall,
+        uncertain,
         unmatched,
+        differences,
     })
+}
+
+/// Why nothing can be told from so few values.
+fn too_few(uncertain: &[Uncertain]) -> String {
+    let single = |one: &Uncertain| one.values_before == 1 && one.values_after == 1;
+    if uncertain.iter().all(single) {
+        return "one trial each: a change cannot be told from chance".to_owned();
+    }
+    "too few trials: a change cannot be told from chance".to_owned()
+}
+
+/// What became of all combinations.
+struct Changes {
+    cells: Vec<Compared>,
+    overall: Option<Compared>,
+    uncertain: Vec<Uncertain>,
+    unmatched: Vec<String>,
 }
 
 impl Question {
     /// The change of each combination that both sides have, that of their mean, and the other combinations.
-    fn changes(
-        self,
-        before: &Side,
-        after: &Side,
-    ) -> (Vec<Compared>, Option<Compared>, Vec<String>) {
+    fn changes(self, before: &Side, after: &Side) -> Changes {
         let runs = before.runs.iter().chain(&after.runs);
         let all: BTreeSet<&Vec<String>> = runs.flat_map(BTreeMap::keys).collect();
         let mut matched = Vec::new();
-        let mut unmatched = Vec::new();
+        let (mut uncertain, mut unmatched) = (Vec::new(), Vec::new());
         for levels in all {
             let of = |side| self.values_of(side, levels);
-            match matched_values(levels, of(before), of(after)) {
-                Some(one) => matched.push(one),
-                None => unmatched.push(levels.join(", ")),
+            if let Some(one) = matched_values(levels, of(before), of(after)) {
+                matched.push(one);
+            } else if let Some(one) = self.uncertain(levels, &of(before), &of(after)) {
+                uncertain.push(one);
+            } else {
+                unmatched.push(levels.join(", "));
             }
         }
         let overall = self.overall(&matched, before, after);
@@ -303,8 +391,26 @@ impl Question {
         let of_each = of_all / real(matched.len().max(1) as u64);
         let compared = |one: &Matched<'_>| self.compared(one, of_each);
         let cells = matched.iter().filter_map(compared).collect();
-        let overall = overall.and_then(|one| self.compared(&one, of_all));
-        (cells, overall, unmatched)
+        Changes {
+            cells,
+            overall: overall.and_then(|one| self.compared(&one, of_all)),
+            uncertain,
+            unmatched,
+        }
+    }
+
+    /// A combination without an interval; none if a side has no value, or no relative change.
+    fn uncertain(self, levels: &[String], before: &[f64], after: &[f64]) -> Option<Uncertain> {
+        let means = (mean(self.response, before)?, mean(self.response, after)?);
+        let relative = means.1 / means.0 - 1.0;
+        relative.is_finite().then(|| Uncertain {
+            levels: levels.to_vec(),
+            before: means.0,
+            after: means.1,
+            relative,
+            values_before: before.len(),
+            values_after: after.len(),
+        })
     }
 
     /// A combination that the baseline has and the other side does not: a change after which it fails is no better.

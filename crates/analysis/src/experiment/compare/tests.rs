@@ -54,7 +54,7 @@ impl World {
         let mut random = Random::new(Seed(seed));
         let before = self.side("A", 0.0, &mut random);
         let after = self.side("B", self.change, &mut random);
-        document(before, after, Response::Rate, MARGIN).expect("combinations in common")
+        document(before, after, Response::Rate, MARGIN, Vec::new()).expect("combinations in common")
     }
 
     /// How many of the comparisons have a verdict.
@@ -193,7 +193,13 @@ fn side(values: &[f64]) -> Side {
 fn the_whole_interval_decides_on_either_side_of_the_margin() {
     let verdict = |response, after: f64| {
         let after: Vec<f64> = [0.999, 1.0, 1.001].map(|one| one * after).to_vec();
-        let found = document(side(&[0.999, 1.0, 1.001]), side(&after), response, MARGIN);
+        let found = document(
+            side(&[0.999, 1.0, 1.001]),
+            side(&after),
+            response,
+            MARGIN,
+            Vec::new(),
+        );
         found.expect("a combination").verdict
     };
     for (after, of_rate, of_cpu) in [
@@ -221,8 +227,10 @@ fn a_combination_that_too_few_runs_have_is_listed_and_not_judged() {
         run.insert(vec!["b".to_owned()], vec![1.0]);
         run.insert(vec!["c".to_owned()], vec![0.0]);
     }
-    let found = document(before, after, Response::Rate, MARGIN).expect("a combination");
-    assert_eq!(found.unmatched, ["b", "c"]);
+    let found = document(before, after, Response::Rate, MARGIN, Vec::new()).expect("a combination");
+    assert_eq!(found.unmatched, ["c"]);
+    let uncertain: Vec<&Vec<String>> = found.uncertain.iter().map(|one| &one.levels).collect();
+    assert_eq!(uncertain, [&["b".to_owned()]]);
     assert_eq!((found.cells.len(), found.overall), (1, None));
 }
 
@@ -234,7 +242,8 @@ fn a_combination_that_fails_after_the_change_is_not_called_not_worse() {
         run.insert(vec!["b".to_owned()], vec![1.0]);
     }
     let compared = |before, after| {
-        let found = document(before, after, Response::Rate, MARGIN).expect("a combination");
+        let found =
+            document(before, after, Response::Rate, MARGIN, Vec::new()).expect("a combination");
         (found.verdict, found.why)
     };
     let why = "only the baseline has a result of b".to_owned();
@@ -244,4 +253,33 @@ fn a_combination_that_fails_after_the_change_is_not_called_not_worse() {
     );
     // What only the change made possible is not compared with anything.
     assert_eq!(compared(like(), more), (Verdict::NotWorse, None));
+}
+
+/// A side of runs that each measured one result.
+fn results(runs: &[&[f64]]) -> Side {
+    let run = |values: &&[f64]| RunValues::from([(vec!["stream".to_owned()], values.to_vec())]);
+    Side {
+        name: "runs".to_owned(),
+        runs: runs.iter().map(run).collect(),
+    }
+}
+
+#[test]
+fn one_trial_each_shows_the_change_and_no_verdict() {
+    let compare = |before, after| {
+        document(before, after, Response::Rate, MARGIN, Vec::new()).expect("a common result")
+    };
+    let found = compare(results(&[&[2e9]]), results(&[&[1e9]]));
+    assert_eq!(found.verdict, Verdict::CannotTell);
+    assert!(found.cells.is_empty() && found.unmatched.is_empty());
+    let [one] = &found.uncertain[..] else {
+        panic!("{:?}", found.uncertain);
+    };
+    assert!((one.relative + 0.5).abs() < 1e-12, "{one:?}");
+    assert_eq!((one.values_before, one.values_after), (1, 1));
+    let why = found.why.expect("a reason");
+    assert!(why.starts_with("one trial each"), "{why}");
+    // Three runs of one trial each are three values.
+    let side = |rate: f64| results(&[&[rate * 0.999], &[rate], &[rate * 1.001]]);
+    assert_eq!(compare(side(2e9), side(1e9)).verdict, Verdict::Worse);
 }

@@ -6,22 +6,27 @@ mod overhead;
 use std::fs;
 use std::path::Path as FilePath;
 
+use linerate_analysis::record::Measurement;
 use linerate_analysis::trial::diffusion::{EndFigures, figures, of, pictures, repetitions};
+use linerate_analysis::trial::figure::Figures;
 use linerate_analysis::trial::operations::{real, result_of};
 use linerate_host::regular_file;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::End;
 use linerate_model::sample::{Checksum, Flag, GridPicture, Sample, Vectors};
 use linerate_model::units::Bytes;
+use linerate_model::workload::Workload;
 use linerate_report::picture::{self, GridFigures};
 pub(super) use overhead::Overhead;
 use serde::Serialize;
 
+use super::keep::{self, Between};
 use super::live::Live;
 use super::measured::Measured;
 use super::require::Requirements;
 use super::{EarlyEnd, OutputOptions, announced, repeat, show, text};
 use crate::cli::MeasureDiffusion;
+use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
 use crate::endpoint::ends::Ends;
@@ -43,6 +48,8 @@ pub(super) fn run(
     let what = announced(&path, &spec, &args.peer);
     let mut requirements = Requirements::new(&args.until.require);
     let mut interval = args.until.interval;
+    let began_unix_s = now_unix_s();
+    let mut idle = None;
     let (sample, overhead, repeats) = if let Some(pairs) = args.overhead {
         say.note(&format!(
             "{what} per trial, {pairs} trials with and {pairs} without the computation; Ctrl-C \
@@ -50,7 +57,12 @@ pub(super) fn run(
         ));
         let trials = overhead::measure(&spec, pairs, args.seed, |spec, number| {
             say.note(&format!("trial {number} of {}", 2 * pairs));
-            path.run(spec, fresh_token()?)
+            let sample = path.run(spec, fresh_token()?)?;
+            match &spec.workload {
+                Workload::Diffusion(asked) if !asked.work => keep_idle(&mut idle, &sample),
+                _ => requirements.see(&sample),
+            }
+            Ok(sample)
         })?;
         (trials.0, Some(trials.1), None)
     } else {
@@ -86,8 +98,29 @@ pub(super) fn run(
         say.note(&format!("images written to {}", folder.display()));
     }
     let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
+    let label = idle.is_some().then(|| "with the computation".to_owned());
+    let worked = keep::measurement(label, measured, requirements.into_figures());
+    let results = std::iter::once(worked).chain(idle).collect();
+    let between = || Between::ends(&path, &args.peer, None);
+    output.keep.keep(began_unix_s, between, results, &[]);
     path.peer.leave()?;
     shown
+}
+
+/// Keeps a trial without the computation.
+fn keep_idle(idle: &mut Option<Measurement>, sample: &Sample) {
+    if let Some(result) = idle {
+        result.figures.add(sample);
+        return;
+    }
+    let label = Some("without the computation".to_owned());
+    *idle = Some(keep::of_sample(
+        label,
+        sample.clone(),
+        Figures::default(),
+        None,
+        None,
+    ));
 }
 
 /// Writes pictures of the grid into a folder.

@@ -11,8 +11,10 @@ use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use linerate_analysis::record::Measurement;
 use linerate_analysis::text::words::seconds_in_words;
 use linerate_analysis::trial::LEVEL;
+use linerate_analysis::trial::figure::Figures;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::sample::Sample;
@@ -23,9 +25,12 @@ use linerate_stats::{Random, Seed};
 use rung::{RatioToPlain, Rung, Trial};
 use serde::Serialize;
 
+use super::OutputOptions;
 use super::document::{self, BothEnds, EndPlacement, HostLine};
+use super::keep::{self, Between};
 use super::measured::Measured;
 use crate::cli::{MeasureStream, ReceiveArg, SendArg};
+use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::{fresh_seed, fresh_token};
 use crate::console::say::{Format, Say};
@@ -110,11 +115,18 @@ struct Ladder {
     enough: Enough,
     keeps_raw: bool,
     trials: Vec<Trial>,
+    /// What is stored of each mode.
+    results: Vec<Measurement>,
     refused: Vec<(PayloadMode, Stop)>,
 }
 
 /// Carries out `measure stream --ladder`.
-pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<()> {
+pub(super) fn run(
+    args: &MeasureStream,
+    state: &FilePath,
+    output: OutputOptions<'_>,
+) -> Outcome<()> {
+    let say = output.say;
     let Some(peer) = args.peer.peer() else {
         return Err(Stop::new(Code::Usage, "`--ladder` needs a linerate peer"));
     };
@@ -132,8 +144,10 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
         enough,
         keeps_raw: say.format == Format::Json,
         trials: Vec::new(),
+        results: Vec::new(),
         refused: Vec::new(),
     };
+    let began_unix_s = now_unix_s();
     ladder.announce(&path, &peer.peer, say);
     let ended = ladder.climb(&mut path, say);
     let rungs = ladder.rungs();
@@ -149,6 +163,9 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
     } else {
         say.lines(&text::text(&ladder, &path, &rungs))?;
     }
+    let between = || Between::ends(&path, &peer, None);
+    let results = std::mem::take(&mut ladder.results);
+    output.keep.keep(began_unix_s, between, results, &[]);
     ended?;
     path.peer.leave()?;
     match enough {
@@ -279,9 +296,18 @@ impl Ladder {
         Ok(())
     }
 
-    fn kept(&self, path: &PeerPath, round: u32, way: PayloadMode, sample: Sample) -> Trial {
+    fn kept(&mut self, path: &PeerPath, round: u32, way: PayloadMode, sample: Sample) -> Trial {
         // No bound by copies: some of these modes do not copy.
         let measured = Measured::over_path(path, sample, None);
+        let label = way.in_words();
+        let mut results = self.results.iter_mut();
+        if let Some(result) = results.find(|one| one.label.as_ref() == Some(&label)) {
+            result.figures.add(&measured.sample);
+        } else {
+            let sample = measured.sample.clone();
+            let result = keep::of_sample(Some(label), sample, Figures::default(), None, None);
+            self.results.push(result);
+        }
         Trial::new(round, way, measured.rate, measured.sample, self.keeps_raw)
     }
 
@@ -414,6 +440,7 @@ mod tests {
             enough,
             keeps_raw: false,
             trials: trials.collect(),
+            results: Vec::new(),
             refused: rest.iter().map(refused).collect(),
         }
     }

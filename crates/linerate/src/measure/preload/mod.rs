@@ -15,17 +15,22 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use linerate_analysis::record::Measurement;
+use linerate_analysis::trial::figure::Figures;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::lab::Response;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::mover::{Carried, Order};
 use mover::{MoverReport, Role, Task};
 use serde::Serialize;
 
+use super::keep::{Between, Keeper};
 use crate::cli::{MeasureStream, PreloadArg};
+use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
-use crate::console::say::{Format, Say};
+use crate::console::say::Format;
 use crate::endpoint::peer::{FAREWELL, FarStderr, end_within, program_command};
 use crate::endpoint::trial::open_path;
 
@@ -71,14 +76,45 @@ struct Carrier {
     cpu_remote_s: f64,
 }
 
+impl Carrier {
+    /// What is kept of it: its process has no other counters.
+    fn measurement(&self) -> Measurement {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "an amount has no 53 bits that count"
+        )]
+        let gb = self.bytes as f64 / 1e9;
+        let mut figures = Figures::default();
+        let costs = [
+            (Response::Rate, self.rate_bit_per_s),
+            (Response::CpuLocal, self.cpu_local_s / gb),
+            (Response::CpuPeer, self.cpu_remote_s / gb),
+        ];
+        for (response, value) in costs {
+            if value.is_finite() && value > 0.0 {
+                figures.push(response, value);
+            }
+        }
+        Measurement {
+            label: Some(self.name.to_owned()),
+            workload: "stream".to_owned(),
+            response: Response::Rate,
+            figures,
+            sample: None,
+            limit: None,
+            foreign: None,
+        }
+    }
+}
+
 /// Carries out `measure stream --preload`; `asked` is what the other options ask for.
 pub(crate) fn stream(
     args: &MeasureStream,
     asked: &TrialSpec,
     preload: PreloadArg,
-    state: &FilePath,
-    say: &Say,
+    keep: Keeper<'_>,
 ) -> Outcome<()> {
+    let Keeper { state, say, .. } = keep;
     let Some(peer) = args.peer.peer() else {
         let why = "`--preload` needs a linerate PEER, not `--iperf3`";
         return Err(Stop::new(Code::Usage, why));
@@ -96,6 +132,7 @@ pub(crate) fn stream(
         "measuring stream to {} ({}), {} each over plain TCP and rsocket; Ctrl-C stops it",
         path.address, peer.peer, asked.duration_ns
     ));
+    let began_unix_s = now_unix_s();
     let trial = |preload: Option<PreloadArg>| {
         let ends = Ends {
             peer: &peer.peer,
@@ -110,6 +147,13 @@ pub(crate) fn stream(
         carrier("tcp", trial(None)?),
         carrier("rsocket", trial(Some(preload))?),
     ];
+    let results = carriers.each_ref().map(Carrier::measurement).into();
+    keep.keep(
+        began_unix_s,
+        || Between::ends(&path, &peer, None),
+        results,
+        &[],
+    );
     path.peer.leave()?;
     let document = PreloadDocument {
         schema: "linerate.preload/1",

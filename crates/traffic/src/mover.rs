@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linerate_model::protocol::Token;
@@ -100,8 +101,8 @@ impl Door {
     }
 }
 
-/// Sends to `to` for the duration of the order.
-pub fn send(to: SocketAddr, order: &Order) -> io::Result<Carried> {
+/// Sends to `to` for the duration of the order, or until `ends_early` is set.
+pub fn send(to: SocketAddr, order: &Order, ends_early: &AtomicBool) -> io::Result<Carried> {
     let mut sockets = Vec::new();
     for _ in 0..order.flows {
         let socket = Plain::connect(to).map_err(while_doing("connect to the peer"))?;
@@ -111,7 +112,7 @@ pub fn send(to: SocketAddr, order: &Order) -> io::Result<Carried> {
     each(&sockets, order, |socket, buffer, began| {
         let duration = Duration::from(order.duration_ns);
         let mut bytes = 0;
-        while began.elapsed() < duration {
+        while began.elapsed() < duration && !ends_early.load(Ordering::Relaxed) {
             bytes += socket.send(buffer).map_err(while_doing("send"))? as u64;
         }
         socket.end_sending().map_err(while_doing("end"))?;
@@ -206,7 +207,7 @@ mod tests {
                 // Another program's connection is not counted as one of ours.
                 let stranger = Plain::connect(to).expect("it listens");
                 send_all(&stranger, &[8; 16]).expect("it is read");
-                let sent = send(to, &order);
+                let sent = send(to, &order, &AtomicBool::new(false));
                 (receiver.join().expect("it ends"), sent)
             });
             let (received, sent) = (received.expect("all came"), sent.expect("all went"));
@@ -220,7 +221,24 @@ mod tests {
         let door = Door::open("127.0.0.1:0".parse().expect("one"), 1).expect("a free port");
         let to = SocketAddr::from(([127, 0, 0, 1], door.port()));
         drop(door);
-        let refused = send(to, &order(1)).expect_err("nobody listens");
+        let refused = send(to, &order(1), &AtomicBool::new(false)).expect_err("nobody listens");
         assert!(refused.to_string().contains("connect to the peer"));
+    }
+
+    #[test]
+    fn a_sender_that_is_ended_early_has_sent_what_arrived() {
+        let door = Door::open("127.0.0.1:0".parse().expect("one"), 2).expect("a free port");
+        let to = SocketAddr::from(([127, 0, 0, 1], door.port()));
+        let order = Order {
+            duration_ns: Nanoseconds::from_millis(600_000),
+            ..order(2)
+        };
+        let (received, sent) = std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| door.receive(&order));
+            let sent = send(to, &order, &AtomicBool::new(true));
+            (receiver.join().expect("it ends"), sent)
+        });
+        let (received, sent) = (received.expect("all came"), sent.expect("all went"));
+        assert_eq!((sent.bytes, received.bytes), (0, 0));
     }
 }

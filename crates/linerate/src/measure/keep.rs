@@ -61,7 +61,7 @@ impl Keeper<'_> {
         results: Vec<Measurement>,
         tried: &[Tried],
     ) {
-        if self.args.no_store {
+        if self.args.no_store || results.is_empty() {
             return;
         }
         let kept = self.store(began_unix_s, || Ok(between()), results, tried);

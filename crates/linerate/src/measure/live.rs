@@ -122,14 +122,7 @@ impl Live {
 
     /// The first Ctrl-C ends the measurement early, and is confirmed.
     pub(super) fn confirm(&self, interrupt: &Interrupt) {
-        let (say, line) = (self.say.clone(), self.line.clone());
-        interrupt.keep_what_was_measured(move || {
-            let text = "ending early; Ctrl-C again aborts";
-            match &line {
-                Some(line) => line.note(text),
-                None => say.note(text),
-            }
-        });
+        confirm_early_end(interrupt, &self.say, self.line.clone());
     }
 
     /// A trial begins.
@@ -176,6 +169,18 @@ impl Drop for Live {
             self.stop();
         }
     }
+}
+
+/// The first Ctrl-C ends the measurement early from now on, and is confirmed above `line`.
+pub(super) fn confirm_early_end(interrupt: &Interrupt, say: &Say, line: Option<LiveLine>) {
+    let say = say.clone();
+    interrupt.keep_what_was_measured(move || {
+        let text = "ending early; Ctrl-C again aborts";
+        match &line {
+            Some(line) => line.note(text),
+            None => say.note(text),
+        }
+    });
 }
 
 /// Where it is shown.

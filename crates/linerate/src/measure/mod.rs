@@ -352,6 +352,11 @@ impl EarlyEnd {
         Self(interrupt.is_ending_early().then(of_what))
     }
 
+    /// The early end of what has measured this.
+    fn at(of_what: String) -> Self {
+        Self(Some(of_what))
+    }
+
     fn is_none(&self) -> bool {
         self.0.is_none()
     }
@@ -366,6 +371,12 @@ impl EarlyEnd {
             )),
         }
     }
+}
+
+/// Whether a trial ran for its whole time: a part of one is not compared with whole ones.
+fn is_whole(sample: &Outcome<Sample>) -> bool {
+    let flags = sample.as_ref().map(|sample| &sample.flags);
+    flags.is_ok_and(|flags| !flags.contains(&Flag::CutShort))
 }
 
 /// Prints the result; the exit code reports whether it is as certain as requested.

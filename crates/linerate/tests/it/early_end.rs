@@ -163,11 +163,79 @@ fn of_repeated_trials_those_before_the_interrupt_are_the_result() {
 }
 
 #[test]
+fn a_comparison_that_is_interrupted_in_its_first_trial_shows_the_part_of_it() {
+    let Some(lab) = Lab::new() else { return };
+    let words = format!("stream netns:far --ladder --time {LONG}");
+    let done = interrupted(&lab, &words);
+    let document = fitting(&done.out);
+    let trials = document["trials"].as_array().expect("trials");
+    assert_eq!(
+        (trials.len(), &document["stopped"]),
+        (1, &"interrupted".into())
+    );
+    let flags = trials[0]["raw"]["flags"].as_array().expect("flags");
+    assert!(flags.contains(&"cut-short".into()), "{flags:?}");
+    assert!(done.err.contains("that of 1 trial, "), "{}", done.err);
+
+    let words = "diffusion netns:far --buffer 100KiB --repetitions 100000000 --overhead";
+    let document = fitting(&interrupted(&lab, words).out);
+    assert_cut_short(&document, words);
+    assert!(document["overhead"].is_null(), "{}", document["overhead"]);
+
+    let words = format!("stream netns:far --preload rsocket --time {LONG}");
+    let done = interrupted(&lab, &words);
+    let document = fitting(&done.out);
+    assert_eq!(document["interrupted"], true);
+    let carriers = document["carriers"].as_array().expect("carriers");
+    assert_eq!(
+        (carriers.len(), &carriers[0]["carrier"]),
+        (1, &"tcp".into())
+    );
+    assert!(carriers[0]["bytes"].as_u64() > Some(0), "{}", carriers[0]);
+    assert!(document["ratio"].is_null(), "{}", document["ratio"]);
+    assert!(done.err.contains(" s of tcp"), "{}", done.err);
+}
+
+#[test]
+fn an_interrupted_comparison_of_pairs_is_that_of_the_whole_ones() {
+    let Some(lab) = Lab::new() else { return };
+    let words =
+        "--format json measure diffusion netns:far --buffer 4KiB --repetitions 20 --overhead 1000";
+    let words: Vec<&str> = words.split(' ').collect();
+    let job = Job::start(lab.linerate(&words));
+    job.wait_for_line(|line| line.starts_with("trial 7 of 2000"));
+    job.send(Signal::INT);
+    let done = job.end().expect_code(130);
+    let document = fitting(&done.out);
+    assert_eq!(document["interrupted"], true);
+    let pairs = document["overhead"]["pairs"].as_u64().expect("a count");
+    assert!((3..1_000).contains(&pairs), "{pairs}");
+    let low = &document["overhead"]["real_s"]["low"];
+    assert_eq!(low.is_null(), pairs < 6, "{pairs} pairs: {low}");
+    let flags = document["flags"].as_array().expect("flags");
+    assert!(!flags.iter().any(|flag| flag == "cut-short"), "{flags:?}");
+    let counted = format!("that of {pairs} pairs of trials");
+    assert!(done.err.contains(&counted), "{}", done.err);
+}
+
+#[test]
 fn a_second_ctrl_c_aborts_and_prints_no_result() {
     let Some(lab) = Lab::new() else { return };
-    let command = lab.linerate(&["measure", "stream", "netns:far", "--time", LONG]);
-    let job = Job::start(command);
-    wait_for_data(&lab, &job, MOVED);
+    for words in [
+        "stream netns:far --time",
+        "stream netns:far --ladder --time",
+        "diffusion netns:far --buffer 100KiB --repetitions 100000000 --overhead --time",
+    ] {
+        assert_aborted_by_two(&lab, words);
+    }
+}
+
+/// Whether the second Ctrl-C aborts a measurement while the first one waits for the remote end.
+#[track_caller]
+fn assert_aborted_by_two(lab: &Lab, words: &str) {
+    let words: Vec<&str> = words.split(' ').collect();
+    let job = Job::start(lab.linerate(&[&["measure"], &words[..], &[LONG]].concat()));
+    wait_for_data(lab, &job, MOVED);
     // An agent that is stopped confirms nothing, so the trial goes on.
     let family = job.family();
     let agents: Vec<_> = (family.iter())
@@ -191,7 +259,31 @@ fn a_second_ctrl_c_aborts_and_prints_no_result() {
     to_agents(Signal::CONT);
     let done = job.end().expect_code(130);
     assert!(done.err.contains("error: interrupted\n"), "{}", done.err);
-    assert!(!done.out.contains("rate"), "{}", done.out);
+    assert_eq!(done.out, "", "{words:?}");
+}
+
+#[test]
+fn a_second_ctrl_c_aborts_programs_with_a_preloaded_library() {
+    let Some(lab) = Lab::new() else { return };
+    let words = "measure stream netns:far --preload rsocket --time";
+    let words: Vec<&str> = words.split(' ').chain([LONG]).collect();
+    let job = Job::start(lab.linerate(&words));
+    wait_for_data(&lab, &job, MOVED);
+    // A sender that is stopped does not end early.
+    let mut movers = 0;
+    for (pid, words) in job.family() {
+        if words.contains(" mover") {
+            kill_process(pid, Signal::STOP).expect("it lives");
+            movers += 1;
+        }
+    }
+    assert!(movers >= 2, "{movers}");
+    job.send(Signal::INT);
+    job.wait_for_line(|line| line.contains("Ctrl-C again"));
+    job.send(Signal::INT);
+    let done = job.end().expect_code(130);
+    assert!(done.err.contains("error: interrupted\n"), "{}", done.err);
+    assert_eq!(done.out, "");
 }
 
 #[test]

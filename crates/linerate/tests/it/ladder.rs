@@ -194,7 +194,11 @@ fn an_interrupted_ladder_ends_with_130_and_keeps_what_came_so_far() {
     assert!(talk.contains("interrupted"), "{talk}");
     let document = fitting(&out);
     assert!(!list(&document, "trials").is_empty());
-    assert!(document["stopped"].is_string());
+    for trial in list(&document, "trials") {
+        let flags = trial["raw"]["flags"].as_array().expect("flags");
+        assert!(!flags.contains(&"cut-short".into()), "a part: {flags:?}");
+    }
+    assert_eq!(document["stopped"], "interrupted");
 }
 
 #[test]

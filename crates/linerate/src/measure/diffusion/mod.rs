@@ -15,13 +15,13 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::End;
 use linerate_model::sample::{Checksum, Flag, GridPicture, Sample, Vectors};
 use linerate_model::units::Bytes;
-use linerate_model::workload::Workload;
+use linerate_model::workload::{TrialSpec, Workload};
 use linerate_report::picture::{self, GridFigures};
 pub(super) use overhead::Overhead;
 use serde::Serialize;
 
 use super::keep::{self, Between};
-use super::live::Live;
+use super::live::{Live, confirm_early_end};
 use super::measured::Measured;
 use super::require::Requirements;
 use super::{EarlyEnd, OutputOptions, announced, repeat, show, text};
@@ -53,9 +53,10 @@ pub(super) fn run(
     let (sample, overhead, repeats) = if let Some(pairs) = args.overhead {
         say.note(&format!(
             "{what} per trial, {pairs} trials with and {pairs} without the computation; Ctrl-C \
-             stops it"
+             ends it early"
         ));
-        let trials = overhead::measure(&spec, pairs, args.seed, |spec, number| {
+        confirm_early_end(&interrupt, say, None);
+        let trial = |spec: &TrialSpec, number| {
             say.note(&format!("trial {number} of {}", 2 * pairs));
             let sample = path.run(spec, fresh_token()?)?;
             match &spec.workload {
@@ -63,8 +64,13 @@ pub(super) fn run(
                 _ => requirements.see(&sample),
             }
             Ok(sample)
-        })?;
-        (trials.0, Some(trials.1), None)
+        };
+        let ends_early = || interrupt.is_ending_early();
+        let measured = overhead::measure(&spec, pairs, args.seed, trial, ends_early);
+        // The second Ctrl-C: no result.
+        interrupt.check()?;
+        let (sample, overhead) = measured?;
+        (sample, overhead, None)
     } else {
         say.note(&format!("{what}; Ctrl-C ends it early"));
         let live = Live::start(output, &spec, &args.until, true)?;
@@ -88,7 +94,10 @@ pub(super) fn run(
         }
         (sample, None, repeats)
     };
-    let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
+    let end = match &overhead {
+        Some(overhead) if interrupt.is_ending_early() => EarlyEnd::at(overhead.counted()),
+        _ => EarlyEnd::of(&interrupt, &sample, repeats.as_ref()),
+    };
     let measured = Measured {
         overhead,
         ..Measured::over_path(&path, sample, None).every(interval, &args.until)
@@ -107,8 +116,11 @@ pub(super) fn run(
     shown
 }
 
-/// Keeps a trial without the computation.
+/// Keeps a whole trial without the computation.
 fn keep_idle(idle: &mut Option<Measurement>, sample: &Sample) {
+    if sample.flags.contains(&Flag::CutShort) {
+        return;
+    }
     if let Some(result) = idle {
         result.figures.add(sample);
         return;

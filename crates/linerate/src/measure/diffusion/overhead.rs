@@ -6,9 +6,10 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::sample::Sample;
 use linerate_model::workload::{TrialSpec, Workload};
 use linerate_stats::summary::{median, median_interval};
-use linerate_stats::{Random, Seed};
+use linerate_stats::{Random, Seed, StatsError};
 use serde::Serialize;
 
+use super::super::is_whole;
 use super::super::repeat::keep_nearest;
 use super::seconds;
 use crate::console::random::fresh_seed;
@@ -38,7 +39,8 @@ struct Ends {
 }
 
 /// A figure with and without the work, as medians, and the median of the differences within a pair with its
-/// interval (sign test), which the medians' own difference need not be.
+/// interval (sign test), which the medians' own difference need not be. Interrupted, with fewer than six pairs, it has
+/// no interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Difference {
@@ -46,20 +48,22 @@ struct Difference {
     without: f64,
     #[serde(rename = "difference")]
     middle: f64,
-    low: f64,
-    high: f64,
+    low: Option<f64>,
+    high: Option<f64>,
 }
 
 /// One trial of each kind.
 type Pair = (Figures, Figures);
 
-/// Makes `pairs` pairs of trials. Comes back with the one with the work whose time is nearest to the median.
+/// Makes `pairs` pairs of trials, fewer if it `ends_early`. Comes back with the one with the work whose time is nearest
+/// to the median; without a whole pair, with the first trial and no overhead.
 pub(super) fn measure(
     spec: &TrialSpec,
     pairs: u16,
     seed: Option<u64>,
     mut trial: impl FnMut(&TrialSpec, u32) -> Outcome<Sample>,
-) -> Outcome<(Sample, Overhead)> {
+    ends_early: impl Fn() -> bool,
+) -> Outcome<(Sample, Option<Overhead>)> {
     let seed = seed.map_or_else(fresh_seed, Ok)?;
     let mut random = Random::new(Seed(seed));
     let with = spec.clone();
@@ -73,8 +77,27 @@ pub(super) fn measure(
     let mut kept: Vec<(f64, Sample)> = Vec::new();
     for pair in 0..u32::from(pairs) {
         let first_with = random.unit() < 0.5;
-        let one = trial(if first_with { &with } else { &without }, 2 * pair + 1)?;
-        let other = trial(if first_with { &without } else { &with }, 2 * pair + 2)?;
+        let (first, second) = if first_with {
+            (&with, &without)
+        } else {
+            (&without, &with)
+        };
+        let one = trial(first, 2 * pair + 1);
+        if ends_early() {
+            match (&kept[..], one) {
+                ([], one) => return Ok((one?, None)),
+                _ => break,
+            }
+        }
+        let one = one?;
+        let other = trial(second, 2 * pair + 2);
+        if ends_early() && !is_whole(&other) {
+            match &kept[..] {
+                [] => return Ok((one, None)),
+                _ => break,
+            }
+        }
+        let other = other?;
         let (worked, idle) = if first_with {
             (one, other)
         } else {
@@ -86,11 +109,14 @@ pub(super) fn measure(
         kept.push((both.0.real_s, worked));
         keep_nearest(&mut kept, &times);
         found.push(both);
+        if ends_early() {
+            break;
+        }
     }
     let overhead = Overhead::of(&found, seed)?;
     let nearest = kept.into_iter().next();
     let (_, sample) = nearest.ok_or_else(|| Stop::new(Code::Bug, "no trial completed"))?;
-    Ok((sample, overhead))
+    Ok((sample, Some(overhead)))
 }
 
 impl Overhead {
@@ -109,6 +135,12 @@ impl Overhead {
             local: ends(|figures| &figures.local)?,
             remote: ends(|figures| &figures.remote)?,
         })
+    }
+
+    /// How many pairs of trials there are, in words.
+    pub(super) fn counted(&self) -> String {
+        let plural = if self.pairs == 1 { "" } else { "s" };
+        format!("{} pair{plural} of trials", self.pairs)
     }
 
     /// The lines for a person.
@@ -131,8 +163,8 @@ impl Overhead {
             lines.push(format!(
                 "          {what:<13} {:>10} [{}, {}]   ({} with, {} without)",
                 seconds(one.middle),
-                seconds(one.low),
-                seconds(one.high),
+                bound(one.low),
+                bound(one.high),
                 seconds(one.with),
                 seconds(one.without),
             ));
@@ -140,17 +172,26 @@ impl Overhead {
     }
 }
 
+/// An end of an interval that may be missing.
+fn bound(value: Option<f64>) -> String {
+    value.map_or_else(|| "?".to_owned(), seconds)
+}
+
 fn difference(pairs: &[Pair], pick: impl Fn(&Figures) -> f64) -> Outcome<Difference> {
     let with: Vec<f64> = pairs.iter().map(|(with, _)| pick(with)).collect();
     let without: Vec<f64> = pairs.iter().map(|(_, without)| pick(without)).collect();
     let each: Vec<f64> = with.iter().zip(&without).map(|(w, o)| w - o).collect();
-    let failed = |error| Stop::new(Code::Inconclusive, "there are too few pairs").because(error);
-    let interval = median_interval(&each, LEVEL).map_err(failed)?;
+    let failed = |error| Stop::new(Code::Bug, "cannot compare the pairs").because(error);
+    let interval = match median_interval(&each, LEVEL) {
+        Ok(interval) => Some(interval),
+        Err(StatsError::TooFewValues { .. }) => None,
+        Err(error) => return Err(failed(error)),
+    };
     Ok(Difference {
         with: median(&with).map_err(failed)?,
         without: median(&without).map_err(failed)?,
         middle: median(&each).map_err(failed)?,
-        low: interval.low,
-        high: interval.high,
+        low: interval.map(|interval| interval.low),
+        high: interval.map(|interval| interval.high),
     })
 }

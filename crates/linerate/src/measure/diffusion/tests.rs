@@ -144,30 +144,70 @@ fn pictures_are_the_first_grids_and_in_the_document() {
     assert_eq!(value["section"], json!([1.5, 2.5]));
 }
 
+/// A trial of a comparison, counted from 1. What drifts is in both trials of a pair, and drops out: the work takes 0.5 s.
+fn compared(spec: &TrialSpec, number: u32) -> Sample {
+    let work = matches!(&spec.workload, Workload::Diffusion(one) if one.work);
+    let drift = f64::from((number - 1) / 2) * 0.25;
+    let mut trial = sample(work);
+    let ended = Nanoseconds::from_millis(millis(if work { 1.5 } else { 1.0 } + drift));
+    for flow in trial.local.flows.iter_mut().chain(&mut trial.remote.flows) {
+        flow.at_ns = vec![ended];
+        flow.bytes = vec![Bytes::mib(1)];
+    }
+    trial
+}
+
+#[test]
+fn an_interrupt_keeps_the_whole_pairs_before_it_and_of_a_first_one_its_first_trial() {
+    let spec = sample(true).spec;
+    // Ctrl-C during trial `last`.
+    let run = |last: u32| {
+        let reached = std::cell::Cell::new(0);
+        let trial = |spec: &TrialSpec, number| {
+            reached.set(number);
+            let mut trial = compared(spec, number);
+            if number == last {
+                trial.flags.push(Flag::CutShort);
+            }
+            Ok(trial)
+        };
+        let ends_early = || reached.get() == last;
+        let (sample, overhead) =
+            overhead::measure(&spec, 7, Some(3), trial, ends_early).expect("trials that succeed");
+        assert_eq!(reached.get(), last);
+        (sample, overhead)
+    };
+    for (last, pairs) in [(7, 3), (8, 3), (13, 6)] {
+        let (sample, overhead) = run(last);
+        assert!(!sample.flags.contains(&Flag::CutShort));
+        let (value, text) = shown(sample, overhead);
+        let overhead = &value["overhead"];
+        assert_eq!(overhead["pairs"], json!(pairs));
+        assert_eq!(overhead["real_s"]["difference"], json!(0.5));
+        let has_interval = pairs >= 6;
+        assert_eq!(overhead["real_s"]["low"].is_null(), !has_interval);
+        assert_eq!(text.contains("500.00 ms [?, ?]"), !has_interval, "{text}");
+    }
+    for (last, is_part) in [(1, true), (2, false)] {
+        let (sample, overhead) = run(last);
+        assert_eq!(overhead, None);
+        assert_eq!(sample.flags.contains(&Flag::CutShort), is_part);
+    }
+}
+
 #[test]
 fn the_overhead_is_the_median_of_the_differences_within_pairs() {
-    // What drifts is in both trials of a pair, and drops out: the work takes 0.5 s.
-    let time = |work: bool, number: u32| {
-        let drift = f64::from(number / 2) * 0.25;
-        if work { 1.5 + drift } else { 1.0 + drift }
-    };
     let mut worked = 0;
     let spec = sample(true).spec;
-    let (nearest, overhead) = overhead::measure(&spec, 7, Some(3), |spec, number| {
-        let work = matches!(&spec.workload, Workload::Diffusion(one) if one.work);
-        worked += u32::from(work);
-        let mut trial = sample(work);
-        let ended = Nanoseconds::from_millis(millis(time(work, number - 1)));
-        for flow in trial.local.flows.iter_mut().chain(&mut trial.remote.flows) {
-            flow.at_ns = vec![ended];
-            flow.bytes = vec![Bytes::mib(1)];
-        }
-        Ok(trial)
-    })
-    .expect("fourteen trials");
+    let trial = |spec: &TrialSpec, number| {
+        worked += u32::from(matches!(&spec.workload, Workload::Diffusion(one) if one.work));
+        Ok(compared(spec, number))
+    };
+    let (nearest, overhead) =
+        overhead::measure(&spec, 7, Some(3), trial, || false).expect("fourteen trials");
     assert_eq!(worked, 7);
     assert_eq!(figures(&nearest).map(|one| one.real_s), Some(2.25));
-    let (value, text) = shown(nearest, Some(overhead));
+    let (value, text) = shown(nearest, overhead);
     let real = &value["overhead"]["real_s"];
     for key in ["difference", "low", "high"] {
         assert_eq!(real[key], json!(0.5), "{real}");

@@ -28,7 +28,9 @@ use serde::Serialize;
 use super::OutputOptions;
 use super::document::{self, BothEnds, EndPlacement, HostLine};
 use super::keep::{self, Between};
+use super::live::confirm_early_end;
 use super::measured::Measured;
+use super::{EarlyEnd, is_whole};
 use crate::cli::{MeasureStream, ReceiveArg, SendArg};
 use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
@@ -149,15 +151,25 @@ pub(super) fn run(
     };
     let began_unix_s = now_unix_s();
     ladder.announce(&path, &peer.peer, say);
-    let ended = ladder.climb(&mut path, say);
+    confirm_early_end(&interrupt, say, None);
+    let ended = ladder.climb(&mut path, &interrupt, say);
+    // The second Ctrl-C: no result.
+    interrupt.check()?;
+    let early = interrupt.is_ending_early();
     let rungs = ladder.rungs();
     if ladder.trials.is_empty() {
         // No figure: then the error of the plain mode is more useful than an empty table.
         ended?;
+        if early {
+            return Err(Stop::interrupted());
+        }
         let plain = ladder.refused.iter().position(|(way, _)| *way == PLAIN);
         return Err(ladder.refused.swap_remove(plain.unwrap_or(0)).1);
     }
-    let stopped = ended.as_ref().err().map(ToString::to_string);
+    let stopped = match &ended {
+        Err(stop) => Some(stop.to_string()),
+        Ok(()) => early.then(|| Stop::interrupted().to_string()),
+    };
     if say.format == Format::Json {
         say.json(&document(&ladder, &path, &rungs, stopped))?;
     } else {
@@ -168,6 +180,9 @@ pub(super) fn run(
     output.keep.keep(began_unix_s, between, results, &[]);
     ended?;
     path.peer.leave()?;
+    if early {
+        return EarlyEnd::at(ladder.counted()).or(|| Ok(()));
+    }
     match enough {
         Enough::Certain(asked, _) if !are_certain(&rungs, asked) => Err(Stop::new(
             Code::Inconclusive,
@@ -216,7 +231,7 @@ impl Ladder {
         };
         say.note(&format!(
             "measuring the copy ladder over {} to {} ({peer}): {ways} modes, {whole} (trials of \
-             {most}{}), seed {}; Ctrl-C stops and keeps the results so far",
+             {most}{}), seed {}; Ctrl-C ends it early",
             path.local_nic,
             path.address,
             seconds_in_words(each),
@@ -224,8 +239,8 @@ impl Ladder {
         ));
     }
 
-    /// Makes round after round until there are enough.
-    fn climb(&mut self, path: &mut PeerPath, say: &Say) -> Outcome<()> {
+    /// Makes round after round until there are enough, or it is to end early.
+    fn climb(&mut self, path: &mut PeerPath, interrupt: &Interrupt, say: &Say) -> Outcome<()> {
         let mut random = Random::new(Seed(self.seed));
         let begun = Instant::now();
         for round in 0..ROUNDS_MAX {
@@ -235,8 +250,16 @@ impl Ladder {
             let mut order = PayloadMode::all();
             random.shuffle(&mut order);
             for way in order {
-                if !self.refused.iter().any(|(refused, _)| *refused == way) {
-                    self.trial(path, round, way, say)?;
+                if self.refused.iter().any(|(refused, _)| *refused == way) {
+                    continue;
+                }
+                let sample = self.trial(path, way);
+                if interrupt.is_ending_early() && !self.trials.is_empty() && !is_whole(&sample) {
+                    return Ok(());
+                }
+                self.take(path, round, way, sample, say)?;
+                if interrupt.is_ending_early() {
+                    return Ok(());
                 }
             }
         }
@@ -258,14 +281,8 @@ impl Ladder {
             }
     }
 
-    /// One trial of one mode; a refusal is an outcome, too.
-    fn trial(
-        &mut self,
-        path: &mut PeerPath,
-        round: u32,
-        way: PayloadMode,
-        say: &Say,
-    ) -> Outcome<()> {
+    /// One trial of one mode.
+    fn trial(&self, path: &mut PeerPath, way: PayloadMode) -> Outcome<Sample> {
         let stream = match &self.spec.workload {
             Workload::Stream(stream) => stream.clone(),
             _ => Stream::default(),
@@ -278,7 +295,19 @@ impl Ladder {
             }),
             ..self.spec.clone()
         };
-        let told = match path.run(&spec, fresh_token()?) {
+        path.run(&spec, fresh_token()?)
+    }
+
+    /// Keeps what a trial gave; a refusal is an outcome, too.
+    fn take(
+        &mut self,
+        path: &PeerPath,
+        round: u32,
+        way: PayloadMode,
+        sample: Outcome<Sample>,
+        say: &Say,
+    ) -> Outcome<()> {
+        let told = match sample {
             Ok(sample) => {
                 let trial = self.kept(path, round, way, sample);
                 let rate = trial.rate_bit_per_s.and_then(BitRate::from_f64);
@@ -309,6 +338,16 @@ impl Ladder {
             self.results.push(result);
         }
         Trial::new(round, way, measured.rate, measured.sample, self.keeps_raw)
+    }
+
+    /// How many trials there are, in words.
+    fn counted(&self) -> String {
+        let rounds = rounds_in_words(self.rounds());
+        match &self.trials[..] {
+            // The only trial that may be a part of one.
+            [one] => format!("1 trial, {:.1} s", one.seconds),
+            all => format!("{} trials in {rounds}", all.len()),
+        }
     }
 
     /// The rounds that were begun.

@@ -27,6 +27,9 @@ pub(super) struct Trial {
     pub(super) way: PayloadMode,
     /// After the warm-up, as the receivers counted.
     pub(super) rate_bit_per_s: Option<f64>,
+    /// How long it ran.
+    #[serde(skip)]
+    pub(super) seconds: f64,
     cpu_s_per_gb: Cpu,
     #[serde(skip)]
     crossing: Crossing,
@@ -82,6 +85,7 @@ impl Trial {
                 local_machine: machine(&cost_of_local(&sample)),
                 remote_machine: machine(&cost_of_remote(&sample)),
             },
+            seconds: sample.local.elapsed_ns.as_secs_f64(),
             crossing: Crossing::of(&sample),
             flags: sample.flags.clone(),
             raw: keeps_raw.then_some(sample),
@@ -335,6 +339,7 @@ pub(super) mod tests {
             round,
             way,
             rate_bit_per_s: Some(gbit_per_s * 1e9),
+            seconds: 1.0,
             cpu_s_per_gb: Cpu {
                 sender: Some(0.123),
                 receiver: Some(0.05),

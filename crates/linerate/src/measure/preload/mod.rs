@@ -11,7 +11,8 @@ pub(crate) mod mover;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path as FilePath;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ use mover::{MoverReport, Role, Task};
 use serde::Serialize;
 
 use super::keep::{Between, Keeper};
+use super::EarlyEnd;
+use super::live::confirm_early_end;
 use crate::cli::{MeasureStream, PreloadArg};
 use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
@@ -52,10 +55,13 @@ pub(crate) struct PreloadDocument {
     peer: String,
     address: String,
     flows: u32,
-    /// The kernel's TCP first.
-    carriers: [Carrier; 2],
-    /// The rate with the library over the rate of the kernel's TCP, one trial of each.
-    ratio: f64,
+    /// The kernel's TCP first. Only that if it was interrupted before the library carried anything.
+    #[cfg_attr(test, schemars(length(min = 1, max = 2)))]
+    carriers: Vec<Carrier>,
+    /// The rate with the library over the rate of the kernel's TCP, one trial of each; null if there is only one.
+    ratio: Option<f64>,
+    /// Whether Ctrl-C or SIGTERM ended the last trial early.
+    interrupted: bool,
 }
 
 /// What carried the stream, and how fast.
@@ -129,10 +135,11 @@ pub(crate) fn stream(
     let path = open_path(&peer, state, &interrupt, say)?;
     let address = SocketAddr::new(path.address, path.port.unwrap_or(0));
     say.note(&format!(
-        "measuring stream to {} ({}), {} each over plain TCP and rsocket; Ctrl-C stops it",
+        "measuring stream to {} ({}), {} each over plain TCP and rsocket; Ctrl-C ends it early",
         path.address, peer.peer, asked.duration_ns
     ));
     let began_unix_s = now_unix_s();
+    confirm_early_end(&interrupt, say, None);
     let trial = |preload: Option<PreloadArg>| {
         let ends = Ends {
             peer: &peer.peer,
@@ -143,11 +150,13 @@ pub(crate) fn stream(
         };
         ends.trial(address, asked)
     };
-    let carriers = [
-        carrier("tcp", trial(None)?),
-        carrier("rsocket", trial(Some(preload))?),
-    ];
-    let results = carriers.each_ref().map(Carrier::measurement).into();
+    let mut carriers = Vec::new();
+    for (name, preload) in [("tcp", None), ("rsocket", Some(preload))] {
+        if !interrupt.is_ending_early() {
+            carriers.extend(trial(preload)?.map(|ends| carrier(name, ends)));
+        }
+    }
+    let results = carriers.iter().map(Carrier::measurement).collect();
     keep.keep(
         began_unix_s,
         || Between::ends(&path, &peer, None),
@@ -155,20 +164,34 @@ pub(crate) fn stream(
         &[],
     );
     path.peer.leave()?;
+    let Some(last) = carriers.last() else {
+        return Err(Stop::interrupted());
+    };
+    let end = if interrupt.is_ending_early() {
+        EarlyEnd::at(format!("{:.1} s of {}", last.seconds, last.name))
+    } else {
+        EarlyEnd(None)
+    };
+    let ratio = match &carriers[..] {
+        [tcp, rsocket] => Some(rsocket.rate_bit_per_s / tcp.rate_bit_per_s),
+        _ => None,
+    };
     let document = PreloadDocument {
         schema: "linerate.preload/1",
         workload: "stream",
         peer: peer.peer.to_string(),
         address: address.ip().to_string(),
         flows: asked.flows,
-        ratio: carriers[1].rate_bit_per_s / carriers[0].rate_bit_per_s,
+        ratio,
         carriers,
+        interrupted: !end.is_none(),
     };
     if say.format == Format::Json {
-        say.json(&document)
+        say.json(&document)?;
     } else {
-        say.lines(&in_words(&document))
+        say.lines(&in_words(&document))?;
     }
+    end.or(|| Ok(()))
 }
 
 /// Only what a mover does can be requested.
@@ -220,10 +243,16 @@ fn in_words(document: &PreloadDocument) -> String {
             one.name, one.seconds, one.cpu_local_s, one.cpu_remote_s
         ));
     }
-    lines.push(format!(
-        "ratio     {:.3}   (rsocket over tcp, one trial of each)",
-        document.ratio
-    ));
+    if let Some(ratio) = document.ratio {
+        let trials = if document.interrupted {
+            "one trial of each, the second one ended early"
+        } else {
+            "one trial of each"
+        };
+        lines.push(format!(
+            "ratio     {ratio:.3}   (rsocket over tcp, {trials})"
+        ));
+    }
     lines.join("\n")
 }
 
@@ -237,8 +266,8 @@ struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// What the sender here and the receiver there did.
-    fn trial(&self, address: SocketAddr, asked: &TrialSpec) -> Outcome<(Carried, Carried)> {
+    /// What the sender here and the receiver there did; none if it was ended early before anything was sent.
+    fn trial(&self, address: SocketAddr, asked: &TrialSpec) -> Outcome<Option<(Carried, Carried)>> {
         let order = Order {
             flows: asked.flows,
             buffer_bytes: asked.buffer_bytes,
@@ -252,15 +281,20 @@ impl Ends<'_> {
         let target = SocketAddr::new(address.ip(), port);
         let mut near = Mover::start(self, &PeerAddress::Local, target, Role::Sends, &order)?;
         let limit = Duration::from(order.duration_ns) + GRACE;
+        let ends_early = self.interrupt.during_trial(near.early_end());
         let near = near.carried(limit, self.interrupt)?;
         let far = far.carried(limit, self.interrupt)?;
+        drop(ends_early);
+        if far.bytes == 0 && self.interrupt.is_ending_early() {
+            return Ok(None);
+        }
         if self.preload.is_some() && (near.by_kernel || far.by_kernel) {
             let why = "librspreload fell back to kernel TCP: no RDMA path between the ends at \
                 this address, or the module rdma_ucm is not loaded";
             return Err(Stop::new(Code::NotSupported, why)
                 .hint("create a device with `linerate testbed rxe`; check rdma_cm with `rping`"));
         }
-        Ok((near, far))
+        Ok(Some((near, far)))
     }
 }
 
@@ -268,6 +302,7 @@ impl Ends<'_> {
 struct Mover {
     name: String,
     child: Child,
+    input: Option<Arc<ChildStdin>>,
     said: Receiver<String>,
     stderr: FarStderr,
 }
@@ -286,6 +321,7 @@ impl Mover {
         };
         let push = ends.push && matches!(at, PeerAddress::Ssh { .. });
         let mut command = program_command(at, push, ends.state, words, ends.interrupt)?;
+        linerate_testbed::shield_from_interrupts(&mut command);
         linerate_testbed::tie_to_parent(&mut command);
         let mut child = command
             .stdin(Stdio::piped())
@@ -303,9 +339,10 @@ impl Mover {
         line.push(b'\n');
         let said = listen(child.stdout.take());
         let stderr = FarStderr::read(child.stderr.take());
-        if let Some(input) = &mut child.stdin {
+        let input = child.stdin.take().map(Arc::new);
+        if let Some(input) = &input {
             // If it has ended, the reason is reported below.
-            let _ = input.write_all(&line);
+            let _ = input.as_ref().write_all(&line);
         }
         let name = match role {
             Role::Receives => format!("the peer {at} reports: "),
@@ -314,9 +351,21 @@ impl Mover {
         Ok(Self {
             name,
             child,
+            input,
             said,
             stderr,
         })
+    }
+
+    /// How it is made to stop sending.
+    fn early_end(&self) -> impl FnOnce() + Send + 'static + use<> {
+        let input = self.input.as_ref().map(Arc::downgrade);
+        move || {
+            if let Some(input) = input.and_then(|input| input.upgrade()) {
+                // One that has ended sends nothing.
+                let _ = input.as_ref().write_all(b"end\n");
+            }
+        }
     }
 
     /// Its next message.
@@ -349,7 +398,7 @@ impl Mover {
     /// Why it exited, in its own words and with its own code; none when it succeeded.
     fn failure(&mut self) -> Option<Stop> {
         // It may still run: with its input it ends.
-        self.child.stdin = None;
+        self.input = None;
         let number = end_within(&mut self.child, FAREWELL)?.code();
         let code = Code::ALL
             .into_iter()
@@ -372,7 +421,7 @@ impl Mover {
 
 impl Drop for Mover {
     fn drop(&mut self) {
-        self.child.stdin = None;
+        self.input = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,12 +1,14 @@
 //! `linerate mover`: one end of a stream by plain socket calls, in a separate process, so that a library can be
 //! preloaded. It reads its order from a line on its standard input, reports in lines on its
-//! standard output, and exits when its input ends.
+//! standard output, stops sending when anything more comes in, and exits when its input ends.
 
 use std::io::{self, BufRead, Read};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_traffic::mover::{Carried, Door, Order, send};
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &MoverArgs, say: &Say) -> Outcome<()> {
         .map_err(|error| Stop::io("read the task", error))?;
     let task: Task = serde_json::from_str(&line)
         .map_err(|error| Stop::new(Code::BadInput, "invalid task for a mover").because(error))?;
-    end_with_input()?;
+    let ends_early = end_with_input()?;
     let failed = |error: io::Error| {
         let code = Stop::io("", io::Error::from(error.kind())).code;
         Stop::new(code, error.to_string())
@@ -70,7 +72,7 @@ pub(crate) fn run(args: &MoverArgs, say: &Say) -> Outcome<()> {
             tell(say, &MoverReport::Listens(door.port()))?;
             door.receive(&task.order)
         }
-        Role::Sends => send(task.address, &task.order),
+        Role::Sends => send(task.address, &task.order, &ends_early),
     };
     tell(say, &MoverReport::Carried(carried.map_err(failed)?))
 }
@@ -114,15 +116,19 @@ fn library(preload: PreloadArg) -> Outcome<PathBuf> {
     })
 }
 
-/// Ends this process when its parent is gone.
-fn end_with_input() -> Outcome<()> {
-    let watch = || {
+/// Ends this process when its parent is gone. What it returns is set once the parent sends anything more.
+fn end_with_input() -> Outcome<Arc<AtomicBool>> {
+    let ends_early = Arc::<AtomicBool>::default();
+    let heard = Arc::clone(&ends_early);
+    let watch = move || {
         let mut rest = [0; 64];
         while io::stdin()
             .lock()
             .read(&mut rest)
             .is_ok_and(|some| some > 0)
-        {}
+        {
+            heard.store(true, Ordering::Relaxed);
+        }
         #[expect(clippy::exit, reason = "the parent process exited")]
         std::process::exit(Code::PeerUnreachable.number().into());
     };
@@ -130,6 +136,6 @@ fn end_with_input() -> Outcome<()> {
         .name("input".to_owned())
         .spawn(watch);
     started
-        .map(drop)
+        .map(|_| ends_early)
         .map_err(|error| Stop::io("start a thread", error))
 }

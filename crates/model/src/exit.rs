@@ -79,7 +79,7 @@ pub struct Stop {
     pub hint: Option<String>,
     /// The underlying error.
     pub cause: Option<Box<dyn Error + Send + Sync>>,
-    /// Whether the process that failed has printed it already.
+    /// Whether it was printed already.
     pub told: bool,
 }
 
@@ -105,7 +105,7 @@ impl Stop {
         self
     }
 
-    /// Prints nothing more: the process that failed has printed its error.
+    /// Prints nothing more: it was printed where it happened.
     #[must_use]
     pub fn already_told(mut self) -> Self {
         self.told = true;

@@ -277,7 +277,7 @@ fn over_peer<'r>(
             interval: until.interval.unwrap_or(IPERF3_INTERVAL),
         });
         say.json(&document)?;
-        let outcome = end.or(|| require::outcome(&requirements.judge(false)));
+        let outcome = end.or(say, || require::outcome(&requirements.judge(false)));
         let result = keep::of_sample(None, sample, requirements.into_figures(), None, None);
         output
             .keep
@@ -361,14 +361,15 @@ impl EarlyEnd {
         self.0.is_none()
     }
 
-    /// The outcome of a measurement: that it was ended early, or else `outcome`.
-    fn or(&self, outcome: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+    /// The outcome of a measurement whose result is printed: that it was ended early, or else `outcome`.
+    fn or(&self, say: &Say, outcome: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
         match &self.0 {
             None => outcome(),
-            Some(of_what) => Err(Stop::new(
-                Code::Interrupted,
-                format!("interrupted: the result is that of {of_what}"),
-            )),
+            Some(of_what) => {
+                // There is a result: no error.
+                say.note(&format!("interrupted: the result is that of {of_what}"));
+                Err(Stop::interrupted().already_told())
+            }
         }
     }
 }
@@ -399,7 +400,7 @@ fn show(
         }
     }
     diffusion::judge(&measured.sample)?;
-    end.or(|| certain(repeats, &document.requirements))
+    end.or(say, || certain(repeats, &document.requirements))
 }
 
 /// Whether the result is as certain as requested, and as required.
@@ -471,7 +472,7 @@ fn foreign(
             (IPERF3_SERVER, server.ip()),
             result,
         );
-        return end.or(|| Ok(()));
+        return end.or(say, || Ok(()));
     }
     let began_unix_s = measurement.began_unix_s;
     let told = serde_json::json!({

@@ -29,7 +29,14 @@ fn interrupted(lab: &Lab, words: &str) -> Done {
     let job = Job::start(lab.linerate(&[&["--format", "json", "measure"], &words[..]].concat()));
     wait_for_data(lab, &job, MOVED);
     job.send(Signal::INT);
-    job.end().expect_code(130)
+    let done = job.end().expect_code(130);
+    let last = done.err.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("interrupted: the result is that of ") && !done.err.contains("error"),
+        "{words:?}: {}",
+        done.err
+    );
+    done
 }
 
 /// Whether a process has a thread of this name.
@@ -81,11 +88,6 @@ fn ctrl_c_ends_every_workload_early_and_its_document_is_whole() {
         let done = interrupted(&lab, &format!("{words} --time {LONG}"));
         let document = fitting(&done.out);
         assert_cut_short(&document, words);
-        assert!(
-            done.err.contains("interrupted: the result is that of"),
-            "{}",
-            done.err
-        );
     }
 }
 
@@ -117,6 +119,7 @@ fn the_text_of_an_interrupted_trial_says_so() {
     let done = job.end().expect_code(130);
     assert!(done.out.contains("rate  "), "{}", done.out);
     assert!(done.out.contains("cut-short"), "{}", done.out);
+    assert!(done.err.contains("\ninterrupted: "), "{}", done.err);
 }
 
 #[test]

@@ -181,7 +181,7 @@ pub(super) fn run(
     ended?;
     path.peer.leave()?;
     if early {
-        return EarlyEnd::at(ladder.counted()).or(|| Ok(()));
+        return EarlyEnd::at(ladder.counted()).or(say, || Ok(()));
     }
     match enough {
         Enough::Certain(asked, _) if !are_certain(&rungs, asked) => Err(Stop::new(

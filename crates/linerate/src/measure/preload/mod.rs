@@ -191,7 +191,7 @@ pub(crate) fn stream(
     } else {
         say.lines(&in_words(&document))?;
     }
-    end.or(|| Ok(()))
+    end.or(say, || Ok(()))
 }
 
 /// Only what a mover does can be requested.

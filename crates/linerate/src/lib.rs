@@ -37,12 +37,14 @@ pub fn run() -> ExitCode {
     let mut command = cli::help::command();
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
     let parsed = parsed.and_then(|matches| {
+        let words = std::env::args_os();
+        let (matches, like) = cli::like::completed(&mut command, matches, words)?;
         let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        Ok((cli, TypedOptions::of(&matches)))
+        Ok((cli, TypedOptions::of(&matches), like))
     });
-    let (cli, typed) = match parsed {
+    let (cli, typed, like) = match parsed {
         // A program that reads the output did not mean to check this host.
-        Ok((cli @ Cli { command: None, .. }, _))
+        Ok((cli @ Cli { command: None, .. }, ..))
             if cli.format() == cli::FormatArg::Text && !console::say::is_on_terminal() =>
         {
             console::say::help(&command.render_help().to_string());
@@ -64,6 +66,9 @@ pub fn run() -> ExitCode {
         format: cli.format().into(),
         quiet: cli.quiet,
     };
+    if let Some(like) = like {
+        say.note(&like);
+    }
     let result =
         catch_unwind(AssertUnwindSafe(|| carry_out(&cli, &typed, &say))).unwrap_or_else(|_| {
             Err(Stop::new(Code::Bug, "this is a bug in linerate").hint(

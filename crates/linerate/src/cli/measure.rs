@@ -12,12 +12,13 @@ use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
 use super::verbs::VERBS;
 use super::{
-    LadderArgs, MeasureDiffusion, MeasureRdma, PeerArgs, Requirement, TransportArgs, parse_seconds,
+    LadderArgs, LikeArgs, MeasureDiffusion, MeasureRdma, PeerArgs, Requirement, TransportArgs,
+    parse_seconds,
 };
 use crate::cli::place_word::{MemoryWhere, Where, WordError};
 
 /// The heading of the options of every workload.
-const TRIAL: &str = "Trial options";
+pub(super) const TRIAL: &str = "Trial options";
 /// The heading of the options that repeat a measurement until it is precise, and of its pass or fail.
 pub(super) const PRECISION: &str = "Precision and pass/fail";
 /// The heading of the placement options.
@@ -223,7 +224,7 @@ impl From<ReceiveArg> for ReceiveMode {
 #[derive(Debug, Subcommand)]
 pub enum MeasureAction {
     /// Bulk transfer over TCP or RDMA: throughput, CPU cost, bottleneck.
-    #[command(arg = udp_hint())]
+    #[command(arg = udp_hint(), mut_arg("like", |arg| arg.conflicts_with_all(["ladder", "preload"])))]
     Stream(MeasureStream),
     /// Request/response: rate and latency.
     #[command(mut_arg("omit", hidden))]
@@ -367,6 +368,9 @@ pub struct MeasureStream {
     /// All modes side by side.
     #[command(flatten)]
     pub ladder: LadderArgs,
+    /// The defaults of another program.
+    #[command(flatten)]
+    pub like: LikeArgs,
 }
 
 /// `--preload`.
@@ -455,6 +459,9 @@ pub struct MeasureRr {
     /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
+    /// The defaults of another program.
+    #[command(flatten)]
+    pub like: LikeArgs,
 }
 
 /// `measure pingpong`.
@@ -516,6 +523,9 @@ pub struct MeasureHttp {
     /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
+    /// The defaults of another program.
+    #[command(flatten)]
+    pub like: LikeArgs,
 }
 
 /// `measure transfer`.

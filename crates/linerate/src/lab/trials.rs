@@ -19,7 +19,7 @@ use crate::endpoint::ends::Ends;
 use crate::measure::trial_spec::trial_of;
 
 /// Options of `measure` that belong to the command, not to a trial.
-const NOT_OF_A_TRIAL: [&str; 14] = [
+const NOT_OF_A_TRIAL: [&str; 15] = [
     "push",
     "address",
     "port",
@@ -33,6 +33,8 @@ const NOT_OF_A_TRIAL: [&str; 14] = [
     "seed",
     "pictures",
     "require",
+    // An experiment states what it measures.
+    "like",
     "help",
 ];
 #[derive(Debug, Parser)]

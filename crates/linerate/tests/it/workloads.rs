@@ -149,6 +149,28 @@ fn what_the_work_on_a_grid_costs_is_a_difference_with_its_interval() {
 }
 
 #[test]
+fn the_defaults_of_another_program_are_printed_and_options_override_them() {
+    let Some(lab) = Lab::new() else { return };
+    let words = "--format json measure rr netns:far --like qperf --time 0.2 --request 3B";
+    let words: Vec<&str> = words.split(' ').collect();
+    let done = lab.run(&words).expect_code(0);
+    let note = "like qperf tcp_lat: --response 1B, --flows 1, --depth 1";
+    assert_eq!(done.err.lines().next(), Some(note), "{}", done.err);
+    let spec = &fitting(&done.out)["raw"]["spec"];
+    let rr = &spec["workload"]["rr"];
+    assert_eq!(
+        (&rr["request_bytes"], &rr["response_bytes"]),
+        (&3.into(), &1.into())
+    );
+    assert_eq!(spec["duration_ns"], 200_000_000);
+
+    let done = lab.run(&["measure", "stream", "netns:far", "--like", "wrk"]);
+    let err = done.expect_code(2).err;
+    assert!(err.contains("`--like wrk` is for `http`"), "{err}");
+    assert!(err.contains("linerate measure stream"), "{err}");
+}
+
+#[test]
 fn datagrams_at_a_low_rate_all_arrive() {
     let Some(lab) = Lab::new() else { return };
     for batch in ["single", "mmsg", "gso"] {

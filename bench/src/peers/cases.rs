@@ -101,7 +101,12 @@ pub(crate) fn all(place: &Place) -> Vec<Case> {
     cases
 }
 
-fn linerate(place: &Place, arguments: &str, figure: fn(&str) -> Option<Figure>) -> Contestant {
+/// linerate with these arguments.
+pub(crate) fn linerate(
+    place: &Place,
+    arguments: &str,
+    figure: fn(&str) -> Option<Figure>,
+) -> Contestant {
     let mut client = vec![place.linerate.display().to_string()];
     client.extend(words("--quiet --format json --state"));
     client.push(place.state.display().to_string());

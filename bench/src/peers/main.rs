@@ -15,6 +15,7 @@ mod cases;
 mod contest;
 mod figures;
 mod mpi;
+mod own;
 
 use std::fs;
 use std::process::ExitCode;
@@ -47,6 +48,9 @@ struct Args {
     /// Duration of each trial, in seconds
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     time: u32,
+    /// Compare linerate with itself instead: buffer sizes with the default, the live line with `--quiet`
+    #[arg(long)]
+    own: bool,
     /// Over one host's loopback instead of two hosts joined by veth
     #[arg(long)]
     loopback: bool,
@@ -74,19 +78,24 @@ fn conduct(args: &Args) -> Result<(), Trouble> {
     let linerate = args.stage.linerate()?;
     let hosts = HostPair::set(&stage, args.loopback)?;
     let mut place = hosts.place(linerate, args.time);
-    place.mpi = mpi::prepare(&place, args.loopback);
-    fs::write(
-        place.state.join("nginx.conf"),
-        cases::nginx_configuration(&place),
-    )
-    .map_err(|error| Trouble(format!("write nginx's configuration: {error}")))?;
     let rounds = if args.quick {
         ROUNDS_MIN
     } else {
         args.rounds.into()
     };
     let seed = args.stage.seed.unwrap_or_default();
-    let mut all: Vec<Rounds> = cases::all(&place)
+    let cases = if args.own {
+        own::all(&place)
+    } else {
+        place.mpi = mpi::prepare(&place, args.loopback);
+        fs::write(
+            place.state.join("nginx.conf"),
+            cases::nginx_configuration(&place),
+        )
+        .map_err(|error| Trouble(format!("write nginx's configuration: {error}")))?;
+        cases::all(&place)
+    };
+    let mut all: Vec<Rounds> = cases
         .into_iter()
         .filter(|case| case.name.contains(&args.only))
         .filter_map(present)

@@ -187,7 +187,7 @@ mod tests {
             words,
             [
                 "option congestion_control not given, bbr",
-                "option duration 10 s, 1 s",
+                "option duration 10.00 s, 1.00 s",
                 "option flows 1, 8"
             ]
         );

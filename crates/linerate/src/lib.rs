@@ -98,12 +98,15 @@ fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
             "only `map` can be printed as dot or svg",
         ));
     }
-    let pipeline = matches!(format, cli::FormatArg::Sarif | cli::FormatArg::Junit);
-    if pipeline && !matches!(command, Some(Command::Doctor(_))) {
-        return Err(Stop::new(
-            Code::Usage,
-            "only `doctor` can be printed as sarif or junit",
-        ));
+    let of_doctor = matches!(command, Some(Command::Doctor(_)));
+    if matches!(format, cli::FormatArg::Sarif) && !of_doctor {
+        let why = "only `doctor` can be printed as sarif";
+        return Err(Stop::new(Code::Usage, why));
+    }
+    let of_gate = matches!(command, Some(Command::Measure { .. }));
+    if matches!(format, cli::FormatArg::Junit) && !of_doctor && !of_gate {
+        let why = "only `doctor`, and `measure` with `--require`, can be printed as junit";
+        return Err(Stop::new(Code::Usage, why));
     }
     let foreign = matches!(format, cli::FormatArg::Iperf3Json);
     if foreign && !matches!(command, Some(Command::Measure { .. })) {

@@ -9,6 +9,8 @@ use linerate_model::rules::{self, RULES};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::junit::{Case, CaseResult, suite};
+
 /// The checked host, and how it was checked.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedHost<'a> {
@@ -371,79 +373,38 @@ pub fn doctor_sarif(visit: &CheckedHost<'_>) -> Value {
 /// `doctor --format junit`: a test suite with a case for each rule and subject. Findings of warn and crit
 /// are failures, notes pass with their text, skipped checks are skipped.
 pub fn doctor_junit(visit: &CheckedHost<'_>) -> String {
+    let case = |rule: &str, subject: &str, result| Case {
+        class: rule.to_owned(),
+        name: subject.to_owned(),
+        result,
+    };
     let mut cases = Vec::new();
-    let (mut failures, mut skipped) = (0usize, 0usize);
     for rule in RULES {
-        let findings = visit
-            .diagnosis
-            .findings
-            .iter()
-            .filter(|f| f.rule == rule.id);
-        let unknown = visit
-            .diagnosis
-            .undetermined
-            .iter()
-            .filter(|u| u.rule == rule.id);
+        let all = &visit.diagnosis;
+        let findings = all.findings.iter().filter(|f| f.rule == rule.id);
+        let unknown = all.undetermined.iter().filter(|u| u.rule == rule.id);
         let before = cases.len();
         for finding in findings {
-            let text = xml(&finding.summary);
-            let body = if finding.severity >= Severity::Warn {
-                failures += 1;
-                let evidence: Vec<String> = details(finding);
-                format!(
-                    "<failure type=\"{}\" message=\"{text}\">{}</failure>",
-                    finding.severity,
-                    xml(&evidence.join("\n"))
-                )
+            let result = if finding.severity >= Severity::Warn {
+                CaseResult::Failed {
+                    kind: finding.severity.to_string(),
+                    message: finding.summary.clone(),
+                    text: details(finding).join("\n"),
+                }
             } else {
-                format!("<system-out>{text}</system-out>")
+                CaseResult::Passed(Some(finding.summary.clone()))
             };
-            cases.push(case(rule.id, &finding.subject, &body));
+            cases.push(case(rule.id, &finding.subject, result));
         }
         for one in unknown {
-            skipped += 1;
-            let missing = missing_text(visit, &one.missing);
-            let body = format!("<skipped message=\"missing {}\"/>", xml(&missing));
-            cases.push(case(rule.id, &one.subject, &body));
+            let why = format!("missing {}", missing_text(visit, &one.missing));
+            cases.push(case(rule.id, &one.subject, CaseResult::Skipped(why)));
         }
         if cases.len() == before {
-            cases.push(case(rule.id, "host", ""));
+            cases.push(case(rule.id, "host", CaseResult::Passed(None)));
         }
     }
-    format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-         <testsuites>\n\
-         <testsuite name=\"linerate doctor\" tests=\"{}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\">\n\
-         {}\n</testsuite>\n</testsuites>",
-        cases.len(),
-        cases.join("\n")
-    )
-}
-
-fn case(rule: &str, subject: &str, body: &str) -> String {
-    format!(
-        "<testcase classname=\"{}\" name=\"{}\">{body}</testcase>",
-        xml(rule),
-        xml(subject)
-    )
-}
-
-/// Text for XML 1.0: its five characters escaped, those it does not allow replaced.
-fn xml(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&apos;"),
-            '\t' | '\n' => out.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
+    suite("linerate doctor", &cases)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod fill;
 pub mod flat;
 mod gaps;
 mod html;
+pub mod junit;
 mod lab;
 mod map;
 pub mod measurement;

@@ -60,6 +60,8 @@ pub struct Look {
     pub high: f64,
     /// Whether there are enough values for an interval.
     pub is_valid: bool,
+    /// The wider interval that holds at all looks together: for a series that ends because of where its interval lies.
+    pub joint: Option<(f64, f64)>,
     /// The correlation of successive values, corrected for its bias; none with fewer than [`FIRST_LOOK`] values.
     pub correlation: Option<f64>,
     /// The number of independent values with the same information; none with fewer than [`FIRST_LOOK`] values.
@@ -109,6 +111,7 @@ pub fn look(values: &[f64]) -> Result<Look, StatsError> {
         low: order[0],
         high: order[n - 1],
         is_valid: false,
+        joint: None,
         correlation: None,
         effective: None,
         drift: None,
@@ -128,9 +131,8 @@ pub fn look(values: &[f64]) -> Result<Look, StatsError> {
         (look.low, look.high) = (order[below], order[n - 1 - below]);
         look.is_valid = true;
     }
-    let (low, high) = joint.map_or((order[0], order[n - 1]), |below| {
-        (order[below], order[n - 1 - below])
-    });
+    look.joint = joint.map(|below| (order[below], order[n - 1 - below]));
+    let (low, high) = look.joint.unwrap_or((order[0], order[n - 1]));
     if high - low > GAP * (look.high - look.low) {
         (look.low, look.high, look.is_valid) = (low, high, joint.is_some());
     }

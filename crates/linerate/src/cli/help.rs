@@ -227,7 +227,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
         [
             "linerate compare a1,a2,a3 b1,b2,b3",
             "linerate compare a1,a2,a3 b1,b2,b3 --margin 5%",
-            "linerate compare -J a1,a2,a3 b1,b2,b3",
+            "linerate compare last~1 last",
         ],
     ),
     (
@@ -393,7 +393,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     (
         "report",
         [
-            "linerate report /var/lib/linerate/runs/RUN",
+            "linerate report last",
             "linerate report ./RUN --out run.html",
             "linerate report --serve 8080",
         ],
@@ -409,7 +409,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     (
         "export",
         [
-            "linerate export ./RUN > trials.csv",
+            "linerate export last > trials.csv",
             "linerate export ./RUN1 ./RUN2 --out trials.parquet",
             "linerate export ./RUN --to jsonl",
         ],

@@ -309,11 +309,11 @@ pub struct UntilArgs {
     /// With `--until-ci` and `--require`: start no further trial after this time.
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_seconds, hide_short_help = true)]
     pub max_time: Nanoseconds,
-    /// Fail unless the bound holds, such as `rate>=9.4Gb/s` or `p99<=100us`.
+    /// Fail unless the bound holds, such as `rate>=90%ceiling` or `p99<=100us`.
     ///
-    /// Also `cpu<=0.5` (seconds per GB), `operations>=100000` (per second) and `cpu-op<=20` (microseconds per
-    /// operation). Repeats the trial until the median has a CI, at least 20 times; exits 11 if the bound does not hold,
-    /// 12 if inconclusive.
+    /// Also `cpu.remote<=0.3s/GB`, `operations>=100000/s` and `cpu-op<=20us/op`. Repeats the trial until the median has a
+    /// CI, at least 20 times, and with `--until-ci` until the CI lies on one side of the bound. Exits 11 if the bound does
+    /// not hold, 12 if inconclusive. `--format junit` prints it for a CI system.
     #[arg(long, value_name = "BOUND")]
     pub require: Vec<Requirement>,
 }

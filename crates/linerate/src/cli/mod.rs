@@ -35,6 +35,7 @@ pub use measure::{
     SendArg, StreamArgs, TrialArgs, UntilArgs,
 };
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
+pub(crate) use requirement::Bound;
 pub use requirement::Requirement;
 pub use store::{ExportArgs, ReportArgs, RunsArgs, StoreArgs, TableFormatArg};
 pub use testbed::{RxeAction, TestbedAction};
@@ -76,7 +77,7 @@ const LONG_VERSION: &str = concat!(
         exit-codes`."
 )]
 pub struct Cli {
-    /// Output format: text or json; also dot and svg for `map`, sarif and junit for `doctor`, iperf3-json for
+    /// Output format: text or json; also dot and svg for `map`, sarif for `doctor`, junit for `doctor` and `measure --require`, iperf3-json for
     /// `measure stream` and `udp`.
     #[arg(
         long,

@@ -16,10 +16,16 @@ use linerate_store::export::TableFormat;
 #[command(next_help_heading = "Stored results")]
 pub struct StoreArgs {
     /// Do not store the result.
-    #[arg(long, global = true, conflicts_with = "name")]
+    #[arg(long, global = true, conflicts_with = "name", hide_short_help = true)]
     pub no_store: bool,
     /// Store the result under this name, such as `before-upgrade`; it is never removed.
-    #[arg(long, global = true, value_name = "NAME", value_parser = parse_name)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        value_parser = parse_name,
+        hide_short_help = true
+    )]
     pub name: Option<String>,
     /// Remove the oldest results without a name when all of them take more than SIZE.
     #[arg(

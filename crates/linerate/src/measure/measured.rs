@@ -62,27 +62,7 @@ impl<'a> Measured<'a> {
         } else {
             exchanged_rate(&sample)
         };
-        let facts = PathFacts {
-            local: ends.local,
-            local_nic: ends.local_nic,
-            remote: ends.remote,
-            remote_nic: ends.remote_nic,
-            flows: sample.spec.flows,
-            direction: sample.spec.direction,
-            ipv6: ends.ipv6,
-            datagram_bytes: match &sample.spec.workload {
-                Workload::Udp(udp) => u32::try_from(udp.datagram_bytes.as_u64()).ok(),
-                _ => None,
-            },
-            copy_bandwidth: copy,
-            sample: Some(&sample),
-        };
-        // The rate of an exchange is that of both directions in turn: no bound of one direction applies to it.
-        let ceilings = if bulk {
-            ceilings_of_path(&facts)
-        } else {
-            PathCeilings::default()
-        };
+        let ceilings = ceilings(ends, &sample, copy);
         let stream = matches!(
             sample.spec.workload,
             Workload::Stream(_) | Workload::Rdma(_)
@@ -213,6 +193,29 @@ impl<'a> Measured<'a> {
         pairs.sort_by_key(|(_, sender, receiver)| sender.or(*receiver).map(|flow| flow.flow));
         pairs
     }
+}
+
+/// The bounds of a trial over a path. The rate of an exchange is that of both directions in turn: no bound of one
+/// direction applies to it.
+pub(super) fn ceilings(ends: PathView<'_>, sample: &Sample, copy: Option<BitRate>) -> PathCeilings {
+    if !sample.spec.workload.is_bulk() {
+        return PathCeilings::default();
+    }
+    ceilings_of_path(&PathFacts {
+        local: ends.local,
+        local_nic: ends.local_nic,
+        remote: ends.remote,
+        remote_nic: ends.remote_nic,
+        flows: sample.spec.flows,
+        direction: sample.spec.direction,
+        ipv6: ends.ipv6,
+        datagram_bytes: match &sample.spec.workload {
+            Workload::Udp(udp) => u32::try_from(udp.datagram_bytes.as_u64()).ok(),
+            _ => None,
+        },
+        copy_bandwidth: copy,
+        sample: Some(sample),
+    })
 }
 
 /// The rate of whole trials, as the receivers counted: a foreign program reports one sum for each.

@@ -29,6 +29,7 @@ use keep::{Between, Keeper};
 use linerate_analysis::text::words::seconds_in_words;
 use linerate_analysis::trial::operations::result_of;
 use linerate_analysis::trial::rate_of;
+use linerate_model::ceiling::PathCeilings;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::path::PathView;
 use linerate_model::protocol::Failure;
@@ -71,6 +72,8 @@ struct OutputOptions<'a> {
     say: &'a Say,
     /// As iperf3's own JSON.
     as_iperf3: bool,
+    /// The requirements as JUnit's XML.
+    as_junit: bool,
     /// Not only the summary.
     verbose: bool,
     /// Where the result is stored.
@@ -93,6 +96,7 @@ pub(crate) fn run(
             say,
         },
         as_iperf3: format == FormatArg::Iperf3Json,
+        as_junit: format == FormatArg::Junit,
         verbose,
     };
     let bulk = matches!(action, MeasureAction::Stream(_) | MeasureAction::Udp(_));
@@ -164,10 +168,13 @@ fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> 
         }
     }
     if args.ladder.ladder {
-        if output.as_iperf3 {
+        if output.as_iperf3 || output.as_junit {
             return usage("`--ladder` supports only text and json");
         }
         return ladder::run(args, state, output);
+    }
+    if args.preload.is_some() && output.as_junit {
+        return usage("`--preload` supports only text and json");
     }
     if output.as_iperf3 && (asked.verbs.is_some() || args.preload.is_some()) {
         return usage("verbs support only text and json");
@@ -234,6 +241,7 @@ fn over_peer<'r>(
 ) -> Outcome<()> {
     let say = output.say;
     let Repeated { until, why } = repeated.into();
+    let requirements = Requirements::new(until, output.as_junit)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(peer, state, &interrupt, say)?;
     let spec = placed(trial, ask(path.view())?, path.view())?;
@@ -250,7 +258,6 @@ fn over_peer<'r>(
     let live = Live::start(output, &spec, until, true)?;
     live.confirm(&interrupt);
     path.watch = live.watch();
-    let mut requirements = Requirements::new(&until.require);
     let (sample, repeats) = repeat::until_certain(
         until,
         spec.duration_ns,
@@ -258,11 +265,14 @@ fn over_peer<'r>(
             live.trial(number);
             let sample = path.run(&spec, fresh_token()?)?;
             live.result(result_of(&sample));
-            requirements.see(&sample);
+            requirements.see(&sample, || measured::ceilings(path.view(), &sample, None))?;
             Ok(sample)
         },
         result_of,
-        || interrupt.is_ending_early(),
+        (
+            || interrupt.is_ending_early(),
+            || requirements.are_decided(),
+        ),
     )?;
     path.watch = None;
     let interval = until.interval.filter(|_| !live.end());
@@ -285,16 +295,10 @@ fn over_peer<'r>(
         path.peer.leave()?;
         return outcome;
     }
-    let (why, stopped) = match rate_of(&sample).filter(|_| why && end.is_none()) {
-        None => (None, None),
-        Some(rate) => {
-            let suggested = why::suggested(path.view(), &sample, rate);
-            // What was measured before is shown all the same.
-            match why::find(&mut path, &sample, rate, &suggested, why::BUDGET, say) {
-                Ok(found) => (Some(found), None),
-                Err(stop) => (None, Some(stop)),
-            }
-        }
+    let (why, stopped) = if why && end.is_none() {
+        intervene(&mut path, &sample, say)
+    } else {
+        (None, None)
     };
     let mut measured = Measured::over_path(&path, sample, copy)
         .because(why)
@@ -310,6 +314,19 @@ fn over_peer<'r>(
     }
     path.peer.leave()?;
     shown
+}
+
+/// What interventions show about the limit of `sample`, or what stopped them: what was measured before is shown all the
+/// same.
+fn intervene(path: &mut PeerPath, sample: &Sample, say: &Say) -> (Option<why::Why>, Option<Stop>) {
+    let Some(rate) = rate_of(sample) else {
+        return (None, None);
+    };
+    let suggested = why::suggested(path.view(), sample, rate);
+    match why::find(path, sample, rate, &suggested, why::BUDGET, say) {
+        Ok(found) => (Some(found), None),
+        Err(stop) => (None, Some(stop)),
+    }
 }
 
 /// What will be measured, and for how long.
@@ -393,6 +410,10 @@ fn show(
     document.requirements = requirements.judge(!end.is_none());
     document.interrupted = !end.is_none();
     match (say.format, output.verbose) {
+        _ if output.as_junit => {
+            let name = format!("linerate measure {}", measured.sample.spec.workload.name());
+            say.data(&require::junit(&name, &document.requirements))?;
+        }
         (Format::Json, _) => say.json(&document)?,
         (_, true) => say.lines(&text::text(measured, &document, repeats))?,
         (_, false) => {
@@ -425,6 +446,7 @@ fn foreign(
     output: OutputOptions<'_>,
 ) -> Outcome<()> {
     let say = output.say;
+    let requirements = Requirements::new(until, output.as_junit)?;
     let port = peer.port.unwrap_or(IPERF3_PORT);
     let server = address_of(peer.iperf3.as_deref().unwrap_or_default(), port)?;
     let mut spec = spec.clone();
@@ -437,7 +459,6 @@ fn foreign(
     ));
     let result = |one: &ForeignMeasurement| measured::whole_rate(&one.sample).map(BitRate::as_f64);
     let live = Live::start_alone(output, &spec, until, &interrupt)?;
-    let mut requirements = Requirements::new(&until.require);
     let (measurement, repeats) = repeat::until_certain(
         until,
         spec.duration_ns,
@@ -449,11 +470,14 @@ fn foreign(
                 measure_foreign_again(&spec, server, &interrupt)?
             };
             live.result(result(&one));
-            requirements.see(&one.sample);
+            requirements.see(&one.sample, PathCeilings::default)?;
             Ok(one)
         },
         result,
-        || interrupt.is_ending_early(),
+        (
+            || interrupt.is_ending_early(),
+            || requirements.are_decided(),
+        ),
     )?;
     let interval = until.interval.filter(|_| !live.end());
     let end = EarlyEnd::of(&interrupt, &measurement.sample, repeats.as_ref());
@@ -540,6 +564,7 @@ fn http(args: &MeasureHttp, state: &FilePath, output: OutputOptions<'_>) -> Outc
 /// Loads a server of others.
 fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
     let say = output.say;
+    let requirements = Requirements::new(&args.until, output.as_junit)?;
     if args.trial.reverse || args.trial.bidir {
         return Err(Stop::new(
             Code::Usage,
@@ -559,7 +584,6 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
     ));
     let live = Live::start_alone(output, &spec, &args.until, &interrupt)?;
     let began_unix_s = now_unix_s();
-    let mut requirements = Requirements::new(&args.until.require);
     let (sample, repeats) = repeat::until_certain(
         &args.until,
         spec.duration_ns,
@@ -582,11 +606,14 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
                 flags: cut_short.into_iter().chain([Flag::ForeignPeer]).collect(),
             };
             live.result(result_of(&sample));
-            requirements.see(&sample);
+            requirements.see(&sample, PathCeilings::default)?;
             Ok(sample)
         },
         result_of,
-        || interrupt.is_ending_early(),
+        (
+            || interrupt.is_ending_early(),
+            || requirements.are_decided(),
+        ),
     )?;
     let interval = args.until.interval.filter(|_| !live.end());
     let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());

@@ -104,14 +104,15 @@ impl Repeats {
     }
 }
 
-/// Runs trials until they have an interval that is narrow enough, the time is over, or `ends_early`. Comes back with the trial whose
-/// result is nearest to the median, and with what all of them gave.
+/// Runs trials until they have an interval that is narrow enough and, if a precision was requested, every requirement
+/// `is_decided`; until the time is over, or it `ends_early`. Comes back with the trial whose result is nearest to the median,
+/// and with what all of them gave.
 pub(super) fn until_certain<T>(
     args: &UntilArgs,
     each: Nanoseconds,
     mut trial: impl FnMut(usize) -> Outcome<T>,
     result: impl Fn(&T) -> Option<f64>,
-    ends_early: impl Fn() -> bool,
+    (ends_early, is_decided): (impl Fn() -> bool, impl Fn() -> bool),
 ) -> Outcome<(T, Option<Repeats>)> {
     let begun = Instant::now();
     let first = trial(0)?;
@@ -132,7 +133,8 @@ pub(super) fn until_certain<T>(
         if is_last || is_look(FIRST_LOOK, results.len()) {
             looks += 1;
             last = judged(&results, asked, looks);
-            if is_last || last.as_ref().is_some_and(Repeats::is_certain) {
+            let is_certain = last.as_ref().is_some_and(Repeats::is_certain);
+            if is_last || (is_certain && (asked.is_none() || is_decided())) {
                 break;
             }
         }
@@ -179,6 +181,7 @@ fn so_far(results: &[f64], asked: Option<f64>, looks: u32) -> Repeats {
         low: results.iter().copied().fold(f64::INFINITY, f64::min),
         high: results.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         is_valid: false,
+        joint: None,
         correlation: None,
         effective: None,
         drift: None,
@@ -241,7 +244,7 @@ mod tests {
             each,
             |n| Ok(value(n)),
             |value| Some(*value),
-            || false,
+            (|| false, || true),
         )
         .expect("trials that succeed")
     }
@@ -272,6 +275,35 @@ mod tests {
         );
         assert!((value - 100.0).abs() <= 1.0, "{value}");
     }
+
+    #[test]
+    fn with_a_precision_trials_go_on_until_every_requirement_is_decided() {
+        let made = Cell::new(0);
+        let trials = |asked| {
+            let trial = |number| {
+                made.set(number + 1);
+                Ok(100.0)
+            };
+            let is_decided = || made.get() >= 30;
+            let each = Nanoseconds::from_millis(1);
+            let (_, repeats) = until_certain(
+                &UntilArgs {
+                    require: vec!["rate>=1Gb/s".parse().expect("a requirement")],
+                    ..until(asked)
+                },
+                each,
+                trial,
+                |value| Some(*value),
+                (|| false, is_decided),
+            )
+            .expect("trials that succeed");
+            repeats.map(|repeats| repeats.trials)
+        };
+        assert_eq!(trials(None), Some(FIRST_LOOK));
+        // The first look with at least 30.
+        assert_eq!(trials(Some(0.01)), Some(36));
+    }
+
     #[test]
     fn trials_that_end_too_early_are_a_range_without_the_requested_precision() {
         let none = UntilArgs {
@@ -279,9 +311,14 @@ mod tests {
             ..until(Some(0.5))
         };
         let each = Nanoseconds::from_millis(1);
-        let (_, repeats) =
-            until_certain(&none, each, |_| Ok(100.0), |value| Some(*value), || false)
-                .expect("trials that succeed");
+        let (_, repeats) = until_certain(
+            &none,
+            each,
+            |_| Ok(100.0),
+            |value| Some(*value),
+            (|| false, || true),
+        )
+        .expect("trials that succeed");
         let repeats = repeats.expect("repeated");
         assert_eq!((repeats.trials, repeats.looks), (FEWEST, 1));
         assert!(!repeats.valid && !repeats.is_certain(), "{repeats:?}");
@@ -303,7 +340,7 @@ mod tests {
                 each,
                 trial,
                 |value| Some(*value),
-                || begun.get() == interrupted_in,
+                (|| begun.get() == interrupted_in, || true),
             )
             .expect("trials that succeed")
         };
@@ -329,7 +366,7 @@ mod tests {
                 each,
                 |n| Ok(value(n)),
                 |value| Some(*value),
-                || false,
+                (|| false, || true),
             )
             .expect("trials that succeed");
             repeats.map(|repeats| (repeats.trials, repeats.valid))

@@ -1,20 +1,25 @@
 //! `--require`: a measurement as a test that passes, fails, or is inconclusive.
 
+use std::cell::RefCell;
+
 use linerate_analysis::trial::figure::{Figures, in_words};
+use linerate_model::ceiling::Bound::{Copy as CopyBound, WindowRtt};
+use linerate_model::ceiling::{Ceiling, PathCeilings};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::Response;
 use linerate_model::sample::{Flag, Sample};
+use linerate_report::junit::{Case, CaseResult, suite};
 use linerate_stats::sequential::look;
 use linerate_stats::summary::median;
 use serde::Serialize;
 
-use crate::cli::Requirement;
+use crate::cli::{Bound, Requirement, UntilArgs};
 
 /// The result of the trials for a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-enum Verdict {
+pub(super) enum Verdict {
     Kept,
     Broken,
     CannotTell,
@@ -25,7 +30,9 @@ enum Verdict {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Judged {
     /// As it was asked.
-    requirement: String,
+    pub(super) requirement: String,
+    /// The bound in the figure's own unit: bit/s, 1/s, s/GB, us/op, s. Null if it is a share of a ceiling that is not known.
+    bound: Option<f64>,
     /// The median.
     median: Option<f64>,
     /// Its 95 % interval, with correlated trials counted as fewer. Not `valid`: the smallest and the largest.
@@ -33,7 +40,7 @@ pub(super) struct Judged {
     high: Option<f64>,
     /// Whether there are enough trials for an interval: at least 20, and more the more correlated they are.
     valid: bool,
-    verdict: Verdict,
+    pub(super) verdict: Verdict,
     #[serde(skip)]
     response: Response,
     #[serde(skip)]
@@ -44,34 +51,64 @@ pub(super) struct Judged {
 #[derive(Debug)]
 pub(super) struct Requirements<'a> {
     asked: &'a [Requirement],
+    /// Whether the trials go on until the requirements are decided: then their intervals must hold at all looks together.
+    goes_on: bool,
     /// Of every whole trial.
-    figures: Figures,
+    figures: RefCell<Figures>,
+    /// What limits the rate of any trial on this path, once it is known.
+    ceiling: RefCell<Option<Ceiling>>,
 }
 
 impl<'a> Requirements<'a> {
-    pub(super) fn new(asked: &'a [Requirement]) -> Self {
-        Self {
-            asked,
-            figures: Figures::default(),
+    pub(super) fn new(until: &'a UntilArgs, as_junit: bool) -> Outcome<Self> {
+        if as_junit && until.require.is_empty() {
+            let why = "`--format junit` has no case without `--require`";
+            return Err(Stop::new(Code::Usage, why));
         }
+        Ok(Self {
+            asked: &until.require,
+            goes_on: until.until_ci.is_some(),
+            figures: RefCell::default(),
+            ceiling: RefCell::default(),
+        })
     }
 
-    /// Takes in a trial; a part of one does not count.
-    pub(super) fn see(&mut self, sample: &Sample) {
-        if !sample.flags.contains(&Flag::CutShort) {
-            self.figures.add(sample);
+    /// Takes in a trial; a part of one does not count. `ceilings` are those of its path.
+    pub(super) fn see(
+        &self,
+        sample: &Sample,
+        ceilings: impl FnOnce() -> PathCeilings,
+    ) -> Outcome<()> {
+        if sample.flags.contains(&Flag::CutShort) {
+            return Ok(());
         }
+        self.figures.borrow_mut().add(sample);
+        let needs_ceiling = |one: &Requirement| matches!(one.bound, Bound::OfCeiling(_));
+        let mut ceiling = self.ceiling.borrow_mut();
+        if ceiling.is_none() && self.asked.iter().any(needs_ceiling) {
+            *ceiling = Some(lowest(ceilings())?);
+        }
+        Ok(())
     }
 
     /// The figures of all whole trials.
     pub(super) fn into_figures(self) -> Figures {
-        self.figures
+        self.figures.into_inner()
+    }
+
+    /// Whether no more trials are needed to pass or fail.
+    pub(super) fn are_decided(&self) -> bool {
+        let undecided = |one: &Judged| one.verdict == Verdict::CannotTell;
+        !self.judge(false).iter().any(undecided)
     }
 
     /// The results over all trials. Those that were `interrupted` decide nothing: there would have been more.
     pub(super) fn judge(&self, interrupted: bool) -> Vec<Judged> {
-        let each = self.asked.iter();
-        let judged = each.map(|one| judge(one, self.figures.of(one.response)));
+        let figures = self.figures.borrow();
+        let judged = self.asked.iter().map(|one| {
+            let bound = self.bound(one);
+            judge(one, bound, figures.of(one.response), self.goes_on)
+        });
         let decided = judged.map(|one| Judged {
             verdict: if interrupted {
                 Verdict::CannotTell
@@ -83,38 +120,78 @@ impl<'a> Requirements<'a> {
         });
         decided.collect()
     }
+
+    /// In the figure's own unit.
+    fn bound(&self, requirement: &Requirement) -> Option<f64> {
+        match requirement.bound {
+            Bound::Value(value) => Some(value),
+            Bound::OfCeiling(share) => {
+                let ceiling = self.ceiling.borrow();
+                Some(share * ceiling.as_ref()?.bit_per_s.as_f64())
+            }
+        }
+    }
 }
 
-fn judge(requirement: &Requirement, figures: &[f64]) -> Judged {
-    let interval = look(figures).ok();
+/// The lowest ceiling that every trial on the path has. Copies and the window of one trial are none: they are what is
+/// measured.
+fn lowest(ceilings: PathCeilings) -> Outcome<Ceiling> {
+    let is_of_path = |ceiling: &Ceiling| !matches!(ceiling.bound, CopyBound | WindowRtt);
+    let of_path = ceilings.ceilings.into_iter().filter(is_of_path);
+    of_path
+        .min_by_key(|ceiling| ceiling.bit_per_s)
+        .ok_or_else(|| {
+            let unknown = ceilings.undetermined.iter();
+            let unknown: Vec<String> = unknown
+                .map(|unknown| format!("{}: {}", unknown.bound, unknown.missing))
+                .collect();
+            let why = if unknown.is_empty() {
+                "the path has none".to_owned()
+            } else {
+                unknown.join("; ")
+            };
+            Stop::new(
+                Code::Inconclusive,
+                format!("inconclusive: no ceiling of this path is known ({why})"),
+            )
+            .hint("require a rate, such as `rate>=9.4Gb/s`")
+        })
+}
+
+fn judge(requirement: &Requirement, bound: Option<f64>, figures: &[f64], goes_on: bool) -> Judged {
+    let look = look(figures).ok();
     // The range of a few trials that are like each other may lie on the wrong side of the bound.
-    let valid = interval.filter(|interval| interval.is_valid);
-    let verdict = valid.map_or(Verdict::CannotTell, |interval| {
-        let (worst, best) = if requirement.is_least {
-            (
-                interval.low - requirement.bound,
-                interval.high - requirement.bound,
-            )
+    let interval = look.and_then(|look| {
+        if goes_on {
+            look.joint
         } else {
-            (
-                requirement.bound - interval.high,
-                requirement.bound - interval.low,
-            )
-        };
-        if worst >= 0.0 {
-            Verdict::Kept
-        } else if best < 0.0 {
-            Verdict::Broken
-        } else {
-            Verdict::CannotTell
+            look.is_valid.then_some((look.low, look.high))
         }
     });
+    let verdict = bound
+        .zip(interval)
+        .map_or(Verdict::CannotTell, |(bound, (low, high))| {
+            let (worst, best) = if requirement.is_least {
+                (low - bound, high - bound)
+            } else {
+                (bound - high, bound - low)
+            };
+            if worst >= 0.0 {
+                Verdict::Kept
+            } else if best < 0.0 {
+                Verdict::Broken
+            } else {
+                Verdict::CannotTell
+            }
+        });
+    let shown = interval.or(look.map(|look| (look.low, look.high)));
     Judged {
         requirement: requirement.text.clone(),
+        bound,
         median: median(figures).ok(),
-        low: interval.map(|interval| interval.low),
-        high: interval.map(|interval| interval.high),
-        valid: valid.is_some(),
+        low: shown.map(|(low, _)| low),
+        high: shown.map(|(_, high)| high),
+        valid: interval.is_some(),
         verdict,
         response: requirement.response,
         interrupted: false,
@@ -131,9 +208,12 @@ impl Judged {
             Verdict::CannotTell => "inconclusive",
         };
         let words = |value| in_words(self.response, value);
+        // A share of the ceiling is no figure yet.
+        let bound = self.bound.filter(|_| self.requirement.contains('%'));
+        let bound = bound.map_or_else(String::new, |bound| format!(" ({})", words(bound)));
         match (self.median, self.low, self.high) {
             (Some(median), Some(low), Some(high)) => format!(
-                "{}: {verdict}, {} [{}, {}]{}",
+                "{}{bound}: {verdict}, {} [{}, {}]{}",
                 self.requirement,
                 words(median),
                 words(low),
@@ -151,6 +231,28 @@ impl Judged {
             ),
         }
     }
+}
+
+/// The requirements as JUnit's XML: one that is inconclusive is an error, as it is no pass.
+pub(super) fn junit(suite_name: &str, judged: &[Judged]) -> String {
+    let case = |one: &Judged| {
+        let words = one.in_words();
+        Case {
+            class: suite_name.to_owned(),
+            name: one.requirement.clone(),
+            result: match one.verdict {
+                Verdict::Kept => CaseResult::Passed(Some(words)),
+                Verdict::Broken => CaseResult::Failed {
+                    kind: "violated".to_owned(),
+                    message: words,
+                    text: String::new(),
+                },
+                Verdict::CannotTell => CaseResult::Inconclusive(words),
+            },
+        }
+    };
+    let cases: Vec<Case> = judged.iter().map(case).collect();
+    suite(suite_name, &cases)
 }
 
 /// The exit code for all of them: 11 if one is violated, 12 if one is inconclusive.
@@ -184,8 +286,16 @@ mod tests {
     use super::*;
     use crate::cli::UntilArgs;
 
+    fn judged(text: &str, figures: &[f64]) -> Judged {
+        let requirement: Requirement = text.parse().expect("a requirement");
+        let Bound::Value(bound) = requirement.bound else {
+            panic!("a share of a ceiling")
+        };
+        judge(&requirement, Some(bound), figures, false)
+    }
+
     fn verdict(text: &str, figures: &[f64]) -> Verdict {
-        judge(&text.parse().expect("a requirement"), figures).verdict
+        judged(text, figures).verdict
     }
 
     #[test]
@@ -209,7 +319,7 @@ mod tests {
         assert_eq!(verdict("operations>=9", &[99.0; 19]), Verdict::CannotTell);
         let two_speeds: Vec<f64> = (0..20).map(|n| if n < 10 { 90.0 } else { 99.0 }).collect();
         assert_eq!(verdict("operations>=9", &two_speeds), Verdict::CannotTell);
-        let few = judge(&"rate>=1Gb/s".parse().expect("a requirement"), &[9e9; 6]);
+        let few = judged("rate>=1Gb/s", &[9e9; 6]);
         assert!(few.in_words().ends_with("too few for an interval"));
         let stop = outcome(&[few]).expect_err("inconclusive");
         assert!(
@@ -237,33 +347,69 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_bound_on_the_true_value_passes_or_fails_in_at_most_one_of_twenty_measurements() {
-        const MEASUREMENTS: u32 = 4_000;
+    /// The share of `measurements` of a true value that is its own bound which pass or fail all the same.
+    fn decided_share(measurements: u32, goes_on: bool, is_bimodal: bool, correlation: f64) -> f64 {
+        /// A measurement that goes on to its end takes so many trials.
+        const TRIALS: usize = 300;
         let required = UntilArgs {
+            until_ci: goes_on.then_some(0.2),
             require: vec!["rate>=1Gb/s".parse().expect("a requirement")],
             max_time: Nanoseconds::from_millis(300_000),
             ..UntilArgs::once()
         };
         let mut random = Random::new(Seed(0x000b_0cad));
+        let mut decided = 0;
+        for _ in 0..measurements {
+            let mut next = series(correlation, is_bimodal, &mut random);
+            let figures = RefCell::new(Vec::new());
+            let trial = |_| {
+                let rate = next();
+                figures.borrow_mut().push(rate);
+                Ok(rate)
+            };
+            let verdict = || {
+                let figures = figures.borrow();
+                judge(&required.require[0], Some(1e9), &figures, goes_on).verdict
+            };
+            let ends = || goes_on && figures.borrow().len() >= TRIALS;
+            let is_decided = || verdict() != Verdict::CannotTell;
+            let each = Nanoseconds::from_millis(1);
+            until_certain(
+                &required,
+                each,
+                trial,
+                |rate| Some(*rate),
+                (ends, is_decided),
+            )
+            .expect("trials that succeed");
+            decided += u32::from(verdict() != Verdict::CannotTell);
+        }
+        f64::from(decided) / f64::from(measurements)
+    }
+
+    /// Two standard errors of a share of 5 % of so many.
+    fn slack(measurements: u32) -> f64 {
+        2.0 * (0.05 * 0.95 / f64::from(measurements)).sqrt()
+    }
+
+    #[test]
+    fn a_bound_on_the_true_value_passes_or_fails_in_at_most_one_of_twenty_measurements() {
         for is_bimodal in [false, true] {
             for correlation in [0.0, 0.3, 0.5, 0.7] {
-                let mut decided = 0;
-                for _ in 0..MEASUREMENTS {
-                    let mut next = series(correlation, is_bimodal, &mut random);
-                    let mut figures = Vec::new();
-                    let trial = |_| {
-                        let rate = next();
-                        figures.push(rate);
-                        Ok(rate)
-                    };
-                    let each = Nanoseconds::from_millis(1);
-                    until_certain(&required, each, trial, |rate| Some(*rate), || false)
-                        .expect("trials that succeed");
-                    let verdict = judge(&required.require[0], &figures).verdict;
-                    decided += u32::from(verdict != Verdict::CannotTell);
-                }
-                let share = f64::from(decided) / f64::from(MEASUREMENTS);
+                let share = decided_share(4_000, false, is_bimodal, correlation);
+                assert!(
+                    share <= 0.05 + slack(4_000),
+                    "correlation {correlation}: {share}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_measurement_that_goes_on_until_it_can_tell_is_wrong_no_more_often() {
+        for is_bimodal in [false, true] {
+            for correlation in [0.0, 0.3, 0.5, 0.7] {
+                let share = decided_share(600, true, is_bimodal, correlation);
                 assert!(share <= 0.05, "correlation {correlation}: {share}");
             }
         }

@@ -18,6 +18,7 @@ mod drops;
 mod early_end;
 mod experiment;
 mod full_disk;
+mod gate;
 mod guard;
 mod help;
 mod hold;

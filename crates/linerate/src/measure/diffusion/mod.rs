@@ -11,6 +11,7 @@ use linerate_analysis::trial::diffusion::{EndFigures, figures, of, pictures, rep
 use linerate_analysis::trial::figure::Figures;
 use linerate_analysis::trial::operations::{real, result_of};
 use linerate_host::regular_file;
+use linerate_model::ceiling::PathCeilings;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::End;
 use linerate_model::sample::{Checksum, Flag, GridPicture, Sample, Vectors};
@@ -40,13 +41,13 @@ pub(super) fn run(
     output: OutputOptions<'_>,
 ) -> Outcome<()> {
     let say = output.say;
+    let requirements = Requirements::new(&args.until, output.as_junit)?;
     // Contradicting options are reported before the peer is contacted.
     let spec = trial_spec::diffusion(args)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt, say)?;
     let spec = placed(&args.trial, spec, path.view())?;
     let what = announced(&path, &spec, &args.peer);
-    let mut requirements = Requirements::new(&args.until.require);
     let mut interval = args.until.interval;
     let began_unix_s = now_unix_s();
     let mut idle = None;
@@ -61,7 +62,7 @@ pub(super) fn run(
             let sample = path.run(spec, fresh_token()?)?;
             match &spec.workload {
                 Workload::Diffusion(asked) if !asked.work => keep_idle(&mut idle, &sample),
-                _ => requirements.see(&sample),
+                _ => requirements.see(&sample, PathCeilings::default)?,
             }
             Ok(sample)
         };
@@ -83,11 +84,14 @@ pub(super) fn run(
                 live.trial(number);
                 let sample = path.run(&spec, fresh_token()?)?;
                 live.result(result_of(&sample));
-                requirements.see(&sample);
+                requirements.see(&sample, PathCeilings::default)?;
                 Ok(sample)
             },
             result_of,
-            || interrupt.is_ending_early(),
+            (
+                || interrupt.is_ending_early(),
+                || requirements.are_decided(),
+            ),
         )?;
         if live.end() {
             interval = None;

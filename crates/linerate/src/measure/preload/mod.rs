@@ -26,8 +26,8 @@ use linerate_traffic::mover::{Carried, Order};
 use mover::{MoverReport, Role, Task};
 use serde::Serialize;
 
-use super::keep::{Between, Keeper};
 use super::EarlyEnd;
+use super::keep::{Between, Keeper};
 use super::live::confirm_early_end;
 use crate::cli::{MeasureStream, PreloadArg};
 use crate::console::clock::now_unix_s;

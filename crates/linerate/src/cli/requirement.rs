@@ -15,7 +15,7 @@ pub struct Requirement {
     pub(crate) text: String,
 }
 
-/// What a figure is held against.
+/// What a figure is compared with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Bound {
     /// A value in the figure's own unit: bit/s, 1/s, s/GB, us/op, s.

@@ -255,27 +255,11 @@ fn over_peer<'r>(
         .then(|| copy_bandwidth(&path))
         .flatten();
     let began_unix_s = now_unix_s();
-    let live = Live::start(output, &spec, until, true)?;
-    live.confirm(&interrupt);
-    path.watch = live.watch();
-    let (sample, repeats) = repeat::until_certain(
-        until,
-        spec.duration_ns,
-        |number| {
-            live.trial(number);
-            let sample = path.run(&spec, fresh_token()?)?;
-            live.result(result_of(&sample));
-            requirements.see(&sample, || measured::ceilings(path.view(), &sample, None))?;
-            Ok(sample)
-        },
-        result_of,
-        (
-            || interrupt.is_ending_early(),
-            || requirements.are_decided(),
-        ),
-    )?;
-    path.watch = None;
-    let interval = until.interval.filter(|_| !live.end());
+    let Trials {
+        sample,
+        repeats,
+        interval,
+    } = Trials::make(&mut path, &spec, until, &requirements, &interrupt, output)?;
     let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
     let between = |path: &PeerPath| Between::ends(path, peer, copy);
     if output.as_iperf3 {
@@ -314,6 +298,53 @@ fn over_peer<'r>(
     }
     path.peer.leave()?;
     shown
+}
+
+/// The trials over a path between two linerate ends.
+struct Trials {
+    /// The one nearest to the median.
+    sample: Sample,
+    repeats: Option<repeat::Repeats>,
+    /// The width of the intervals that the result reports; none if they were shown live.
+    interval: Option<Nanoseconds>,
+}
+
+impl Trials {
+    /// Runs as many as were requested.
+    fn make(
+        path: &mut PeerPath,
+        spec: &TrialSpec,
+        until: &UntilArgs,
+        requirements: &Requirements<'_>,
+        interrupt: &Interrupt,
+        output: OutputOptions<'_>,
+    ) -> Outcome<Self> {
+        let live = Live::start(output, spec, until, true)?;
+        live.confirm(interrupt);
+        path.watch = live.watch();
+        let (sample, repeats) = repeat::until_certain(
+            until,
+            spec.duration_ns,
+            |number| {
+                live.trial(number);
+                let sample = path.run(spec, fresh_token()?)?;
+                live.result(result_of(&sample));
+                requirements.see(&sample, || measured::ceilings(path.view(), &sample, None))?;
+                Ok(sample)
+            },
+            result_of,
+            (
+                || interrupt.is_ending_early(),
+                || requirements.are_decided(),
+            ),
+        )?;
+        path.watch = None;
+        Ok(Self {
+            sample,
+            repeats,
+            interval: until.interval.filter(|_| !live.end()),
+        })
+    }
 }
 
 /// What interventions show about the limit of `sample`, or what stopped them: what was measured before is shown all the

@@ -9,7 +9,7 @@ use std::path::Path as FilePath;
 use linerate_analysis::record::Measurement;
 use linerate_analysis::trial::diffusion::{EndFigures, figures, of, pictures, repetitions};
 use linerate_analysis::trial::figure::Figures;
-use linerate_analysis::trial::operations::{real, result_of};
+use linerate_analysis::trial::operations::real;
 use linerate_host::regular_file;
 use linerate_model::ceiling::PathCeilings;
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -22,10 +22,10 @@ pub(super) use overhead::Overhead;
 use serde::Serialize;
 
 use super::keep::{self, Between};
-use super::live::{Live, confirm_early_end};
+use super::live::confirm_early_end;
 use super::measured::Measured;
 use super::require::Requirements;
-use super::{EarlyEnd, OutputOptions, announced, repeat, show, text};
+use super::{EarlyEnd, OutputOptions, Trials, announced, show, text};
 use crate::cli::MeasureDiffusion;
 use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
@@ -74,29 +74,10 @@ pub(super) fn run(
         (sample, overhead, None)
     } else {
         say.note(&format!("{what}; Ctrl-C ends it early"));
-        let live = Live::start(output, &spec, &args.until, true)?;
-        live.confirm(&interrupt);
-        path.watch = live.watch();
-        let (sample, repeats) = repeat::until_certain(
-            &args.until,
-            spec.duration_ns,
-            |number| {
-                live.trial(number);
-                let sample = path.run(&spec, fresh_token()?)?;
-                live.result(result_of(&sample));
-                requirements.see(&sample, PathCeilings::default)?;
-                Ok(sample)
-            },
-            result_of,
-            (
-                || interrupt.is_ending_early(),
-                || requirements.are_decided(),
-            ),
-        )?;
-        if live.end() {
-            interval = None;
-        }
-        (sample, None, repeats)
+        let until = &args.until;
+        let trials = Trials::make(&mut path, &spec, until, &requirements, &interrupt, output)?;
+        interval = trials.interval;
+        (trials.sample, None, trials.repeats)
     };
     let end = match &overhead {
         Some(overhead) if interrupt.is_ending_early() => EarlyEnd::at(overhead.counted()),

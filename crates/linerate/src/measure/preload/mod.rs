@@ -29,7 +29,7 @@ use serde::Serialize;
 use super::EarlyEnd;
 use super::keep::{Between, Keeper};
 use super::live::confirm_early_end;
-use crate::cli::{MeasureStream, PreloadArg};
+use crate::cli::{MeasureStream, PeerArgs, PreloadArg};
 use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
 use crate::console::random::fresh_token;
@@ -121,16 +121,8 @@ pub(crate) fn stream(
     keep: Keeper<'_>,
 ) -> Outcome<()> {
     let Keeper { state, say, .. } = keep;
-    let Some(peer) = args.peer.peer() else {
-        let why = "`--preload` needs a linerate PEER, not `--iperf3`";
-        return Err(Stop::new(Code::Usage, why));
-    };
+    let peer = peer_of(args)?;
     check(asked)?;
-    if matches!(peer.peer, PeerAddress::Exec(_)) {
-        let why =
-            "`--preload` does not work with `exec:` peers: it must start another program there";
-        return Err(Stop::new(Code::NotSupported, why).hint("use an ssh or netns peer"));
-    }
     let interrupt = Interrupt::listen()?;
     let path = open_path(&peer, state, &interrupt, say)?;
     let address = SocketAddr::new(path.address, path.port.unwrap_or(0));
@@ -192,6 +184,20 @@ pub(crate) fn stream(
         say.lines(&in_words(&document))?;
     }
     end.or(say, || Ok(()))
+}
+
+/// A peer at which another program can be started.
+fn peer_of(args: &MeasureStream) -> Outcome<PeerArgs> {
+    let Some(peer) = args.peer.peer() else {
+        let why = "`--preload` needs a linerate PEER, not `--iperf3`";
+        return Err(Stop::new(Code::Usage, why));
+    };
+    if matches!(peer.peer, PeerAddress::Exec(_)) {
+        let why =
+            "`--preload` does not work with `exec:` peers: it must start another program there";
+        return Err(Stop::new(Code::NotSupported, why).hint("use an ssh or netns peer"));
+    }
+    Ok(peer)
 }
 
 /// Only what a mover does can be requested.

@@ -71,21 +71,22 @@ pub fn measurement_page(page: &MeasurementPage<'_>) -> String {
     shell(&title, &header.version, &body, &data.to_string())
 }
 
-/// What the command printed.
+/// What the command printed; of several results each on a line.
 fn results(page: &MeasurementPage<'_>, title: &str) -> String {
-    let each = page.results.iter().map(|one| {
-        let label = one.result.label.as_deref();
-        let label = label.map(|label| format!("<h2>{}</h2>", escape(label)));
-        format!(
-            "{}<pre>{}</pre>",
-            label.unwrap_or_default(),
-            lines(&one.lines)
-        )
-    });
+    let text = match page.results {
+        [one] => one.lines.clone(),
+        several => {
+            let line = |one: &ShownResult<'_>| {
+                let label = one.result.label.as_deref().unwrap_or_default();
+                format!("{label}: {}", one.result.headline())
+            };
+            several.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+    };
     format!(
-        "<section><h1>{}</h1>{}</section>\n",
+        "<section><h1>{}</h1><pre>{}</pre></section>\n",
         escape(title),
-        each.collect::<String>()
+        lines(&text)
     )
 }
 
@@ -94,89 +95,111 @@ fn lines(text: &str) -> String {
     text.lines().map(escape).collect::<Vec<_>>().join("\n")
 }
 
-/// The rate of each stored trial over its time.
+/// The rate of the stored trial over its time, if there is one result.
 fn rates(page: &MeasurementPage<'_>, drawn: &mut Vec<Value>) -> String {
-    let mut charts = String::new();
-    for one in page.results {
-        let Some(sample) = &one.result.sample else {
-            continue;
-        };
-        let series = rate_series(sample).total;
-        let points = series
-            .iter()
-            .map(|point| (point.at_ns.as_secs_f64(), point.bit_per_s.as_f64()));
-        let points = whole(points);
-        let Some((end_s, _)) = points.last().copied().filter(|_| points.len() > 1) else {
-            continue;
-        };
-        let warm_up = first_kept(sample)
-            .checked_sub(1)
-            .and_then(|last| series.get(last));
-        let chart = OverTime {
-            height: 210,
-            rate: (
-                Axis::new(RATE, json!({"zero": true}), json!({"tickCount": 5})),
-                GIGA,
-            ),
-            end_s,
-            warm_up_s: warm_up.map_or(0.0, |point| point.at_ns.as_secs_f64()),
-            styles: &[Style {
-                kind: "",
-                color: "var(--accent)",
-                dash: [1, 0],
-            }],
-            ceiling_bit_per_s: one.ceiling.map(BitRate::as_f64),
-        };
-        let name = one.result.label.as_deref().unwrap_or("Rate over time");
-        let about = format!("{name}: the rate of one trial in each interval");
-        charts.push_str(&chart.draw(&[Course { kind: "", points }], drawn, (name, &about)));
-    }
-    if charts.is_empty() {
-        return charts;
-    }
+    let [one] = page.results else {
+        return String::new();
+    };
+    let Some(sample) = &one.result.sample else {
+        return String::new();
+    };
+    let series = rate_series(sample).total;
+    let points = series
+        .iter()
+        .map(|point| (point.at_ns.as_secs_f64(), point.bit_per_s.as_f64()));
+    let points = whole(points);
+    let Some((end_s, _)) = points.last().copied().filter(|_| points.len() > 1) else {
+        return String::new();
+    };
+    let warm_up = first_kept(sample)
+        .checked_sub(1)
+        .and_then(|last| series.get(last));
+    let chart = OverTime {
+        height: 210,
+        rate: (
+            Axis::new(RATE, json!({"zero": true}), json!({"tickCount": 5})),
+            GIGA,
+        ),
+        end_s,
+        warm_up_s: warm_up.map_or(0.0, |point| point.at_ns.as_secs_f64()),
+        styles: &[Style {
+            kind: "",
+            color: "var(--accent)",
+            dash: [1, 0],
+        }],
+        ceiling_bit_per_s: one.ceiling.map(BitRate::as_f64),
+    };
+    let words = ("One trial", "The rate of one trial in each interval");
+    let chart = chart.draw(&[Course { kind: "", points }], drawn, words);
     section(
         "rates",
         "Rate over time",
-        "One trial. The shaded part was cut as warm-up and is excluded from all figures. The dashed line is the ceiling; \
-         with ↑ it is far above the chart.",
+        "The shaded part was cut as warm-up and is excluded from all figures. The dashed line is the ceiling; with ↑ it is \
+         far above the chart.",
         &format!(
-            "{charts}<noscript><p class=\"note\">The charts need JavaScript; the table has all figures.</p></noscript>"
+            "{chart}<noscript><p class=\"note\">The chart needs JavaScript; the table has all figures.</p></noscript>"
         ),
     )
 }
 
-/// Every figure of every result.
+/// Every figure: of one result a row for each, of several a column for each.
 fn figures(page: &MeasurementPage<'_>) -> String {
-    let mut rows = Vec::new();
-    for one in page.results {
-        for response in Response::ALL {
-            let values = one.result.figures.of(response);
-            let Ok(middle) = median(values) else {
-                continue;
-            };
-            let name = match &one.result.label {
-                Some(label) => format!("{label}, {}", response.word()),
-                None => response.word().to_owned(),
-            };
-            let end = |of: fn(f64, f64) -> f64| values.iter().copied().fold(middle, of);
-            let words = |value| escape(&in_words(response, value));
-            rows.push(vec![
-                escape(&name),
-                words(middle),
-                words(end(f64::min)),
-                words(end(f64::max)),
-                values.len().to_string(),
-            ]);
+    let table = match page.results {
+        [one] => figures_of(one.result),
+        several => figures_of_all(several),
+    };
+    section("figures", "Figures", "Over all whole trials.", &table)
+}
+
+fn figures_of(result: &Measurement) -> String {
+    let values = |response| result.figures.of(response);
+    let trials = Response::ALL.map(|response| values(response).len());
+    let is_single = trials.into_iter().max() == Some(1);
+    let rows = Response::ALL.into_iter().filter_map(|response| {
+        let values = values(response);
+        let middle = median(values).ok()?;
+        let end = |of: fn(f64, f64) -> f64| values.iter().copied().fold(middle, of);
+        let words = |value| escape(&in_words(response, value));
+        let mut row = vec![response.word().to_owned(), words(middle)];
+        if !is_single {
+            row.extend([words(end(f64::min)), words(end(f64::max))]);
+            row.push(values.len().to_string());
         }
-    }
-    let head = ["Figure", "Median", "Least", "Most", "Trials"];
-    let lead = "Over all whole trials.";
-    section(
-        "figures",
-        "Figures",
-        lead,
-        &table("All figures", &head, &rows),
-    )
+        Some(row)
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let head: &[&str] = if is_single {
+        &["Figure", "Value"]
+    } else {
+        &["Figure", "Median", "Least", "Most", "Trials"]
+    };
+    table("All figures", head, &rows)
+}
+
+/// The medians of several results.
+fn figures_of_all(results: &[ShownResult<'_>]) -> String {
+    let has = |response: &Response| {
+        let mut all = results.iter();
+        all.any(|one| !one.result.figures.of(*response).is_empty())
+    };
+    let responses: Vec<Response> = Response::ALL.into_iter().filter(has).collect();
+    let rows = results.iter().map(|ShownResult { result, .. }| {
+        let trials = result.figures.of(result.response).len();
+        let name = result.label.as_deref().unwrap_or_default();
+        let medians = responses.iter().map(|response| {
+            let middle = median(result.figures.of(*response));
+            middle.map_or_else(
+                |_| "-".to_owned(),
+                |value| escape(&in_words(*response, value)),
+            )
+        });
+        let head = [escape(name), trials.to_string()].into_iter();
+        head.chain(medians).collect()
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let words = responses.iter().map(|response| response.word());
+    let head: Vec<&str> = ["Result", "Trials"].into_iter().chain(words).collect();
+    table("Medians", &head, &rows)
 }
 
 /// Both ends, with the CPUs of the data threads.

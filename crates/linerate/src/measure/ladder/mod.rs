@@ -176,7 +176,16 @@ pub(super) fn run(
         say.lines(&text::text(&ladder, &path, &rungs))?;
     }
     let between = || Between::ends(&path, &peer, None);
-    let results = std::mem::take(&mut ladder.results);
+    let mut results = std::mem::take(&mut ladder.results);
+    let labels: Vec<String> = PayloadMode::all()
+        .into_iter()
+        .map(PayloadMode::in_words)
+        .collect();
+    results.sort_by_key(|one| {
+        labels
+            .iter()
+            .position(|label| one.label.as_ref() == Some(label))
+    });
     output.keep.keep(began_unix_s, between, results, &[]);
     ended?;
     path.peer.leave()?;

@@ -9,6 +9,7 @@
 build="cc:gcc git:git"
 test="ip:iproute2 ethtool:ethtool sysctl:procps setpriv:util-linux unshare:util-linux iperf3:iperf3 node:nodejs npm:npm chromium:chromium
     mandoc:mandoc zsh:zsh fish:fish rpmbuild:rpm curl:curl
+    /usr/lib/python3/dist-packages/junitparser:python3-junitparser
     /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev"
 
 # Prints the packages of those programs that are not on the PATH, and of files that are not there.

@@ -58,12 +58,14 @@ fn junit_has_a_case_for_each_requirement_and_its_own_reader_counts_them() {
     let script = "import sys, junitparser\n\
         xml = junitparser.JUnitXml.fromfile(sys.argv[1])\n\
         for suite in xml:\n    print(suite.tests, suite.failures, suite.errors, suite.skipped)";
-    let module = Command::new("python3")
+    // The distribution's, for which the module is installed.
+    const PYTHON: &str = "/usr/bin/python3";
+    let module = Command::new(PYTHON)
         .args(["-c", "import junitparser"])
         .stderr(Stdio::null())
         .status();
     if module.is_ok_and(|status| status.success()) {
-        let mut reader = Command::new("python3");
+        let mut reader = Command::new(PYTHON);
         reader.args(["-c", script, text(&file)]);
         assert_eq!(
             run(reader).expect_code(0).out.trim(),

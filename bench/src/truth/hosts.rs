@@ -34,6 +34,8 @@ pub(crate) struct Bench {
     pub(crate) linerate: PathBuf,
     pub(crate) seed: u64,
     pub(crate) pairs: u16,
+    /// Measurements of a gate on its limit.
+    pub(crate) verdicts: u16,
     /// No two parts share a host.
     hosts: Cell<u32>,
 }
@@ -43,7 +45,7 @@ impl Bench {
         stage: Stage,
         linerate: PathBuf,
         seed: u64,
-        pairs: u16,
+        (pairs, verdicts): (u16, u16),
     ) -> Result<Self, Trouble> {
         fs::create_dir_all(STATE)
             .map_err(|error| Trouble(format!("make a folder for the journals: {error}")))?;
@@ -52,6 +54,7 @@ impl Bench {
             linerate,
             seed,
             pairs,
+            verdicts,
             hosts: Cell::new(0),
         })
     }
@@ -118,6 +121,22 @@ pub(crate) struct Measured {
     pub(crate) total: Total,
     pub(crate) latency_ns: Option<Latency>,
     pub(crate) raw: Sample,
+    pub(crate) repeats: Option<Repeats>,
+    pub(crate) requirements: Vec<Interval>,
+}
+
+/// The results of all trials of a repeated measurement.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Repeats {
+    pub(crate) results: Vec<f64>,
+}
+
+/// The interval that a requirement was judged by.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Interval {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) valid: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -230,7 +249,8 @@ impl Running {
             }
             pause(LOOK);
         };
-        if !ended.success() {
+        // 11 and 12: a requirement is violated, or inconclusive.
+        if !matches!(ended.code(), Some(0 | 11 | 12)) {
             let mut said = std::mem::take(&mut self.first);
             // What cannot be read is missing in a message only.
             let _ = self.said.read_to_string(&mut said);

@@ -10,6 +10,7 @@
 
 mod cost;
 mod counts;
+mod gate;
 mod hosts;
 mod line;
 mod memory;
@@ -37,6 +38,9 @@ struct Args {
     /// Pairs of trials, with and without recording
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=1000))]
     pairs: u16,
+    /// Measurements with a requirement that lies exactly on their limit
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(20..=1000))]
+    verdicts: u16,
     #[command(flatten)]
     table: TableArgs,
     #[command(flatten)]
@@ -58,6 +62,8 @@ enum Part {
     Cost,
     /// 10,000 connections, and an agent that waits.
     Memory,
+    /// `--require` with a bound that the true value lies on.
+    Gate,
 }
 
 fn main() -> ExitCode {
@@ -71,13 +77,13 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
     let linerate = args.stage.linerate()?;
     let seed = args.stage.seed.unwrap_or_default();
-    let bench = Bench::new(stage, linerate, seed, args.pairs)?;
+    let bench = Bench::new(stage, linerate, seed, (args.pairs, args.verdicts))?;
     let all = Part::value_variants().iter().copied();
     let parts: Vec<Part> = all
         .filter(|part| args.only.is_empty() || args.only.contains(part))
         .collect();
     eprintln!(
-        "{} parts, about five minutes for all; seed {seed}; load average {}; namespaces end with this \
+        "{} parts, about seven minutes for all; seed {seed}; load average {}; namespaces end with this \
          command; Ctrl-C stops it",
         parts.len(),
         load()
@@ -110,6 +116,7 @@ fn run(part: Part, bench: &Bench) -> Vec<Line> {
         Part::Stall => stall::run(bench, &mut lines),
         Part::Cost => cost::run(bench, &mut lines),
         Part::Memory => memory::run(bench, &mut lines),
+        Part::Gate => gate::run(bench, &mut lines),
     };
     if let Err(trouble) = outcome {
         let name = part

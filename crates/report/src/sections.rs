@@ -4,6 +4,7 @@
 use linerate_analysis::text::visible::visible;
 use linerate_analysis::text::words::count;
 use linerate_model::finding::{Evidence, Finding};
+use linerate_model::prove::ProveDocument;
 use linerate_model::setting::fold_blanks;
 use serde_json::Value;
 
@@ -43,17 +44,7 @@ fn path(data: &ReportData) -> String {
     let near = map_end(&data.local);
     let far = map_end(&data.remote);
     let picture = |layout| path_svg(&near, Some((&far, &data.wire)), layout);
-    let evidence = if data.prove.limit.evidence.is_empty() {
-        "<p>No further evidence.</p>".to_owned()
-    } else {
-        evidence_table(
-            &format!(
-                "Bottleneck before any change: {}",
-                data.prove.limit.in_words()
-            ),
-            &data.prove.limit.evidence,
-        )
-    };
+    let evidence = bottleneck(&data.prove);
     section(
         "path",
         "The path",
@@ -69,6 +60,35 @@ fn path(data: &ReportData) -> String {
     )
 }
 
+/// The evidence of what limits the path. What a finding is about, too, stands there only.
+fn bottleneck(prove: &ProveDocument) -> String {
+    let of_finding = |line: &Evidence| {
+        let mut all = prove.findings.iter();
+        all.find(|finding| finding.evidence.contains(line))
+    };
+    let (shown, own): (Vec<&Evidence>, Vec<&Evidence>) =
+        (prove.limit.evidence.iter()).partition(|line| of_finding(line).is_some());
+    let caption = format!("Bottleneck before any change: {}", prove.limit.in_words());
+    let table = if own.is_empty() {
+        format!("<p>{}.</p>", escape(&caption))
+    } else {
+        evidence_table(&caption, own)
+    };
+    let mut rules: Vec<&str> = (shown.iter().filter_map(|line| of_finding(line)))
+        .map(|finding| finding.rule.as_str())
+        .collect();
+    rules.dedup();
+    if rules.is_empty() {
+        return table;
+    }
+    let number = count(shown.len(), "more figure");
+    let rules: Vec<String> = rules.into_iter().map(code).collect();
+    format!(
+        "{table}<p class=\"note\">{number} with the <a href=\"#findings\">finding</a> {}.</p>",
+        rules.join(", ")
+    )
+}
+
 fn map_end(end: &EndData) -> PathEnd<'_> {
     PathEnd {
         name: &end.name,
@@ -80,9 +100,9 @@ fn map_end(end: &EndData) -> PathEnd<'_> {
     }
 }
 
-fn evidence_table(caption: &str, evidence: &[Evidence]) -> String {
+fn evidence_table<'a>(caption: &str, evidence: impl IntoIterator<Item = &'a Evidence>) -> String {
     let rows: Vec<Vec<String>> = evidence
-        .iter()
+        .into_iter()
         .map(|line| vec![escape(&line.what), escape(&line.value), code(&line.path)])
         .collect();
     table(caption, &["Metric", "Value", "Source"], &rows)

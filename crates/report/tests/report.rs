@@ -575,3 +575,13 @@ fn the_page_lists_its_sections_after_the_result() {
         assert!(list.contains(&format!("href=\"#{id}\"")), "{id}");
     }
 }
+
+#[test]
+fn evidence_of_the_bottleneck_that_a_finding_has_too_stands_there_only() {
+    let mut data = sample();
+    let shared = data.prove.findings[0].evidence[1].clone();
+    data.prove.limit.evidence.push(shared.clone());
+    let page = render_page(&data);
+    assert_eq!(readable(&page).matches(&shared.path).count(), 1);
+    assert!(readable(&page).contains("1 more figure with the <a href=\"#findings\">finding</a>"));
+}

@@ -1,7 +1,8 @@
-//! Documents in; text, JSON, HTML, SVG, DOT, SARIF and JUnit out.
+//! Documents in; text, JSON, HTML, SVG, DOT, SARIF, JUnit and Prometheus metrics out.
 //!
-//! `map` shows a host, `doctor` its findings, `check` both in brief, `lab` the page of an experiment, `measurement` that of a measurement, `page` and `text` a run of `prove`, `served` what
-//! only a server has. No file, socket, clock or random number generator is used.
+//! `map` shows a host, `doctor` its findings, `check` both in brief, `lab` the page of an experiment, `measurement` that of a
+//! measurement, `page` and `text` a run of `prove`, `metrics` a document for Prometheus, `junit` the cases of a suite, `served`
+//! what only a server has. No file, socket, clock or random number generator is used.
 
 #![expect(
     clippy::format_push_string,
@@ -21,6 +22,7 @@ pub mod junit;
 mod lab;
 mod map;
 pub mod measurement;
+pub mod metrics;
 pub mod page;
 pub mod picture;
 mod prove_charts;

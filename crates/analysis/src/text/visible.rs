@@ -11,7 +11,7 @@ use serde_json::ser::Formatter;
 const OWN_STYLES: [&str; 4] = ["\u{1b}[1m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[0m"];
 
 /// Whether a terminal, or what shows text, could be steered by the character.
-fn steers(c: char) -> bool {
+pub fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

@@ -65,6 +65,28 @@ pub enum LimitKind {
     NotDetermined,
 }
 
+impl LimitKind {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::SenderProgram,
+        Self::SenderCpu,
+        Self::SendBuffer,
+        Self::ReceiveWindow,
+        Self::ReceiveBuffer,
+        Self::WindowRtt,
+        Self::ReceiverProgram,
+        Self::ReceiverCpu,
+        Self::SharedCpu,
+        Self::Machine,
+        Self::Loss,
+        Self::Shaper,
+        Self::Pcie,
+        Self::Wire,
+        Self::CongestionControl,
+        Self::NotDetermined,
+    ];
+}
+
 impl fmt::Display for LimitKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

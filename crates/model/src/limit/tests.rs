@@ -584,3 +584,10 @@ fn a_small_loss_on_a_long_path_is_the_limit_and_the_same_on_a_short_one_is_not()
     let short = limit_between(&near, &far, &lossy(50));
     assert_ne!(short.what, LimitKind::Loss);
 }
+
+#[test]
+fn the_list_of_limits_has_each_of_them_in_order() {
+    let places: Vec<usize> = LimitKind::ALL.iter().map(|kind| *kind as usize).collect();
+    let last = LimitKind::NotDetermined as usize;
+    assert_eq!(places, (0..=last).collect::<Vec<_>>());
+}

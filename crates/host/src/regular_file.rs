@@ -136,11 +136,36 @@ pub fn write_named<T>(
     mode: u32,
     write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<T>,
 ) -> io::Result<T> {
-    let found = fs::symlink_metadata(path).map(|found| found.file_type());
-    let special = found.is_ok_and(|found| !found.is_file() && !found.is_symlink());
-    if !special && !is_own_descriptor(path) {
-        return replace_with(path, mode, write);
+    if is_written_in_place(path) {
+        write_in_place(path, write)
+    } else {
+        replace_with(path, mode, write)
     }
+}
+
+/// [`write_named`] for bytes in memory that services of other users read: a file that is replaced has mode 0644,
+/// whatever the umask is.
+pub fn publish_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if is_written_in_place(path) {
+        return write_in_place(path, |file| file.write_all(bytes));
+    }
+    replace_with(path, 0o644, |file| {
+        file.get_ref()
+            .set_permissions(Permissions::from_mode(0o644))?;
+        file.write_all(bytes)
+    })
+}
+
+/// Whether a path is a FIFO, a socket, a device or a descriptor of this process.
+fn is_written_in_place(path: &Path) -> bool {
+    let found = fs::symlink_metadata(path).map(|found| found.file_type());
+    found.is_ok_and(|found| !found.is_file() && !found.is_symlink()) || is_own_descriptor(path)
+}
+
+fn write_in_place<T>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<T>,
+) -> io::Result<T> {
     // Appends to what the shell's `>>`, or an earlier command, wrote.
     let file = OpenOptions::new().append(true).open(path)?;
     let mut buffer = BufWriter::new(&file);
@@ -254,6 +279,21 @@ mod tests {
         (&both).read_exact(&mut read).expect("what was written");
         assert_eq!(&read, b"new");
         assert!(fs::symlink_metadata(path("fifo")).is_ok_and(|found| !found.is_file()));
+    }
+
+    #[test]
+    fn a_published_file_is_readable_by_everybody_and_a_device_keeps_its_mode() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        fs::write(&path, "old").expect("written");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("our own file");
+        publish_named(&path, b"new").expect("replaced");
+        assert_eq!(fs::read(&path).expect("read"), b"new");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o7777, 0o644);
+        let mode = || fs::metadata("/dev/null").expect("there").mode();
+        let before = mode();
+        publish_named(Path::new("/dev/null"), b"new").expect("written");
+        assert_eq!(mode(), before);
     }
 
     #[test]

@@ -8,6 +8,8 @@
 # program, or file by its whole path:Debian package
 build="cc:gcc git:git"
 test="ip:iproute2 ethtool:ethtool sysctl:procps setpriv:util-linux unshare:util-linux iperf3:iperf3 node:nodejs npm:npm chromium:chromium
+    prometheus:prometheus promtool:prometheus prometheus-node-exporter:prometheus-node-exporter
+    /usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py:python3-prometheus-client
     mandoc:mandoc zsh:zsh fish:fish rpmbuild:rpm curl:curl
     /usr/lib/python3/dist-packages/junitparser:python3-junitparser
     /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev"
@@ -26,15 +28,30 @@ missing() {
     done | sort -u | tr '\n' ' '
 }
 
+# Changes the state of a unit, where systemd runs.
+unit() {
+    [ ! -d /run/systemd/system ] || systemctl "$@" >/dev/null 2>&1 || :
+}
+
 install() {
     export DEBIAN_FRONTEND=noninteractive
     log=$(mktemp)
     # One by one: a package that this release does not have must not keep the others out.
     for package in $1; do
         echo "installing $package"
+        # The tests start their own: no server is to run on this machine because of them.
+        case $package in
+            prometheus*) unit mask --runtime "$package.service" ;;
+        esac
         apt-get install -y --no-install-recommends "$package" >"$log" 2>&1 ||
             { apt-get update && apt-get install -y --no-install-recommends "$package"; } >"$log" 2>&1 ||
             { tail -n 5 "$log"; echo "could not install $package"; }
+        case $package in
+            prometheus*)
+                unit unmask --runtime "$package.service"
+                unit disable "$package.service"
+                ;;
+        esac
     done >&2
     rm -f "$log"
 }

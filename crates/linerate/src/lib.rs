@@ -22,6 +22,7 @@ mod schemas;
 mod tune;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
@@ -29,6 +30,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 
 use crate::cli::{Cli, Command, TuneAction};
 use crate::commands::ceiling::TypedOptions;
+use crate::console::metrics::MetricsOutput;
 use crate::console::say::Say;
 
 /// Parses the command line, runs the command, and turns its result into an exit code.
@@ -87,10 +89,19 @@ pub fn run() -> ExitCode {
 
 /// Returns the exit code: one of [`Code`]'s, or that of a command that was run.
 fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
-    let done = |()| Code::Done.number();
     let command = cli.command.as_ref();
+    check_format(cli.format(), command)?;
     let state = cli::state_folder::state_folder(cli.state.as_deref())?;
-    let format = cli.format();
+    let metrics = MetricsOutput::to(command.and_then(Command::metrics_file));
+    let outcome = match command {
+        None => commands::check::run(say).map(|()| Code::Done.number()),
+        Some(command) => dispatch(command, cli.format(), typed, &state, &metrics, say),
+    };
+    outcome.inspect_err(|stop| metrics.warn_unwritten(stop))
+}
+
+/// Refuses a format that the command does not have.
+fn check_format(format: cli::FormatArg, command: Option<&Command>) -> Outcome<()> {
     let picture = matches!(format, cli::FormatArg::Dot | cli::FormatArg::Svg);
     if picture && !matches!(command, Some(Command::Map(_))) {
         return Err(Stop::new(
@@ -115,35 +126,57 @@ fn carry_out(cli: &Cli, typed: &TypedOptions, say: &Say) -> Outcome<u8> {
             "only `measure stream` and `measure udp` can be printed as iperf3-json",
         ));
     }
-    let Some(command) = command else {
-        return commands::check::run(say).map(done);
-    };
+    let has_metrics = matches!(
+        command,
+        Some(Command::Doctor(_) | Command::Measure { .. } | Command::Prove(_))
+    );
+    if format == cli::FormatArg::Openmetrics && !has_metrics {
+        return Err(Stop::new(
+            Code::Usage,
+            "only `doctor`, `measure` and `prove` can be printed as openmetrics",
+        ));
+    }
+    Ok(())
+}
+
+fn dispatch(
+    command: &Command,
+    format: cli::FormatArg,
+    typed: &TypedOptions,
+    state: &Path,
+    metrics: &MetricsOutput<'_>,
+    say: &Say,
+) -> Outcome<u8> {
+    let done = |()| Code::Done.number();
     match command {
-        Command::Demo(args) => demo::run(args, &state, say).map(done),
+        Command::Demo(args) => demo::run(args, state, say).map(done),
         Command::Map(args) => commands::map::run(args, format, say).map(done),
-        Command::Doctor(args) => commands::doctor::run(args, format, say).map(Code::number),
+        Command::Doctor(args) => {
+            commands::doctor::run(args, format, metrics, say).map(Code::number)
+        }
         Command::Explain { rule } => commands::doctor::explain(rule, say).map(done),
-        Command::Ceiling(args) => commands::ceiling::run(args, typed, &state, say).map(done),
+        Command::Ceiling(args) => commands::ceiling::run(args, typed, state, say).map(done),
         Command::Measure {
             verbose,
             store,
             action,
-        } => measure::run(action, *verbose, format, (&state, store), say).map(done),
-        Command::Prove(args) => prove::prove(args, &state, say).map(done),
-        Command::Lab { action } => lab::run(action, &state, say).map(done),
-        Command::Compare(args) => lab::compare::run(args, &state, say).map(done),
+            ..
+        } => measure::run(action, *verbose, format, (state, store), metrics, say).map(done),
+        Command::Prove(args) => prove::prove(args, state, metrics, say).map(done),
+        Command::Lab { action } => lab::run(action, state, say).map(done),
+        Command::Compare(args) => lab::compare::run(args, state, say).map(done),
         Command::Tune {
             action: TuneAction::Hold(args),
-        } => tune::hold::run(args, &state, say),
-        Command::Tune { action } => tune::run(action, &state, say).map(done),
-        Command::Agent(args) => endpoint::agent::run(args, &state, say).map(done),
+        } => tune::hold::run(args, state, say),
+        Command::Tune { action } => tune::run(action, state, say).map(done),
+        Command::Agent(args) => endpoint::agent::run(args, state, say).map(done),
         Command::Mover(args) => measure::preload::mover::run(args, say).map(done),
-        Command::Reverter { of, hold } => endpoint::reverter::run(*of, hold, &state, say).map(done),
-        Command::Testbed { action } => commands::testbed::run(action, &state, say).map(done),
+        Command::Reverter { of, hold } => endpoint::reverter::run(*of, hold, state, say).map(done),
+        Command::Testbed { action } => commands::testbed::run(action, state, say).map(done),
         Command::Capture { file } => commands::capture::run(file, say).map(done),
-        Command::Report(args) => commands::report::run(args, &state, say).map(done),
-        Command::Runs(args) => commands::runs::run(args, &state, say).map(done),
-        Command::Export(args) => commands::export::run(args, &state, say).map(done),
+        Command::Report(args) => commands::report::run(args, state, say).map(done),
+        Command::Runs(args) => commands::runs::run(args, state, say).map(done),
+        Command::Export(args) => commands::export::run(args, state, say).map(done),
         Command::Completions { shell } => commands::completions::run(*shell, say).map(done),
         Command::Complete { words } => commands::complete::run(words, say).map(done),
         Command::Manual { folder, date } => commands::manual::run(folder, date).map(done),

@@ -16,7 +16,7 @@ mod tune;
 mod verbs;
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -77,8 +77,8 @@ const LONG_VERSION: &str = concat!(
         exit-codes`."
 )]
 pub struct Cli {
-    /// Output format: text or json; also dot and svg for `map`, sarif for `doctor`, junit for `doctor` and `measure --require`, iperf3-json for
-    /// `measure stream` and `udp`.
+    /// Output format: text or json; also dot and svg for `map`, sarif for `doctor`, junit for `doctor` and
+    /// `measure --require`, iperf3-json for `measure stream` and `udp`, openmetrics for `doctor`, `measure` and `prove`.
     #[arg(
         long,
         global = true,
@@ -131,17 +131,16 @@ pub enum FormatArg {
     Junit,
     /// The JSON format of `iperf3 -J` (`measure stream` and `udp` only).
     Iperf3Json,
+    /// Metrics in the text format of OpenMetrics 1.0 (`doctor`, `measure` and `prove` only).
+    Openmetrics,
 }
 
 impl From<FormatArg> for Format {
     fn from(format: FormatArg) -> Self {
-        if matches!(
-            format,
-            FormatArg::Json | FormatArg::Sarif | FormatArg::Iperf3Json
-        ) {
-            Self::Json
-        } else {
-            Self::Text
+        match format {
+            FormatArg::Json | FormatArg::Sarif | FormatArg::Iperf3Json => Self::Json,
+            FormatArg::Openmetrics => Self::OpenMetrics,
+            FormatArg::Text | FormatArg::Dot | FormatArg::Svg | FormatArg::Junit => Self::Text,
         }
     }
 }
@@ -172,6 +171,11 @@ pub enum Command {
         /// Where the result is stored.
         #[command(flatten)]
         store: StoreArgs,
+        /// Also write the result to FILE as metrics, for the textfile collector of Prometheus' node_exporter.
+        ///
+        /// Replaces FILE by one rename, with mode 0644.
+        #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+        metrics_file: Option<PathBuf>,
         /// The workload.
         #[command(subcommand)]
         action: Box<MeasureAction>,
@@ -258,6 +262,18 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// The file of `--metrics-file`.
+    pub fn metrics_file(&self) -> Option<&Path> {
+        match self {
+            Self::Doctor(args) => args.metrics_file.as_deref(),
+            Self::Measure { metrics_file, .. } => metrics_file.as_deref(),
+            Self::Prove(args) => args.metrics_file.as_deref(),
+            _ => None,
+        }
+    }
+}
+
 /// `demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
@@ -341,6 +357,11 @@ pub struct DoctorArgs {
     /// Also print the evidence and the skipped checks.
     #[arg(long, short)]
     pub verbose: bool,
+    /// Also write the result to FILE as metrics, for the textfile collector of Prometheus' node_exporter.
+    ///
+    /// Replaces FILE by one rename, with mode 0644.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub metrics_file: Option<PathBuf>,
 }
 
 /// The lowest severity that makes `doctor` exit with 10.

@@ -68,6 +68,11 @@ pub struct ProveArgs {
     /// A plan file (`[peer.settings]` for the peer), or the output of `doctor --format json`.
     #[arg(long, help_heading = EXPERIMENT, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// Also write the result to FILE as metrics, for the textfile collector of Prometheus' node_exporter.
+    ///
+    /// Replaces FILE by one rename, with mode 0644.
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
+    pub metrics_file: Option<PathBuf>,
 }
 
 impl ProveArgs {

@@ -38,6 +38,6 @@ pub(crate) fn run(say: &Say) -> Outcome<()> {
     };
     match say.format {
         Format::Json => say.json(&doctor_json(&visit)),
-        Format::Text => say.lines(&check_text(&host, &visit, say.columns())),
+        Format::Text | Format::OpenMetrics => say.lines(&check_text(&host, &visit, say.columns())),
     }
 }

@@ -7,15 +7,22 @@ use linerate_model::plan::End;
 use linerate_model::rules::{self, RULES};
 use linerate_model::watch::Watch;
 use linerate_report::doctor::{CheckedHost, doctor_json, doctor_junit, doctor_sarif, doctor_text};
+use linerate_report::metrics::doctor_metrics;
 use serde::Serialize;
 
 use crate::cli::{DoctorArgs, FormatArg};
 use crate::commands::watched::read_watched;
+use crate::console::metrics::{MetricsOutput, provenance};
 use crate::console::say::{Format, Say};
 use crate::endpoint::host_source::check_nic;
 
 /// `linerate doctor`.
-pub(crate) fn run(args: &DoctorArgs, format: FormatArg, say: &Say) -> Outcome<Code> {
+pub(crate) fn run(
+    args: &DoctorArgs,
+    format: FormatArg,
+    metrics: &MetricsOutput<'_>,
+    say: &Say,
+) -> Outcome<Code> {
     let (host, watch) = read_watched(args, say)?;
     check_nic(&host, args.nic.as_ref())?;
     let diagnosis = diagnose(args, &host, watch.as_ref());
@@ -32,7 +39,11 @@ pub(crate) fn run(args: &DoctorArgs, format: FormatArg, say: &Say) -> Outcome<Co
         FormatArg::Text | FormatArg::Dot | FormatArg::Svg | FormatArg::Iperf3Json => {
             say.lines(&doctor_text(&visit, args.verbose, say.columns()))?;
         }
+        FormatArg::Openmetrics => {}
     }
+    metrics.publish(say, true, || {
+        Ok(doctor_metrics(&visit, args.nic.as_ref(), &provenance()))
+    })?;
     let worst = diagnosis
         .findings
         .iter()

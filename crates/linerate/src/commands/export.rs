@@ -44,7 +44,7 @@ fn format_of(args: &ExportArgs, printed: Format) -> TableFormat {
     let by_name = || TableFormat::of_name(args.out.as_deref()?);
     let usual = match printed {
         Format::Json => TableFormat::Jsonl,
-        Format::Text => TableFormat::Csv,
+        Format::Text | Format::OpenMetrics => TableFormat::Csv,
     };
     args.to
         .map(TableFormat::from)

@@ -41,7 +41,11 @@ pub(crate) fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
         }),
         FormatArg::Dot => say.data(&report::map_dot(&host)),
         FormatArg::Svg => say.data(&report::map_svg(&host)),
-        FormatArg::Text | FormatArg::Sarif | FormatArg::Junit | FormatArg::Iperf3Json => {
+        FormatArg::Text
+        | FormatArg::Sarif
+        | FormatArg::Junit
+        | FormatArg::Iperf3Json
+        | FormatArg::Openmetrics => {
             let beside = MapExtras {
                 whole: args.nic.is_some().then_some(&whole),
                 activity: activity.as_ref(),

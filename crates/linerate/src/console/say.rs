@@ -31,6 +31,8 @@ pub enum Format {
     Text,
     /// One JSON document.
     Json,
+    /// Metrics, in the format of OpenMetrics.
+    OpenMetrics,
 }
 
 /// The voice of one command.

@@ -24,6 +24,7 @@ use linerate_model::talk::{AgentTalk, Lines, answer};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::watch::Watch;
 use linerate_report::doctor::{CheckedHost, doctor_json, doctor_junit, doctor_sarif, doctor_text};
+use linerate_report::metrics::{Exposition, doctor_metrics};
 use linerate_report::{self as report, fill, flat};
 use linerate_store as store;
 use linerate_traffic::iperf3::{Account, Header as DatagramHeader};
@@ -31,6 +32,7 @@ use linerate_traffic::iperf3_protocol::{
     COOKIE_BYTES, ClientTalk, Cookie, Frame, Parameters, Results, ServerTalk,
 };
 
+use crate::console::metrics::provenance;
 use crate::endpoint::peer::reply_from;
 use crate::prove::intent;
 
@@ -74,6 +76,8 @@ fn show_diagnosis(diagnosis: &Diagnosis, watch: Option<&Watch>) {
     let _ = doctor_text(&visit, true, Some(80));
     let _ = doctor_sarif(&visit);
     let _ = doctor_junit(&visit);
+    let metrics = doctor_metrics(&visit, None, &provenance());
+    let _ = metrics.render(Exposition::OpenMetrics);
 }
 
 /// Bytes of the control channel, in pieces of a size that the first byte gives: the agent's side

@@ -36,6 +36,7 @@ use linerate_model::protocol::Failure;
 use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{TrialSpec, Verb};
+use linerate_report::metrics::{MeasuredPath, measure_metrics, peer_label};
 use linerate_traffic::http::Target;
 use live::Live;
 use measured::Measured;
@@ -48,6 +49,7 @@ use crate::cli::{
 };
 use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
+use crate::console::metrics::{MetricsOutput, and_published, provenance};
 use crate::console::random::fresh_token;
 use crate::console::say::{Format, Say};
 use crate::endpoint::ends::Ends;
@@ -78,6 +80,7 @@ struct OutputOptions<'a> {
     verbose: bool,
     /// Where the result is stored.
     keep: Keeper<'a>,
+    metrics: &'a MetricsOutput<'a>,
 }
 
 /// Carries out `measure`.
@@ -86,6 +89,7 @@ pub(crate) fn run(
     verbose: bool,
     format: FormatArg,
     (state, store): (&FilePath, &StoreArgs),
+    metrics: &MetricsOutput<'_>,
     say: &Say,
 ) -> Outcome<()> {
     let output = OutputOptions {
@@ -98,6 +102,7 @@ pub(crate) fn run(
         as_iperf3: format == FormatArg::Iperf3Json,
         as_junit: format == FormatArg::Junit,
         verbose,
+        metrics,
     };
     let bulk = matches!(action, MeasureAction::Stream(_) | MeasureAction::Udp(_));
     if output.as_iperf3 && !bulk {
@@ -162,21 +167,20 @@ fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> 
         let is_set = [
             ("--verbose", output.verbose),
             ("--interval", args.until.interval.is_some()),
+            ("--metrics-file", output.metrics.has_file()),
         ];
         if let Some((other, _)) = is_set.iter().find(|(_, is_set)| *is_set) {
             return usage(&format!("`{option}` does not support `{other}`"));
         }
+        let is_other = output.as_iperf3 || output.as_junit;
+        if is_other || output.say.format == Format::OpenMetrics {
+            return usage(&format!("`{option}` supports only text and json"));
+        }
     }
     if args.ladder.ladder {
-        if output.as_iperf3 || output.as_junit {
-            return usage("`--ladder` supports only text and json");
-        }
         return ladder::run(args, state, output);
     }
-    if args.preload.is_some() && output.as_junit {
-        return usage("`--preload` supports only text and json");
-    }
-    if output.as_iperf3 && (asked.verbs.is_some() || args.preload.is_some()) {
+    if output.as_iperf3 && asked.verbs.is_some() {
         return usage("verbs support only text and json");
     }
     if let Some(preload) = args.preload {
@@ -260,8 +264,10 @@ fn over_peer<'r>(
         repeats,
         interval,
     } = Trials::make(&mut path, &spec, until, &requirements, &interrupt, output)?;
-    let end = EarlyEnd::of(&interrupt, &sample, repeats.as_ref());
+    let repeats = repeats.as_ref();
+    let end = EarlyEnd::of(&interrupt, &sample, repeats);
     let between = |path: &PeerPath| Between::ends(path, peer, copy);
+    let label = peer_label(&peer.peer);
     if output.as_iperf3 {
         let document = iperf3_json(&Iperf3Run {
             sample: &sample,
@@ -271,13 +277,15 @@ fn over_peer<'r>(
             interval: until.interval.unwrap_or(IPERF3_INTERVAL),
         });
         say.json(&document)?;
-        let outcome = end.or(say, || require::outcome(&requirements.judge(false)));
-        let result = keep::of_sample(None, sample, requirements.into_figures(), None, None);
+        let judged = end.or(say, || require::outcome(&requirements.judge(false)));
+        let measured = Measured::over_path(&path, sample, copy);
+        let published = publish(&measured, repeats, &end, &label, output);
+        let result = keep::measurement(None, measured, requirements.into_figures());
         output
             .keep
             .keep(began_unix_s, || between(&path), vec![result], &[]);
         path.peer.leave()?;
-        return outcome;
+        return and_published(judged, published);
     }
     let (why, stopped) = if why && end.is_none() {
         intervene(&mut path, &sample, say)
@@ -287,7 +295,7 @@ fn over_peer<'r>(
     let mut measured = Measured::over_path(&path, sample, copy)
         .because(why)
         .every(interval, until);
-    let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
+    let shown = show(&measured, repeats, &requirements, &end, &label, output);
     let tried = measured.why.take().map(|why| why.tried).unwrap_or_default();
     let result = keep::measurement(None, measured, requirements.into_figures());
     output
@@ -428,12 +436,13 @@ fn is_whole(sample: &Outcome<Sample>) -> bool {
     flags.is_ok_and(|flags| !flags.contains(&Flag::CutShort))
 }
 
-/// Prints the result; the exit code reports whether it is as certain as requested.
+/// Prints the result and publishes its metrics; the exit code reports whether it is as certain as requested.
 fn show(
     measured: &Measured<'_>,
     repeats: Option<&repeat::Repeats>,
     requirements: &Requirements<'_>,
     end: &EarlyEnd,
+    peer: &str,
     output: OutputOptions<'_>,
 ) -> Outcome<()> {
     let say = output.say;
@@ -446,13 +455,37 @@ fn show(
             say.data(&require::junit(&name, &document.requirements))?;
         }
         (Format::Json, _) => say.json(&document)?,
+        (Format::OpenMetrics, _) => {}
         (_, true) => say.lines(&text::text(measured, &document, repeats))?,
         (_, false) => {
             say.styled_lines(&summary::text(measured, &document, repeats), summary::style)?;
         }
     }
-    diffusion::judge(&measured.sample)?;
-    end.or(say, || certain(repeats, &document.requirements))
+    let published = publish(measured, repeats, end, peer, output);
+    let judged = diffusion::judge(&measured.sample)
+        .and_then(|()| end.or(say, || certain(repeats, &document.requirements)));
+    and_published(judged, published)
+}
+
+/// Prints and writes the metrics of a result, as far as that is requested.
+fn publish(
+    measured: &Measured<'_>,
+    repeats: Option<&repeat::Repeats>,
+    end: &EarlyEnd,
+    peer: &str,
+    output: OutputOptions<'_>,
+) -> Outcome<()> {
+    output.metrics.publish(output.say, end.is_none(), || {
+        let document = document::without_flows(measured, repeats, !end.is_none());
+        let document = serde_json::to_value(document).map_err(|error| {
+            Stop::new(Code::Bug, "cannot write a document as JSON").because(error)
+        })?;
+        let path = MeasuredPath {
+            peer,
+            nic: measured.ends.map(|ends| ends.local_nic.as_str()),
+        };
+        Ok(measure_metrics(&document, &path, &provenance()))
+    })
 }
 
 /// Whether the result is as certain as requested, and as required.
@@ -520,14 +553,6 @@ fn foreign(
             began_unix_s: measurement.began_unix_s,
             interval: until.interval.unwrap_or(IPERF3_INTERVAL),
         }))?;
-        let figures = requirements.into_figures();
-        let result = keep::of_sample(None, measurement.sample, figures, None, None);
-        output.keep.keep_foreign(
-            measurement.began_unix_s,
-            (IPERF3_SERVER, server.ip()),
-            result,
-        );
-        return end.or(say, || Ok(()));
     }
     let began_unix_s = measurement.began_unix_s;
     let told = serde_json::json!({
@@ -537,7 +562,14 @@ fn foreign(
         "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
     });
     let measured = Measured::foreign(measurement.sample, told).every(interval, until);
-    let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
+    let peer = format!("iperf3://{server}");
+    let repeats = repeats.as_ref();
+    let shown = if output.as_iperf3 {
+        let published = publish(&measured, repeats, &end, &peer, output);
+        and_published(end.or(say, || Ok(())), published)
+    } else {
+        show(&measured, repeats, &requirements, &end, &peer, output)
+    };
     let result = keep::measurement(None, measured, requirements.into_figures());
     output
         .keep
@@ -653,7 +685,9 @@ fn load(args: &MeasureHttp, output: OutputOptions<'_>) -> Outcome<()> {
         "address": target.address.to_string(),
     });
     let measured = Measured::foreign(sample, told).every(interval, &args.until);
-    let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
+    let repeats = repeats.as_ref();
+    let server = format!("http://{}", target.host);
+    let shown = show(&measured, repeats, &requirements, &end, &server, output);
     let result = keep::measurement(None, measured, requirements.into_figures());
     output
         .keep

@@ -16,12 +16,14 @@ use linerate_analysis::text::words::seconds_in_words;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Rr, TrialSpec, Workload};
+use linerate_report::metrics::{MeasuredPath, peer_label, prove_metrics};
 use linerate_store::{Run, run_folder};
 
 pub use self::session::{Budget, Options, Session, Source};
-use self::show::show;
+use self::show::show_with;
 use crate::cli::{ProveArgs, SearchArgs, WeighArgs};
 use crate::console::interrupt::Interrupt;
+use crate::console::metrics::{MetricsOutput, provenance};
 use crate::console::random::fresh_seed;
 use crate::console::say::Say;
 use crate::endpoint::ends::Ends;
@@ -29,9 +31,14 @@ use crate::endpoint::recover::recover_first_with;
 use crate::endpoint::trial::{PeerPath, copy_bandwidth, open_path};
 use crate::measure::trial_spec::{self, placed};
 /// `linerate prove`.
-pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+pub fn prove(
+    args: &ProveArgs,
+    state: &FilePath,
+    metrics: &MetricsOutput<'_>,
+    say: &Say,
+) -> Outcome<()> {
     let asked = args.from.as_deref().map(intent::read).transpose()?;
-    weigh("prove", &args.weigh, state, say, |path, _| {
+    weigh("prove", &args.weigh, state, metrics, say, |path, _| {
         Ok(match asked {
             None => Source::Rules,
             Some(asked) => Source::Given(intent::given(asked, path)?),
@@ -42,7 +49,8 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
 /// `linerate tune search`.
 pub fn search(args: &SearchArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let begun = Instant::now();
-    weigh("search", &args.weigh, state, say, |path, spec| {
+    let metrics = MetricsOutput::to(None);
+    weigh("search", &args.weigh, state, &metrics, say, |path, spec| {
         // How long one takes from the first word to the last; two changes of it come on top.
         let first = Instant::now();
         path.trial(spec)?;
@@ -79,6 +87,7 @@ fn weigh(
     what: &str,
     args: &WeighArgs,
     state: &FilePath,
+    metrics: &MetricsOutput<'_>,
     say: &Say,
     source: impl FnOnce(&mut PeerPath, &TrialSpec) -> Outcome<Source>,
 ) -> Outcome<()> {
@@ -105,25 +114,14 @@ fn weigh(
         path.include_way_in();
     }
     let spec = placed(&args.stream.trial, spec, path.view())?;
+    let workload = spec.workload.name();
     let source = source(&mut path, &spec)?;
     let created_unix_s = crate::console::clock::now_unix_s();
     let folder = args
         .out
         .clone()
         .unwrap_or_else(|| run_folder(state, what, created_unix_s, seed));
-    let header = Header {
-        schema: SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        created_unix_s,
-        command: std::env::args().collect(),
-        seed,
-        trials: args.trials,
-        peer: args.peer.peer.to_string(),
-        local_nic: path.local_nic.clone(),
-        remote_nic: path.remote_nic.clone(),
-        address: path.address.to_string(),
-        copy_bit_per_s: copy_bandwidth(&path).map(BitRate::as_bit_per_s),
-    };
+    let header = header(args, &path, created_unix_s, seed);
     let options = Options {
         spec,
         trials: args.trials,
@@ -150,5 +148,30 @@ fn weigh(
     ));
     Session::new(&mut path, &mut run, options, say).prove()?;
     path.peer.leave()?;
-    show(&folder, &folder.join("report.html"), say)
+    let page = folder.join("report.html");
+    show_with(&folder, &page, say, |document, is_whole| {
+        metrics.publish(say, is_whole, || {
+            let measured = MeasuredPath {
+                peer: &peer_label(&args.peer.peer),
+                nic: Some(header.local_nic.as_str()),
+            };
+            Ok(prove_metrics(document, workload, &measured, &provenance()))
+        })
+    })
+}
+
+fn header(args: &WeighArgs, path: &PeerPath, created_unix_s: u64, seed: u64) -> Header {
+    Header {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created_unix_s,
+        command: std::env::args().collect(),
+        seed,
+        trials: args.trials,
+        peer: args.peer.peer.to_string(),
+        local_nic: path.local_nic.clone(),
+        remote_nic: path.remote_nic.clone(),
+        address: path.address.to_string(),
+        copy_bit_per_s: copy_bandwidth(path).map(BitRate::as_bit_per_s),
+    }
 }

@@ -35,6 +35,16 @@ pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
 
 /// Analyzes a run from its records, writes its page and prints the verdict.
 pub fn show(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
+    show_with(folder, page, say, |_, _| Ok(()))
+}
+
+/// The same, then calls `then` with the document, and whether its run came to its end.
+pub(super) fn show_with(
+    folder: &FilePath,
+    page: &FilePath,
+    say: &Say,
+    then: impl FnOnce(&ProveDocument, bool) -> Outcome<()>,
+) -> Outcome<()> {
     let stored = store::read(folder)?;
     if stored.torn {
         say.note("the run was truncated while being written: its last record is dropped");
@@ -51,6 +61,7 @@ pub fn show(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     let data = data_of(&stored, &document)?;
     store::write_page(folder, page, &report::render_page(&data))?;
     let sorted = proof::sort(&stored.records);
+    let is_whole = sorted.stopped.is_none() && sorted.ended;
     match (sorted.stopped, sorted.ended) {
         (Some(why), _) => say.note(&format!("the run stopped early: {why}")),
         (None, false) => {
@@ -58,16 +69,19 @@ pub fn show(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
         }
         (None, true) => {}
     }
-    if say.format == Format::Json {
-        say.json(&document)
-    } else {
-        // A person sees the final result of each remedy; every trial is in the record and on the page.
-        document.remedies.retain(|remedy| !remedy.tried_again);
-        let text = report::render_text(&document, say.width(), say.colour());
-        if say.colour() {
-            say.coloured(&text)
-        } else {
-            say.data(&text)
+    match say.format {
+        Format::Json => say.json(&document)?,
+        Format::OpenMetrics => {}
+        Format::Text => {
+            // A person sees the final result of each remedy; every trial is in the record and on the page.
+            document.remedies.retain(|remedy| !remedy.tried_again);
+            let text = report::render_text(&document, say.width(), say.colour());
+            if say.colour() {
+                say.coloured(&text)?;
+            } else {
+                say.data(&text)?;
+            }
         }
     }
+    then(&document, is_whole)
 }

@@ -23,6 +23,7 @@ use serde::Serialize;
 use self::confirm::{ConfirmRequest, Control, Decision};
 use crate::cli::{ApplyArgs, PeerArgs, PersistArgs, ProveArgs, StayArgs, TuneAction, WantedArgs};
 use crate::console::interrupt::Interrupt;
+use crate::console::metrics::MetricsOutput;
 use crate::console::say::{Format, Say};
 use crate::endpoint::guard::EARLIER;
 use crate::endpoint::lease::{self, Far};
@@ -167,7 +168,7 @@ fn apply_as_asked(args: &ApplyArgs, state: &FilePath, say: &Say) -> Outcome<()> 
         let mut args = ProveArgs::of(peer);
         args.from.clone_from(&wanted.from);
         args.weigh.allow_management_disruption = stay.allow_management_disruption;
-        return run_prove(&args, state, say);
+        return run_prove(&args, state, &MetricsOutput::to(None), say);
     }
     if let Some(peer) = peer {
         return apply_to_both(wanted, stay, peer, state, say);

@@ -13,6 +13,7 @@ mod corpus;
 mod doctor;
 mod documents;
 mod map;
+mod metrics_page;
 mod picture;
 mod program;
 mod rules;

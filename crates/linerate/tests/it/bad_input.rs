@@ -150,10 +150,46 @@ fn a_wrong_value_is_refused_with_what_is_wrong_and_what_works() {
 }
 
 #[test]
+fn a_command_without_metrics_is_usage() {
+    assert_refused(&[
+        (
+            &["map", "--format", "openmetrics"],
+            2,
+            &["only `doctor`, `measure` and `prove`"],
+        ),
+        (&["map", "--metrics-file", "x"], 2, &["--metrics-file"]),
+        (
+            &[
+                "measure",
+                "stream",
+                "local",
+                "--ladder",
+                "--metrics-file",
+                "x",
+            ],
+            2,
+            &["`--ladder` does not support `--metrics-file`"],
+        ),
+        (
+            &[
+                "measure",
+                "stream",
+                "local",
+                "--ladder",
+                "--format",
+                "openmetrics",
+            ],
+            2,
+            &["`--ladder` supports only text and json"],
+        ),
+    ]);
+}
+
+#[test]
 fn what_contradicts_verbs_is_usage_before_anybody_is_called() {
     // Nobody has that name: what is refused is refused before a peer is looked for.
     const PEER: &str = "netns:nobody";
-    let rows: [(&[&str], &[&str]); 19] = [
+    let rows: [(&[&str], &[&str]); 20] = [
         (&["rdma-write", "--service", "ud"], &["UD, of `rdma-write`"]),
         (
             &["rdma-send", "--service", "ud", "--sizes", "8KiB"],
@@ -208,6 +244,10 @@ fn what_contradicts_verbs_is_usage_before_anybody_is_called() {
         (
             &["stream", "--transport", "verbs", "--format", "iperf3-json"],
             &["verbs support only"],
+        ),
+        (
+            &["stream", "--preload", "rsocket", "--format", "openmetrics"],
+            &["`--preload` supports only text and json"],
         ),
     ];
     for (words, said) in rows {

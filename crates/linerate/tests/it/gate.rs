@@ -6,6 +6,8 @@ use crate::fitting;
 use crate::job::{Done, run};
 use crate::lab::{Lab, text};
 
+/// The distribution's, for which the reader's module is installed.
+const PYTHON: &str = "/usr/bin/python3";
 /// All data of `near` passes this rate.
 const SHAPER: &str = "tc qdisc add dev near0 root tbf rate 100mbit burst 32kb latency 20ms";
 
@@ -58,8 +60,6 @@ fn junit_has_a_case_for_each_requirement_and_its_own_reader_counts_them() {
     let script = "import sys, junitparser\n\
         xml = junitparser.JUnitXml.fromfile(sys.argv[1])\n\
         for suite in xml:\n    print(suite.tests, suite.failures, suite.errors, suite.skipped)";
-    // The distribution's, for which the module is installed.
-    const PYTHON: &str = "/usr/bin/python3";
     let module = Command::new(PYTHON)
         .args(["-c", "import junitparser"])
         .stderr(Stdio::null())

@@ -29,6 +29,7 @@ mod lab;
 mod ladder;
 mod lease;
 mod live;
+mod metrics;
 mod no_rdma;
 mod own_hosts;
 mod packaging;

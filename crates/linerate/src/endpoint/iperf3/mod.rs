@@ -151,7 +151,7 @@ pub fn serve(address: SocketAddr, interrupt: &Interrupt, say: &Say) -> Outcome<(
         // A reader that has gone away is no reason to stop serving.
         let _ = match say.format {
             Format::Json => say.json_line(&test_document(&finished)),
-            Format::Text => say.data(&line_of(&finished)),
+            Format::Text | Format::OpenMetrics => say.data(&line_of(&finished)),
         };
     });
     served.map_err(|error| stop_of(&error))

@@ -17,6 +17,7 @@ use linerate_model::plan::End;
 use linerate_model::sample::{Checksum, Flag, GridPicture, Sample, Vectors};
 use linerate_model::units::Bytes;
 use linerate_model::workload::{TrialSpec, Workload};
+use linerate_report::metrics::peer_label;
 use linerate_report::picture::{self, GridFigures};
 pub(super) use overhead::Overhead;
 use serde::Serialize;
@@ -91,7 +92,14 @@ pub(super) fn run(
         write_pictures(folder, pictures(&measured.sample))?;
         say.note(&format!("images written to {}", folder.display()));
     }
-    let shown = show(&measured, repeats.as_ref(), &requirements, &end, output);
+    let shown = show(
+        &measured,
+        repeats.as_ref(),
+        &requirements,
+        &end,
+        &peer_label(&args.peer.peer),
+        output,
+    );
     let label = idle.is_some().then(|| "with the computation".to_owned());
     let worked = keep::measurement(label, measured, requirements.into_figures());
     let results = std::iter::once(worked).chain(idle).collect();

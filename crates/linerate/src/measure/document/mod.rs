@@ -184,6 +184,28 @@ pub(super) fn document<'a>(
     }
 }
 
+/// The document without flows, threads and the raw record, which a summary does not need: they are megabytes.
+pub(super) fn without_flows<'a>(
+    measured: &'a Measured<'_>,
+    repeats: Option<&'a Repeats>,
+    interrupted: bool,
+) -> MeasureDocument<'a> {
+    let whole = document(measured, repeats);
+    MeasureDocument {
+        interrupted,
+        flows: Flows {
+            measured,
+            lists_all: false,
+        },
+        threads: BothEnds {
+            local: Nulled(&[]),
+            remote: Nulled(&[]),
+        },
+        raw: None,
+        ..whole
+    }
+}
+
 /// The flows, each built when it is written: ten thousand of them would take half a gigabyte.
 #[derive(Debug)]
 struct Flows<'a> {

@@ -7,11 +7,13 @@ use linerate_model::path::PathView;
 use linerate_model::sample::{Datagrams as Counted, Flag};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Verb;
+use linerate_report::metrics::{Exposition, MeasuredPath, measure_metrics};
 use serde_json::{Value, json};
 
 use super::super::fitting::told_and_fitting;
 use super::super::measured::Measured;
 use super::*;
+use crate::console::metrics::provenance;
 
 fn host(name: &str) -> Host {
     build::host()
@@ -51,6 +53,34 @@ fn writes() -> Sample {
     let operations = sample.local.operations.as_mut().expect("operations");
     operations.sizes[0].peak_bit_per_s = Some(BitRate::from_mbit_per_s(41_000));
     sample
+}
+
+#[test]
+fn the_metrics_of_a_rate_have_its_message_size() {
+    let (document, _) = shown(writes());
+    let path = MeasuredPath {
+        peer: "far",
+        nic: Some("eth0"),
+    };
+    let metrics = measure_metrics(&document, &path, &provenance());
+    let text = metrics.render(Exposition::Prometheus);
+    let labels = "{workload=\"rdma-write\",transport=\"verbs\",direction=\"forward\",peer=\"far\",nic=\"eth0\"";
+    let rate = document["sizes"][0]["rate_bit_per_s"]
+        .as_f64()
+        .expect("a rate")
+        / 8.0;
+    for series in [
+        format!(
+            "linerate_measure_size_rate_bytes_per_second{labels},size_bytes=\"65536\"}} {rate}\n"
+        ),
+        format!("linerate_measure_size_messages_per_second{labels},size_bytes=\"65536\"}} "),
+    ] {
+        assert!(text.contains(&series), "no {series} in {text}");
+    }
+    assert!(
+        !text.contains("size_latency_seconds"),
+        "a rate has no latency: {text}"
+    );
 }
 
 #[test]

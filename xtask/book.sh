@@ -11,9 +11,10 @@ command -v mdbook >/dev/null || {
 # The same folders as in the repository, so that links lead to the same files.
 source=target/book-source
 rm -rf "$source"
-mkdir -p "$source/src/bench"
-cp -r docs README.md ./*.md LICENSE-* schema "$source/src"
+mkdir -p "$source/src/bench/planted.d"
+cp -r docs ./*.md LICENSE-* schema "$source/src"
 cp bench/*.md "$source/src/bench"
+cp bench/planted.d/*.md "$source/src/bench/planted.d"
 mkdir -p "$source/src/fuzz" "$source/src/fixtures/rules"
 cp fuzz/README.md "$source/src/fuzz"
 cp fixtures/rules/README.md "$source/src/fixtures/rules"
@@ -32,7 +33,11 @@ entries() {
     entries rules
     printf '\n# Development\n\n- [Contributing](CONTRIBUTING.md)\n- [Architecture](docs/ARCHITECTURE.md)\n'
     entries decisions
-    printf -- '- [Benchmarks](bench/README.md)\n  - [Results](bench/RESULTS.md)\n- [Security](SECURITY.md)\n- [Changes](CHANGELOG.md)\n'
+    printf -- '- [Benchmarks](bench/README.md)\n  - [Results](bench/RESULTS.md)\n  - [Injected faults, first score](bench/planted.d/60-fresh-first-score.md)\n- [Cases of the rules](fixtures/rules/README.md)\n- [Fuzzing](fuzz/README.md)\n- [Security](SECURITY.md)\n- [Changes](CHANGELOG.md)\n'
 } >"$source/src/SUMMARY.md"
 mdbook build --dest-dir "$PWD/target/book" "$source"
+# mdBook calls a README index.html, and leaves the links to it as they are.
+find target/book -mindepth 2 -name index.html | while read -r page; do
+    cp "$page" "$(dirname "$page")/README.html"
+done
 echo "target/book/index.html"

@@ -37,10 +37,13 @@ const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
         "test it",
         &[
             "completions::",
+            "early_end::",
             "experiment::",
+            "gate::",
             "help::",
             "iperf3::",
             "ladder::",
+            "live::",
             "packaging::",
             "peers::",
             "prove::a_search_finds",

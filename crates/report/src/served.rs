@@ -253,9 +253,12 @@ fn list(document: &RunsDocument, going: &[(String, &Progress)]) -> String {
         };
         let what = run.title.clone();
         let what = what.unwrap_or_else(|| format!("{} {}", run.kind, run.peer));
+        // An experiment's is its title, which stands beside it.
+        let result = run.headline.as_ref().filter(|_| run.title.is_none());
         vec![
             format!("<a href=\"{}\">{}</a>", address(&run.run), escape(&run.run)),
             escape(&what),
+            result.map_or_else(String::new, |words| escape(words)),
             state.to_owned(),
             run.trials.to_string(),
             words(&run.workloads),
@@ -265,7 +268,7 @@ fn list(document: &RunsDocument, going: &[(String, &Progress)]) -> String {
     };
     let rows: Vec<Vec<String>> = document.runs.iter().map(row).collect();
     let head = [
-        "run", "what", "state", "trials", "workload", "path", "flags",
+        "run", "what", "result", "state", "trials", "workload", "path", "flags",
     ];
     let mut out = format!(
         "<section aria-labelledby=\"runs\"><h2 id=\"runs\">{}</h2>",

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use linerate_analysis::record::{Header, Record};
-use linerate_model::exit::{Outcome, Stop};
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::units::Bytes;
 
 use crate::{Log as _, Run, is_being_written, run_folder};
@@ -38,18 +38,21 @@ pub fn store(
         Some(name) => state.join("runs").join(name),
         None => run_folder(state, COMMAND, header.created_unix_s, header.seed),
     };
-    let was_there = folder.exists();
-    let written = Run::create(&folder, header).and_then(|mut run| {
-        let mut records = records.into_iter();
-        records.try_for_each(|record| run.add(record))
-    });
-    if let Err(stop) = written {
+    if let Some(name) = name.filter(|_| folder.exists()) {
+        let why = format!("there is a run `{name}` already");
+        return Err(Stop::new(Code::BadInput, why).hint("choose another name"));
+    }
+    let mut run = Run::create(&folder, header).inspect_err(|_| {
+        // Only if it is empty: another process may have written a run there meanwhile.
+        let _ = fs::remove_dir(&folder);
+    })?;
+    let mut records = records.into_iter();
+    if let Err(stop) = records.try_for_each(|record| run.add(record)) {
         // Part of a result is none.
-        if !was_there {
-            let _ = fs::remove_dir_all(&folder);
-        }
+        let _ = fs::remove_dir_all(&folder);
         return Err(stop);
     }
+    drop(run);
     let runs = state.join("runs");
     let removed = trim(&runs, &folder, most)
         .map_err(|error| Stop::io("remove the oldest stored measurements", error))?;
@@ -189,7 +192,7 @@ mod tests {
         let first = keep(10).expect("it is stored");
         let stop = keep(20).expect_err("the name is taken");
         assert!(
-            stop.message.contains("already contains a run"),
+            stop.message.contains("`before` already"),
             "{}",
             stop.message
         );

@@ -11,9 +11,12 @@ use crate::console::say::{Format, Say};
 
 /// Carries out `export`.
 pub(crate) fn run(args: &ExportArgs, state: &Path, say: &Say) -> Outcome<()> {
-    let found = args.runs.iter();
-    let found = found.map(|run| find(&state.join("runs"), run.as_os_str(), None));
-    let found: Vec<PathBuf> = found.collect::<Outcome<_>>()?;
+    // One that is not found is named with those that cannot be read, and the others are written.
+    let found = |run: &PathBuf| {
+        let found = find(&state.join("runs"), run.as_os_str(), None);
+        found.unwrap_or_else(|_| run.clone())
+    };
+    let found: Vec<PathBuf> = args.runs.iter().map(found).collect();
     let format = format_of(args, say.format);
     let note = |words: &str| say.note(words);
     let export = Export::of(&found, &note);

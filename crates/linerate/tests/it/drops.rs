@@ -103,9 +103,9 @@ fn an_htb_with_filters_below_one_class_is_a_shaper_at_the_rate_of_that_class() {
     let Some(lab) = Lab::new() else { return };
     // The top class has no parent to borrow from: its ceil has no effect.
     let classes = "tc qdisc add dev near0 root handle 1: htb default 20
-        tc class add dev near0 parent 1: classid 1:1 htb rate 200mbit ceil 900mbit
-        tc class add dev near0 parent 1:1 classid 1:10 htb rate 120mbit ceil 900mbit
-        tc class add dev near0 parent 1:1 classid 1:20 htb rate 80mbit ceil 900mbit
+        tc class add dev near0 parent 1: classid 1:1 htb rate 20mbit ceil 90mbit
+        tc class add dev near0 parent 1:1 classid 1:10 htb rate 12mbit ceil 90mbit
+        tc class add dev near0 parent 1:1 classid 1:20 htb rate 8mbit ceil 90mbit
         tc filter add dev near0 parent 1: protocol ip u32 match ip protocol 6 0xff flowid 1:10";
     if !prepared_on(&lab, "near", classes) {
         return;
@@ -113,7 +113,7 @@ fn an_htb_with_filters_below_one_class_is_a_shaper_at_the_rate_of_that_class() {
     let document = lab.stream(&[]);
     assert_eq!(document["limit"]["what"], "a shaper", "{document:#}");
     let text = document["limit"].to_string();
-    assert!(text.contains("200.0 Mb/s"), "{text}");
+    assert!(text.contains("20.00 Mb/s"), "{text}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::guest::{Guest, SOFT_RDMA, entry};
+use crate::rdma::warm_up;
 use crate::verbs::{assert_nothing_is_held, measure_after, refuse, spoiling_library};
 
 /// `swa` on `va` with 10.9.0.1 and `swb` on `vb` with 10.9.0.2, in the place of soft-RoCE; where the guest has no siw,
@@ -13,8 +14,9 @@ fn pair(guest: &Guest) -> bool {
         .shell("modprobe -qn siw && echo there || true")
         .is_empty();
     if there {
+        let warm_up = warm_up();
         guest.shell(&format!(
-            "[ -e /sys/class/infiniband/swb ] || {{ {SOFT_RDMA} down; {SOFT_RDMA} up siw; }}"
+            "[ -e /sys/class/infiniband/swb ] || {{ {SOFT_RDMA} down; {SOFT_RDMA} up siw; {PINS} {warm_up}; }}"
         ));
     } else {
         println!(

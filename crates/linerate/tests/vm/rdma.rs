@@ -7,9 +7,19 @@ use crate::guest::{DOCTOR, Guest, SOFT_RDMA, entry, finding};
 /// Two soft-RoCE devices that reach each other, as long as the guest is up: `rxa` on `va` with 10.9.0.1,
 /// `rxb` on `vb` with 10.9.0.2.
 pub(crate) fn pair(guest: &Guest) {
+    let warm_up = warm_up();
     guest.shell(&format!(
-        "[ -e /sys/class/infiniband/rxb ] || {SOFT_RDMA} up rxe"
+        "[ -e /sys/class/infiniband/rxb ] || {{ {SOFT_RDMA} up rxe; {warm_up}; }}"
     ));
+}
+
+/// A first trial over verbs between the two devices, for a script. It reads every file that another one needs: while the
+/// guest waits for a file of its host, its clock leaps to the next timer, so the first trial may give up its peer.
+pub(crate) fn warm_up() -> String {
+    let command = Guest::command();
+    format!(
+        "{command} measure --no-store rdma-write --time 0.2 --address 10.9.0.2 local >/run/none 2>&1 || true"
+    )
 }
 
 pub(crate) fn soft_roce_is_an_rdma_device_of_its_nic(guest: &Guest) {

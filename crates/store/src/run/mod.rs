@@ -162,6 +162,13 @@ impl Run {
     }
 }
 
+impl Drop for Run {
+    /// Closing the file would do, if no process that was started meanwhile held a copy of it until its exec(2).
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 impl Log for Run {
     /// Adds a record and waits until the disk has it.
     fn add(&mut self, record: Record) -> Outcome<()> {

@@ -1,7 +1,7 @@
 //! Keeps every `measure` in the folder of runs, and the folder within its limit.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use linerate_analysis::record::{Header, Record};
@@ -54,8 +54,7 @@ pub fn store(
     }
     drop(run);
     let runs = state.join("runs");
-    let removed = trim(&runs, &folder, most)
-        .map_err(|error| Stop::io("remove the oldest stored measurements", error))?;
+    let removed = trim(&runs, &folder, most);
     let first = removed > 0 && is_first_removal(&runs);
     Ok(Stored {
         folder,
@@ -73,15 +72,16 @@ fn is_unnamed(name: &str) -> bool {
     is_number(seed) && parts.len() == 6 && parts.into_iter().all(is_number)
 }
 
-/// Removes the oldest unnamed measurements until the others have no more than `most` bytes; never `newest`.
-fn trim(runs: &Path, newest: &Path, most: Bytes) -> io::Result<usize> {
+/// Removes the oldest unnamed measurements until the others have no more than `most` bytes; never `newest`. What another
+/// process removes meanwhile, or what cannot be removed, is left to the next one.
+fn trim(runs: &Path, newest: &Path, most: Bytes) -> usize {
+    let entries = fs::read_dir(runs).into_iter().flatten().flatten();
     let mut unnamed: Vec<(String, u64)> = Vec::new();
-    for entry in fs::read_dir(runs)? {
-        let entry = entry?;
+    for entry in entries {
         let name = entry.file_name().into_string().unwrap_or_default();
         // A link is not followed.
-        if is_unnamed(&name) && entry.file_type()?.is_dir() {
-            unnamed.push((name, size(&entry.path())?));
+        if is_unnamed(&name) && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            unnamed.push((name, size(&entry.path())));
         }
     }
     // Their names begin with the time.
@@ -93,26 +93,18 @@ fn trim(runs: &Path, newest: &Path, most: Bytes) -> io::Result<usize> {
         if all <= most.as_u64() {
             break;
         }
-        if folder == newest || is_being_written(&folder) {
-            continue;
-        }
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {
-                all = all.saturating_sub(bytes);
-                removed += 1;
-            }
+        if folder != newest && !is_being_written(&folder) && fs::remove_dir_all(&folder).is_ok() {
+            all = all.saturating_sub(bytes);
+            removed += 1;
         }
     }
-    Ok(removed)
+    removed
 }
 
-fn size(folder: &Path) -> io::Result<u64> {
-    let mut all = 0;
-    for entry in fs::read_dir(folder)? {
-        all += entry?.metadata()?.len();
-    }
-    Ok(all)
+fn size(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = files.filter_map(|file| Some(file.metadata().ok()?.len()));
+    sizes.sum()
 }
 
 /// Whether nothing was removed from this folder before; from now on it was.

@@ -112,8 +112,10 @@ fn an_htb_with_filters_below_one_class_is_a_shaper_at_the_rate_of_that_class() {
     }
     let document = lab.stream(&[]);
     assert_eq!(document["limit"]["what"], "a shaper", "{document:#}");
-    let text = document["limit"].to_string();
-    assert!(text.contains("20.00 Mb/s"), "{text}");
+    // The payload of 20 Mb/s of frames: 1448 of 1514 bytes. The rate itself is lower on a busy machine.
+    let ceiling = &document["ceiling"];
+    let rate = ceiling["bit_per_s"].as_f64().expect("a rate");
+    assert!((19.0e6..19.3e6).contains(&rate), "{ceiling:#}");
 }
 
 #[test]

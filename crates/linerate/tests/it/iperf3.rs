@@ -283,7 +283,14 @@ fn tests_with_one_server_are_repeated_until_the_time_is_over() {
     let address = free_port();
     let _server = RealServer::start_with(address, &[]);
     let done = Command::new(crate::LINERATE)
-        .args(["--format", "json", "measure", "stream", "--iperf3"])
+        .args([
+            "--format",
+            "json",
+            "measure",
+            "--no-store",
+            "stream",
+            "--iperf3",
+        ])
         .arg(address.to_string())
         .args(["--time", "1", "--until-ci", "50%", "--max-time", "6"])
         .args(["--perf", "99"])

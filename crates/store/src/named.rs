@@ -13,7 +13,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use crate::read_header;
 use crate::run::HEADER;
 
-/// So many runs are named where a part of a name fits several.
+/// The maximum number of runs that an error lists, if a part of a name matches several.
 const NAMED_MAX: usize = 5;
 
 /// Finds a run; `last` is the newest one of `kind`, or of any kind. A name that fits none comes back as it is where it may be a

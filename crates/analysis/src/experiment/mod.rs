@@ -34,6 +34,6 @@ pub fn experiment_of(stored: &StoredRun) -> Outcome<(&Experiment, bool)> {
     });
     lab.ok_or_else(|| {
         let why = format!("{} is not a run of an experiment", stored.folder.display());
-        Stop::new(Code::BadInput, why).hint("`linerate report` shows runs of `prove` and `demo`")
+        Stop::new(Code::BadInput, why).hint("`linerate report` shows runs of other commands")
     })
 }

@@ -349,7 +349,7 @@ mod tests {
 
     /// The share of `measurements` of a true value that is its own bound which pass or fail all the same.
     fn decided_share(measurements: u32, goes_on: bool, is_bimodal: bool, correlation: f64) -> f64 {
-        /// A measurement that goes on to its end takes so many trials.
+        /// The number of trials after which an undecided measurement ends.
         const TRIALS: usize = 300;
         let required = UntilArgs {
             until_ci: goes_on.then_some(0.2),
@@ -387,7 +387,7 @@ mod tests {
         f64::from(decided) / f64::from(measurements)
     }
 
-    /// Two standard errors of a share of 5 % of so many.
+    /// Two standard errors of a share of 5 % of this many measurements.
     fn slack(measurements: u32) -> f64 {
         2.0 * (0.05 * 0.95 / f64::from(measurements)).sqrt()
     }

@@ -9,7 +9,7 @@ use super::archives::repository;
 /// The line that the tables follow.
 const HEAD: &str = "The tables are generated from the program.\n";
 
-/// `LINERATE_BLESS=1` writes the tables anew.
+/// `LINERATE_BLESS=1` rewrites the tables.
 #[test]
 fn the_page_has_every_metric_with_its_unit_and_labels() {
     let place = repository("docs/book/guides/metrics.md");
@@ -26,6 +26,6 @@ fn the_page_has_every_metric_with_its_unit_and_labels() {
     }
     assert_eq!(
         page, made,
-        "docs/book/guides/metrics.md is stale; LINERATE_BLESS=1 writes it anew"
+        "docs/book/guides/metrics.md is stale; LINERATE_BLESS=1 rewrites it"
     );
 }

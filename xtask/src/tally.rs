@@ -12,7 +12,7 @@ use std::fmt;
 pub(crate) struct Tally {
     /// The number of tests that passed and were not skipped.
     pub(crate) passed: usize,
-    /// What failed, one line each.
+    /// What failed, each on a line, below it what a test's panic said.
     pub(crate) failures: Vec<String>,
     /// Every visible skip with its reason, one line each.
     pub(crate) skips: Vec<String>,
@@ -80,6 +80,10 @@ impl fmt::Display for Tally {
     }
 }
 
+/// How much of a panic is quoted with the failure.
+const PANIC_LINES: usize = 25;
+const PANIC_COLUMNS: usize = 400;
+
 /// Walks through libtest's output line by line.
 struct Reader<'a> {
     program: &'a str,
@@ -87,6 +91,8 @@ struct Reader<'a> {
     /// Whether the sections being read are those of tests that passed.
     in_successes: bool,
     section: Option<String>,
+    /// How many more lines of the section's panic are quoted.
+    of_panic: usize,
     skipped_tests: BTreeSet<String>,
     skips_without_name: usize,
     has_result: bool,
@@ -99,6 +105,7 @@ impl<'a> Reader<'a> {
             tally: Tally::default(),
             in_successes: false,
             section: None,
+            of_panic: 0,
             skipped_tests: BTreeSet::new(),
             skips_without_name: 0,
             has_result: false,
@@ -106,14 +113,17 @@ impl<'a> Reader<'a> {
     }
 
     fn line(&mut self, line: &str) {
+        self.quote(line);
         let heading = line
             .strip_prefix("---- ")
             .and_then(|rest| rest.strip_suffix(" stdout ----"));
         if let Some(name) = heading {
             self.section = Some(name.to_owned());
+            self.of_panic = 0;
         } else if line == "successes:" || line == "failures:" {
             self.in_successes = line == "successes:";
             self.section = None;
+            self.of_panic = 0;
         } else if let Some(reason) = skip_reason(line) {
             match self.section.clone() {
                 Some(test) => {
@@ -142,6 +152,30 @@ impl<'a> Reader<'a> {
                     .failures
                     .push(format!("{}: a test whose name was lost", self.program));
             }
+        }
+    }
+
+    /// Adds a line to a failure if it belongs to what its test's panic said: a log that is cut in the middle still
+    /// tells why a test failed at its end.
+    fn quote(&mut self, line: &str) {
+        let Some(test) = self.section.as_ref().filter(|_| !self.in_successes) else {
+            return;
+        };
+        if line.starts_with("thread '") && line.contains(" panicked at ") {
+            self.of_panic = PANIC_LINES;
+        } else if line.starts_with("stack backtrace:") || line.starts_with("note: run with") {
+            self.of_panic = 0;
+        }
+        if self.of_panic == 0 {
+            return;
+        }
+        self.of_panic -= 1;
+        let name = format!("{} {test}", self.program);
+        let is_its = |failure: &&mut String| failure.lines().next() == Some(&name);
+        if let Some(failure) = self.tally.failures.iter_mut().find(is_its) {
+            let line: String = line.chars().take(PANIC_COLUMNS).collect();
+            failure.push_str("\n    ");
+            failure.push_str(&line);
         }
     }
 
@@ -209,6 +243,22 @@ mod tests {
         );
         assert_eq!(tally.to_string(), "1 passed, 1 failed, 0 skipped");
         assert_eq!(tally.failures, ["host b"]);
+    }
+
+    #[test]
+    fn a_failure_quotes_its_panic_and_nothing_of_what_passed() {
+        let tally = of(
+            "test a ... FAILED\ntest b ... ok\n\nsuccesses:\n\n---- b stdout ----\n\
+             thread 'x' (7) panicked at expected.rs:1:1:\nexpected\n\n\
+             successes:\n    b\n\nfailures:\n\n---- a stdout ----\nbefore it\n\n\
+             thread 'a' (9) panicked at a.rs:3:5:\nleft: 1\nright: 2\n\
+             stack backtrace:\n   0: rust_begin_unwind\n\nfailures:\n    a\n\n\
+             test result: FAILED. 1 passed; 1 failed; 0 ignored\n",
+            "",
+            false,
+        );
+        let quoted = "host a\n    thread 'a' (9) panicked at a.rs:3:5:\n    left: 1\n    right: 2";
+        assert_eq!(tally.failures, [quoted]);
     }
 
     #[test]

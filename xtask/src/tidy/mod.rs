@@ -16,10 +16,10 @@ use crate::tally::Output;
 
 /// One text file of the tree.
 #[derive(Debug)]
-struct TreeFile {
+pub(crate) struct TreeFile {
     /// Its path from the root of the tree.
-    path: String,
-    text: String,
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 /// A violation of a rule.
@@ -89,7 +89,7 @@ pub(crate) fn run(root: &Path) -> Output {
 
 /// Every file below `root`, by path. Not `git ls-files`: a source archive has no git, and git
 /// refuses a checkout that belongs to another user.
-fn read_tree(root: &Path) -> Vec<TreeFile> {
+pub(crate) fn read_tree(root: &Path) -> Vec<TreeFile> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -1,21 +1,19 @@
-//! The program for people: command line, sessions, agent and peer.
+//! The program for people: its commands.
 //!
 //! Each folder is a room, and a room knows only those below it: `commands`, `demo` and `tune` · `lab` · `prove` and
-//! `measure` · `endpoint` · `cli` · `console`. `cli` parses the request; a session (of `prove`, `lab`) runs trials between two
-//! [`endpoint::ends`], in practice an [`endpoint::trial::PeerPath`] from the machine here to an agent there; `linerate_store` keeps
-//! the raw records, `linerate_analysis` evaluates them, `linerate_report` shows the result.
+//! `measure` · `metrics`. They stand on `linerate_runtime`, which has the command line, the terminal and the two ends of a
+//! path: a session (of `prove`, `lab`) runs trials between them, `linerate_store` keeps the raw records,
+//! `linerate_analysis` evaluates them, `linerate_report` shows the result.
 
 #![forbid(unsafe_code)]
 
-pub mod cli;
 mod commands;
-pub mod console;
 mod demo;
-pub mod endpoint;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod lab;
 mod measure;
+mod metrics;
 pub mod prove;
 #[cfg(test)]
 mod schemas;
@@ -27,11 +25,12 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_runtime::cli::{Cli, Command, TuneAction};
+use linerate_runtime::console::say::Say;
+use linerate_runtime::{cli, console, endpoint};
 
-use crate::cli::{Cli, Command, TuneAction};
 use crate::commands::ceiling::TypedOptions;
-use crate::console::metrics::MetricsOutput;
-use crate::console::say::Say;
+use crate::metrics::MetricsOutput;
 
 /// Parses the command line, runs the command, and turns its result into an exit code.
 pub fn run() -> ExitCode {

@@ -1,5 +1,5 @@
 //! The protocol between two ends as state machines without I/O: bytes and messages in, actions out. The loops that
-//! read and write are in `linerate::endpoint::{agent, peer}`.
+//! read and write are in `linerate_runtime::endpoint::{agent, peer}`.
 
 use crate::plan::Plan;
 use crate::protocol::{Failure, FailureKind, PROTOCOL, Reply, Request, Token};

@@ -9,7 +9,7 @@ const LINES_NOTED: usize = 700;
 const LINES_MAX: usize = 1_000;
 
 /// The only file of the product that talks to a terminal.
-const SAY: &str = "crates/linerate/src/console/say.rs";
+const SAY: &str = "crates/runtime/src/console/say.rs";
 
 pub(super) fn every_file_says_what_it_is(files: &[TreeFile]) -> Vec<Problem> {
     rust(files)

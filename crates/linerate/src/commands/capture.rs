@@ -8,8 +8,7 @@ use linerate_host::netlink::Netlink;
 use linerate_host::regular_file;
 use linerate_host::root::LiveHost;
 use linerate_model::exit::{Outcome, Stop};
-
-use crate::console::say::Say;
+use linerate_runtime::console::say::Say;
 
 /// `linerate capture`.
 pub(crate) fn run(file: &FilePath, say: &Say) -> Outcome<()> {

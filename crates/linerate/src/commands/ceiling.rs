@@ -17,13 +17,12 @@ use linerate_model::plan::End;
 use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::Direction;
 use linerate_report::doctor::Missing;
+use linerate_runtime::cli::{CeilingArgs, TunnelArg};
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::endpoint::host_source::{check_nic, host_from};
+use linerate_runtime::endpoint::trial::{copy_bandwidth, open_path};
 use serde::Serialize;
-
-use crate::cli::{CeilingArgs, TunnelArg};
-use crate::console::interrupt::Interrupt;
-use crate::console::say::{Format, Say};
-use crate::endpoint::host_source::{check_nic, host_from};
-use crate::endpoint::trial::{copy_bandwidth, open_path};
 
 /// Figures of packets, and figures that complete another; the others make a bound by themselves.
 const OF_PACKETS: [&str; 5] = ["mtu", "timestamps", "tcp_options", "vlan_tags", "tunnel"];
@@ -398,7 +397,7 @@ fn bounds_towards_peer(args: &CeilingArgs, state: &FilePath, say: &Say) -> Outco
     say.note(&format!(
         "reading both ends of the path to {peer} and measuring memory copies, about 1 s"
     ));
-    let peer_args = crate::cli::PeerArgs {
+    let peer_args = linerate_runtime::cli::PeerArgs {
         peer: peer.clone(),
         push: args.push,
         address: None,

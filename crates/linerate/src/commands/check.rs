@@ -8,9 +8,9 @@ use linerate_model::plan::End;
 use linerate_model::rules;
 use linerate_report::check_text;
 use linerate_report::doctor::{CheckedHost, doctor_json};
+use linerate_runtime::console::say::{Format, Say};
 
 use crate::commands::watched::Live;
-use crate::console::say::{Format, Say};
 
 /// How long counters are watched.
 const WATCH: Duration = Duration::from_secs(1);

@@ -9,10 +9,10 @@ use clap::{Arg, Command};
 use linerate_model::exit::Outcome;
 use linerate_model::rules::RULES;
 use linerate_model::setting::catalogue;
+use linerate_runtime::cli::help;
+use linerate_runtime::cli::state_folder::state_folder;
+use linerate_runtime::console::say::Say;
 
-use crate::cli::help;
-use crate::cli::state_folder::state_folder;
-use crate::console::say::Say;
 use crate::lab::definition;
 
 /// Where the names on this host come from.

@@ -8,13 +8,13 @@ use linerate_model::rules::{self, RULES};
 use linerate_model::watch::Watch;
 use linerate_report::doctor::{CheckedHost, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use linerate_report::metrics::doctor_metrics;
+use linerate_runtime::cli::{DoctorArgs, FormatArg};
+use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::endpoint::host_source::check_nic;
 use serde::Serialize;
 
-use crate::cli::{DoctorArgs, FormatArg};
 use crate::commands::watched::read_watched;
-use crate::console::metrics::{MetricsOutput, provenance};
-use crate::console::say::{Format, Say};
-use crate::endpoint::host_source::check_nic;
+use crate::metrics::{MetricsOutput, provenance};
 
 /// `linerate doctor`.
 pub(crate) fn run(

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_runtime::cli::ExportArgs;
+use linerate_runtime::console::say::{Format, Say};
 use linerate_store::export::{Export, TableFormat};
 use linerate_store::named::find;
-
-use crate::cli::ExportArgs;
-use crate::console::say::{Format, Say};
 
 /// Carries out `export`.
 pub(crate) fn run(args: &ExportArgs, state: &Path, say: &Say) -> Outcome<()> {
@@ -57,10 +56,10 @@ fn format_of(args: &ExportArgs, printed: Format) -> TableFormat {
 
 #[cfg(test)]
 mod tests {
+    use linerate_runtime::cli::TableFormatArg;
     use linerate_store::made_up;
 
     use super::*;
-    use crate::cli::TableFormatArg;
 
     #[test]
     fn the_format_is_the_requested_one_else_that_of_the_file_s_name_else_that_of_the_output() {

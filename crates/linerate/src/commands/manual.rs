@@ -8,8 +8,7 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use linerate_model::exit::{Outcome, Stop};
-
-use crate::cli::help;
+use linerate_runtime::cli::help;
 
 /// Longer lines of source are a style warning of mandoc.
 const SOURCE_WIDTH: usize = 80;

@@ -6,14 +6,14 @@ use linerate_model::host::Host;
 use linerate_report::doctor::Missing;
 use linerate_report::flat::{Change, Fact, changes, facts, shown};
 use linerate_report::{self as report, MapDocument, MapExtras, WatchDocument};
+use linerate_runtime::cli::{FormatArg, MapArgs};
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::host_source::{check_nic, host_from};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::{FormatArg, MapArgs};
 use crate::commands::memory::{matrix, memory_cells, memory_text};
 use crate::commands::watched::Live;
-use crate::console::say::Say;
-use crate::endpoint::host_source::{check_nic, host_from};
 
 /// `linerate map`.
 pub(crate) fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {

@@ -8,11 +8,10 @@ use linerate_model::host::{Host, Node};
 use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::units::BitRate;
 use linerate_report::{MemoryBandwidth, MemoryCell, MemoryCells};
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::Say;
 use linerate_traffic::TrafficError;
 use linerate_traffic::memory::{Bandwidth, Cell, measure_cell};
-
-use crate::console::interrupt::Interrupt;
-use crate::console::say::Say;
 
 /// Each of a cell's seven timed parts.
 const BUDGET: Duration = Duration::from_millis(200);

@@ -4,11 +4,11 @@ use std::path::Path as FilePath;
 
 use linerate_analysis::experiment;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_runtime::cli::ReportArgs;
+use linerate_runtime::console::say::Say;
 use linerate_store::named::find;
 
 use super::serve;
-use crate::cli::ReportArgs;
-use crate::console::say::Say;
 use crate::lab;
 use crate::measure::stored;
 use crate::prove::show;

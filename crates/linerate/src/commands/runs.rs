@@ -7,10 +7,9 @@ use linerate_analysis::run_list::{Counts, Listed, State};
 use linerate_analysis::text::visible::visible;
 use linerate_model::exit::Outcome;
 use linerate_report::EXPECTED_FLAGS;
+use linerate_runtime::cli::RunsArgs;
+use linerate_runtime::console::say::{Format, Say};
 use linerate_store::runs::{Filter, document};
-
-use crate::cli::RunsArgs;
-use crate::console::say::{Format, Say};
 
 /// The filter that was typed.
 fn filter_of(args: &RunsArgs) -> Filter {
@@ -111,10 +110,10 @@ fn line(run: &Listed) -> [String; 7] {
 mod tests {
     use clap::Parser;
     use linerate_analysis::made_up as records;
+    use linerate_runtime::cli::{Cli, Command};
     use linerate_store::made_up;
 
     use super::*;
-    use crate::cli::{Cli, Command};
 
     #[test]
     fn a_filter_lets_pass_what_it_names_and_two_what_both_name() {

@@ -6,11 +6,10 @@ use linerate_host::soft_roce::{
     Device, LoadedModule, Obstacle, Removed, SoftRoce, SoftRoceError, Wire,
 };
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_runtime::cli::{RxeAction, TestbedAction};
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::{Format, Say};
 use serde::Serialize;
-
-use crate::cli::{RxeAction, TestbedAction};
-use crate::console::interrupt::Interrupt;
-use crate::console::say::{Format, Say};
 
 /// What `linerate testbed rxe ACTION --format json` prints: the devices that exist, and what a removal removed.
 #[derive(Debug, Serialize)]

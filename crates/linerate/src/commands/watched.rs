@@ -15,13 +15,12 @@ use linerate_model::host::Host;
 use linerate_model::known::Known;
 use linerate_model::units::Nanoseconds;
 use linerate_model::watch::Watch;
+use linerate_runtime::cli::DoctorArgs;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::host_source::not_captured;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-
-use crate::cli::DoctorArgs;
-use crate::console::interrupt::Interrupt;
-use crate::console::say::Say;
-use crate::endpoint::host_source::not_captured;
 
 /// The host that is asked about, and what its counters did while they were watched.
 pub(super) fn read_watched(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {

@@ -10,8 +10,7 @@ use linerate_model::plan::{Change, End};
 use linerate_model::prove::EndChange;
 use linerate_model::setting::{SettingKey, Value, current};
 use linerate_model::units::{BitRate, Bytes};
-
-use crate::endpoint::trial::PeerPath;
+use linerate_runtime::endpoint::trial::PeerPath;
 
 /// A fault: the rule that should find it, and what makes it.
 #[derive(Debug, Clone)]

@@ -20,16 +20,16 @@ use std::process::{Command, Stdio};
 use linerate_analysis::record::Record;
 use linerate_host::private_folder::PrivateFolder;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_runtime::cli::{DemoArgs, DemoStage};
+use linerate_runtime::console::clock::now_unix_s;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::random::fresh_seed;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::local::LocalEndpoint;
+use linerate_runtime::endpoint::stage::{STATE, enter, hosts, stage_stop, wait_for};
 use linerate_store::{Log, Run, run_folder};
 use linerate_testbed::Stage;
 
-use crate::cli::{DemoArgs, DemoStage};
-use crate::console::clock::now_unix_s;
-use crate::console::interrupt::Interrupt;
-use crate::console::random::fresh_seed;
-use crate::console::say::Say;
-use crate::endpoint::local::LocalEndpoint;
-use crate::endpoint::stage::{STATE, enter, hosts, stage_stop, wait_for};
 use crate::prove::show::show;
 
 /// How long each trial of the proof lasts, seconds.
@@ -177,7 +177,7 @@ fn myself(state: &Path, say: &Say) -> Outcome<Command> {
     if say.quiet {
         command.arg("--quiet");
     }
-    if say.format == crate::console::say::Format::Json {
+    if say.format == linerate_runtime::console::say::Format::Json {
         command.args(["--format", "json"]);
     }
     Ok(command)

@@ -11,6 +11,14 @@ use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::End;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, Placement, TrialSpec};
+use linerate_runtime::cli::DemoArgs;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::random::fresh_token;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::ends::{Ends, apply_changes, keep_changes, undo_changes};
+use linerate_runtime::endpoint::local::LocalEndpoint;
+use linerate_runtime::endpoint::peer::Peer;
+use linerate_runtime::endpoint::trial::PeerPath;
 use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::median;
 use linerate_stats::{Random, Seed};
@@ -18,14 +26,6 @@ use linerate_store as store;
 
 use super::fault::{Fault, candidates, congestion_control};
 use super::planted_file;
-use crate::cli::DemoArgs;
-use crate::console::interrupt::Interrupt;
-use crate::console::random::fresh_token;
-use crate::console::say::Say;
-use crate::endpoint::ends::{Ends, apply_changes, keep_changes, undo_changes};
-use crate::endpoint::local::LocalEndpoint;
-use crate::endpoint::peer::Peer;
-use crate::endpoint::trial::PeerPath;
 
 /// How many faults are injected.
 const FAULTS: usize = 3;

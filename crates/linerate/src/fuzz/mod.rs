@@ -26,14 +26,14 @@ use linerate_model::watch::Watch;
 use linerate_report::doctor::{CheckedHost, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use linerate_report::metrics::{Exposition, doctor_metrics};
 use linerate_report::{self as report, fill, flat};
+use linerate_runtime::endpoint::peer::reply_from;
 use linerate_store as store;
 use linerate_traffic::iperf3::{Account, Header as DatagramHeader};
 use linerate_traffic::iperf3_protocol::{
     COOKIE_BYTES, ClientTalk, Cookie, Frame, Parameters, Results, ServerTalk,
 };
 
-use crate::console::metrics::provenance;
-use crate::endpoint::peer::reply_from;
+use crate::metrics::provenance;
 use crate::prove::intent;
 
 /// A host as JSON, as a remote end or a stored run gives it: analyzed, bounded, and shown in every form.

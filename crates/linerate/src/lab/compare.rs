@@ -18,10 +18,9 @@ use linerate_model::ids::NicName;
 use linerate_model::lab::{Experiment, Response};
 use linerate_model::plan::End;
 use linerate_model::workload::TrialSpec;
+use linerate_runtime::cli::{CompareArgs, RunGroup};
+use linerate_runtime::console::say::{Format, Say};
 use linerate_store as store;
-
-use crate::cli::{CompareArgs, RunGroup};
-use crate::console::say::{Format, Say};
 
 /// More differences between the hosts are in the document only.
 const DIFFERENCES_SHOWN: usize = 12;

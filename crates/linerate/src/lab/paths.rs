@@ -15,13 +15,12 @@ use linerate_model::plan::{End, Plan};
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, Value};
 use linerate_model::workload::TrialSpec;
-
-use crate::cli::PeerArgs;
-use crate::console::interrupt::Interrupt;
-use crate::console::random::fresh_token;
-use crate::console::say::Say;
-use crate::endpoint::ends::Ends;
-use crate::endpoint::trial::{PeerPath, address_of_kind, open_path};
+use linerate_runtime::cli::PeerArgs;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::random::fresh_token;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::ends::Ends;
+use linerate_runtime::endpoint::trial::{PeerPath, address_of_kind, open_path};
 
 /// The paths to one host. Each has its own agent at the remote end.
 #[derive(Debug)]

@@ -23,6 +23,8 @@ use linerate_model::setting::SettingKey;
 use linerate_model::trust;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::ends::Ends;
 use linerate_stats::power::{blocks_for, detectable};
 use linerate_stats::sequential::{is_look, level_at_look, number_of_looks};
 use linerate_stats::{Random, Seed};
@@ -30,8 +32,6 @@ use linerate_store::Log;
 
 use super::progress_table::ProgressTable;
 use super::trials::{changes, trials};
-use crate::console::say::Say;
-use crate::endpoint::ends::Ends;
 use crate::prove::stack::{ChangeStack, RECOVER, moved_in_words};
 
 /// Trials for the variance of trials.

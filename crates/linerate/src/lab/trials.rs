@@ -13,9 +13,9 @@ use linerate_model::plan::{Change, End};
 use linerate_model::prove::EndChange;
 use linerate_model::setting::SettingKey;
 use linerate_model::workload::TrialSpec;
+use linerate_runtime::cli::MeasureAction;
+use linerate_runtime::endpoint::ends::Ends;
 
-use crate::cli::MeasureAction;
-use crate::endpoint::ends::Ends;
 use crate::measure::trial_spec::trial_of;
 
 /// Options of `measure` that belong to the command, not to a trial.

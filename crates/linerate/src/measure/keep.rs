@@ -12,14 +12,14 @@ use linerate_model::ids::NicName;
 use linerate_model::limit::why::Tried;
 use linerate_model::sample::Sample;
 use linerate_model::units::BitRate;
+use linerate_runtime::cli::{PeerArgs, StoreArgs};
+use linerate_runtime::console::random::fresh_seed;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::host_source::host_from;
+use linerate_runtime::endpoint::trial::{PeerPath, outgoing_nic};
 use linerate_store::measured::{SAMPLE_BYTES_MAX, store};
 
 use super::measured::Measured;
-use crate::cli::{PeerArgs, StoreArgs};
-use crate::console::random::fresh_seed;
-use crate::console::say::Say;
-use crate::endpoint::host_source::host_from;
-use crate::endpoint::trial::{PeerPath, outgoing_nic};
 
 /// Stores the results of a command.
 #[derive(Debug, Clone, Copy)]

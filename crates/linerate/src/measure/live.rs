@@ -12,15 +12,15 @@ use linerate_model::plan::End;
 use linerate_model::protocol::Progress;
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec};
+use linerate_runtime::cli::UntilArgs;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::{Format, LiveLine, Say};
+use linerate_runtime::endpoint::watch::Watch;
 use linerate_stats::sequential::{FIRST_LOOK, look, next_look};
 
 use super::OutputOptions;
 use super::over_time::interval_in_words;
 use super::text::{per_second, rate, time};
-use crate::cli::UntilArgs;
-use crate::console::interrupt::Interrupt;
-use crate::console::say::{Format, LiveLine, Say};
-use crate::endpoint::watch::Watch;
 
 /// How often the line changes.
 const EVERY: Duration = Duration::from_secs(1);

@@ -18,13 +18,13 @@ use linerate_model::sample::{
 use linerate_model::trust::flags;
 use linerate_model::units::{BitRate, Nanoseconds, Ratio};
 use linerate_model::workload::Workload;
+use linerate_runtime::cli::UntilArgs;
+use linerate_runtime::endpoint::ends::Ends;
+use linerate_runtime::endpoint::trial::PeerPath;
+use linerate_runtime::endpoint::why::Why;
 use serde_json::Value;
 
 use super::diffusion::Overhead;
-use crate::cli::UntilArgs;
-use crate::endpoint::ends::Ends;
-use crate::endpoint::trial::PeerPath;
-use crate::endpoint::why::Why;
 
 /// A measurement and the facts about its path.
 #[derive(Debug)]

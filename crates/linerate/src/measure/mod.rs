@@ -37,28 +37,30 @@ use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{TrialSpec, Verb};
 use linerate_report::metrics::{MeasuredPath, measure_metrics, peer_label};
+use linerate_runtime::cli::{
+    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
+    StoreArgs, TrialArgs, UntilArgs,
+};
+use linerate_runtime::console::clock::now_unix_s;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::random::fresh_token;
+use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::endpoint::ends::Ends;
+use linerate_runtime::endpoint::iperf3::{
+    ForeignMeasurement, Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again,
+};
+use linerate_runtime::endpoint::record::record;
+use linerate_runtime::endpoint::trial::{
+    PeerPath, copy_bandwidth, cut_short, open_path, source_towards,
+};
+use linerate_runtime::endpoint::why;
 use linerate_traffic::http::Target;
 use live::Live;
 use measured::Measured;
 use require::{Judged, Requirements};
 
 use self::trial_spec::{placed, placement_alone, rdma_over, udp_over};
-use crate::cli::{
-    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
-    StoreArgs, TrialArgs, UntilArgs,
-};
-use crate::console::clock::now_unix_s;
-use crate::console::interrupt::Interrupt;
-use crate::console::metrics::{MetricsOutput, and_published, provenance};
-use crate::console::random::fresh_token;
-use crate::console::say::{Format, Say};
-use crate::endpoint::ends::Ends;
-use crate::endpoint::iperf3::{
-    ForeignMeasurement, Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again,
-};
-use crate::endpoint::record::record;
-use crate::endpoint::trial::{PeerPath, copy_bandwidth, cut_short, open_path, source_towards};
-use crate::endpoint::why;
+use crate::metrics::{MetricsOutput, and_published, provenance};
 
 /// The port of an iperf3 server.
 const IPERF3_PORT: u16 = 5201;

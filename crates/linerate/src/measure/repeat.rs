@@ -4,11 +4,10 @@ use std::time::{Duration, Instant};
 
 use linerate_model::exit::Outcome;
 use linerate_model::units::Nanoseconds;
+use linerate_runtime::cli::UntilArgs;
 use linerate_stats::sequential::{FEWEST, FIRST_LOOK, Look, is_look, look};
 use linerate_stats::summary::median;
 use serde::Serialize;
-
-use crate::cli::UntilArgs;
 
 /// More would take too long.
 const TRIALS_MAX: usize = 1_000;

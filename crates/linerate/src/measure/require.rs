@@ -9,11 +9,10 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::Response;
 use linerate_model::sample::{Flag, Sample};
 use linerate_report::junit::{Case, CaseResult, suite};
+use linerate_runtime::cli::{Bound, Requirement, UntilArgs};
 use linerate_stats::sequential::look;
 use linerate_stats::summary::median;
 use serde::Serialize;
-
-use crate::cli::{Bound, Requirement, UntilArgs};
 
 /// The result of the trials for a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -280,11 +279,11 @@ pub(super) fn outcome(judged: &[Judged]) -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use linerate_model::units::Nanoseconds;
+    use linerate_runtime::cli::UntilArgs;
     use linerate_stats::{Random, Seed};
 
     use super::super::repeat::until_certain;
     use super::*;
-    use crate::cli::UntilArgs;
 
     fn judged(text: &str, figures: &[f64]) -> Judged {
         let requirement: Requirement = text.parse().expect("a requirement");

@@ -14,6 +14,8 @@ use linerate_model::path::PathView;
 use linerate_model::sample::Sample;
 use linerate_model::units::BitRate;
 use linerate_report::measurement::{MeasurementPage, ShownResult, measurement_page};
+use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::endpoint::why::{Why, suggested};
 use linerate_store as store;
 use serde::Serialize;
 
@@ -21,8 +23,6 @@ use super::document::{self, MeasureDocument};
 use super::measured::Measured;
 use super::repeat::Repeats;
 use super::summary;
-use crate::console::say::{Format, Say};
-use crate::endpoint::why::{Why, suggested};
 
 /// What `linerate report RUN --format json` prints of a stored measurement.
 #[derive(Debug, Serialize)]

@@ -10,6 +10,7 @@ use linerate_model::sample::{FlowRecord, Operations};
 use linerate_model::units::{BitRate, Bytes};
 use linerate_model::workload::Workload;
 use linerate_report::Nulled;
+use linerate_runtime::endpoint::why::Why;
 
 use super::document::{EndCost, MeasureDocument};
 use super::measured::{Measured, corrected_latency, datagrams, warmup, whole_latency};
@@ -17,7 +18,6 @@ use super::over_time::picture;
 use super::repeat::Repeats;
 use super::spread::{FlowSpread, mean_rate};
 use super::{diffusion, verbs};
-use crate::endpoint::why::Why;
 
 /// With more flows than these, only the slowest, median and fastest are shown.
 const FLOWS_SHOWN: usize = 16;

@@ -19,13 +19,12 @@ use linerate_model::setting::{
     Class, CpuKnob, MachineKnob, SettingError, SettingKey, Settings, Value, current, needs,
 };
 use linerate_model::steady::steady;
+use linerate_runtime::cli::WantedArgs;
+use linerate_runtime::endpoint::ends::Ends;
+use linerate_runtime::endpoint::local::LocalEndpoint;
+use linerate_runtime::endpoint::trial;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
-
-use crate::cli::WantedArgs;
-use crate::endpoint::ends::Ends;
-use crate::endpoint::local::LocalEndpoint;
-use crate::endpoint::trial;
 
 /// Maximum number of disturbed settings that are named in a line.
 const NAMED_MAX: usize = 3;

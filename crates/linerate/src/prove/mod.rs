@@ -20,16 +20,17 @@ use linerate_report::metrics::{MeasuredPath, peer_label, prove_metrics};
 use linerate_store::{Run, run_folder};
 
 pub use self::session::{Budget, Options, Session, Source};
+use linerate_runtime::cli::{ProveArgs, SearchArgs, WeighArgs};
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::random::fresh_seed;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::ends::Ends;
+use linerate_runtime::endpoint::recover::recover_first_with;
+use linerate_runtime::endpoint::trial::{PeerPath, copy_bandwidth, open_path};
+
 use self::show::show_with;
-use crate::cli::{ProveArgs, SearchArgs, WeighArgs};
-use crate::console::interrupt::Interrupt;
-use crate::console::metrics::{MetricsOutput, provenance};
-use crate::console::random::fresh_seed;
-use crate::console::say::Say;
-use crate::endpoint::ends::Ends;
-use crate::endpoint::recover::recover_first_with;
-use crate::endpoint::trial::{PeerPath, copy_bandwidth, open_path};
 use crate::measure::trial_spec::{self, placed};
+use crate::metrics::{MetricsOutput, provenance};
 /// `linerate prove`.
 pub fn prove(
     args: &ProveArgs,
@@ -116,7 +117,7 @@ fn weigh(
     let spec = placed(&args.stream.trial, spec, path.view())?;
     let workload = spec.workload.name();
     let source = source(&mut path, &spec)?;
-    let created_unix_s = crate::console::clock::now_unix_s();
+    let created_unix_s = linerate_runtime::console::clock::now_unix_s();
     let folder = args
         .out
         .clone()

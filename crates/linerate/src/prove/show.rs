@@ -7,9 +7,8 @@ use linerate_analysis::record::{Record, StoredRun};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::prove::ProveDocument;
 use linerate_report as report;
+use linerate_runtime::console::say::{Format, Say};
 use linerate_store as store;
-
-use crate::console::say::{Format, Say};
 
 /// The document of a run of `prove`.
 fn document_of(stored: &StoredRun) -> ProveDocument {

@@ -9,8 +9,7 @@ use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::prove::EndChange;
 use linerate_model::setting::SettingKey;
-
-use crate::endpoint::ends::{Ends, apply_changes, keep_changes, undo_changes};
+use linerate_runtime::endpoint::ends::{Ends, apply_changes, keep_changes, undo_changes};
 
 /// What to do when a host may still be changed.
 pub(crate) const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune \

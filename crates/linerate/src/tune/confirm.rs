@@ -13,9 +13,8 @@ use linerate_host::management::{Session, session_of};
 use linerate_host::private_folder::PrivateFolder;
 use linerate_host::root::LiveHost;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_runtime::console::interrupt::Interrupt;
 use rustix::event::{PollFd, PollFlags, poll};
-
-use crate::console::interrupt::Interrupt;
 
 /// The socket's name next to the journal.
 const SOCKET: &str = "control";

@@ -10,15 +10,15 @@ use std::{io, thread};
 use linerate_host::hold::LatencyLimit;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::Profile;
+use linerate_runtime::cli::HoldArgs;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::local::LocalEndpoint;
+use linerate_runtime::endpoint::recover::recover_first;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::cli::HoldArgs;
-use crate::console::interrupt::Interrupt;
-use crate::console::say::Say;
-use crate::endpoint::local::LocalEndpoint;
-use crate::endpoint::recover::recover_first;
 use crate::prove::intent::Intent;
 
 /// A shell's exit code of a command that a signal ended is the signal's number on top of this.

@@ -18,18 +18,20 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::Profile;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::Change;
+use linerate_runtime::cli::{
+    ApplyArgs, PeerArgs, PersistArgs, ProveArgs, StayArgs, TuneAction, WantedArgs,
+};
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::endpoint::guard::EARLIER;
+use linerate_runtime::endpoint::lease::{self, Far};
+use linerate_runtime::endpoint::local::{Entry, LocalEndpoint};
+use linerate_runtime::endpoint::recover::{recover_first, recover_first_with};
+use linerate_runtime::endpoint::trial::open_path;
 use serde::Serialize;
 
 use self::confirm::{ConfirmRequest, Control, Decision};
-use crate::cli::{ApplyArgs, PeerArgs, PersistArgs, ProveArgs, StayArgs, TuneAction, WantedArgs};
-use crate::console::interrupt::Interrupt;
-use crate::console::metrics::MetricsOutput;
-use crate::console::say::{Format, Say};
-use crate::endpoint::guard::EARLIER;
-use crate::endpoint::lease::{self, Far};
-use crate::endpoint::local::{Entry, LocalEndpoint};
-use crate::endpoint::recover::{recover_first, recover_first_with};
-use crate::endpoint::trial::open_path;
+use crate::metrics::MetricsOutput;
 use crate::prove::intent::{self, IntendedChange, Intent};
 use crate::prove::{prove as run_prove, search};
 use crate::tune::probe::reach;

@@ -20,13 +20,13 @@ use linerate_model::known::Known;
 use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{Keeping, SettingKey};
 use linerate_model::shell::quoted;
+use linerate_runtime::cli::PersistArgs;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::crash;
+use linerate_runtime::endpoint::guard::EARLIER;
+use linerate_runtime::endpoint::local::{Entry, LocalEndpoint, kept_stop, not_locked};
 
-use crate::cli::PersistArgs;
-use crate::console::interrupt::Interrupt;
-use crate::console::say::Say;
-use crate::endpoint::crash;
-use crate::endpoint::guard::EARLIER;
-use crate::endpoint::local::{Entry, LocalEndpoint, kept_stop, not_locked};
 use crate::tune::probe::reach;
 
 /// How long a boot waits for interfaces and addresses that were there when the changes were made persistent.

@@ -8,13 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use linerate::console::interrupt::Interrupt;
-use linerate::console::say::{Format, Say};
-use linerate::endpoint::iperf3::{Iperf3Run, iperf3_json, measure_foreign, serve, test_document};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, Direction, TrialSpec, Udp, Workload};
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::endpoint::iperf3::{
+    Iperf3Run, iperf3_json, measure_foreign, serve, test_document,
+};
 use linerate_traffic::iperf3::Iperf3Server;
 use serde_json::Value;
 

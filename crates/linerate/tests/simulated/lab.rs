@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use linerate::console::say::{Format, Say};
 use linerate::lab::session::{RunOptions, Session};
 use linerate_analysis::experiment::document::{EffectDocument, LabDocument};
 use linerate_analysis::experiment::judge;
@@ -14,6 +13,7 @@ use linerate_analysis::record::Record;
 use linerate_model::exit::{Code, Outcome};
 use linerate_model::lab::Experiment;
 use linerate_model::plan::End;
+use linerate_runtime::console::say::{Format, Say};
 use linerate_store::{self as store, Log};
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ pub(crate) fn world(seed: u64, cost: f64) -> World {
 }
 
 fn resolver(experiment: Experiment, world: &World) -> Resolver {
-    use linerate::endpoint::ends::Ends;
+    use linerate_runtime::endpoint::ends::Ends;
     Resolver::new(experiment, world.view())
 }
 

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use linerate::endpoint::ends::Ends;
 use linerate_analysis::experiment::earlier;
 use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::{Record, StoredRun};
 use linerate_model::exit::{Code, Stop};
 use linerate_model::lab::Experiment;
 use linerate_report::{LabData, lab_page};
+use linerate_runtime::endpoint::ends::Ends;
 use linerate_store::Log;
 use linerate_store::earlier::missing;
 

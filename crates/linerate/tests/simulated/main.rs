@@ -11,7 +11,6 @@ mod stored;
 mod truth;
 mod world;
 
-use linerate::console::say::{Format, Say};
 use linerate::prove::{Options, Session, Source};
 use linerate_analysis::proof::document;
 use linerate_analysis::record::{Header, Record, SCHEMA};
@@ -19,6 +18,7 @@ use linerate_model::exit::Outcome;
 use linerate_model::prove::ProveDocument;
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, Placement, TrialSpec};
+use linerate_runtime::console::say::{Format, Say};
 use linerate_store::Log;
 use world::{Memory, World};
 

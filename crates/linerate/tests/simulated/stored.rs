@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use linerate::console::say::{Format, Say};
 use linerate::prove::show::show;
 use linerate_analysis::proof::document;
 use linerate_analysis::record::Record;
 use linerate_model::exit::Code;
 use linerate_model::plan::End;
+use linerate_runtime::console::say::{Format, Say};
 use linerate_store::{self as store, Log, Run};
 
 use crate::world::{Cost, World, put};

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use linerate::endpoint::ends::Ends;
 use linerate_analysis::record::Record;
 use linerate_model::build;
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -15,6 +14,7 @@ use linerate_model::sample::{Flag, Sample};
 use linerate_model::setting::{self, Value};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::TrialSpec;
+use linerate_runtime::endpoint::ends::Ends;
 use linerate_store::{Log, line_of};
 use linerate_traffic::simulated::SimulatedPath;
 

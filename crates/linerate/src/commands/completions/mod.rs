@@ -3,9 +3,8 @@
 
 use clap_complete::Shell;
 use linerate_model::exit::Outcome;
-
-use crate::cli::help;
-use crate::console::say::Say;
+use linerate_runtime::cli::help;
+use linerate_runtime::console::say::Say;
 
 /// `linerate completions`.
 pub(crate) fn run(shell: Shell, say: &Say) -> Outcome<()> {

@@ -8,10 +8,9 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use linerate_runtime::console::interrupt::Interrupt;
 use linerate_traffic::http::{HEAD_MAX, Refusal, RequestTarget, read_request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use crate::console::interrupt::Interrupt;
 
 /// Conversations at once.
 const AT_ONCE: usize = 16;

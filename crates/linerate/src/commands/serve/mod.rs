@@ -20,6 +20,9 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::known::Known;
 use linerate_report::page::{Reach, policy};
 use linerate_report::{Form, front_page, progress_page};
+use linerate_runtime::console::clock::now_unix_s;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::say::{Format, Say};
 use linerate_store as store;
 use linerate_store::follow::Followed;
 use linerate_store::runs::{self, Filter};
@@ -28,9 +31,6 @@ use rustix::process::geteuid;
 use self::http::{Answer, Status};
 use self::idle_runs::IdleRuns;
 use super::report::page_of;
-use crate::console::clock::now_unix_s;
-use crate::console::interrupt::Interrupt;
-use crate::console::say::{Format, Say};
 
 /// Serves the runs of a state folder until Ctrl-C.
 pub(crate) fn run(address: SocketAddr, state: &Path, say: &Say) -> Outcome<()> {

@@ -19,6 +19,12 @@ use linerate_model::units::Bytes;
 use linerate_model::workload::{TrialSpec, Workload};
 use linerate_report::metrics::peer_label;
 use linerate_report::picture::{self, GridFigures};
+use linerate_runtime::cli::MeasureDiffusion;
+use linerate_runtime::console::clock::now_unix_s;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::random::fresh_token;
+use linerate_runtime::endpoint::ends::Ends;
+use linerate_runtime::endpoint::trial::open_path;
 pub(super) use overhead::Overhead;
 use serde::Serialize;
 
@@ -27,12 +33,6 @@ use super::live::confirm_early_end;
 use super::measured::Measured;
 use super::require::Requirements;
 use super::{EarlyEnd, OutputOptions, Trials, announced, show, text};
-use crate::cli::MeasureDiffusion;
-use crate::console::clock::now_unix_s;
-use crate::console::interrupt::Interrupt;
-use crate::console::random::fresh_token;
-use crate::endpoint::ends::Ends;
-use crate::endpoint::trial::open_path;
 use crate::measure::trial_spec::{self, placed};
 
 /// Carries it out.

@@ -5,6 +5,7 @@ use linerate_analysis::trial::diffusion::{EndFigures, Figures, figures};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::sample::Sample;
 use linerate_model::workload::{TrialSpec, Workload};
+use linerate_runtime::console::random::fresh_seed;
 use linerate_stats::summary::{median, median_interval};
 use linerate_stats::{Random, Seed, StatsError};
 use serde::Serialize;
@@ -12,7 +13,6 @@ use serde::Serialize;
 use super::super::is_whole;
 use super::super::repeat::keep_nearest;
 use super::seconds;
-use crate::console::random::fresh_seed;
 
 /// The cost of the work.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -20,6 +20,13 @@ use linerate_model::peer_address::PeerAddress;
 use linerate_model::sample::Sample;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, ReceiveMode, SendMode, Stream, TrialSpec, Workload};
+use linerate_runtime::cli::{MeasureStream, ReceiveArg, SendArg};
+use linerate_runtime::console::clock::now_unix_s;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::random::{fresh_seed, fresh_token};
+use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::endpoint::ends::Ends;
+use linerate_runtime::endpoint::trial::{PeerPath, open_path};
 use linerate_stats::sequential::{is_look, level_at_look, number_of_looks};
 use linerate_stats::{Random, Seed};
 use rung::{RatioToPlain, Rung, Trial};
@@ -31,13 +38,6 @@ use super::keep::{self, Between};
 use super::live::confirm_early_end;
 use super::measured::Measured;
 use super::{EarlyEnd, is_whole};
-use crate::cli::{MeasureStream, ReceiveArg, SendArg};
-use crate::console::clock::now_unix_s;
-use crate::console::interrupt::Interrupt;
-use crate::console::random::{fresh_seed, fresh_token};
-use crate::console::say::{Format, Say};
-use crate::endpoint::ends::Ends;
-use crate::endpoint::trial::{PeerPath, open_path};
 use crate::measure::trial_spec::{self, placed};
 
 /// The default duration of each trial: there are many of them.

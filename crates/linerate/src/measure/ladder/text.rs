@@ -3,10 +3,10 @@
 use linerate_analysis::text::words::wrap;
 use linerate_model::sample::Flag;
 use linerate_report::flag_in_words;
+use linerate_runtime::endpoint::trial::PeerPath;
 
 use super::rung::{Answer, Copied, RatioToPlain, Rung};
 use super::{Ladder, PLAIN, over_wire, rounds_in_words};
-use crate::endpoint::trial::PeerPath;
 
 /// No line is longer.
 const WIDTH: usize = 100;

@@ -22,6 +22,13 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::Response;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::workload::TrialSpec;
+use linerate_runtime::cli::{MeasureStream, PeerArgs, PreloadArg};
+use linerate_runtime::console::clock::now_unix_s;
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::random::fresh_token;
+use linerate_runtime::console::say::Format;
+use linerate_runtime::endpoint::peer::{FAREWELL, FarStderr, end_within, program_command};
+use linerate_runtime::endpoint::trial::open_path;
 use linerate_traffic::mover::{Carried, Order};
 use mover::{MoverReport, Role, Task};
 use serde::Serialize;
@@ -29,13 +36,6 @@ use serde::Serialize;
 use super::EarlyEnd;
 use super::keep::{Between, Keeper};
 use super::live::confirm_early_end;
-use crate::cli::{MeasureStream, PeerArgs, PreloadArg};
-use crate::console::clock::now_unix_s;
-use crate::console::interrupt::Interrupt;
-use crate::console::random::fresh_token;
-use crate::console::say::Format;
-use crate::endpoint::peer::{FAREWELL, FarStderr, end_within, program_command};
-use crate::endpoint::trial::open_path;
 
 /// How much longer than its time a trial may take.
 const GRACE: Duration = Duration::from_secs(30);

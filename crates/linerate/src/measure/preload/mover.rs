@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_runtime::cli::{MoverArgs, PreloadArg};
+use linerate_runtime::console::say::Say;
 use linerate_traffic::mover::{Carried, Door, Order, send};
 use serde::{Deserialize, Serialize};
-
-use crate::cli::{MoverArgs, PreloadArg};
-use crate::console::say::Say;
 
 /// The order for a mover.
 #[derive(Debug, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use linerate_model::workload::{
 };
 pub(crate) use placing::{placed, placement_alone};
 
-use crate::cli::{
+use linerate_runtime::cli::{
     MeasureAction, MeasureDiffusion, MeasureHttp, MeasurePingpong, MeasureRdma, MeasureRr,
     MeasureStream, MeasureTransfer, MeasureUdp, ServiceArg, StreamArgs, TransportArg,
     TransportArgs, TrialArgs,

@@ -8,10 +8,9 @@ use linerate_model::path::PathView;
 use linerate_model::workload::{
     DeviceChoice, Direction, MemoryPolicy, Placement, TrialSpec, Verbs, Workload,
 };
-
-use crate::cli::place_word::{MemoryWhere, Where};
-use crate::cli::{Placing, TrialArgs};
-use crate::endpoint::place::{self, Site, allowed_here};
+use linerate_runtime::cli::place_word::{MemoryWhere, Where};
+use linerate_runtime::cli::{Placing, TrialArgs};
+use linerate_runtime::endpoint::place::{self, Site, allowed_here};
 
 /// A trial of `spec` with its threads and their places, as the arguments request and both maps allow.
 pub(crate) fn placed(
@@ -129,8 +128,8 @@ pub(crate) fn placement_alone(
     if trial.place.is_none() && trial.memory.is_none() {
         return Ok(Placement::default());
     }
-    let host = crate::endpoint::host_source::host_from(None)?;
-    let nic = crate::endpoint::trial::outgoing_nic(&host, far.ip())?;
+    let host = linerate_runtime::endpoint::host_source::host_from(None)?;
+    let nic = linerate_runtime::endpoint::trial::outgoing_nic(&host, far.ip())?;
     let (here, free) = match &trial.place {
         Some(Placing::At(Where::ByReceiveCpu)) => {
             return Err(Stop::new(

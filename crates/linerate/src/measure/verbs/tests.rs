@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::fitting::told_and_fitting;
 use super::super::measured::Measured;
 use super::*;
-use crate::console::metrics::provenance;
+use crate::metrics::provenance;
 
 fn host(name: &str) -> Host {
     build::host()

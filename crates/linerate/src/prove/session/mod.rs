@@ -31,9 +31,10 @@ use linerate_stats::{Random, Seed};
 use linerate_store::Log;
 
 pub use self::explore::Budget;
-use crate::console::say::Say;
-use crate::endpoint::ends::{Ends, change_trial, diagnose};
-use crate::endpoint::why;
+use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::ends::{Ends, change_trial, diagnose};
+use linerate_runtime::endpoint::why;
+
 use crate::prove::stack::{ChangeStack, RECOVER, moved_in_words, settings_of};
 
 /// Trials before and after: odd, so that one of them is the median, and enough for its 95 % CI

@@ -1,0 +1,6 @@
+//! Output, interrupts, the time of day, and random numbers.
+
+pub mod clock;
+pub mod interrupt;
+pub mod random;
+pub mod say;

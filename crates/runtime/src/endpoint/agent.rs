@@ -1,0 +1,394 @@
+//! The remote end: a thin loop round [`AgentTalk`] that turns its actions into calls on the host and on
+//! the traffic engine. When the controller disconnects, whatever is not committed is undone.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::time::{Duration, Instant};
+
+use linerate_host::apply::Boottime;
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::plan::Plan;
+use linerate_model::protocol::{
+    Failure, FailureKind, PROTOCOL, Progress, Reply, Token, request_bytes_max,
+};
+use linerate_model::sample::SideSample;
+use linerate_model::talk::{AgentAction, AgentTalk, Lines};
+use linerate_model::units::Nanoseconds;
+use linerate_model::workload::TrialSpec;
+use linerate_traffic::Abort;
+use linerate_traffic::http::Server;
+use linerate_traffic::tcp::Listening;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::AgentArgs;
+use crate::console::interrupt::Interrupt;
+use crate::console::say::Say;
+use crate::endpoint::local::LocalEndpoint;
+use crate::endpoint::place::allowed_here;
+use crate::endpoint::record::record_side;
+
+/// How long the data connections of a prepared trial may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(15);
+
+/// A controller cannot ask for more frequent reports than this.
+const REPORT_MIN: Duration = Duration::from_millis(10);
+
+/// How long the agent of a controller that was killed may take to notice it and to end.
+const ORPHANED: Duration = Duration::from_secs(10);
+
+/// Requests that may be queued while one is carried out: a controller that floods is throttled.
+const REQUESTS_WAITING_MAX: usize = 1;
+
+/// What the loop waits for.
+enum Event {
+    Line(Vec<u8>),
+    Garbled(String),
+    Closed,
+    Progress(Progress),
+    TrialOver(Result<Box<SideSample>, Failure>),
+}
+
+/// A trial between its preparation and its end.
+struct Trial {
+    abort: Abort,
+    start: Sender<()>,
+    /// The outcome, if it arrived before it was requested.
+    early: Option<Result<Box<SideSample>, Failure>>,
+    started: bool,
+}
+
+/// `linerate agent`.
+pub fn run(args: &AgentArgs, state: &Path, say: &Say) -> Outcome<()> {
+    match (args.iperf3, args.http) {
+        (Some(address), _) => crate::endpoint::iperf3::serve(address, &Interrupt::listen()?, say),
+        (None, Some(address)) => serve_http(args, address, say),
+        (None, None) => serve(state),
+    }
+}
+
+/// Serves HTTP to anyone who reaches `address`, until it is interrupted.
+fn serve_http(args: &AgentArgs, address: SocketAddr, say: &Say) -> Outcome<()> {
+    let cpus = allowed_here();
+    let threads = args
+        .threads
+        .unwrap_or_else(|| u32::try_from(cpus.len()).unwrap_or(1).max(1));
+    let failed = |error| Stop::from(Failure::from(&error));
+    let interrupt = Interrupt::listen()?;
+    let server = Server::open(address, threads, cpus, args.body, args.wait).map_err(failed)?;
+    say.note(&format!(
+        "serving HTTP on {} with {threads} thread{}, bodies of {}; no authentication; Ctrl-C \
+         stops it",
+        server.address(),
+        if threads == 1 { "" } else { "s" },
+        args.body
+    ));
+    let served = server.serve(interrupt.abort()).map_err(failed)?;
+    say.data(&format!(
+        "{} requests on {} connections answered, {} refused, {} sent",
+        served.requests, served.connections, served.refused, served.bytes
+    ))
+}
+
+/// Serves one controller on standard input and output.
+fn serve(state: &Path) -> Outcome<()> {
+    let endpoint = LocalEndpoint::open(state)?;
+    let (events, heard) = mpsc::sync_channel(REQUESTS_WAITING_MAX);
+    end_on_signals(events.clone())?;
+    let lines = events.clone();
+    std::thread::spawn(move || read_lines(std::io::stdin(), &lines));
+    let mut agent = Agent {
+        endpoint,
+        state: state.to_owned(),
+        talk: AgentTalk::new(env!("CARGO_PKG_VERSION")),
+        trial: None,
+        events,
+    };
+    let served = agent.serve(&heard);
+    if let Some(trial) = agent.trial.take() {
+        trial.abort.trigger();
+    }
+    let restored = agent.endpoint.undo_all();
+    restored.map_err(|failure| Stop::new(Code::RestoreIncomplete, failure.message))?;
+    served
+}
+
+/// SIGTERM and SIGHUP end the talk as the controller's good-bye does. SIGINT is the controller's affair:
+/// a terminal sends it to both, and the controller still needs this end to roll back.
+fn end_on_signals(events: SyncSender<Event>) -> Outcome<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Stop::io("listen for signals", error))?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal != SIGINT {
+                let _ = events.send(Event::Closed);
+            }
+        }
+    });
+    Ok(())
+}
+
+struct Agent {
+    endpoint: LocalEndpoint,
+    /// Where its journals are.
+    state: PathBuf,
+    talk: AgentTalk,
+    trial: Option<Trial>,
+    events: SyncSender<Event>,
+}
+
+impl Agent {
+    fn serve(&mut self, heard: &Receiver<Event>) -> Outcome<()> {
+        while let Ok(event) = heard.recv() {
+            let reply = match event {
+                Event::Closed => return Ok(()),
+                Event::Garbled(why) => return Err(Stop::new(Code::BadInput, why)),
+                Event::Progress(progress) => Some(Reply::Progress(progress)),
+                Event::TrialOver(result) => self.trial_over(result),
+                Event::Line(line) => match self.talk.on_line(&line) {
+                    AgentAction::Close => return Ok(()),
+                    action => self.act(action),
+                },
+            };
+            if let Some(reply) = reply
+                && !say(&reply)?
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out an action; `None` when its reply comes later.
+    fn act(&mut self, action: AgentAction) -> Option<Reply> {
+        let done = match action {
+            AgentAction::Close => return None,
+            AgentAction::Greet => Ok(Reply::Hello {
+                protocol: PROTOCOL,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                addresses: self.endpoint.addresses(),
+            }),
+            AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.endpoint.read_host()))),
+            AgentAction::ReadSettings(keys) => {
+                let values = keys.iter().map(|key| self.endpoint.read_setting(key));
+                Ok(Reply::Settings(values.collect()))
+            }
+            AgentAction::Apply {
+                plan,
+                include_way_in,
+            } => {
+                self.endpoint.disturb_way_in(include_way_in);
+                // Others may follow.
+                self.endpoint.expect_any();
+                self.endpoint.apply(&plan).map(|()| Reply::Applied)
+            }
+            AgentAction::Lease {
+                plan,
+                include_way_in,
+                seconds,
+            } => self.lease(&plan, include_way_in, seconds),
+            AgentAction::TakeBack { id } => self.take_back(&id),
+            AgentAction::Undo => self.endpoint.undo().map(|()| Reply::Undone),
+            AgentAction::Commit => self.endpoint.commit().map(|()| Reply::Committed),
+            AgentAction::Prepare {
+                spec,
+                token,
+                bind,
+                report_ns,
+            } => self.prepare(&spec, token, &bind, report_ns),
+            AgentAction::Start => return self.start(),
+            AgentAction::EndEarly => {
+                if let Some(trial) = &self.trial {
+                    trial.abort.end_early();
+                }
+                Ok(Reply::Ending)
+            }
+            AgentAction::Abort => {
+                if let Some(trial) = self.trial.take() {
+                    trial.abort.trigger();
+                }
+                Ok(Reply::Aborted)
+            }
+            AgentAction::Refuse(failure) => Err(failure),
+        };
+        Some(done.unwrap_or_else(Reply::Failed))
+    }
+
+    fn lease(&mut self, plan: &Plan, include_way_in: bool, seconds: u32) -> Result<Reply, Failure> {
+        let time = Duration::from_secs(seconds.into());
+        self.endpoint.allow_until(Boottime::now().plus(time));
+        self.endpoint.disturb_way_in(include_way_in);
+        self.endpoint.apply(plan)?;
+        let id = self.endpoint.open_id().unwrap_or_default();
+        Ok(Reply::Leased { id })
+    }
+
+    fn take_back(&mut self, id: &str) -> Result<Reply, Failure> {
+        let failed = |stop: Stop| Failure {
+            kind: match stop.code {
+                Code::Resource => FailureKind::Resource,
+                Code::PermissionMissing => FailureKind::Permission,
+                _ => FailureKind::RestoreIncomplete,
+            },
+            message: stop.message,
+        };
+        if LocalEndpoint::is_applied(&self.state, id).map_err(failed)? {
+            LocalEndpoint::undo_committed_within(&self.state, Some(id), ORPHANED)
+                .map_err(failed)?;
+        }
+        Ok(Reply::Undone)
+    }
+
+    fn prepare(
+        &mut self,
+        spec: &TrialSpec,
+        token: Token,
+        bind: &str,
+        report: Option<Nanoseconds>,
+    ) -> Result<Reply, Failure> {
+        let prepared = Listening::open(spec, token, bind)
+            .and_then(|listening| Ok((listening, Abort::new()?)))
+            .map_err(|error| Failure::from(&error));
+        let (listening, abort) = match prepared {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                self.talk.on_trial_over();
+                return Err(failure);
+            }
+        };
+        if let Some(every) = report {
+            let events = self.events.clone();
+            let every = Duration::from(every).max(REPORT_MIN);
+            // A report that finds the queue full is omitted: it must not hold up the trial.
+            abort.report(every, move |progress| {
+                let _ = events.try_send(Event::Progress(progress));
+            });
+        }
+        let port = listening.port();
+        let (start, started) = mpsc::channel();
+        let events = self.events.clone();
+        let heard = abort.clone();
+        std::thread::spawn(move || {
+            let result = run_trial(listening, &heard, &started);
+            // The result of an aborted trial is discarded.
+            if !heard.is_triggered() {
+                let _ = events.send(Event::TrialOver(result));
+            }
+        });
+        self.trial = Some(Trial {
+            abort,
+            start,
+            early: None,
+            started: false,
+        });
+        Ok(Reply::Prepared { port })
+    }
+
+    fn start(&mut self) -> Option<Reply> {
+        let trial = self.trial.as_mut()?;
+        trial.started = true;
+        // The thread is gone when the connections never came; then its reason is here already.
+        let _ = trial.start.send(());
+        let early = trial.early.take()?;
+        self.trial_over(early)
+    }
+
+    fn trial_over(&mut self, result: Result<Box<SideSample>, Failure>) -> Option<Reply> {
+        let trial = self.trial.as_mut()?;
+        if !trial.started {
+            trial.early = Some(result);
+            return None;
+        }
+        self.trial = None;
+        self.talk.on_trial_over();
+        Some(result.map_or_else(Reply::Failed, Reply::Done))
+    }
+}
+
+fn run_trial(
+    listening: Listening,
+    abort: &Abort,
+    start: &Receiver<()>,
+) -> Result<Box<SideSample>, Failure> {
+    let connected = listening
+        .accept(Instant::now() + ARRIVAL, abort)
+        .map_err(|error| Failure::from(&error))?;
+    if start.recv().is_err() {
+        return Err(Failure {
+            kind: FailureKind::Other,
+            message: "the trial was aborted".to_owned(),
+        });
+    }
+    let spec = connected.spec().clone();
+    record_side(connected, &spec, abort).map(Box::new)
+}
+
+/// Writes one reply; false when the controller is gone.
+fn say(reply: &Reply) -> Outcome<bool> {
+    let mut line = serde_json::to_vec(reply)
+        .map_err(|error| Stop::new(Code::Bug, "cannot write a reply").because(error))?;
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    Ok(out.write_all(&line).and_then(|()| out.flush()).is_ok())
+}
+
+fn read_lines(mut input: impl Read, events: &SyncSender<Event>) {
+    let mut lines = Lines::default();
+    let mut buffer = vec![0u8; 64 << 10];
+    loop {
+        let count = match input.read(&mut buffer) {
+            Ok(count) if count > 0 => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            _ => break,
+        };
+        if let Err(error) = lines.push(&buffer[..count], request_bytes_max) {
+            let _ = events.send(Event::Garbled(error.to_string()));
+            return;
+        }
+        while let Some(line) = lines.next_line() {
+            if events.send(Event::Line(line)).is_err() {
+                return;
+            }
+        }
+    }
+    let _ = events.send(Event::Closed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A controller that sends without end and never reads: one request at each reading, which is counted.
+    struct Flood(Arc<AtomicUsize>);
+
+    impl Read for Flood {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let line = b"\"read-host\"\n";
+            buffer[..line.len()].copy_from_slice(line);
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(line.len())
+        }
+    }
+
+    #[test]
+    fn a_controller_that_floods_is_read_no_faster_than_it_is_served() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let (events, heard) = mpsc::sync_channel(REQUESTS_WAITING_MAX);
+        let flood = Flood(Arc::clone(&sent));
+        let reader = std::thread::spawn(move || read_lines(flood, &events));
+        for served in 1..=20_000 {
+            assert!(matches!(heard.recv(), Ok(Event::Line(_))));
+            let read = sent.load(Ordering::SeqCst);
+            // One waits, one is at the queue's door, and one may have been taken since it was counted.
+            let most = served + REQUESTS_WAITING_MAX + 2;
+            assert!(read <= most, "{read} read, {served} served");
+        }
+        drop(heard);
+        reader.join().expect("it ends with its listener");
+    }
+}

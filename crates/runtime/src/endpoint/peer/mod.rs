@@ -1,0 +1,505 @@
+//! The peer of a measurement: the connection to its agent. `start` starts its
+//! agent, `push` copies this program there first, `stderr` keeps its standard error, `printable` makes
+//! its text safe to print.
+//!
+//! Control always goes through the standard streams of a child process (ssh, a shell command, or this
+//! program in another namespace): whoever may start that child may talk to the agent.
+
+mod printable;
+mod push;
+mod start;
+mod stderr;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::peer_address::PeerAddress;
+use linerate_model::plan::End;
+use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request, record_bytes_max};
+use linerate_model::talk::{Lines, answer};
+
+pub use self::printable::printable;
+use self::printable::printable_json;
+pub use self::start::program_command;
+use self::start::{agent_command, cannot_start};
+pub use self::stderr::FarStderr;
+use crate::console::interrupt::Interrupt;
+use crate::console::say::Say;
+use crate::endpoint::watch::Watch;
+
+/// How long the remote end may take to greet: a person may have to type a password.
+const GREETING: Duration = Duration::from_secs(60);
+/// From when on waiting is noticed.
+const NOTICED: Duration = Duration::from_millis(500);
+/// How long the remote end may take over anything that is not a trial.
+const WORK: Duration = Duration::from_secs(30);
+/// How long the remote end may take to roll back and exit.
+pub const FAREWELL: Duration = Duration::from_secs(20);
+/// Replies that may be queued. A remote end answers one request at a time; one that floods is
+/// throttled, and fills no memory.
+const REPLIES_WAITING_MAX: usize = 1;
+
+/// A running agent at the remote end.
+#[derive(Debug)]
+pub struct Peer {
+    /// How it was named.
+    pub address: PeerAddress,
+    /// Its addresses.
+    pub addresses: Vec<AgentAddress>,
+    /// Its version of linerate.
+    pub version: String,
+    child: Child,
+    input: Input,
+    replies: Receiver<Incoming>,
+    /// Maximum length of the answer to the last request.
+    answer_bytes_max: Arc<AtomicUsize>,
+    /// Maximum length of the record of the trial that was prepared last.
+    record_bytes_max: usize,
+    stderr: FarStderr,
+    /// Receives the progress of the running trial at the remote end.
+    reports: Arc<Mutex<Option<Watch>>>,
+    interrupt: Interrupt,
+}
+
+/// The standard input of the agent; none when it is closed. Ctrl-C writes to it from another thread.
+#[derive(Debug, Clone)]
+struct Input(Arc<Mutex<Option<ChildStdin>>>);
+
+impl Input {
+    fn of(input: Option<ChildStdin>) -> Self {
+        Self(Arc::new(Mutex::new(input)))
+    }
+
+    fn write(&self, request: &Request) -> Outcome<std::io::Result<()>> {
+        let mut line = serde_json::to_vec(request)
+            .map_err(|e| Stop::new(Code::Bug, "cannot write a request").because(e))?;
+        line.push(b'\n');
+        Ok(match &mut *lock(&self.0) {
+            Some(input) => input.write_all(&line).and_then(|()| input.flush()),
+            None => Err(std::io::ErrorKind::BrokenPipe.into()),
+        })
+    }
+
+    fn close(&self) {
+        *lock(&self.0) = None;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What came from the remote end.
+#[derive(Debug)]
+enum Incoming {
+    Reply(Box<Reply>),
+    Garbled(String),
+    Closed,
+}
+
+impl Peer {
+    /// Starts the agent and greets it. `state` is where an agent on this machine keeps its journals; `say` prints what a person
+    /// waits for.
+    pub fn start(
+        address: &PeerAddress,
+        push: bool,
+        state: &Path,
+        interrupt: &Interrupt,
+        say: Option<&Say>,
+    ) -> Outcome<Self> {
+        let mut command = agent_command(address, push, state, interrupt)?;
+        linerate_testbed::shield_from_interrupts(&mut command);
+        linerate_testbed::tie_to_parent(&mut command);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| cannot_start(address, error))?;
+        let input = Input::of(child.stdin.take());
+        let (heard, replies) = mpsc::sync_channel(REPLIES_WAITING_MAX);
+        // Nothing is requested yet: what arrives now is no answer, and short.
+        let answer_bytes_max = Arc::new(AtomicUsize::new(64 << 10));
+        let reports = Arc::<Mutex<Option<Watch>>>::default();
+        if let Some(output) = child.stdout.take() {
+            let bytes_max = Arc::clone(&answer_bytes_max);
+            let (abort, reports) = (interrupt.abort().clone(), Arc::clone(&reports));
+            let beside = move |reply: &Reply| {
+                match reply {
+                    Reply::Ending => abort.end_early(),
+                    Reply::Progress(progress) => {
+                        if let Some(watch) = &*lock(&reports) {
+                            watch.tell(End::Remote, *progress);
+                        }
+                    }
+                    _ => return false,
+                }
+                true
+            };
+            std::thread::spawn(move || listen(output, &heard, &bytes_max, beside));
+        }
+        let stderr = FarStderr::read(child.stderr.take());
+        let mut peer = Self {
+            address: address.clone(),
+            addresses: Vec::new(),
+            version: String::new(),
+            child,
+            input,
+            replies,
+            answer_bytes_max,
+            record_bytes_max: 0,
+            stderr,
+            reports,
+            interrupt: interrupt.clone(),
+        };
+        let hello = Request::Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        peer.send(&hello)?;
+        if let Reply::Hello {
+            addresses, version, ..
+        } = peer.greeted(&hello, say)?
+        {
+            peer.addresses = addresses;
+            peer.version = version;
+        }
+        Ok(peer)
+    }
+
+    /// Waits for the answer to `hello`; when that takes long, prints what for.
+    fn greeted(&mut self, hello: &Request, say: Option<&Say>) -> Outcome<Reply> {
+        match self.hear(hello, NOTICED) {
+            Err(stop) if stop.code == Code::TimeOut => {
+                if let Some(say) = say {
+                    say.note(&format!("connecting to {}...", self.address));
+                }
+                self.hear(hello, GREETING)
+            }
+            heard => heard,
+        }
+    }
+
+    /// Sends a request and waits for the answer.
+    pub fn ask(&mut self, request: &Request) -> Outcome<Reply> {
+        self.ask_within(request, WORK)
+    }
+
+    fn ask_within(&mut self, request: &Request, limit: Duration) -> Outcome<Reply> {
+        self.send(request)?;
+        self.hear(request, limit)
+    }
+
+    /// Sends a request whose answer [`Peer::hear`] takes later.
+    pub fn send(&mut self, request: &Request) -> Outcome<()> {
+        if let Request::Prepare { spec, .. } = request {
+            self.record_bytes_max = record_bytes_max(spec);
+        }
+        let bytes_max = request.answer_bytes_max(self.record_bytes_max);
+        self.answer_bytes_max.store(bytes_max, Ordering::SeqCst);
+        self.input.write(request)?.map_err(|_| self.gone())
+    }
+
+    /// Passes the progress of running trials at the remote end to `watch` from now on.
+    pub(super) fn report_to(&self, watch: Option<&Watch>) {
+        *lock(&self.reports) = watch.cloned();
+    }
+
+    /// How the running trial is ended early: the remote end first, whose confirmation ends this one.
+    pub(super) fn early_end(&self) -> impl FnOnce() + Send + 'static + use<> {
+        let (input, abort) = (self.input.clone(), self.interrupt.abort().clone());
+        move || {
+            // The end of its data may arrive before its confirmation.
+            abort.expect_early_end();
+            // The trial of an agent that is gone fails by itself.
+            let _ = input.write(&Request::EndEarly);
+        }
+    }
+
+    /// Waits for the answer to `asked`.
+    pub fn hear(&mut self, asked: &Request, limit: Duration) -> Outcome<Reply> {
+        let deadline = Instant::now() + limit;
+        loop {
+            // A short interval, so that Ctrl-C is handled while the remote end works.
+            let beat =
+                Duration::from_millis(100).min(deadline.saturating_duration_since(Instant::now()));
+            match self.replies.recv_timeout(beat) {
+                Ok(Incoming::Reply(reply)) => {
+                    return answer(asked, *reply).map_err(|failure| self.says(failure));
+                }
+                Ok(Incoming::Garbled(why)) => {
+                    return Err(Stop::new(
+                        Code::PeerUnreachable,
+                        format!("{} sent an invalid response: {why}", self.address),
+                    )
+                    .hint("make the remote shell print nothing for non-interactive commands"));
+                }
+                Ok(Incoming::Closed) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.gone());
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
+                    return Err(Stop::new(
+                        Code::TimeOut,
+                        format!(
+                            "{} did not answer within {} s",
+                            self.address,
+                            limit.as_secs()
+                        ),
+                    ));
+                }
+                Err(RecvTimeoutError::Timeout) => self.interrupt.check()?,
+            }
+        }
+    }
+
+    /// The stop for a failure at the remote end.
+    fn says(&self, mut failure: Failure) -> Stop {
+        failure.message = format!("the peer {} reports: {}", self.address, failure.message);
+        failure.into()
+    }
+
+    /// Aborts the trial at the remote end, whatever state it is in.
+    pub fn abort_trial(&mut self) -> Outcome<()> {
+        self.send(&Request::Abort)?;
+        let deadline = Instant::now() + WORK;
+        loop {
+            match self
+                .replies
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(Incoming::Reply(reply)) if matches!(*reply, Reply::Aborted) => return Ok(()),
+                // The end of the aborted trial may have been in flight.
+                Ok(Incoming::Reply(_)) => {}
+                _ => return Err(self.gone()),
+            }
+        }
+    }
+
+    /// Sends a request and waits for the answer even while Ctrl-C is pending: what was begun at the remote end must be
+    /// known to be done or not, and what is undone must be undone.
+    pub fn see_through(&mut self, request: &Request) -> Outcome<Reply> {
+        self.send(request)?;
+        match self.replies.recv_timeout(WORK) {
+            Ok(Incoming::Reply(reply)) => Ok(answer(request, *reply)?),
+            Err(RecvTimeoutError::Timeout) => Err(Stop::new(
+                Code::TimeOut,
+                format!(
+                    "{} did not answer within {} s",
+                    self.address,
+                    WORK.as_secs()
+                ),
+            )),
+            _ => Err(self.gone()),
+        }
+    }
+
+    /// Sends the goodbye, and waits until the remote end has restored what was not committed.
+    pub fn leave(mut self) -> Outcome<()> {
+        let _ = self.send(&Request::Bye);
+        self.end()
+    }
+
+    fn end(&mut self) -> Outcome<()> {
+        self.input.close();
+        let deadline = Instant::now() + FAREWELL;
+        // The reader ends when the remote end closes its side: no polling needed until then.
+        let closed = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.replies.recv_timeout(left) {
+                Ok(Incoming::Closed) | Err(RecvTimeoutError::Disconnected) => break true,
+                // A peer that keeps sending instead of exiting is not listened to forever.
+                Ok(_) if !left.is_zero() => {}
+                Ok(_) | Err(RecvTimeoutError::Timeout) => break false,
+            }
+        };
+        let status = closed
+            .then(|| end_within(&mut self.child, FAREWELL))
+            .flatten();
+        let Some(status) = status else {
+            self.kill();
+            return Err(Stop::new(
+                Code::RestoreIncomplete,
+                format!(
+                    "{} did not exit within {} s and was killed: its changes may not be rolled \
+                     back",
+                    self.address,
+                    FAREWELL.as_secs()
+                ),
+            )
+            .hint("run `linerate tune recover` there"));
+        };
+        if status.code() == Some(i32::from(Code::RestoreIncomplete.number())) {
+            return Err(Stop::new(
+                Code::RestoreIncomplete,
+                format!(
+                    "{} could not roll back all changes: {}",
+                    self.address,
+                    self.stderr.text()
+                ),
+            )
+            .hint("run `linerate tune recover` there"));
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        // It fails when the child is gone already, which is the goal.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// The remote end has disconnected: returns what it printed last, and what to do.
+    fn gone(&mut self) -> Stop {
+        self.input.close();
+        let status = end_within(&mut self.child, FAREWELL);
+        if status.is_none() {
+            self.kill();
+        }
+        let words = self.stderr.text();
+        let said = if words.is_empty() {
+            String::new()
+        } else {
+            format!(": {words}")
+        };
+        let code = status.and_then(|status| status.code());
+        if let (PeerAddress::Ssh { .. }, Some(127)) = (&self.address, code) {
+            return Stop::new(
+                Code::PeerUnreachable,
+                format!("no `linerate` in PATH on {}{said}", self.address),
+            )
+            .hint("use `--push` to copy this program there");
+        }
+        if let (PeerAddress::Ssh { .. }, Some(255)) = (&self.address, code) {
+            return Stop::new(
+                Code::PeerUnreachable,
+                format!("cannot reach {}{said}", self.address),
+            );
+        }
+        let how = match (code, self.version.is_empty()) {
+            _ if status.is_none() => "closed its output without exiting".to_owned(),
+            (Some(code), true) => format!("ended with exit code {code} before it answered"),
+            (Some(code), false) => format!("exited unexpectedly (exit code {code})"),
+            (None, _) => "was killed".to_owned(),
+        };
+        Stop::new(
+            Code::PeerUnreachable,
+            format!("the agent at {} {how}{said}", self.address),
+        )
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// The exit status of a program at the remote end that has closed its output or was asked to end; `None` when it still
+/// runs after `limit`. It may be rolling back.
+pub fn end_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().ok()? {
+            return Some(status);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        let running = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()?;
+        let left = Timespec::try_from(left).ok()?;
+        // Woken by its exit, by a signal or by the timeout: the loop finds out which.
+        let _ = poll(&mut [PollFd::new(&running, PollFlags::IN)], Some(&left));
+    }
+}
+
+/// Hands on what the remote end sends; `beside` takes what is not an answer in the order of the requests.
+fn listen(
+    mut output: impl Read,
+    heard: &SyncSender<Incoming>,
+    bytes_max: &AtomicUsize,
+    beside: impl Fn(&Reply) -> bool,
+) {
+    let mut lines = Lines::default();
+    let mut buffer = vec![0u8; 64 << 10];
+    loop {
+        let count = match output.read(&mut buffer) {
+            Ok(count) if count > 0 => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            _ => break,
+        };
+        let bytes_max = |_: &[u8]| bytes_max.load(Ordering::SeqCst);
+        if let Err(error) = lines.push(&buffer[..count], bytes_max) {
+            let _ = heard.send(Incoming::Garbled(error.to_string()));
+            break;
+        }
+        while let Some(line) = lines.next_line() {
+            let message = match reply_from(&line) {
+                Ok(reply) if beside(&reply) => continue,
+                Ok(reply) => Incoming::Reply(Box::new(reply)),
+                Err(error) => {
+                    let start: String = String::from_utf8_lossy(&line).chars().take(60).collect();
+                    Incoming::Garbled(printable(&format!("{error} in `{start}`")))
+                }
+            };
+            if heard.send(message).is_err() {
+                return;
+            }
+        }
+    }
+    let _ = heard.send(Incoming::Closed);
+}
+
+/// Reads a reply, straight into its type: in a form for any JSON `[0,0,...]` would take 16 times its length.
+pub fn reply_from(line: &[u8]) -> Result<Reply, serde_json::Error> {
+    // All large documents are read from text: a second kind of reader would compile their code twice.
+    let text = String::from_utf8(printable_json(line)).map_err(serde::de::Error::custom)?;
+    serde_json::from_str(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    /// The replies of a remote end that writes `output` while an answer of `bytes_max` is awaited.
+    fn heard(output: impl Read, bytes_max: usize) -> Vec<Incoming> {
+        let (tell, heard) = mpsc::sync_channel(16);
+        listen(output, &tell, &AtomicUsize::new(bytes_max), |_| false);
+        drop(tell);
+        heard.iter().collect()
+    }
+
+    #[test]
+    fn a_reply_has_no_control_characters() {
+        let line = br#"{"failed":{"kind":"other","message":"\u001b[2Jno \u009b1m\tway\n"}}"#;
+        let Ok(Reply::Failed(failure)) = reply_from(line) else {
+            panic!("a failure");
+        };
+        assert_eq!(failure.message, "\u{fffd}[2Jno \u{fffd}1m\tway\n");
+    }
+
+    #[test]
+    fn an_answer_may_be_as_long_as_its_question_allows_and_no_longer() {
+        let short = b"\"applied\"\n".as_slice();
+        let long = std::io::repeat(b' ').take(300_000);
+        let all = heard(short.chain(long).chain(short), 1 << 20);
+        let [Incoming::Reply(_), Incoming::Reply(_), Incoming::Closed] = &all[..] else {
+            panic!("{all:?}")
+        };
+        let all = heard(short.chain(std::io::repeat(b' ')), 100_000);
+        let [Incoming::Reply(_), Incoming::Garbled(why), Incoming::Closed] = &all[..] else {
+            panic!("{all:?}")
+        };
+        assert!(why.contains("longer than 100000 bytes"), "{why}");
+    }
+}

@@ -2,6 +2,7 @@
 //! run in the same two namespaces (or over one loopback); what they print is read by `figures`.
 
 use std::path::PathBuf;
+use std::thread::available_parallelism;
 
 use linerate_bench_shared::ratios::Better;
 
@@ -82,7 +83,7 @@ fn words(text: &str) -> Vec<String> {
 /// All cases.
 pub(crate) fn all(place: &Place) -> Vec<Case> {
     let mut cases = Vec::new();
-    for flows in [1, 4] {
+    for flows in [1, 4, 64, 1_000, 4_000] {
         cases.push(stream(place, flows));
     }
     cases.push(stream_uncopied(place));
@@ -120,9 +121,44 @@ pub(crate) fn linerate(
     }
 }
 
-fn iperf3_server(place: &Place) -> (Vec<String>, u16) {
-    let command = format!("iperf3 --server --one-off --bind {}", place.address);
+fn iperf3_server(place: &Place, program: &str) -> (Vec<String>, u16) {
+    let command = format!("{program} --server --one-off --bind {}", place.address);
     (words(&command), 5201)
+}
+
+/// The most flows of an iperf3 client.
+const IPERF3_FLOWS: u32 = 128;
+
+/// A stream of iperf3, as the `program` of one version.
+fn iperf3(place: &Place, program: &'static str, from: &'static str, flows: u32) -> Contestant {
+    let Place {
+        address, seconds, ..
+    } = place;
+    Contestant {
+        name: program,
+        from,
+        server: Some(iperf3_server(place, program)),
+        client: words(&format!(
+            "{program} --client {address} --json --time {seconds} --parallel {flows} --length 131072"
+        )),
+        figure: iperf3_bulk,
+    }
+}
+
+/// A stream of iperf2.
+fn iperf2(place: &Place, flows: u32) -> Contestant {
+    let Place {
+        address, seconds, ..
+    } = place;
+    Contestant {
+        name: "iperf2",
+        from: "Debian: iperf",
+        server: Some((words(&format!("iperf -s -B {address} -l 131072")), 5001)),
+        client: words(&format!(
+            "iperf -c {address} -t {seconds} -P {flows} -l 131072 -y C"
+        )),
+        figure: iperf2_bulk,
+    }
 }
 
 fn neper(
@@ -152,43 +188,29 @@ fn stream(place: &Place, flows: u32) -> Case {
         ..
     } = place;
     let plural = if flows == 1 { "" } else { "s" };
+    let mut contestants = vec![linerate(
+        place,
+        &format!(
+            "measure --no-store stream {peer} --address {address} --time {seconds} --flows {flows}"
+        ),
+        linerate_bulk,
+    )];
+    if flows <= IPERF3_FLOWS {
+        let newest = "github.com/esnet/iperf, built and put on the path under this name";
+        contestants.push(iperf3(place, "iperf3", "Debian: iperf3", flows));
+        contestants.push(iperf3(place, "iperf3-newest", newest, flows));
+        contestants.push(iperf2(place, flows));
+    }
+    // As many threads as linerate has by itself.
+    let cpus = available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1));
+    let threads = flows.min(cpus);
+    let options = format!("-B 131072 -F {flows} -T {threads}");
+    contestants.push(neper(place, "tcp_stream", &options, neper_bulk));
     Case {
         name: format!("stream, {flows} flow{plural}"),
         unit: "Gb/s",
         better: Better::More,
-        contestants: vec![
-            linerate(
-                place,
-                &format!(
-                    "measure --no-store stream {peer} --address {address} --time {seconds} --flows {flows}"
-                ),
-                linerate_bulk,
-            ),
-            Contestant {
-                name: "iperf3",
-                from: "Debian: iperf3",
-                server: Some(iperf3_server(place)),
-                client: words(&format!(
-                    "iperf3 --client {address} --json --time {seconds} --parallel {flows} --length 131072"
-                )),
-                figure: iperf3_bulk,
-            },
-            Contestant {
-                name: "iperf2",
-                from: "Debian: iperf",
-                server: Some((words(&format!("iperf -s -B {address} -l 131072")), 5001)),
-                client: words(&format!(
-                    "iperf -c {address} -t {seconds} -P {flows} -l 131072 -y C"
-                )),
-                figure: iperf2_bulk,
-            },
-            neper(
-                place,
-                "tcp_stream",
-                &format!("-B 131072 -F {flows} -T {flows}"),
-                neper_bulk,
-            ),
-        ],
+        contestants,
     }
 }
 
@@ -352,7 +374,7 @@ fn udp(place: &Place, batch: &str) -> Case {
             Contestant {
                 name: "iperf3",
                 from: "Debian: iperf3",
-                server: Some(iperf3_server(place)),
+                server: Some(iperf3_server(place, "iperf3")),
                 client: words(&format!(
                     "iperf3 --client {address} --json --time {seconds} --udp --bandwidth 0 --length 1448"
                 )),

@@ -25,8 +25,8 @@ use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::fresh_seed;
 use linerate_runtime::console::say::Say;
-use linerate_runtime::endpoint::local::LocalEndpoint;
 use linerate_runtime::endpoint::stage::{STATE, enter, hosts, stage_stop, wait_for};
+use linerate_runtime::endpoint::transactions;
 use linerate_store::{Log, Run, run_folder};
 use linerate_testbed::Stage;
 
@@ -104,7 +104,7 @@ fn sweep(state: &Path, say: &Say) -> Outcome<()> {
             let _ = fs::remove_dir_all(state.join(&name));
         }
     }
-    let recovered = LocalEndpoint::recover(state)?;
+    let recovered = transactions::recover(state)?;
     if !recovered.is_empty() {
         say.note(&format!(
             "removed {} journals of killed runs",

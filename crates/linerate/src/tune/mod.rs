@@ -25,8 +25,9 @@ use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::say::{Format, Say};
 use linerate_runtime::endpoint::guard::EARLIER;
 use linerate_runtime::endpoint::lease::{self, Far};
-use linerate_runtime::endpoint::local::{Entry, LocalEndpoint};
+use linerate_runtime::endpoint::local::LocalEndpoint;
 use linerate_runtime::endpoint::recover::{recover_first, recover_first_with};
+use linerate_runtime::endpoint::transactions::{self, Entry};
 use linerate_runtime::endpoint::trial::open_path;
 use serde::Serialize;
 
@@ -116,14 +117,14 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
         TuneAction::Recover { peer } => {
             let _interrupt = Interrupt::listen()?;
             let names = Names::of(state);
-            let mut own = LocalEndpoint::recover(state)?;
+            let mut own = transactions::recover(state)?;
             names.add_to(&mut own);
             let given = peer.as_ref();
             let far = lease::recover(Far { state, given })?;
             report("recover", &[own, far].concat(), say)
         }
         TuneAction::Status => {
-            let mut entries = LocalEndpoint::status(state)?;
+            let mut entries = transactions::status(state)?;
             lease::tell(state, &mut entries)?;
             report("status", &entries, say)
         }
@@ -270,7 +271,7 @@ fn apply(
             // The lock is released with it.
             drop(endpoint);
             if stay.persist {
-                let id = LocalEndpoint::applied(state, None)?.0;
+                let id = transactions::applied(state, None)?.0;
                 persist::persist(&PersistArgs::of(id), state)
                     .map_err(|stop| stop.hint("changes applied until the next boot"))?;
                 say.note("persistent: applied at every boot");
@@ -350,7 +351,7 @@ fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
     say.note(&format!(
         "{name} is kept; to roll back: `linerate tune undo {name}`"
     ));
-    let changed = LocalEndpoint::status(state)?
+    let changed = transactions::status(state)?
         .into_iter()
         .filter(|entry| entry.id == id);
     report("confirm", &changed.collect::<Vec<_>>(), say)
@@ -375,7 +376,7 @@ fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
         }
         id => {
             let far = lease::undo_far_half(far, id)?;
-            let own = LocalEndpoint::undo_committed(state, id)?;
+            let own = transactions::undo_committed(state, id)?;
             for entry in &own {
                 lease::forget(state, &entry.id)?;
             }
@@ -387,7 +388,7 @@ fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
 
 /// The id of the transaction that the command line names.
 fn meant(state: &FilePath, name: Option<&String>) -> Outcome<Option<String>> {
-    name.map(|name| LocalEndpoint::id_of(state, name))
+    name.map(|name| transactions::id_of(state, name))
         .transpose()
 }
 
@@ -397,7 +398,7 @@ struct Names(Vec<Entry>);
 impl Names {
     /// Without a readable state folder there are none: the action itself reports that.
     fn of(state: &FilePath) -> Self {
-        Self(LocalEndpoint::status(state).unwrap_or_default())
+        Self(transactions::status(state).unwrap_or_default())
     }
 
     fn get(&self, id: &str) -> Option<String> {
@@ -421,7 +422,7 @@ impl Names {
 
 /// The transaction that is meant: `id`, or the newest that is open.
 fn waiting(state: &FilePath, id: Option<&str>) -> Outcome<String> {
-    let open = LocalEndpoint::status(state)?.into_iter().rev();
+    let open = transactions::status(state)?.into_iter().rev();
     let mut open = open.filter(|entry| entry.state == "open");
     match id {
         Some(id) => open

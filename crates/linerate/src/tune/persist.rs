@@ -25,7 +25,8 @@ use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::say::Say;
 use linerate_runtime::endpoint::crash;
 use linerate_runtime::endpoint::guard::EARLIER;
-use linerate_runtime::endpoint::local::{Entry, LocalEndpoint, kept_stop, not_locked};
+use linerate_runtime::endpoint::local::LocalEndpoint;
+use linerate_runtime::endpoint::transactions::{self, Entry, kept_stop, not_locked};
 
 use crate::tune::probe::reach;
 
@@ -69,7 +70,7 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
     });
     let (id, changes) = match known {
         Some(kept) => (kept.id, kept.changes),
-        None => LocalEndpoint::applied(&state, args.id.as_deref())?,
+        None => transactions::applied(&state, args.id.as_deref())?,
     };
     can_be_kept(&changes)?;
     for address in &args.probe {
@@ -321,7 +322,7 @@ fn stopped(made: usize, all: usize) -> Stop {
 pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
     let state = &absolute(state).map_err(|error| Stop::io("find the state directory", error))?;
-    LocalEndpoint::recover(state)?;
+    transactions::recover(state)?;
     let Some((set, name)) = apply::kept_set(state).map_err(|error| kept_stop(&error))? else {
         say.note("no persistent transactions");
         return Ok(());

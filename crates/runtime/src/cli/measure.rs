@@ -1,10 +1,10 @@
 //! The options of `measure`, and those that `prove` shares with it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use clap::builder::UnknownArgumentValueParser;
-use clap::{Arg, ArgAction, ArgGroup, Args, Subcommand, ValueEnum};
+use clap::{Arg, ArgAction, Args, Subcommand, ValueEnum};
 use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
@@ -599,36 +599,12 @@ impl From<BatchArg> for DatagramBatch {
     }
 }
 
-/// `agent`.
-#[derive(Debug, Args)]
-#[command(group(ArgGroup::new("serves").required(true).args(["stdio", "iperf3", "http"])))]
-pub struct AgentArgs {
-    /// Use standard input and output (`ssh://`, `netns:` and `exec:` peers start the agent this way).
-    #[arg(long)]
-    pub stdio: bool,
-    /// Serve any number of iperf3 clients on this address, such as `127.0.0.1:5201`. No authentication.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub iperf3: Option<SocketAddr>,
-    /// Serve HTTP/1.1 on this address to any client, one thread per CPU. No authentication.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub http: Option<SocketAddr>,
-    /// Threads of the HTTP server [default: one per CPU].
-    #[arg(long, requires = "http", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub threads: Option<u32>,
-    /// Body size of each HTTP response.
-    #[arg(long, requires = "http", default_value = "64B")]
-    pub body: Bytes,
-    /// Wait method of the HTTP server's threads: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS.
-    #[arg(long, requires = "http", value_name = "HOW", default_value = "blocking", hide_default_value = true, value_parser = parse_waiting)]
-    pub wait: Waiting,
-}
-
 /// Shorter ones hold no reading of the counters.
 const INTERVAL_MIN: Nanoseconds = Nanoseconds::from_millis(1);
 /// The default of `busy-poll` (Documentation/networking/napi.rst).
 const BUSY_POLL_US: u32 = 50;
 
-fn parse_waiting(text: &str) -> Result<Waiting, String> {
+pub(super) fn parse_waiting(text: &str) -> Result<Waiting, String> {
     Ok(match text {
         "blocking" => Waiting::Blocking,
         "epoll" => Waiting::Epoll,

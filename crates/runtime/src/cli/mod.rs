@@ -1,5 +1,6 @@
 //! What people type. Types only; what each command does is in its own module.
 
+mod agent;
 mod diffusion;
 pub mod help;
 mod lab;
@@ -19,6 +20,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use agent::AgentArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use diffusion::MeasureDiffusion;
 pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, RunGroup};
@@ -30,13 +32,12 @@ use linerate_model::ids::NicName;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate, UnitError};
 pub use measure::{
-    AgentArgs, BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,
+    BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,
     MeasureTransfer, MeasureUdp, MoverArgs, PeerOrForeign, Placing, PreloadArg, ReceiveArg,
     SendArg, StreamArgs, TrialArgs, UntilArgs,
 };
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
-pub use requirement::Bound;
-pub use requirement::Requirement;
+pub use requirement::{Bound, Requirement};
 pub use store::{ExportArgs, ReportArgs, RunsArgs, StoreArgs, TableFormatArg};
 pub use testbed::{RxeAction, TestbedAction};
 pub use tune::{ApplyArgs, HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};

@@ -29,6 +29,7 @@ use crate::console::say::Say;
 use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::place::allowed_here;
 use crate::endpoint::record::record_side;
+use crate::endpoint::transactions;
 
 /// How long the data connections of a prepared trial may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(15);
@@ -234,9 +235,8 @@ impl Agent {
             },
             message: stop.message,
         };
-        if LocalEndpoint::is_applied(&self.state, id).map_err(failed)? {
-            LocalEndpoint::undo_committed_within(&self.state, Some(id), ORPHANED)
-                .map_err(failed)?;
+        if transactions::is_applied(&self.state, id).map_err(failed)? {
+            transactions::undo_committed_within(&self.state, Some(id), ORPHANED).map_err(failed)?;
         }
         Ok(Reply::Undone)
     }

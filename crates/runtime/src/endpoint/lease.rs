@@ -32,8 +32,9 @@ use crate::console::say::Say;
 use crate::endpoint::crash;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::guard::EARLIER;
-use crate::endpoint::local::{Entry, LocalEndpoint};
+use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::peer::Peer;
+use crate::endpoint::transactions::{self, Entry};
 use crate::endpoint::trial::PeerPath;
 
 /// The folder of the notes, below the state folder.
@@ -355,14 +356,14 @@ pub fn recover(far: Far<'_>) -> Outcome<Vec<Entry>> {
 
 fn recover_one(pair: &Pair, far: Far<'_>) -> Outcome<Vec<Entry>> {
     let state = far.state;
-    let stands = LocalEndpoint::is_applied(state, &pair.ours)?;
+    let stands = transactions::is_applied(state, &pair.ours)?;
     if pair.maker.is_alive() || (stands && !pair.undoing) {
         return Ok(Vec::new());
     }
     let taken_back = pair.take_back(far, "recover");
     taken_back.map_err(|stop| in_doubt(pair, &stop))?;
     let mut entries = if stands {
-        LocalEndpoint::undo_committed(state, Some(&pair.ours))?
+        transactions::undo_committed(state, Some(&pair.ours))?
     } else {
         Vec::new()
     };
@@ -382,7 +383,7 @@ fn recover_one(pair: &Pair, far: Far<'_>) -> Outcome<Vec<Entry>> {
 pub fn undo_far_half(far: Far<'_>, id: Option<&str>) -> Outcome<Option<Entry>> {
     let state = far.state;
     let newest = || -> Outcome<Option<String>> {
-        let applied = LocalEndpoint::status(state)?.into_iter().rev();
+        let applied = transactions::status(state)?.into_iter().rev();
         let mut applied = applied.filter(|entry| entry.state == "applied");
         Ok(applied.next().map(|entry| entry.id))
     };

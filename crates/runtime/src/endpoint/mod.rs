@@ -1,7 +1,7 @@
 //! The two ends of a path, and the path between them.
 //!
 //! `local` is one end's own machine, used by the session here and by the agent there: it reads the host, runs a side of a
-//! trial (`record`) on the CPUs that `place` chose, and changes settings. `guard` starts the process that rolls back changes
+//! trial (`record`) on the CPUs that `place` chose, and changes settings. `transactions` lists and rolls back what is applied. `guard` starts the process that rolls back changes
 //! (`reverter`) before the first one, `fallback_timer` a timer of systemd beside it. `agent` and `peer` are the two ends of
 //! the control channel, `trial` a path with both ends; `ends` is the seam between a session and them, `why` finds out over
 //! it by short trials what limits a path. `lease` changes two
@@ -23,6 +23,7 @@ pub mod record;
 pub mod recover;
 pub mod reverter;
 pub mod stage;
+pub mod transactions;
 pub mod trial;
 pub mod watch;
 pub mod why;

@@ -7,7 +7,7 @@ use linerate_model::peer_address::PeerAddress;
 
 use crate::console::say::Say;
 use crate::endpoint::lease::{self, Far};
-use crate::endpoint::local::LocalEndpoint;
+use crate::endpoint::transactions;
 
 /// Rolls back what a killed linerate left incomplete: nothing builds on a partial state.
 pub fn recover_first(state: &FilePath, say: &Say) -> Outcome<()> {
@@ -16,7 +16,7 @@ pub fn recover_first(state: &FilePath, say: &Say) -> Outcome<()> {
 
 /// The same, by a command that names a peer.
 pub fn recover_first_with(given: Option<&PeerAddress>, state: &FilePath, say: &Say) -> Outcome<()> {
-    let recovered = LocalEndpoint::recover(state);
+    let recovered = transactions::recover(state);
     let far = || lease::recover(Far { state, given });
     let recovered = recovered.and_then(|own| Ok([own, far()?].concat()));
     let recovered = match recovered {

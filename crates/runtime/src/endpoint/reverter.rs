@@ -10,7 +10,7 @@ use linerate_model::exit::{Outcome, Stop};
 
 use crate::console::say::Say;
 use crate::endpoint::crash;
-use crate::endpoint::local::{settle, this_machine};
+use crate::endpoint::transactions::{settle, this_machine};
 
 /// `linerate reverter --of PID --hold CAPABILITY`: serves the process at the other end of standard input.
 pub fn run(parent: u32, rights: &[String], state: &Path, say: &Say) -> Outcome<()> {

@@ -13,7 +13,8 @@ for name in one another-folder; do
     git archive HEAD | tar -x -C "$work/$name"
     echo "== building in $work/$name"
     # The time of the commit: the archive has no git to ask.
-    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) OUT="$work/$name/dist" CARGO_TARGET_DIR="$work/$name/target" "$work/$name/xtask/dist.sh"
+    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) OUT="$work/$name/dist" CARGO_TARGET_DIR="$work/$name/target" \
+        ZIG_GLOBAL_CACHE_DIR="$work/$name/zig" "$work/$name/xtask/dist.sh"
     (cd "$work/$name/dist" && sha256sum -- *) >"$work/$name.sums"
     rm -rf "$work/$name/target"
 done

@@ -63,6 +63,22 @@ export RUSTFLAGS CFLAGS SOURCE_DATE_EPOCH
 
 rm -rf "$out"
 mkdir -p "$out/.work"
+# zig compiles start files where it links, and their debug information names that folder: it links in the root folder.
+zig=${CARGO_ZIGBUILD_ZIG_PATH:-}
+if [ -z "$zig" ]; then
+    if python3 -m ziglang version >/dev/null 2>&1; then zig='python3 -m ziglang'; else zig=$(command -v zig); fi
+fi
+CARGO_ZIGBUILD_ZIG_PATH=$(cd "$out/.work" && pwd)/zig
+export CARGO_ZIGBUILD_ZIG_PATH
+cat >"$CARGO_ZIGBUILD_ZIG_PATH" <<SCRIPT
+#!/bin/sh
+case " \$* " in
+    *" -c "*) ;;
+    " cc "* | " c++ "*) cd / ;;
+esac
+exec $zig "\$@"
+SCRIPT
+chmod 755 "$CARGO_ZIGBUILD_ZIG_PATH"
 SBOM=$out/linerate-$version.cdx.json
 export SBOM
 RUSTFLAGS='' cargo run --locked --quiet --package xtask -- sbom >"$SBOM"

@@ -413,7 +413,7 @@ fn nginx(place: &Place) -> (Vec<String>, u16) {
 pub(crate) fn nginx_configuration(place: &Place) -> String {
     let folder = place.state.display();
     format!(
-        "worker_processes 1;\ndaemon off;\nuser root;\npid {folder}/nginx.pid;\nerror_log /dev/null;\n\
+        "master_process off;\ndaemon off;\nuser root;\npid {folder}/nginx.pid;\nerror_log /dev/null;\n\
          events {{ worker_connections 4096; }}\n\
          http {{\n  access_log off;\n  keepalive_requests 1000000000;\n  keepalive_timeout 1h;\n\
          \x20 client_body_temp_path {folder}/b;\n  proxy_temp_path {folder}/p;\n\

@@ -2,7 +2,7 @@
 //! injected against found, and the path of the run. Words and marks carry the meaning; color only helps
 //! to find them.
 
-use linerate_analysis::text::visible::visible;
+use linerate_analysis::text::visible::{BOLD, DIM, GREEN, PLAIN, RED, visible};
 use linerate_analysis::text::words::{change, effect_in_figures, is_too_noisy, wrap};
 use linerate_model::prove::{
     EffectDocument, FactorDocument, ProveDocument, RemedyResult, SearchDocument,
@@ -12,11 +12,6 @@ use super::figures::{
     Fate, cost, doubt, effect_interval, effect_meaning, end_state, fix_name, gain, gain_words,
     rate, rate_interval, remedy_changes, scores, share, tried,
 };
-
-const BOLD: &str = "1";
-const GOOD: &str = "32";
-const BAD: &str = "31";
-const DIM: &str = "2";
 
 /// Narrower terminals get lines of this length.
 const NARROWEST: usize = 40;
@@ -46,8 +41,7 @@ impl Page {
     fn line(&mut self, style: &str, indent: usize, line: &str) {
         self.out.push_str(&" ".repeat(indent));
         if self.colour && !style.is_empty() && !line.is_empty() {
-            self.out
-                .push_str(&format!("\u{1b}[{style}m{line}\u{1b}[0m"));
+            self.out.push_str(&format!("{style}{line}{PLAIN}"));
         } else {
             self.out.push_str(line);
         }
@@ -200,7 +194,7 @@ fn remedies(prove: &ProveDocument, page: &mut Page) {
 
 fn remedy_lines(remedy: &RemedyResult, scale: &Scale, page: &mut Page) {
     let fate = Fate::of(remedy);
-    let style = if fate == Fate::Helped { GOOD } else { "" };
+    let style = if fate == Fate::Helped { GREEN } else { "" };
     let name = format!("{} {:<11} {}", fate.mark(), fate.word(), fix_name(remedy));
     page.say(style, (0, MARGIN), &name);
     for change in remedy_changes(remedy) {
@@ -238,8 +232,8 @@ fn planted(prove: &ProveDocument, page: &mut Page) {
     page.say(BOLD, (0, 0), &heading);
     for score in &scores {
         let (mark, style) = match (score.planted, score.found) {
-            (true, true) => ("●", GOOD),
-            (true, false) => ("○", BAD),
+            (true, true) => ("●", GREEN),
+            (true, false) => ("○", RED),
             _ => ("+", ""),
         };
         page.say(
@@ -254,7 +248,7 @@ fn ending(prove: &ProveDocument, page: &mut Page) {
     page.gap();
     match end_state(prove) {
         Ok(words) => page.pair("", "settings", &words),
-        Err(hint) => page.pair(BAD, "settings", &format!("NOT RESTORED: {hint}")),
+        Err(hint) => page.pair(RED, "settings", &format!("NOT RESTORED: {hint}")),
     }
     page.pair("", "seed", &prove.seed.to_string());
     for (name, path) in [("run", &prove.run), ("report", &prove.report)] {

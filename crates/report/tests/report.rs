@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use linerate_analysis::text::visible::visible_styled;
 use linerate_model::host::Host;
 use linerate_model::ids::CpuSet;
 use linerate_model::known::{Cause, Known};
@@ -296,7 +297,9 @@ fn the_terminal_says_the_verdict_within_its_width_and_without_colour_if_asked() 
     // Color adds nothing but color.
     let plain = render_text(&prove, 80, false);
     let coloured = render_text(&prove, 80, true);
-    assert!(coloured.contains("\u{1b}[32m"));
+    assert!(coloured.contains("\u{1b}[32m") && coloured.contains("\u{1b}[2m"));
+    // A terminal gets every style as it is.
+    assert_eq!(visible_styled(&coloured), coloured);
     let mut stripped = String::new();
     for (index, part) in coloured.split('\u{1b}').enumerate() {
         let text = if index == 0 {

@@ -7,8 +7,17 @@ use std::io::{self, Write};
 
 use serde_json::ser::Formatter;
 
-/// What linerate itself writes around words on a terminal: bold, red, green, and their end (ECMA-48, 8.3.117).
-const OWN_STYLES: [&str; 4] = ["\u{1b}[1m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[0m"];
+/// What linerate itself writes around words on a terminal (ECMA-48, 8.3.117), and nothing else.
+pub const BOLD: &str = "\u{1b}[1m";
+/// Faint.
+pub const DIM: &str = "\u{1b}[2m";
+/// What is wrong.
+pub const RED: &str = "\u{1b}[31m";
+/// What is good.
+pub const GREEN: &str = "\u{1b}[32m";
+/// The end of all of them.
+pub const PLAIN: &str = "\u{1b}[0m";
+const OWN_STYLES: [&str; 5] = [BOLD, DIM, RED, GREEN, PLAIN];
 
 /// Whether a terminal, or what shows text, could be steered by the character.
 pub fn steers(c: char) -> bool {

@@ -46,6 +46,12 @@ pub fn figure(response: Response, sample: &Sample) -> Option<f64> {
     (figure.is_finite() && is_one).then_some(figure)
 }
 
+/// The median of a response over some trials; none without any.
+pub fn median_in_words(response: Response, values: &[f64]) -> Option<String> {
+    let median = summary::median(values).ok()?;
+    Some(in_words(response, median))
+}
+
 /// The figures of some trials: of each response one for each trial that reported it, in the order of the trials.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures(BTreeMap<Response, Vec<f64>>);

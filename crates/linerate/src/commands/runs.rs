@@ -45,11 +45,39 @@ pub(crate) fn run(args: &RunsArgs, state: &Path, say: &Say) -> Outcome<()> {
     let number = document.runs.len();
     let runs = if number == 1 { "run" } else { "runs" };
     say.note(&format!("{number} {runs} in {}", document.folder));
-    say.data(&text(&document.runs))
+    say.data(&text(&document.runs, say.table_columns()))
+}
+
+/// A table of the runs; on a terminal that is too narrow for it, three lines for each.
+fn text(runs: &[Listed], columns: Option<usize>) -> String {
+    let table = table(runs);
+    let is_wide = |columns: usize| table.lines().any(|line| line.chars().count() > columns);
+    if columns.is_some_and(is_wide) {
+        runs.iter().map(block).collect::<Vec<_>>().join("\n")
+    } else {
+        table
+    }
+}
+
+/// A run in three lines: what it was, its result, its name.
+fn block(run: &Listed) -> String {
+    let [started, kind, workload, path, result, flags, name] = line(run);
+    let joined = |cells: &[String]| {
+        let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
+        let cells = cells.into_iter().filter(|cell| !cell.is_empty());
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    let lines = [
+        joined(&[started, kind, workload, path]),
+        joined(&[result, flags]),
+        name,
+    ];
+    let lines = lines.into_iter().filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("\n    ")
 }
 
 /// A line for each run under the heads of its columns.
-fn text(runs: &[Listed]) -> String {
+fn table(runs: &[Listed]) -> String {
     let heads = [
         "started (UTC)",
         "kind",
@@ -158,7 +186,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let runs = made_up::three_runs(place.path());
         let found = document(&runs, &Filter::default(), false, &|_| {}).expect("a list");
-        let text = text(&found.runs);
+        let text = text(&found.runs, None);
         for words in [
             "search (open)",
             "host:near0 -> other:far0",
@@ -169,11 +197,30 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_too_narrow_for_the_table_has_a_block_for_each_run() {
+        let place = tempfile::tempdir().expect("a folder");
+        let runs = made_up::three_runs(place.path());
+        let found = document(&runs, &Filter::default(), false, &|_| {}).expect("a list");
+        let table = text(&found.runs, None);
+        let widest = table.lines().map(|line| line.chars().count()).max();
+        let widest = widest.expect("lines");
+        assert_eq!(text(&found.runs, Some(widest)), table);
+        let blocks = text(&found.runs, Some(widest - 1));
+        let names: Vec<&str> = blocks
+            .lines()
+            .filter_map(|line| line.strip_prefix("    "))
+            .filter(|line| ["b-lab-7", "c-search-7", "a-prove-7"].contains(line))
+            .collect();
+        assert_eq!(names.len(), 3, "{blocks}");
+        assert!(!blocks.contains("started (UTC)"), "{blocks}");
+    }
+
+    #[test]
     fn a_name_of_a_host_cannot_steer_a_terminal() {
         let place = tempfile::tempdir().expect("a folder");
         let hosts = vec![records::hosts("far\u{1b}[2J")];
         made_up::store(&place.path().join("one"), &records::header(1, 0), hosts);
         let found = document(place.path(), &Filter::default(), false, &|_| {}).expect("a list");
-        assert!(!text(&found.runs).contains('\u{1b}'));
+        assert!(!text(&found.runs, None).contains('\u{1b}'));
     }
 }

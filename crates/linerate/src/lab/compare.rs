@@ -37,7 +37,8 @@ pub(crate) fn run(args: &CompareArgs, state: &FilePath, say: &Say) -> Outcome<()
     let differences = differences.unwrap_or_default();
     let Some(document) = document(before, after, response, args.margin, differences) else {
         let why = "the runs have no combination in common, or no result of one";
-        return Err(Stop::new(Code::Inconclusive, why));
+        let hint = "compare runs of one command: `linerate runs` lists them";
+        return Err(Stop::new(Code::Inconclusive, why).hint(hint));
     };
     if say.format == Format::Json {
         say.json(&document)?;

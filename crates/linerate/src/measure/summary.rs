@@ -1,6 +1,7 @@
 //! The result in a few lines: the rate or the operations, the limit with the figures that decide it, the CPU time of
 //! both ends, and what is wrong with the trial. `-v` prints the rest.
 
+use linerate_analysis::text::visible::{BOLD, GREEN, PLAIN, RED};
 use linerate_model::ceiling::Bound;
 use linerate_model::finding::Evidence;
 use linerate_model::limit::why::{Hypothesis, INTERVENTIONS, Verdict};
@@ -60,19 +61,19 @@ pub(super) fn style(line: &str) -> String {
     };
     let has = |words: &[&str]| words.iter().any(|word| rest.contains(word));
     let color = match label {
-        "drift" => "\u{1b}[31m",
+        "drift" => RED,
         "flags"
             if !rest
                 .split(", ")
                 .all(|flag| EXPECTED_FLAGS.contains(&flag.trim())) =>
         {
-            "\u{1b}[31m"
+            RED
         }
-        "require" if has(&["BROKEN"]) => "\u{1b}[31m",
-        "require" if has(&[": kept"]) => "\u{1b}[32m",
+        "require" if has(&["BROKEN"]) => RED,
+        "require" if has(&[": kept"]) => GREEN,
         _ => "",
     };
-    format!("\u{1b}[1m{color}{label}\u{1b}[0m {rest}")
+    format!("{BOLD}{color}{label}{PLAIN} {rest}")
 }
 
 fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {

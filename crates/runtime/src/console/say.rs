@@ -192,6 +192,11 @@ impl Say {
         terminal_width(io::stdout()).map(|width| width.clamp(NARROWEST, WIDEST))
     }
 
+    /// How wide a terminal on stdout is, for a table: it may be wider than text.
+    pub fn table_columns(&self) -> Option<usize> {
+        terminal_width(io::stdout())
+    }
+
     /// Whether color may be used on stdout.
     pub fn colour(&self) -> bool {
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())

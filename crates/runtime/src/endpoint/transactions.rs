@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_analysis::text::words::count;
 use linerate_host::apply::{
     self, Ending, Faults, Faulty, JournalError, JournalOptions, KeptError, LiveMachine, Lock,
     LockError, Machine, NetnsIdentity, Owner, PersistentSet, Reach, Recovered, Scope, Surroundings,
@@ -202,7 +203,7 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
         let (state, about) = match outcome {
             apply::Outcome::Restored(undone) => {
                 let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
-                let about = format!("{} settings", undone.restored.len());
+                let about = count(undone.restored.len(), "setting");
                 ("restored", [vec![about], left].concat().join("; "))
             }
             apply::Outcome::NothingLeft(why) => ("over", why.to_owned()),

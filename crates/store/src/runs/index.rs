@@ -25,7 +25,7 @@ use super::summary::{Summary, summary_of};
 /// What all of the index's files begin with.
 const NAME: &str = "index.sqlite";
 /// The version of the table; one of another version is rebuilt.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
 /// So many runs are read before what was found is kept.
 const BATCH: usize = 64;
 

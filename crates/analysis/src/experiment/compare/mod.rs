@@ -75,7 +75,7 @@ pub struct CompareDocument {
     pub differences: Vec<Change>,
 }
 
-/// A combination whose change cannot be told from chance: there are too few values.
+/// A combination whose change may be chance: there are too few values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Uncertain {
@@ -355,9 +355,9 @@ pub fn document(
 fn too_few(uncertain: &[Uncertain]) -> String {
     let single = |one: &Uncertain| one.values_before == 1 && one.values_after == 1;
     if uncertain.iter().all(single) {
-        return "one trial each: a change cannot be told from chance".to_owned();
+        return "one trial each: the change may be chance".to_owned();
     }
-    "too few trials: a change cannot be told from chance".to_owned()
+    "too few trials: the change may be chance".to_owned()
 }
 
 /// What became of all combinations.

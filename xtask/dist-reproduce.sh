@@ -7,13 +7,14 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export NO_IMAGE=1 TARGETS="${TARGETS:-x86_64-unknown-linux-gnu}"
 commit=$(git rev-parse --short=12 HEAD)
-export LINERATE_COMMIT="$commit"
+# The time of the commit: the archives have no git to ask.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$commit")
+export LINERATE_COMMIT="$commit" SOURCE_DATE_EPOCH
 for name in one another-folder; do
     mkdir "$work/$name"
-    git archive HEAD | tar -x -C "$work/$name"
+    git archive "$commit" | tar -x -C "$work/$name"
     echo "== building in $work/$name"
-    # The time of the commit: the archive has no git to ask.
-    SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) OUT="$work/$name/dist" CARGO_TARGET_DIR="$work/$name/target" \
+    OUT="$work/$name/dist" CARGO_TARGET_DIR="$work/$name/target" \
         ZIG_GLOBAL_CACHE_DIR="$work/$name/zig" "$work/$name/xtask/dist.sh"
     (cd "$work/$name/dist" && sha256sum -- *) >"$work/$name.sums"
     rm -rf "$work/$name/target"

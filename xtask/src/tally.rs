@@ -12,7 +12,7 @@ use std::fmt;
 pub(crate) struct Tally {
     /// The number of tests that passed and were not skipped.
     pub(crate) passed: usize,
-    /// What failed, each on a line, below it what a test's panic said.
+    /// What failed, each on a line, with the first lines of a test's panic below it.
     pub(crate) failures: Vec<String>,
     /// Every visible skip with its reason, one line each.
     pub(crate) skips: Vec<String>,
@@ -155,8 +155,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds a line to a failure if it belongs to what its test's panic said: a log that is cut in the middle still
-    /// tells why a test failed at its end.
+    /// Adds a line to a failure if it belongs to its test's panic: the end of a log, which is there even if the middle
+    /// is cut, shows why a test failed.
     fn quote(&mut self, line: &str) {
         let Some(test) = self.section.as_ref().filter(|_| !self.in_successes) else {
             return;

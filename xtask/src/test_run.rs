@@ -236,7 +236,10 @@ fn packages_with_examples(root: &Path) -> BTreeSet<String> {
     let sources = tidy::read_tree(root).into_iter().filter_map(|file| {
         let (folder, rest) = file.path.strip_prefix("crates/")?.split_once('/')?;
         let is_source = rest.starts_with("src/") && has_example(&file.text);
-        is_source.then(|| format!("linerate-{folder}").replace("linerate-linerate", "linerate"))
+        is_source.then(|| match folder {
+            "linerate" => folder.to_owned(),
+            _ => format!("linerate-{folder}"),
+        })
     });
     sources.collect()
 }

@@ -11,7 +11,7 @@ pub(crate) mod mover;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path as FilePath;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -27,7 +27,9 @@ use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::fresh_token;
 use linerate_runtime::console::say::Format;
-use linerate_runtime::endpoint::peer::{FAREWELL, FarStderr, end_within, program_command};
+use linerate_runtime::endpoint::peer::{
+    FAREWELL, FarStderr, end_within, program_command, spawn_piped,
+};
 use linerate_runtime::endpoint::trial::open_path;
 use linerate_traffic::mover::{Carried, Order};
 use mover::{MoverReport, Role, Task};
@@ -328,12 +330,7 @@ impl Mover {
         let push = ends.push && matches!(at, PeerAddress::Ssh { .. });
         let mut command = program_command(at, push, ends.state, words, ends.interrupt)?;
         linerate_testbed::shield_from_interrupts(&mut command);
-        linerate_testbed::tie_to_parent(&mut command);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+        let mut child = spawn_piped(&mut command)
             .map_err(|error| Stop::io(format!("start a mover at {at}"), error))?;
         let task = Task {
             address,

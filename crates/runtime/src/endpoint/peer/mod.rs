@@ -12,7 +12,7 @@ mod stderr;
 
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,8 @@ use linerate_model::talk::{Lines, answer};
 
 pub use self::printable::printable;
 use self::printable::printable_json;
-pub use self::start::program_command;
 use self::start::{agent_command, cannot_start};
+pub use self::start::{program_command, spawn_piped};
 pub use self::stderr::FarStderr;
 use crate::console::interrupt::Interrupt;
 use crate::console::say::Say;
@@ -115,13 +115,7 @@ impl Peer {
     ) -> Outcome<Self> {
         let mut command = agent_command(address, push, state, interrupt)?;
         linerate_testbed::shield_from_interrupts(&mut command);
-        linerate_testbed::tie_to_parent(&mut command);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| cannot_start(address, error))?;
+        let mut child = spawn_piped(&mut command).map_err(|error| cannot_start(address, error))?;
         let input = Input::of(child.stdin.take());
         let (heard, replies) = mpsc::sync_channel(REPLIES_WAITING_MAX);
         // Nothing is requested yet: what arrives now is no answer, and short.

@@ -7,14 +7,14 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::peer_address::PeerAddress;
 
-use super::start::{cannot_start, ssh};
+use super::start::{cannot_start, spawn_piped, ssh};
 use super::stderr::FarStderr;
 use super::{FAREWELL, GREETING, end_within, printable};
 use crate::console::interrupt::Interrupt;
@@ -131,16 +131,10 @@ struct FarScript<'a> {
 
 impl<'a> FarScript<'a> {
     fn start(mut command: Command, destination: &'a str, port: Option<u16>) -> Outcome<Self> {
-        linerate_testbed::tie_to_parent(&mut command);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| {
-                let destination = destination.to_owned();
-                cannot_start(&PeerAddress::Ssh { destination, port }, error)
-            })?;
+        let mut child = spawn_piped(&mut command).map_err(|error| {
+            let destination = destination.to_owned();
+            cannot_start(&PeerAddress::Ssh { destination, port }, error)
+        })?;
         let answers = listen(child.stdout.take());
         let stderr = FarStderr::read(child.stderr.take());
         Ok(Self {

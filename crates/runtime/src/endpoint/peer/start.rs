@@ -1,8 +1,8 @@
 //! The commands that start an agent, or this program, at a peer.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use linerate_host::trust::find_program;
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -28,6 +28,16 @@ pub(super) fn agent_command(
         return Ok(command);
     }
     program_command(address, push, state, &["agent", "--stdio"], interrupt)
+}
+
+/// Starts a program that ends with this process, all its streams piped.
+pub fn spawn_piped(command: &mut Command) -> io::Result<Child> {
+    linerate_testbed::tie_to_parent(command);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
 }
 
 /// This program at a peer, with `words`; an `exec:` peer has no other command than its agent's.
@@ -107,7 +117,7 @@ pub(super) fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
 }
 
 /// The stop for an agent that could not be started.
-pub(super) fn cannot_start(address: &PeerAddress, error: std::io::Error) -> Stop {
+pub(super) fn cannot_start(address: &PeerAddress, error: io::Error) -> Stop {
     let denied = error.kind() == ErrorKind::PermissionDenied;
     let stop = Stop::io(format!("start the agent at {address}"), error);
     match address {

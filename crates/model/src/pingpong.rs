@@ -285,8 +285,9 @@ mod tests {
     use crate::workload::Pingpong;
 
     /// IMB's sizes over a path with this latency and bandwidth.
-    fn row(latency_us: f64, mbyte_per_s: f64) -> Vec<Point> {
-        let time = |bytes: Bytes| latency_us * 1e3 + real(bytes.as_u64()) * 1e3 / mbyte_per_s;
+    fn row(latency_us: f64, mib_per_s: f64) -> Vec<Point> {
+        let ns_per_byte = 1e9 / (mib_per_s * 1_048_576.0);
+        let time = |bytes: Bytes| latency_us * 1e3 + real(bytes.as_u64()) * ns_per_byte;
         let sizes = Pingpong::imb_sizes().into_iter();
         let points = sizes.map(|bytes| Point {
             bytes,
@@ -295,7 +296,7 @@ mod tests {
         points.collect()
     }
 
-    /// The fabrics of source 003: latency in us at 4 B, bandwidth in MB/s at 4 MB.
+    /// The fabrics of source 003: latency in us at 4 B, bandwidth in MiB/s at 4 MiB.
     const FABRICS: [(f64, f64); 7] = [
         (24.5, 112.0),
         (7.8, 1126.0),
@@ -311,11 +312,11 @@ mod tests {
         for (latency, bandwidth) in FABRICS {
             let judged = judge(&row(latency, bandwidth), None).expect("24 sizes");
             assert!((judged.line.latency_ns / (latency * 1e3) - 1.0).abs() < 1e-6);
-            assert!((judged.line.ns_per_byte * bandwidth / 1e3 - 1.0).abs() < 1e-6);
+            assert!((judged.line.ns_per_byte * bandwidth * 1_048_576.0 / 1e9 - 1.0).abs() < 1e-6);
             let small = judged.small.expect("4 B").one_way_ns / 1e3;
             assert!((small / latency - 1.0).abs() < 0.01, "{small}");
             let large = judged.large.and_then(|point| point.rate()).expect("4 MiB");
-            let reached = large.as_f64() / 8e6 / bandwidth;
+            let reached = large.as_f64() / 8.0 / 1_048_576.0 / bandwidth;
             assert!((0.97..=1.0).contains(&reached), "{reached}");
             assert_eq!(judged.dips, []);
         }
@@ -387,7 +388,7 @@ mod tests {
         ) {
             let line = Line::through(&row(latency, bandwidth)).expect("24 sizes");
             prop_assert!((line.latency_ns / (latency * 1e3) - 1.0).abs() < 1e-6);
-            prop_assert!((line.ns_per_byte * bandwidth / 1e3 - 1.0).abs() < 1e-6);
+            prop_assert!((line.ns_per_byte * bandwidth * 1_048_576.0 / 1e9 - 1.0).abs() < 1e-6);
             prop_assert_eq!(dips(&row(latency, bandwidth)), []);
         }
 

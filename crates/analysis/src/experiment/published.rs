@@ -57,7 +57,7 @@ fn document(
         at: at
             .map(|(name, level)| (name.clone(), level.to_string()))
             .collect(),
-        figure: figure.figure.clone(),
+        figure: figure.in_words(),
         low: amount.low,
         high: amount.high,
         unit: amount.unit,

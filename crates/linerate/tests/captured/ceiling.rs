@@ -102,8 +102,8 @@ fn the_figures_of_the_field_reports_come_out() {
         ),
         ("--pcie 3x8 --rate 55.1G", ["63.008 Gb/s", "87.4 %"]),
         (
-            "--speed 40G --roce v2 --rate 4613MB/s",
-            ["39.21 Gb/s", "92.3 %"],
+            "--speed 40G --roce v2 --rate 4613MiB/s",
+            ["39.21 Gb/s", "98.7 %"],
         ),
         ("--infiniband QDR", ["32.00 Gb/s", "8b/10b"]),
         ("--speed 40G --mtu 1500", ["37.66 Gb/s", "1448/1538"]),

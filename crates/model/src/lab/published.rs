@@ -35,8 +35,14 @@ pub struct PublishedFigure {
     /// Factors with their levels; a factor that is not named is at its first level. None if no combination matches.
     #[serde(default, skip_serializing_if = "Words::is_empty")]
     pub at: Words,
-    /// The value as published, with its unit: `37.9 Gb/s`, `1.4 to 1.9 us`.
+    /// The value, with its unit: `37.9 Gb/s`, `1.4 to 1.9 us`.
     pub figure: String,
+    /// The value as printed, if its unit there means another: IMB before 2018 and perftest print MiB/s as MB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<String>,
+    /// The successive values whose mean the figure is, in its unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<f64>,
 }
 
 /// A unit of published values.
@@ -53,14 +59,15 @@ const fn unit(text: &'static str, of: &'static str, times: f64) -> Unit {
     Unit { text, of, times }
 }
 
-/// All known units. Bytes per second have decimal prefixes, as in the reports.
-const UNITS: [Unit; 14] = [
+/// All known units.
+const UNITS: [Unit; 15] = [
     unit("b/s", "bit_per_s", 1.0),
     unit("Mb/s", "bit_per_s", 1e6),
     unit("Gb/s", "bit_per_s", 1e9),
     unit("MB/s", "bit_per_s", 8e6),
     unit("GB/s", "bit_per_s", 8e9),
     unit("MiB/s", "bit_per_s", 8_388_608.0),
+    unit("GiB/s", "bit_per_s", 8_589_934_592.0),
     unit("/s", "per_s", 1.0),
     unit("s/GB", "s_per_gb", 1.0),
     unit("us/op", "us_per_op", 1.0),
@@ -82,13 +89,50 @@ pub struct Amount {
     pub unit: &'static str,
 }
 
+/// How far the mean of a published series may be from the figure: both are rounded.
+const SERIES_TOLERANCE: f64 = 0.005;
+
 impl PublishedFigure {
+    /// The value, how it was printed, and the values whose mean it is.
+    pub fn in_words(&self) -> String {
+        let printed = self
+            .printed
+            .iter()
+            .map(|printed| format!("printed as {printed}"));
+        let series = (!self.series.is_empty()).then(|| {
+            let values: Vec<String> = self.series.iter().map(f64::to_string).collect();
+            format!("mean of {}", values.join(", "))
+        });
+        let notes: Vec<String> = printed.chain(series).collect();
+        if notes.is_empty() {
+            self.figure.clone()
+        } else {
+            format!("{} ({})", self.figure, notes.join("; "))
+        }
+    }
+
+    /// Whether the mean of its series is the figure.
+    #[expect(clippy::cast_precision_loss, reason = "a few values")]
+    fn fits_series(&self, amount: Amount) -> bool {
+        let Some(unit) = self.unit().filter(|_| !self.series.is_empty()) else {
+            return true;
+        };
+        let mean = self.series.iter().sum::<f64>() / self.series.len() as f64 * unit.times;
+        (mean / amount.low - 1.0).abs() <= SERIES_TOLERANCE
+    }
+
+    fn unit(&self) -> Option<&'static Unit> {
+        // It is what follows the last digit.
+        let digit = self.figure.rfind(|at: char| at.is_ascii_digit())?;
+        let written = self.figure[digit + 1..].trim();
+        UNITS.iter().find(|unit| unit.text == written)
+    }
+
     /// The value in linerate's own unit; none if it is not a number or range with a known unit.
     pub fn amount(&self) -> Option<Amount> {
-        // The unit is what follows the last digit.
+        let unit = self.unit()?;
         let digit = self.figure.rfind(|at: char| at.is_ascii_digit())?;
-        let (numbers, written) = self.figure.split_at(digit + 1);
-        let unit = UNITS.iter().find(|unit| unit.text == written.trim())?;
+        let numbers = &self.figure[..=digit];
         let number = |text: &str| {
             let number: f64 = text.trim().parse().ok()?;
             (number.is_finite() && number > 0.0).then_some(number * unit.times)
@@ -142,6 +186,9 @@ impl Published {
                 );
                 wrong(&figure.figure, why)
             })?;
+            if !figure.fits_series(amount) {
+                return Err(wrong(&figure.figure, "not the mean of its `series`"));
+            }
             if let Some((word, unit)) = self.unit()
                 && unit != amount.unit
             {
@@ -199,6 +246,8 @@ mod tests {
             case: None,
             at: Words::new(),
             figure: figure.to_owned(),
+            printed: None,
+            series: Vec::new(),
         };
         let amount = figure.amount()?;
         Some((amount.low, amount.high, amount.unit))
@@ -216,6 +265,26 @@ mod tests {
         assert!((low - 1.4e-6).abs() < 1e-12 && (high - 1.9e-6).abs() < 1e-12);
         assert_eq!(unit, "s");
         assert_eq!(amount("2 %"), Some((2.0, 2.0, "per_cent")));
+    }
+
+    #[test]
+    fn a_figure_shows_how_it_was_printed_and_the_series_whose_mean_it_is() {
+        let figure = |series: &[f64]| PublishedFigure {
+            case: None,
+            at: Words::new(),
+            figure: "4613 MiB/s".to_owned(),
+            printed: Some("4613 MB/s".to_owned()),
+            series: series.to_vec(),
+        };
+        assert_eq!(figure(&[]).in_words(), "4613 MiB/s (printed as 4613 MB/s)");
+        let both = figure(&[4_600.0, 4_626.0]);
+        assert_eq!(
+            both.in_words(),
+            "4613 MiB/s (printed as 4613 MB/s; mean of 4600, 4626)"
+        );
+        let amount = both.amount().expect("a number");
+        assert!(both.fits_series(amount));
+        assert!(!figure(&[4_600.0, 4_700.0]).fits_series(amount));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::pairing::{HostPort, Pairing};
+
 /// How a peer is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerAddress {
@@ -15,6 +17,13 @@ pub enum PeerAddress {
     },
     /// `netns:NAME`, a network namespace of this machine.
     Netns(String),
+    /// `tls://host[:port]`, a listening agent that this host is paired with; or its pairing line.
+    Tls {
+        /// Where it listens.
+        at: HostPort,
+        /// How to pair with it first.
+        pairing: Option<Box<Pairing>>,
+    },
     /// `exec:COMMAND`, any command that starts `linerate agent --stdio` at the remote end.
     Exec(String),
     /// This host, in this namespace.
@@ -23,8 +32,7 @@ pub enum PeerAddress {
 
 impl PeerAddress {
     /// How a peer may be named.
-    pub const FORMS: &'static str =
-        "`[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND` or `local`";
+    pub const FORMS: &'static str = "`[ssh://][user@]host[:port]`, `tls://host[:port]`, `netns:NAME`, `exec:COMMAND` or `local`";
 
     /// Why a text is no peer, and what is one.
     fn refused(why: &str) -> String {
@@ -43,6 +51,8 @@ impl fmt::Display for PeerAddress {
                 destination,
                 port: Some(port),
             } => write!(f, "ssh://{destination}:{port}"),
+            // Never the token of a pairing line: names are printed and stored.
+            Self::Tls { at, .. } => write!(f, "tls://{at}"),
             Self::Netns(name) => write!(f, "netns:{name}"),
             Self::Exec(command) => write!(f, "exec:{command}"),
             Self::Local => f.write_str("local"),
@@ -73,8 +83,15 @@ impl FromStr for PeerAddress {
                 Ok(Self::Exec(command.to_owned()))
             };
         }
-        if text.starts_with("tls://") {
-            return Err(Self::refused("`tls://` peers are not supported"));
+        if let Some(rest) = text.strip_prefix("tls://") {
+            return match rest.contains('#').then(|| text.parse::<Pairing>()) {
+                None => rest.parse().map(|at| Self::Tls { at, pairing: None }),
+                Some(pairing) => pairing.map(|pairing| Self::Tls {
+                    at: pairing.at.clone(),
+                    pairing: Some(Box::new(pairing)),
+                }),
+            }
+            .map_err(|why| Self::refused(&why));
         }
         let rest = text.strip_prefix("ssh://").unwrap_or(text);
         if let Some((scheme, _)) = rest.split_once("://") {
@@ -159,12 +176,33 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_peer_does_not_show_the_token_that_pairs_with_it() {
+        let line = format!("tls://apricot#{}.{}.9", "a5".repeat(32), "0f".repeat(16));
+        let peer: PeerAddress = line.parse().expect("a pairing line");
+        assert!(matches!(
+            peer,
+            PeerAddress::Tls {
+                pairing: Some(_),
+                ..
+            }
+        ));
+        assert_eq!(peer.to_string(), "tls://apricot:5210");
+        assert!(
+            format!("tls://apricot#{}", "a5".repeat(32))
+                .parse::<PeerAddress>()
+                .is_err()
+        );
+    }
+
+    #[test]
     fn a_name_reads_back_as_it_was_written() {
         for text in [
             "netns:far",
             "exec:docker exec x linerate agent --stdio",
             "local",
             "ssh://a@b:7",
+            "tls://apricot:5210",
+            "tls://[fd00::1]:7",
         ] {
             assert_eq!(
                 text.parse::<PeerAddress>().map(|peer| peer.to_string()),

@@ -30,6 +30,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -44,7 +45,7 @@ use crate::units::Nanoseconds;
 use crate::workload::TrialSpec;
 
 /// The version of this protocol. Both ends must use the same one.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// The maximum number of settings in a request: four for each of 4,096 queues.
 pub const SETTINGS_MAX: usize = 16_384;
@@ -223,6 +224,9 @@ pub enum Reply {
         version: String,
         /// The addresses that the controller may use for data, best first.
         addresses: Vec<AgentAddress>,
+        /// The address of the agent's host that the controller has reached; `None` if the agent does not listen itself.
+        #[serde(default)]
+        reached: Option<IpAddr>,
     },
     /// The response to [`Request::ReadHost`].
     Host(Box<Host>),
@@ -241,7 +245,7 @@ pub enum Reply {
     Committed,
     /// The agent listens for data connections on this port.
     Prepared {
-        /// The TCP port.
+        /// The TCP port; 0 is the one that the controller has reached the agent at.
         port: u16,
     },
     /// What this end has done so far. It is not in the order of the other responses.

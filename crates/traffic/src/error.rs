@@ -90,6 +90,16 @@ pub enum TrafficError {
         /// The port listened on.
         port: u16,
     },
+    /// No datagram arrives at the peer.
+    #[error(
+        "no datagram has reached {address} within {waited:.1?}; a firewall may drop UDP port {}", .address.port()
+    )]
+    NoDatagrams {
+        /// Where they were sent.
+        address: SocketAddr,
+        /// How long was waited.
+        waited: Duration,
+    },
     /// The peer connected but did not start.
     #[error("the peer did not start the trial within {waited:.1?}")]
     StartTimeOut {
@@ -434,6 +444,7 @@ impl TrafficError {
             | Self::OutOfThreads { .. } => FailureKind::Resource,
             Self::ConnectTimeOut { .. }
             | Self::AcceptTimeOut { .. }
+            | Self::NoDatagrams { .. }
             | Self::StartTimeOut { .. }
             | Self::Overdue { .. }
             | Self::NoneAnswered { .. }

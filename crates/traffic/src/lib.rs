@@ -40,4 +40,5 @@ mod workloads;
 
 pub use abort::Abort;
 pub use error::TrafficError;
+pub use sys::inherited_listener;
 pub use trial::cpu_time_of_this_thread;

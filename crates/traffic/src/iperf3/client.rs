@@ -258,9 +258,11 @@ impl<'a> Test<'a> {
             .map_err(|errno| TrafficError::of_errno("make a data connection ready", errno))?;
         Ok(Flow {
             number,
+            side: Side::Connecting,
             role: role(&self.spec, Side::Connecting, number),
             socket,
             cpu: None,
+            ports: None,
         })
     }
 

@@ -296,9 +296,11 @@ fn flows_of(
         }
         Ok(Flow {
             number,
+            side: Side::Listening,
             role: role(spec, Side::Listening, number),
             socket,
             cpu: None,
+            ports: None,
         })
     };
     (0..).zip(streams).map(flow).collect()

@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
 
 mod exchange_uring;
+mod inherited;
 mod memory;
 mod mmsg;
 mod plain;
@@ -21,6 +22,7 @@ use linerate_model::units::Nanoseconds;
 use rustix::io::Errno;
 
 pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
+pub use inherited::inherited_listener;
 pub(crate) use memory::{Mapping, NodeBuffer, node_of};
 pub(crate) use mmsg::{MESSAGES_MAX, Message, Messages, socket_drops};
 pub(crate) use plain::Plain;

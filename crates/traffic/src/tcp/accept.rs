@@ -7,19 +7,21 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use linerate_model::greeting::{GREETING_BYTES, read};
 use linerate_model::protocol::{TOKEN_MILLIS_MAX, Token};
 use linerate_model::workload::{TrialSpec, Waiting};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{
-    RecvFlags, SendFlags, SocketFlags, accept_with, bind, getsockname, listen, recv, send, sockopt,
+    RecvFlags, SendFlags, SocketFlags, accept_with, getsockname, listen, recv, send, sockopt,
 };
 
-use super::greeting::{ACCEPTED, GREETING_BYTES, read};
-use super::{Connected, Flow, Side, files, select, socket};
+use super::arrival::bind_within;
+use super::{ACCEPTED, Arrival, Connected, Flow, HandedOver, Side, files, select, socket};
 use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 
@@ -32,8 +34,64 @@ const STRANGERS_MAX: usize = 64;
 pub struct Listening {
     spec: TrialSpec,
     token: Token,
-    socket: OwnedFd,
-    port: u16,
+    arrival: Arrival,
+    door: Door,
+}
+
+/// Where the connections come from.
+#[derive(Debug)]
+enum Door {
+    /// They arrive at a port of this trial.
+    Port { socket: OwnedFd, port: u16 },
+    /// Another process accepts them.
+    Handed(Announced),
+}
+
+/// A trial whose connections another process hands over, until it is dropped.
+#[derive(Debug)]
+struct Announced {
+    handed: Arc<HandedOver>,
+    token: Token,
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        self.handed.withdraw(self.token);
+    }
+}
+
+impl Door {
+    /// The next connection, with what was read of its greeting already.
+    fn next(&self) -> Result<Pending, Errno> {
+        match self {
+            Self::Port { socket, .. } => {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let socket = accept_with(socket, flags)?;
+                Ok(Pending {
+                    socket,
+                    greeting: [0; GREETING_BYTES],
+                    filled: 0,
+                })
+            }
+            Self::Handed(announced) => {
+                let (socket, greeting) = announced.handed.next()?;
+                Ok(Pending {
+                    socket,
+                    greeting,
+                    filled: GREETING_BYTES,
+                })
+            }
+        }
+    }
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Port { socket, .. } => socket.as_fd(),
+            Self::Handed(announced) => announced.handed.as_fd(),
+        }
+    }
 }
 
 /// A connection that has not presented its greeting yet.
@@ -57,41 +115,51 @@ impl Listening {
     /// `bind_to` is an IP address, one with a port (`10.0.0.1:5201`, `[::1]:5201`), or empty for every
     /// address; without a port the kernel chooses a free one.
     pub fn open(spec: &TrialSpec, token: Token, bind_to: &str) -> Result<Self, TrafficError> {
+        Self::open_at(spec, token, bind_to, &Arrival::default())
+    }
+
+    /// The same where the data may arrive only as `arrival` says.
+    pub fn open_at(
+        spec: &TrialSpec,
+        token: Token,
+        bind_to: &str,
+        arrival: &Arrival,
+    ) -> Result<Self, TrafficError> {
         spec.check()?;
         files::make_room(spec)?;
-        let socket = if bind_to.is_empty() {
-            // One IPv6 socket takes both families; a kernel booted without IPv6 has only the other.
-            bound(spec, (Ipv6Addr::UNSPECIFIED, 0).into())
-                .or_else(|_| bound(spec, (Ipv4Addr::UNSPECIFIED, 0).into()))?
-        } else {
-            bound(spec, parse_address(bind_to)?)?
+        let door = match &arrival.handed {
+            Some(handed) => {
+                // What this kernel does not grant is an error before the other end connects.
+                drop(socket::new(spec, (Ipv4Addr::LOCALHOST, 0).into())?);
+                handed.announce(token)?;
+                Door::Handed(Announced {
+                    handed: Arc::clone(handed),
+                    token,
+                })
+            }
+            None => port(spec, bind_to, arrival)?,
         };
-        let backlog = i32::try_from(select::candidates(spec))
-            .unwrap_or(i32::MAX)
-            .saturating_add(64);
-        listen(&socket, backlog).map_err(|errno| TrafficError::of_errno("listen", errno))?;
-        let port = getsockname(&socket)
-            .and_then(SocketAddr::try_from)
-            .map_err(|errno| TrafficError::of_errno("read the port listened on", errno))?
-            .port();
         Ok(Self {
             spec: spec.clone(),
             token,
-            socket,
-            port,
+            arrival: arrival.clone(),
+            door,
         })
     }
 
-    /// The TCP port.
+    /// The TCP port; 0 if another process accepts the connections.
     pub fn port(&self) -> u16 {
-        self.port
+        match self.door {
+            Door::Port { port, .. } => port,
+            Door::Handed(_) => 0,
+        }
     }
 
     /// Accepts exactly the connections of the trial, until `deadline`; stops listening then.
     pub fn accept(self, deadline: Instant, abort: &Abort) -> Result<Connected, TrafficError> {
         let begun = Instant::now();
         let expected = select::candidates(&self.spec) as usize;
-        let mut crowd = Crowd::new(&self.socket, abort, expected)?;
+        let mut crowd = Crowd::new(&self.door, &self.spec, abort, expected)?;
         while crowd.arrived < expected {
             let now = Instant::now();
             if now >= deadline {
@@ -99,7 +167,7 @@ impl Listening {
                     arrived: crowd.arrived,
                     expected,
                     waited: now - begun,
-                    port: self.port,
+                    port: self.port(),
                 });
             }
             let until = crowd
@@ -120,7 +188,11 @@ impl Listening {
         let sockets = greeted.into_iter().flatten().collect();
         let flows = select::answer(&self.spec, sockets, deadline, abort)?
             .into_iter()
-            .map(|kept| Flow::new(&self.spec, Side::Listening, kept))
+            .map(|kept| {
+                let flow = Flow::new(&self.spec, Side::Listening, kept)?;
+                let ports = self.arrival.ports;
+                Ok(Flow { ports, ..flow })
+            })
             .collect::<Result<_, TrafficError>>()?;
         Ok(Connected {
             spec: self.spec,
@@ -140,7 +212,8 @@ const EVENTS: usize = 256;
 
 /// Everybody who has connected.
 struct Crowd<'a> {
-    listening: &'a OwnedFd,
+    door: &'a Door,
+    spec: &'a TrialSpec,
     poller: Poller,
     events: Vec<Event>,
     /// By the number of their events.
@@ -157,14 +230,20 @@ struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    fn new(listening: &'a OwnedFd, abort: &Abort, expected: usize) -> Result<Self, TrafficError> {
+    fn new(
+        door: &'a Door,
+        spec: &'a TrialSpec,
+        abort: &Abort,
+        expected: usize,
+    ) -> Result<Self, TrafficError> {
         let poller = Poller::new(Waiting::Blocking)?;
         poller.add(abort, ABORT, EventFlags::IN)?;
-        poller.add(listening, ARRIVAL, EventFlags::IN)?;
+        poller.add(door, ARRIVAL, EventFlags::IN)?;
         let mut greeted: Vec<Option<OwnedFd>> = Vec::new();
         greeted.resize_with(expected, || None);
         Ok(Self {
-            listening,
+            door,
+            spec,
             poller,
             events: Vec::with_capacity(EVENTS),
             pending: HashMap::new(),
@@ -198,7 +277,7 @@ impl<'a> Crowd<'a> {
             } else {
                 EventFlags::empty()
             };
-            self.poller.modify(self.listening, ARRIVAL, interest)?;
+            self.poller.modify(self.door, ARRIVAL, interest)?;
             self.open = room;
         }
         let mut events = std::mem::take(&mut self.events);
@@ -206,7 +285,7 @@ impl<'a> Crowd<'a> {
         for event in &events {
             match event.data.u64() {
                 ABORT => return Err(TrafficError::Aborted),
-                ARRIVAL => self.accept_waiting()?,
+                ARRIVAL => self.accept_waiting(token)?,
                 number => self.advance(number, token)?,
             }
         }
@@ -233,19 +312,19 @@ impl<'a> Crowd<'a> {
     }
 
     /// Takes the connections that wait in the kernel's queue, as far as there is capacity.
-    fn accept_waiting(&mut self) -> Result<(), TrafficError> {
+    fn accept_waiting(&mut self, token: Token) -> Result<(), TrafficError> {
         while self.pending.len() < self.most {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match accept_with(self.listening, flags) {
-                Ok(socket) => {
+            match self.door.next() {
+                Ok(one) if one.filled == GREETING_BYTES => {
+                    if let Some(flow) = read(&one.greeting, token) {
+                        socket::configure(self.spec, &one.socket)?;
+                        self.take(flow, one.socket);
+                    }
+                }
+                Ok(one) => {
                     let until = Instant::now() + Duration::from_millis(TOKEN_MILLIS_MAX);
-                    self.poller.add(&socket, self.next, EventFlags::IN)?;
+                    self.poller.add(&one.socket, self.next, EventFlags::IN)?;
                     self.late.push_back((until, self.next));
-                    let one = Pending {
-                        socket,
-                        greeting: [0; GREETING_BYTES],
-                        filled: 0,
-                    };
                     self.pending.insert(self.next, one);
                     self.next += 1;
                 }
@@ -304,7 +383,32 @@ fn parse_address(text: &str) -> Result<SocketAddr, TrafficError> {
         })
 }
 
-fn bound(spec: &TrialSpec, address: SocketAddr) -> Result<OwnedFd, TrafficError> {
+/// Listens at a port of this trial.
+fn port(spec: &TrialSpec, bind_to: &str, arrival: &Arrival) -> Result<Door, TrafficError> {
+    let bound = |address| bound(spec, address, arrival);
+    let socket = if bind_to.is_empty() {
+        // One IPv6 socket takes both families; a kernel booted without IPv6 has only the other.
+        bound((Ipv6Addr::UNSPECIFIED, 0).into())
+            .or_else(|_| bound((Ipv4Addr::UNSPECIFIED, 0).into()))?
+    } else {
+        bound(parse_address(bind_to)?)?
+    };
+    let backlog = i32::try_from(select::candidates(spec))
+        .unwrap_or(i32::MAX)
+        .saturating_add(64);
+    listen(&socket, backlog).map_err(|errno| TrafficError::of_errno("listen", errno))?;
+    let port = getsockname(&socket)
+        .and_then(SocketAddr::try_from)
+        .map_err(|errno| TrafficError::of_errno("read the port listened on", errno))?
+        .port();
+    Ok(Door::Port { socket, port })
+}
+
+fn bound(
+    spec: &TrialSpec,
+    address: SocketAddr,
+    arrival: &Arrival,
+) -> Result<OwnedFd, TrafficError> {
     let socket = socket::new(spec, address)?;
     let failed = |errno| TrafficError::of_errno("prepare the listening socket", errno);
     // Without it a port stays taken for a minute after a trial whose sender listened (TIME_WAIT).
@@ -312,7 +416,7 @@ fn bound(spec: &TrialSpec, address: SocketAddr) -> Result<OwnedFd, TrafficError>
     if address.is_ipv6() && address.ip().is_unspecified() {
         sockopt::set_ipv6_v6only(&socket, false).map_err(failed)?;
     }
-    bind(&socket, &address).map_err(|errno| match errno {
+    bind_within(&socket, address, arrival.ports).map_err(|errno| match errno {
         Errno::ADDRINUSE => TrafficError::PortInUse { address },
         Errno::ADDRNOTAVAIL => TrafficError::NoSuchAddress { address },
         _ => TrafficError::of_bind("bind the data port", errno),

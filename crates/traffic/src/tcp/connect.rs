@@ -3,16 +3,16 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use linerate_model::greeting::{GREETING_BYTES, write};
 use linerate_model::protocol::Token;
 use linerate_model::workload::{TrialSpec, Waiting};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
-use super::greeting::{ACCEPTED, GREETING_BYTES, write};
-use super::{Connected, Flow, Side, files, select, socket};
+use super::{ACCEPTED, Connected, Flow, Side, files, select, socket};
 use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 
@@ -20,6 +20,9 @@ use crate::{Abort, TrafficError};
 /// connection that found it full is tried again a second later), and the first ones' second to greet would
 /// run out while the last ones are begun.
 const UNDER_WAY_MAX: usize = 512;
+/// How long the first answer may take: a SYN is retransmitted after 1 and 3 s (tcp(7), RFC 6298), so a path that loses packets has
+/// three chances.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(4);
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 256;
 /// The event of the trial that was given up, not of a connection.
@@ -59,6 +62,7 @@ impl Connected {
         let mut attempts: Vec<Attempt> = Vec::with_capacity(numbers as usize);
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         let mut accepted = 0;
+        let mut is_answered = false;
         while accepted < numbers as usize {
             while attempts.len() - accepted < UNDER_WAY_MAX
                 && let Some(number) = waiting.next()
@@ -68,6 +72,11 @@ impl Connected {
                 attempts.push(one);
             }
             let now = Instant::now();
+            let deadline = if is_answered {
+                deadline
+            } else {
+                deadline.min(begun + ANSWERS_WITHIN)
+            };
             if now >= deadline {
                 let waited = now - begun;
                 return Err(TrafficError::ConnectTimeOut { address, waited });
@@ -82,6 +91,7 @@ impl Connected {
                 };
                 let before = one.stage;
                 one.advance(address, token, begun)?;
+                is_answered = true;
                 match one.stage {
                     stage if stage == before => {}
                     Stage::Accepted => {

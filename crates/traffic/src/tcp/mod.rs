@@ -23,9 +23,9 @@
 //! have them too, as *companions*: to prove the token, exchange ports, start and stop.
 
 mod accept;
+pub(crate) mod arrival;
 mod connect;
 mod files;
-pub(crate) mod greeting;
 pub(crate) mod info;
 mod select;
 mod settle;
@@ -36,9 +36,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 pub use accept::Listening;
+pub use arrival::{Arrival, HandedOver};
 pub(crate) use connect::connect_error;
 pub(crate) use files::{make_room, room_for_clients};
 use linerate_model::ids::CpuId;
+use linerate_model::ports::PortRange;
 use linerate_model::sample::{Role, SideSample};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
 use select::SelectedConnection;
@@ -53,15 +55,26 @@ pub struct Connected {
     flows: Vec<Flow>,
 }
 
+/// The listening end's answer to a valid greeting. On an invalid one it closes without an answer, so that a
+/// port scanner learns nothing.
+const ACCEPTED: u8 = 0x06;
+/// Sent by both ends of every connection when all their threads are ready.
+pub(crate) const READY: u8 = 0x52;
+/// Sent by a receiving end that reads from now on.
+pub(crate) const GO: u8 = 0x47;
+
 /// One end of one data connection.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) number: u32,
+    pub(crate) side: Side,
     pub(crate) role: Role,
     /// Its calls block.
     pub(crate) socket: OwnedFd,
     /// The CPU that the kernel received it on, when the trial is placed by that.
     pub(crate) cpu: Option<CpuId>,
+    /// Where other sockets of this flow may listen at this end; `None` is any free port.
+    pub(crate) ports: Option<PortRange>,
 }
 
 impl Connected {
@@ -110,9 +123,11 @@ impl Flow {
         }
         Ok(Self {
             number,
+            side,
             role,
             socket,
             cpu,
+            ports: None,
         })
     }
 }

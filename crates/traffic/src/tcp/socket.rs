@@ -25,27 +25,34 @@ pub(crate) fn new(spec: &TrialSpec, address: SocketAddr) -> Result<OwnedFd, Traf
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)
         .map_err(|errno| TrafficError::of_errno("make a socket", errno))?;
+    configure(spec, &socket)?;
+    Ok(socket)
+}
+
+/// Sets the buffers and the congestion control of `spec`. Of a connection that is made already, the window scale and the
+/// segment size are negotiated: `TCP_MAXSEG` holds by what the connecting end has requested.
+pub(super) fn configure(spec: &TrialSpec, socket: &OwnedFd) -> Result<(), TrafficError> {
     if let Some(size) = spec.socket_buffer_bytes {
-        set_buffers(&socket, size)?;
+        set_buffers(socket, size)?;
     }
     if let Some(name) = &spec.congestion_control {
-        set_congestion_control(&socket, name)?;
+        set_congestion_control(socket, name)?;
     }
     if let Some(mss) = spec.mss_bytes {
         let mss = u32::try_from(mss.as_u64()).unwrap_or(u32::MAX);
-        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, mss)
+        set_option(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, mss)
             .map_err(|errno| TrafficError::of_errno("set the segment size", errno))?;
     }
     if let Some(rate) = spec.pacing_bit_per_s {
         set_option(
-            &socket,
+            socket,
             libc::SOL_SOCKET,
             libc::SO_MAX_PACING_RATE,
             rate.as_bit_per_s() / 8,
         )
         .map_err(|errno| TrafficError::of_errno("set the pacing rate", errno))?;
     }
-    Ok(socket)
+    Ok(())
 }
 
 /// Sets both buffers, and fails if the kernel grants smaller ones.

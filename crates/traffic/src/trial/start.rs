@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::FarEnd;
 use super::shared_state::{SharedState, Start};
 use crate::tcp::Flow;
-use crate::tcp::greeting::{GO, READY};
+use crate::tcp::{GO, READY};
 use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 

@@ -1,30 +1,56 @@
 //! Control messages between the two ends of a flow over its companion connection, and the UDP sockets that
 //! they set up. All numbers are big endian. The peer has proved the token; its messages
 //! are validated all the same.
+//!
+//! ```text
+//! connecting end                      listening end
+//!   HELLO(port, secret)         <->   HELLO(port, secret)    on the companion
+//!   PROBE(own secret)           -->                          a datagram, until it is heard
+//!                               <--   HEARD                  on the companion
+//! ```
+//!
+//! The listening end sends to where the probe came from: address translation on the path has changed the port that the
+//! connecting end knows of, and lets datagrams in only after one has gone out. A probe that is never heard is a firewall
+//! that drops UDP, and known before the trial begins.
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use linerate_model::sample::Role;
 use linerate_model::workload::TrialSpec;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recvfrom, send,
+    socket_with,
+};
 
 use super::check_waiting;
-use crate::TrafficError;
 use crate::sys::set_option;
-use crate::tcp::Flow;
-use crate::tcp::socket::set_buffers;
+use crate::tcp::arrival::bind_within;
+use crate::tcp::socket::{Woken, set_buffers, wait};
 use crate::tcp::words::{
     PartialMessage, WORDS_MAX, Word, await_words, local_of, number, peer_of, random, tell,
     with_port,
 };
+use crate::tcp::{Flow, Side};
 use crate::trial::DataThread;
 use crate::waiting::prepare_socket;
+use crate::{Abort, TrafficError};
 
 const HELLO_MAGIC: [u8; 4] = *b"LNRU";
 /// Magic (4), port (2), secret (8), clock (8).
 const HELLO_BYTES: usize = 22;
+const PROBE_MAGIC: [u8; 4] = *b"LNRP";
+/// Magic (4), the secret of the connecting end (8).
+const PROBE_BYTES: usize = 12;
+/// The probe of the flow has arrived.
+const HEARD: [u8; 4] = *b"HERE";
+/// How long a probe is waited for before the next one is sent.
+const PROBE_EVERY: Duration = Duration::from_millis(50);
+/// How long probes may go unheard.
+const PROBES_MAX: Duration = Duration::from_secs(4);
 const REPORT_MAGIC: [u8; 4] = *b"SENT";
 /// Magic (4), datagrams (8), bytes (8).
 const REPORT_BYTES: usize = 20;
@@ -64,7 +90,7 @@ pub(super) fn open(data_thread: &DataThread<'_>) -> Result<Vec<Link>, TrafficErr
     // First all send, then all receive: the ends may serve the flows in another order.
     for one in &data_thread.flows {
         let local = with_port(local_of(&one.flow.socket)?, 0);
-        let socket = bound(data_thread.spec, local)?;
+        let socket = bound(data_thread.spec, local, one.flow)?;
         let hello = Hello {
             port: local_of(&socket)?.port(),
             secret: random()?,
@@ -75,27 +101,172 @@ pub(super) fn open(data_thread: &DataThread<'_>) -> Result<Vec<Link>, TrafficErr
     }
     let deadline = Instant::now() + WORDS_MAX;
     let flows = data_thread.flows.iter().map(|one| one.flow);
-    flows
-        .zip(own)
-        .map(|(flow, (socket, own))| {
-            let theirs = await_hello(flow, data_thread, deadline)?;
-            let peer = with_port(peer_of(&flow.socket)?, theirs.port);
-            connect(&socket, &peer)
-                .map_err(|errno| TrafficError::of_errno("connect a UDP socket", errno))?;
-            Ok(Link {
-                socket,
-                is_ipv6: peer.is_ipv6(),
-                secret: match flow.role {
-                    Role::Receiver => own.secret,
-                    Role::Sender => theirs.secret,
-                },
-                one_clock: clock != 0 && clock == theirs.clock,
-            })
+    let mut ends = Vec::with_capacity(own.len());
+    for (flow, (socket, own)) in flows.zip(own) {
+        let theirs = await_hello(flow, data_thread, deadline)?;
+        ends.push(FlowEnds {
+            flow,
+            socket,
+            own,
+            theirs,
+        });
+    }
+    let abort = &data_thread.shared_state.abort;
+    match data_thread.flows.first().map(|one| one.flow.side) {
+        Some(Side::Connecting) => probe(&ends, abort)?,
+        Some(Side::Listening) => answer_probes(&ends, deadline, abort)?,
+        None => {}
+    }
+    let link = |one: FlowEnds<'_>| {
+        Ok(Link {
+            is_ipv6: local_of(&one.socket)?.is_ipv6(),
+            socket: one.socket,
+            secret: match one.flow.role {
+                Role::Receiver => one.own.secret,
+                Role::Sender => one.theirs.secret,
+            },
+            one_clock: clock != 0 && clock == one.theirs.clock,
         })
-        .collect()
+    };
+    ends.into_iter().map(link).collect()
 }
 
-fn bound(spec: &TrialSpec, local: SocketAddr) -> Result<OwnedFd, TrafficError> {
+/// Both ends of a flow, before its socket is connected.
+struct FlowEnds<'a> {
+    flow: &'a Flow,
+    socket: OwnedFd,
+    own: Hello,
+    theirs: Hello,
+}
+
+fn connected(socket: &OwnedFd, peer: SocketAddr) -> Result<(), TrafficError> {
+    connect(socket, &peer).map_err(|errno| TrafficError::of_errno("connect a UDP socket", errno))
+}
+
+/// The connecting end: sends datagrams until the other end has heard one of each flow.
+fn probe(ends: &[FlowEnds<'_>], abort: &Abort) -> Result<(), TrafficError> {
+    let begun = Instant::now();
+    let mut heard: Vec<PartialMessage<4>> = Vec::new();
+    heard.resize_with(ends.len(), PartialMessage::default);
+    for one in ends {
+        connected(
+            &one.socket,
+            with_port(peer_of(&one.flow.socket)?, one.theirs.port),
+        )?;
+    }
+    let mut unheard: Vec<usize> = (0..ends.len()).collect();
+    let mut ready = Vec::new();
+    let mut again = begun;
+    while let Some(&first) = unheard.first() {
+        let now = Instant::now();
+        if now >= begun + PROBES_MAX {
+            let address = with_port(peer_of(&ends[first].flow.socket)?, ends[first].theirs.port);
+            return Err(TrafficError::NoDatagrams {
+                address,
+                waited: begun.elapsed(),
+            });
+        }
+        if now >= again {
+            for &index in &unheard {
+                // A refusal (ICMP) of an earlier one, or a full queue: the next one may arrive.
+                let _ = send(
+                    &ends[index].socket,
+                    &ends[index].own.probe(),
+                    SendFlags::DONTWAIT,
+                );
+            }
+            again = now + PROBE_EVERY;
+        }
+        let companions = unheard
+            .iter()
+            .map(|&index| (ends[index].flow.socket.as_fd(), PollFlags::IN));
+        if wait(companions, again, abort, &mut ready)? == Woken::Aborted {
+            return Err(TrafficError::Aborted);
+        }
+        let mut left = Vec::with_capacity(unheard.len());
+        for (index, is_ready) in unheard.into_iter().zip(&ready) {
+            let flow = ends[index].flow;
+            match is_ready.then(|| heard[index].hear(flow)) {
+                None | Some(Word::Partial) => left.push(index),
+                Some(Word::Whole(HEARD)) => {}
+                Some(Word::Whole(_)) => {
+                    return Err(TrafficError::PeerGarbled { flow: flow.number });
+                }
+                Some(Word::Closed) => {
+                    return Err(TrafficError::PeerClosed {
+                        flow: flow.number,
+                        after: Duration::ZERO,
+                    });
+                }
+            }
+        }
+        unheard = left;
+    }
+    Ok(())
+}
+
+/// The listening end: connects each flow to where its probe came from.
+fn answer_probes(
+    ends: &[FlowEnds<'_>],
+    deadline: Instant,
+    abort: &Abort,
+) -> Result<(), TrafficError> {
+    for one in ends {
+        let from = peer_of(&one.flow.socket)?.ip().to_canonical();
+        let source = await_probe(one, from, deadline, abort)?;
+        connected(&one.socket, source)?;
+        tell(one.flow, &HEARD)?;
+    }
+    Ok(())
+}
+
+fn await_probe(
+    one: &FlowEnds<'_>,
+    from: IpAddr,
+    deadline: Instant,
+    abort: &Abort,
+) -> Result<SocketAddr, TrafficError> {
+    let expected = one.theirs.probe();
+    let mut ready = Vec::new();
+    loop {
+        let mut datagram = [0; PROBE_BYTES + 1];
+        match recvfrom(&one.socket, &mut datagram, RecvFlags::DONTWAIT) {
+            Ok((count, _, source)) => {
+                let source = source.and_then(|source| SocketAddr::try_from(source).ok());
+                if let Some(source) = source
+                    && datagram[..count] == expected
+                    && source.ip().to_canonical() == from
+                {
+                    return Ok(source);
+                }
+                // A stranger's.
+                continue;
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(TrafficError::of_errno("receive a datagram", errno)),
+        }
+        if Instant::now() >= deadline {
+            return Err(TrafficError::StartTimeOut { waited: WORDS_MAX });
+        }
+        // The companion, too: an end that gives up closes it.
+        let waited = [
+            (one.socket.as_fd(), PollFlags::IN),
+            (one.flow.socket.as_fd(), PollFlags::RDHUP),
+        ];
+        match wait(waited, deadline, abort, &mut ready)? {
+            Woken::Aborted => return Err(TrafficError::Aborted),
+            Woken::Look if ready.get(1) == Some(&true) => {
+                return Err(TrafficError::PeerClosed {
+                    flow: one.flow.number,
+                    after: Duration::ZERO,
+                });
+            }
+            Woken::Look => {}
+        }
+    }
+}
+
+fn bound(spec: &TrialSpec, local: SocketAddr, flow: &Flow) -> Result<OwnedFd, TrafficError> {
     let family = match local {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -116,7 +287,10 @@ fn bound(spec: &TrialSpec, local: SocketAddr) -> Result<OwnedFd, TrafficError> {
         )
         .map_err(|errno| TrafficError::of_errno("set the pacing rate", errno))?;
     }
-    bind(&socket, &local).map_err(|errno| TrafficError::of_errno("bind a UDP socket", errno))?;
+    bind_within(&socket, local, flow.ports).map_err(|errno| match errno {
+        Errno::ADDRINUSE => TrafficError::PortInUse { address: local },
+        _ => TrafficError::of_errno("bind a UDP socket", errno),
+    })?;
     Ok(socket)
 }
 
@@ -151,6 +325,14 @@ impl Hello {
         bytes[4..6].copy_from_slice(&self.port.to_be_bytes());
         bytes[6..14].copy_from_slice(&self.secret.to_be_bytes());
         bytes[14..].copy_from_slice(&self.clock.to_be_bytes());
+        bytes
+    }
+
+    /// The datagram that shows the way to this end.
+    fn probe(self) -> [u8; PROBE_BYTES] {
+        let mut bytes = [0; PROBE_BYTES];
+        bytes[..4].copy_from_slice(&PROBE_MAGIC);
+        bytes[4..].copy_from_slice(&self.secret.to_be_bytes());
         bytes
     }
 

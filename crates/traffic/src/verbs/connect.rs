@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use linerate_model::ports::PortRange;
 use linerate_model::workload::{Connect, Service, Verbs};
 use linerate_verbs::{
     AddressHandle, Attributes, Calling, Connection, Gid, Listener, Path, Patience,
@@ -42,8 +43,8 @@ pub(super) fn connect(
     }
     let listener = (managed && side == Side::Listening)
         .then(|| {
-            Listener::new(with_port(local_of(&data_thread.flows[0].flow.socket)?, 0))
-                .map_err(TrafficError::from)
+            let flow = data_thread.flows[0].flow;
+            listen_within(local_of(&flow.socket)?, flow.ports)
         })
         .transpose()?;
     let own = (fresh.iter())
@@ -94,6 +95,21 @@ pub(super) fn connect(
     }
     meet(data_thread, deadline)?;
     Ok(ways)
+}
+
+/// Listens at a free port; of `ports`, if there are such.
+fn listen_within(local: SocketAddr, ports: Option<PortRange>) -> Result<Listener, TrafficError> {
+    let Some(ports) = ports else {
+        return Ok(Listener::new(with_port(local, 0))?);
+    };
+    let mut last = Err(TrafficError::PortInUse { address: local });
+    for port in ports.all() {
+        last = Listener::new(with_port(local, port)).map_err(TrafficError::from);
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
 }
 
 fn hello(

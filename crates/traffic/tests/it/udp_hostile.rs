@@ -45,12 +45,21 @@ impl Peer {
         hello.extend(own.port().to_be_bytes());
         hello.extend([7; 8]);
         hello.extend([0; 8]);
-        hello.push(0x52);
         self.companion.write_all(&hello).expect("open");
         self.socket
             .connect((Ipv4Addr::LOCALHOST, self.port))
             .expect("the loopback");
+        self.meet();
+        self.companion.write_all(&[0x52]).expect("open");
         assert_eq!(read_byte(&mut self.companion), Some(0x52), "READY");
+    }
+
+    /// Shows linerate's socket where this one is.
+    fn meet(&mut self) {
+        self.send(b"LNRP\x07\x07\x07\x07\x07\x07\x07\x07");
+        let mut heard = [0; 4];
+        self.companion.read_exact(&mut heard).expect("an answer");
+        assert_eq!(&heard, b"HERE");
     }
 
     /// Datagram `sequence` of the flow.

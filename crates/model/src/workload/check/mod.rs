@@ -208,17 +208,16 @@ impl TrialSpec {
     fn check_workload(&self) -> Result<(), SpecError> {
         match &self.workload {
             Workload::Stream(stream) => self.check_stream(stream),
-            Workload::Rr(rr) => self.check_rr(rr),
-            Workload::Pingpong(pingpong) => self.check_pingpong(pingpong),
+            Workload::Rr(rr) => Self::check_rr(rr),
+            Workload::Pingpong(pingpong) => Self::check_pingpong(pingpong),
             Workload::Http(http) => check_http(http),
             Workload::Transfer(Transfer {
                 bytes, repetitions, ..
             }) => {
                 message("the buffer of a transfer", *bytes)?;
-                check_repetitions(*repetitions)?;
-                check_memory(*bytes, self.flows.saturating_mul(2))
+                check_repetitions(*repetitions)
             }
-            Workload::Diffusion(diffusion) => self.check_diffusion(diffusion),
+            Workload::Diffusion(diffusion) => Self::check_diffusion(diffusion),
             Workload::Udp(Udp {
                 datagram_bytes,
                 rate_bit_per_s,
@@ -238,7 +237,46 @@ impl TrialSpec {
                 )
             }
             Workload::Rdma(rdma) => self.check_rdma(rdma),
-        }
+        }?;
+        let (each, count) = self.buffers();
+        require(
+            each.as_u64().saturating_mul(u64::from(count)) <= MEMORY_MAX,
+            "the buffers of all threads",
+            || each.to_string(),
+            "8 GiB together",
+        )
+    }
+
+    /// The size of a buffer of an end, and their number.
+    fn buffers(&self) -> (Bytes, u32) {
+        let largest = |sizes: &[Bytes]| sizes.iter().copied().max().unwrap_or_default();
+        // What is verified needs two additional buffers.
+        let checked = |data_check: bool| if data_check { 3 } else { 1 };
+        let (each, of_each) = match &self.workload {
+            // A thread has one buffer, however many flows it serves.
+            Workload::Stream(_) => return (self.buffer_bytes, self.threads()),
+            Workload::Http(http) => return (http.body_bytes, self.threads()),
+            Workload::Udp(udp) => return (udp.datagram_bytes, self.threads()),
+            Workload::Rr(rr) => (rr.request_bytes.max(rr.response_bytes), 1),
+            Workload::Pingpong(pingpong) => {
+                (largest(&pingpong.sizes), checked(pingpong.data_check))
+            }
+            Workload::Transfer(transfer) => (transfer.bytes, 2),
+            Workload::Diffusion(diffusion) => (diffusion.bytes, checked(diffusion.data_check)),
+            Workload::Rdma(rdma) => (largest(&rdma.sizes), 2),
+        };
+        (each, self.flows.saturating_mul(of_each))
+    }
+
+    /// An upper bound of the memory that the buffers of an end take, those of its sockets included where their size is
+    /// given.
+    pub fn memory(&self) -> Bytes {
+        let (each, count) = self.buffers();
+        let own = each.as_u64().saturating_mul(u64::from(count));
+        // The kernel doubles what is requested, for each of the two buffers.
+        let socket = self.socket_buffer_bytes.unwrap_or_default().as_u64();
+        let sockets = socket.saturating_mul(4 * u64::from(self.flows));
+        Bytes::new(own.saturating_add(sockets))
     }
 
     fn check_stream(&self, stream: &Stream) -> Result<(), SpecError> {
@@ -263,12 +301,10 @@ impl TrialSpec {
                 )
             },
             "`write` to `read`, with any wait method except io_uring",
-        )?;
-        // A thread has one buffer, however many flows it serves.
-        check_memory(self.buffer_bytes, self.threads())
+        )
     }
 
-    fn check_diffusion(&self, diffusion: &Diffusion) -> Result<(), SpecError> {
+    fn check_diffusion(diffusion: &Diffusion) -> Result<(), SpecError> {
         let range = Diffusion::BYTES_MIN.as_u64()..=MESSAGE_MAX;
         require(
             range.contains(&diffusion.bytes.as_u64()),
@@ -276,13 +312,10 @@ impl TrialSpec {
             || diffusion.bytes.to_string(),
             "512 B to 1 GiB",
         )?;
-        check_repetitions(diffusion.repetitions)?;
-        // Verification needs two additional grids.
-        let buffers = if diffusion.data_check { 3 } else { 1 };
-        check_memory(diffusion.bytes, self.flows.saturating_mul(buffers))
+        check_repetitions(diffusion.repetitions)
     }
 
-    fn check_rr(&self, rr: &Rr) -> Result<(), SpecError> {
+    fn check_rr(rr: &Rr) -> Result<(), SpecError> {
         message("the request", rr.request_bytes)?;
         message("the response", rr.response_bytes)?;
         require(
@@ -297,12 +330,10 @@ impl TrialSpec {
             || rr.depth.to_string(),
             "1",
         )?;
-        check_rate(rr.rate_per_s)?;
-        let each = rr.request_bytes.max(rr.response_bytes);
-        check_memory(each, self.flows)
+        check_rate(rr.rate_per_s)
     }
 
-    fn check_pingpong(&self, pingpong: &Pingpong) -> Result<(), SpecError> {
+    fn check_pingpong(pingpong: &Pingpong) -> Result<(), SpecError> {
         check_sizes(&pingpong.sizes)?;
         for &size in &pingpong.sizes {
             require(
@@ -317,11 +348,7 @@ impl TrialSpec {
             "the repetitions",
             || pingpong.repetitions.to_string(),
             "1 to 10000000",
-        )?;
-        let largest = pingpong.sizes.iter().copied().max().unwrap_or_default();
-        // Verification needs two additional buffers and a copy.
-        let buffers = if pingpong.data_check { 3 } else { 1 };
-        check_memory(largest, self.flows.saturating_mul(buffers))
+        )
     }
 }
 
@@ -350,15 +377,6 @@ fn check_repetitions(repetitions: Option<u64>) -> Result<(), SpecError> {
         "the repetitions",
         || "0".to_owned(),
         "1 and more",
-    )
-}
-
-fn check_memory(each: Bytes, count: u32) -> Result<(), SpecError> {
-    require(
-        each.as_u64().saturating_mul(u64::from(count)) <= MEMORY_MAX,
-        "the buffers of all threads",
-        || each.to_string(),
-        "8 GiB together",
     )
 }
 

@@ -8,15 +8,15 @@ use linerate_model::workload::Rr;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{
-    RecvFlags, SendFlags, SocketFlags, acceptfrom_with, bind, getsockname, listen, recv, send,
-    sockopt,
+    RecvFlags, SendFlags, SocketFlags, acceptfrom_with, getsockname, listen, recv, send, sockopt,
 };
 
 use super::{address_of, companion_end, companion_ended, part, scratch};
 use crate::TrafficError;
 use crate::exchange::conversation::Fault;
 use crate::exchange::end;
-use crate::tcp::socket;
+use crate::tcp::arrival::bind_within;
+use crate::tcp::{Flow, socket};
 use crate::trial::{Counter, DataThread, WorkResult};
 use crate::waiting::{Event, Poller, prepare_socket};
 
@@ -65,7 +65,7 @@ pub(super) fn work(
         poller: Poller::new(data_thread.spec.waiting)?,
     };
     for (token, one) in (0..).step_by(2).zip(&data_thread.flows) {
-        let desk = open_desk(data_thread, one.flow.socket.as_fd(), one.counter)?;
+        let desk = open_desk(data_thread, one.flow, one.counter)?;
         house.poller.add(desk.companion, token, EventFlags::IN)?;
         house
             .poller
@@ -93,14 +93,15 @@ pub(super) fn work(
 /// Listens next to a companion connection, and sends its other end the port.
 fn open_desk<'a>(
     data_thread: &DataThread<'a>,
-    companion: BorrowedFd<'a>,
+    flow: &'a Flow,
     counter: &'a Counter,
 ) -> Result<Desk<'a>, TrafficError> {
+    let companion = flow.socket.as_fd();
     let mut local = address_of(getsockname(companion))?;
     local.set_port(0);
     let listener = socket::new(data_thread.spec, local)?;
     let failed = |errno| TrafficError::of_errno("listen for requests", errno);
-    bind(&listener, &local).map_err(failed)?;
+    bind_within(&listener, local, flow.ports).map_err(failed)?;
     listen(&listener, BACKLOG).map_err(failed)?;
     let port = address_of(getsockname(&listener))?.port();
     let told = send(companion, &port.to_be_bytes(), SendFlags::NOSIGNAL);

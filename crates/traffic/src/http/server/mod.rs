@@ -15,15 +15,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_model::ids::{CpuId, CpuSet};
+use linerate_model::ports::PortRange;
 use linerate_model::units::Bytes;
 use linerate_model::workload::{Http, MemoryPolicy, Placement, TrialSpec, Waiting, Workload};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, bind, getpeername, getsockname, listen, send, sockopt};
+use rustix::net::{SendFlags, getpeername, getsockname, listen, send, sockopt};
 use worker::Worker;
 
 use super::{STACK_BYTES, companion_end};
 use crate::abort::{new_event, signal};
 use crate::sys::pin_thread;
+use crate::tcp::arrival::bind_within;
 use crate::tcp::socket;
 use crate::trial::{Counter, DataThread, WorkResult};
 use crate::waiting::prepare_socket;
@@ -84,12 +86,12 @@ impl Server {
         spec.check()?;
         super::check_waiting(waiting)?;
         // Without the option: a port that another program holds must not be shared with it.
-        drop(listening(&spec, address, false)?);
-        let first = listening(&spec, address, true)?;
+        drop(listening(&spec, address, None, false)?);
+        let first = listening(&spec, address, None, true)?;
         let address = local_address(&first)?;
         let mut listeners = vec![first];
         for _ in 1..threads {
-            listeners.push(listening(&spec, address, true)?);
+            listeners.push(listening(&spec, address, None, true)?);
         }
         Ok(Self {
             address,
@@ -195,7 +197,8 @@ pub(super) fn work(
         .and_then(|peer| SocketAddr::try_from(peer).ok())
         .map(|peer| peer.ip());
     address.set_port(0);
-    let listener = listening(data_thread.spec, address, false)?;
+    let ports = companion.flow.ports;
+    let listener = listening(data_thread.spec, address, ports, false)?;
     let port = local_address(&listener)?.port();
     let mut worker = Worker::new(
         listener,
@@ -237,7 +240,12 @@ fn local_address(socket: &OwnedFd) -> Result<SocketAddr, TrafficError> {
 }
 
 /// A listening socket; what it accepts has its options (tcp(7)).
-fn listening(spec: &TrialSpec, address: SocketAddr, shared: bool) -> Result<OwnedFd, TrafficError> {
+fn listening(
+    spec: &TrialSpec,
+    address: SocketAddr,
+    ports: Option<PortRange>,
+    shared: bool,
+) -> Result<OwnedFd, TrafficError> {
     let socket = socket::new(spec, address)?;
     let failed = |errno| TrafficError::of_errno("prepare the listening socket", errno);
     sockopt::set_socket_reuseaddr(&socket, true).map_err(failed)?;
@@ -247,7 +255,7 @@ fn listening(spec: &TrialSpec, address: SocketAddr, shared: bool) -> Result<Owne
         sockopt::set_ipv6_v6only(&socket, false).map_err(failed)?;
     }
     prepare_socket(&socket, spec.waiting)?;
-    bind(&socket, &address).map_err(|errno| match errno {
+    bind_within(&socket, address, ports).map_err(|errno| match errno {
         Errno::ADDRINUSE => TrafficError::PortInUse { address },
         Errno::ADDRNOTAVAIL => TrafficError::NoSuchAddress { address },
         _ => TrafficError::of_bind("bind the HTTP port", errno),

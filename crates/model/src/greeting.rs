@@ -1,26 +1,19 @@
 //! The greeting of a data connection, before its payload. The layout is linerate's own, all numbers big
 //! endian: magic (4), version (4), token (16), flow (4). Read from untrusted peers, so nothing is trusted.
 
-use linerate_model::protocol::Token;
+use crate::protocol::Token;
 
 /// The length of a greeting.
-pub(crate) const GREETING_BYTES: usize = 28;
+pub const GREETING_BYTES: usize = 28;
 
-/// The listening end's answer to a valid greeting. On an invalid one it closes without an answer, so that a
-/// port scanner learns nothing.
-pub(crate) const ACCEPTED: u8 = 0x06;
-
-/// Sent by both ends of every connection when all their threads are ready.
-pub(crate) const READY: u8 = 0x52;
-
-/// Sent by a receiving end that reads from now on.
-pub(crate) const GO: u8 = 0x47;
+/// The first byte of a greeting. A TLS connection begins with another one (RFC 8446, section 5.1: 22).
+pub const FIRST_BYTE: u8 = MAGIC[0];
 
 const MAGIC: [u8; 4] = *b"LNRT";
 const VERSION: u32 = 1;
 
 /// The greeting of flow `flow`.
-pub(crate) fn write(token: Token, flow: u32) -> [u8; GREETING_BYTES] {
+pub fn write(token: Token, flow: u32) -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4..8].copy_from_slice(&VERSION.to_be_bytes());
@@ -29,8 +22,16 @@ pub(crate) fn write(token: Token, flow: u32) -> [u8; GREETING_BYTES] {
     bytes
 }
 
+/// The token that `bytes` present; `None` if they are no greeting. It is not verified.
+pub fn token_in(bytes: &[u8; GREETING_BYTES]) -> Option<Token> {
+    let version = VERSION.to_be_bytes();
+    let is_greeting = bytes.starts_with(&MAGIC) && bytes[4..8] == version;
+    let token = bytes[8..24].try_into().ok()?;
+    is_greeting.then_some(Token(token))
+}
+
 /// The flow that `bytes` greets for, when they carry our token and version.
-pub(crate) fn read(bytes: &[u8; GREETING_BYTES], token: Token) -> Option<u32> {
+pub fn read(bytes: &[u8; GREETING_BYTES], token: Token) -> Option<u32> {
     let expected = write(token, 0);
     // Every byte is compared, so that the time taken does not reveal how much was correct.
     let difference = expected[..24]
@@ -49,6 +50,8 @@ mod tests {
     fn a_greeting_reads_back_as_it_was_written() {
         let token = Token([7; 16]);
         assert_eq!(read(&write(token, 1023), token), Some(1023));
+        assert_eq!(token_in(&write(token, 1023)), Some(token));
+        assert_eq!(token_in(&[0; GREETING_BYTES]), None);
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub use recover::{
 };
 pub use restore::Undone;
 pub use reverter::{close_inherited, stand_by};
+pub use rights::missing as missing_rights;
 pub use subject::Subject;
 pub use transaction::{ApplyError, ForeignChange, StepError, Transaction};
 pub use write_error::WriteError;

@@ -21,6 +21,13 @@ fn capability(name: &str) -> CapabilitySet {
     }
 }
 
+/// Those of the capabilities `names` that this process does not have.
+pub fn missing(names: &[&'static str]) -> Vec<&'static str> {
+    let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    let lacks = |name: &&&'static str| !own.contains(capability(name));
+    names.iter().filter(lacks).copied().collect()
+}
+
 /// Permanently drops everything but the capabilities `names`, and what is needed to write to the journals below
 /// `state`.
 pub(super) fn keep_only(names: &[String], state: &Path) {

@@ -168,7 +168,12 @@ fn dispatch(
             action: TuneAction::Hold(args),
         } => tune::hold::run(args, state, say),
         Command::Tune { action } => tune::run(action, state, say).map(done),
-        Command::Agent(args) => endpoint::agent::run(args, state, say).map(done),
+        Command::Agent(args) => match &args.action {
+            Some(action) => commands::pairings::agent(action, state, say).map(done),
+            None => endpoint::agent::run(args, state, say).map(done),
+        },
+        Command::Peers { action } => commands::pairings::peers(action, state, say).map(done),
+        Command::Channel { at } => endpoint::listen::connect(at, state),
         Command::Mover(args) => measure::preload::mover::run(args, say).map(done),
         Command::Reverter { of, hold } => endpoint::reverter::run(*of, hold, state, say).map(done),
         Command::Testbed { action } => commands::testbed::run(action, state, say).map(done),

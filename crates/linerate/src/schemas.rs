@@ -12,6 +12,7 @@ use linerate_model::lab::Experiment;
 use linerate_model::prove::ProveDocument;
 use linerate_report::doctor::DoctorDocument;
 use linerate_report::{MapDocument, ReportData};
+use linerate_runtime::endpoint::listen::PairingDocument;
 use linerate_store::export::row_schema;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use crate::commands::ceiling::CeilingDocument;
 use crate::commands::doctor::{RuleDocument, RulesDocument, TopicDocument};
 use crate::commands::map::{DiffDocument, FactsDocument};
+use crate::commands::pairings::KeysDocument;
 use crate::commands::testbed::RxeDocument;
 use crate::lab::ExperimentList;
 use crate::measure::document::MeasureDocument;
@@ -62,6 +64,8 @@ fn documents() -> Vec<Document> {
         document::<RulesDocument>("rules", "linerate explain rules"),
         document::<CompareDocument>("compare", "linerate compare"),
         document::<RxeDocument>("testbed-rxe", "linerate testbed rxe"),
+        document::<KeysDocument>("keys", "linerate peers list, linerate agent paired"),
+        document::<PairingDocument>("pairing", "linerate agent --listen, linerate agent pair"),
         document::<MeasureDocument<'_>>("sample", "linerate measure"),
         document::<PreloadDocument>("preload", "linerate measure stream --preload"),
         document::<StoredDocument<'_>>("measurement", "linerate report of a measurement"),

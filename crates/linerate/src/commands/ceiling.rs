@@ -398,10 +398,8 @@ fn bounds_towards_peer(args: &CeilingArgs, state: &FilePath, say: &Say) -> Outco
         "reading both ends of the path to {peer} and measuring memory copies, about 1 s"
     ));
     let peer_args = linerate_runtime::cli::PeerArgs {
-        peer: peer.clone(),
         push: args.push,
-        address: None,
-        port: None,
+        ..linerate_runtime::cli::PeerArgs::of(peer)
     };
     let mut path = open_path(&peer_args, state, &interrupt, say)?;
     if let Some(nic) = &args.nic {

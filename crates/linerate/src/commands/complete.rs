@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command};
+use linerate_channel::keys::KeyList;
 use linerate_model::exit::Outcome;
 use linerate_model::rules::RULES;
 use linerate_model::setting::catalogue;
@@ -20,7 +21,7 @@ struct Host {
     /// `/`, or a test's folder.
     root: PathBuf,
     home: Option<PathBuf>,
-    runs: Option<PathBuf>,
+    state: Option<PathBuf>,
 }
 
 /// A word with its description.
@@ -34,11 +35,13 @@ struct Candidate {
 type Source = fn(&Host) -> Vec<Candidate>;
 
 /// The sources of values, by the argument's name or placeholder.
-const SOURCES: [(&str, Source); 11] = [
+const SOURCES: [(&str, Source); 13] = [
     ("NIC", nics),
     ("nic", nics),
     ("PEER", peers),
     ("PEER|URL", peers),
+    ("HOST:PORT|KEY", agents),
+    ("ADDRESS|KEY", callers),
     ("RULE", topics),
     ("RUN", runs),
     ("RUN,RUN,RUN", runs),
@@ -56,7 +59,7 @@ pub(crate) fn run(words: &[String], say: &Say) -> Outcome<()> {
     let host = Host {
         root: PathBuf::from("/"),
         home: std::env::var_os("HOME").map(PathBuf::from),
-        runs: state.map(|state| state.join("runs")),
+        state,
     };
     let mut root = help::visible(&help::command());
     root.build();
@@ -228,8 +231,28 @@ fn nics(host: &Host) -> Vec<Candidate> {
 }
 
 /// Network namespaces, the hosts of ssh's configuration, and those that ssh has connected to.
+/// The names of known keys.
+fn known(host: &Host, list: KeyList) -> Vec<String> {
+    let all = host.state.as_deref().and_then(|state| list.all(state).ok());
+    (all.unwrap_or_default().into_iter().map(|one| one.name)).collect()
+}
+
+fn agents(host: &Host) -> Vec<Candidate> {
+    let names = known(host, KeyList::Agents).into_iter();
+    names
+        .map(|name| candidate(name, "listening agent"))
+        .collect()
+}
+
+fn callers(host: &Host) -> Vec<Candidate> {
+    let names = known(host, KeyList::Callers).into_iter();
+    names.map(|name| candidate(name, "paired host")).collect()
+}
+
 fn peers(host: &Host) -> Vec<Candidate> {
     let mut peers = vec![candidate("local", "this host")];
+    let agents = known(host, KeyList::Agents).into_iter();
+    peers.extend(agents.map(|name| candidate(format!("tls://{name}"), "listening agent")));
     let spaces = names(&host.root.join("run/netns")).into_iter();
     peers.extend(spaces.map(|name| candidate(format!("netns:{name}"), "network namespace")));
     let read = |file: &str| {
@@ -284,10 +307,10 @@ fn topics(host: &Host) -> Vec<Candidate> {
 
 /// The names of stored runs, the newest first: they start with the time.
 fn runs(host: &Host) -> Vec<Candidate> {
-    let Some(folder) = &host.runs else {
+    let Some(folder) = host.state.as_ref().map(|state| state.join("runs")) else {
         return Vec::new();
     };
-    let runs = names(folder).into_iter().rev();
+    let runs = names(&folder).into_iter().rev();
     let runs = runs.filter(|name| folder.join(name).is_dir());
     let newest = candidate("last", "the newest run");
     std::iter::once(newest)
@@ -343,6 +366,14 @@ mod tests {
             ),
             ("runs/20261101-a/x", ""),
             ("runs/20261102-b/x", ""),
+            (
+                "keys/agents",
+                &format!("{} 7 gateway:5210\n", "a5".repeat(32)),
+            ),
+            (
+                "keys/callers",
+                &format!("{} 7 192.0.2.9\n", "a5".repeat(32)),
+            ),
         ];
         for (name, text) in files {
             let path = root.join(name);
@@ -352,7 +383,7 @@ mod tests {
         let host = Host {
             root: root.to_owned(),
             home: Some(root.join("home")),
-            runs: Some(root.join("runs")),
+            state: Some(root.to_owned()),
         };
         (folder, host)
     }
@@ -391,6 +422,7 @@ mod tests {
         assert_eq!(words("runs --nic "), ["eth2"]);
         let peers = [
             "local",
+            "tls://gateway:5210",
             "netns:far",
             "192.0.2.7",
             "node7",
@@ -403,6 +435,8 @@ mod tests {
             words("measure rr root@s"),
             ["root@storage1", "root@storage2"]
         );
+        assert_eq!(words("peers forget "), ["gateway:5210"]);
+        assert_eq!(words("agent forget "), ["192.0.2.9"]);
         assert_eq!(words("ceiling --peer no"), ["node7"]);
         assert_eq!(words("explain irq-rem"), ["irq-remote-numa"]);
         let setting = "nic/eth2/coalesce/rx-usecs";

@@ -10,10 +10,13 @@ use std::time::Duration;
 pub use edits::facts;
 use linerate_analysis::record::{Header, Record, SCHEMA, StoredRun};
 use linerate_analysis::{experiment, proof};
+use linerate_channel::frame::{Decoder, encode};
 use linerate_host::fuzz::{PROFILES, judge};
 use linerate_model::finding::{Context, Diagnosis};
+use linerate_model::greeting::token_in;
 use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName, PciAddress};
+use linerate_model::pairing::Pairing;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Request, request_bytes_max};
@@ -35,6 +38,31 @@ use linerate_traffic::iperf3_protocol::{
 
 use crate::metrics::provenance;
 use crate::prove::intent;
+
+/// What strangers send to a listening agent, and lines that people paste: frames, pairing lines, greetings.
+pub fn channel(bytes: &[u8]) {
+    let mut decoder = Decoder::default();
+    let cut = bytes.first().map_or(1, |&byte| usize::from(byte) + 1);
+    for piece in bytes.chunks(cut) {
+        decoder.push(piece);
+        while let Ok(Some(frame)) = decoder.next_frame() {
+            let mut again = Vec::new();
+            encode(frame.kind, &frame.payload, &mut again);
+            let mut second = Decoder::default();
+            second.push(&again);
+            assert_eq!(second.next_frame(), Ok(Some(frame)));
+        }
+    }
+    if let Some(greeting) = bytes.first_chunk() {
+        let _ = token_in(greeting);
+    }
+    if let Ok(text) = str::from_utf8(bytes) {
+        if let Ok(pairing) = text.parse::<Pairing>() {
+            assert_eq!(pairing.to_string().parse(), Ok(pairing));
+        }
+        let _ = text.parse::<PeerAddress>();
+    }
+}
 
 /// A host as JSON, as a remote end or a stored run gives it: analyzed, bounded, and shown in every form.
 pub fn host_json(bytes: &[u8]) {

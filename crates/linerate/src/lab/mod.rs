@@ -205,10 +205,9 @@ fn others_of(experiment: &Experiment, push: bool) -> Outcome<BTreeMap<String, Pe
         let address = level.address.and_then(|address| address.parse().ok());
         let peer = peer_address(&name)?;
         let other = others.entry(name).or_insert(PeerArgs {
-            peer,
             push,
             address,
-            port: None,
+            ..PeerArgs::of(&peer)
         });
         // Levels of the same host by several addresses: the path to it is the usual one, and each trial has its target.
         if other.address != address {
@@ -367,10 +366,9 @@ fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<Option<PeerArg
         (None, None) => return Ok(None),
     };
     Ok(Some(PeerArgs {
-        peer,
         push: args.push,
         address: args.address,
-        port: None,
+        ..PeerArgs::of(&peer)
     }))
 }
 
@@ -464,10 +462,8 @@ fn resume(
     recover_first(state, say)?;
     let wrong = |error: String| Stop::new(Code::BadInput, format!("the run's peer: {error}"));
     let peer = PeerArgs {
-        peer: header.peer.parse().map_err(wrong)?,
-        push: false,
         address: header.address.parse().ok(),
-        port: None,
+        ..PeerArgs::of(&header.peer.parse().map_err(wrong)?)
     };
     let others = others_of(experiment, false)?;
     let beside = experiment.beside.len();

@@ -32,6 +32,7 @@ use linerate_analysis::trial::rate_of;
 use linerate_model::ceiling::PathCeilings;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::path::PathView;
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::protocol::Failure;
 use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
@@ -608,18 +609,19 @@ fn address_of(text: &str, port: u16) -> Outcome<SocketAddr> {
 
 /// HTTP at a peer, or at any server.
 fn http(args: &MeasureHttp, state: &FilePath, output: OutputOptions<'_>) -> Outcome<()> {
-    if args.target.contains("://") && !args.target.starts_with("ssh://") {
+    let is_peer = |scheme| args.target.starts_with(scheme);
+    if args.target.contains("://") && !["ssh://", "tls://"].into_iter().any(is_peer) {
         return load(args, output);
     }
-    let peer = args
+    let peer: PeerAddress = args
         .target
         .parse()
         .map_err(|error: String| Stop::new(Code::Usage, format!("`{}`: {error}", args.target)))?;
     let peer = PeerArgs {
-        peer,
         push: args.push,
+        pair: args.pair.clone(),
         address: args.address,
-        port: None,
+        ..PeerArgs::of(&peer)
     };
     let asked = trial_spec::http(args, &args.path)?;
     let ask = |_: PathView<'_>| Ok(asked);

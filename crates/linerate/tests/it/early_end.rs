@@ -67,27 +67,28 @@ fn assert_cut_short(document: &Value, words: &str) {
 
 #[test]
 fn ctrl_c_ends_every_workload_early_and_its_document_is_whole() {
-    let Some(lab) = Lab::new() else { return };
-    for words in [
-        "stream netns:far",
-        "stream netns:far --reverse --flows 3",
-        "stream netns:far --bidir --flows 2 --wait epoll",
-        "stream netns:far --bytes 1TB",
-        "stream netns:far --pacing 50Mb/s --data-check",
-        "rr netns:far",
-        "rr netns:far --rate 5000 --flows 2",
-        "rr netns:far --depth 8 --reverse --wait epoll",
-        "rr netns:far --reconnect",
-        "http netns:far",
-        "udp netns:far --rate 50Mb/s",
-        "udp netns:far --reverse",
-        "pingpong netns:far --sizes 4MiB --repetitions 1000000 --volume 100TB",
-        "transfer netns:far --bytes 100KiB",
-        "diffusion netns:far --buffer 100KiB --repetitions 100000000",
-    ] {
-        let done = interrupted(&lab, &format!("{words} --time {LONG}"));
-        let document = fitting(&done.out);
-        assert_cut_short(&document, words);
+    for lab in Lab::for_each_channel() {
+        for words in [
+            "stream netns:far",
+            "stream netns:far --reverse --flows 3",
+            "stream netns:far --bidir --flows 2 --wait epoll",
+            "stream netns:far --bytes 1TB",
+            "stream netns:far --pacing 50Mb/s --data-check",
+            "rr netns:far",
+            "rr netns:far --rate 5000 --flows 2",
+            "rr netns:far --depth 8 --reverse --wait epoll",
+            "rr netns:far --reconnect",
+            "http netns:far",
+            "udp netns:far --rate 50Mb/s",
+            "udp netns:far --reverse",
+            "pingpong netns:far --sizes 4MiB --repetitions 1000000 --volume 100TB",
+            "transfer netns:far --bytes 100KiB",
+            "diffusion netns:far --buffer 100KiB --repetitions 100000000",
+        ] {
+            let done = interrupted(&lab, &format!("{words} --time {LONG}"));
+            let document = fitting(&done.out);
+            assert_cut_short(&document, words);
+        }
     }
 }
 

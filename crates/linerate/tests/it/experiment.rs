@@ -61,33 +61,34 @@ fn words<'a>(file: &'a str, run: &'a str) -> [&'a str; 9] {
 
 #[test]
 fn an_experiment_tells_what_each_factor_does_and_leaves_both_hosts_as_they_were() {
-    let Some(lab) = Lab::new() else { return };
-    let before = lab.dump();
-    let file = file(&lab, "paced.toml", PACED);
-    let run = lab.path("run");
-    let done = lab.run(&words(text(&file), text(&run))).expect_code(0);
-    let document = fitting(&done.out);
-    assert_same(&lab, &before, "after an experiment");
-    assert_eq!(document["complete"], true);
-    assert_eq!(document["restored"], true);
-    assert_eq!(document["trials"].as_array().map(Vec::len), Some(12));
-    let effects = document["responses"][0]["effects"]
-        .as_array()
-        .expect("effects");
-    let pacing = &effects[0];
-    assert_eq!(pacing["effect"], "pacing");
-    // Twice the pace is twice the rate, whatever the machine does beside it.
-    let relative = pacing["relative"].as_f64().expect("a number");
-    assert!((0.7..1.4).contains(&relative), "{pacing:#}");
-    assert_eq!(pacing["shown"], true);
-    // The run shows the same again, also as text.
-    let again = lab.run(&["--format", "json", "lab", "show", text(&run)]);
-    assert_eq!(
-        fitting(&again.expect_code(0).out)["responses"],
-        document["responses"]
-    );
-    let told = lab.run(&["lab", "show", text(&run)]).expect_code(0).out;
-    assert!(told.contains("pacing 400Mbit vs 200Mbit"), "{told}");
+    for lab in Lab::for_each_channel() {
+        let before = lab.dump();
+        let file = file(&lab, "paced.toml", PACED);
+        let run = lab.path("run");
+        let done = lab.run(&words(text(&file), text(&run))).expect_code(0);
+        let document = fitting(&done.out);
+        assert_same(&lab, &before, "after an experiment");
+        assert_eq!(document["complete"], true);
+        assert_eq!(document["restored"], true);
+        assert_eq!(document["trials"].as_array().map(Vec::len), Some(12));
+        let effects = document["responses"][0]["effects"]
+            .as_array()
+            .expect("effects");
+        let pacing = &effects[0];
+        assert_eq!(pacing["effect"], "pacing");
+        // Twice the pace is twice the rate, whatever the machine does beside it.
+        let relative = pacing["relative"].as_f64().expect("a number");
+        assert!((0.7..1.4).contains(&relative), "{pacing:#}");
+        assert_eq!(pacing["shown"], true);
+        // The run shows the same again, also as text.
+        let again = lab.run(&["--format", "json", "lab", "show", text(&run)]);
+        assert_eq!(
+            fitting(&again.expect_code(0).out)["responses"],
+            document["responses"]
+        );
+        let told = lab.run(&["lab", "show", text(&run)]).expect_code(0).out;
+        assert!(told.contains("pacing 400Mbit vs 200Mbit"), "{told}");
+    }
 }
 
 /// Both ends of a pseudo-terminal of this size: the screen, and the terminal that a program writes to.

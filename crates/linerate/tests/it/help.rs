@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 49] = [
+const COMMANDS: [&[&str]; 56] = [
     &[],
     &["demo"],
     &["map"],
@@ -45,6 +45,13 @@ const COMMANDS: [&[&str]; 49] = [
     &["tune", "recover"],
     &["tune", "status"],
     &["agent"],
+    &["agent", "pair"],
+    &["agent", "paired"],
+    &["agent", "forget"],
+    &["peers"],
+    &["peers", "list"],
+    &["peers", "pair"],
+    &["peers", "forget"],
     &["testbed"],
     &["testbed", "rxe"],
     &["testbed", "rxe", "add"],

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::fitting;
-use crate::job::{self, Done};
+use crate::job::{self, Done, Job};
 
 /// One lab at a time: tests that measure must not disturb each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -57,6 +58,8 @@ pub(crate) struct Lab {
     holder: Child,
     folder: TempDir,
     is_user: bool,
+    /// A listening agent on `far`, by which `far` is reached instead of its namespace.
+    agent: Option<FarAgent>,
     /// The last to go.
     _turn: MutexGuard<'static, ()>,
 }
@@ -72,6 +75,52 @@ impl Lab {
                 None
             }
         }
+    }
+
+    /// The same hosts for each kind of control channel: `netns:far` means its namespace first, and then a listening agent
+    /// there (`tls://`).
+    pub(crate) fn for_each_channel() -> impl Iterator<Item = Self> {
+        [false, true].into_iter().filter_map(|is_tls| {
+            let mut lab = Self::new()?;
+            if is_tls {
+                let agent = lab.listen(&["--allow-changes"]);
+                lab.agent = Some(agent);
+            }
+            Some(lab)
+        })
+    }
+
+    /// Starts a listening agent on `far`, and pairs `near` with it.
+    #[track_caller]
+    pub(crate) fn listen(&self, options: &[&str]) -> FarAgent {
+        let agent = self.listen_unpaired(options);
+        let line = FarAgent::pairing_line(self, &[]);
+        self.run(&["peers", "pair", &line]).expect_code(0);
+        agent
+    }
+
+    /// Starts a listening agent on `far`.
+    #[track_caller]
+    pub(crate) fn listen_unpaired(&self, options: &[&str]) -> FarAgent {
+        let mut command = self.on("far", crate::LINERATE);
+        command.arg("--state").arg(self.path("agent"));
+        command
+            .args(["agent", "--listen", "--no-pairing"])
+            .args(options);
+        let job = Job::start(command);
+        job.wait_for_line(|line| line.starts_with("listening on "));
+        FarAgent(Some(job))
+    }
+
+    /// What linerate does with the pairings of the agent on `far`.
+    pub(crate) fn of_agent(&self, words: &[&str]) -> Command {
+        let mut command = self.on("far", crate::LINERATE);
+        command
+            .arg("--state")
+            .arg(self.path("agent"))
+            .arg("agent")
+            .args(words);
+        command
     }
 
     fn build(turn: MutexGuard<'static, ()>) -> Result<Self, String> {
@@ -121,6 +170,7 @@ impl Lab {
             holder,
             folder: tempfile::tempdir().expect("a temporary folder"),
             is_user,
+            agent: None,
             _turn: turn,
         })
     }
@@ -166,7 +216,12 @@ impl Lab {
     /// linerate on `near`, with the lab's state folder.
     pub(crate) fn linerate(&self, arguments: &[&str]) -> Command {
         let mut command = self.on("near", crate::LINERATE);
-        command.arg("--state").arg(self.state()).args(arguments);
+        command.arg("--state").arg(self.state());
+        let is_tls = self.agent.is_some();
+        command.args(arguments.iter().map(|word| match *word {
+            "netns:far" if is_tls => FAR,
+            word => word,
+        }));
         command
     }
 
@@ -233,8 +288,48 @@ impl Lab {
     }
 }
 
+/// The listening agent on `far`, as `near` calls it.
+pub(crate) const FAR: &str = "tls://10.77.0.2:5210";
+
+/// A listening agent; it ends with this.
+#[derive(Debug)]
+pub(crate) struct FarAgent(Option<Job>);
+
+impl FarAgent {
+    /// A line that pairs a host with it.
+    #[track_caller]
+    pub(crate) fn pairing_line(lab: &Lab, options: &[&str]) -> String {
+        let words = [&["pair", "--advertise", "10.77.0.2"], options].concat();
+        let done = job::run(lab.of_agent(&words)).expect_code(0);
+        done.out.trim_end().to_owned()
+    }
+
+    /// The program.
+    pub(crate) fn job(&self) -> &Job {
+        self.0.as_ref().expect("it runs until it is taken")
+    }
+
+    /// Its program, which does not end with this any more.
+    pub(crate) fn take(mut self) -> Job {
+        self.0.take().expect("it runs until it is taken")
+    }
+}
+
+impl Drop for FarAgent {
+    fn drop(&mut self) {
+        if let Some(job) = self.0.take() {
+            job.send(Signal::TERM);
+            // A failed test shows its own failure, not that of its agent.
+            if !std::thread::panicking() {
+                job.end().expect_code(0);
+            }
+        }
+    }
+}
+
 impl Drop for Lab {
     fn drop(&mut self) {
+        self.agent = None;
         drop(self.holder.stdin.take());
         let _ = self.holder.wait();
     }

@@ -44,6 +44,7 @@ mod stored;
 mod strangers;
 mod stream;
 mod testbed;
+mod tls;
 mod tune;
 mod untrusted;
 mod watch;

@@ -91,6 +91,9 @@ fn a_debian_package_has_the_program_its_pages_completions_and_units_and_starts_n
             "./usr/share/zsh/vendor-completions/_linerate",
             "./usr/share/fish/vendor_completions.d/linerate.fish",
             "./usr/lib/systemd/system/linerate-doctor.timer",
+            "./usr/lib/systemd/system/linerate-agent.service",
+            "./usr/lib/systemd/system/linerate-agent.socket",
+            "./usr/lib/sysusers.d/linerate-agent.conf",
             "./usr/share/doc/linerate/copyright",
             "./usr/share/doc/linerate/docs/book/start.md",
         ] {
@@ -106,8 +109,13 @@ fn a_debian_package_has_the_program_its_pages_completions_and_units_and_starts_n
             !list.contains(".wants/") && !list.contains(" ./etc"),
             "{list}"
         );
-        let scripts = Command::new("dpkg-deb").arg("-I").arg(&made).output();
-        assert!(!succeeded(&scripts.expect("it starts")).contains("postinst"));
+        let script = Command::new("dpkg-deb")
+            .arg("-I")
+            .arg(&made)
+            .arg("postinst")
+            .output();
+        let script = succeeded(&script.expect("it starts"));
+        assert!(!script.contains("systemctl"), "{script}");
     }
 }
 
@@ -367,4 +375,22 @@ fn the_installer_names_a_folder_that_it_cannot_write_to() {
         said.contains("error: cannot write to") && said.contains("hint: "),
         "{said}"
     );
+}
+
+#[test]
+fn the_unit_of_the_agent_is_hardened() {
+    if !has("systemd-analyze") {
+        return;
+    }
+    let unit = root().join("packaging/linerate-agent.service");
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--no-pager", "--offline=true", "--threshold=20"]);
+    let done = analyze.arg(&unit).output().expect("it starts");
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (said(&done.stdout), said(&done.stderr));
+    if err.contains("unrecognized option") {
+        eprintln!("SKIP: this systemd-analyze judges running units only");
+        return;
+    }
+    assert!(done.status.success(), "{out}{err}");
 }

@@ -108,6 +108,7 @@ fn a_far_end_without_linerate_is_told_from_one_that_cannot_be_reached() {
         done.err
     );
     assert!(done.err.contains("Connection refused"), "{}", done.err);
+    assert!(done.err.contains("tls://host[:port]"), "{}", done.err);
     let full = "echo 'No space left on device' >&2; exit 1";
     let done = with_ssh(full, &[&measure[..], &["--push"]].concat()).expect_code(20);
     assert!(

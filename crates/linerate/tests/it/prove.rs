@@ -117,21 +117,22 @@ fn a_shaper_that_is_not_ours_is_named_and_left_alone() {
 
 #[test]
 fn what_only_both_ends_together_mend_is_tried_on_both() {
-    let Some(lab) = Lab::new() else { return };
-    lab.shell("near", "sysctl -qw net.ipv4.tcp_wmem='4096 16384 16384'");
-    lab.shell("far", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'");
-    let before = lab.dump();
-    let (document, _) = prove(&lab, "run", &["--undo"]);
-    let changes = remedy(&document, "tcp-buffer-below-bdp")["changes"].clone();
-    let ends: Vec<&Value> = changes
-        .as_array()
-        .expect("changes")
-        .iter()
-        .map(|change| &change["end"])
-        .collect();
-    assert!(ends.contains(&&Value::from("local")), "{changes:#}");
-    assert!(ends.contains(&&Value::from("remote")), "{changes:#}");
-    assert_same(&lab, &before, "after `prove --undo`");
+    for lab in Lab::for_each_channel() {
+        lab.shell("near", "sysctl -qw net.ipv4.tcp_wmem='4096 16384 16384'");
+        lab.shell("far", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'");
+        let before = lab.dump();
+        let (document, _) = prove(&lab, "run", &["--undo"]);
+        let changes = remedy(&document, "tcp-buffer-below-bdp")["changes"].clone();
+        let ends: Vec<&Value> = changes
+            .as_array()
+            .expect("changes")
+            .iter()
+            .map(|change| &change["end"])
+            .collect();
+        assert!(ends.contains(&&Value::from("local")), "{changes:#}");
+        assert!(ends.contains(&&Value::from("remote")), "{changes:#}");
+        assert_same(&lab, &before, "after `prove --undo`");
+    }
 }
 
 /// A plan of which the first change helps and the last one cannot.

@@ -67,50 +67,53 @@ fn assert_agrees(document: &Value, from: &str, to: &str, seen: u64) {
 
 #[test]
 fn four_flows_agree_with_the_interface_about_the_bytes() {
-    let Some(lab) = Lab::new() else { return };
-    let (document, sent, _) = measured(&lab, &["--flows", "4"]);
-    assert_eq!(document["flows"].as_array().map(Vec::len), Some(4));
-    assert_agrees(&document, "local", "remote", sent);
-    let total = document["total"]["bytes"].as_u64().expect("a count");
-    assert_eq!(
-        total,
-        totals(&document, "remote", "receiver").iter().sum::<u64>()
-    );
-    let flows = document["flows"].as_array().expect("flows");
-    let of_flows: u64 = flows.iter().filter_map(|flow| flow["bytes"].as_u64()).sum();
-    assert_eq!(total, of_flows);
-    // The rate leaves the warm-up out, so it is not quite bytes by seconds, but never far from it.
-    let rate = document["total"]["rate_bit_per_s"]
-        .as_f64()
-        .expect("a rate");
-    #[expect(clippy::cast_precision_loss, reason = "a few gigabytes")]
-    let mean = total as f64 * 8.0 / 0.6;
-    assert!(
-        (0.3..3.0).contains(&(rate / mean)),
-        "{rate} bit/s, {mean} in the mean"
-    );
+    for lab in Lab::for_each_channel() {
+        let (document, sent, _) = measured(&lab, &["--flows", "4"]);
+        assert_eq!(document["flows"].as_array().map(Vec::len), Some(4));
+        assert_agrees(&document, "local", "remote", sent);
+        let total = document["total"]["bytes"].as_u64().expect("a count");
+        assert_eq!(
+            total,
+            totals(&document, "remote", "receiver").iter().sum::<u64>()
+        );
+        let flows = document["flows"].as_array().expect("flows");
+        let of_flows: u64 = flows.iter().filter_map(|flow| flow["bytes"].as_u64()).sum();
+        assert_eq!(total, of_flows);
+        // The rate leaves the warm-up out, so it is not quite bytes by seconds, but never far from it.
+        let rate = document["total"]["rate_bit_per_s"]
+            .as_f64()
+            .expect("a rate");
+        #[expect(clippy::cast_precision_loss, reason = "a few gigabytes")]
+        let mean = total as f64 * 8.0 / 0.6;
+        assert!(
+            (0.3..3.0).contains(&(rate / mean)),
+            "{rate} bit/s, {mean} in the mean"
+        );
+    }
 }
 
 #[test]
 fn a_reverse_stream_comes_from_the_far_end() {
-    let Some(lab) = Lab::new() else { return };
-    let (document, _, received) = measured(&lab, &["--reverse"]);
-    assert_eq!(document["direction"], "reverse");
-    assert_agrees(&document, "remote", "local", received);
+    for lab in Lab::for_each_channel() {
+        let (document, _, received) = measured(&lab, &["--reverse"]);
+        assert_eq!(document["direction"], "reverse");
+        assert_agrees(&document, "remote", "local", received);
+    }
 }
 
 #[test]
 fn a_bidirectional_stream_goes_both_ways() {
-    let Some(lab) = Lab::new() else { return };
-    let (document, sent, received) = measured(&lab, &["--bidir", "--flows", "2"]);
-    assert_eq!(document["direction"], "bidirectional");
-    assert_agrees(&document, "local", "remote", sent);
-    assert_agrees(&document, "remote", "local", received);
-    let both: u64 = ["local", "remote"]
-        .iter()
-        .flat_map(|end| totals(&document, end, "receiver"))
-        .sum();
-    assert_eq!(document["total"]["bytes"].as_u64(), Some(both));
+    for lab in Lab::for_each_channel() {
+        let (document, sent, received) = measured(&lab, &["--bidir", "--flows", "2"]);
+        assert_eq!(document["direction"], "bidirectional");
+        assert_agrees(&document, "local", "remote", sent);
+        assert_agrees(&document, "remote", "local", received);
+        let both: u64 = ["local", "remote"]
+            .iter()
+            .flat_map(|end| totals(&document, end, "receiver"))
+            .sum();
+        assert_eq!(document["total"]["bytes"].as_u64(), Some(both));
+    }
 }
 
 #[test]
@@ -140,40 +143,42 @@ fn threads_run_where_they_are_placed() {
 
 #[test]
 fn congestion_control_and_socket_buffers_are_as_asked() {
-    let Some(lab) = Lab::new() else { return };
-    let (document, ..) = measured(&lab, &["--cc", "reno", "--socket-buffer", "32KiB"]);
-    for end in ["local", "remote"] {
-        let tcp = &document["raw"][end]["flows"][0]["tcp"];
-        assert_eq!(tcp["congestion_control"], "reno", "{end}");
-    }
-    // A receive buffer of this size cannot grant a window of more than its double.
-    let window = document["raw"]["local"]["flows"][0]["tcp"]["snd_wnd_bytes"].as_u64();
-    if let Some(window) = window {
-        assert!(window <= 64 << 10, "a window of {window} bytes");
-    } else {
-        eprintln!("SKIP: this kernel does not tell the window that was granted");
+    for lab in Lab::for_each_channel() {
+        let (document, ..) = measured(&lab, &["--cc", "reno", "--socket-buffer", "32KiB"]);
+        for end in ["local", "remote"] {
+            let tcp = &document["raw"][end]["flows"][0]["tcp"];
+            assert_eq!(tcp["congestion_control"], "reno", "{end}");
+        }
+        // A receive buffer of this size cannot grant a window of more than its double.
+        let window = document["raw"]["local"]["flows"][0]["tcp"]["snd_wnd_bytes"].as_u64();
+        if let Some(window) = window {
+            assert!(window <= 64 << 10, "a window of {window} bytes");
+        } else {
+            eprintln!("SKIP: this kernel does not tell the window that was granted");
+        }
     }
 }
 
 #[test]
 fn a_thousand_flows_share_a_thread_per_cpu() {
-    let Some(lab) = Lab::new() else { return };
-    let cpus = std::fs::read_to_string("/proc/cpuinfo").expect("it is there");
-    let cpus = cpus
-        .lines()
-        .filter(|line| line.starts_with("processor"))
-        .count();
-    for flows in ["1", "64", "1000"] {
-        let document = lab.stream(&["--flows", flows, "--per-flow"]);
-        let flows: usize = flows.parse().expect("a number");
-        for end in ["local", "remote"] {
-            let threads = document["threads"][end].as_array().expect("threads").len();
-            assert!(
-                (1..=flows.min(cpus.max(1))).contains(&threads),
-                "{flows}: {threads}"
-            );
-            let records = document["raw"][end]["flows"].as_array().expect("flows");
-            assert_eq!(records.len(), flows);
+    for lab in Lab::for_each_channel() {
+        let cpus = std::fs::read_to_string("/proc/cpuinfo").expect("it is there");
+        let cpus = cpus
+            .lines()
+            .filter(|line| line.starts_with("processor"))
+            .count();
+        for flows in ["1", "64", "1000"] {
+            let document = lab.stream(&["--flows", flows, "--per-flow"]);
+            let flows: usize = flows.parse().expect("a number");
+            for end in ["local", "remote"] {
+                let threads = document["threads"][end].as_array().expect("threads").len();
+                assert!(
+                    (1..=flows.min(cpus.max(1))).contains(&threads),
+                    "{flows}: {threads}"
+                );
+                let records = document["raw"][end]["flows"].as_array().expect("flows");
+                assert_eq!(records.len(), flows);
+            }
         }
     }
 }

@@ -23,21 +23,22 @@ fn number(value: &Value) -> f64 {
 
 #[test]
 fn requests_are_counted_and_every_one_is_timed() {
-    let Some(lab) = Lab::new() else { return };
-    for wait in ["blocking", "epoll", "spin"] {
-        let document = measured(
-            &lab,
-            &format!("rr netns:far --time 0.3 --request 64B --wait {wait}"),
-        );
-        let operations = number(&document["total"]["operations"]);
-        assert!(operations > 0.0, "{wait}");
-        assert_eq!(
-            document["latency_ns"]["count"], document["total"]["operations"],
-            "{wait}"
-        );
-        assert_eq!(document["total"]["failed"], 0, "{wait}");
-        let at = |key: &str| number(&document["latency_ns"][key]);
-        assert!(at("min") <= at("p50") && at("p50") <= at("p99") && at("p99") <= at("max"));
+    for lab in Lab::for_each_channel() {
+        for wait in ["blocking", "epoll", "spin"] {
+            let document = measured(
+                &lab,
+                &format!("rr netns:far --time 0.3 --request 64B --wait {wait}"),
+            );
+            let operations = number(&document["total"]["operations"]);
+            assert!(operations > 0.0, "{wait}");
+            assert_eq!(
+                document["latency_ns"]["count"], document["total"]["operations"],
+                "{wait}"
+            );
+            assert_eq!(document["total"]["failed"], 0, "{wait}");
+            let at = |key: &str| number(&document["latency_ns"][key]);
+            assert!(at("min") <= at("p50") && at("p50") <= at("p99") && at("p99") <= at("max"));
+        }
     }
 }
 
@@ -51,85 +52,87 @@ fn an_open_loop_keeps_its_rate_and_tells_what_a_closed_one_would_have_said() {
 
 #[test]
 fn a_ping_pong_has_a_row_for_each_size_and_a_line_through_them() {
-    let Some(lab) = Lab::new() else { return };
-    let sizes = "0B,4B,1KiB,64KiB,4MiB";
-    let document = measured(
-        &lab,
-        &format!("pingpong netns:far --sizes {sizes} --repetitions 30"),
-    );
-    let rows = document["sizes"].as_array().expect("rows");
-    let bytes: Vec<&Value> = rows.iter().map(|row| &row["bytes"]).collect();
-    assert_eq!(bytes, [0, 4, 1_024, 65_536, 4 << 20]);
-    let repetitions: Vec<&Value> = rows.iter().map(|row| &row["repetitions"]).collect();
-    assert_eq!(repetitions, [30, 30, 30, 30, 10]);
-    assert!(document["fit"]["line"]["latency_ns"].is_number());
-    assert!(
-        !document["flags"]
-            .as_array()
-            .expect("flags")
-            .iter()
-            .any(|flag| flag == "cut-short")
-    );
+    for lab in Lab::for_each_channel() {
+        let sizes = "0B,4B,1KiB,64KiB,4MiB";
+        let document = measured(
+            &lab,
+            &format!("pingpong netns:far --sizes {sizes} --repetitions 30"),
+        );
+        let rows = document["sizes"].as_array().expect("rows");
+        let bytes: Vec<&Value> = rows.iter().map(|row| &row["bytes"]).collect();
+        assert_eq!(bytes, [0, 4, 1_024, 65_536, 4 << 20]);
+        let repetitions: Vec<&Value> = rows.iter().map(|row| &row["repetitions"]).collect();
+        assert_eq!(repetitions, [30, 30, 30, 30, 10]);
+        assert!(document["fit"]["line"]["latency_ns"].is_number());
+        assert!(
+            !document["flags"]
+                .as_array()
+                .expect("flags")
+                .iter()
+                .any(|flag| flag == "cut-short")
+        );
+    }
 }
 
 #[test]
 fn a_transfer_of_so_many_repetitions_makes_them_and_compares_every_byte() {
-    let Some(lab) = Lab::new() else { return };
-    let document = measured(
-        &lab,
-        "transfer netns:far --bytes 100KiB --repetitions 20 --flows 2 --data-check",
-    );
-    assert_eq!(document["total"]["operations"], 40);
+    for lab in Lab::for_each_channel() {
+        let document = measured(
+            &lab,
+            "transfer netns:far --bytes 100KiB --repetitions 20 --flows 2 --data-check",
+        );
+        assert_eq!(document["total"]["operations"], 40);
+    }
 }
 
 #[test]
 fn a_grid_that_goes_there_and_back_is_the_same_at_both_ends_and_drawn() {
-    let Some(lab) = Lab::new() else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    let pictures = folder.path().join("pictures");
-    let of_all = |document: &Value| {
+    for lab in Lab::for_each_channel() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pictures = folder.path().join("pictures");
+        let of_all = |document: &Value| {
+            let found = &document["diffusion"];
+            assert_eq!(found["same_grid"], true, "{found:#}");
+            assert_eq!(found["local"]["checksums"], found["remote"]["checksums"]);
+            let checksums = found["local"]["checksums"].as_array().expect("a row");
+            assert!(
+                checksums.iter().all(|one| *one == checksums[0]),
+                "{found:#}"
+            );
+            (checksums[0].clone(), checksums.len())
+        };
+        let words = "diffusion netns:far --buffer 100KiB --repetitions 120 --pairs 3 --data-check --pictures";
+        let document = measured(&lab, &format!("{words} {}", pictures.display()));
+        let (stepped, pairs) = of_all(&document);
         let found = &document["diffusion"];
-        assert_eq!(found["same_grid"], true, "{found:#}");
-        assert_eq!(found["local"]["checksums"], found["remote"]["checksums"]);
-        let checksums = found["local"]["checksums"].as_array().expect("a row");
+        assert_eq!((pairs, &found["side"]), (3, &Value::from(112)));
+        assert_eq!(document["total"]["operations"], 360);
+        for end in ["local", "remote"] {
+            assert!(number(&found[end]["real_s"]) > 0.0 && number(&found[end]["work_s"]) > 0.0);
+        }
+        let gigabytes = 2.0 * 102_400.0 * 360.0 / 1e9 / number(&found["real_s"]);
+        assert!((number(&found["aggregate_gb_per_s"]) / gigabytes - 1.0).abs() < 1e-6);
+        let csv = std::fs::read_to_string(pictures.join("section.csv")).expect("it was written");
         assert!(
-            checksums.iter().all(|one| *one == checksums[0]),
-            "{found:#}"
+            csv.starts_with("column,after_100,after_120\n0,0.0,0.0\n"),
+            "{csv}"
         );
-        (checksums[0].clone(), checksums.len())
-    };
-    let words =
-        "diffusion netns:far --buffer 100KiB --repetitions 120 --pairs 3 --data-check --pictures";
-    let document = measured(&lab, &format!("{words} {}", pictures.display()));
-    let (stepped, pairs) = of_all(&document);
-    let found = &document["diffusion"];
-    assert_eq!((pairs, &found["side"]), (3, &Value::from(112)));
-    assert_eq!(document["total"]["operations"], 360);
-    for end in ["local", "remote"] {
-        assert!(number(&found[end]["real_s"]) > 0.0 && number(&found[end]["work_s"]) > 0.0);
+        assert_eq!(csv.lines().count(), 1 + 112);
+        for picture in ["after-100.svg", "after-120.svg", "section.svg"] {
+            let svg = std::fs::read_to_string(pictures.join(picture)).expect("it was written");
+            assert!(
+                svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
+                "{picture}"
+            );
+        }
+        // The other way round the peer asks, and the grid is the same; without work it is another.
+        let words = "diffusion netns:far --buffer 100KiB --repetitions 120";
+        let reverse = measured(&lab, &format!("{words} --reverse --wait spin"));
+        assert_eq!(of_all(&reverse), (stepped.clone(), 1));
+        let idle = measured(&lab, &format!("{words} --no-compute"));
+        assert_eq!(idle["diffusion"]["work"], false);
+        assert_ne!(of_all(&idle), (stepped, 1));
     }
-    let gigabytes = 2.0 * 102_400.0 * 360.0 / 1e9 / number(&found["real_s"]);
-    assert!((number(&found["aggregate_gb_per_s"]) / gigabytes - 1.0).abs() < 1e-6);
-    let csv = std::fs::read_to_string(pictures.join("section.csv")).expect("it was written");
-    assert!(
-        csv.starts_with("column,after_100,after_120\n0,0.0,0.0\n"),
-        "{csv}"
-    );
-    assert_eq!(csv.lines().count(), 1 + 112);
-    for picture in ["after-100.svg", "after-120.svg", "section.svg"] {
-        let svg = std::fs::read_to_string(pictures.join(picture)).expect("it was written");
-        assert!(
-            svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
-            "{picture}"
-        );
-    }
-    // The other way round the peer asks, and the grid is the same; without work it is another.
-    let words = "diffusion netns:far --buffer 100KiB --repetitions 120";
-    let reverse = measured(&lab, &format!("{words} --reverse --wait spin"));
-    assert_eq!(of_all(&reverse), (stepped.clone(), 1));
-    let idle = measured(&lab, &format!("{words} --no-compute"));
-    assert_eq!(idle["diffusion"]["work"], false);
-    assert_ne!(of_all(&idle), (stepped, 1));
 }
 
 #[test]
@@ -172,32 +175,34 @@ fn the_defaults_of_another_program_are_printed_and_options_override_them() {
 
 #[test]
 fn datagrams_at_a_low_rate_all_arrive() {
-    let Some(lab) = Lab::new() else { return };
-    for batch in ["single", "mmsg", "gso"] {
-        let document = measured(
-            &lab,
-            &format!("udp netns:far --time 0.5 --rate 1Mbit/s --size 500B --batch {batch}"),
-        );
-        let datagrams = &document["datagrams"];
-        // A machine with other work may begin the last ones after the end, and then they are not sent.
-        let sent = datagrams["sent"].as_u64().expect("a count");
-        assert!((60..=125).contains(&sent), "{batch}: {sent}");
-        assert_eq!(datagrams["received"], datagrams["sent"], "{batch}");
-        assert_eq!(datagrams["lost"], 0, "{batch}");
+    for lab in Lab::for_each_channel() {
+        for batch in ["single", "mmsg", "gso"] {
+            let document = measured(
+                &lab,
+                &format!("udp netns:far --time 0.5 --rate 1Mbit/s --size 500B --batch {batch}"),
+            );
+            let datagrams = &document["datagrams"];
+            // A machine with other work may begin the last ones after the end, and then they are not sent.
+            let sent = datagrams["sent"].as_u64().expect("a count");
+            assert!((60..=125).contains(&sent), "{batch}: {sent}");
+            assert_eq!(datagrams["received"], datagrams["sent"], "{batch}");
+            assert_eq!(datagrams["lost"], 0, "{batch}");
+        }
     }
 }
 
 #[test]
 fn our_server_answers_our_client() {
-    let Some(lab) = Lab::new() else { return };
-    let document = measured(
-        &lab,
-        "http netns:far --time 0.4 --connections 4 --body 1KiB",
-    );
-    let operations = number(&document["total"]["operations"]);
-    assert!(operations > 0.0 && document["total"]["failed"] == 0);
-    // A body of 1 KiB behind each head.
-    assert!(number(&document["total"]["bytes"]) >= operations * 1_024.0);
+    for lab in Lab::for_each_channel() {
+        let document = measured(
+            &lab,
+            "http netns:far --time 0.4 --connections 4 --body 1KiB",
+        );
+        let operations = number(&document["total"]["operations"]);
+        assert!(operations > 0.0 && document["total"]["failed"] == 0);
+        // A body of 1 KiB behind each head.
+        assert!(number(&document["total"]["bytes"]) >= operations * 1_024.0);
+    }
 }
 
 #[test]
@@ -242,89 +247,93 @@ fn datagrams_that_a_short_queue_drops_are_found_at_the_queue_by_its_own_counter(
 
 #[test]
 fn a_result_that_is_certain_enough_ends_the_repeating() {
-    let Some(lab) = Lab::new() else { return };
-    let document = measured(&lab, "rr netns:far --time 0.1 --rate 100 --until-ci 20%");
-    let repeats = &document["repeats"];
-    assert!(number(&repeats["trials"]) >= 20.0);
-    assert!(number(&repeats["reached"]) <= 0.2, "{repeats}");
-    assert!(number(&repeats["effective"]) > 1.0, "{repeats}");
-    assert_eq!(repeats["valid"], true, "{repeats}");
+    for lab in Lab::for_each_channel() {
+        let document = measured(&lab, "rr netns:far --time 0.1 --rate 100 --until-ci 20%");
+        let repeats = &document["repeats"];
+        assert!(number(&repeats["trials"]) >= 20.0);
+        assert!(number(&repeats["reached"]) <= 0.2, "{repeats}");
+        assert!(number(&repeats["effective"]) > 1.0, "{repeats}");
+        assert_eq!(repeats["valid"], true, "{repeats}");
+    }
 }
 
 #[test]
 fn threads_and_memory_are_where_they_were_asked_to_be() {
-    let Some(lab) = Lab::new() else { return };
-    let document = measured(
-        &lab,
-        "stream netns:far --time 0.2 --place cpu:0 --memory bind:0",
-    );
-    for end in ["local", "remote"] {
-        for thread in document["threads"][end].as_array().expect("threads") {
-            assert_eq!(thread["pinned_to"], 0, "{end}");
-            assert_eq!(thread["seen_on"], serde_json::json!([0]), "{end}");
-            assert!(
-                thread["memory_node"].is_null() || thread["memory_node"] == 0,
-                "{end}"
-            );
+    for lab in Lab::for_each_channel() {
+        let document = measured(
+            &lab,
+            "stream netns:far --time 0.2 --place cpu:0 --memory bind:0",
+        );
+        for end in ["local", "remote"] {
+            for thread in document["threads"][end].as_array().expect("threads") {
+                assert_eq!(thread["pinned_to"], 0, "{end}");
+                assert_eq!(thread["seen_on"], serde_json::json!([0]), "{end}");
+                assert!(
+                    thread["memory_node"].is_null() || thread["memory_node"] == 0,
+                    "{end}"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn what_cannot_be_asked_for_is_refused_before_anything_is_measured() {
-    let Some(lab) = Lab::new() else { return };
-    for (words, code, word) in [
-        ("rr netns:far --request 0B", 2, "request"),
-        ("rr netns:far --request 1TiB", 2, "request"),
-        ("stream netns:far --buffer 1TiB", 2, "buffer"),
-        ("udp netns:far --size 3B", 2, "datagram"),
-        ("diffusion netns:far --buffer 511B", 2, "buffer of a grid"),
-        ("diffusion netns:far --overhead", 2, "--repetitions"),
-        ("diffusion netns:far --repetitions 5 --overhead 3", 2, "6"),
-        ("diffusion netns:far --device rxe0", 2, "verbs"),
-        ("stream netns:far --place cpu:4000", 23, "4000"),
-        ("stream netns:far --place somewhere", 2, "somewhere"),
-        ("http https://127.0.0.1/", 23, "TLS"),
-        (
-            "stream netns:far --wait uring --send zerocopy",
-            22,
-            "cannot",
-        ),
-    ] {
-        let arguments: Vec<&str> = words.split(' ').collect();
-        let done = lab.run(&[&["measure"][..], &arguments].concat());
-        assert_eq!(done.code, Some(code), "{words}: {}", done.err);
-        assert!(done.err.contains(word), "{words}: {}", done.err);
+    for lab in Lab::for_each_channel() {
+        for (words, code, word) in [
+            ("rr netns:far --request 0B", 2, "request"),
+            ("rr netns:far --request 1TiB", 2, "request"),
+            ("stream netns:far --buffer 1TiB", 2, "buffer"),
+            ("udp netns:far --size 3B", 2, "datagram"),
+            ("diffusion netns:far --buffer 511B", 2, "buffer of a grid"),
+            ("diffusion netns:far --overhead", 2, "--repetitions"),
+            ("diffusion netns:far --repetitions 5 --overhead 3", 2, "6"),
+            ("diffusion netns:far --device rxe0", 2, "verbs"),
+            ("stream netns:far --place cpu:4000", 23, "4000"),
+            ("stream netns:far --place somewhere", 2, "somewhere"),
+            ("http https://127.0.0.1/", 23, "TLS"),
+            (
+                "stream netns:far --wait uring --send zerocopy",
+                22,
+                "cannot",
+            ),
+        ] {
+            let arguments: Vec<&str> = words.split(' ').collect();
+            let done = lab.run(&[&["measure"][..], &arguments].concat());
+            assert_eq!(done.code, Some(code), "{words}: {}", done.err);
+            assert!(done.err.contains(word), "{words}: {}", done.err);
+        }
     }
 }
 
 #[test]
 fn an_omitted_start_is_not_in_the_rate_and_intervals_are_reported_as_asked() {
-    let Some(lab) = Lab::new() else { return };
-    let sample = measured(&lab, "stream netns:far -t 0.6 -O 0.4");
-    assert_eq!(sample["seconds"], 1.0);
-    assert!(
-        number(&sample["total"]["warmup_s"]) > 0.35,
-        "{}",
-        sample["total"]
-    );
-    let done = lab.run(&["measure", "rr", "netns:far", "-t", "0.2", "-O", "0.1"]);
-    let err = &done.expect_code(2).err;
-    assert!(err.contains("the omitted start"), "{err}");
+    for lab in Lab::for_each_channel() {
+        let sample = measured(&lab, "stream netns:far -t 0.6 -O 0.4");
+        assert_eq!(sample["seconds"], 1.0);
+        assert!(
+            number(&sample["total"]["warmup_s"]) > 0.35,
+            "{}",
+            sample["total"]
+        );
+        let done = lab.run(&["measure", "rr", "netns:far", "-t", "0.2", "-O", "0.1"]);
+        let err = &done.expect_code(2).err;
+        assert!(err.contains("the omitted start"), "{err}");
 
-    let words = ["measure", "stream", "netns:far", "-t", "1.1", "-i", "0.5"];
-    let text = lab.run(&words).expect_code(0).out;
-    let ends = |line: &str| -> Option<(u64, u64)> {
-        let hundredths = |text: &str| text.trim().replace('.', "").parse().ok();
-        let (from, rest) = line.split_once(" - ")?;
-        let (to, _) = rest.split_once(" s  ")?;
-        Some((hundredths(from)?, hundredths(to)?))
-    };
-    let rows: Vec<(u64, u64)> = text.lines().filter_map(ends).collect();
-    assert_eq!(rows.first().map(|row| row.0), Some(0), "{text}");
-    assert!(rows.windows(2).all(|two| two[0].1 == two[1].0), "{text}");
-    // A last one shorter than half belongs to the one before.
-    assert!(rows.iter().all(|(from, to)| to - from >= 24), "{text}");
+        let words = ["measure", "stream", "netns:far", "-t", "1.1", "-i", "0.5"];
+        let text = lab.run(&words).expect_code(0).out;
+        let ends = |line: &str| -> Option<(u64, u64)> {
+            let hundredths = |text: &str| text.trim().replace('.', "").parse().ok();
+            let (from, rest) = line.split_once(" - ")?;
+            let (to, _) = rest.split_once(" s  ")?;
+            Some((hundredths(from)?, hundredths(to)?))
+        };
+        let rows: Vec<(u64, u64)> = text.lines().filter_map(ends).collect();
+        assert_eq!(rows.first().map(|row| row.0), Some(0), "{text}");
+        assert!(rows.windows(2).all(|two| two[0].1 == two[1].0), "{text}");
+        // A last one shorter than half belongs to the one before.
+        assert!(rows.iter().all(|(from, to)| to - from >= 24), "{text}");
+    }
 }
 
 #[test]

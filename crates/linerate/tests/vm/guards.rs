@@ -13,7 +13,7 @@ const LONG: &str = "36000";
 // Loops that poll a state sleep in between: the clock of an idle guest leaps, a busy guest's hardly moves.
 
 /// The guest's first process becomes systemd. There is no way back but another boot.
-const SYSTEMD: &str =
+pub(crate) const SYSTEMD: &str =
     "until [ \"$(systemctl is-active basic.target)\" = active ]; do sleep 0.1; done";
 
 /// The timers of linerate's that systemd has.

@@ -24,6 +24,7 @@ mod persist;
 mod rdma;
 #[path = "../it/schema.rs"]
 mod schema;
+mod service;
 mod settings;
 mod testbed;
 mod verbs;
@@ -44,7 +45,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 65] = tests![
+const TESTS: [Test; 67] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -70,6 +71,7 @@ const TESTS: [Test; 65] = tests![
     verbs::options_of_queue_pairs_reach_the_device_or_are_refused,
     verbs::workloads_are_the_same_over_verbs_and_over_tcp,
     verbs::a_grid_is_the_same_over_verbs_and_over_tcp_bit_for_bit,
+    service::verbs_are_measured_with_a_listening_agent,
     lab::an_experiment_holds_verbs_against_tcp,
     verbs::memory_that_may_not_be_pinned_is_said_with_its_limit,
     verbs::a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart,
@@ -103,6 +105,7 @@ const TESTS: [Test; 65] = tests![
     guards::what_namespaces_share_is_locked_until_a_killed_makers_reverter_is_done,
     guards::a_reverter_that_does_not_end_is_named_and_left_alone_with_its_lock,
     guards::with_both_killed_systemd_takes_everything_back_shortly_after_the_deadline,
+    service::a_host_is_paired_and_measures_by_the_socket_unit_that_packages_install,
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,
     persist::what_cannot_be_kept_is_said_and_nothing_is_left,
     persist::what_is_kept_at_once_is_undone_with_every_trace,

@@ -54,7 +54,10 @@ pub struct MeasuredPath<'a> {
 pub fn peer_label(peer: &PeerAddress) -> String {
     match peer {
         PeerAddress::Exec(_) => "exec".to_owned(),
-        PeerAddress::Ssh { .. } | PeerAddress::Netns(_) | PeerAddress::Local => peer.to_string(),
+        PeerAddress::Ssh { .. }
+        | PeerAddress::Tls { .. }
+        | PeerAddress::Netns(_)
+        | PeerAddress::Local => peer.to_string(),
     }
 }
 

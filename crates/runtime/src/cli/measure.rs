@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, ArgAction, Args, Subcommand, ValueEnum};
 use linerate_model::ids::{CpuSet, IdError};
+use linerate_model::pairing::Pairing;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
@@ -391,21 +392,28 @@ pub struct MoverArgs {
 /// A peer, or an iperf3 server.
 #[derive(Debug, Args)]
 pub struct PeerOrForeign {
-    /// The peer: `[user@]host[:port]` (ssh), `netns:NAME`, `exec:COMMAND` or `local`.
+    /// The peer: `[user@]host` (ssh), `tls://host`, `netns:NAME`, `exec:COMMAND` or `local`.
     ///
-    /// A host may have the prefix `ssh://`. The command of `exec:` must run `linerate agent --stdio`. `local` is this host. Required
-    /// without `--iperf3`.
+    /// A host may have the prefix `ssh://`, and `:PORT`. `tls://` is a host that runs `linerate agent --listen`: use the line that it prints
+    /// once, and `tls://host[:port]` from then on. The command of `exec:` must run `linerate agent --stdio`. `local` is
+    /// this host. Required without `--iperf3`.
     #[arg(value_name = "PEER", required_unless_present = "iperf3")]
     pub peer: Option<PeerAddress>,
     /// Measure against an iperf3 server instead: `HOST[:PORT]`.
-    #[arg(long, value_name = "HOST", conflicts_with_all = ["peer", "push", "address", "omit"])]
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["peer", "push", "pair", "address", "omit"])]
     pub iperf3: Option<String>,
     /// Copy this program to the peer if the peer does not have this build.
     ///
     /// Over ssh only.
     #[arg(long)]
     pub push: bool,
-    /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
+    /// Pair with the listening agent first, by the line that it has printed.
+    #[arg(long, value_name = "LINE", hide_short_help = true)]
+    pub pair: Option<Pairing>,
+    /// The end that opens the data connections: always this one, also for `--reverse`, so that it may be behind NAT.
+    #[arg(long, value_name = "END", hide = true, value_parser = ["near"])]
+    pub data_from: Option<String>,
+    /// Peer address for the data connections [default: that of `tls://`; one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
     pub address: Option<IpAddr>,
     /// Peer TCP port for the data connections [default: a free port].
@@ -421,6 +429,8 @@ impl PeerOrForeign {
         Some(PeerArgs {
             peer: self.peer.clone()?,
             push: self.push,
+            pair: self.pair.clone(),
+            data_from: self.data_from.clone(),
             address: self.address,
             port: self.port,
         })
@@ -503,7 +513,13 @@ pub struct MeasureHttp {
     /// Over ssh only.
     #[arg(long)]
     pub push: bool,
-    /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
+    /// Pair with the listening agent first, by the line that it has printed.
+    #[arg(long, value_name = "LINE", hide_short_help = true)]
+    pub pair: Option<Pairing>,
+    /// The end that opens the data connections: always this one, also for `--reverse`, so that it may be behind NAT.
+    #[arg(long, value_name = "END", hide = true, value_parser = ["near"])]
+    pub data_from: Option<String>,
+    /// Peer address for the data connections [default: that of `tls://`; one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
     pub address: Option<IpAddr>,
     /// The trial.

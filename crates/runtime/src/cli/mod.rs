@@ -2,11 +2,13 @@
 
 mod agent;
 mod diffusion;
+mod examples;
 pub mod help;
 mod lab;
 mod ladder;
 pub mod like;
 mod measure;
+mod peer;
 pub mod place_word;
 mod prove;
 mod requirement;
@@ -20,7 +22,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use agent::AgentArgs;
+pub use agent::{AgentAction, AgentArgs, ListenAddress, ListenArgs, PeersAction};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use diffusion::MeasureDiffusion;
 pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, RunGroup};
@@ -29,6 +31,7 @@ pub use like::{LikeArg, LikeArgs};
 use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
 use linerate_model::finding::{Profile, Severity};
 use linerate_model::ids::NicName;
+use linerate_model::pairing::HostPort;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate, UnitError};
 pub use measure::{
@@ -36,6 +39,7 @@ pub use measure::{
     MeasureTransfer, MeasureUdp, MoverArgs, PeerOrForeign, Placing, PreloadArg, ReceiveArg,
     SendArg, StreamArgs, TrialArgs, UntilArgs,
 };
+pub use peer::PeerArgs;
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
 pub use requirement::{Bound, Requirement};
 pub use store::{ExportArgs, ReportArgs, RunsArgs, StoreArgs, TableFormatArg};
@@ -190,7 +194,7 @@ pub enum Command {
     ///
     /// Measures the path, names its bottleneck, tests all fixes in one randomized experiment, and rolls back those
     /// that do not help.
-    Prove(ProveArgs),
+    Prove(Box<ProveArgs>),
     /// Run designed experiments: effects of options and settings.
     ///
     /// Estimates the effects and their interactions, with confidence intervals.
@@ -212,6 +216,18 @@ pub enum Command {
     },
     /// Run the remote end of a measurement.
     Agent(AgentArgs),
+    /// List, add and remove pairings with listening agents (`tls://` peers).
+    Peers {
+        /// The action.
+        #[command(subcommand)]
+        action: PeersAction,
+    },
+    /// Connect standard input and output to a listening agent, as ssh would.
+    #[command(hide = true)]
+    Channel {
+        /// The agent.
+        at: HostPort,
+    },
     /// Run one end of a stream with plain socket calls; reads its job from standard input.
     #[command(hide = true)]
     Mover(MoverArgs),
@@ -472,7 +488,7 @@ pub struct CeilingArgs {
     pub flow_allowance: Option<BitRate>,
     /// Measured rate, to show as a percentage of each bound.
     ///
-    /// For example `37.9G` or `4613MB/s`.
+    /// For example `37.9G` or `4613MiB/s` (perftest and IMB before 2018 print MiB/s as MB/s).
     #[arg(long)]
     pub rate: Option<BitRate>,
     /// Read a captured host instead of this one.
@@ -574,41 +590,6 @@ fn parse_pcie(text: &str) -> Result<PcieFigures, String> {
     };
     rate.map(|rate| PcieFigures { rate, lanes })
         .ok_or_else(wrong)
-}
-
-/// Options of every command that uses a peer.
-#[derive(Debug, Args)]
-pub struct PeerArgs {
-    /// The peer: `[user@]host[:port]` (ssh), `netns:NAME`, `exec:COMMAND` or `local`.
-    ///
-    /// A host may have the prefix `ssh://`. The command of `exec:` must run `linerate agent --stdio`. `local` is this host.
-    #[arg(value_name = "PEER")]
-    pub peer: PeerAddress,
-    /// Copy this program to the peer if the peer does not have this build.
-    ///
-    /// Over ssh only.
-    #[arg(long)]
-    pub push: bool,
-    /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
-    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
-    pub address: Option<std::net::IpAddr>,
-    /// Peer TCP port for the data connections [default: a free port].
-    ///
-    /// For firewalls that restrict ports.
-    #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: Option<u16>,
-}
-
-impl PeerArgs {
-    /// The defaults for this peer.
-    pub fn of(peer: &PeerAddress) -> Self {
-        Self {
-            peer: peer.clone(),
-            push: false,
-            address: None,
-            port: None,
-        }
-    }
 }
 
 fn parse_switch(text: &str) -> Result<bool, String> {

@@ -3,10 +3,14 @@
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::time::{Duration, Instant};
 
+use linerate_channel::passing::receive_terms;
 use linerate_host::apply::Boottime;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::Plan;
@@ -15,17 +19,19 @@ use linerate_model::protocol::{
 };
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
+use linerate_model::terms::{SessionTerms, TrialLimits};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
 use linerate_traffic::http::Server;
-use linerate_traffic::tcp::Listening;
+use linerate_traffic::tcp::{Arrival, HandedOver, Listening};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::AgentArgs;
 use crate::console::interrupt::Interrupt;
 use crate::console::say::Say;
+use crate::endpoint::listen;
 use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::place::allowed_here;
 use crate::endpoint::record::record_side;
@@ -36,6 +42,9 @@ const ARRIVAL: Duration = Duration::from_secs(15);
 
 /// A controller cannot ask for more frequent reports than this.
 const REPORT_MIN: Duration = Duration::from_millis(10);
+
+/// How often a trial with a maximum rate is checked.
+const RATE_CHECKED: Duration = Duration::from_millis(100);
 
 /// How long the agent of a controller that was killed may take to notice it and to end.
 const ORPHANED: Duration = Duration::from_secs(10);
@@ -63,11 +72,27 @@ struct Trial {
 
 /// `linerate agent`.
 pub fn run(args: &AgentArgs, state: &Path, say: &Say) -> Outcome<()> {
-    match (args.iperf3, args.http) {
-        (Some(address), _) => crate::endpoint::iperf3::serve(address, &Interrupt::listen()?, say),
-        (None, Some(address)) => serve_http(args, address, say),
-        (None, None) => serve(state),
+    match (args.iperf3, args.http, args.listen) {
+        (Some(address), ..) => crate::endpoint::iperf3::serve(address, &Interrupt::listen()?, say),
+        (_, Some(address), _) => serve_http(args, address, say),
+        (.., Some(address)) => listen::run(&args.listening, address, state, say),
+        _ if args.session => serve_session(state),
+        _ => serve(state, None, Arrival::default()),
     }
+}
+
+/// Serves a controller of a listening agent.
+fn serve_session(state: &Path) -> Outcome<()> {
+    let (terms, passing) = receive_terms(std::io::stdin().as_fd())
+        .map_err(|error| Stop::io("read the terms of this session", error))?;
+    let terms: SessionTerms = serde_json::from_slice(&terms).map_err(|error| {
+        Stop::new(Code::Bug, "cannot read the terms of this session").because(error)
+    })?;
+    let arrival = Arrival {
+        ports: terms.ports,
+        handed: Some(Arc::new(HandedOver::new(passing))),
+    };
+    serve(state, Some(terms), arrival)
 }
 
 /// Serves HTTP to anyone who reaches `address`, until it is interrupted.
@@ -94,14 +119,19 @@ fn serve_http(args: &AgentArgs, address: SocketAddr, say: &Say) -> Outcome<()> {
 }
 
 /// Serves one controller on standard input and output.
-fn serve(state: &Path) -> Outcome<()> {
-    let endpoint = LocalEndpoint::open(state)?;
+fn serve(state: &Path, terms: Option<SessionTerms>, arrival: Arrival) -> Outcome<()> {
+    let mut endpoint = LocalEndpoint::open(state)?;
+    if let Some(terms) = &terms {
+        endpoint.reached_through(terms.listener_pid);
+    }
     let (events, heard) = mpsc::sync_channel(REQUESTS_WAITING_MAX);
     end_on_signals(events.clone())?;
     let lines = events.clone();
     std::thread::spawn(move || read_lines(std::io::stdin(), &lines));
     let mut agent = Agent {
         endpoint,
+        terms,
+        arrival,
         state: state.to_owned(),
         talk: AgentTalk::new(env!("CARGO_PKG_VERSION")),
         trial: None,
@@ -133,6 +163,9 @@ fn end_on_signals(events: SyncSender<Event>) -> Outcome<()> {
 
 struct Agent {
     endpoint: LocalEndpoint,
+    /// Of a session of a listening agent.
+    terms: Option<SessionTerms>,
+    arrival: Arrival,
     /// Where its journals are.
     state: PathBuf,
     talk: AgentTalk,
@@ -165,11 +198,19 @@ impl Agent {
     /// Carries out an action; `None` when its reply comes later.
     fn act(&mut self, action: AgentAction) -> Option<Reply> {
         let done = match action {
+            AgentAction::Apply { .. }
+            | AgentAction::Lease { .. }
+            | AgentAction::TakeBack { .. }
+                if self.terms.as_ref().is_some_and(|terms| !terms.changes) =>
+            {
+                Err(no_changes())
+            }
             AgentAction::Close => return None,
             AgentAction::Greet => Ok(Reply::Hello {
                 protocol: PROTOCOL,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 addresses: self.endpoint.addresses(),
+                reached: self.terms.as_ref().map(|terms| terms.reached),
             }),
             AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.endpoint.read_host()))),
             AgentAction::ReadSettings(keys) => {
@@ -248,9 +289,14 @@ impl Agent {
         bind: &str,
         report: Option<Nanoseconds>,
     ) -> Result<Reply, Failure> {
-        let prepared = Listening::open(spec, token, bind)
-            .and_then(|listening| Ok((listening, Abort::new()?)))
-            .map_err(|error| Failure::from(&error));
+        let limits = self.terms.as_ref().map(|terms| &terms.limits);
+        let prepared = limits
+            .map_or(Ok(()), |limits| limits.check(spec))
+            .and_then(|()| {
+                Listening::open_at(spec, token, bind, &self.arrival)
+                    .and_then(|listening| Ok((listening, Abort::new()?)))
+                    .map_err(|error| Failure::from(&error))
+            });
         let (listening, abort) = match prepared {
             Ok(prepared) => prepared,
             Err(failure) => {
@@ -258,22 +304,18 @@ impl Agent {
                 return Err(failure);
             }
         };
-        if let Some(every) = report {
-            let events = self.events.clone();
-            let every = Duration::from(every).max(REPORT_MIN);
-            // A report that finds the queue full is omitted: it must not hold up the trial.
-            abort.report(every, move |progress| {
-                let _ = events.try_send(Event::Progress(progress));
-            });
-        }
+        let limits = limits.filter(|limits| limits.rate_bit_per_s.is_some());
+        let exceeds = self.watch(&abort, report, limits.cloned());
         let port = listening.port();
         let (start, started) = mpsc::channel();
         let events = self.events.clone();
         let heard = abort.clone();
         std::thread::spawn(move || {
             let result = run_trial(listening, &heard, &started);
-            // The result of an aborted trial is discarded.
-            if !heard.is_triggered() {
+            if exceeds.load(Ordering::SeqCst) {
+                let _ = events.send(Event::TrialOver(Err(too_fast())));
+            } else if !heard.is_triggered() {
+                // The result of an aborted trial is discarded.
                 let _ = events.send(Event::TrialOver(result));
             }
         });
@@ -284,6 +326,35 @@ impl Agent {
             started: false,
         });
         Ok(Reply::Prepared { port })
+    }
+
+    /// Has a trial report its progress, and aborts it when it exceeds its maximum rate; then the result becomes true.
+    fn watch(
+        &self,
+        abort: &Abort,
+        report: Option<Nanoseconds>,
+        limits: Option<TrialLimits>,
+    ) -> Arc<AtomicBool> {
+        let exceeds = Arc::<AtomicBool>::default();
+        let reports = report.map(|every| Duration::from(every).max(REPORT_MIN));
+        let checked = limits.as_ref().map(|_| RATE_CHECKED);
+        let Some(every) = reports.into_iter().chain(checked).min() else {
+            return exceeds;
+        };
+        let (events, found, aborted) = (self.events.clone(), Arc::clone(&exceeds), abort.clone());
+        abort.report(every, move |progress| {
+            let most = (limits.as_ref()).and_then(|limits| limits.bytes_after(progress.at_ns));
+            let moved = progress.sent_bytes.max(progress.received_bytes);
+            if most.is_some_and(|most| moved > most) {
+                found.store(true, Ordering::SeqCst);
+                aborted.trigger();
+            }
+            // A report that finds the queue full is omitted: it must not hold up the trial.
+            if reports.is_some() {
+                let _ = events.try_send(Event::Progress(progress));
+            }
+        });
+        exceeds
     }
 
     fn start(&mut self) -> Option<Reply> {
@@ -304,6 +375,24 @@ impl Agent {
         self.trial = None;
         self.talk.on_trial_over();
         Some(result.map_or_else(Reply::Failed, Reply::Done))
+    }
+}
+
+fn no_changes() -> Failure {
+    Failure {
+        kind: FailureKind::Permission,
+        message: "the agent's owner permits no changes of settings: it was started without \
+                  `--allow-changes`"
+            .to_owned(),
+    }
+}
+
+fn too_fast() -> Failure {
+    Failure {
+        kind: FailureKind::Permission,
+        message: "the trial exceeded the maximum rate that the agent's owner permits, and was \
+                  aborted"
+            .to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use linerate_host::apply::{
     self, ApplyError, Boottime, Header, JournalOptions, Machine, Transaction,
 };
-use linerate_host::management::{self, session_of};
+use linerate_host::management::{self, Session, session_of};
 use linerate_host::netlink::Netlink;
 use linerate_host::nic_control::NicRead;
 use linerate_host::read::read_host;
@@ -45,6 +45,8 @@ pub struct LocalEndpoint {
     expected: Rights,
     /// Whether the management path may be disrupted briefly.
     disturbs_way_in: bool,
+    /// The listening agent whose session this is.
+    listener: Option<u32>,
 }
 
 impl Drop for LocalEndpoint {
@@ -74,6 +76,7 @@ impl LocalEndpoint {
             deadline: None,
             expected: Rights::new(),
             disturbs_way_in: false,
+            listener: None,
         })
     }
 
@@ -81,6 +84,32 @@ impl LocalEndpoint {
     /// are never disconnected.
     pub fn disturb_way_in(&mut self, may: bool) {
         self.disturbs_way_in = may;
+    }
+
+    /// The controller has reached this process through a connection of the process `listener`.
+    pub fn reached_through(&mut self, listener: u32) {
+        self.listener = Some(listener);
+    }
+
+    /// The connections that this process is controlled over: of ssh, and of a listening agent.
+    fn control_sessions(&self) -> impl Iterator<Item = Session> {
+        let listening = self.listener.map(|pid| Session {
+            pid,
+            began: Boottime::now(),
+        });
+        (session_of(self.root(), std::process::id()).into_iter()).chain(listening)
+    }
+
+    /// The interfaces that these connections use.
+    fn management_path(&self) -> Known<BTreeSet<NicName>> {
+        let mut all = BTreeSet::new();
+        for session in self.control_sessions() {
+            match management::way_in(self.root(), &self.netlink, session) {
+                Known::Value(nics) => all.extend(nics),
+                unknown @ Known::Unknown(_) => return unknown,
+            }
+        }
+        Known::Value(all)
     }
 
     /// From now on, what is not committed at `deadline` is rolled back, also if this process hangs.
@@ -136,15 +165,9 @@ impl LocalEndpoint {
         self.live.root()
     }
 
-    /// The interfaces of the ssh connection that this process was started over; none without one.
+    /// The interfaces of the connections that this process is controlled over; none without one.
     pub fn way_in(&self) -> BTreeSet<NicName> {
-        let session = session_of(self.root(), std::process::id());
-        session
-            .and_then(|session| {
-                let nics = management::way_in(self.root(), &self.netlink, session);
-                nics.value().cloned()
-            })
-            .unwrap_or_default()
+        self.management_path().value().cloned().unwrap_or_default()
     }
 
     /// Reads one setting.
@@ -174,13 +197,11 @@ impl LocalEndpoint {
         }
     }
 
-    /// Refuses what would disrupt (R2) or disconnect (R3 and worse) the ssh connection that this process was started
-    /// over.
+    /// Refuses what would disrupt (R2) or disconnect (R3 and worse) a connection that this process is controlled over.
     fn spare_way_in(&self, plan: &Plan) -> Result<(), Failure> {
-        let root = self.live.root();
-        let Some(session) = session_of(root, std::process::id()) else {
+        if self.control_sessions().next().is_none() {
             return Ok(());
-        };
+        }
         let most = if self.disturbs_way_in {
             Class::R2
         } else {
@@ -195,16 +216,16 @@ impl LocalEndpoint {
         if risky.peek().is_none() {
             return Ok(());
         }
-        let way_in = management::way_in(root, &self.netlink, session);
+        let way_in = self.management_path();
         for change in risky {
             let Some(nic) = of_nic(&change) else {
                 continue;
             };
             let why = match &way_in {
                 Known::Value(nics) if !nics.contains(&nic) => continue,
-                Known::Value(_) => format!("your ssh connection uses {nic}"),
+                Known::Value(_) => format!("your control connection uses {nic}"),
                 Known::Unknown(gap) => {
-                    format!("your ssh connection may use {nic}: {gap}")
+                    format!("your control connection may use {nic}: {gap}")
                 }
             };
             let what = &change.setting;

@@ -4,8 +4,8 @@
 //! trial (`record`) on the CPUs that `place` chose, and changes settings. `transactions` lists and rolls back what is applied. `guard` starts the process that rolls back changes
 //! (`reverter`) before the first one, `fallback_timer` a timer of systemd beside it. `agent` and `peer` are the two ends of
 //! the control channel, `trial` a path with both ends; `ends` is the seam between a session and them, `why` finds out over
-//! it by short trials what limits a path. `lease` changes two
-//! hosts, `recover` rolls back what an earlier process left. `stage` makes two hosts of one's own, `host_source` reads this
+//! it by short trials what limits a path. `listen` is an agent that is not started but
+//! called, `lease` changes two hosts, `recover` rolls back what an earlier process left. `stage` makes two hosts of one's own, `host_source` reads this
 //! host or a capture, `watch` passes on what a running trial has done, `iperf3` is the other end of an iperf3 test.
 
 pub mod agent;
@@ -16,6 +16,7 @@ pub mod guard;
 pub mod host_source;
 pub mod iperf3;
 pub mod lease;
+pub mod listen;
 pub mod local;
 pub mod peer;
 pub mod place;

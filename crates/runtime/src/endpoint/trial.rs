@@ -78,16 +78,17 @@ impl PeerPath {
             None => choose_address(&local, &peer)?,
         };
         let local_nic = outgoing_nic(&local, address)?;
-        let remote_nic = remote.nic_with_address(&address.to_string()).map_or_else(
-            || {
-                Err(Stop::new(
-                    Code::BadInput,
-                    format!("no interface of {} has the address {address}", peer.address),
-                )
-                .hint("behind NAT, pass an address of the peer with `--address`"))
-            },
-            |nic| Ok(nic.name.clone()),
-        )?;
+        // Behind port forwarding a listening agent knows under which address of its own it was reached.
+        let own = [Some(address), peer.reached];
+        let mut own = own.into_iter().flatten();
+        let remote_nic = own.find_map(|own| remote.nic_with_address(&own.to_string()));
+        let remote_nic = remote_nic.map(|nic| nic.name.clone()).ok_or_else(|| {
+            Stop::new(
+                Code::BadInput,
+                format!("no interface of {} has the address {address}", peer.address),
+            )
+            .hint("behind NAT, pass an address of the peer with `--address`")
+        })?;
         let interrupt = interrupt.clone();
         Ok(Self {
             endpoint,
@@ -191,6 +192,10 @@ impl DataSide<'_> {
         }
         let Reply::Prepared { port } = self.peer.ask(&prepare)? else {
             return Err(Stop::new(Code::Bug, "an answer passed that does not fit"));
+        };
+        let port = match (&self.peer.address, port) {
+            (PeerAddress::Tls { at, .. }, 0) => at.port,
+            _ => port,
         };
         Ok(SocketAddr::new(self.address, port))
     }
@@ -350,7 +355,12 @@ pub fn open_path(
     say: &Say,
 ) -> Outcome<PeerPath> {
     let endpoint = LocalEndpoint::open(state)?;
-    let peer = Peer::start(&args.peer, args.push, state, interrupt, Some(say))?;
+    let address = args.peer_to_pair()?;
+    if args.port.is_some() && matches!(address, PeerAddress::Tls { .. }) {
+        let why = "`--port` cannot be used with a listening agent: it takes data at its own port";
+        return Err(Stop::new(Code::Usage, why));
+    }
+    let peer = Peer::start(&address, args.push, state, interrupt, Some(say))?;
     let path = PeerPath::open(endpoint, peer, args.address, interrupt)?;
     Ok(PeerPath {
         port: args.port,
@@ -416,6 +426,15 @@ fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
         .iter()
         .filter_map(|a| parse_prefixed(&a.address));
     let mut theirs: Vec<IpAddr> = theirs.map(|(address, _)| address).collect();
+    if let PeerAddress::Tls { at, .. } = &peer.address {
+        let resolved = std::net::ToSocketAddrs::to_socket_addrs(&(at.host.as_str(), at.port));
+        let all: Vec<IpAddr> = (resolved.into_iter().flatten())
+            .map(|one| one.ip().to_canonical())
+            .collect();
+        // The one of the control connection; another only behind address translation.
+        let reached = all.iter().find(|address| Some(**address) == peer.reached);
+        return reached.or(all.first()).copied().ok_or_else(no_address);
+    }
     if peer.address == PeerAddress::Local {
         theirs.retain(|address| own.iter().any(|(mine, _)| mine == address));
         return theirs

@@ -11,6 +11,7 @@ mod start;
 mod stderr;
 
 use std::io::{Read, Write};
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +30,7 @@ use self::printable::printable_json;
 use self::start::{agent_command, cannot_start};
 pub use self::start::{program_command, spawn_piped};
 pub use self::stderr::FarStderr;
+use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
 use crate::console::say::Say;
 use crate::endpoint::watch::Watch;
@@ -52,6 +54,8 @@ pub struct Peer {
     pub address: PeerAddress,
     /// Its addresses.
     pub addresses: Vec<AgentAddress>,
+    /// The address of its host that a listening agent was reached at.
+    pub reached: Option<IpAddr>,
     /// Its version of linerate.
     pub version: String,
     child: Child,
@@ -113,6 +117,18 @@ impl Peer {
         interrupt: &Interrupt,
         say: Option<&Say>,
     ) -> Outcome<Self> {
+        if let PeerAddress::Tls {
+            pairing: Some(pairing),
+            ..
+        } = address
+        {
+            linerate_channel::client::pair(state, pairing, now_unix_s())?;
+            if let Some(say) = say {
+                say.note(&format!(
+                    "paired with {address}; this is its name from now on"
+                ));
+            }
+        }
         let mut command = agent_command(address, push, state, interrupt)?;
         linerate_testbed::shield_from_interrupts(&mut command);
         let mut child = spawn_piped(&mut command).map_err(|error| cannot_start(address, error))?;
@@ -142,6 +158,7 @@ impl Peer {
         let mut peer = Self {
             address: address.clone(),
             addresses: Vec::new(),
+            reached: None,
             version: String::new(),
             child,
             input,
@@ -158,10 +175,14 @@ impl Peer {
         };
         peer.send(&hello)?;
         if let Reply::Hello {
-            addresses, version, ..
+            addresses,
+            version,
+            reached,
+            ..
         } = peer.greeted(&hello, say)?
         {
             peer.addresses = addresses;
+            peer.reached = reached;
             peer.version = version;
         }
         Ok(peer)
@@ -369,11 +390,22 @@ impl Peer {
             )
             .hint("use `--push` to copy this program there");
         }
-        if let (PeerAddress::Ssh { .. }, Some(255)) = (&self.address, code) {
+        if let (PeerAddress::Ssh { destination, .. }, Some(255)) = (&self.address, code) {
             return Stop::new(
                 Code::PeerUnreachable,
                 format!("cannot reach {}{said}", self.address),
-            );
+            )
+            .hint(format!(
+                "`ssh {destination}` must work without linerate; without ssh, run `linerate agent \
+                 --listen` there; a peer is {}",
+                PeerAddress::FORMS
+            ));
+        }
+        if let (PeerAddress::Tls { .. }, Some(code), true) =
+            (&self.address, code, self.version.is_empty())
+            && let Some(stop) = stop_of_channel(code, &words)
+        {
+            return stop;
         }
         let how = match (code, self.version.is_empty()) {
             _ if status.is_none() => "closed its output without exiting".to_owned(),
@@ -386,6 +418,23 @@ impl Peer {
             format!("the agent at {} {how}{said}", self.address),
         )
     }
+}
+
+/// Why `linerate channel` has ended: its own words, which name the peer.
+fn stop_of_channel(code: i32, words: &str) -> Option<Stop> {
+    let code = Code::ALL
+        .into_iter()
+        .find(|one| i32::from(one.number()) == code)?;
+    let said = words.strip_prefix("error: ")?;
+    let (message, hint) = match said.split_once("hint: ") {
+        Some((message, hint)) => (message, Some(hint)),
+        None => (said, None),
+    };
+    let stop = Stop::new(code, message.trim());
+    Some(match hint {
+        Some(hint) => stop.hint(hint.trim()),
+        None => stop,
+    })
 }
 
 impl Drop for Peer {

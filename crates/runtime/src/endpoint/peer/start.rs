@@ -12,6 +12,9 @@ use linerate_testbed::{Netns, NetnsError};
 use super::push::push as push_program;
 use crate::console::interrupt::Interrupt;
 
+/// What runs at the remote end.
+const AGENT: [&str; 2] = ["agent", "--stdio"];
+
 /// What starts the agent of a peer.
 pub(super) fn agent_command(
     address: &PeerAddress,
@@ -27,7 +30,7 @@ pub(super) fn agent_command(
         command.args(["-c", text]);
         return Ok(command);
     }
-    program_command(address, push, state, &["agent", "--stdio"], interrupt)
+    program_command(address, push, state, &AGENT, interrupt)
 }
 
 /// Starts a program that ends with this process, all its streams piped.
@@ -73,6 +76,20 @@ pub fn program_command(
                 .map_err(|error| Stop::io(format!("enter the namespace `{name}`"), error))?;
             Ok(command)
         }
+        PeerAddress::Tls { at, .. } if words == AGENT => {
+            let mut command = Command::new(own()?);
+            command
+                .arg("--state")
+                .arg(state)
+                .arg("channel")
+                .arg(at.to_string());
+            Ok(command)
+        }
+        PeerAddress::Tls { .. } => Err(Stop::new(
+            Code::NotSupported,
+            "a listening agent runs no other program",
+        )
+        .hint("use an `ssh://` peer")),
         PeerAddress::Ssh { destination, port } => {
             let program = if push {
                 push_program(destination, *port, interrupt)?
@@ -105,7 +122,7 @@ pub(super) fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
     command.args([
         "-T",
         "-o",
-        "ConnectTimeout=10",
+        "ConnectTimeout=5",
         "-o",
         "ServerAliveInterval=5",
     ]);

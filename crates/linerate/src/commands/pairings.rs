@@ -1,0 +1,116 @@
+//! `linerate peers` and `linerate agent pair|paired|forget`: who knows whom.
+
+use std::path::Path;
+
+use linerate_analysis::text::timestamp::utc;
+use linerate_channel::client::pair;
+use linerate_channel::keys::{KeyList, KnownKey};
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::pairing::Pairing;
+use linerate_runtime::cli::{AgentAction, PeersAction};
+use linerate_runtime::console::clock::now_unix_s;
+use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::endpoint::listen::{advertised, default_address, print_pairing};
+use serde::Serialize;
+
+/// The keys of a list, in JSON.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct KeysDocument {
+    schema: &'static str,
+    /// Oldest first.
+    keys: Vec<KeyEntry>,
+}
+
+/// A known key.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct KeyEntry {
+    /// `host:port` of an agent; the address that a host has paired from.
+    name: String,
+    /// Ed25519, in hexadecimal.
+    key: String,
+    /// When they were paired.
+    paired_unix_s: u64,
+}
+
+/// `linerate peers`.
+pub(crate) fn peers(action: &PeersAction, state: &Path, say: &Say) -> Outcome<()> {
+    match action {
+        PeersAction::List => print(KeyList::Agents, state, say),
+        PeersAction::Pair { line, at } => {
+            let pairing = Pairing {
+                at: at.clone().unwrap_or_else(|| line.at.clone()),
+                ..line.clone()
+            };
+            pair(state, &pairing, now_unix_s())?;
+            say.note(&format!("paired: the peer is tls://{}", pairing.at));
+            Ok(())
+        }
+        PeersAction::Forget { which } => forget(KeyList::Agents, which, state, say),
+    }
+}
+
+/// What a listening agent's owner does with its pairings.
+pub(crate) fn agent(action: &AgentAction, state: &Path, say: &Say) -> Outcome<()> {
+    match action {
+        AgentAction::Pair {
+            advertise,
+            pair_within,
+        } => {
+            let at = advertise
+                .clone()
+                .map_or_else(|| advertised(default_address(), state), Ok)?;
+            print_pairing(state, at, *pair_within, say)
+        }
+        AgentAction::Paired => print(KeyList::Callers, state, say),
+        AgentAction::Forget { which } => forget(KeyList::Callers, which, state, say),
+    }
+}
+
+fn print(list: KeyList, state: &Path, say: &Say) -> Outcome<()> {
+    let all = list.all(state)?;
+    if say.format == Format::Json {
+        let entry = |one: KnownKey| KeyEntry {
+            name: one.name,
+            key: one.key.to_string(),
+            paired_unix_s: one.since_unix_s,
+        };
+        return say.json(&KeysDocument {
+            schema: "linerate.keys/1",
+            keys: all.into_iter().map(entry).collect(),
+        });
+    }
+    if all.is_empty() {
+        say.note(match list {
+            KeyList::Agents => "this host is paired with no listening agent",
+            KeyList::Callers => "no host is paired with the agent of this host",
+        });
+    }
+    let width = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    for one in &all {
+        say.data(&format!(
+            "{:<width$}  key {}..  paired {}",
+            one.name,
+            one.key.short(),
+            utc(one.since_unix_s),
+        ))?;
+    }
+    Ok(())
+}
+
+fn forget(list: KeyList, which: &str, state: &Path, say: &Say) -> Outcome<()> {
+    let gone = list.forget(state, which)?;
+    if gone.is_empty() {
+        let (what, command) = match list {
+            KeyList::Agents => ("agent", "linerate peers list"),
+            KeyList::Callers => ("host", "linerate agent paired"),
+        };
+        let why = format!("no paired {what} is called `{which}`");
+        return Err(Stop::new(Code::BadInput, why).hint(format!("`{command}` lists them")));
+    }
+    for one in gone {
+        say.note(&format!("forgot {} (key {}..)", one.name, one.key.short()));
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! How a peer is named and reached.
+
+use std::net::IpAddr;
+
+use clap::Args;
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::pairing::Pairing;
+use linerate_model::peer_address::PeerAddress;
+
+/// Options of every command that uses a peer.
+#[derive(Debug, Args)]
+pub struct PeerArgs {
+    /// The peer: `[user@]host` (ssh), `tls://host`, `netns:NAME`, `exec:COMMAND` or `local`.
+    ///
+    /// A host may have the prefix `ssh://`, and `:PORT`. `tls://` is a host that runs `linerate agent --listen`: use the line that it prints
+    /// once, and `tls://host[:port]` from then on. The command of `exec:` must run `linerate agent --stdio`. `local` is
+    /// this host.
+    #[arg(value_name = "PEER")]
+    pub peer: PeerAddress,
+    /// Copy this program to the peer if the peer does not have this build.
+    ///
+    /// Over ssh only.
+    #[arg(long)]
+    pub push: bool,
+    /// Pair with the listening agent first, by the line that it has printed.
+    #[arg(long, value_name = "LINE", hide_short_help = true)]
+    pub pair: Option<Pairing>,
+    /// The end that opens the data connections: always this one, also for `--reverse`, so that it may be behind NAT.
+    #[arg(long, value_name = "END", hide = true, value_parser = ["near"])]
+    pub data_from: Option<String>,
+    /// Peer address for the data connections [default: that of `tls://`; one on a shared subnet, else the ssh host].
+    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
+    pub address: Option<IpAddr>,
+    /// Peer TCP port for the data connections [default: a free port].
+    ///
+    /// For firewalls that restrict ports.
+    #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+}
+
+impl PeerArgs {
+    /// The peer, with the pairing line of `--pair`: a line holds at whatever address the agent is reached.
+    pub fn peer_to_pair(&self) -> Outcome<PeerAddress> {
+        match (&self.pair, &self.peer) {
+            (None, peer) => Ok(peer.clone()),
+            (Some(pair), PeerAddress::Tls { at, .. }) => {
+                let at = at.clone();
+                let pairing = Pairing {
+                    at: at.clone(),
+                    ..pair.clone()
+                };
+                Ok(PeerAddress::Tls {
+                    at,
+                    pairing: Some(Box::new(pairing)),
+                })
+            }
+            (Some(_), peer) => Err(Stop::new(
+                Code::Usage,
+                format!("`--pair` works with `tls://` peers only, not with {peer}"),
+            )),
+        }
+    }
+
+    /// The defaults for this peer.
+    pub fn of(peer: &PeerAddress) -> Self {
+        Self {
+            peer: peer.clone(),
+            push: false,
+            pair: None,
+            data_from: None,
+            address: None,
+            port: None,
+        }
+    }
+}

@@ -68,9 +68,10 @@ stage() {
     install -D "$completions/linerate.bash" "$share/bash-completion/completions/linerate"
     install -D "$completions/linerate.fish" "$share/fish/vendor_completions.d/linerate.fish"
     install -D "$completions/linerate.zsh" "$share/${ZSH_FOLDER:-zsh/site-functions}/_linerate"
-    for unit in service timer; do
-        install -D "$here/linerate-doctor.$unit" "$folder/usr/lib/systemd/system/linerate-doctor.$unit"
+    for unit in doctor.service doctor.timer agent.service agent.socket; do
+        install -D "$here/linerate-$unit" "$folder/usr/lib/systemd/system/linerate-$unit"
     done
+    install -D "$here/linerate-agent.sysusers" "$folder/usr/lib/sysusers.d/linerate-agent.conf"
     documents "$share/doc/linerate"
     settle "$folder"
 }
@@ -98,7 +99,7 @@ deb() {
     size=$(du -sk --apparent-size "$tree" | cut -f1)
     sed -e "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/; s/@GLIBC@/$glibc/" \
         "$here/deb.control" >"$tree/DEBIAN/control"
-    for script in prerm postrm; do
+    for script in postinst prerm postrm; do
         install -m 755 "$here/deb.$script" "$tree/DEBIAN/$script"
     done
     settle "$tree"

@@ -16,7 +16,8 @@ use crate::user::{self, User};
 
 /// Packages, and programs of packages, whose tests depend only on their input (fixtures, simulated hosts, a fake
 /// verbs library): the user who runs them makes no difference.
-const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 12] = [
+const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 13] = [
+    ("linerate-channel", Some("test strangers")),
     ("linerate-model", None),
     ("linerate-stats", None),
     ("linerate-analysis", None),
@@ -46,12 +47,23 @@ const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
             "iperf3::",
             "ladder::",
             "live::",
+            "metrics::",
             "packaging::",
             "peers::",
             "prove::a_search_finds",
             "prove::a_shaper_that_is_not_ours",
             "prove::changes_of_a_plan",
             "prove::remedies_can_be_weighed",
+            "prove::what_only_both_ends",
+            "stream::",
+            "tls::a_",
+            "tls::behind",
+            "tls::datagrams",
+            "tls::one_port",
+            "tls::settings",
+            "tls::strangers",
+            "tls::the_agent",
+            "tls::what",
             "workloads::",
         ],
     ),

@@ -40,7 +40,12 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
         (&[], 2, &["Usage"]),
         (&["fly"], 2, &["fly"]),
         (&["measure", "stream", "ftp://x"], 2, &["ftp://x", "ssh://"]),
-        (&["measure", "stream", "tls://x:1"], 2, &["not supported"]),
+        (&["measure", "stream", "tls://x:0"], 2, &["1 to 65535"]),
+        (
+            &["measure", "stream", "tls://x#y"],
+            2,
+            &["KEY.TOKEN.EXPIRES"],
+        ),
         (&["measure", "stream", "netns:a/b"], 2, &["netns:NAME"]),
         (&["measure", "stream", "exec: "], 2, &["exec:COMMAND"]),
         (&["measure", "stream", "-oProxyCommand=x"], 2, &["-o"]),

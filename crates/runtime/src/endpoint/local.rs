@@ -217,15 +217,19 @@ impl LocalEndpoint {
             return Ok(());
         }
         let way_in = self.management_path();
+        let connection = match self.listener {
+            None => "ssh",
+            Some(_) => "control",
+        };
         for change in risky {
             let Some(nic) = of_nic(&change) else {
                 continue;
             };
             let why = match &way_in {
                 Known::Value(nics) if !nics.contains(&nic) => continue,
-                Known::Value(_) => format!("your control connection uses {nic}"),
+                Known::Value(_) => format!("your {connection} connection uses {nic}"),
                 Known::Unknown(gap) => {
-                    format!("your control connection may use {nic}: {gap}")
+                    format!("your {connection} connection may use {nic}: {gap}")
                 }
             };
             let what = &change.setting;

@@ -143,6 +143,14 @@ fn connected(socket: &OwnedFd, peer: SocketAddr) -> Result<(), TrafficError> {
     connect(socket, &peer).map_err(|errno| TrafficError::of_errno("connect a UDP socket", errno))
 }
 
+/// Every datagram fails where it is sent.
+pub(super) fn filtered_here() -> TrafficError {
+    TrafficError::NotPermitted {
+        what: "send datagrams".to_owned(),
+        why: "a packet filter of this host drops them (EPERM): see `nft list ruleset`".to_owned(),
+    }
+}
+
 /// The connecting end: sends datagrams until the other end has heard one of each flow.
 fn probe(ends: &[FlowEnds<'_>], abort: &Abort) -> Result<(), TrafficError> {
     let begun = Instant::now();
@@ -157,8 +165,12 @@ fn probe(ends: &[FlowEnds<'_>], abort: &Abort) -> Result<(), TrafficError> {
     let mut unheard: Vec<usize> = (0..ends.len()).collect();
     let mut ready = Vec::new();
     let mut again = begun;
+    let mut is_filtered = false;
     while let Some(&first) = unheard.first() {
         let now = Instant::now();
+        if now >= begun + PROBES_MAX && is_filtered {
+            return Err(filtered_here());
+        }
         if now >= begun + PROBES_MAX {
             let address = with_port(peer_of(&ends[first].flow.socket)?, ends[first].theirs.port);
             return Err(TrafficError::NoDatagrams {
@@ -169,11 +181,9 @@ fn probe(ends: &[FlowEnds<'_>], abort: &Abort) -> Result<(), TrafficError> {
         if now >= again {
             for &index in &unheard {
                 // A refusal (ICMP) of an earlier one, or a full queue: the next one may arrive.
-                let _ = send(
-                    &ends[index].socket,
-                    &ends[index].own.probe(),
-                    SendFlags::DONTWAIT,
-                );
+                let probe = ends[index].own.probe();
+                let sent = send(&ends[index].socket, &probe, SendFlags::DONTWAIT);
+                is_filtered = sent == Err(Errno::PERM);
             }
             again = now + PROBE_EVERY;
         }

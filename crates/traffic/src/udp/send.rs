@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send, sockopt};
 
-use super::companion::{Link, Report};
+use super::companion::{Link, Report, filtered_here};
 use super::header::Header;
 use super::layout::Layout;
 use super::schedule::Schedule;
@@ -311,11 +311,7 @@ impl<'a> Sender<'a> {
                 flow.filtered = flow.filtered.map(|count| count + 1);
                 Ok(Took::Datagrams(in_message.min(most) as u64))
             }
-            Err(Errno::PERM) => Err(TrafficError::NotPermitted {
-                what: "send datagrams".to_owned(),
-                why: "a packet filter of this host drops them (EPERM): see `nft list ruleset`"
-                    .to_owned(),
-            }),
+            Err(Errno::PERM) => Err(filtered_here()),
             Err(errno) => self.refused(index, errno).map(|()| Took::Nothing),
         }
     }

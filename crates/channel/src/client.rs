@@ -127,7 +127,11 @@ fn call(
     let late = || format!("it did not answer within {} s", HANDSHAKE.as_secs());
     let answer = match answer {
         Ok(answer) => answer.ok_or_else(|| no_agent(late()))?,
-        Err(LinkEnd::Closed) => return Err(no_agent("it closed the connection".to_owned())),
+        Err(LinkEnd::Closed) => {
+            return Err(no_agent(
+                "it closed the connection before it answered".to_owned(),
+            ));
+        }
         Err(LinkEnd::Broken(why)) => return Err(no_agent(why)),
     };
     match (answer.kind, answer.payload.split_first()) {

@@ -64,7 +64,7 @@ pub enum ChannelError {
         found: PublicKey,
     },
     /// It connects, but does not talk TLS 1.3 as an agent does.
-    #[error("tls://{at} is no listening agent: {why}")]
+    #[error("cannot start a session with tls://{at}: {why}")]
     NoAgent {
         /// What was asked for.
         at: HostPort,
@@ -145,13 +145,17 @@ impl ChannelError {
                     at.host
                 )
             }
+            Self::NoAgent { .. } => "another program may listen on this port, or the agent's \
+                `--allow-from` excludes this host"
+                .to_owned(),
             _ => return None,
         })
     }
 
     fn code(&self) -> Code {
         match self {
-            Self::Refused { code, .. } => Code::ALL
+            // What an agent says is no success, and no state of this host.
+            Self::Refused { code, .. } => [Code::PermissionMissing, Code::Resource]
                 .into_iter()
                 .find(|one| one.number() == *code)
                 .unwrap_or(Code::PeerUnreachable),

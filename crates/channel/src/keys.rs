@@ -213,12 +213,14 @@ fn write_lines(
     lines: impl Iterator<Item = String>,
 ) -> Result<(), ChannelError> {
     let text: String = lines.collect();
-    folder
+    // The rename itself, too: a power cut must not bring a used token back.
+    let written = folder
         .replace(name, text.as_bytes())
-        .map_err(ChannelError::files(format!(
-            "write {}",
-            folder.path().join(name).display()
-        )))
+        .and_then(|()| folder.sync());
+    written.map_err(ChannelError::files(format!(
+        "write {}",
+        folder.path().join(name).display()
+    )))
 }
 
 #[cfg(test)]

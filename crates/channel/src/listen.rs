@@ -40,9 +40,11 @@ pub use crate::session::{AgentProcess, Caller};
 use crate::session::{addresses, serve, start};
 use crate::{socket, tls};
 
-/// Connections of which nothing is known yet; the oldest gives way to another. More than an end of a trial has under way at a
-/// time (512), or those would displace each other.
-const OPENING_MAX: usize = 600;
+/// Connections of which nothing is known yet; the oldest gives way to another.
+const OPENING_MAX: usize = 64;
+/// The same while a trial expects its data connections: more than it has under way at a time (512), or those would displace
+/// each other.
+const OPENING_OF_TRIAL_MAX: usize = 600;
 /// Connections that are in the middle of TLS, which takes more memory.
 const HANDSHAKES_MAX: usize = 64;
 /// How long a process that takes no further data connection is waited for, before it is tried again.
@@ -147,17 +149,30 @@ pub fn listen(
         let received = scope.spawn(move || reception.run(stop));
         // Ends with the reception, which drops its end.
         for (number, one) in (0..).zip(admitted) {
-            let count = &mut lock(sessions).count;
-            if *count >= listen.sessions_max {
-                let why = format!("{count} sessions are open, its maximum; try again later");
+            let count = lock(sessions).count;
+            if count >= listen.sessions_max {
+                let why = format!("all {count} sessions are in use; try again later");
                 refuse(one, Code::Resource, &why, report);
                 continue;
             }
-            *count += 1;
-            scope.spawn(move || {
-                run_session(number, one, agent, report, sessions);
-                lock(sessions).count -= 1;
+            // The thread is there before it gets the caller, who can be answered if there is none.
+            let (hand, handed) = mpsc::sync_channel::<Admitted>(1);
+            let session = thread::Builder::new().spawn_scoped(scope, move || {
+                if let Ok(one) = handed.recv() {
+                    run_session(number, one, agent, report, sessions);
+                    lock(sessions).count -= 1;
+                }
             });
+            match session {
+                Ok(_) => {
+                    lock(sessions).count += 1;
+                    let _ = hand.send(one);
+                }
+                Err(error) => {
+                    let why = format!("it cannot start a thread for a session: {error}");
+                    refuse(one, Code::Resource, &why, report);
+                }
+            }
         }
         let mut all = lock(sessions);
         all.is_over = true;
@@ -310,7 +325,7 @@ impl Reception<'_> {
 
     fn accept(&mut self) {
         // A few at a time: those who wait are served in between.
-        for _ in 0..OPENING_MAX {
+        for _ in 0..OPENING_OF_TRIAL_MAX {
             match self.listen.socket.accept() {
                 Ok((socket, address)) => {
                     let address = address.ip().to_canonical();
@@ -337,7 +352,9 @@ impl Reception<'_> {
     }
 
     fn push(&mut self, socket: TcpStream) {
-        self.make_room(OPENING_MAX, |stage| matches!(stage, Stage::Opening { .. }));
+        self.make_room(self.opening_max(), |stage| {
+            !matches!(stage, Stage::Handshake(_))
+        });
         self.pending.push(Pending {
             stage: Stage::Opening {
                 socket,
@@ -351,10 +368,24 @@ impl Reception<'_> {
     /// The oldest of a kind gives way when there are `most` of it.
     fn make_room(&mut self, most: usize, is_of_kind: fn(&Stage) -> bool) {
         let of_kind = |one: &Pending| is_of_kind(&one.stage);
-        if self.pending.iter().filter(|one| of_kind(one)).count() >= most
-            && let Some(oldest) = self.pending.iter().position(of_kind)
-        {
-            self.pending.remove(oldest);
+        let count = self.pending.iter().filter(|one| of_kind(one)).count();
+        for _ in most..=count {
+            if let Some(oldest) = self.pending.iter().position(of_kind) {
+                self.pending.remove(oldest);
+            }
+        }
+    }
+
+    fn opening_max(&self) -> usize {
+        let mut all = lock(self.sessions);
+        let expects = all.open.iter_mut().any(|open| {
+            open.passing.read_announced();
+            open.passing.expects_any()
+        });
+        if expects {
+            OPENING_OF_TRIAL_MAX
+        } else {
+            OPENING_MAX
         }
     }
 
@@ -502,7 +533,7 @@ impl Reception<'_> {
             }
             Err(error) => {
                 (self.report)(Event::Failed(error.to_string()));
-                let why = "it cannot read its list of known keys";
+                let why = "it cannot read or write its keys; get another pairing line";
                 refuse(Admitted { link, caller }, Code::Resource, why, self.report);
             }
         }

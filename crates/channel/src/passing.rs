@@ -73,6 +73,11 @@ impl Passing {
         self.tokens.contains(&token.0)
     }
 
+    /// Whether a trial of the process expects connections.
+    pub(crate) fn expects_any(&self) -> bool {
+        !self.tokens.is_empty()
+    }
+
     /// Hands over a connection; false when the process has too many waiting already.
     pub(crate) fn hand_over(
         &self,

@@ -34,6 +34,7 @@ pub(crate) struct Link {
     decoder: Decoder,
     /// Frames that are not encrypted yet.
     outgoing: Vec<u8>,
+    is_writable: bool,
 }
 
 impl Link {
@@ -45,21 +46,31 @@ impl Link {
             socket,
             decoder: Decoder::default(),
             outgoing: Vec::new(),
+            is_writable: true,
         }
     }
 
     /// Queues a frame.
     pub(crate) fn queue(&mut self, kind: Kind, payload: &[u8]) {
+        if !self.is_writable {
+            return;
+        }
         encode(kind, payload, &mut self.outgoing);
     }
 
     pub(crate) fn has_to_write(&self) -> bool {
-        !self.outgoing.is_empty() || self.tls.wants_write()
+        self.is_writable && (!self.outgoing.is_empty() || self.tls.wants_write())
+    }
+
+    /// Nothing more can be sent; the other end may still have something to say.
+    fn stop_writing(&mut self) {
+        self.is_writable = false;
+        self.outgoing.clear();
     }
 
     /// Sends what the connection takes now.
     pub(crate) fn write_some(&mut self) -> Result<(), LinkEnd> {
-        loop {
+        while self.is_writable {
             if !self.outgoing.is_empty() && !self.tls.is_handshaking() {
                 let taken = self.tls.writer().write(&self.outgoing).map_err(broken)?;
                 self.outgoing.drain(..taken);
@@ -74,6 +85,7 @@ impl Link {
                 Err(error) => return Err(broken(error)),
             }
         }
+        Ok(())
     }
 
     /// Takes bytes that were read from the connection elsewhere.
@@ -152,7 +164,8 @@ impl Link {
                 self.tls.send_close_notify();
                 is_closing = true;
             }
-            if self.write_some().is_err() || (is_closing && !self.tls.wants_write()) {
+            let is_over = self.write_some().is_err() || !self.is_writable;
+            if is_over || (is_closing && !self.tls.wants_write()) {
                 return;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -299,9 +312,13 @@ pub(crate) fn pump(
     sinks: &mut [Sink],
 ) -> Result<Passed, LinkEnd> {
     let mut exit = None;
+    let mut unwritable = None;
     loop {
-        // The end of the connection counts only after all that came before it.
-        let mut ended = link.write_some().err();
+        // What the other end sent before it closed still counts: a failure to write is no end of reading.
+        if let Err(end) = link.write_some() {
+            link.stop_writing();
+            unwritable = unwritable.or(Some(end));
+        }
         while let Some(frame) = link.next_frame()? {
             exit = exit.or(deliver(&frame, sinks)?);
         }
@@ -309,10 +326,8 @@ pub(crate) fn pump(
             sink.write_some();
         }
         let is_written = sinks.iter().all(|sink| sink.waiting.is_empty());
-        match (exit, ended.take()) {
-            (Some(code), _) if is_written => return Ok(Passed::Exit(code)),
-            (None, Some(end)) => return Err(end),
-            _ => {}
+        if let (Some(code), true) = (exit, is_written) {
+            return Ok(Passed::Exit(code));
         }
         let is_source = !sources.is_empty() && sources.iter().all(|source| source.end.is_none());
         if is_source && sources.iter().all(|source| source.file.is_none()) {
@@ -327,7 +342,8 @@ pub(crate) fn pump(
                 }
                 if exit.is_none() {
                     sinks.iter_mut().for_each(Sink::write_some);
-                    read?;
+                    // The first failure is the cause.
+                    return Err(unwritable.unwrap_or(read.err().unwrap_or(LinkEnd::Closed)));
                 }
             }
         }

@@ -29,6 +29,9 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
     bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(TcpListener::from(socket))

@@ -69,13 +69,40 @@ impl TrialLimits {
         }
     }
 
-    /// The bytes that each direction of a trial may have carried after `elapsed_ns`; what exceeds them is aborted. A tenth
-    /// and a second's worth more than the limit: a paced sender bursts.
-    pub fn bytes_after(&self, elapsed_ns: Nanoseconds) -> Option<u64> {
-        let per_s = u128::from(self.rate_bit_per_s?.as_bit_per_s() / 8);
-        let nanoseconds = u128::from(elapsed_ns.as_u64()) + 1_000_000_000;
-        let bytes = per_s * nanoseconds / 1_000_000_000 * 11 / 10;
-        Some(u64::try_from(bytes).unwrap_or(u64::MAX))
+    /// The pacing rate of each connection of this end, so that what it sends stays below the limit whatever the other end
+    /// asks for; `None` where nothing is limited or the kernel does not pace.
+    pub fn pacing(&self, spec: &TrialSpec) -> Option<BitRate> {
+        let most = self.rate_bit_per_s.filter(|_| spec.verbs.is_none())?;
+        let share =
+            BitRate::from_bit_per_s((most.as_bit_per_s() / u64::from(spec.flows.max(1))).max(8));
+        Some(spec.pacing_bit_per_s.map_or(share, |own| own.min(share)))
+    }
+}
+
+/// How many bytes a session may still move: a bucket that fills at the limit of its trials, and holds a second's worth.
+/// A tenth more than the limit is permitted: a paced sender bursts.
+#[derive(Debug, Clone, Copy)]
+pub struct RateBudget {
+    bytes_per_s: u64,
+    left: i128,
+}
+
+impl RateBudget {
+    /// A full one.
+    pub fn of(limit: BitRate) -> Self {
+        let bytes_per_s = limit.as_bit_per_s() / 8 * 11 / 10;
+        Self {
+            bytes_per_s,
+            left: bytes_per_s.into(),
+        }
+    }
+
+    /// Takes what `directions` directions have moved together in `elapsed_ns`; whether that was permitted.
+    pub fn take(&mut self, bytes: u64, elapsed_ns: Nanoseconds, directions: u64) -> bool {
+        let per_s = i128::from(self.bytes_per_s) * i128::from(directions);
+        let filled = per_s * i128::from(elapsed_ns.as_u64()) / 1_000_000_000;
+        self.left = (self.left + filled).min(per_s) - i128::from(bytes);
+        self.left >= 0
     }
 }
 
@@ -86,7 +113,8 @@ fn check_rate(spec: &TrialSpec, most: BitRate) -> Result<(), Failure> {
         Workload::Udp(udp) => ("--rate", udp.rate_bit_per_s),
         Workload::Stream(_) if spec.verbs.is_none() => ("--pacing", spec.pacing_bit_per_s),
         Workload::Rdma(_) | Workload::Stream(_) => {
-            let why = format!("RDMA: it permits {most}, and RDMA has no pacing");
+            let why =
+                format!("RDMA: RDMA has no pacing that keeps it to its maximum rate of {most}");
             return Err(refused(&why));
         }
         _ => return Ok(()),
@@ -219,19 +247,47 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_everything_is_permitted() {
+    fn without_limits_everything_is_permitted_and_nothing_is_paced() {
         assert_eq!(TrialLimits::default().check(&TrialSpec::default()), Ok(()));
+        assert_eq!(TrialLimits::default().pacing(&paced()), None);
+    }
+
+    #[test]
+    fn each_connection_is_paced_to_its_share_or_to_what_was_requested() {
+        let pacing = |pacing_bit_per_s, flows| {
+            let spec = TrialSpec {
+                flows,
+                pacing_bit_per_s,
+                ..TrialSpec::default()
+            };
+            limits().pacing(&spec).map(BitRate::as_bit_per_s)
+        };
+        assert_eq!(pacing(None, 4), Some(250_000_000));
         assert_eq!(
-            TrialLimits::default().bytes_after(Nanoseconds::from_millis(1)),
-            None
+            pacing(Some(BitRate::from_mbit_per_s(1)), 4),
+            Some(1_000_000)
+        );
+        assert_eq!(
+            pacing(Some(BitRate::from_mbit_per_s(900)), 4),
+            Some(250_000_000)
         );
     }
 
     #[test]
-    fn a_paced_sender_stays_below_what_is_aborted() {
-        // 125 MB in the first second, and as much more for a burst.
-        let after = |millis| limits().bytes_after(Nanoseconds::from_millis(millis));
-        assert_eq!(after(0), Some(137_500_000));
-        assert_eq!(after(1_000), Some(275_000_000));
+    fn a_session_that_keeps_to_its_rate_is_never_stopped_and_short_bursts_do_not_add_up() {
+        let second = Nanoseconds::from_millis(1_000);
+        let mut steady = RateBudget::of(BitRate::from_bit_per_s(1_000_000_000));
+        assert!((0..1_000).all(|_| steady.take(125_000_000, second, 1)));
+        // Trials of 0.1 s with a second's worth each.
+        let mut bursts = RateBudget::of(BitRate::from_bit_per_s(1_000_000_000));
+        let tenth = Nanoseconds::from_millis(100);
+        let permitted = (0..10)
+            .take_while(|_| bursts.take(125_000_000, tenth, 1))
+            .count();
+        assert_eq!(permitted, 1);
+        // Idle time does not add up either.
+        let mut idle = RateBudget::of(BitRate::from_bit_per_s(1_000_000_000));
+        assert!(idle.take(0, Nanoseconds::from_millis(3_600_000), 1));
+        assert!(!idle.take(300_000_000, Nanoseconds::new(0), 1));
     }
 }

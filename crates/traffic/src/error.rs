@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_model::ids::CpuId;
+use linerate_model::ports::PortRange;
 use linerate_model::protocol::{Failure, FailureKind};
 use linerate_model::units::Bytes;
 use linerate_model::workload::{SpecError, Waiting};
@@ -40,6 +41,14 @@ pub enum TrafficError {
     PortInUse {
         /// The address.
         address: SocketAddr,
+    },
+    /// Every port of the permitted range is taken.
+    #[error(
+        "cannot listen: no free port in {ports} (`--data-ports` of the agent); one is needed for each flow or thread"
+    )]
+    PortsTaken {
+        /// The range.
+        ports: PortRange,
     },
     /// The peer's kernel reported that nothing is listening.
     #[error("cannot connect to {address}: connection refused; nothing is listening there")]
@@ -436,6 +445,7 @@ impl TrafficError {
             | Self::NoSuchAddress { .. }
             | Self::NoSuchCpu { .. } => FailureKind::BadInput,
             Self::PortInUse { .. }
+            | Self::PortsTaken { .. }
             | Self::FileLimit { .. }
             | Self::OutOfFiles { .. }
             | Self::OutOfMemory { .. }

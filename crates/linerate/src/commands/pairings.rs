@@ -1,5 +1,6 @@
 //! `linerate peers` and `linerate agent pair|paired|forget`: who knows whom.
 
+use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 
 use linerate_analysis::text::timestamp::utc;
@@ -7,11 +8,14 @@ use linerate_channel::client::pair;
 use linerate_channel::keys::{KeyList, KnownKey};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::pairing::Pairing;
-use linerate_runtime::cli::{AgentAction, PeersAction};
+use linerate_runtime::cli::{AgentAction, PairingArg, PeersAction};
 use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::say::{Format, Say};
 use linerate_runtime::endpoint::listen::{advertised, default_address, print_pairing};
 use serde::Serialize;
+
+/// A pairing line is much shorter.
+const LINE_BYTES_MAX: u64 = 4_096;
 
 /// The keys of a list, in JSON.
 #[derive(Serialize)]
@@ -39,6 +43,10 @@ pub(crate) fn peers(action: &PeersAction, state: &Path, say: &Say) -> Outcome<()
     match action {
         PeersAction::List => print(KeyList::Agents, state, say),
         PeersAction::Pair { line, at } => {
+            let line = match line {
+                PairingArg::Given(line) => line.clone(),
+                PairingArg::Stdin => read_line()?,
+            };
             let pairing = Pairing {
                 at: at.clone().unwrap_or_else(|| line.at.clone()),
                 ..line.clone()
@@ -49,6 +57,18 @@ pub(crate) fn peers(action: &PeersAction, state: &Path, say: &Say) -> Outcome<()
         }
         PeersAction::Forget { which } => forget(KeyList::Agents, which, state, say),
     }
+}
+
+/// A pairing line from standard input.
+fn read_line() -> Outcome<Pairing> {
+    let mut text = String::new();
+    let read = std::io::stdin()
+        .lock()
+        .take(LINE_BYTES_MAX)
+        .read_line(&mut text);
+    read.map_err(|error| Stop::io("read the pairing line", error))?;
+    text.parse()
+        .map_err(|why: String| Stop::new(Code::BadInput, why))
 }
 
 /// What a listening agent's owner does with its pairings.

@@ -35,10 +35,8 @@ fn assert_refused(rows: &[Row<'_>]) {
 }
 
 #[test]
-fn a_wrong_command_line_is_usage_and_names_the_word() {
+fn what_names_no_peer_is_usage_and_shows_the_forms() {
     assert_refused(&[
-        (&[], 2, &["Usage"]),
-        (&["fly"], 2, &["fly"]),
         (&["measure", "stream", "ftp://x"], 2, &["ftp://x", "ssh://"]),
         (&["measure", "stream", "tls://x:0"], 2, &["1 to 65535"]),
         (
@@ -49,6 +47,14 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
         (&["measure", "stream", "netns:a/b"], 2, &["netns:NAME"]),
         (&["measure", "stream", "exec: "], 2, &["exec:COMMAND"]),
         (&["measure", "stream", "-oProxyCommand=x"], 2, &["-o"]),
+    ]);
+}
+
+#[test]
+fn a_wrong_command_line_is_usage_and_names_the_word() {
+    assert_refused(&[
+        (&[], 2, &["Usage"]),
+        (&["fly"], 2, &["fly"]),
         (&["measure", "juggle", "local"], 2, &["juggle"]),
         (
             &["measure", "stream", "local", "--reverse", "--bidir"],

@@ -140,8 +140,9 @@ pub enum PeersAction {
     List,
     /// Pair with a listening agent.
     Pair {
-        /// The line that `linerate agent --listen` or `linerate agent pair` prints.
-        line: Pairing,
+        /// The line that `linerate agent --listen` or `linerate agent pair` prints; `-` reads it from standard input, where no
+        /// other user sees it.
+        line: PairingArg,
         /// Where it is reached from here, if not at the address in the line (port forwarding).
         #[arg(long, value_name = "HOST[:PORT]")]
         at: Option<HostPort>,
@@ -152,6 +153,25 @@ pub enum PeersAction {
         #[arg(value_name = "HOST:PORT|KEY")]
         which: String,
     },
+}
+
+/// A pairing line, or where it comes from.
+#[derive(Debug, Clone)]
+pub enum PairingArg {
+    /// It is given.
+    Given(Pairing),
+    /// The first line of standard input.
+    Stdin,
+}
+
+impl std::str::FromStr for PairingArg {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "-" => Ok(Self::Stdin),
+            text => text.parse().map(Self::Given),
+        }
+    }
 }
 
 /// Where an agent listens: an address, a port, or both.

@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use agent::{AgentAction, AgentArgs, ListenAddress, ListenArgs, PeersAction};
+pub use agent::{AgentAction, AgentArgs, ListenAddress, ListenArgs, PairingArg, PeersAction};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use diffusion::MeasureDiffusion;
 pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, RunGroup};

@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_channel::passing::receive_terms;
@@ -19,7 +19,7 @@ use linerate_model::protocol::{
 };
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
-use linerate_model::terms::{SessionTerms, TrialLimits};
+use linerate_model::terms::{RateBudget, SessionTerms};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
@@ -58,11 +58,13 @@ enum Event {
     Garbled(String),
     Closed,
     Progress(Progress),
-    TrialOver(Result<Box<SideSample>, Failure>),
+    /// By its number.
+    TrialOver(u64, Result<Box<SideSample>, Failure>),
 }
 
 /// A trial between its preparation and its end.
 struct Trial {
+    number: u64,
     abort: Abort,
     start: Sender<()>,
     /// The outcome, if it arrived before it was requested.
@@ -128,6 +130,8 @@ fn serve(state: &Path, terms: Option<SessionTerms>, arrival: Arrival) -> Outcome
     end_on_signals(events.clone())?;
     let lines = events.clone();
     std::thread::spawn(move || read_lines(std::io::stdin(), &lines));
+    let limit = (terms.as_ref()).and_then(|terms| terms.limits.rate_bit_per_s);
+    let budget = limit.map(|limit| Arc::new(Mutex::new(RateBudget::of(limit))));
     let mut agent = Agent {
         endpoint,
         terms,
@@ -135,6 +139,8 @@ fn serve(state: &Path, terms: Option<SessionTerms>, arrival: Arrival) -> Outcome
         state: state.to_owned(),
         talk: AgentTalk::new(env!("CARGO_PKG_VERSION")),
         trial: None,
+        next: 0,
+        budget,
         events,
     };
     let served = agent.serve(&heard);
@@ -170,6 +176,10 @@ struct Agent {
     state: PathBuf,
     talk: AgentTalk,
     trial: Option<Trial>,
+    /// The number of the next trial: an aborted one may still report its end.
+    next: u64,
+    /// What the trials of this session may still move; `None` without a maximum rate.
+    budget: Option<Arc<Mutex<RateBudget>>>,
     events: SyncSender<Event>,
 }
 
@@ -180,7 +190,7 @@ impl Agent {
                 Event::Closed => return Ok(()),
                 Event::Garbled(why) => return Err(Stop::new(Code::BadInput, why)),
                 Event::Progress(progress) => Some(Reply::Progress(progress)),
-                Event::TrialOver(result) => self.trial_over(result),
+                Event::TrialOver(number, result) => self.trial_over(number, result),
                 Event::Line(line) => match self.talk.on_line(&line) {
                     AgentAction::Close => return Ok(()),
                     action => self.act(action),
@@ -293,7 +303,13 @@ impl Agent {
         let prepared = limits
             .map_or(Ok(()), |limits| limits.check(spec))
             .and_then(|()| {
-                Listening::open_at(spec, token, bind, &self.arrival)
+                let paced = TrialSpec {
+                    pacing_bit_per_s: limits
+                        .and_then(|limits| limits.pacing(spec))
+                        .or(spec.pacing_bit_per_s),
+                    ..spec.clone()
+                };
+                Listening::open_at(&paced, token, bind, &self.arrival)
                     .and_then(|listening| Ok((listening, Abort::new()?)))
                     .map_err(|error| Failure::from(&error))
             });
@@ -304,22 +320,24 @@ impl Agent {
                 return Err(failure);
             }
         };
-        let limits = limits.filter(|limits| limits.rate_bit_per_s.is_some());
-        let exceeds = self.watch(&abort, report, limits.cloned());
+        let exceeds = self.watch(&abort, report, spec);
         let port = listening.port();
         let (start, started) = mpsc::channel();
         let events = self.events.clone();
         let heard = abort.clone();
+        let number = self.next;
+        self.next += 1;
         std::thread::spawn(move || {
             let result = run_trial(listening, &heard, &started);
             if exceeds.load(Ordering::SeqCst) {
-                let _ = events.send(Event::TrialOver(Err(too_fast())));
+                let _ = events.send(Event::TrialOver(number, Err(too_fast())));
             } else if !heard.is_triggered() {
                 // The result of an aborted trial is discarded.
-                let _ = events.send(Event::TrialOver(result));
+                let _ = events.send(Event::TrialOver(number, result));
             }
         });
         self.trial = Some(Trial {
+            number,
             abort,
             start,
             early: None,
@@ -328,31 +346,46 @@ impl Agent {
         Ok(Reply::Prepared { port })
     }
 
-    /// Has a trial report its progress, and aborts it when it exceeds its maximum rate; then the result becomes true.
+    /// Has a trial report its progress, and aborts it when it exceeds the maximum rate; then the result becomes true.
     fn watch(
         &self,
         abort: &Abort,
         report: Option<Nanoseconds>,
-        limits: Option<TrialLimits>,
+        spec: &TrialSpec,
     ) -> Arc<AtomicBool> {
         let exceeds = Arc::<AtomicBool>::default();
         let reports = report.map(|every| Duration::from(every).max(REPORT_MIN));
-        let checked = limits.as_ref().map(|_| RATE_CHECKED);
+        let checked = self.budget.as_ref().map(|_| RATE_CHECKED);
         let Some(every) = reports.into_iter().chain(checked).min() else {
             return exceeds;
         };
+        // One counter has both directions of what is not a bulk transfer.
+        let directions = if spec.workload.is_bulk() { 1 } else { 2 };
         let (events, found, aborted) = (self.events.clone(), Arc::clone(&exceeds), abort.clone());
+        let (budget, last) = (self.budget.clone(), Mutex::new((0, Nanoseconds::new(0))));
+        let due = AtomicU64::new(0);
         abort.report(every, move |progress| {
-            let most = (limits.as_ref()).and_then(|limits| limits.bytes_after(progress.at_ns));
             let moved = progress.sent_bytes.max(progress.received_bytes);
-            if most.is_some_and(|most| moved > most) {
-                found.store(true, Ordering::SeqCst);
-                aborted.trigger();
+            if let Some(budget) = &budget {
+                let mut last = lock(&last);
+                let elapsed = progress.at_ns.as_u64().saturating_sub(last.1.as_u64());
+                let bytes = moved.saturating_sub(last.0);
+                *last = (moved, progress.at_ns);
+                if !lock(budget).take(bytes, Nanoseconds::new(elapsed), directions) {
+                    found.store(true, Ordering::SeqCst);
+                    aborted.trigger();
+                }
             }
+            let Some(reports) = reports else { return };
+            let at = progress.at_ns.as_u64();
+            if at < due.load(Ordering::Relaxed) {
+                return;
+            }
+            let every = u64::try_from(reports.as_nanos()).unwrap_or(u64::MAX);
+            // A tenth early is on time: the checks in between are not aligned to the reports.
+            due.store(at.saturating_add(every / 10 * 9), Ordering::Relaxed);
             // A report that finds the queue full is omitted: it must not hold up the trial.
-            if reports.is_some() {
-                let _ = events.try_send(Event::Progress(progress));
-            }
+            let _ = events.try_send(Event::Progress(progress));
         });
         exceeds
     }
@@ -363,11 +396,16 @@ impl Agent {
         // The thread is gone when the connections never came; then its reason is here already.
         let _ = trial.start.send(());
         let early = trial.early.take()?;
-        self.trial_over(early)
+        let number = trial.number;
+        self.trial_over(number, early)
     }
 
-    fn trial_over(&mut self, result: Result<Box<SideSample>, Failure>) -> Option<Reply> {
-        let trial = self.trial.as_mut()?;
+    fn trial_over(
+        &mut self,
+        number: u64,
+        result: Result<Box<SideSample>, Failure>,
+    ) -> Option<Reply> {
+        let trial = self.trial.as_mut().filter(|trial| trial.number == number)?;
         if !trial.started {
             trial.early = Some(result);
             return None;
@@ -376,6 +414,10 @@ impl Agent {
         self.talk.on_trial_over();
         Some(result.map_or_else(Reply::Failed, Reply::Done))
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn no_changes() -> Failure {

@@ -275,19 +275,16 @@ impl Refusals {
             Event::Paired(caller) => Some(format!("paired with {}", of(caller))),
             Event::Began(caller) => Some(format!("session of {} began", of(caller))),
             Event::Ended(caller) => Some(format!("session of {} ended", of(caller))),
-            Event::Refused(..) | Event::Failed(_) => {
+            Event::Failed(why) => Some(why.clone()),
+            Event::Refused(caller, why) => {
                 if self.since.is_none_or(|since| now - since >= QUIET_AFTER) {
                     self.since = Some(now);
                     self.count = 0;
                 }
                 self.count += 1;
-                match event {
-                    _ if self.count > REFUSALS_MAX => None,
-                    _ if self.count == REFUSALS_MAX => {
-                        Some("more refusals: not shown for a minute".to_owned())
-                    }
-                    Event::Refused(caller, why) => Some(format!("refused {}: {why}", of(caller))),
-                    Event::Failed(why) => Some(why.clone()),
+                match self.count {
+                    REFUSALS_MAX => Some("more refusals: not shown for a minute".to_owned()),
+                    ..REFUSALS_MAX => Some(format!("refused {}: {why}", of(caller))),
                     _ => None,
                 }
             }
@@ -304,7 +301,11 @@ pub fn connect(at: &HostPort, state: &Path) -> Outcome<u8> {
     let input = stream(io::stdin().as_fd().try_clone_to_owned())?;
     let output = stream(io::stdout().as_fd().try_clone_to_owned())?;
     let errors = stream(io::stderr().as_fd().try_clone_to_owned())?;
-    Ok(session.run(input, output, errors)?)
+    // The codes of this end's own failures are not the agent's to choose.
+    Ok(match session.run(input, output, errors)? {
+        code if code == Code::Done.number() || code == Code::RestoreIncomplete.number() => code,
+        _ => Code::FailedRestored.number(),
+    })
 }
 
 #[cfg(test)]

@@ -86,6 +86,14 @@ impl AsFd for HandedOver {
     }
 }
 
+/// Why nothing could be bound to `address`.
+pub(crate) fn taken(address: SocketAddr, ports: Option<PortRange>) -> TrafficError {
+    match ports.filter(|_| address.port() == 0) {
+        Some(ports) => TrafficError::PortsTaken { ports },
+        None => TrafficError::PortInUse { address },
+    }
+}
+
 /// Binds a socket to `address`; without a port, to a free one of `ports`.
 pub(crate) fn bind_within(
     socket: &OwnedFd,

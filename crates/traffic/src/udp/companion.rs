@@ -28,7 +28,7 @@ use rustix::net::{
 
 use super::check_waiting;
 use crate::sys::set_option;
-use crate::tcp::arrival::bind_within;
+use crate::tcp::arrival::{bind_within, taken};
 use crate::tcp::socket::{Woken, set_buffers, wait};
 use crate::tcp::words::{
     PartialMessage, WORDS_MAX, Word, await_words, local_of, number, peer_of, random, tell,
@@ -49,6 +49,8 @@ const PROBE_BYTES: usize = 12;
 const HEARD: [u8; 4] = *b"HERE";
 /// How long a probe is waited for before the next one is sent.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
+/// How many datagrams of strangers are read before the deadline is looked at.
+const STRANGERS_AT_ONCE: u32 = 64;
 /// How long probes may go unheard.
 const PROBES_MAX: Duration = Duration::from_secs(4);
 const REPORT_MAGIC: [u8; 4] = *b"SENT";
@@ -238,6 +240,7 @@ fn await_probe(
 ) -> Result<SocketAddr, TrafficError> {
     let expected = one.theirs.probe();
     let mut ready = Vec::new();
+    let mut strangers = 0_u32;
     loop {
         let mut datagram = [0; PROBE_BYTES + 1];
         match recvfrom(&one.socket, &mut datagram, RecvFlags::DONTWAIT) {
@@ -249,8 +252,11 @@ fn await_probe(
                 {
                     return Ok(source);
                 }
-                // A stranger's.
-                continue;
+                // A stranger's: a flood of them must not outlast the deadline.
+                strangers += 1;
+                if !u32::is_multiple_of(strangers, STRANGERS_AT_ONCE) {
+                    continue;
+                }
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => return Err(TrafficError::of_errno("receive a datagram", errno)),
@@ -298,7 +304,7 @@ fn bound(spec: &TrialSpec, local: SocketAddr, flow: &Flow) -> Result<OwnedFd, Tr
         .map_err(|errno| TrafficError::of_errno("set the pacing rate", errno))?;
     }
     bind_within(&socket, local, flow.ports).map_err(|errno| match errno {
-        Errno::ADDRINUSE => TrafficError::PortInUse { address: local },
+        Errno::ADDRINUSE => taken(local, flow.ports),
         _ => TrafficError::of_errno("bind a UDP socket", errno),
     })?;
     Ok(socket)

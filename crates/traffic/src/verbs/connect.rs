@@ -102,10 +102,11 @@ fn listen_within(local: SocketAddr, ports: Option<PortRange>) -> Result<Listener
     let Some(ports) = ports else {
         return Ok(Listener::new(with_port(local, 0))?);
     };
-    let mut last = Err(TrafficError::PortInUse { address: local });
+    let mut last = Err(TrafficError::PortsTaken { ports });
     for port in ports.all() {
-        last = Listener::new(with_port(local, port)).map_err(TrafficError::from);
-        if last.is_ok() {
+        let made = Listener::new(with_port(local, port));
+        if let Ok(made) = made {
+            last = Ok(made);
             break;
         }
     }

@@ -78,6 +78,16 @@ impl TrialSpec {
         )
     }
 
+    /// The kernel takes bytes per second, and 0 for no limit.
+    fn check_pacing(&self) -> Result<(), SpecError> {
+        require(
+            (self.pacing_bit_per_s).is_none_or(|rate| rate.as_bit_per_s() >= 8),
+            "the pacing rate",
+            || self.pacing_bit_per_s.unwrap_or_default().to_string(),
+            "8 b/s and more",
+        )
+    }
+
     /// Checks that both ends can run it.
     pub fn check(&self) -> Result<(), SpecError> {
         require(
@@ -106,6 +116,7 @@ impl TrialSpec {
             || self.buffer_bytes.to_string(),
             "1 B to 1 GiB",
         )?;
+        self.check_pacing()?;
         require(
             self.socket_buffer_bytes
                 .is_none_or(|size| size.as_u64() <= MESSAGE_MAX),
@@ -271,12 +282,20 @@ impl TrialSpec {
     /// An upper bound of the memory that the buffers of an end take, those of its sockets included where their size is
     /// given.
     pub fn memory(&self) -> Bytes {
-        let (each, count) = self.buffers();
+        let (each, count) = match &self.workload {
+            // A thread's messages, and the account of each flow.
+            Workload::Udp(_) => (Bytes::kib(264), self.threads().max(self.flows)),
+            _ => self.buffers(),
+        };
         let own = each.as_u64().saturating_mul(u64::from(count));
         // The kernel doubles what is requested, for each of the two buffers.
         let socket = self.socket_buffer_bytes.unwrap_or_default().as_u64();
         let sockets = socket.saturating_mul(4 * u64::from(self.flows));
-        Bytes::new(own.saturating_add(sockets))
+        let roles = match self.direction {
+            Direction::Bidirectional => 2,
+            Direction::Forward | Direction::Reverse => 1,
+        };
+        Bytes::new(own.saturating_add(sockets).saturating_mul(roles))
     }
 
     fn check_stream(&self, stream: &Stream) -> Result<(), SpecError> {

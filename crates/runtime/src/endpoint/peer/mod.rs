@@ -420,12 +420,19 @@ impl Peer {
     }
 }
 
-/// Why `linerate channel` has ended: its own words, which name the peer.
+/// Why `linerate channel` has ended: its own words, which name the peer and come last. Its other codes are the agent's.
 fn stop_of_channel(code: i32, words: &str) -> Option<Stop> {
-    let code = Code::ALL
+    const OWN: [Code; 5] = [
+        Code::PeerUnreachable,
+        Code::PermissionMissing,
+        Code::BadInput,
+        Code::TimeOut,
+        Code::Resource,
+    ];
+    let code = OWN
         .into_iter()
         .find(|one| i32::from(one.number()) == code)?;
-    let said = words.strip_prefix("error: ")?;
+    let (_, said) = words.rsplit_once("error: ")?;
     let (message, hint) = match said.split_once("hint: ") {
         Some((message, hint)) => (message, Some(hint)),
         None => (said, None),

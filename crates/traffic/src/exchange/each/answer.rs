@@ -15,7 +15,7 @@ use super::{address_of, companion_end, companion_ended, part, scratch};
 use crate::TrafficError;
 use crate::exchange::conversation::Fault;
 use crate::exchange::end;
-use crate::tcp::arrival::bind_within;
+use crate::tcp::arrival::{bind_within, taken};
 use crate::tcp::{Flow, socket};
 use crate::trial::{Counter, DataThread, WorkResult};
 use crate::waiting::{Event, Poller, prepare_socket};
@@ -34,6 +34,8 @@ struct Desk<'a> {
     /// Who is served.
     peer: IpAddr,
     bytes: u64,
+    /// Those of parts of requests and answers too.
+    moved: u64,
     ended: bool,
 }
 
@@ -101,7 +103,10 @@ fn open_desk<'a>(
     local.set_port(0);
     let listener = socket::new(data_thread.spec, local)?;
     let failed = |errno| TrafficError::of_errno("listen for requests", errno);
-    bind_within(&listener, local, flow.ports).map_err(failed)?;
+    bind_within(&listener, local, flow.ports).map_err(|errno| match errno {
+        Errno::ADDRINUSE => taken(local, flow.ports),
+        _ => failed(errno),
+    })?;
     listen(&listener, BACKLOG).map_err(failed)?;
     let port = address_of(getsockname(&listener))?.port();
     let told = send(companion, &port.to_be_bytes(), SendFlags::NOSIGNAL);
@@ -112,6 +117,7 @@ fn open_desk<'a>(
         listener,
         peer: address_of(super::peer_of(companion))?.ip(),
         bytes: 0,
+        moved: 0,
         ended: false,
     })
 }
@@ -206,12 +212,15 @@ impl House<'_> {
             return (0, Ok(()));
         };
         let (index, had_answer) = (guest.desk, guest.unsent == 0);
+        let before = guest.missing + guest.unsent;
         let stays = guest.advance(memory);
+        let desk = &mut self.desks[index];
         if !had_answer && guest.unsent == 0 {
-            let desk = &mut self.desks[index];
             desk.bytes += rr.request_bytes.as_u64() + rr.response_bytes.as_u64();
-            desk.counter.set_bytes(desk.bytes);
         }
+        // The result counts whole answers; what is watched while the trial runs is what was moved.
+        desk.moved += before - (guest.missing + guest.unsent);
+        desk.counter.set_bytes(desk.moved);
         if !stays {
             self.guests[slot] = None;
             self.free.push(slot);

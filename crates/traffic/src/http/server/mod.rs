@@ -25,7 +25,7 @@ use worker::Worker;
 use super::{STACK_BYTES, companion_end};
 use crate::abort::{new_event, signal};
 use crate::sys::pin_thread;
-use crate::tcp::arrival::bind_within;
+use crate::tcp::arrival::{bind_within, taken};
 use crate::tcp::socket;
 use crate::trial::{Counter, DataThread, WorkResult};
 use crate::waiting::prepare_socket;
@@ -256,7 +256,7 @@ fn listening(
     }
     prepare_socket(&socket, spec.waiting)?;
     bind_within(&socket, address, ports).map_err(|errno| match errno {
-        Errno::ADDRINUSE => TrafficError::PortInUse { address },
+        Errno::ADDRINUSE => taken(address, ports),
         Errno::ADDRNOTAVAIL => TrafficError::NoSuchAddress { address },
         _ => TrafficError::of_bind("bind the HTTP port", errno),
     })?;

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use linerate_stats::{Random, Seed};
-use linerate_testbed::{Netns, tie_to_parent};
+use linerate_testbed::{Netns, Stage, join, tie_to_parent};
 use serde::Serialize;
 
 /// What went wrong, completing "cannot ...".
@@ -78,6 +78,26 @@ impl StageArgs {
     pub fn linerate(&self) -> Result<PathBuf, Trouble> {
         linerate_file(self.linerate.as_deref()).map_err(Trouble)
     }
+}
+
+/// Two new hosts, `near` with the interface `near0` and `far` with `far0`, that are joined; each address has a prefix.
+///
+/// # Errors
+///
+/// What the kernel refused.
+pub fn two_hosts(stage: &Stage, addresses: [&str; 2]) -> Result<(Netns, Netns), Trouble> {
+    let host = |name| {
+        let host = stage.add_host(name);
+        host.map_err(|error| Trouble(error.to_string()))
+    };
+    let (near, far) = (host("near")?, host("far")?);
+    let nic = |name: &str| name.parse().map_err(|error| Trouble(format!("{error}")));
+    join(
+        (&near, &nic("near0")?, addresses[0]),
+        (&far, &nic("far0")?, addresses[1]),
+    )
+    .map_err(|error| Trouble(format!("join the hosts: {error}")))?;
+    Ok((near, far))
 }
 
 /// Where a table goes.

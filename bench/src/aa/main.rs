@@ -14,8 +14,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
 use linerate_bench_shared::running::tail;
-use linerate_bench_shared::{StageArgs, Trouble, load};
-use linerate_testbed::{Netns, Stage, join};
+use linerate_bench_shared::{StageArgs, Trouble, load, two_hosts};
+use linerate_testbed::{Netns, Stage};
 use serde_json::Value;
 
 /// Factors of two equal levels: 16 combinations, 4 effects of one and 6 of two.
@@ -62,15 +62,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
     let linerate = args.stage.linerate()?;
-    let near = host(&stage, "near")?;
-    let far = host(&stage, "far")?;
-    let nic = |name: &str| name.parse().map_err(|error| Trouble(format!("{error}")));
-    let (near_nic, far_nic) = (nic("near0")?, nic("far0")?);
-    join(
-        (&near, &near_nic, "10.83.0.1/24"),
-        (&far, &far_nic, "10.83.0.2/24"),
-    )
-    .map_err(|error| Trouble(format!("join the hosts: {error}")))?;
+    let (near, _far) = two_hosts(&stage, ["10.83.0.1/24", "10.83.0.2/24"])?;
     let seed = args.stage.seed.unwrap_or_default();
     let each = FACTORS + FACTORS * (FACTORS - 1) / 2;
     let experiments = u64::from(args.comparisons).div_ceil(each as u64);
@@ -103,11 +95,6 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     }
     count.tell();
     Ok(count.holds())
-}
-
-fn host(stage: &Stage, name: &str) -> Result<Netns, Trouble> {
-    let added = stage.add_host(name);
-    added.map_err(|error| Trouble(error.to_string()))
 }
 
 /// Levels that differ by their names alone.

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use linerate_bench_shared::running::tail;
-use linerate_bench_shared::{StageArgs, Trouble, load};
+use linerate_bench_shared::{StageArgs, Trouble, load, two_hosts};
 use linerate_stats::{Random, Seed};
-use linerate_testbed::{Netns, Stage, join};
+use linerate_testbed::{Netns, Stage};
 use serde_json::Value;
 
 /// In the folder that the stage covers with its own tmpfs: it vanishes with the stage.
@@ -85,18 +85,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
     let linerate = args.stage.linerate()?;
-    let host = |name: &str| {
-        stage
-            .add_host(name)
-            .map_err(|error| Trouble(error.to_string()))
-    };
-    let (near, far) = (host("near")?, host("far")?);
-    let nic = |name: &str| name.parse().map_err(|error| Trouble(format!("{error}")));
-    join(
-        (&near, &nic("near0")?, "10.84.0.1/24"),
-        (&far, &nic("far0")?, "10.84.0.2/24"),
-    )
-    .map_err(|error| Trouble(format!("join the hosts: {error}")))?;
+    let (near, _far) = two_hosts(&stage, ["10.84.0.1/24", "10.84.0.2/24"])?;
     let file =
         |what: &Path, error: &std::io::Error| Trouble(format!("write {}: {error}", what.display()));
     fs::create_dir_all(STATE).map_err(|error| file(Path::new(STATE), &error))?;

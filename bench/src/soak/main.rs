@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use linerate_bench_shared::running::{tail, wait};
-use linerate_bench_shared::{StageArgs, Trouble};
+use linerate_bench_shared::{StageArgs, Trouble, two_hosts};
 use linerate_stats::{Random, Seed};
-use linerate_testbed::{Netns, Stage, join};
+use linerate_testbed::{Netns, Stage};
 use serde::{Deserialize, Serialize};
 
 /// In the folder that the stage covers with its own tmpfs: the state folders of both ends.
@@ -102,17 +102,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
     let linerate = args.stage.linerate()?;
-    let host = |name: &str| {
-        let host = stage.add_host(name);
-        host.map_err(|error| Trouble(error.to_string()))
-    };
-    let (near, far) = (host("near")?, host("far")?);
-    let nic = |name: &str| name.parse().map_err(|error| Trouble(format!("{error}")));
-    join(
-        (&near, &nic("near0")?, "10.84.0.1/24"),
-        (&far, &nic("far0")?, "10.84.0.2/24"),
-    )
-    .map_err(|error| Trouble(format!("join the hosts: {error}")))?;
+    let (near, far) = two_hosts(&stage, ["10.84.0.1/24", "10.84.0.2/24"])?;
     for folder in [NEAR_STATE, FAR_STATE] {
         fs::create_dir_all(folder).map_err(|error| Trouble(format!("create {folder}: {error}")))?;
     }

@@ -24,39 +24,40 @@ pub struct Session {
     link: Link,
 }
 
-/// Pairs with an agent: afterwards each end knows the other's key. `now_unix_s` is the time.
-pub fn pair(state: &Path, pairing: &Pairing, now_unix_s: u64) -> Result<(), ChannelError> {
+/// Pairs with an agent: afterwards each end knows the other's key. `now_unix_s` is the time. Returns whether the agent is a
+/// new one to this host.
+pub fn pair(state: &Path, pairing: &Pairing, now_unix_s: u64) -> Result<bool, ChannelError> {
     let at = &pairing.at;
     let known = KeyList::Agents.named(state, &at.to_string())?;
-    if let Some(expected) = known.filter(|known| *known != pairing.key) {
-        return Err(ChannelError::WrongKey {
+    if let Some(known) = known.filter(|known| *known != pairing.key) {
+        return Err(ChannelError::KnownByAnotherKey {
             at: at.clone(),
-            expected,
-            found: pairing.key,
+            known,
+            line: pairing.key,
         });
     }
     let identity = Identity::of(state)?;
-    // This end's clock decides nothing: the agent's does. Only a clearly old line is not worth a connection.
+    // This end's clock decides nothing: the agent's does.
     let asked = call(at, &identity, pairing.key, Kind::Pair, &pairing.token.0);
-    match asked {
-        // The line was used before, by this host: another key would be refused when a session is opened.
-        Err(ChannelError::Refused { .. }) if known.is_some() => Ok(()),
-        Err(ChannelError::Refused { .. }) if pairing.expires_unix_s < now_unix_s => {
-            Err(ChannelError::Expired { at: at.clone() })
+    let mut link = asked.map_err(|error| match error {
+        ChannelError::Refused { .. } if pairing.expires_unix_s < now_unix_s => {
+            ChannelError::Expired { at: at.clone() }
         }
-        Err(error) => Err(error),
-        Ok(mut link) => {
-            link.finish(Instant::now() + HANDSHAKE);
-            KeyList::Agents.add(
-                state,
-                KnownKey {
-                    key: pairing.key,
-                    since_unix_s: now_unix_s,
-                    name: at.to_string(),
-                },
-            )
-        }
-    }
+        ChannelError::WrongKey { at, found, .. } if known.is_none() => ChannelError::WrongLine {
+            at,
+            line: pairing.key,
+            found,
+        },
+        error => error,
+    })?;
+    link.finish(Instant::now() + HANDSHAKE);
+    let paired = KnownKey {
+        key: pairing.key,
+        since_unix_s: now_unix_s,
+        name: at.to_string(),
+    };
+    KeyList::Agents.add(state, paired)?;
+    Ok(known.is_none())
 }
 
 /// Opens a session of a known agent.

@@ -63,6 +63,26 @@ pub enum ChannelError {
         /// The key that answered.
         found: PublicKey,
     },
+    /// A pairing line of another agent.
+    #[error("the pairing line is not from tls://{at}: it has the key {}.., the agent has {}..", .line.short(), .found.short())]
+    WrongLine {
+        /// The agent.
+        at: HostPort,
+        /// The key in the line.
+        line: PublicKey,
+        /// The key that answered.
+        found: PublicKey,
+    },
+    /// A pairing line with another key than the known one.
+    #[error("this host knows tls://{at} by the key {}.., the pairing line has {}..", .known.short(), .line.short())]
+    KnownByAnotherKey {
+        /// The agent.
+        at: HostPort,
+        /// The known key.
+        known: PublicKey,
+        /// The key in the line.
+        line: PublicKey,
+    },
     /// It connects, but does not talk TLS 1.3 as an agent does.
     #[error("cannot start a session with tls://{at}: {why}")]
     NoAgent {
@@ -137,6 +157,18 @@ impl ChannelError {
             ),
             Self::WrongKey { at, .. } => format!(
                 "if the agent was installed again, run `linerate peers forget {at}` and pair again; if not, another host answers at this address"
+            ),
+            Self::WrongLine { at, .. } => format!(
+                "run `linerate agent pair` on {}, as the user and with the `--state` of the agent",
+                at.host
+            ),
+            Self::KnownByAnotherKey { at, .. } => format!(
+                "if the agent was installed again, run `linerate peers forget {at}`, and pair again"
+            ),
+            Self::Connect { at, .. } => format!(
+                "check the address, the route and the link to {}; or use another peer: {}",
+                at.host,
+                PeerAddress::FORMS
             ),
             Self::Expired { at } => format!("run `linerate agent pair` on {}", at.host),
             Self::Refused { code, at, .. } if *code == Code::PermissionMissing.number() => {

@@ -4,12 +4,14 @@
 //! an error: an ignored one would silently forget a host.
 
 use std::fmt::Write as _;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use linerate_host::private_folder::PrivateFolder;
-use linerate_model::pairing::{PairingToken, PublicKey};
+use linerate_model::pairing::{HostPort, PairingToken, PublicKey};
 use ring::digest::{SHA256, digest};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::ChannelError;
 use crate::identity::{existing_folder, folder, lock};
@@ -87,18 +89,46 @@ impl KeyList {
         write_lines(&folder, self.file(), all.iter().map(KnownKey::line))
     }
 
-    /// Removes the keys that have this name, or that begin with these digits (at least 8); returns them.
-    pub fn forget(self, state: &Path, which: &str) -> Result<Vec<KnownKey>, ChannelError> {
+    /// Removes the key with this name, or that begins with these digits (at least [`DIGITS_MIN`]); returns it. `None` if there
+    /// is none; several keys of one name are an error, and none is removed.
+    pub fn forget(self, state: &Path, which: &str) -> Result<Option<KnownKey>, ForgetError> {
         let folder = folder(state)?;
         let _lock = lock(&folder)?;
         let is_meant = |one: &KnownKey| {
-            one.name == which || (which.len() >= 8 && one.key.to_string().starts_with(which))
+            one.name == which
+                || (which.len() >= DIGITS_MIN && one.key.to_string().starts_with(which))
         };
-        let (gone, left): (Vec<_>, Vec<_>) = self.read(&folder)?.into_iter().partition(is_meant);
-        if !gone.is_empty() {
-            write_lines(&folder, self.file(), left.iter().map(KnownKey::line))?;
+        let (mut gone, left): (Vec<_>, Vec<_>) =
+            self.read(&folder)?.into_iter().partition(is_meant);
+        match (gone.pop(), gone.is_empty()) {
+            (None, _) => Ok(None),
+            (Some(one), true) => {
+                write_lines(&folder, self.file(), left.iter().map(KnownKey::line))?;
+                Ok(Some(one))
+            }
+            (Some(one), false) => {
+                gone.push(one);
+                Err(ForgetError::Several(gone))
+            }
         }
-        Ok(gone)
+    }
+}
+
+/// How many digits name a key.
+pub const DIGITS_MIN: usize = 8;
+
+/// Why no key was removed.
+#[derive(Debug)]
+pub enum ForgetError {
+    /// These have the same name: hosts behind one address.
+    Several(Vec<KnownKey>),
+    /// The files of the keys.
+    Files(ChannelError),
+}
+
+impl From<ChannelError> for ForgetError {
+    fn from(error: ChannelError) -> Self {
+        Self::Files(error)
     }
 }
 
@@ -115,6 +145,48 @@ impl KnownKey {
             name: words.next().filter(|name| !name.is_empty())?.to_owned(),
         })
     }
+}
+
+/// The file that a listening agent holds locked, with its address in pairing lines.
+const LISTENING: &str = "listening";
+
+/// Shows that an agent listens with these keys, until it is dropped.
+#[derive(Debug)]
+pub struct Listening(#[expect(dead_code, reason = "its lock is what counts")] Option<File>);
+
+impl Listening {
+    /// From now on pairing lines have this address. A second agent with the same keys shows nothing.
+    pub fn at(state: &Path, at: &HostPort) -> Result<Self, ChannelError> {
+        let folder = folder(state)?;
+        let written = || -> io::Result<Option<File>> {
+            let mut file = folder.open_file(LISTENING, OFlags::RDWR | OFlags::CREATE)?;
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                return Ok(None);
+            }
+            file.set_len(0)?;
+            file.write_all(at.to_string().as_bytes())?;
+            Ok(Some(file))
+        };
+        written().map(Self).map_err(ChannelError::files(format!(
+            "write {}",
+            folder.path().join(LISTENING).display()
+        )))
+    }
+}
+
+/// The address in pairing lines of the agent that listens with these keys; `None` if there is none.
+pub fn listening_at(state: &Path) -> Result<Option<HostPort>, ChannelError> {
+    let Some(folder) = existing_folder(state)? else {
+        return Ok(None);
+    };
+    let Ok(file) = folder.open_file(LISTENING, OFlags::RDONLY) else {
+        return Ok(None);
+    };
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        return Ok(None);
+    }
+    let text = folder.read(LISTENING, FILE_BYTES_MAX).ok();
+    Ok(text.and_then(|text| String::from_utf8(text).ok()?.parse().ok()))
 }
 
 /// What is stored of a token: its digest, so that the file alone pairs nobody.
@@ -265,14 +337,14 @@ mod tests {
                 .contains(state, PublicKey([1; 32]))
                 .expect("read")
         );
-        assert_eq!(
-            KeyList::Callers
-                .forget(state, "0101010")
-                .expect("too short"),
-            []
-        );
-        let gone = KeyList::Callers.forget(state, "01010101").expect("removed");
-        assert_eq!(gone, [known(1, "10.0.0.1")]);
+        let forget = |which| KeyList::Callers.forget(state, which);
+        assert!(matches!(forget("0101010"), Ok(None)), "too short");
+        KeyList::Callers
+            .add(state, known(3, "10.0.0.2"))
+            .expect("added");
+        assert!(matches!(forget("10.0.0.2"), Err(ForgetError::Several(two)) if two.len() == 2));
+        let gone = forget("01010101").expect("removed");
+        assert_eq!(gone, Some(known(1, "10.0.0.1")));
         assert!(
             !KeyList::Callers
                 .contains(state, PublicKey([1; 32]))

@@ -519,10 +519,12 @@ impl Reception<'_> {
             _ => return,
         };
         match decided {
-            Ok(Decision::Paired) => {
+            Ok(decided @ (Decision::Paired | Decision::PairedAlready)) => {
                 link.queue(Kind::Ready, &[]);
                 link.finish(Instant::now() + REFUSAL);
-                (self.report)(Event::Paired(caller));
+                if matches!(decided, Decision::Paired) {
+                    (self.report)(Event::Paired(caller));
+                }
             }
             Ok(Decision::Admitted) => {
                 let _ = self.admit.send(Admitted { link, caller });
@@ -542,7 +544,11 @@ impl Reception<'_> {
     fn pair(&self, caller: &Caller, token: PairingToken) -> Result<Decision, ChannelError> {
         let now = unix_seconds();
         if !keys::redeem(&self.listen.state, token, now)? {
-            return Ok(Decision::No("the pairing line is wrong, used or expired"));
+            // Its own line, once more.
+            return Ok(match self.knows(caller)? {
+                Decision::Admitted => Decision::PairedAlready,
+                _ => Decision::No("the pairing line is wrong, used or expired"),
+            });
         }
         let known = KnownKey {
             key: caller.key,
@@ -566,6 +572,7 @@ impl Reception<'_> {
 /// What the reception decides.
 enum Decision {
     Paired,
+    PairedAlready,
     Admitted,
     No(&'static str),
 }

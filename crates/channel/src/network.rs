@@ -1,5 +1,6 @@
 //! Networks that may call: an address, or `ADDRESS/PREFIX`.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -8,6 +9,12 @@ use std::str::FromStr;
 pub struct Network {
     address: IpAddr,
     prefix: u8,
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
 }
 
 impl FromStr for Network {

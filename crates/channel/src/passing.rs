@@ -24,7 +24,7 @@ use rustix::net::{
 
 /// The maximum number of trials of a session that are prepared at a time: its process has one.
 const TOKENS_MAX: usize = 16;
-/// The maximum length of what a session's process is told first.
+/// The maximum length of a session's terms.
 const TERMS_BYTES_MAX: usize = 64 << 10;
 
 /// The listener's end.

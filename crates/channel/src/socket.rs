@@ -13,10 +13,10 @@ use crate::ChannelError;
 const CONNECT: Duration = Duration::from_secs(4);
 /// Data that is not acknowledged for this long ends the connection (tcp(7), `TCP_USER_TIMEOUT`), and so does silence:
 /// what was changed at the far end is rolled back then.
-const DEAD_AFTER: Duration = Duration::from_secs(30);
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const DEAD_AFTER: Duration = Duration::from_secs(15);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
-const KEEPALIVE_PROBES: u32 = 4;
+const KEEPALIVE_PROBES: u32 = 2;
 
 /// How many connections may wait to be accepted; the kernel limits it to `net.core.somaxconn`. A trial opens hundreds at once.
 const BACKLOG: i32 = 4_096;

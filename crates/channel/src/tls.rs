@@ -48,7 +48,9 @@ fn own_key(identity: &Identity, provider: &CryptoProvider) -> Result<Arc<Certifi
 pub(crate) fn server(identity: &Identity) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let own = own_key(identity, &provider)?;
-    let verifier = Arc::new(AnyKey(Arc::clone(&provider)));
+    let verifier = Arc::new(AnyKey {
+        provider: Arc::clone(&provider),
+    });
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(verifier)
@@ -103,7 +105,9 @@ impl OnlyKey {
 
 /// Accepts any Ed25519 key that its caller can prove to have.
 #[derive(Debug)]
-struct AnyKey(Arc<CryptoProvider>);
+struct AnyKey {
+    provider: Arc<CryptoProvider>,
+}
 
 fn proves_key(
     message: &[u8],
@@ -124,6 +128,37 @@ fn not_a_key() -> Error {
     rustls::CertificateError::BadEncoding.into()
 }
 
+/// What both ends verify alike: the traits have no common part.
+macro_rules! proves_raw_keys {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _cert: &CertificateDer<'_>,
+            _dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(no_earlier_version())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            proves_key(message, cert, dss, &self.provider)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
+}
+
 impl ServerCertVerifier for OnlyKey {
     fn verify_server_cert(
         &self,
@@ -141,31 +176,7 @@ impl ServerCertVerifier for OnlyKey {
         Err(rustls::CertificateError::ApplicationVerificationFailure.into())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(no_earlier_version())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        proves_key(message, cert, dss, &self.provider)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    proves_raw_keys!();
 }
 
 impl ClientCertVerifier for AnyKey {
@@ -183,29 +194,5 @@ impl ClientCertVerifier for AnyKey {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(no_earlier_version())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        proves_key(message, cert, dss, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    proves_raw_keys!();
 }

@@ -227,6 +227,9 @@ pub enum Reply {
         /// The address of the agent's host that the controller has reached; `None` if the agent does not listen itself.
         #[serde(default)]
         reached: Option<IpAddr>,
+        /// Whether the agent's owner permits no changes of settings.
+        #[serde(default)]
+        changes_forbidden: bool,
     },
     /// The response to [`Request::ReadHost`].
     Host(Box<Host>),

@@ -17,7 +17,7 @@ use linerate_model::plan::End;
 use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::Direction;
 use linerate_report::doctor::Missing;
-use linerate_runtime::cli::{CeilingArgs, TunnelArg};
+use linerate_runtime::cli::{CeilingArgs, PeerArgs, ReachArgs, TunnelArg};
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::say::{Format, Say};
 use linerate_runtime::endpoint::host_source::{check_nic, host_from};
@@ -397,10 +397,11 @@ fn bounds_towards_peer(args: &CeilingArgs, state: &FilePath, say: &Say) -> Outco
     say.note(&format!(
         "reading both ends of the path to {peer} and measuring memory copies, about 1 s"
     ));
-    let peer_args = linerate_runtime::cli::PeerArgs {
+    let reach = ReachArgs {
         push: args.push,
-        ..linerate_runtime::cli::PeerArgs::of(peer)
+        ..ReachArgs::default()
     };
+    let peer_args = PeerArgs::reached(peer, reach);
     let mut path = open_path(&peer_args, state, &interrupt, say)?;
     if let Some(nic) = &args.nic {
         check_nic(&path.local, Some(nic))?;

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use linerate_analysis::text::timestamp::utc;
 use linerate_channel::client::pair;
-use linerate_channel::keys::{KeyList, KnownKey};
+use linerate_channel::keys::{DIGITS_MIN, ForgetError, KeyList, KnownKey};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::pairing::Pairing;
 use linerate_runtime::cli::{AgentAction, PairingArg, PeersAction};
 use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::say::{Format, Say};
-use linerate_runtime::endpoint::listen::{advertised, default_address, print_pairing};
+use linerate_runtime::endpoint::listen;
 use serde::Serialize;
 
 /// A pairing line is much shorter.
@@ -51,8 +51,15 @@ pub(crate) fn peers(action: &PeersAction, state: &Path, say: &Say) -> Outcome<()
                 at: at.clone().unwrap_or_else(|| line.at.clone()),
                 ..line.clone()
             };
-            pair(state, &pairing, now_unix_s())?;
-            say.note(&format!("paired: the peer is tls://{}", pairing.at));
+            let already = if pair(state, &pairing, now_unix_s())? {
+                ""
+            } else {
+                " already"
+            };
+            say.note(&format!(
+                "paired{already}: the peer is tls://{}",
+                pairing.at
+            ));
             Ok(())
         }
         PeersAction::Forget { which } => forget(KeyList::Agents, which, state, say),
@@ -77,12 +84,7 @@ pub(crate) fn agent(action: &AgentAction, state: &Path, say: &Say) -> Outcome<()
         AgentAction::Pair {
             advertise,
             pair_within,
-        } => {
-            let at = advertise
-                .clone()
-                .map_or_else(|| advertised(default_address(), state), Ok)?;
-            print_pairing(state, at, *pair_within, say)
-        }
+        } => listen::pair(state, advertise.clone(), *pair_within, say),
         AgentAction::Paired => print(KeyList::Callers, state, say),
         AgentAction::Forget { which } => forget(KeyList::Callers, which, state, say),
     }
@@ -120,17 +122,35 @@ fn print(list: KeyList, state: &Path, say: &Say) -> Outcome<()> {
 }
 
 fn forget(list: KeyList, which: &str, state: &Path, say: &Say) -> Outcome<()> {
-    let gone = list.forget(state, which)?;
-    if gone.is_empty() {
-        let (what, command) = match list {
-            KeyList::Agents => ("agent", "linerate peers list"),
-            KeyList::Callers => ("host", "linerate agent paired"),
-        };
-        let why = format!("no paired {what} is called `{which}`");
-        return Err(Stop::new(Code::BadInput, why).hint(format!("`{command}` lists them")));
+    // As it is listed, given as a peer, or cut from `list`.
+    let which = which.trim_start_matches("tls://").trim_end_matches('.');
+    let refused = |why: String, hint: String| Err(Stop::new(Code::BadInput, why).hint(hint));
+    let (what, command) = match list {
+        KeyList::Agents => ("agent", "linerate peers list"),
+        KeyList::Callers => ("host", "linerate agent paired"),
+    };
+    match list.forget(state, which) {
+        Ok(Some(one)) => {
+            say.note(&format!("forgot {} (key {}..)", one.name, one.key.short()));
+            Ok(())
+        }
+        Ok(None) => refused(
+            format!("no paired {what} is called `{which}`"),
+            format!("`{command}` lists them; of a key give at least {DIGITS_MIN} digits"),
+        ),
+        Err(ForgetError::Several(all)) => {
+            let keys: Vec<_> = all
+                .iter()
+                .map(|one| format!("{}..", one.key.short()))
+                .collect();
+            refused(
+                format!(
+                    "{} paired {what}s are called `{which}`; none was forgotten",
+                    all.len()
+                ),
+                format!("give the key of one: {}", keys.join(", ")),
+            )
+        }
+        Err(ForgetError::Files(error)) => Err(error.into()),
     }
-    for one in gone {
-        say.note(&format!("forgot {} (key {}..)", one.name, one.key.short()));
-    }
-    Ok(())
 }

@@ -32,8 +32,9 @@ use linerate_model::peer_address::PeerAddress;
 use linerate_model::shell::{quoted, quoted_path};
 use linerate_model::units::BitRate;
 use linerate_report::{self as report, LabData};
-use linerate_runtime::cli::{LabAction, LabRunArgs, LabStep, PeerArgs};
+use linerate_runtime::cli::{LabAction, LabRunArgs, LabStep, PeerArgs, ReachArgs};
 use linerate_runtime::console::clock::now_unix_s;
+use linerate_runtime::console::command_line::command_line;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::fresh_seed;
 use linerate_runtime::console::say::{Format, Say};
@@ -144,7 +145,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         created_unix_s,
-        command: std::env::args().collect(),
+        command: command_line(),
         seed,
         trials: experiment.design.repeats,
         peer: peer.peer.to_string(),
@@ -204,14 +205,17 @@ fn others_of(experiment: &Experiment, push: bool) -> Outcome<BTreeMap<String, Pe
         // `@KIND` is resolved when both hosts are known.
         let address = level.address.and_then(|address| address.parse().ok());
         let peer = peer_address(&name)?;
-        let other = others.entry(name).or_insert(PeerArgs {
+        let reach = ReachArgs {
             push,
             address,
-            ..PeerArgs::of(&peer)
-        });
+            ..ReachArgs::default()
+        };
+        let other = others
+            .entry(name)
+            .or_insert(PeerArgs::reached(&peer, reach));
         // Levels of the same host by several addresses: the path to it is the usual one, and each trial has its target.
-        if other.address != address {
-            other.address = None;
+        if other.reach.address != address {
+            other.reach.address = None;
         }
     }
     Ok(others)
@@ -224,8 +228,18 @@ fn levels(experiment: &Experiment) -> impl Iterator<Item = LevelTable> {
 }
 
 fn peer_address(text: &str) -> Outcome<PeerAddress> {
-    text.parse()
-        .map_err(|error| Stop::new(Code::BadInput, format!("`peer.at`: {error}")))
+    let bad = |why: &str| Stop::new(Code::BadInput, format!("`peer.at`: {why}"));
+    match text.parse().map_err(|why: String| bad(&why))? {
+        PeerAddress::Tls {
+            at,
+            pairing: Some(_),
+        } => Err(
+            bad("a pairing line is a secret, which files do not keep").hint(format!(
+                "pair with `linerate peers pair`, and name the peer `tls://{at}`"
+            )),
+        ),
+        peer => Ok(peer),
+    }
 }
 
 /// Announces the plan.
@@ -365,11 +379,12 @@ fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<Option<PeerArg
         (None, Some(text)) => peer_address(text)?,
         (None, None) => return Ok(None),
     };
-    Ok(Some(PeerArgs {
+    let reach = ReachArgs {
         push: args.push,
         address: args.address,
-        ..PeerArgs::of(&peer)
-    }))
+        ..ReachArgs::default()
+    };
+    Ok(Some(PeerArgs::reached(&peer, reach)))
 }
 
 /// Runs this command again between its own two hosts.
@@ -461,10 +476,11 @@ fn resume(
     let interrupt = Interrupt::listen()?;
     recover_first(state, say)?;
     let wrong = |error: String| Stop::new(Code::BadInput, format!("the run's peer: {error}"));
-    let peer = PeerArgs {
+    let reach = ReachArgs {
         address: header.address.parse().ok(),
-        ..PeerArgs::of(&header.peer.parse().map_err(wrong)?)
+        ..ReachArgs::default()
     };
+    let peer = PeerArgs::reached(&header.peer.parse().map_err(wrong)?, reach);
     let others = others_of(experiment, false)?;
     let beside = experiment.beside.len();
     let mut paths = LabPaths::open(&peer, &others, beside, state, &interrupt, say)?;

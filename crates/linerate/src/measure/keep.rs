@@ -13,6 +13,7 @@ use linerate_model::limit::why::Tried;
 use linerate_model::sample::Sample;
 use linerate_model::units::BitRate;
 use linerate_runtime::cli::{PeerArgs, StoreArgs};
+use linerate_runtime::console::command_line::command_line;
 use linerate_runtime::console::random::fresh_seed;
 use linerate_runtime::console::say::Say;
 use linerate_runtime::endpoint::host_source::host_from;
@@ -113,7 +114,7 @@ impl Keeper<'_> {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             created_unix_s: began_unix_s,
-            command: std::env::args().collect(),
+            command: command_line(),
             seed: fresh_seed()?,
             trials: u32::try_from(trials.max().unwrap_or(0).max(1)).unwrap_or(u32::MAX),
             peer,

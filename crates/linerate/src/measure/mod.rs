@@ -617,12 +617,7 @@ fn http(args: &MeasureHttp, state: &FilePath, output: OutputOptions<'_>) -> Outc
         .target
         .parse()
         .map_err(|error: String| Stop::new(Code::Usage, format!("`{}`: {error}", args.target)))?;
-    let peer = PeerArgs {
-        push: args.push,
-        pair: args.pair.clone(),
-        address: args.address,
-        ..PeerArgs::of(&peer)
-    };
+    let peer = PeerArgs::reached(&peer, args.reach.clone());
     let asked = trial_spec::http(args, &args.path)?;
     let ask = |_: PathView<'_>| Ok(asked);
     over_peer(&peer, &args.trial, &args.until, state, output, ask)

@@ -21,6 +21,7 @@ use linerate_store::{Run, run_folder};
 
 pub use self::session::{Budget, Options, Session, Source};
 use linerate_runtime::cli::{ProveArgs, SearchArgs, WeighArgs};
+use linerate_runtime::console::command_line::command_line;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::fresh_seed;
 use linerate_runtime::console::say::Say;
@@ -134,19 +135,7 @@ fn weigh(
         source,
     };
     let mut run = Run::create(&folder, &header)?;
-    let verb = if what == "search" {
-        "searching"
-    } else {
-        "proving"
-    };
-    say.note(&format!(
-        "{verb} {} -> {} ({}), seed {seed}; Ctrl-C rolls back all changes\n{}\nrun stored in {}",
-        path.local_nic,
-        path.address,
-        args.peer.peer,
-        options.in_words(),
-        folder.display()
-    ));
+    announce(what, args, &path, (&options, &folder), say);
     Session::new(&mut path, &mut run, options, say).prove()?;
     path.peer.leave()?;
     let page = folder.join("report.html");
@@ -161,12 +150,41 @@ fn weigh(
     })
 }
 
+/// What is about to be done, and where it is kept.
+fn announce(
+    what: &str,
+    args: &WeighArgs,
+    path: &PeerPath,
+    (options, folder): (&Options, &FilePath),
+    say: &Say,
+) {
+    let verb = match what {
+        "search" => "searching",
+        _ => "proving",
+    };
+    say.note(&format!(
+        "{verb} {} -> {} ({}), seed {}; Ctrl-C rolls back all changes\n{}\nrun stored in {}",
+        path.local_nic,
+        path.address,
+        args.peer.peer,
+        options.seed,
+        options.in_words(),
+        folder.display()
+    ));
+    if path.peer.changes_forbidden {
+        say.note(&format!(
+            "{} permits no changes: fixes at the remote end will not be tried (`--allow-changes` of its agent)",
+            args.peer.peer
+        ));
+    }
+}
+
 fn header(args: &WeighArgs, path: &PeerPath, created_unix_s: u64, seed: u64) -> Header {
     Header {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         created_unix_s,
-        command: std::env::args().collect(),
+        command: command_line(),
         seed,
         trials: args.trials,
         peer: args.peer.peer.to_string(),

@@ -19,7 +19,7 @@ use linerate_model::finding::Profile;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::Change;
 use linerate_runtime::cli::{
-    ApplyArgs, PeerArgs, PersistArgs, ProveArgs, StayArgs, TuneAction, WantedArgs,
+    ApplyArgs, PeerArgs, PersistArgs, ProveArgs, ReachArgs, StayArgs, TuneAction, WantedArgs,
 };
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::say::{Format, Say};
@@ -197,7 +197,12 @@ fn apply_to_both(
     let asked = intent::read_both(file)?;
     recover_first_with(Some(peer), state, say)?;
     let interrupt = Interrupt::listen()?;
-    let path = open_path(&PeerArgs::of(peer), state, &interrupt, say)?;
+    let path = open_path(
+        &PeerArgs::reached(peer, ReachArgs::default()),
+        state,
+        &interrupt,
+        say,
+    )?;
     let (intent, far) = intent::both(asked, &path)?;
     let near = intent.plan()?;
     if near.changes.is_empty() && far.changes.is_empty() {

@@ -29,21 +29,22 @@ fn a_share_of_the_ceiling_is_a_bound_and_a_path_without_one_tells_nothing() {
         done.err
     );
     lab.shell("near", SHAPER);
-    let done = measured(&lab, &["--json"], &["rate >= 50%ceiling"]).expect_code(0);
+    // Far from what passes: on a busy machine little arrives in some of the short trials.
+    let done = measured(&lab, &["--json"], &["rate >= 5%ceiling"]).expect_code(0);
     let document = fitting(&done.out);
     let judged = &document["requirements"][0];
     assert_eq!(judged["verdict"], "kept");
     let bound = judged["bound"].as_f64().expect("a bound");
     // The shaper counts the frames, so the payload's ceiling is a little below it.
-    assert!((45e6..50e6).contains(&bound), "{judged:#}");
-    let done = measured(&lab, &[], &["rate<=50%ceiling", "rate>=1Mb/s"]).expect_code(11);
+    assert!((4.5e6..5e6).contains(&bound), "{judged:#}");
+    let done = measured(&lab, &[], &["rate<=5%ceiling", "rate>=1Mb/s"]).expect_code(11);
     assert!(
         done.out.contains("BROKEN") && done.out.contains("kept"),
         "{}",
         done.out
     );
     assert!(
-        done.err.contains("violated: rate<=50%ceiling"),
+        done.err.contains("violated: rate<=5%ceiling"),
         "{}",
         done.err
     );

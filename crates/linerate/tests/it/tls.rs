@@ -490,3 +490,122 @@ fn strangers_do_not_disturb_a_trial() {
     assert_eq!(document["total"]["operations"], json!(600));
     assert!(!agent.job().has_ended());
 }
+
+/// Drops what matches `what` on its way to `far` from now on; false where the kernel has no nftables.
+fn dropped_at_far(lab: &Lab, what: &str) -> bool {
+    let rules = format!(
+        "table inet wall {{ chain input {{ type filter hook input priority 0; policy accept; {what} drop; }}; }}"
+    );
+    has_firewall(lab, &rules)
+}
+
+#[test]
+fn data_ports_that_a_firewall_drops_are_named_before_the_trial() {
+    let Some(lab) = Lab::new() else { return };
+    if !dropped_at_far(&lab, "tcp dport 5211-5214") {
+        return;
+    }
+    let _agent = lab.listen(&["--data-ports", "5211-5214"]);
+    for words in ["http", "rr --reconnect"] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let words = [&["measure"][..], &words, &["--time", "60", FAR]].concat();
+        let begun = Instant::now();
+        let done = lab.run(&words).expect_code(40);
+        let is_named =
+            (5_211..=5_214).any(|port| done.err.contains(&format!("10.77.0.2:{port}: no answer")));
+        assert!(is_named, "{}", done.err);
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "only after the trial"
+        );
+        assert!(
+            !done.err.contains("reports"),
+            "a consequence is listed: {}",
+            done.err
+        );
+    }
+}
+
+#[test]
+fn a_control_connection_that_is_lost_ends_the_measurement_and_nobody_speaks_of_changes() {
+    let Some(lab) = Lab::new() else { return };
+    let agent = lab.listen(&[]);
+    let words = ["measure", "stream", "--time", "5", FAR];
+    let measuring = Job::start(lab.linerate(&words));
+    agent.job().wait_for_line(|line| line.contains(" began"));
+    if !dropped_at_far(&lab, "tcp dport 5210") {
+        measuring.end();
+        return;
+    }
+    let done = measuring.end().expect_code(20);
+    assert!(done.err.contains("tls://10.77.0.2"), "{}", done.err);
+    assert!(!done.err.contains("rolled back"), "{}", done.err);
+    assert_eq!(done.out, "", "no result of a trial that was not heard of");
+}
+
+#[test]
+fn a_pairing_line_printed_later_has_the_address_of_the_agent_that_listens() {
+    let Some(lab) = Lab::new() else { return };
+    let done = run(lab.of_agent(&["pair"])).expect_code(0);
+    assert!(
+        done.err.contains("no agent listens with the state folder"),
+        "{}",
+        done.err
+    );
+    let mut command = lab.on("far", crate::LINERATE);
+    command.args([
+        "--state",
+        text(&lab.path("agent")),
+        "agent",
+        "--listen",
+        "10.77.0.2:6000",
+    ]);
+    command.args(["--no-pairing", "--allow-from", "10.77.0.0/24"]);
+    let agent = Job::start(command);
+    agent.wait_for_line(|line| line.contains("callers from 10.77.0.0/24 only"));
+    let done = run(lab.of_agent(&["pair"])).expect_code(0);
+    assert!(!done.err.contains("no agent"), "{}", done.err);
+    let line = done.out.trim_end();
+    assert!(line.starts_with("tls://10.77.0.2:6000#"), "{line}");
+    for expected in ["paired: the peer", "paired already: the peer"] {
+        let done = lab.run(&["peers", "pair", line]).expect_code(0);
+        assert!(done.err.contains(expected), "{}", done.err);
+    }
+    // Its name, in every form that a person has seen.
+    lab.run(&["peers", "forget", "tls://10.77.0.2:6000"])
+        .expect_code(0);
+    agent.send(Signal::TERM);
+    agent.end().expect_code(0);
+    let words = ["--listen", "127.0.0.1:5300", "--data-ports", "5299-5301"];
+    let done = run(lab.of_agent(&words)).expect_code(2);
+    assert!(done.err.contains("contains port 5300"), "{}", done.err);
+}
+
+#[test]
+fn a_run_does_not_keep_the_token_of_its_pairing_line() {
+    let Some(lab) = Lab::new() else { return };
+    let _agent = lab.listen_unpaired(&[]);
+    let line = FarAgent::pairing_line(&lab, &[]);
+    let (name, _) = line.split_once('#').expect("the address comes first");
+    let token = line.rsplit('.').nth(1).expect("key, token, and expiry");
+    lab.run(&[&STREAM[..], &["--name", "kept", &line]].concat())
+        .expect_code(0);
+    let found = |text: &str| {
+        let mut grep = Command::new("grep");
+        grep.args(["-rqF", "-e", text, self::text(&lab.path("state"))]);
+        run(grep).code == Some(0)
+    };
+    assert!(found(name), "the peer is not in the run");
+    assert!(!found(token), "the token is in the run");
+}
+
+#[test]
+fn a_proof_by_an_agent_without_changes_says_at_once_that_only_this_host_is_changed() {
+    let Some(lab) = Lab::new() else { return };
+    let _agent = lab.listen(&[]);
+    let proof = Job::start(lab.linerate(&["prove", FAR]));
+    proof.wait_for_line(|line| line.contains("permits no changes"));
+    proof.send(Signal::INT);
+    let done = proof.end();
+    assert!(matches!(done.code, Some(0 | 130)), "{}", done.err);
+}

@@ -1,20 +1,18 @@
 //! The options of `measure`, and those that `prove` shares with it.
 
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, ArgAction, Args, Subcommand, ValueEnum};
 use linerate_model::ids::{CpuSet, IdError};
-use linerate_model::pairing::Pairing;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
 use super::verbs::VERBS;
 use super::{
-    LadderArgs, LikeArgs, MeasureDiffusion, MeasureRdma, PeerArgs, Requirement, TransportArgs,
-    parse_seconds,
+    LadderArgs, LikeArgs, MeasureDiffusion, MeasureRdma, PeerArgs, ReachArgs, Requirement,
+    TransportArgs, parse_seconds,
 };
 use crate::cli::place_word::{MemoryWhere, Where, WordError};
 
@@ -402,20 +400,9 @@ pub struct PeerOrForeign {
     /// Measure against an iperf3 server instead: `HOST[:PORT]`.
     #[arg(long, value_name = "HOST", conflicts_with_all = ["peer", "push", "pair", "address", "omit"])]
     pub iperf3: Option<String>,
-    /// Copy this program to the peer if the peer does not have this build.
-    ///
-    /// Over ssh only.
-    #[arg(long)]
-    pub push: bool,
-    /// Pair with the listening agent first, by the line that it has printed.
-    #[arg(long, value_name = "LINE", hide_short_help = true)]
-    pub pair: Option<Pairing>,
-    /// The end that opens the data connections: always this one, also for `--reverse`, so that it may be behind NAT.
-    #[arg(long, value_name = "END", hide = true, value_parser = ["near"])]
-    pub data_from: Option<String>,
-    /// Peer address for the data connections [default: that of `tls://`; one on a shared subnet, else the ssh host].
-    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
-    pub address: Option<IpAddr>,
+    /// How a peer is reached.
+    #[command(flatten)]
+    pub reach: ReachArgs,
     /// Peer TCP port for the data connections [default: a free port].
     ///
     /// For firewalls that restrict ports. With `--iperf3`, the server's port.
@@ -428,10 +415,7 @@ impl PeerOrForeign {
     pub fn peer(&self) -> Option<PeerArgs> {
         Some(PeerArgs {
             peer: self.peer.clone()?,
-            push: self.push,
-            pair: self.pair.clone(),
-            data_from: self.data_from.clone(),
-            address: self.address,
+            reach: self.reach.clone(),
             port: self.port,
         })
     }
@@ -508,20 +492,9 @@ pub struct MeasureHttp {
     /// A peer, which then runs the server; or the URL of any HTTP/1.1 server: `http://HOST[:PORT]/PATH`.
     #[arg(value_name = "PEER|URL")]
     pub target: String,
-    /// Copy this program to the peer if the peer does not have this build.
-    ///
-    /// Over ssh only.
-    #[arg(long)]
-    pub push: bool,
-    /// Pair with the listening agent first, by the line that it has printed.
-    #[arg(long, value_name = "LINE", hide_short_help = true)]
-    pub pair: Option<Pairing>,
-    /// The end that opens the data connections: always this one, also for `--reverse`, so that it may be behind NAT.
-    #[arg(long, value_name = "END", hide = true, value_parser = ["near"])]
-    pub data_from: Option<String>,
-    /// Peer address for the data connections [default: that of `tls://`; one on a shared subnet, else the ssh host].
-    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
-    pub address: Option<IpAddr>,
+    /// How a peer is reached.
+    #[command(flatten)]
+    pub reach: ReachArgs,
     /// The trial.
     #[command(flatten)]
     pub trial: TrialArgs,

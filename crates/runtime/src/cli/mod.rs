@@ -39,7 +39,7 @@ pub use measure::{
     MeasureTransfer, MeasureUdp, MoverArgs, PeerOrForeign, Placing, PreloadArg, ReceiveArg,
     SendArg, StreamArgs, TrialArgs, UntilArgs,
 };
-pub use peer::PeerArgs;
+pub use peer::{PeerArgs, ReachArgs};
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
 pub use requirement::{Bound, Requirement};
 pub use store::{ExportArgs, ReportArgs, RunsArgs, StoreArgs, TableFormatArg};
@@ -627,6 +627,14 @@ fn parse_seconds(text: &str) -> Result<Nanoseconds, String> {
     with_unit
         .parse()
         .map_err(|error: UnitError| error.to_string())
+}
+
+/// Parses a time that is not 0.
+fn parse_some_time(text: &str) -> Result<Nanoseconds, String> {
+    match parse_seconds(text)? {
+        time if time == Nanoseconds::new(0) => Err("expected more than 0 s".to_owned()),
+        time => Ok(time),
+    }
 }
 
 /// Parses a time of whole seconds within `range`.

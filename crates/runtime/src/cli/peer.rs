@@ -12,11 +12,24 @@ use linerate_model::peer_address::PeerAddress;
 pub struct PeerArgs {
     /// The peer: `[user@]host` (ssh), `tls://host`, `netns:NAME`, `exec:COMMAND` or `local`.
     ///
-    /// A host may have the prefix `ssh://`, and `:PORT`. `tls://` is a host that runs `linerate agent --listen`: use the line that it prints
-    /// once, and `tls://host[:port]` from then on. The command of `exec:` must run `linerate agent --stdio`. `local` is
-    /// this host.
+    /// A host may have the prefix `ssh://`, and `:PORT`. `tls://` is a host that runs `linerate agent --listen`: use the line
+    /// that it prints once, and `tls://host[:port]` from then on. The command of `exec:` must run `linerate agent --stdio`.
+    /// `local` is this host.
     #[arg(value_name = "PEER")]
     pub peer: PeerAddress,
+    /// How it is reached.
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Peer TCP port for the data connections [default: a free port].
+    ///
+    /// For firewalls that restrict ports.
+    #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+}
+
+/// How a peer is reached.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ReachArgs {
     /// Copy this program to the peer if the peer does not have this build.
     ///
     /// Over ssh only.
@@ -31,26 +44,20 @@ pub struct PeerArgs {
     /// Peer address for the data connections [default: that of `tls://`; one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
     pub address: Option<IpAddr>,
-    /// Peer TCP port for the data connections [default: a free port].
-    ///
-    /// For firewalls that restrict ports.
-    #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: Option<u16>,
 }
 
 impl PeerArgs {
     /// The peer, with the pairing line of `--pair`: a line holds at whatever address the agent is reached.
     pub fn peer_to_pair(&self) -> Outcome<PeerAddress> {
-        match (&self.pair, &self.peer) {
+        match (&self.reach.pair, &self.peer) {
             (None, peer) => Ok(peer.clone()),
             (Some(pair), PeerAddress::Tls { at, .. }) => {
-                let at = at.clone();
                 let pairing = Pairing {
                     at: at.clone(),
                     ..pair.clone()
                 };
                 Ok(PeerAddress::Tls {
-                    at,
+                    at: at.clone(),
                     pairing: Some(Box::new(pairing)),
                 })
             }
@@ -61,14 +68,11 @@ impl PeerArgs {
         }
     }
 
-    /// The defaults for this peer.
-    pub fn of(peer: &PeerAddress) -> Self {
+    /// This peer, reached like this.
+    pub fn reached(peer: &PeerAddress, reach: ReachArgs) -> Self {
         Self {
             peer: peer.clone(),
-            push: false,
-            pair: None,
-            data_from: None,
-            address: None,
+            reach,
             port: None,
         }
     }

@@ -221,6 +221,7 @@ impl Agent {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 addresses: self.endpoint.addresses(),
                 reached: self.terms.as_ref().map(|terms| terms.reached),
+                changes_forbidden: self.terms.as_ref().is_some_and(|terms| !terms.changes),
             }),
             AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.endpoint.read_host()))),
             AgentAction::ReadSettings(keys) => {

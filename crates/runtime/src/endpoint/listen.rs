@@ -8,9 +8,11 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use linerate_analysis::text::words::seconds_in_words;
 use linerate_channel::identity::Identity;
-use linerate_channel::keys::invite;
+use linerate_channel::keys::{Listening, invite, listening_at};
 use linerate_channel::listen::{AgentProcess, Caller, Event, Listen, bind, listen};
+use linerate_channel::network::Network;
 use linerate_host::apply::missing_rights;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::pairing::{DEFAULT_PORT, HostPort, Pairing, PairingToken};
@@ -74,18 +76,21 @@ pub fn run(
     let at = socket
         .local_addr()
         .map_err(|error| Stop::io("read the address listened on", error))?;
+    if let Some(ports) = args.data_ports.filter(|ports| ports.contains(at.port())) {
+        let port = at.port();
+        let why = format!("`--data-ports {ports}` contains port {port}, where this agent listens");
+        return Err(Stop::new(Code::Usage, why).hint("give a range without it"));
+    }
     // A path of another user, or a damaged key, is an error before anybody connects.
     Identity::of(state)?;
+    let advertised = (args.advertise.clone()).map_or_else(|| advertised(at, state), Ok)?;
+    let _listening = Listening::at(state, &advertised)?;
     let interrupt = Interrupt::listen()?;
     say.note(&format!(
         "listening on {at} (TLS 1.3, paired hosts only); {}; Ctrl-C stops it",
         permitted(args)
     ));
     if !args.no_pairing {
-        let advertised = args
-            .advertise
-            .clone()
-            .map_or_else(|| advertised(at, state), Ok)?;
         print_pairing(state, advertised, args.pair_within, say)?;
     }
     let sessions = Sessions {
@@ -122,8 +127,27 @@ pub struct PairingDocument {
     expires_unix_s: u64,
 }
 
+/// `linerate agent pair`: a line of the agent that listens with this state folder, or of the next one that will.
+pub fn pair(
+    state: &Path,
+    advertise: Option<HostPort>,
+    within: Nanoseconds,
+    say: &Say,
+) -> Outcome<()> {
+    let listening = listening_at(state)?;
+    if listening.is_none() {
+        say.note(&format!(
+            "no agent listens with the state folder {} now: this line is of one that is started with it (`--state`)",
+            state.display()
+        ));
+    }
+    let at = advertise.or(listening);
+    let at = at.map_or_else(|| advertised(default_address(), state), Ok)?;
+    print_pairing(state, at, within, say)
+}
+
 /// Makes a token that pairs one host, and prints its line.
-pub fn print_pairing(state: &Path, at: HostPort, within: Nanoseconds, say: &Say) -> Outcome<()> {
+fn print_pairing(state: &Path, at: HostPort, within: Nanoseconds, say: &Say) -> Outcome<()> {
     let token = PairingToken(fresh_token()?.0);
     let now = now_unix_s();
     let expires_unix_s = now.saturating_add(Duration::from(within).as_secs());
@@ -144,13 +168,14 @@ pub fn print_pairing(state: &Path, at: HostPort, within: Nanoseconds, say: &Say)
         });
     }
     say.note(&format!(
-        "pairing line, a secret for one host, valid for {within}; pass it there as the peer, once:"
+        "pairing line, a secret for one host, valid for {}; pass it there as the peer, once:",
+        seconds_in_words(within)
     ));
     say.data(&line)
 }
 
 /// The address of this host in a pairing line, if it listens at `at`.
-pub fn advertised(at: SocketAddr, state: &Path) -> Outcome<HostPort> {
+fn advertised(at: SocketAddr, state: &Path) -> Outcome<HostPort> {
     let port = at.port();
     if !at.ip().is_unspecified() {
         let host = at.ip().to_canonical().to_string();
@@ -172,7 +197,7 @@ pub fn advertised(at: SocketAddr, state: &Path) -> Outcome<HostPort> {
 }
 
 /// Where an agent listens by default.
-pub fn default_address() -> SocketAddr {
+fn default_address() -> SocketAddr {
     (Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into()
 }
 
@@ -246,7 +271,7 @@ fn permitted(args: &ListenArgs) -> String {
     }];
     all.extend(
         args.max_time
-            .map(|most| format!("trials of at most {most}")),
+            .map(|most| format!("trials of at most {}", seconds_in_words(most))),
     );
     all.extend(args.max_rate.map(|most| format!("at most {most}")));
     all.extend(args.max_flows.map(|most| format!("at most {most} flows")));
@@ -256,6 +281,14 @@ fn permitted(args: &ListenArgs) -> String {
     );
     if !args.workloads.is_empty() {
         all.push(format!("only {}", args.workloads.join(", ")));
+    }
+    all.extend(
+        args.data_ports
+            .map(|ports| format!("data at ports {ports} too")),
+    );
+    if !args.allow_from.is_empty() {
+        let networks: Vec<_> = args.allow_from.iter().map(Network::to_string).collect();
+        all.push(format!("callers from {} only", networks.join(", ")));
     }
     all.join(", ")
 }

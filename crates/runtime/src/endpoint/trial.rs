@@ -166,8 +166,7 @@ impl DataSide<'_> {
             // Its late answer would be taken for that of the next request, and while it believes that
             // a trial is running it refuses to roll back.
             Err(stop) if stop.code == Code::TimeOut => {
-                // If this is lost too, the undo that follows reports it.
-                let _ = self.peer.abort_trial();
+                self.peer.abort_trial()?;
                 Err(stop)
             }
             result => result,
@@ -225,12 +224,17 @@ impl DataSide<'_> {
         {
             let mut stop = Stop::from(failure.clone());
             match self.peer.hear(&Request::Start, NOTICES) {
-                Err(far) if far.code == Code::TimeOut => {
-                    // If this is lost too, the undo that follows reports it.
-                    let _ = self.peer.abort_trial();
-                }
+                // A remote end that is lost is the cause.
+                Err(far) if far.code == Code::TimeOut => self.peer.abort_trial()?,
                 // With iWARP a queue pair fails at once when the remote end is gone.
                 Err(far) if far.code == Code::PeerUnreachable => return Err(far),
+                // That a connection broke there is a consequence of what nothing answered here.
+                Err(far)
+                    if far.code == Code::FailedRestored
+                        && matches!(
+                            failure.kind,
+                            FailureKind::TimeOut | FailureKind::Unreachable
+                        ) => {}
                 // Either of the two may be the cause of the other.
                 Err(far)
                     if far.code != Code::Interrupted && !far.message.ends_with(&stop.message) =>
@@ -360,8 +364,8 @@ pub fn open_path(
         let why = "`--port` cannot be used with a listening agent: it takes data at its own port";
         return Err(Stop::new(Code::Usage, why));
     }
-    let peer = Peer::start(&address, args.push, state, interrupt, Some(say))?;
-    let path = PeerPath::open(endpoint, peer, args.address, interrupt)?;
+    let peer = Peer::start(&address, args.reach.push, state, interrupt, Some(say))?;
+    let path = PeerPath::open(endpoint, peer, args.reach.address, interrupt)?;
     Ok(PeerPath {
         port: args.port,
         ..path

@@ -188,6 +188,7 @@ fn announced(tried: &[Tried], chosen: &[(usize, TrialSpec)], each: Nanoseconds) 
         let name = tried[*place].intervention.to_string();
         match &spec.workload {
             Workload::Udp(udp) => match udp.rate_bit_per_s {
+                Some(rate) if spec.flows == 1 => format!("{name} ({rate})"),
                 Some(rate) => format!("{name} ({} flows of {rate})", spec.flows),
                 None => name,
             },

@@ -12,7 +12,7 @@ use linerate_model::workload::{Direction, ReceiveMode, SendMode, TrialSpec, Wait
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::datagram;
-use super::line::{ANSWER_MAX, Line, finish_connect};
+use super::line::{ANSWER_MAX, Line};
 use super::mover::{self, Orders};
 use super::reading::{self, DatagramReading, Reading};
 use super::sides::results_of;
@@ -249,7 +249,7 @@ impl<'a> Test<'a> {
             salute(&self.spec, address, self.line)?
         } else {
             let socket = socket::new(&self.spec, address)?;
-            finish_connect(&socket, address, abort)?;
+            socket::finish_connect(&socket, address, ANSWER_MAX, abort)?;
             let stream = Line::of_stream(socket, address, abort);
             stream.write(self.cookie.bytes(), "room in a data connection")?;
             stream.into_socket()

@@ -13,8 +13,7 @@ use rustix::net::{
 };
 
 use crate::iperf3_protocol::{ClientTalk, Frame, State, TalkError};
-use crate::tcp::connect_error;
-use crate::tcp::socket::{Woken, wait};
+use crate::tcp::socket::{Woken, finish_connect, wait};
 use crate::{Abort, TrafficError};
 
 /// How long an answer may take.
@@ -68,7 +67,7 @@ impl<'a> Line<'a> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)
             .map_err(|errno| TrafficError::of_errno("make a socket", errno))?;
-        finish_connect(&socket, address, abort)?;
+        finish_connect(&socket, address, ANSWER_MAX, abort)?;
         Ok(Self::of(socket, address, abort))
     }
 
@@ -245,36 +244,4 @@ impl AsFd for Line<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-/// Connects a TCP socket whose calls do not block.
-pub(super) fn finish_connect(
-    socket: &OwnedFd,
-    address: SocketAddr,
-    abort: &Abort,
-) -> Result<(), TrafficError> {
-    let begun = Instant::now();
-    match rustix::net::connect(socket, &address) {
-        Ok(()) => return Ok(()),
-        Err(Errno::INPROGRESS | Errno::INTR) => {}
-        Err(errno) => return Err(connect_error(address, errno, begun)),
-    }
-    let until = begun + ANSWER_MAX;
-    let mut ready = Vec::new();
-    loop {
-        let woken = wait([(socket.as_fd(), PollFlags::OUT)], until, abort, &mut ready)?;
-        if woken == Woken::Aborted {
-            return Err(TrafficError::Aborted);
-        }
-        if ready.first().copied().unwrap_or(false) {
-            break;
-        }
-        if Instant::now() >= until {
-            let waited = begun.elapsed();
-            return Err(TrafficError::ConnectTimeOut { address, waited });
-        }
-    }
-    let outcome = sockopt::socket_error(socket)
-        .map_err(|errno| TrafficError::of_errno("read a socket's error", errno))?;
-    outcome.map_err(|errno| connect_error(address, errno, begun))
 }

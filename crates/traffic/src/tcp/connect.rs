@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linerate_model::greeting::{GREETING_BYTES, write};
 use linerate_model::protocol::Token;
@@ -20,9 +20,6 @@ use crate::{Abort, TrafficError};
 /// connection that found it full is tried again a second later), and the first ones' second to greet would
 /// run out while the last ones are begun.
 const UNDER_WAY_MAX: usize = 512;
-/// How long the first answer may take: a SYN is retransmitted after 1 and 3 s (tcp(7), RFC 6298), so a path that loses packets has
-/// three chances.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(4);
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 256;
 /// The event of the trial that was given up, not of a connection.
@@ -75,7 +72,7 @@ impl Connected {
             let deadline = if is_answered {
                 deadline
             } else {
-                deadline.min(begun + ANSWERS_WITHIN)
+                deadline.min(begun + socket::ANSWERS_WITHIN)
             };
             if now >= deadline {
                 let waited = now - begun;

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linerate_model::units::Bytes;
 use linerate_model::workload::TrialSpec;
@@ -11,9 +11,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
+use super::connect_error;
 use crate::sys::set_option;
 use crate::waiting::timespec;
 use crate::{Abort, TrafficError};
+
+/// How long the first answer of a port may take: a SYN is retransmitted after 1 and 3 s (tcp(7), RFC 6298), so a path that loses
+/// packets has three chances.
+pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(4);
 
 /// A TCP socket for `address` with the buffers and the congestion control of `spec`; its calls do not
 /// block yet.
@@ -143,4 +148,47 @@ pub(crate) fn wait<'fd>(
     } else {
         Ok(Woken::Aborted)
     }
+}
+
+/// Connects a TCP socket whose calls do not block; an answer may take `limit`.
+pub(crate) fn finish_connect(
+    socket: &OwnedFd,
+    address: SocketAddr,
+    limit: Duration,
+    abort: &Abort,
+) -> Result<(), TrafficError> {
+    let begun = Instant::now();
+    match rustix::net::connect(socket, &address) {
+        Ok(()) => return Ok(()),
+        Err(Errno::INPROGRESS | Errno::INTR) => {}
+        Err(errno) => return Err(connect_error(address, errno, begun)),
+    }
+    let until = begun + limit;
+    let mut ready = Vec::new();
+    loop {
+        let woken = wait([(socket.as_fd(), PollFlags::OUT)], until, abort, &mut ready)?;
+        if woken == Woken::Aborted {
+            return Err(TrafficError::Aborted);
+        }
+        if ready.first().copied().unwrap_or(false) {
+            break;
+        }
+        if Instant::now() >= until {
+            let waited = begun.elapsed();
+            return Err(TrafficError::ConnectTimeOut { address, waited });
+        }
+    }
+    let outcome = sockopt::socket_error(socket)
+        .map_err(|errno| TrafficError::of_errno("read a socket's error", errno))?;
+    outcome.map_err(|errno| connect_error(address, errno, begun))
+}
+
+/// Whether connections to `address` are answered: a packet filter that drops them is found before a trial, and not by requests
+/// that never end.
+pub(crate) fn check_reachable(
+    spec: &TrialSpec,
+    address: SocketAddr,
+    abort: &Abort,
+) -> Result<(), TrafficError> {
+    finish_connect(&new(spec, address)?, address, ANSWERS_WITHIN, abort)
 }

@@ -137,7 +137,7 @@ pub(crate) fn stream(
     let trial = |preload: Option<PreloadArg>| {
         let ends = Ends {
             peer: &peer.peer,
-            push: peer.push,
+            push: peer.reach.push,
             state,
             preload,
             interrupt: &interrupt,

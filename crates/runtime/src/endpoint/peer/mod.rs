@@ -41,6 +41,8 @@ const GREETING: Duration = Duration::from_secs(60);
 const NOTICED: Duration = Duration::from_millis(500);
 /// How long the remote end may take over anything that is not a trial.
 const WORK: Duration = Duration::from_secs(30);
+/// How long a remote end that has changed nothing may take to exit.
+const LEAVES: Duration = Duration::from_secs(5);
 /// How long the remote end may take to roll back and exit.
 pub const FAREWELL: Duration = Duration::from_secs(20);
 /// Replies that may be queued. A remote end answers one request at a time; one that floods is
@@ -56,6 +58,10 @@ pub struct Peer {
     pub addresses: Vec<AgentAddress>,
     /// The address of its host that a listening agent was reached at.
     pub reached: Option<IpAddr>,
+    /// Whether its owner permits no changes of settings.
+    pub changes_forbidden: bool,
+    /// Whether it was asked to change anything: only then there may be something to roll back.
+    has_changed: bool,
     /// Its version of linerate.
     pub version: String,
     child: Child,
@@ -117,18 +123,7 @@ impl Peer {
         interrupt: &Interrupt,
         say: Option<&Say>,
     ) -> Outcome<Self> {
-        if let PeerAddress::Tls {
-            pairing: Some(pairing),
-            ..
-        } = address
-        {
-            linerate_channel::client::pair(state, pairing, now_unix_s())?;
-            if let Some(say) = say {
-                say.note(&format!(
-                    "paired with {address}; this is its name from now on"
-                ));
-            }
-        }
+        pair_if_asked(address, state, say)?;
         let mut command = agent_command(address, push, state, interrupt)?;
         linerate_testbed::shield_from_interrupts(&mut command);
         let mut child = spawn_piped(&mut command).map_err(|error| cannot_start(address, error))?;
@@ -159,6 +154,8 @@ impl Peer {
             address: address.clone(),
             addresses: Vec::new(),
             reached: None,
+            changes_forbidden: false,
+            has_changed: false,
             version: String::new(),
             child,
             input,
@@ -178,11 +175,13 @@ impl Peer {
             addresses,
             version,
             reached,
+            changes_forbidden,
             ..
         } = peer.greeted(&hello, say)?
         {
             peer.addresses = addresses;
             peer.reached = reached;
+            peer.changes_forbidden = changes_forbidden;
             peer.version = version;
         }
         Ok(peer)
@@ -216,6 +215,10 @@ impl Peer {
         if let Request::Prepare { spec, .. } = request {
             self.record_bytes_max = record_bytes_max(spec);
         }
+        self.has_changed |= matches!(
+            request,
+            Request::Apply { .. } | Request::Lease { .. } | Request::TakeBack { .. }
+        );
         let bytes_max = request.answer_bytes_max(self.record_bytes_max);
         self.answer_bytes_max.store(bytes_max, Ordering::SeqCst);
         self.input.write(request)?.map_err(|_| self.gone())
@@ -259,14 +262,7 @@ impl Peer {
                     return Err(self.gone());
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
-                    return Err(Stop::new(
-                        Code::TimeOut,
-                        format!(
-                            "{} did not answer within {} s",
-                            self.address,
-                            limit.as_secs()
-                        ),
-                    ));
+                    return Err(self.silent(limit));
                 }
                 Err(RecvTimeoutError::Timeout) => self.interrupt.check()?,
             }
@@ -291,6 +287,7 @@ impl Peer {
                 Ok(Incoming::Reply(reply)) if matches!(*reply, Reply::Aborted) => return Ok(()),
                 // The end of the aborted trial may have been in flight.
                 Ok(Incoming::Reply(_)) => {}
+                Err(RecvTimeoutError::Timeout) => return Err(self.silent(WORK)),
                 _ => return Err(self.gone()),
             }
         }
@@ -302,14 +299,7 @@ impl Peer {
         self.send(request)?;
         match self.replies.recv_timeout(WORK) {
             Ok(Incoming::Reply(reply)) => Ok(answer(request, *reply)?),
-            Err(RecvTimeoutError::Timeout) => Err(Stop::new(
-                Code::TimeOut,
-                format!(
-                    "{} did not answer within {} s",
-                    self.address,
-                    WORK.as_secs()
-                ),
-            )),
+            Err(RecvTimeoutError::Timeout) => Err(self.silent(WORK)),
             _ => Err(self.gone()),
         }
     }
@@ -322,7 +312,8 @@ impl Peer {
 
     fn end(&mut self) -> Outcome<()> {
         self.input.close();
-        let deadline = Instant::now() + FAREWELL;
+        let patience = if self.has_changed { FAREWELL } else { LEAVES };
+        let deadline = Instant::now() + patience;
         // The reader ends when the remote end closes its side: no polling needed until then.
         let closed = loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -334,17 +325,26 @@ impl Peer {
             }
         };
         let status = closed
-            .then(|| end_within(&mut self.child, FAREWELL))
+            .then(|| end_within(&mut self.child, patience))
             .flatten();
         let Some(status) = status else {
             self.kill();
+            let within = patience.as_secs();
+            if !self.has_changed {
+                return Err(Stop::new(
+                    Code::PeerUnreachable,
+                    format!(
+                        "{} does not answer any more (for {within} s); no setting was changed there",
+                        self.address
+                    ),
+                ));
+            }
             return Err(Stop::new(
                 Code::RestoreIncomplete,
                 format!(
-                    "{} did not exit within {} s and was killed: its changes may not be rolled \
+                    "{} did not exit within {within} s and was killed: its changes may not be rolled \
                      back",
-                    self.address,
-                    FAREWELL.as_secs()
+                    self.address
                 ),
             )
             .hint("run `linerate tune recover` there"));
@@ -367,6 +367,12 @@ impl Peer {
         // It fails when the child is gone already, which is the goal.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    fn silent(&self, limit: Duration) -> Stop {
+        let within = limit.as_secs();
+        let why = format!("{} did not answer within {within} s", self.address);
+        Stop::new(Code::TimeOut, why)
     }
 
     /// The remote end has disconnected: returns what it printed last, and what to do.
@@ -401,8 +407,7 @@ impl Peer {
                 PeerAddress::FORMS
             ));
         }
-        if let (PeerAddress::Tls { .. }, Some(code), true) =
-            (&self.address, code, self.version.is_empty())
+        if let (PeerAddress::Tls { .. }, Some(code)) = (&self.address, code)
             && let Some(stop) = stop_of_channel(code, &words)
         {
             return stop;
@@ -418,6 +423,23 @@ impl Peer {
             format!("the agent at {} {how}{said}", self.address),
         )
     }
+}
+
+/// Pairs with a listening agent that is named by its pairing line.
+fn pair_if_asked(address: &PeerAddress, state: &Path, say: Option<&Say>) -> Outcome<()> {
+    if let PeerAddress::Tls {
+        pairing: Some(pairing),
+        ..
+    } = address
+    {
+        let is_new = linerate_channel::client::pair(state, pairing, now_unix_s())?;
+        if let Some(say) = say.filter(|_| is_new) {
+            say.note(&format!(
+                "paired with {address}; this is its name from now on"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Why `linerate channel` has ended: its own words, which name the peer and come last. Its other codes are the agent's.

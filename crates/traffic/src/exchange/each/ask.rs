@@ -72,6 +72,11 @@ pub(super) fn work(
             answered: 0,
         });
     }
+    // Of one flow: the ports of the others are in the same range.
+    if let Some(first) = callers.first() {
+        let abort = &data_thread.shared_state.abort;
+        socket::check_reachable(data_thread.spec, first.address, abort)?;
+    }
     poller.add(
         &data_thread.shared_state.stopping,
         STOP,

@@ -22,6 +22,7 @@ use crate::catch_up::CATCH_UP_MAX;
 use crate::http::alarm::Alarm;
 use crate::http::parse::response::Response;
 use crate::tcp::connect_error;
+use crate::tcp::socket::ANSWERS_WITHIN;
 use crate::trial::{DataThread, LatencyReport, Start, ThreadFlow};
 use crate::waiting::{Event, Poller};
 
@@ -38,8 +39,6 @@ const EVENTS: usize = 512;
 const OPEN_FIRST: usize = 1024;
 /// Connections opened before the established ones have their turn.
 const OPENS_A_TURN: usize = 64;
-/// How long the first connections may take.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How often overdue answers are checked, and connections retried.
 const TICK_EVERY: Duration = Duration::from_millis(100);
 /// Ticks without progress of an answer: ten seconds.
@@ -165,7 +164,7 @@ impl<'a> Loader<'a> {
             missing += 1;
         }
         while missing > 0 {
-            if begun.elapsed() >= CONNECT_MAX {
+            if begun.elapsed() >= ANSWERS_WITHIN {
                 return Err(TrafficError::ConnectTimeOut {
                     address: self.address,
                     waited: begun.elapsed(),

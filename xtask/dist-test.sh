@@ -222,6 +222,9 @@ image() {
     status=0
     chroot --userspec=65532:65532 "$folder" /usr/bin/linerate doctor --from /tmp/host.lrcap >"$work/in-image" || status=$?
     [ $status = 10 ] && grep -q irq-remote-numa "$work/in-image" || die "no finding, exit code $status"
+    # Its user can keep runs and keys.
+    XDG_STATE_HOME=/tmp chroot --userspec=65532:65532 "$folder" /usr/bin/linerate agent pair --advertise host |
+        grep -q '^tls://host:5210#' || die "it can store nothing"
     $buildah umount "$container" && $buildah rm "$container"
 }
 installer() {
@@ -263,7 +266,7 @@ test_that "the Debian package is installed, upgraded and removed, starts nothing
 test_that "the RPM is installed, upgraded and removed, starts nothing and leaves nothing" rpm_lifecycle
 test_that "lintian has no objection but those listed" lint_deb
 test_that "rpmlint has no objection but those listed" lint_rpm
-test_that "the image has at most 25 MB and runs as an ordinary user" image
+test_that "the image has at most 25 MB, and runs and stores as an ordinary user" image
 test_that "the installer installs from the folder and removes all of it" installer
 test_that "the SBOM lists what the program contains, and every reference in it is defined" sbom
 

@@ -232,6 +232,20 @@ fn settings_of_both_hosts_change_together_and_the_interface_of_the_control_conne
     );
     lab.run(&["tune", "undo"]).expect_code(0);
     assert_same(&lab, &before, "after `tune undo`");
+    // Changes of the other host alone are undone from here, too.
+    let far_only = "[peer.settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n";
+    std::fs::write(&plan, far_only).expect("our own");
+    lab.run(&apply).expect_code(0);
+    assert_eq!(
+        [lab.shell("near", sack), lab.shell("far", sack)],
+        ["1\n", "0\n"]
+    );
+    lab.run(&["tune", "undo"]).expect_code(0);
+    assert_same(
+        &lab,
+        &before,
+        "after `tune undo` of changes of the other host alone",
+    );
     std::fs::write(&plan, "[peer.settings]\n\"nic/far0/mtu\" = 9000\n").expect("our own");
     let done = lab.run(&apply).expect_code(21);
     assert!(

@@ -61,6 +61,28 @@ pub(crate) fn a_host_is_paired_and_measures_by_the_socket_unit_that_packages_ins
         systemctl stop linerate-agent.socket linerate-agent.service
         [ \"$(systemctl show -P ExecMainStatus linerate-agent.service)\" = 0 ]"
     ));
+    // With the drop-in that the unit's comment describes it changes settings, and takes them back. A host has one transaction
+    // at a time; the near end has a /run of its own, as another host has.
+    guest.shell(&format!(
+        "dropin=/etc/systemd/system/linerate-agent.service.d/changes.conf
+        mkdir -p ${{dropin%/*}}
+        unit={PACKAGING}/linerate-agent.service
+        {{ echo '[Service]'
+          sed -n '/^# --allow-changes needs/,/^# RDMA/s/^#   //p' $unit
+          echo ExecStart=; sed -n '/^ExecStart=/s/$/ --allow-changes/p' $unit; }} >$dropin
+        grep -q ^User=root $dropin
+        systemctl daemon-reload
+        systemctl start linerate-agent.socket linerate-agent.service
+        sack() {{ [ \"$(sysctl -n net.ipv4.tcp_sack)\" = $1 ]; }}
+        near() {{ unshare --mount sh -ec 'mkdir -p /run/linerate; mount -t tmpfs -o mode=700 near /run/linerate; exec {program} --quiet --state {DISK}/near \"$@\"' near \"$@\"; }}
+        sack 1
+        near tune apply --peer tls://127.0.0.1 --from /run/sack.toml
+        sack 0
+        near tune undo
+        sack 1
+        systemctl stop linerate-agent.socket linerate-agent.service
+        rm -r ${{dropin%/*}}; systemctl daemon-reload"
+    ));
 }
 
 pub(crate) fn verbs_are_measured_with_a_listening_agent(guest: &Guest) {

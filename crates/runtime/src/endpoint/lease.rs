@@ -174,8 +174,13 @@ pub fn apply(
     path.endpoint
         .disturb_way_in(stay.allow_management_disruption);
     let peer = path.peer.address.clone();
+    let and_here = if near.changes.is_empty() {
+        ""
+    } else {
+        " and this host"
+    };
     say.note(&format!(
-        "changing {peer} and this host; rolled back within {} s if the path stops working",
+        "changing {peer}{and_here}; rolled back within {} s if the path stops working",
         stay.deadline
     ));
     let theirs = if far.changes.is_empty() {
@@ -191,9 +196,8 @@ pub fn apply(
             _ => return Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
         }
     };
-    if !near.changes.is_empty()
-        && let Err(failure) = path.endpoint.apply(near)
-    {
+    // Also if nothing changes here: this end's journal decides, and `tune undo` finds the pair by it.
+    if let Err(failure) = path.endpoint.apply(near) {
         return Err(undone(&mut path, failure.into()));
     }
     let until = deadline.before(EARLIER);
@@ -424,7 +428,13 @@ pub fn tell(state: &FilePath, entries: &mut [Entry]) -> Outcome<()> {
     for pair in Pair::all(state)? {
         for entry in entries.iter_mut().filter(|entry| entry.id == pair.ours) {
             let (peer, theirs) = (&pair.peer, &pair.theirs);
-            entry.about = format!("{}; with {theirs} at {peer}", entry.about);
+            let about = std::mem::take(&mut entry.about);
+            let own = if about.is_empty() {
+                "nothing here"
+            } else {
+                &about
+            };
+            entry.about = format!("{own}; with {theirs} at {peer}");
         }
     }
     Ok(())

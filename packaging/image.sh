@@ -8,7 +8,8 @@ work=$(mktemp -d)
 # The storage of the build is not that of the user's images, and goes with it.
 buildah="buildah --root $work/storage --runroot $work/run --storage-driver vfs"
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/context/root"
+mkdir "$work/context"
+mkdir -m 755 "$work/context/root"
 mkdir -m 1777 "$work/context/root/tmp"
 cp "$1" "$work/context/linerate"
 cp "$root/LICENSE-MIT" "$root/LICENSE-APACHE" "$work/context"

@@ -63,8 +63,8 @@ pub enum ChannelError {
         /// The key that answered.
         found: PublicKey,
     },
-    /// A pairing line of another agent.
-    #[error("the pairing line is not from tls://{at}: it has the key {}.., the agent has {}..", .line.short(), .found.short())]
+    /// Another key answers than that of the pairing line.
+    #[error("tls://{at} has the key {}.., the pairing line has {}..", .found.short(), .line.short())]
     WrongLine {
         /// The agent.
         at: HostPort,
@@ -159,7 +159,8 @@ impl ChannelError {
                 "if the agent was installed again, run `linerate peers forget {at}` and pair again; if not, another host answers at this address"
             ),
             Self::WrongLine { at, .. } => format!(
-                "run `linerate agent pair` on {}, as the user and with the `--state` of the agent",
+                "another host may answer at this address; if not, the line is damaged or of another agent: run `linerate agent pair` on {}, as \
+                 the user and with the `--state` of the agent",
                 at.host
             ),
             Self::KnownByAnotherKey { at, .. } => format!(

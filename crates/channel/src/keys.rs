@@ -4,14 +4,13 @@
 //! an error: an ignored one would silently forget a host.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
+use linerate_host::apply::{Owner, boot_id};
 use linerate_host::private_folder::PrivateFolder;
 use linerate_model::pairing::{HostPort, PairingToken, PublicKey};
 use ring::digest::{SHA256, digest};
-use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::ChannelError;
 use crate::identity::{existing_folder, folder, lock};
@@ -89,14 +88,14 @@ impl KeyList {
         write_lines(&folder, self.file(), all.iter().map(KnownKey::line))
     }
 
-    /// Removes the key with this name, or that begins with these digits (at least [`DIGITS_MIN`]); returns it. `None` if there
+    /// Removes the key with this name, or that begins with these digits (at least [`PREFIX_MIN`]); returns it. `None` if there
     /// is none; several keys of one name are an error, and none is removed.
     pub fn forget(self, state: &Path, which: &str) -> Result<Option<KnownKey>, ForgetError> {
         let folder = folder(state)?;
         let _lock = lock(&folder)?;
         let is_meant = |one: &KnownKey| {
             one.name == which
-                || (which.len() >= DIGITS_MIN && one.key.to_string().starts_with(which))
+                || (which.len() >= PREFIX_MIN && one.key.to_string().starts_with(which))
         };
         let (mut gone, left): (Vec<_>, Vec<_>) =
             self.read(&folder)?.into_iter().partition(is_meant);
@@ -114,13 +113,13 @@ impl KeyList {
     }
 }
 
-/// How many digits name a key.
-pub const DIGITS_MIN: usize = 8;
+/// Minimum length of a key prefix.
+pub const PREFIX_MIN: usize = 8;
 
 /// Why no key was removed.
 #[derive(Debug)]
 pub enum ForgetError {
-    /// These have the same name: hosts behind one address.
+    /// All of these are meant: hosts behind one address, or keys that begin alike.
     Several(Vec<KnownKey>),
     /// The files of the keys.
     Files(ChannelError),
@@ -147,46 +146,127 @@ impl KnownKey {
     }
 }
 
-/// The file that a listening agent holds locked, with its address in pairing lines.
-const LISTENING: &str = "listening";
+/// The notes of listening agents: `listening-BOOT-PID`. State folders may be shared between hosts (NFS).
+const NOTES: &str = "listening-";
 
-/// Shows that an agent listens with these keys, until it is dropped.
+/// The note of an agent that listens with these keys: one line, removed when this is dropped.
 #[derive(Debug)]
-pub struct Listening(#[expect(dead_code, reason = "its lock is what counts")] Option<File>);
+pub struct Listening {
+    folder: PrivateFolder,
+    note: String,
+}
+
+/// What a note says.
+struct Note {
+    host: String,
+    boot: String,
+    owner: Owner,
+    at: HostPort,
+}
 
 impl Listening {
-    /// From now on pairing lines have this address. A second agent with the same keys shows nothing.
+    /// From now on pairing lines have this address.
     pub fn at(state: &Path, at: &HostPort) -> Result<Self, ChannelError> {
         let folder = folder(state)?;
-        let written = || -> io::Result<Option<File>> {
-            let mut file = folder.open_file(LISTENING, OFlags::RDWR | OFlags::CREATE)?;
-            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-                return Ok(None);
+        let written = || -> io::Result<String> {
+            let own = Note {
+                host: host_name(),
+                boot: boot_id().map_err(io::Error::other)?,
+                owner: Owner::current().map_err(io::Error::other)?,
+                at: at.clone(),
+            };
+            // Those of killed agents of this host.
+            for (name, note) in notes(&folder)? {
+                if note.host == own.host && !note.is_of_live_agent(&own.boot) {
+                    folder.remove(&name)?;
+                }
             }
-            file.set_len(0)?;
-            file.write_all(at.to_string().as_bytes())?;
-            Ok(Some(file))
+            let name = format!("{NOTES}{}-{}", own.boot, own.owner.pid);
+            folder.replace(&name, own.to_string().as_bytes())?;
+            Ok(name)
         };
-        written().map(Self).map_err(ChannelError::files(format!(
-            "write {}",
-            folder.path().join(LISTENING).display()
-        )))
+        match written() {
+            Ok(note) => Ok(Self { folder, note }),
+            Err(error) => Err(ChannelError::files(format!(
+                "write {}",
+                folder.path().join(NOTES).display()
+            ))(error)),
+        }
     }
 }
 
-/// The address in pairing lines of the agent that listens with these keys; `None` if there is none.
-pub fn listening_at(state: &Path) -> Result<Option<HostPort>, ChannelError> {
-    let Some(folder) = existing_folder(state)? else {
-        return Ok(None);
-    };
-    let Ok(file) = folder.open_file(LISTENING, OFlags::RDONLY) else {
-        return Ok(None);
-    };
-    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-        return Ok(None);
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // A note that stays is recognized as one of a process that has ended.
+        let _ = self.folder.remove(&self.note);
     }
-    let text = folder.read(LISTENING, FILE_BYTES_MAX).ok();
-    Ok(text.and_then(|text| String::from_utf8(text).ok()?.parse().ok()))
+}
+
+impl Note {
+    fn is_of_live_agent(&self, boot: &str) -> bool {
+        self.boot == boot && self.owner.is_alive()
+    }
+}
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Owner { pid, start_ticks } = self.owner;
+        let Self { host, boot, at, .. } = self;
+        write!(f, "{host} {boot} {pid} {start_ticks} {at}")
+    }
+}
+
+impl std::str::FromStr for Note {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut words = text.split(' ');
+        let mut word = || words.next().ok_or(());
+        Ok(Self {
+            host: word()?.to_owned(),
+            boot: word()?.to_owned(),
+            owner: Owner {
+                pid: word()?.parse().map_err(drop)?,
+                start_ticks: word()?.parse().map_err(drop)?,
+            },
+            at: word()?.parse().map_err(drop)?,
+        })
+    }
+}
+
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().replace(' ', "_")
+}
+
+/// The notes that can be read; another is being removed, or nobody's.
+fn notes(folder: &PrivateFolder) -> io::Result<Vec<(String, Note)>> {
+    let names = folder.names()?.into_iter();
+    let names = names.filter_map(|name| name.into_string().ok());
+    let names = names.filter(|name| name.starts_with(NOTES));
+    Ok(names
+        .filter_map(|name| {
+            let text = folder.read(&name, FILE_BYTES_MAX).ok()?;
+            let note = String::from_utf8(text).ok()?.parse().ok()?;
+            Some((name, note))
+        })
+        .collect())
+}
+
+/// The addresses in pairing lines of the agents of this host that listen with these keys.
+pub fn listening_at(state: &Path) -> Result<Vec<HostPort>, ChannelError> {
+    let Some(folder) = existing_folder(state)? else {
+        return Ok(Vec::new());
+    };
+    let found = || -> io::Result<Vec<HostPort>> {
+        let boot = boot_id().map_err(io::Error::other)?;
+        let live = notes(&folder)?.into_iter();
+        let live = live.filter(|(_, note)| note.is_of_live_agent(&boot));
+        Ok(live.map(|(_, note)| note.at).collect())
+    };
+    found().map_err(ChannelError::files(format!(
+        "read {}",
+        folder.path().display()
+    )))
 }
 
 /// What is stored of a token: its digest, so that the file alone pairs nobody.
@@ -305,6 +385,38 @@ mod tests {
             since_unix_s: 7,
             name: name.to_owned(),
         }
+    }
+
+    #[test]
+    fn each_live_agent_of_a_state_folder_is_found_and_none_that_has_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = folder.path();
+        let at = |text: &str| text.parse::<HostPort>().expect("an address");
+        let addresses = || listening_at(state).expect("read");
+        assert_eq!(addresses(), []);
+        let listening = Listening::at(state, &at("10.0.0.1:6000")).expect("noted");
+        assert_eq!(addresses(), [at("10.0.0.1:6000")]);
+        let keys = PrivateFolder::open(&state.join("keys")).expect("it is there");
+        let own = notes(&keys).expect("read").remove(0).1;
+        // Killed ones of this host and of an earlier boot, and one of another host that shares the folder.
+        for (name, host, boot, pid) in [
+            ("killed", own.host.as_str(), own.boot.as_str(), u32::MAX),
+            ("rebooted", own.host.as_str(), "earlier", own.owner.pid),
+            ("elsewhere", "another-host", "other", own.owner.pid),
+        ] {
+            let line = format!("{host} {boot} {pid} {} 10.0.0.9:1", own.owner.start_ticks);
+            keys.replace(&format!("{NOTES}{name}"), line.as_bytes())
+                .expect("written");
+        }
+        keys.replace(&format!("{NOTES}torn"), b"half a li")
+            .expect("written");
+        assert_eq!(addresses(), [at("10.0.0.1:6000")]);
+        drop(listening);
+        assert_eq!(addresses(), []);
+        let _next = Listening::at(state, &at("[fd00::1]:7")).expect("noted");
+        assert_eq!(addresses(), [at("[fd00::1]:7")]);
+        let left = notes(&keys).expect("read");
+        assert_eq!(left.len(), 2, "of this host only that of the live agent");
     }
 
     #[test]

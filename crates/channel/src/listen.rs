@@ -544,7 +544,7 @@ impl Reception<'_> {
     fn pair(&self, caller: &Caller, token: PairingToken) -> Result<Decision, ChannelError> {
         let now = unix_seconds();
         if !keys::redeem(&self.listen.state, token, now)? {
-            // Its own line, once more.
+            // A known key needs no token.
             return Ok(match self.knows(caller)? {
                 Decision::Admitted => Decision::PairedAlready,
                 _ => Decision::No("the pairing line is wrong, used or expired"),

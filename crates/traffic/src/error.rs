@@ -58,8 +58,8 @@ pub enum TrafficError {
     },
     /// No answer, or not all connections arrived in time.
     #[error(
-        "cannot connect to {address}: no answer within {waited:.1?}; a firewall may drop the data \
-         port, or the peer cannot be reached at this address"
+        "cannot connect to {address}: no answer within {waited_s:.1} s; a firewall may drop the data \
+         port, or the peer cannot be reached at this address", waited_s = .waited.as_secs_f64()
     )]
     ConnectTimeOut {
         /// The address.
@@ -86,8 +86,8 @@ pub enum TrafficError {
     },
     /// The connections did not all arrive.
     #[error(
-        "{arrived} of {expected} data connections arrived within {waited:.1?}; a firewall may drop \
-         the data port {port}"
+        "{arrived} of {expected} data connections arrived within {waited_s:.1} s; a firewall may drop \
+         the data port {port}", waited_s = .waited.as_secs_f64()
     )]
     AcceptTimeOut {
         /// How many arrived.
@@ -101,7 +101,7 @@ pub enum TrafficError {
     },
     /// No datagram arrives at the peer.
     #[error(
-        "no datagram has reached {address} within {waited:.1?}; a firewall may drop UDP port {}", .address.port()
+        "no datagram has reached {address} within {waited_s:.1} s; a firewall may drop UDP port {}", .address.port(), waited_s = .waited.as_secs_f64()
     )]
     NoDatagrams {
         /// Where they were sent.
@@ -110,7 +110,7 @@ pub enum TrafficError {
         waited: Duration,
     },
     /// The peer connected but did not start.
-    #[error("the peer did not start the trial within {waited:.1?}")]
+    #[error("the peer did not start the trial within {waited_s:.1} s", waited_s = .waited.as_secs_f64())]
     StartTimeOut {
         /// How long was waited.
         waited: Duration,
@@ -136,8 +136,8 @@ pub enum TrafficError {
     },
     /// Data was still outstanding long after the end.
     #[error(
-        "flow {flow} was still open {grace:.1?} after the end of the trial: the peer vanished, or the \
-         path needs longer than that to drain the socket buffers (use smaller ones)"
+        "flow {flow} was still open {grace_s:.1} s after the end of the trial: the peer vanished, or the \
+         path needs longer than that to drain the socket buffers (use smaller ones)", grace_s = .grace.as_secs_f64()
     )]
     Overdue {
         /// The flow.
@@ -298,8 +298,8 @@ pub enum TrafficError {
     },
     /// Not one of the datagrams was answered.
     #[error(
-        "none of {sent} datagrams was answered within {waited:.1?}: the path drops them (a firewall on \
-         UDP port 4791, a wrong GID or VLAN) or takes longer than that"
+        "none of {sent} datagrams was answered within {waited_s:.1} s: the path drops them (a firewall on \
+         UDP port 4791, a wrong GID or VLAN) or takes longer than that", waited_s = .waited.as_secs_f64()
     )]
     NoneAnswered {
         /// How many went.

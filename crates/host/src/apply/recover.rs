@@ -132,6 +132,8 @@ fn recover_one(
         Ending::Aborted { .. } => false,
     };
     match story.ending {
+        // It belongs to changes of another host alone, which this host's boots are nothing to.
+        Ending::Committed if other_boot && story.steps.is_empty() => return None,
         Ending::Committed | Ending::Aborted { .. } if other_boot => {
             // Its changes are gone from the machine and cannot be undone: only files are left.
             let _ = fs::remove_dir_all(folder);

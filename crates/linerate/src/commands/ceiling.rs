@@ -419,6 +419,6 @@ fn bounds_towards_peer(args: &CeilingArgs, state: &FilePath, say: &Say) -> Outco
         copy_bandwidth: copy_bandwidth(&path),
         sample: None,
     });
-    path.peer.leave()?;
+    path.peer.leave_after_result(say)?;
     Ok(all)
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use linerate_analysis::text::timestamp::utc;
 use linerate_channel::client::pair;
-use linerate_channel::keys::{DIGITS_MIN, ForgetError, KeyList, KnownKey};
+use linerate_channel::keys::{ForgetError, KeyList, KnownKey, PREFIX_MIN};
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::pairing::Pairing;
+use linerate_model::pairing::{HostPort, Pairing};
 use linerate_runtime::cli::{AgentAction, PairingArg, PeersAction};
 use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::say::{Format, Say};
@@ -122,8 +122,13 @@ fn print(list: KeyList, state: &Path, say: &Say) -> Outcome<()> {
 }
 
 fn forget(list: KeyList, which: &str, state: &Path, say: &Say) -> Outcome<()> {
-    // As it is listed, given as a peer, or cut from `list`.
-    let which = which.trim_start_matches("tls://").trim_end_matches('.');
+    // A peer has its port in the list; a key may have been copied with its dots.
+    let peer = which.strip_prefix("tls://").map(str::parse::<HostPort>);
+    let which = match peer {
+        Some(Ok(at)) => at.to_string(),
+        _ => which.trim_end_matches('.').to_owned(),
+    };
+    let which = which.as_str();
     let refused = |why: String, hint: String| Err(Stop::new(Code::BadInput, why).hint(hint));
     let (what, command) = match list {
         KeyList::Agents => ("agent", "linerate peers list"),
@@ -136,7 +141,7 @@ fn forget(list: KeyList, which: &str, state: &Path, say: &Say) -> Outcome<()> {
         }
         Ok(None) => refused(
             format!("no paired {what} is called `{which}`"),
-            format!("`{command}` lists them; of a key give at least {DIGITS_MIN} digits"),
+            format!("`{command}` lists them; of a key give at least {PREFIX_MIN} digits"),
         ),
         Err(ForgetError::Several(all)) => {
             let keys: Vec<_> = all

@@ -234,7 +234,7 @@ fn peer_address(text: &str) -> Outcome<PeerAddress> {
             at,
             pairing: Some(_),
         } => Err(
-            bad("a pairing line is a secret, which files do not keep").hint(format!(
+            bad("must not contain a pairing line: its token is a secret").hint(format!(
                 "pair with `linerate peers pair`, and name the peer `tls://{at}`"
             )),
         ),
@@ -296,6 +296,13 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
 fn as_asked(args: &LabRunArgs) -> Outcome<Experiment> {
     let definition = definition::read(&args.experiment)?;
     let mut experiment = definition.experiment;
+    // It is stored, also if the command line names another peer.
+    experiment
+        .peer
+        .at
+        .as_deref()
+        .map(peer_address)
+        .transpose()?;
     if args.quick {
         experiment = experiment.quick();
     }

@@ -49,10 +49,11 @@ impl HostPaths {
     }
 
     fn leave(self) -> Outcome<()> {
-        for path in self.beside {
-            path.peer.leave()?;
-        }
-        self.first.peer.leave()
+        let beside = self.beside.into_iter().map(|path| path.peer.leave());
+        // All are told to leave, and the one that changes settings decides first what is said.
+        let beside: Vec<Outcome<()>> = beside.collect();
+        self.first.peer.leave()?;
+        beside.into_iter().collect()
     }
 }
 
@@ -118,7 +119,8 @@ impl LabPaths {
 
     /// Takes leave of every agent.
     pub(super) fn leave(self) -> Outcome<()> {
-        self.ways.into_iter().try_for_each(HostPaths::leave)
+        let left: Vec<Outcome<()>> = self.ways.into_iter().map(HostPaths::leave).collect();
+        left.into_iter().collect()
     }
 
     fn way(&self) -> &HostPaths {

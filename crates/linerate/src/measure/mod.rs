@@ -287,7 +287,7 @@ fn over_peer<'r>(
         output
             .keep
             .keep(began_unix_s, || between(&path), vec![result], &[]);
-        path.peer.leave()?;
+        path.peer.leave_after_result(say)?;
         return and_published(judged, published);
     }
     let (why, stopped) = if why && end.is_none() {
@@ -307,7 +307,7 @@ fn over_peer<'r>(
     if let Some(stop) = stopped {
         return Err(stop);
     }
-    path.peer.leave()?;
+    path.peer.leave_after_result(say)?;
     shown
 }
 

@@ -196,6 +196,29 @@ fn a_peer_that_dies_while_it_is_changed_is_doubted_and_recovered() {
 }
 
 #[test]
+fn a_peer_that_is_lost_at_the_end_is_a_note_after_a_result_and_an_error_in_a_change() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    // What carries the connection fails after the agent's end, as ssh does when its path breaks.
+    let (linerate, state) = (crate::LINERATE, lab.state());
+    let state = text(&state);
+    let peer = format!("exec:ip netns exec far {linerate} --state {state} agent --stdio; exit 255");
+    let done = lab
+        .run(&["measure", "stream", &peer, "--time", "0.2"])
+        .expect_code(0);
+    assert!(done.err.contains("after the measurement"), "{}", done.err);
+    assert!(done.out.contains("rate"), "{}", done.out);
+    let plan = lab.path("plan.toml");
+    let far_only = "[peer.settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n";
+    fs::write(&plan, far_only).expect("the lab's folder");
+    let done = lab
+        .run(&["tune", "apply", "--peer", &peer, "--from", text(&plan)])
+        .expect_code(20);
+    assert!(done.err.contains("rolled back"), "{}", done.err);
+    assert_same(&lab, &before, "after a change whose peer was lost");
+}
+
+#[test]
 fn a_data_port_that_cannot_be_reached_is_named() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();

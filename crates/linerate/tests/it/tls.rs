@@ -240,6 +240,8 @@ fn settings_of_both_hosts_change_together_and_the_interface_of_the_control_conne
         [lab.shell("near", sack), lab.shell("far", sack)],
         ["1\n", "0\n"]
     );
+    let status = lab.run(&["tune", "status"]).expect_code(0).out;
+    assert!(status.contains("nothing here; with "), "{status}");
     lab.run(&["tune", "undo"]).expect_code(0);
     assert_same(
         &lab,
@@ -541,7 +543,7 @@ fn data_ports_that_a_firewall_drops_are_named_before_the_trial() {
 }
 
 #[test]
-fn a_control_connection_that_is_lost_ends_the_measurement_and_nobody_speaks_of_changes() {
+fn a_control_connection_that_is_lost_ends_the_measurement_without_a_word_of_a_rollback() {
     let Some(lab) = Lab::new() else { return };
     let agent = lab.listen(&[]);
     let words = ["measure", "stream", "--time", "5", FAR];
@@ -562,7 +564,8 @@ fn a_pairing_line_printed_later_has_the_address_of_the_agent_that_listens() {
     let Some(lab) = Lab::new() else { return };
     let done = run(lab.of_agent(&["pair"])).expect_code(0);
     assert!(
-        done.err.contains("no agent listens with the state folder"),
+        done.err
+            .contains("no agent is running with the state folder"),
         "{}",
         done.err
     );
@@ -585,7 +588,6 @@ fn a_pairing_line_printed_later_has_the_address_of_the_agent_that_listens() {
         let done = lab.run(&["peers", "pair", line]).expect_code(0);
         assert!(done.err.contains(expected), "{}", done.err);
     }
-    // Its name, in every form that a person has seen.
     lab.run(&["peers", "forget", "tls://10.77.0.2:6000"])
         .expect_code(0);
     agent.send(Signal::TERM);
@@ -614,7 +616,7 @@ fn a_run_does_not_keep_the_token_of_its_pairing_line() {
 }
 
 #[test]
-fn a_proof_by_an_agent_without_changes_says_at_once_that_only_this_host_is_changed() {
+fn a_proof_with_an_agent_that_permits_no_changes_begins_with_that() {
     let Some(lab) = Lab::new() else { return };
     let _agent = lab.listen(&[]);
     let proof = Job::start(lab.linerate(&["prove", FAR]));

@@ -61,7 +61,7 @@ pub(crate) fn a_host_is_paired_and_measures_by_the_socket_unit_that_packages_ins
         systemctl stop linerate-agent.socket linerate-agent.service
         [ \"$(systemctl show -P ExecMainStatus linerate-agent.service)\" = 0 ]"
     ));
-    // With the drop-in that the unit's comment describes it changes settings, and takes them back. A host has one transaction
+    // With the drop-in that the unit's comment describes it changes settings, and rolls them back. A host has one transaction
     // at a time; the near end has a /run of its own, as another host has.
     guest.shell(&format!(
         "dropin=/etc/systemd/system/linerate-agent.service.d/changes.conf

@@ -10,7 +10,7 @@ use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::Waiting;
 
 use super::measure::parse_waiting;
-use super::parse_some_time;
+use super::parse_nonzero_time;
 
 /// The headings of the options of `--listen`.
 const LISTENING: &str = "Options of --listen";
@@ -24,8 +24,7 @@ pub struct AgentArgs {
     /// Use standard input and output (`ssh://`, `netns:` and `exec:` peers start the agent this way).
     #[arg(long)]
     pub stdio: bool,
-    /// Listen for paired hosts (`tls://` peers) over TLS 1.3 and print a pairing line; `--help` lists its limits [default
-    /// port: 5210].
+    /// Listen for paired hosts (`tls://` peers) over TLS 1.3, and print a pairing line [default port: 5210].
     ///
     /// Control and TCP data arrive at this one port. Without ADDRESS, at all addresses, or at the socket of systemd.
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1)]
@@ -75,13 +74,13 @@ pub struct ListenArgs {
     #[arg(long, requires = "listen", value_name = "HOST[:PORT]", help_heading = LISTENING, hide_short_help = true)]
     pub advertise: Option<HostPort>,
     /// How long the pairing line can be used.
-    #[arg(long, requires = "listen", value_name = "TIME", default_value = "15min", help_heading = LISTENING, hide_short_help = true, value_parser = parse_some_time)]
+    #[arg(long, requires = "listen", value_name = "TIME", default_value = "15min", help_heading = LISTENING, hide_short_help = true, value_parser = parse_nonzero_time)]
     pub pair_within: Nanoseconds,
     /// Print no pairing line; `linerate agent pair` does.
     #[arg(long, requires = "listen", conflicts_with = "pair_within", help_heading = LISTENING, hide_short_help = true)]
     pub no_pairing: bool,
     /// Maximum duration.
-    #[arg(long, requires = "listen", value_name = "TIME", help_heading = LIMITS, value_parser = parse_some_time)]
+    #[arg(long, requires = "listen", value_name = "TIME", help_heading = LIMITS, value_parser = parse_nonzero_time)]
     pub max_time: Option<Nanoseconds>,
     /// Maximum rate in each direction.
     #[arg(long, requires = "listen", value_name = "RATE", help_heading = LIMITS)]
@@ -121,7 +120,7 @@ pub enum AgentAction {
         #[arg(long, value_name = "HOST[:PORT]")]
         advertise: Option<HostPort>,
         /// How long the line can be used.
-        #[arg(long, value_name = "TIME", default_value = "15min", value_parser = parse_some_time)]
+        #[arg(long, value_name = "TIME", default_value = "15min", value_parser = parse_nonzero_time)]
         pair_within: Nanoseconds,
     },
     /// List the hosts that may connect.
@@ -183,17 +182,13 @@ impl std::str::FromStr for ListenAddress {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         use std::net::{IpAddr, Ipv6Addr};
+        let port = text.strip_prefix(':').unwrap_or(text);
         let everywhere = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
         let address = (text.parse::<SocketAddr>().ok())
             .or_else(|| Some((text.parse::<IpAddr>().ok()?, DEFAULT_PORT).into()))
-            .or_else(|| {
-                text.trim_start_matches(':')
-                    .parse::<u16>()
-                    .ok()
-                    .map(everywhere)
-            });
+            .or_else(|| port.parse::<u16>().ok().map(everywhere));
         let address =
-            address.ok_or("expected ADDRESS:PORT, ADDRESS or PORT, with an IP address")?;
+            address.ok_or("expected ADDRESS:PORT, ADDRESS, PORT or :PORT, with an IP address")?;
         Ok(Self(address))
     }
 }

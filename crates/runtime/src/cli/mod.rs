@@ -630,7 +630,7 @@ fn parse_seconds(text: &str) -> Result<Nanoseconds, String> {
 }
 
 /// Parses a time that is not 0.
-fn parse_some_time(text: &str) -> Result<Nanoseconds, String> {
+fn parse_nonzero_time(text: &str) -> Result<Nanoseconds, String> {
     match parse_seconds(text)? {
         time if time == Nanoseconds::new(0) => Err("expected more than 0 s".to_owned()),
         time => Ok(time),

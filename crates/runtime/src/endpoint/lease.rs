@@ -174,13 +174,13 @@ pub fn apply(
     path.endpoint
         .disturb_way_in(stay.allow_management_disruption);
     let peer = path.peer.address.clone();
-    let and_here = if near.changes.is_empty() {
-        ""
-    } else {
-        " and this host"
+    let changed = match (near.changes.is_empty(), far.changes.is_empty()) {
+        (true, _) => peer.to_string(),
+        (_, true) => "this host".to_owned(),
+        _ => format!("{peer} and this host"),
     };
     say.note(&format!(
-        "changing {peer}{and_here}; rolled back within {} s if the path stops working",
+        "changing {changed}; rolled back within {} s if the path stops working",
         stay.deadline
     ));
     let theirs = if far.changes.is_empty() {

@@ -127,7 +127,7 @@ pub struct PairingDocument {
     expires_unix_s: u64,
 }
 
-/// `linerate agent pair`: a line of the agent that listens with this state folder, or of the next one that will.
+/// `linerate agent pair`: a line of the agent that runs with this state folder, or of the next one.
 pub fn pair(
     state: &Path,
     advertise: Option<HostPort>,
@@ -135,13 +135,23 @@ pub fn pair(
     say: &Say,
 ) -> Outcome<()> {
     let listening = listening_at(state)?;
-    if listening.is_none() {
-        say.note(&format!(
-            "no agent listens with the state folder {} now: this line is of one that is started with it (`--state`)",
-            state.display()
-        ));
+    let of = state.display();
+    match &listening[..] {
+        [_] => {}
+        [] => say.note(&format!(
+            "no agent is running with the state folder {of}: another `--state` is another agent, and `--advertise` sets another address \
+             than the default"
+        )),
+        [first, others @ ..] if advertise.is_none() => {
+            let others: Vec<_> = others.iter().map(HostPort::to_string).collect();
+            say.note(&format!(
+                "several agents are running with the state folder {of}: the line is for {first}; `--advertise` chooses another: {}",
+                others.join(", ")
+            ));
+        }
+        _ => {}
     }
-    let at = advertise.or(listening);
+    let at = advertise.or_else(|| listening.into_iter().next());
     let at = at.map_or_else(|| advertised(default_address(), state), Ok)?;
     print_pairing(state, at, within, say)
 }
@@ -169,7 +179,7 @@ fn print_pairing(state: &Path, at: HostPort, within: Nanoseconds, say: &Say) -> 
     }
     say.note(&format!(
         "pairing line, a secret for one host, valid for {}; pass it there as the peer, once:",
-        seconds_in_words(within)
+        exactly(within)
     ));
     say.data(&line)
 }
@@ -252,6 +262,16 @@ fn require_rights() -> Outcome<()> {
     .hint("run it as root, or grant them in its service (`AmbientCapabilities=`)"))
 }
 
+/// A limit as it holds: whole minutes as such, other times not rounded to them.
+fn exactly(time: Nanoseconds) -> String {
+    let seconds = Duration::from(time).as_secs_f64();
+    if seconds % 60.0 == 0.0 {
+        seconds_in_words(time)
+    } else {
+        format!("{seconds} s")
+    }
+}
+
 fn limits(args: &ListenArgs) -> TrialLimits {
     TrialLimits {
         duration_ns: args.max_time,
@@ -271,7 +291,7 @@ fn permitted(args: &ListenArgs) -> String {
     }];
     all.extend(
         args.max_time
-            .map(|most| format!("trials of at most {}", seconds_in_words(most))),
+            .map(|most| format!("trials of at most {}", exactly(most))),
     );
     all.extend(args.max_rate.map(|most| format!("at most {most}")));
     all.extend(args.max_flows.map(|most| format!("at most {most} flows")));

@@ -35,7 +35,7 @@ pub struct Entry {
     pub kept: bool,
 }
 
-/// Whether transaction `id` was applied in this boot and is not rolled back.
+/// Whether transaction `id` is applied: in this boot, or to another host alone.
 pub fn is_applied(state: &Path, id: &str) -> Outcome<bool> {
     let is_it = |entry: &Entry| entry.id == id && entry.state == "applied";
     Ok(status(state)?.iter().any(is_it))
@@ -105,10 +105,13 @@ pub fn status(state: &Path) -> Outcome<Vec<Entry>> {
             kept,
         }
     };
-    // Nothing of another boot is left on the machine.
+    // Nothing of another boot is left on the machine; what changed another host alone is not on this one.
     let boot_id = apply::boot_id().map_err(identity)?;
     let is_here = |listed: &apply::Listed| match &listed.journal {
-        Ok(told) => told.header.boot_id == boot_id,
+        Ok(told) => {
+            let is_elsewhere = told.changes.is_empty() && told.ending == Ending::Committed;
+            told.header.boot_id == boot_id || is_elsewhere
+        }
         Err(_) => true,
     };
     let listed = listed.into_iter().filter(is_here);

@@ -24,7 +24,7 @@ use crate::console::random::fresh_token;
 use crate::console::say::Say;
 use crate::endpoint::ends::Ends;
 use crate::endpoint::local::LocalEndpoint;
-use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::{FarError, Peer};
 use crate::endpoint::record::record_side;
 use crate::endpoint::watch::Watch;
 
@@ -223,25 +223,22 @@ impl DataSide<'_> {
             && failure.kind != FailureKind::Broken
         {
             let mut stop = Stop::from(failure.clone());
-            match self.peer.hear(&Request::Start, NOTICES) {
+            match self.peer.answer_to(&Request::Start, NOTICES) {
+                // That its connection broke is a consequence of the failure here.
+                Ok(_)
+                | Err(FarError::Failure(Failure {
+                    kind: FailureKind::Broken,
+                    ..
+                })) => {}
                 // A remote end that is lost is the cause.
-                Err(far) if far.code == Code::TimeOut => self.peer.abort_trial()?,
+                Err(FarError::Stop(far)) if far.code == Code::TimeOut => self.peer.abort_trial()?,
                 // With iWARP a queue pair fails at once when the remote end is gone.
-                Err(far) if far.code == Code::PeerUnreachable => return Err(far),
-                // That a connection broke there is a consequence of what nothing answered here.
-                Err(far)
-                    if far.code == Code::FailedRestored
-                        && matches!(
-                            failure.kind,
-                            FailureKind::TimeOut | FailureKind::Unreachable
-                        ) => {}
+                Err(FarError::Stop(far)) if far.code == Code::PeerUnreachable => return Err(far),
                 // Either of the two may be the cause of the other.
-                Err(far)
-                    if far.code != Code::Interrupted && !far.message.ends_with(&stop.message) =>
-                {
+                Err(FarError::Failure(far)) if !far.message.ends_with(&stop.message) => {
                     stop.message = format!("{}; {}", stop.message, far.message);
                 }
-                _ => {}
+                Err(_) => {}
             }
             return Err(stop);
         }

@@ -19,6 +19,8 @@ use crate::{Abort, TrafficError};
 /// How long the first answer of a port may take: a SYN is retransmitted after 1 and 3 s (tcp(7), RFC 6298), so a path that loses
 /// packets has three chances.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(4);
+/// How many connections are tried at a time: each takes a descriptor.
+const CHECKED_AT_ONCE: usize = 64;
 
 /// A TCP socket for `address` with the buffers and the congestion control of `spec`; its calls do not
 /// block yet.
@@ -158,11 +160,25 @@ pub(crate) fn finish_connect(
     abort: &Abort,
 ) -> Result<(), TrafficError> {
     let begun = Instant::now();
+    begin_connect(socket, address)?;
+    await_connect(socket, address, begun, limit, abort)
+}
+
+fn begin_connect(socket: &OwnedFd, address: SocketAddr) -> Result<(), TrafficError> {
     match rustix::net::connect(socket, &address) {
-        Ok(()) => return Ok(()),
-        Err(Errno::INPROGRESS | Errno::INTR) => {}
-        Err(errno) => return Err(connect_error(address, errno, begun)),
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(()),
+        Err(errno) => Err(connect_error(address, errno, Instant::now())),
     }
+}
+
+/// Waits for the answer to a connection that was begun then.
+fn await_connect(
+    socket: &OwnedFd,
+    address: SocketAddr,
+    begun: Instant,
+    limit: Duration,
+    abort: &Abort,
+) -> Result<(), TrafficError> {
     let until = begun + limit;
     let mut ready = Vec::new();
     loop {
@@ -183,12 +199,27 @@ pub(crate) fn finish_connect(
     outcome.map_err(|errno| connect_error(address, errno, begun))
 }
 
-/// Whether connections to `address` are answered: a packet filter that drops them is found before a trial, and not by requests
-/// that never end.
+/// Whether connections to each of `addresses` are answered: a packet filter that drops them is found before a trial, and not
+/// by requests that never end.
 pub(crate) fn check_reachable(
     spec: &TrialSpec,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     abort: &Abort,
 ) -> Result<(), TrafficError> {
-    finish_connect(&new(spec, address)?, address, ANSWERS_WITHIN, abort)
+    let begun = Instant::now();
+    for some in addresses.chunks(CHECKED_AT_ONCE) {
+        let mut sockets = Vec::with_capacity(some.len());
+        for &address in some {
+            let socket = new(spec, address)?;
+            // Nothing of it stays: no TIME_WAIT, and no connection that the other end would serve.
+            sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
+                .map_err(|errno| TrafficError::of_errno("make a socket", errno))?;
+            begin_connect(&socket, address)?;
+            sockets.push((socket, address));
+        }
+        for (socket, address) in &sockets {
+            await_connect(socket, *address, begun, ANSWERS_WITHIN, abort)?;
+        }
+    }
+    Ok(())
 }

@@ -377,6 +377,36 @@ fn a_transaction_of_another_boot_or_a_living_owner_is_not_touched() {
 }
 
 #[test]
+fn a_committed_transaction_that_changed_nothing_here_outlives_a_reboot() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    // It belongs to changes of another host, which this host's reboot is nothing to.
+    let of_another_host = Transaction::begin(&*machine, state.path(), &header(), &NOBODY);
+    let of_another_host = of_another_host.expect("a state folder");
+    let id = of_another_host.id();
+    of_another_host.commit().expect("committed");
+    let mut of_this_host =
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
+    of_this_host
+        .apply(&plan(&machine, &SYSCTLS))
+        .expect("no fault");
+    of_this_host.commit().expect("committed");
+    let reach = |_: &_| -> Reach { panic!("nobody may reach for it") };
+    let rebooted = around("another", &reach);
+    let told = recover(state.path(), &rebooted).expect("a readable folder");
+    assert!(told.is_empty(), "{told:?}");
+    let left = journal_listing(state.path()).expect("a readable folder");
+    let left: Vec<_> = left.iter().map(|listed| &listed.id).collect();
+    assert_eq!(left, [&id]);
+    let undone = undo_committed(state.path(), Some(&id), &rebooted).expect("a readable folder");
+    assert!(
+        matches!(undone[0].outcome, Outcome::NothingLeft(_)),
+        "{undone:?}"
+    );
+    let left = journal_listing(state.path()).expect("a readable folder");
+    assert!(left.is_empty());
+}
+
+#[test]
 fn a_journal_that_another_process_holds_is_waited_for_only_so_long() {
     let (machine, state) = (machine([true; 3], Vec::new()), state());
     let old = machine.settings();

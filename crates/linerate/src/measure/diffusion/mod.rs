@@ -105,7 +105,7 @@ pub(super) fn run(
     let results = std::iter::once(worked).chain(idle).collect();
     let between = || Between::ends(&path, &args.peer, None);
     output.keep.keep(began_unix_s, between, results, &[]);
-    path.peer.leave()?;
+    path.peer.leave_after_result(say)?;
     shown
 }
 

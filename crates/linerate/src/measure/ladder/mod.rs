@@ -188,7 +188,7 @@ pub(super) fn run(
     });
     output.keep.keep(began_unix_s, between, results, &[]);
     ended?;
-    path.peer.leave()?;
+    path.peer.leave_after_result(say)?;
     if early {
         return EarlyEnd::at(ladder.counted()).or(say, || Ok(()));
     }

@@ -157,7 +157,7 @@ pub(crate) fn stream(
         results,
         &[],
     );
-    path.peer.leave()?;
+    path.peer.leave_after_result(say)?;
     let Some(last) = carriers.last() else {
         return Err(Stop::interrupted());
     };

@@ -41,8 +41,8 @@ const GREETING: Duration = Duration::from_secs(60);
 const NOTICED: Duration = Duration::from_millis(500);
 /// How long the remote end may take over anything that is not a trial.
 const WORK: Duration = Duration::from_secs(30);
-/// How long a remote end that has changed nothing may take to exit.
-const LEAVES: Duration = Duration::from_secs(5);
+/// How long a remote end that cannot have changed anything may take to exit.
+const EXIT_MAX: Duration = Duration::from_secs(5);
 /// How long the remote end may take to roll back and exit.
 pub const FAREWELL: Duration = Duration::from_secs(20);
 /// Replies that may be queued. A remote end answers one request at a time; one that floods is
@@ -60,8 +60,8 @@ pub struct Peer {
     pub reached: Option<IpAddr>,
     /// Whether its owner permits no changes of settings.
     pub changes_forbidden: bool,
-    /// Whether it was asked to change anything: only then there may be something to roll back.
-    has_changed: bool,
+    /// Whether it was asked to change anything, and may: only then there may be something to roll back.
+    may_have_changed: bool,
     /// Its version of linerate.
     pub version: String,
     child: Child,
@@ -155,7 +155,7 @@ impl Peer {
             addresses: Vec::new(),
             reached: None,
             changes_forbidden: false,
-            has_changed: false,
+            may_have_changed: false,
             version: String::new(),
             child,
             input,
@@ -215,10 +215,11 @@ impl Peer {
         if let Request::Prepare { spec, .. } = request {
             self.record_bytes_max = record_bytes_max(spec);
         }
-        self.has_changed |= matches!(
-            request,
-            Request::Apply { .. } | Request::Lease { .. } | Request::TakeBack { .. }
-        );
+        self.may_have_changed |= !self.changes_forbidden
+            && matches!(
+                request,
+                Request::Apply { .. } | Request::Lease { .. } | Request::TakeBack { .. }
+            );
         let bytes_max = request.answer_bytes_max(self.record_bytes_max);
         self.answer_bytes_max.store(bytes_max, Ordering::SeqCst);
         self.input.write(request)?.map_err(|_| self.gone())
@@ -242,6 +243,15 @@ impl Peer {
 
     /// Waits for the answer to `asked`.
     pub fn hear(&mut self, asked: &Request, limit: Duration) -> Outcome<Reply> {
+        Ok(self.answer_to(asked, limit)?)
+    }
+
+    /// The same; a failure at the remote end keeps its kind.
+    pub(super) fn answer_to(
+        &mut self,
+        asked: &Request,
+        limit: Duration,
+    ) -> Result<Reply, FarError> {
         let deadline = Instant::now() + limit;
         loop {
             // A short interval, so that Ctrl-C is handled while the remote end works.
@@ -252,30 +262,32 @@ impl Peer {
                     return answer(asked, *reply).map_err(|failure| self.says(failure));
                 }
                 Ok(Incoming::Garbled(why)) => {
-                    return Err(Stop::new(
+                    let stop = Stop::new(
                         Code::PeerUnreachable,
                         format!("{} sent an invalid response: {why}", self.address),
-                    )
-                    .hint("make the remote shell print nothing for non-interactive commands"));
+                    );
+                    let hint = "make the remote shell print nothing for non-interactive commands";
+                    return Err(stop.hint(hint).into());
                 }
                 Ok(Incoming::Closed) | Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.gone());
+                    return Err(self.gone().into());
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
-                    return Err(self.silent(limit));
+                    return Err(self.no_answer_within(limit).into());
                 }
                 Err(RecvTimeoutError::Timeout) => self.interrupt.check()?,
             }
         }
     }
 
-    /// The stop for a failure at the remote end.
-    fn says(&self, mut failure: Failure) -> Stop {
+    /// A failure at the remote end.
+    fn says(&self, mut failure: Failure) -> FarError {
         failure.message = format!("the peer {} reports: {}", self.address, failure.message);
-        failure.into()
+        FarError::Failure(failure)
     }
 
-    /// Aborts the trial at the remote end, whatever state it is in.
+    /// Aborts the trial at the remote end, whatever state it is in. One that does not answer is disconnected: its late answer
+    /// would be taken for that of the next request.
     pub fn abort_trial(&mut self) -> Outcome<()> {
         self.send(&Request::Abort)?;
         let deadline = Instant::now() + WORK;
@@ -287,7 +299,14 @@ impl Peer {
                 Ok(Incoming::Reply(reply)) if matches!(*reply, Reply::Aborted) => return Ok(()),
                 // The end of the aborted trial may have been in flight.
                 Ok(Incoming::Reply(_)) => {}
-                Err(RecvTimeoutError::Timeout) => return Err(self.silent(WORK)),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.input.close();
+                    self.kill();
+                    return Err(Stop {
+                        code: Code::PeerUnreachable,
+                        ..self.no_answer_within(WORK)
+                    });
+                }
                 _ => return Err(self.gone()),
             }
         }
@@ -299,7 +318,7 @@ impl Peer {
         self.send(request)?;
         match self.replies.recv_timeout(WORK) {
             Ok(Incoming::Reply(reply)) => Ok(answer(request, *reply)?),
-            Err(RecvTimeoutError::Timeout) => Err(self.silent(WORK)),
+            Err(RecvTimeoutError::Timeout) => Err(self.no_answer_within(WORK)),
             _ => Err(self.gone()),
         }
     }
@@ -310,10 +329,25 @@ impl Peer {
         self.end()
     }
 
+    /// The same after a result that is whole: a remote end that is lost by then, and cannot have changed anything, is a note.
+    pub fn leave_after_result(self, say: &Say) -> Outcome<()> {
+        match self.leave() {
+            Err(stop) if stop.code == Code::PeerUnreachable => {
+                say.note(&format!("after the measurement: {}", stop.message));
+                Ok(())
+            }
+            left => left,
+        }
+    }
+
     fn end(&mut self) -> Outcome<()> {
         self.input.close();
-        let patience = if self.has_changed { FAREWELL } else { LEAVES };
-        let deadline = Instant::now() + patience;
+        let limit = if self.may_have_changed {
+            FAREWELL
+        } else {
+            EXIT_MAX
+        };
+        let deadline = Instant::now() + limit;
         // The reader ends when the remote end closes its side: no polling needed until then.
         let closed = loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -325,32 +359,16 @@ impl Peer {
             }
         };
         let status = closed
-            .then(|| end_within(&mut self.child, patience))
+            .then(|| end_within(&mut self.child, FAREWELL))
             .flatten();
         let Some(status) = status else {
             self.kill();
-            let within = patience.as_secs();
-            if !self.has_changed {
-                return Err(Stop::new(
-                    Code::PeerUnreachable,
-                    format!(
-                        "{} does not answer any more (for {within} s); no setting was changed there",
-                        self.address
-                    ),
-                ));
-            }
-            return Err(Stop::new(
-                Code::RestoreIncomplete,
-                format!(
-                    "{} did not exit within {within} s and was killed: its changes may not be rolled \
-                     back",
-                    self.address
-                ),
-            )
-            .hint("run `linerate tune recover` there"));
+            let within = limit.as_secs();
+            return Err(self.unconfirmed(&format!("did not exit within {within} s and was killed")));
         };
-        if status.code() == Some(i32::from(Code::RestoreIncomplete.number())) {
-            return Err(Stop::new(
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(code) if code == i32::from(Code::RestoreIncomplete.number()) => Err(Stop::new(
                 Code::RestoreIncomplete,
                 format!(
                     "{} could not roll back all changes: {}",
@@ -358,9 +376,23 @@ impl Peer {
                     self.stderr.text()
                 ),
             )
-            .hint("run `linerate tune recover` there"));
+            .hint("run `linerate tune recover` there")),
+            _ => {
+                let said = self.stderr.text();
+                Err(self.unconfirmed(&format!("was lost before it confirmed its end ({said})")))
+            }
         }
-        Ok(())
+    }
+
+    /// The remote end has not exited as it should.
+    fn unconfirmed(&self, how: &str) -> Stop {
+        let what = format!("{} {how}", self.address);
+        if self.may_have_changed {
+            let what = format!("{what}: its changes may not be rolled back");
+            Stop::new(Code::RestoreIncomplete, what).hint("run `linerate tune recover` there")
+        } else {
+            Stop::new(Code::PeerUnreachable, what)
+        }
     }
 
     fn kill(&mut self) {
@@ -369,7 +401,7 @@ impl Peer {
         let _ = self.child.wait();
     }
 
-    fn silent(&self, limit: Duration) -> Stop {
+    fn no_answer_within(&self, limit: Duration) -> Stop {
         let within = limit.as_secs();
         let why = format!("{} did not answer within {within} s", self.address);
         Stop::new(Code::TimeOut, why)
@@ -422,6 +454,30 @@ impl Peer {
             Code::PeerUnreachable,
             format!("the agent at {} {how}{said}", self.address),
         )
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum FarError {
+    /// The remote end has failed to do it.
+    Failure(Failure),
+    /// Anything else.
+    Stop(Stop),
+}
+
+impl From<Stop> for FarError {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+impl From<FarError> for Stop {
+    fn from(error: FarError) -> Self {
+        match error {
+            FarError::Failure(failure) => failure.into(),
+            FarError::Stop(stop) => stop,
+        }
     }
 }
 

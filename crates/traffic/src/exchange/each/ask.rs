@@ -72,11 +72,9 @@ pub(super) fn work(
             answered: 0,
         });
     }
-    // Of one flow: the ports of the others are in the same range.
-    if let Some(first) = callers.first() {
-        let abort = &data_thread.shared_state.abort;
-        socket::check_reachable(data_thread.spec, first.address, abort)?;
-    }
+    let addresses: Vec<_> = callers.iter().map(|caller| caller.address).collect();
+    let abort = &data_thread.shared_state.abort;
+    socket::check_reachable(data_thread.spec, &addresses, abort)?;
     poller.add(
         &data_thread.shared_state.stopping,
         STOP,

@@ -39,6 +39,8 @@ const EVENTS: usize = 512;
 const OPEN_FIRST: usize = 1024;
 /// Connections opened before the established ones have their turn.
 const OPENS_A_TURN: usize = 64;
+/// How long the first connections may take in all.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How often overdue answers are checked, and connections retried.
 const TICK_EVERY: Duration = Duration::from_millis(100);
 /// Ticks without progress of an answer: ten seconds.
@@ -163,8 +165,15 @@ impl<'a> Loader<'a> {
             }
             missing += 1;
         }
+        let mut is_answered = false;
         while missing > 0 {
-            if begun.elapsed() >= ANSWERS_WITHIN {
+            // A server that answers may be slow to accept a thousand.
+            let limit = if is_answered {
+                CONNECT_MAX
+            } else {
+                ANSWERS_WITHIN
+            };
+            if begun.elapsed() >= limit {
                 return Err(TrafficError::ConnectTimeOut {
                     address: self.address,
                     waited: begun.elapsed(),
@@ -184,6 +193,7 @@ impl<'a> Loader<'a> {
                         one.is_open()
                             .map_err(|errno| connect_error(self.address, errno, begun))?;
                         one.state = State::Idle;
+                        is_answered = true;
                         if let Some(socket) = &one.socket {
                             self.poller.modify(socket, token, EventFlags::IN)?;
                         }

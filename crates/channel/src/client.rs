@@ -62,8 +62,14 @@ pub fn pair(state: &Path, pairing: &Pairing, now_unix_s: u64) -> Result<bool, Ch
 
 /// Opens a session of a known agent.
 pub fn open(state: &Path, at: &HostPort) -> Result<Session, ChannelError> {
-    let expected = KeyList::Agents.named(state, &at.to_string())?;
-    let expected = expected.ok_or_else(|| ChannelError::NotPaired { at: at.clone() })?;
+    let Some(expected) = KeyList::Agents.named(state, &at.to_string())? else {
+        let names = KeyList::Agents.all(state)?.into_iter();
+        let mut known = names.filter_map(|one| one.name.parse::<HostPort>().ok());
+        return Err(ChannelError::NotPaired {
+            at: at.clone(),
+            known: known.find(|one| one.host == at.host),
+        });
+    };
     let identity = Identity::of(state)?;
     let link = call(at, &identity, expected, Kind::Open, &[])?;
     let at = at.clone();

@@ -52,6 +52,8 @@ pub enum ChannelError {
     NotPaired {
         /// The agent.
         at: HostPort,
+        /// Another port of that host, with whose agent this host is paired.
+        known: Option<HostPort>,
     },
     /// Another key than the known one.
     #[error("tls://{at} has the key {}.., expected {}..", .found.short(), .expected.short())]
@@ -140,8 +142,8 @@ impl ChannelError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::PortClosed { at, .. } => format!(
-                "nothing listens on this port: start `linerate agent --listen` there, on port {}; \
-                 or use another peer: {}",
+                "nothing listens on this port, or a firewall rejects it: start `linerate agent --listen` there, on port {}, and \
+                 allow it; or use another peer: {}",
                 at.port,
                 PeerAddress::FORMS
             ),
@@ -151,10 +153,13 @@ impl ChannelError {
                 at.port,
                 PeerAddress::FORMS
             ),
-            Self::NotPaired { at } => format!(
+            Self::NotPaired { at, known: None } => format!(
                 "run `linerate agent pair` on {}, and use the line that it prints as the peer",
                 at.host
             ),
+            Self::NotPaired {
+                known: Some(known), ..
+            } => format!("this host is paired with tls://{known}"),
             Self::WrongKey { at, .. } => format!(
                 "if the agent was installed again, run `linerate peers forget {at}` and pair again; if not, another host answers at this address"
             ),
@@ -167,7 +172,7 @@ impl ChannelError {
                 "if the agent was installed again, run `linerate peers forget {at}`, and pair again"
             ),
             Self::Connect { at, .. } => format!(
-                "check the address, the route and the link to {}; or use another peer: {}",
+                "check the address, the route and the link to {}, and whether a firewall rejects the port; or use another peer: {}",
                 at.host,
                 PeerAddress::FORMS
             ),

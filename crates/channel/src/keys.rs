@@ -91,7 +91,9 @@ impl KeyList {
     /// Removes the key with this name, or that begins with these digits (at least [`PREFIX_MIN`]); returns it. `None` if there
     /// is none; several keys of one name are an error, and none is removed.
     pub fn forget(self, state: &Path, which: &str) -> Result<Option<KnownKey>, ForgetError> {
-        let folder = folder(state)?;
+        let Some(folder) = existing_folder(state)? else {
+            return Ok(None);
+        };
         let _lock = lock(&folder)?;
         let is_meant = |one: &KnownKey| {
             one.name == which

@@ -80,6 +80,8 @@ pub enum Event {
     Began(Caller),
     /// A session ended.
     Ended(Caller),
+    /// An address outside of the permitted networks was not answered.
+    Outside(IpAddr),
     /// A caller with a key was refused.
     Refused(Caller, String),
     /// A session could not be started, or a file of the keys not be read.
@@ -332,7 +334,9 @@ impl Reception<'_> {
                     let networks = &self.listen.networks;
                     let may = networks.is_empty()
                         || networks.iter().any(|network| network.contains(address));
-                    if may && socket.set_nonblocking(true).is_ok() {
+                    if !may {
+                        (self.report)(Event::Outside(address));
+                    } else if socket.set_nonblocking(true).is_ok() {
                         self.push(socket);
                     }
                 }

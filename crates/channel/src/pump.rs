@@ -185,7 +185,9 @@ impl Link {
         if left.is_zero() {
             return Ok(false);
         }
-        let left = Timespec::try_from(left).map_err(broken)?;
+        let left = Timespec::try_from(left)
+            .map_err(io::Error::other)
+            .map_err(broken)?;
         let mut fds = [PollFd::new(&self.socket, self.interest(true))];
         match poll(&mut fds, Some(&left)) {
             Ok(_) | Err(Errno::INTR) => Ok(true),
@@ -208,7 +210,12 @@ impl Link {
     }
 }
 
-fn broken(error: impl std::fmt::Display) -> LinkEnd {
+fn broken(error: impl Into<io::Error>) -> LinkEnd {
+    let error = error.into();
+    // The other end closed it without reading all.
+    if error.kind() == io::ErrorKind::ConnectionReset {
+        return LinkEnd::Closed;
+    }
     LinkEnd::Broken(error.to_string())
 }
 

@@ -311,6 +311,8 @@ fn an_address_outside_of_the_permitted_networks_is_not_answered() {
     let near = host();
     let error = pair(near.path(), &agent.invite(1, LATER), 5).expect_err("it is not permitted");
     assert!(matches!(error, ChannelError::NoAgent { .. }), "{error}");
+    let outside = |event: &Event| matches!(event, Event::Outside(_));
+    assert_eq!(agent.count(outside), 1, "its owner sees why");
     let (folder, port) = agent.end();
     let agent = Agent::in_folder(folder, port, &["127.0.0.0/8"]);
     pair(near.path(), &agent.invite(2, LATER), 5).expect("paired");

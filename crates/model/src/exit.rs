@@ -131,6 +131,15 @@ impl Stop {
         self
     }
 
+    /// Adds what had failed before, unless it is named already.
+    #[must_use]
+    pub fn after(mut self, before: &str) -> Self {
+        if !self.message.contains(before) {
+            self.message = format!("{}; before that: {before}", self.message);
+        }
+        self
+    }
+
     /// A stop for an error of the operating system while `doing` something.
     pub fn io(doing: impl fmt::Display, error: std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;

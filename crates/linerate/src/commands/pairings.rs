@@ -104,9 +104,10 @@ fn print(list: KeyList, state: &Path, say: &Say) -> Outcome<()> {
         });
     }
     if all.is_empty() {
-        say.note(match list {
-            KeyList::Agents => "this host is paired with no listening agent",
-            KeyList::Callers => "no host is paired with the agent of this host",
+        let of = state.display();
+        say.note(&match list {
+            KeyList::Agents => format!("this host is paired with no listening agent (in {of})"),
+            KeyList::Callers => format!("no host is paired with an agent of the state folder {of}"),
         });
     }
     let width = all.iter().map(|one| one.name.len()).max().unwrap_or(0);
@@ -140,7 +141,10 @@ fn forget(list: KeyList, which: &str, state: &Path, say: &Say) -> Outcome<()> {
             Ok(())
         }
         Ok(None) => refused(
-            format!("no paired {what} is called `{which}`"),
+            format!(
+                "no paired {what} is called `{which}` in {}",
+                state.display()
+            ),
             format!("`{command}` lists them; of a key give at least {PREFIX_MIN} digits"),
         ),
         Err(ForgetError::Several(all)) => {

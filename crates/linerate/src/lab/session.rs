@@ -117,10 +117,7 @@ impl<'a> Session<'a> {
             }
             (Err(stop), Ok(_)) => Err(stop),
             (Ok(()), Err(failed)) => Err(failed),
-            (Err(stop), Err(failed)) => Err(Stop {
-                message: format!("{}; before that: {}", failed.message, stop.message),
-                ..failed
-            }),
+            (Err(stop), Err(failed)) => Err(failed.after(&stop.message)),
         }
     }
 

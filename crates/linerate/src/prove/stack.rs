@@ -13,7 +13,8 @@ use linerate_runtime::endpoint::ends::{Ends, apply_changes, keep_changes, undo_c
 
 /// What to do when a host may still be changed.
 pub(crate) const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune \
-    status` lists the remaining changes, `linerate tune undo` rolls them back";
+    status` lists the remaining changes, `linerate tune undo` rolls them back; an agent whose \
+    connection is lost rolls back by itself";
 
 /// Two ends, and the changes that are open on them.
 #[derive(Debug)]
@@ -131,7 +132,11 @@ impl<'a> ChangeStack<'a> {
             Ok(()) => found.map_or(Ok(Vec::new()), |found| self.moved(found)),
             // If the hosts cannot be read, the records must do: they show whether an undo failed, or an answer was lost.
             Err(_) if self.doubts.is_empty() => Ok(Vec::new()),
-            Err(_) => Err(restore_incomplete(&self.doubts.join("; "))),
+            Err(_) => {
+                // A peer that is lost says the same about each change.
+                self.doubts.dedup();
+                Err(restore_incomplete(&self.doubts.join("; ")))
+            }
         }
     }
 

@@ -206,7 +206,7 @@ fn a_peer_that_is_lost_at_the_end_is_a_note_after_a_result_and_an_error_in_a_cha
     let done = lab
         .run(&["measure", "stream", &peer, "--time", "0.2"])
         .expect_code(0);
-    assert!(done.err.contains("after the measurement"), "{}", done.err);
+    assert!(done.err.contains("done, but exec:"), "{}", done.err);
     assert!(done.out.contains("rate"), "{}", done.out);
     let plan = lab.path("plan.toml");
     let far_only = "[peer.settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n";
@@ -216,6 +216,42 @@ fn a_peer_that_is_lost_at_the_end_is_a_note_after_a_result_and_an_error_in_a_cha
         .expect_code(20);
     assert!(done.err.contains("rolled back"), "{}", done.err);
     assert_same(&lab, &before, "after a change whose peer was lost");
+}
+
+#[test]
+fn a_peer_that_hangs_after_the_commit_does_not_end_the_one_that_waits_for_it() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let (linerate, state, first) = (crate::LINERATE, lab.state(), lab.path("first"));
+    // The first to end is that of the check of the path. The other hangs longer than the changes may be unconfirmed.
+    let peer = format!(
+        "exec:ip netns exec far {linerate} --state {} agent --stdio; mkdir {} 2>/dev/null || exec sleep 300",
+        text(&state),
+        text(&first)
+    );
+    let plan = lab.path("plan.toml");
+    let both = "[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n[peer.settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n";
+    fs::write(&plan, both).expect("the lab's folder");
+    let words = ["tune", "apply", "--peer", &peer, "--from", text(&plan)];
+    let applying = Job::start(lab.linerate(&words));
+    applying.wait_for_line(|line| line.starts_with("confirmed by the peer"));
+    // From then on there is nothing that its reverter might end it for.
+    let family = applying.family();
+    let (own, _) = (family
+        .iter()
+        .find(|(_, words)| words.contains(" tune apply ")))
+    .expect("it waits for its peer");
+    let reverter = format!("reverter --of {} ", own.as_raw_nonzero());
+    assert!(
+        family.iter().all(|(_, words)| !words.contains(&reverter)),
+        "{family:?}"
+    );
+    let done = applying.end().expect_code(0);
+    assert!(done.err.contains("done, but exec:"), "{}", done.err);
+    fs::remove_dir(&first).expect("the first has ended");
+    let undo = ["tune", "undo", "--peer", words[3]];
+    lab.run(&undo).expect_code(0);
+    assert_same(&lab, &before, "after `tune undo`");
 }
 
 #[test]

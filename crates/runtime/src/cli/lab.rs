@@ -46,7 +46,7 @@ pub struct LabRunArgs {
     /// A built-in experiment (`linerate lab list`) or a file.
     #[arg(value_name = "NAME|FILE.toml")]
     pub experiment: String,
-    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local` [default: the experiment's, else
+    /// The peer: `[user@]host` (ssh), `tls://host`, `netns:NAME`, `exec:COMMAND`, `local` [default: the experiment's, else
     /// two temporary network namespaces on this machine].
     #[arg(value_name = "PEER")]
     pub peer: Option<PeerAddress>,

@@ -174,13 +174,9 @@ pub fn apply(
     path.endpoint
         .disturb_way_in(stay.allow_management_disruption);
     let peer = path.peer.address.clone();
-    let changed = match (near.changes.is_empty(), far.changes.is_empty()) {
-        (true, _) => peer.to_string(),
-        (_, true) => "this host".to_owned(),
-        _ => format!("{peer} and this host"),
-    };
     say.note(&format!(
-        "changing {changed}; rolled back within {} s if the path stops working",
+        "changing {}; rolled back within {} s if the path stops working",
+        changed_in_words(&peer, near, far),
         stay.deadline
     ));
     let theirs = if far.changes.is_empty() {
@@ -198,14 +194,14 @@ pub fn apply(
     };
     // Also if nothing changes here: this end's journal decides, and `tune undo` finds the pair by it.
     if let Err(failure) = path.endpoint.apply(near) {
-        return Err(undone(&mut path, failure.into()));
+        return Err(undone(&mut path, failure.into(), say));
     }
     let until = deadline.before(EARLIER);
     let shown = works_until(until, &peer, state, interrupt);
     let pair = shown.and_then(|()| noted(&path, theirs, state));
     let pair = match pair {
         Ok(pair) => pair,
-        Err(stop) => return Err(undone(&mut path, stop)),
+        Err(stop) => return Err(undone(&mut path, stop, say)),
     };
     pass();
     // From here on the remote end may be committed: this end's journal is authoritative.
@@ -219,12 +215,15 @@ pub fn apply(
             PeerAddress::Exec(_) => format!("tune undo --peer {}", quoted(&peer.to_string())),
             _ => "tune undo".to_owned(),
         };
+        // Both are committed: no reverter may end this process while it waits for the other.
+        let PeerPath { peer, endpoint, .. } = path;
+        drop(endpoint);
         say.note(&format!(
             "confirmed by the peer; to roll back: `linerate {undo}`"
         ));
-        return path.peer.leave();
+        return peer.leave_after_result(say);
     };
-    let undone = undone(&mut path, stop);
+    let undone = undone(&mut path, stop, say);
     // The agent releases what it has; then another one can roll back what it committed.
     drop(path);
     let Some(pair) = pair else {
@@ -240,6 +239,14 @@ pub fn apply(
     {
         Ok(()) => Err(undone),
         Err(far) => Err(in_doubt(&pair, &far)),
+    }
+}
+
+fn changed_in_words(peer: &PeerAddress, near: &Plan, far: &Plan) -> String {
+    match (near.changes.is_empty(), far.changes.is_empty()) {
+        (true, _) => peer.to_string(),
+        (_, true) => "this host".to_owned(),
+        _ => format!("{peer} and this host"),
     }
 }
 
@@ -298,11 +305,15 @@ fn pass() {
 
 /// Rolls back what is not committed on both ends. A remote end that is not reached does so at its deadline, or when
 /// this process ends.
-fn undone(path: &mut PeerPath, mut stop: Stop) -> Stop {
+fn undone(path: &mut PeerPath, mut stop: Stop, say: &Say) -> Stop {
     // This end first: its change may be what disconnects the other one.
     if let Err(failed) = path.undo(End::Local) {
         return failed;
     }
+    say.note(&format!(
+        "{}; this end is rolled back, now {}",
+        stop.message, path.peer.address
+    ));
     let far = path.undo(End::Remote);
     stop.message.push_str(match far {
         Ok(()) => "; both ends were rolled back",

@@ -329,18 +329,25 @@ impl Refusals {
             Event::Began(caller) => Some(format!("session of {} began", of(caller))),
             Event::Ended(caller) => Some(format!("session of {} ended", of(caller))),
             Event::Failed(why) => Some(why.clone()),
-            Event::Refused(caller, why) => {
-                if self.since.is_none_or(|since| now - since >= QUIET_AFTER) {
-                    self.since = Some(now);
-                    self.count = 0;
-                }
-                self.count += 1;
-                match self.count {
-                    REFUSALS_MAX => Some("more refusals: not shown for a minute".to_owned()),
-                    ..REFUSALS_MAX => Some(format!("refused {}: {why}", of(caller))),
-                    _ => None,
-                }
+            Event::Outside(address) => {
+                self.refusal(now, || format!("refused {address}: not in `--allow-from`"))
             }
+            Event::Refused(caller, why) => {
+                self.refusal(now, || format!("refused {}: {why}", of(caller)))
+            }
+        }
+    }
+
+    fn refusal(&mut self, now: Instant, line: impl FnOnce() -> String) -> Option<String> {
+        if self.since.is_none_or(|since| now - since >= QUIET_AFTER) {
+            self.since = Some(now);
+            self.count = 0;
+        }
+        self.count += 1;
+        match self.count {
+            REFUSALS_MAX => Some("more refusals: not shown for a minute".to_owned()),
+            ..REFUSALS_MAX => Some(line()),
+            _ => None,
         }
     }
 }

@@ -195,10 +195,7 @@ impl<'a> Session<'a> {
             (Code::RestoreIncomplete, _) => stop.hint(RECOVER),
             (Code::Interrupted, Ok(_)) if self.stack.has_changed() => stop.rolled_back(),
             (_, Ok(_)) => stop,
-            (_, Err(failed)) => {
-                let message = format!("{}; before that: {why}", failed.message);
-                Stop { message, ..failed }
-            }
+            (_, Err(failed)) => failed.after(&why),
         })
     }
 

@@ -317,7 +317,14 @@ impl Peer {
     pub fn see_through(&mut self, request: &Request) -> Outcome<Reply> {
         self.send(request)?;
         match self.replies.recv_timeout(WORK) {
-            Ok(Incoming::Reply(reply)) => Ok(answer(request, *reply)?),
+            Ok(Incoming::Reply(reply)) => {
+                let reply = answer(request, *reply)?;
+                // It has decided, and has nothing left to roll back.
+                if matches!(request, Request::Commit | Request::TakeBack { .. }) {
+                    self.may_have_changed = false;
+                }
+                Ok(reply)
+            }
             Err(RecvTimeoutError::Timeout) => Err(self.no_answer_within(WORK)),
             _ => Err(self.gone()),
         }
@@ -329,11 +336,11 @@ impl Peer {
         self.end()
     }
 
-    /// The same after a result that is whole: a remote end that is lost by then, and cannot have changed anything, is a note.
+    /// The same after all is done: a remote end that is lost by then, and has nothing to roll back, is a note.
     pub fn leave_after_result(self, say: &Say) -> Outcome<()> {
         match self.leave() {
             Err(stop) if stop.code == Code::PeerUnreachable => {
-                say.note(&format!("after the measurement: {}", stop.message));
+                say.note(&format!("done, but {}", stop.message));
                 Ok(())
             }
             left => left,
@@ -443,6 +450,13 @@ impl Peer {
             && let Some(stop) = stop_of_channel(code, &words)
         {
             return stop;
+        }
+        if code == Some(i32::from(Code::RestoreIncomplete.number())) && !self.may_have_changed {
+            let what = format!(
+                "the agent's process at {} was killed or could not go on; nothing was changed there{said}",
+                self.address
+            );
+            return Stop::new(Code::PeerUnreachable, what);
         }
         let how = match (code, self.version.is_empty()) {
             _ if status.is_none() => "closed its output without exiting".to_owned(),

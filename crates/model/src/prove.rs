@@ -92,8 +92,18 @@ pub struct CeilingDocument {
     pub bit_per_s: Option<f64>,
     /// The measured share of it.
     pub share: Option<f64>,
+    /// By how much a share may exceed 1 although the bound is right (clocks, bursts).
+    #[serde(default)]
+    pub tolerance: f64,
     /// Its arithmetic in words.
     pub reason: String,
+}
+
+impl CeilingDocument {
+    /// Whether more was measured than is possible: the bound is wrong.
+    pub fn is_wrong(&self) -> bool {
+        self.share.is_some_and(|share| share > 1.0 + self.tolerance)
+    }
 }
 
 /// A limit as it is printed.

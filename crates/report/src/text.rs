@@ -102,7 +102,7 @@ pub(super) fn ceiling_words(prove: &ProveDocument) -> String {
     let ceiling = &prove.ceiling;
     match (ceiling.bit_per_s, ceiling.share) {
         // A share above the whole accuses the ceiling, not the path.
-        (Some(_), Some(part)) if part > 1.0 => format!(
+        (Some(_), Some(part)) if ceiling.is_wrong() => format!(
             "{} of it was measured: this ceiling is wrong ({})",
             share(part),
             ceiling.reason

@@ -45,7 +45,7 @@ fn spaced(text: &str) -> String {
 
 fn summary(prove: &ProveDocument) -> String {
     let ceiling = match (prove.ceiling.bit_per_s, prove.ceiling.share) {
-        (Some(bound), Some(part)) if part > 1.0 => format!(
+        (Some(bound), Some(part)) if prove.ceiling.is_wrong() => format!(
             "The computed ceiling of {} is wrong: the measurement reached {} of it.",
             rate(bound),
             share(part)

@@ -212,6 +212,11 @@ fn a_ceiling_below_the_measured_rate_is_called_wrong() {
     data.prove.ceiling.share = Some(1.2);
     assert!(render_page(&data).contains("is wrong: the measurement reached 120.0 % of it"));
     assert!(flat(&render_text(&data.prove, 80, false)).contains("this ceiling is wrong"));
+    // Not by what a right one may be exceeded by.
+    data.prove.ceiling.share = Some(1.002);
+    data.prove.ceiling.tolerance = 0.003;
+    assert!(!render_page(&data).contains("is wrong: the measurement"));
+    assert!(!flat(&render_text(&data.prove, 80, false)).contains("this ceiling is wrong"));
 }
 
 #[test]

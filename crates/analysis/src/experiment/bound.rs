@@ -114,6 +114,7 @@ impl<'a> Bounds<'a> {
         Some(CeilingDocument {
             bit_per_s: Some(bound.as_f64()),
             share: reached.map(Ratio::as_f64),
+            tolerance: lowest.bound.tolerance().0.as_f64(),
             reason,
         })
     }

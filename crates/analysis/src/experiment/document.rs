@@ -301,10 +301,11 @@ impl Effect for EffectDocument {
 }
 
 impl CellDocument {
-    /// The share of the ceiling in words; a mean above it means that the ceiling is wrong.
+    /// The share of the ceiling in words; a mean clearly above it means that the ceiling is wrong.
     pub fn share_in_words(&self) -> Option<String> {
-        let share = self.ceiling.as_ref()?.share?;
-        Some(if share > 1.0 {
+        let ceiling = self.ceiling.as_ref()?;
+        let share = ceiling.share?;
+        Some(if ceiling.is_wrong() {
             "above it: the ceiling is wrong".to_owned()
         } else if share < 0.000_5 {
             "under 0.1 %".to_owned()

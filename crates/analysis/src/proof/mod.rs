@@ -431,6 +431,7 @@ fn ceiling_document(ceiling: Option<&Ceiling>, rate: f64) -> CeilingDocument {
         return CeilingDocument {
             bit_per_s: None,
             share: None,
+            tolerance: 0.0,
             reason: "no bound of this path can be computed".to_owned(),
         };
     };
@@ -438,6 +439,7 @@ fn ceiling_document(ceiling: Option<&Ceiling>, rate: f64) -> CeilingDocument {
     CeilingDocument {
         bit_per_s: Some(ceiling.bit_per_s.as_f64()),
         share: reached.map(Ratio::as_f64),
+        tolerance: ceiling.bound.tolerance().0.as_f64(),
         reason: ceiling.reason.clone(),
     }
 }

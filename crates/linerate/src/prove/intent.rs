@@ -13,6 +13,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, End, Plan};
 use linerate_model::propose::{GIVEN, Permit, Proposal, propose};
+use linerate_model::protocol::{Reply, Request};
 use linerate_model::prove::EndChange;
 use linerate_model::rules::{self, owner_of};
 use linerate_model::setting::{
@@ -385,17 +386,18 @@ pub(crate) fn given(asked: PlanFile, ends: &dyn Ends) -> Outcome<Vec<Proposal>> 
 /// The request of a plan file for both ends of a path.
 pub(crate) fn both(
     (local, peer): (Settings, Settings),
-    path: &trial::PeerPath,
+    path: &mut trial::PeerPath,
 ) -> Outcome<(Intent, Plan)> {
     let mut changes = Vec::new();
-    for (setting, to) in peer {
-        let from = current(&path.remote, &setting)
-            .ok()
-            .cloned()
-            .map_err(|gap| {
-                let why = format!("cannot change {setting} of the peer: {gap}");
-                Stop::new(Code::NotSupported, why)
-            })?;
+    let asked = Request::ReadSettings(peer.keys().cloned().collect());
+    let Reply::Settings(now) = path.peer.ask(&asked)? else {
+        return Err(Stop::new(Code::Bug, "an answer passed that does not fit"));
+    };
+    for ((setting, to), from) in peer.into_iter().zip(now) {
+        let from = from.ok().cloned().map_err(|gap| {
+            let why = format!("cannot change {setting} of the peer: {gap}");
+            Stop::new(Code::NotSupported, why)
+        })?;
         if !to.is_met_by(&from) {
             changes.push(Change { setting, from, to });
         }

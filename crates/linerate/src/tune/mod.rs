@@ -197,13 +197,13 @@ fn apply_to_both(
     let asked = intent::read_both(file)?;
     recover_first_with(Some(peer), state, say)?;
     let interrupt = Interrupt::listen()?;
-    let path = open_path(
+    let mut path = open_path(
         &PeerArgs::reached(peer, ReachArgs::default()),
         state,
         &interrupt,
         say,
     )?;
-    let (intent, far) = intent::both(asked, &path)?;
+    let (intent, far) = intent::both(asked, &mut path)?;
     let near = intent.plan()?;
     if near.changes.is_empty() && far.changes.is_empty() {
         say.note("nothing to change: every setting already has its value");

@@ -248,6 +248,10 @@ fn settings_of_both_hosts_change_together_and_the_interface_of_the_control_conne
         &before,
         "after `tune undo` of changes of the other host alone",
     );
+    let absent = "[peer.settings]\n\"sysctl/net.ipv4.tcp_nonsense\" = 1\n";
+    std::fs::write(&plan, absent).expect("our own");
+    let done = lab.run(&apply).expect_code(22);
+    assert!(done.err.contains("has no such sysctl"), "{}", done.err);
     std::fs::write(&plan, "[peer.settings]\n\"nic/far0/mtu\" = 9000\n").expect("our own");
     let done = lab.run(&apply).expect_code(21);
     assert!(

@@ -3,6 +3,7 @@
 
 use linerate_analysis::experiment::document::{CellDocument, LabDocument, ResponseDocument};
 use linerate_analysis::trial::figure::in_words;
+use linerate_model::prove::CeilingDocument;
 use serde_json::{Value, json};
 
 use super::draw::{ROW, highest, means_of, name, scale, varied};
@@ -140,8 +141,7 @@ impl<'d> Grid<'d> {
             };
             let mean = in_words(response.response, mean);
             let ceiling = cell.ceiling.as_ref();
-            let is_wrong =
-                (ceiling.and_then(|ceiling| ceiling.share)).is_some_and(|share| share > 1.0);
+            let is_wrong = ceiling.is_some_and(CeilingDocument::is_wrong);
             match cell.share_in_words() {
                 Some(share) if is_wrong => format!("{mean}<br><small>{share}</small>"),
                 Some(share) => format!("{mean}<br><small>{share} of the ceiling</small>"),

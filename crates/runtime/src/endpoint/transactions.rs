@@ -88,6 +88,7 @@ pub fn status(state: &Path) -> Outcome<Vec<Entry>> {
                 let changes = changes.collect::<Vec<_>>().join("; ");
                 match &told.ending {
                     Ending::Committed => ("applied", changes),
+                    Ending::Aborted { why, .. } if changes.is_empty() => ("undone", why.clone()),
                     Ending::Aborted { why, .. } => ("undone", format!("{why}: {changes}")),
                     Ending::Open | Ending::Released => ("open", changes),
                 }

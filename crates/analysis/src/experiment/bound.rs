@@ -27,6 +27,11 @@ pub(super) struct Bounds<'a> {
 }
 
 impl<'a> Bounds<'a> {
+    /// The optional settings that a host does not have.
+    pub(super) fn goes_without_in_words(&self) -> Vec<String> {
+        self.resolver.goes_without_in_words()
+    }
+
     /// None of a run that ended before both hosts were read.
     pub(super) fn of(header: &'a Header, sorted: &ExperimentRecords<'a>) -> Option<Self> {
         let hosts = sorted.hosts?;

@@ -61,8 +61,8 @@ pub struct DesignDocument {
     pub cells: usize,
     /// Blocks that were begun.
     pub blocks: usize,
-    /// What the reader must know to interpret the effects, as text: what the design confounds, and which level is an
-    /// earlier run that was not interleaved.
+    /// What the reader must know to interpret the effects, as text: what the design confounds, which level is an earlier
+    /// run that was not interleaved, and which optional setting a host does not have.
     pub confounding: Vec<String>,
 }
 

@@ -316,6 +316,8 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
     });
     let trials: Vec<TrialDocument> = trials.collect();
     let bounds = Bounds::of(header, &sorted);
+    let mut notes = sorted.notes(header, &laid);
+    notes.extend(bounds.iter().flat_map(Bounds::goes_without_in_words));
     let of_response = |response: &Response| {
         let (effects, left_out) = effects(&sorted, &laid, *response, header.seed);
         ResponseDocument {
@@ -345,7 +347,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
             kind: experiment.design.kind.word(),
             cells: laid.cells.len(),
             blocks: sorted.blocks().len(),
-            confounding: sorted.notes(header, &laid),
+            confounding: notes,
         },
         factors: factors(&sorted),
         peers: sorted.peers.iter().map(PeerDocument::of).collect(),

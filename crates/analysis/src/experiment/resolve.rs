@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Nic, QueueKind};
 use linerate_model::ids::{CpuSet, NicName};
+use linerate_model::known::{Cause, Gap};
 use linerate_model::lab::{Experiment, LevelTable, Word};
 use linerate_model::path::PathView;
 use linerate_model::plan::End;
-use linerate_model::setting::{Scope, SettingError, SettingKey, Value};
+use linerate_model::setting::{Scope, SettingError, SettingKey, Value, current};
+
+use super::judge::without_factors;
 
 /// The value that leaves a setting at its baseline.
 const AS_FOUND: &str = "baseline";
@@ -151,7 +154,11 @@ impl Resolver {
                 if word.to_string() == AS_FOUND {
                     continue;
                 }
+                let is_optional = self.experiment.optional.contains(key);
                 for key in keys(key, host, nic)? {
+                    if is_optional && lacking(host, &key).is_some() {
+                        continue;
+                    }
                     let value = value(&key, word, host, nic)?;
                     wanted.push((end, key, value));
                 }
@@ -180,8 +187,61 @@ impl Resolver {
         of.is_some_and(|factor| factor.runs().any(|(run, _)| run == level))
     }
 
-    /// Every setting that some combination changes, with its values, as text. Unavailable ones are reported when they
-    /// are tried.
+    /// The levels that a host is known not to support: factor, level, and why. Others are found out when they are tried.
+    pub fn unsupported(&self) -> Vec<(usize, usize, String)> {
+        let alone = without_factors(&self.experiment);
+        let levels = alone.iter().enumerate();
+        let levels =
+            levels.flat_map(|(factor, count)| (0..*count).map(move |level| (factor, level)));
+        let why = |(factor, level): (usize, usize)| {
+            let mut cell = alone.clone();
+            cell[factor] = level;
+            if self.is_earlier(factor, level) || self.is_out_of_reach(&cell) {
+                return None;
+            }
+            let at = self.experiment.at(&cell);
+            let ground = self.ground(at.peer.at.as_deref()).ok()?;
+            let why = match self.settings_of(&at) {
+                Err(stop) => (stop.code == Code::NotSupported).then_some(stop.message)?,
+                Ok(settings) => settings.iter().find_map(|(end, key, _)| {
+                    let host = match end {
+                        End::Local => &ground.local,
+                        End::Remote => &ground.remote,
+                    };
+                    let gap = lacking(host, key)?;
+                    Some(format!("cannot change {key} of the {end} end: {gap}"))
+                })?,
+            };
+            Some((factor, level, why))
+        };
+        levels.filter_map(why).collect()
+    }
+
+    /// The optional settings that a host of a path does not have, and why, as text.
+    pub fn goes_without_in_words(&self) -> Vec<String> {
+        let others = self.others.values().filter_map(|way| way.as_ref().ok());
+        let mut lines: Vec<String> = Vec::new();
+        for ground in std::iter::once(&self.home).chain(others) {
+            for (host, nic) in [
+                (&ground.local, &ground.local_nic),
+                (&ground.remote, &ground.remote_nic),
+            ] {
+                let optional = self.experiment.optional.iter();
+                let keys = optional.flat_map(|key| keys(key, host, nic).unwrap_or_default());
+                let without = keys.filter_map(|key| {
+                    let gap = lacking(host, &key)?;
+                    Some(format!(
+                        "without {key}, which this host does not have: {gap}"
+                    ))
+                });
+                lines.extend(without);
+            }
+        }
+        lines.dedup();
+        lines
+    }
+
+    /// Every setting that some combination changes, with its values, as text.
     pub fn changed_in_words(&self) -> Vec<String> {
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         let base = LevelTable {
@@ -189,10 +249,14 @@ impl Resolver {
             peer: self.experiment.peer.clone(),
             ..LevelTable::default()
         };
-        let levels =
-            self.experiment.factors.iter().flat_map(|factor| {
-                (0..factor.levels.len()).filter_map(|level| factor.level(level))
-            });
+        let skipped = self.unsupported();
+        let is_skipped =
+            |factor, level| skipped.iter().any(|(f, l, _)| (*f, *l) == (factor, level));
+        let factors = self.experiment.factors.iter().enumerate();
+        let levels = factors.flat_map(|(number, factor)| {
+            let levels = (0..factor.levels.len()).filter(move |level| !is_skipped(number, *level));
+            levels.filter_map(|level| factor.level(level))
+        });
         let tables: Vec<LevelTable> = levels.chain([base]).collect();
         let peers = std::iter::once(None).chain(self.others().map(Some));
         for (peer, table) in peers.flat_map(|peer| tables.iter().map(move |table| (peer, table))) {
@@ -214,6 +278,13 @@ impl Resolver {
         let line = |(key, values): (String, Vec<String>)| format!("{key}: {}", values.join(", "));
         lines.into_iter().map(line).collect()
     }
+}
+
+/// Why a host does not have a setting. One that could not be read may be there.
+fn lacking(host: &Host, key: &SettingKey) -> Option<Gap> {
+    let now = current(host, key);
+    let gap = now.ok().err()?.clone();
+    matches!(gap.cause, Cause::Absent | Cause::Inapplicable).then_some(gap)
 }
 
 /// The settings on a host that a key of a file matches: `@` is the interface of the path, `rx-*` and `tx-*` all of
@@ -286,6 +357,53 @@ mod tests {
     use linerate_model::build;
 
     use super::*;
+
+    #[test]
+    fn a_level_goes_without_an_optional_setting_that_a_host_does_not_have() {
+        let (near, far) = build::veth_pair();
+        let nics = ["near0", "far0"].map(|name| name.parse::<NicName>().expect("a name"));
+        let path = PathView {
+            local: &near,
+            remote: &far,
+            local_nic: &nics[0],
+            remote_nic: &nics[1],
+            ipv6: false,
+        };
+        // A veth has an MTU, and no interrupt to moderate.
+        let text = r#"
+            title = "t"
+            workload = "stream"
+            optional = ["nic/@/coalesce/adaptive-rx"]
+            [[factors]]
+            name = "delay"
+            levels = [
+                { name = "as it is" },
+                { name = "both", settings = { "nic/@/coalesce/adaptive-rx" = false, "nic/@/mtu" = 9000 } },
+            ]"#;
+        let mut experiment: Experiment = toml::from_str(text).expect("an experiment");
+        experiment.check().expect("consistent");
+        let changed = |experiment: &Experiment| {
+            let resolver = Resolver::new(experiment.clone(), path);
+            let settings = resolver.settings(&[1]).expect("settings");
+            let keys = settings.iter().map(|(_, key, _)| key.to_string());
+            (keys.collect::<Vec<_>>(), resolver.goes_without_in_words())
+        };
+        let (keys, notes) = changed(&experiment);
+        assert_eq!(keys, ["nic/near0/mtu"]);
+        assert!(
+            notes[0].starts_with(
+                "without nic/near0/coalesce/adaptive-rx, which this host does not have: "
+            ),
+            "{notes:?}"
+        );
+        experiment.optional.clear();
+        let (keys, notes) = changed(&experiment);
+        assert_eq!(keys.len(), 2);
+        assert!(notes.is_empty());
+        experiment.optional.push("nic/@/ring/rx".to_owned());
+        let error = experiment.check().expect_err("nothing changes it");
+        assert!(error.to_string().contains("nic/@/ring/rx"), "{error}");
+    }
 
     #[test]
     fn a_key_stands_for_the_path_s_own_interface_and_for_all_of_its_queues() {

@@ -244,7 +244,12 @@ fn peer_address(text: &str) -> Outcome<PeerAddress> {
 
 /// Announces the plan.
 fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
-    let laid = judge::laid(&resolver.experiment, &[])?;
+    let skipped = resolver.unsupported();
+    let left_out: Vec<_> = skipped
+        .iter()
+        .map(|(factor, level, _)| (*factor, *level))
+        .collect();
+    let laid = judge::laid(&resolver.experiment, &left_out)?;
     // Any available one: which are unavailable is found out later, and all last as long.
     let first = laid
         .cells
@@ -285,6 +290,14 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
     }
     for words in resolver.changed_in_words() {
         say.note(&format!("  {words}"));
+    }
+    for (factor, level, why) in &skipped {
+        let of = &resolver.experiment.factors[*factor];
+        let level = of.level(*level).unwrap_or_default().name;
+        say.note(&format!("  skipped: {} {level}: {why}", of.name()));
+    }
+    for words in resolver.goes_without_in_words() {
+        say.note(&format!("  note: {words}"));
     }
     for words in laid.confounding(&resolver.experiment) {
         say.note(&format!("  note: {words}"));

@@ -59,6 +59,10 @@ pub struct Experiment {
     /// Settings of the peer for every trial.
     #[serde(default)]
     pub peer: OfPeer,
+    /// Settings, written as in `settings`, that every combination goes without on a host whose kernel or driver does not
+    /// have them. Without this, the level that changes such a setting is skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub optional: Vec<String>,
     /// A background workload.
     #[serde(default)]
     pub beside: Vec<Beside>,
@@ -387,6 +391,7 @@ impl Experiment {
                 }
             }
         }
+        self.check_optional()?;
         self.check_runs()?;
         if let Some(difference) = &self.difference {
             difference.places(&self.factors)?;
@@ -405,6 +410,25 @@ impl Experiment {
             self.effect(asked)?;
         }
         Ok(())
+    }
+
+    fn check_optional(&self) -> Result<(), ExperimentError> {
+        let levels = self
+            .factors
+            .iter()
+            .flat_map(|factor| (0..factor.levels.len()).filter_map(|level| factor.level(level)));
+        let tables = levels.map(|level| [level.settings, level.peer.settings]);
+        let mut known: BTreeSet<String> = tables.flatten().flat_map(Words::into_keys).collect();
+        known.extend(
+            self.settings
+                .keys()
+                .chain(self.peer.settings.keys())
+                .cloned(),
+        );
+        match self.optional.iter().find(|key| !known.contains(*key)) {
+            Some(key) => Err(wrong("optional", format!("nothing changes `{key}`"))),
+            None => Ok(()),
+        }
     }
 
     /// The factor that has earlier runs among its levels.

@@ -26,6 +26,7 @@ fn experiment(factors: Vec<Factor>) -> Experiment {
         options: Words::new(),
         settings: Words::new(),
         peer: OfPeer::default(),
+        optional: Vec::new(),
         beside: Vec::new(),
         factors,
         design: Design::default(),

@@ -6,12 +6,15 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::known::{Cause, Known};
+use crate::latency::Histogram;
 use crate::sample::Operations;
 use crate::units::{BitRate, Bytes, real};
 
 /// A size whose bandwidth is lower by this share than its neighbors' trend is a dip: several times the spread between
 /// repeated runs of one size.
 pub const DIP_SHARE: f64 = 0.2;
+/// And by this many standard errors: in sweeps of pure noise, 2 in 1,000 show a dip.
+const DIP_ERRORS: f64 = 4.0;
 
 /// The message size that latency is reported for.
 pub const SMALL: Bytes = Bytes::new(4);
@@ -41,11 +44,22 @@ impl Point {
 
 /// The points of a record: the mean time of each size, as IMB prints it; ascending in size.
 pub fn points(operations: &Operations) -> Vec<Point> {
+    points_by(operations, Histogram::mean_ns)
+}
+
+/// The same by the median time.
+pub fn medians(operations: &Operations) -> Vec<Point> {
+    points_by(operations, |times| {
+        Some(real(times.quantile(0.5)?.as_u64()))
+    })
+}
+
+fn points_by(operations: &Operations, time_ns: impl Fn(&Histogram) -> Option<f64>) -> Vec<Point> {
     let mut points: Vec<Point> = (operations.sizes.iter())
         .filter_map(|size| {
             Some(Point {
                 bytes: size.bytes,
-                one_way_ns: size.one_way.mean_ns().filter(|ns| *ns > 0.0)?,
+                one_way_ns: time_ns(&size.one_way).filter(|ns| *ns > 0.0)?,
             })
         })
         .collect();
@@ -119,48 +133,109 @@ pub struct Dip {
 }
 
 /// The sizes whose rate is clearly below the trend of smaller and larger ones, with a fast larger one. A rate that
-/// only decreases, as when messages no longer fit a cache, is not a dip.
+/// only decreases, as when messages no longer fit a cache, is not a dip. `points` should be medians: the mean of one size is
+/// moved by a single stall.
 ///
-/// The rate of *a + bytes / b* is concave in logarithms, so it is never below its own chord.
+/// The rate of *a + bytes / b* is concave in logarithms: it is never below its own chord, nor above the line through two
+/// neighbors on one side. A point that is above both is a wild one, and predicts nothing. How much rates scatter is estimated
+/// from the second differences of all sizes, by their median, which a few dips do not move.
 pub fn dips(points: &[Point]) -> Vec<Dip> {
-    let rated: Vec<(f64, f64, Bytes)> = (points.iter())
+    let rated: Vec<LogPoint> = (points.iter())
         .filter_map(|point| {
             let rate = point.rate()?.as_f64();
-            Some((real(point.bytes.as_u64()).ln(), rate.ln(), point.bytes))
+            Some(LogPoint {
+                size: real(point.bytes.as_u64()).ln(),
+                rate: rate.ln(),
+                bytes: point.bytes,
+            })
         })
         .collect();
-    let fastest =
-        |among: &[(f64, f64, Bytes)]| among.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
-    let clearly = (1.0 - DIP_SHARE).ln();
+    let tame: Vec<LogPoint> = (0..rated.len()).map(|index| tamed(&rated, index)).collect();
+    let fastest = |among: &[LogPoint]| {
+        let by_rate = |a: &&LogPoint, b: &&LogPoint| a.rate.total_cmp(&b.rate);
+        among.iter().max_by(by_rate).copied()
+    };
+    let clearly = -(1.0 - DIP_SHARE).ln();
+    let clearly = clearly.max(DIP_ERRORS * chord_error(&rated));
     let mut dips = Vec::new();
-    for (index, &(size, rate, bytes)) in rated.iter().enumerate() {
-        let (before, after) = (&rated[..index], &rated[index + 1..]);
-        let (Some(&left), Some(&right)) = (before.last(), after.first()) else {
+    for (index, point) in rated.iter().enumerate() {
+        let (before, after) = (&tame[..index], &tame[index + 1..]);
+        let (Some(left), Some(right)) = (before.last(), after.first()) else {
             continue;
         };
         let (Some(fast_left), Some(fast_right)) = (fastest(before), fastest(after)) else {
             continue;
         };
-        let chord = |left: (f64, f64, Bytes), right: (f64, f64, Bytes)| {
-            left.1 + (right.1 - left.1) * (size - left.0) / (right.0 - left.0)
-        };
         // The fastest ones on both sides: a dip may span several sizes.
-        let expected = chord(left, right).max(chord(fast_left, fast_right));
-        if rate < expected + clearly
-            && rate < fast_right.1 + clearly
+        let near = point.predicted_by(left, right);
+        let expected = near.max(point.predicted_by(&fast_left, &fast_right));
+        if point.rate < expected - clearly
+            && point.rate < fast_right.rate - clearly
             && let (Some(rate), Some(expected)) = (
-                BitRate::from_f64(rate.exp()),
+                BitRate::from_f64(point.rate.exp()),
                 BitRate::from_f64(expected.exp()),
             )
         {
             dips.push(Dip {
-                bytes,
+                bytes: point.bytes,
                 rate,
                 expected,
             });
         }
     }
     dips
+}
+
+/// A size and its rate, as logarithms.
+#[derive(Debug, Clone, Copy)]
+struct LogPoint {
+    size: f64,
+    rate: f64,
+    bytes: Bytes,
+}
+
+impl LogPoint {
+    /// The logarithm of the rate on the line through two others.
+    fn predicted_by(&self, one: &Self, other: &Self) -> f64 {
+        one.rate + (other.rate - one.rate) * (self.size - one.size) / (other.size - one.size)
+    }
+}
+
+/// The point, or where its neighbors predict it if it is far above them.
+fn tamed(points: &[LogPoint], index: usize) -> LogPoint {
+    let point = points[index];
+    let neighbors = match index {
+        0 => points.get(1).zip(points.get(2)),
+        index if index + 1 == points.len() => {
+            (index >= 2).then(|| (&points[index - 1], &points[index - 2]))
+        }
+        index => points.get(index - 1).zip(points.get(index + 1)),
+    };
+    let Some((one, other)) = neighbors else {
+        return point;
+    };
+    let expected = point.predicted_by(one, other);
+    let is_wild = point.rate > expected - (1.0 - DIP_SHARE).ln();
+    LogPoint {
+        rate: if is_wild { expected } else { point.rate },
+        ..point
+    }
+}
+
+/// The standard error of a point's distance from the chord of its neighbors.
+fn chord_error(points: &[LogPoint]) -> f64 {
+    let distances = points.windows(3).map(|three| {
+        let [left, point, right] = three else {
+            return 0.0;
+        };
+        (point.rate - point.predicted_by(left, right)).abs()
+    });
+    let mut distances: Vec<f64> = distances.collect();
+    distances.sort_by(f64::total_cmp);
+    // The median of absolute values of a normal distribution is 0.6745 standard deviations.
+    distances
+        .get(distances.len() / 2)
+        .map_or(0.0, |middle| middle / 0.6745)
 }
 
 /// How often each byte of a frame is serialized on the path.
@@ -265,14 +340,14 @@ pub struct Judgement {
     pub hops: Known<Hops>,
 }
 
-/// Analyzes a sweep over a link of this speed; `None` for fewer than two sizes.
-pub fn judge(points: &[Point], link: Option<BitRate>) -> Option<Judgement> {
+/// Analyzes a sweep over a link of this speed; `None` for fewer than two sizes. Means are what is reported, medians show dips.
+pub fn judge(points: &[Point], medians: &[Point], link: Option<BitRate>) -> Option<Judgement> {
     let at = |bytes: Bytes| points.iter().copied().find(|point| point.bytes == bytes);
     Some(Judgement {
         line: Line::through(points)?,
         small: at(SMALL),
         large: at(LARGE),
-        dips: dips(points),
+        dips: dips(medians),
         hops: hops(points, link),
     })
 }
@@ -296,6 +371,10 @@ mod tests {
         points.collect()
     }
 
+    fn judged(points: &[Point]) -> Option<Judgement> {
+        judge(points, points, None)
+    }
+
     /// The fabrics of source 003: latency in us at 4 B, bandwidth in MiB/s at 4 MiB.
     const FABRICS: [(f64, f64); 7] = [
         (24.5, 112.0),
@@ -310,7 +389,7 @@ mod tests {
     #[test]
     fn the_two_numbers_of_every_fabric_of_the_field_report_come_back() {
         for (latency, bandwidth) in FABRICS {
-            let judged = judge(&row(latency, bandwidth), None).expect("24 sizes");
+            let judged = judged(&row(latency, bandwidth)).expect("24 sizes");
             assert!((judged.line.latency_ns / (latency * 1e3) - 1.0).abs() < 1e-6);
             assert!((judged.line.ns_per_byte * bandwidth * 1_048_576.0 / 1e9 - 1.0).abs() < 1e-6);
             let small = judged.small.expect("4 B").one_way_ns / 1e3;
@@ -333,6 +412,38 @@ mod tests {
         }
         let found: Vec<Bytes> = dips(&points).iter().map(|dip| dip.bytes).collect();
         assert_eq!(found, [Bytes::kib(256), Bytes::kib(512), Bytes::mib(1)]);
+    }
+
+    /// Rates multiplied by what each size is multiplied by.
+    fn scattered(points: &[Point], factors: impl IntoIterator<Item = f64>) -> Vec<Point> {
+        let scaled = points.iter().zip(factors).map(|(point, factor)| Point {
+            one_way_ns: point.one_way_ns / factor,
+            ..*point
+        });
+        scaled.collect()
+    }
+
+    #[test]
+    fn a_single_wild_point_is_no_dip_and_makes_none_of_its_neighbors() {
+        let quiet = row(7.8, 1126.0);
+        let rows = quiet.len();
+        for wild in 0..rows {
+            let fast = |at| if at == wild { 2.0 } else { 1.0 };
+            let found = dips(&scattered(&quiet, (0..rows).map(fast)));
+            assert_eq!(found, [], "size {wild} twice as fast");
+        }
+        // Of rates that scatter, the slowest is no dip; a fall to a third is.
+        let noise = |at: usize| [0.8, 1.15, 0.95, 1.25, 0.85, 1.05, 1.2][at % 7];
+        assert_eq!(dips(&scattered(&quiet, (0..rows).map(noise))), []);
+        let at = quiet
+            .iter()
+            .position(|point| point.bytes == Bytes::kib(512));
+        let at = at.expect("one of IMB's sizes");
+        let small_noise = |at: usize| 1.0 + (noise(at) - 1.0) / 4.0;
+        let fall = |size: usize| small_noise(size) * if size == at { 1804.0 / 5430.0 } else { 1.0 };
+        let found = dips(&scattered(&quiet, (0..rows).map(fall)));
+        let found: Vec<Bytes> = found.iter().map(|dip| dip.bytes).collect();
+        assert_eq!(found, [Bytes::kib(512)]);
     }
 
     #[test]
@@ -375,7 +486,7 @@ mod tests {
     #[test]
     fn too_few_sizes_have_no_line() {
         assert_eq!(Line::through(&[]), None);
-        assert_eq!(judge(&row(1.0, 1.0)[..1], None), None);
+        assert_eq!(judged(&row(1.0, 1.0)[..1]), None);
         let twice = [row(1.0, 1.0)[3]; 2];
         assert_eq!(Line::through(&twice), None);
     }

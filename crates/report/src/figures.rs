@@ -166,6 +166,10 @@ pub(super) fn gain_words(prove: &ProveDocument) -> Option<String> {
 
 /// Why a run without a significant difference shows nothing: other work had the CPUs.
 pub(super) fn doubt(prove: &ProveDocument) -> Option<String> {
+    // Where nothing could be tried, a quiet machine would not help.
+    if !prove.remedies.is_empty() && prove.remedies.iter().all(|one| one.effect.is_none()) {
+        return None;
+    }
     let busy = prove
         .cpu_other_work
         .filter(|share| *share >= threshold::OTHER_WORK.as_f64())?;
@@ -373,6 +377,10 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
         Flag::GridsDiffer => (
             "grids-differ",
             "the grids of the two ends differ: memory, a device or the path corrupts data",
+        ),
+        Flag::UnequalFlows => (
+            "unequal-flows",
+            "the flows share the path unequally: Jain's fairness index is below 0.8",
         ),
     }
 }

@@ -154,7 +154,7 @@ fn forget(list: KeyList, which: &str, state: &Path, say: &Say) -> Outcome<()> {
                 .collect();
             refused(
                 format!(
-                    "{} paired {what}s are called `{which}`; none was forgotten",
+                    "{} paired {what}s match `{which}`; none was forgotten",
                     all.len()
                 ),
                 format!("give the key of one: {}", keys.join(", ")),

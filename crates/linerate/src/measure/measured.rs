@@ -239,7 +239,8 @@ fn judgement(ends: &PathView<'_>, sample: &Sample) -> Option<Judgement> {
     let nic = ends.local.nic(ends.local_nic);
     let wire = nic.filter(|nic| nic.kind.has_wire());
     let link = wire.and_then(|nic| nic.link_bit_per_s.get());
-    pingpong::judge(&pingpong::points(operations), link)
+    let (means, medians) = (pingpong::points(operations), pingpong::medians(operations));
+    pingpong::judge(&means, &medians, link)
 }
 
 fn other_end(end: End) -> End {

@@ -1,9 +1,8 @@
-//! How the rates of a trial's flows differ: percentiles, the slowest, the fastest and Jain's fairness index (R. Jain,
-//! D. Chiu, W. Hawe, DEC-TR-301, 1984).
+//! How the rates of a trial's flows differ: percentiles, the slowest, the fastest and Jain's fairness index.
 
-use linerate_analysis::trial::operations::real;
 use linerate_model::plan::End;
 use linerate_model::sample::FlowRecord;
+use linerate_model::trust::fairness;
 use linerate_model::units::BitRate;
 use linerate_stats::summary::quantile;
 use serde::Serialize;
@@ -78,12 +77,7 @@ impl FlowSpread {
         let by_rate =
             |one: &&OneFlow, other: &&OneFlow| one.rate_bit_per_s.total_cmp(&other.rate_bit_per_s);
         let at = |probability| quantile(&rates, probability).ok();
-        let (sum, squares) = (rates.iter()).fold((0.0, 0.0), |(sum, squares), rate| {
-            (sum + rate, squares + rate * rate)
-        });
-        if flows.len() < 2 || squares <= 0.0 {
-            return None;
-        }
+        let fairness = fairness(&rates)?;
         Some(Self {
             count: flows.len(),
             rate_bit_per_s: Percentiles {
@@ -97,7 +91,7 @@ impl FlowSpread {
             },
             slowest: flows.iter().min_by(by_rate)?.clone(),
             fastest: flows.iter().max_by(by_rate)?.clone(),
-            fairness: sum * sum / (real(flows.len() as u64) * squares),
+            fairness,
         })
     }
 }

@@ -7,6 +7,7 @@ use linerate_model::limit::LimitKind;
 use linerate_model::limit::why::Status;
 use linerate_model::pingpong::{Judgement, Point};
 use linerate_model::sample::{FlowRecord, Operations};
+use linerate_model::trust::FAIRNESS_MIN;
 use linerate_model::units::{BitRate, Bytes};
 use linerate_model::workload::Workload;
 use linerate_report::Nulled;
@@ -215,7 +216,9 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
 
 /// How the rates of many flows differ.
 pub(super) fn flow_spread(lines: &mut Vec<String>, measured: &Measured<'_>) {
-    let Some(spread) = FlowSpread::of(measured).filter(|spread| spread.count > FLOWS_SHOWN) else {
+    let is_shown =
+        |spread: &FlowSpread| spread.count > FLOWS_SHOWN || spread.fairness < FAIRNESS_MIN;
+    let Some(spread) = FlowSpread::of(measured).filter(is_shown) else {
         return;
     };
     let [slowest, median, fastest] = [

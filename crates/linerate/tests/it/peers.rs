@@ -305,6 +305,28 @@ fn two_hosts_without_a_common_subnet_are_told_to_name_the_address() {
 }
 
 #[test]
+fn of_several_common_subnets_the_used_one_and_the_others_are_named() {
+    let Some(lab) = Lab::new() else { return };
+    let words = ["measure", "stream", "netns:far", "--time", "0.2"];
+    let done = lab.run(&words).expect_code(0);
+    assert!(!done.err.contains("several paths"), "{}", done.err);
+    let mut command = lab.outside("sh");
+    command.args([
+        "-ec",
+        "ip -n near link add near1 type veth peer name far1 netns far
+        ip -n near address add 10.78.0.1/24 dev near1; ip -n near link set near1 up
+        ip -n far address add 10.78.0.2/24 dev far1; ip -n far link set far1 up",
+    ]);
+    run(command).expect_code(0);
+    let done = lab.run(&words).expect_code(0);
+    let note = "of several paths this is over near0 to 10.77.0.2; others, for `--address`: 10.78.0.2 over near1";
+    assert!(done.err.contains(note), "{}", done.err);
+    let done = lab.run(&[&words[..], &["--address", "10.78.0.2"]].concat());
+    let done = done.expect_code(0);
+    assert!(!done.err.contains("several paths"), "{}", done.err);
+}
+
+#[test]
 fn the_peer_that_is_waited_for_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let gate = folder.path().join("gate");

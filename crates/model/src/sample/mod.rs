@@ -484,6 +484,8 @@ pub enum Flag {
     PollingUncounted,
     /// The two ends of a pair have different grids: memory, a device or the path changed data.
     GridsDiffer,
+    /// The flows of one direction share the path unequally: Jain's index of their rates is below 0.8.
+    UnequalFlows,
 }
 
 impl SideSample {

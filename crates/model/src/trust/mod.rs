@@ -15,7 +15,7 @@ use crate::ids::CpuId;
 use crate::known::Known;
 use crate::plan::End;
 use crate::sample::{Checksum, Flag, FlowRecord, Sample, SideSample};
-use crate::units::{BitRate, Bytes, real};
+use crate::units::{BitRate, Bytes, Nanoseconds, real};
 use crate::workload::{Service, Verb, Workload};
 
 /// A trial is flagged above this share of steal time.
@@ -157,11 +157,36 @@ pub fn flags(
         counted_alike && count_checks(sample, local, remote).iter().any(disagree),
     );
     flag_if(Flag::GridsDiffer, grids_differ(sample));
+    flag_if(Flag::UnequalFlows, has_unequal_flows(sample));
     let above = ceiling
         .zip(rate)
         .is_some_and(|(ceiling, rate)| is_above(sample, ceiling, rate));
     flag_if(Flag::CeilingWrong, above);
     flags.into_iter().collect()
+}
+
+/// Below this index flows share a path unequally: half of them at 125 Mb/s and half at 9 Mb/s have 0.57.
+pub const FAIRNESS_MIN: f64 = 0.8;
+/// Shorter trials show how flows begin, not how they share.
+const SHARE_AFTER: Nanoseconds = Nanoseconds::from_millis(1_000);
+
+/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984): 1 if all rates are equal, 1/count if one flow has
+/// everything. None of fewer than two, and if nothing moved.
+pub fn fairness(rates: &[f64]) -> Option<f64> {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    (rates.len() >= 2 && squares > 0.0).then(|| sum * sum / (real(rates.len() as u64) * squares))
+}
+
+fn has_unequal_flows(sample: &Sample) -> bool {
+    let is_long = sample.spec.duration_ns >= SHARE_AFTER;
+    let is_unequal = |side: &SideSample| {
+        let totals = side.receivers().map(|flow| real(flow.total().as_u64()));
+        let totals: Vec<f64> = totals.collect();
+        fairness(&totals).is_some_and(|index| index < FAIRNESS_MIN)
+    };
+    let is_bulk = matches!(sample.spec.workload, Workload::Stream(_));
+    is_bulk && is_long && [&sample.local, &sample.remote].into_iter().any(is_unequal)
 }
 
 /// Whether a rate proves a ceiling wrong: it is above by more than the bound's tolerance, and by more than what was in
@@ -256,6 +281,26 @@ mod tests {
         assert_eq!(flags_of(&sample), [Flag::CountsDisagree]);
         sample.local.flows.clear();
         assert_eq!(flags_of(&sample), [Flag::CountsDisagree]);
+    }
+
+    #[test]
+    fn flows_of_which_half_have_a_fraction_of_the_rate_of_the_others_are_flagged() {
+        let mut sample = build::sample().flows(16).build();
+        let mut flagged = |slow_mbit: u64| {
+            for side in [&mut sample.local, &mut sample.remote] {
+                for (number, flow) in side.flows.iter_mut().enumerate() {
+                    let mbit = if number % 2 == 0 { 125 } else { slow_mbit };
+                    *flow.bytes.last_mut().expect("readings") = Bytes::new(mbit * 1_000_000);
+                }
+            }
+            flags_of(&sample).contains(&Flag::UnequalFlows)
+        };
+        assert!(flagged(9), "as a report of 16 flows shows");
+        assert!(!flagged(80));
+        let index = |rates: &[f64]| fairness(rates).expect("several");
+        assert!((index(&[[125.0; 8], [9.0; 8]].concat()) - 0.57).abs() < 0.01);
+        assert_eq!(fairness(&[1.0]), None);
+        assert_eq!(fairness(&[0.0, 0.0]), None);
     }
 
     #[test]

@@ -310,10 +310,7 @@ fn undone(path: &mut PeerPath, mut stop: Stop, say: &Say) -> Stop {
     if let Err(failed) = path.undo(End::Local) {
         return failed;
     }
-    say.note(&format!(
-        "{}; this end is rolled back, now {}",
-        stop.message, path.peer.address
-    ));
+    say.note(&format!("rolling back {}", path.peer.address));
     let far = path.undo(End::Remote);
     stop.message.push_str(match far {
         Ok(()) => "; both ends were rolled back",

@@ -363,10 +363,45 @@ pub fn open_path(
     }
     let peer = Peer::start(&address, args.reach.push, state, interrupt, Some(say))?;
     let path = PeerPath::open(endpoint, peer, args.reach.address, interrupt)?;
+    if args.reach.address.is_none() {
+        note_other_paths(&path, say);
+    }
     Ok(PeerPath {
         port: args.port,
         ..path
     })
+}
+
+/// The subnets that both hosts share beside the one that is used: none is chosen silently.
+fn note_other_paths(path: &PeerPath, say: &Say) {
+    // Of other peers the path is the one that they were named by.
+    if matches!(
+        path.peer.address,
+        PeerAddress::Tls { .. } | PeerAddress::Local
+    ) {
+        return;
+    }
+    let own = addresses_of(&path.local);
+    let theirs = path.peer.addresses.iter();
+    let theirs = theirs.filter_map(|one| parse_prefixed(&one.address));
+    let mut others: Vec<String> = theirs
+        .filter_map(|(address, _)| {
+            let is_common =
+                |(_, mine, prefix): &&(NicName, IpAddr, u8)| same_subnet(*mine, address, *prefix);
+            let (nic, ..) = own.iter().find(is_common)?;
+            (usable(address) && *nic != path.local_nic).then(|| format!("{address} over {nic}"))
+        })
+        .collect();
+    others.sort();
+    others.dedup();
+    if !others.is_empty() {
+        say.note(&format!(
+            "of several paths this is over {} to {}; others, for `--address`: {}",
+            path.local_nic,
+            path.address,
+            others.join(", ")
+        ));
+    }
 }
 
 /// The memory copy rate of one core, for a path without a wire: its only bound.
@@ -415,13 +450,7 @@ pub fn address_of_kind(local: &Host, remote: &Host, kind: &str) -> Outcome<IpAdd
 
 /// An address of the peer on a subnet that this host is on too; else the host that ssh connects to.
 fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
-    let own: Vec<(IpAddr, u8)> = local
-        .nics
-        .iter()
-        .flat_map(|nic| nic.addresses.value().into_iter().flatten())
-        .filter_map(|text| parse_prefixed(text))
-        .filter(|(address, _)| usable(*address))
-        .collect();
+    let own = addresses_of(local);
     let theirs = peer
         .addresses
         .iter()
@@ -437,7 +466,7 @@ fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
         return reached.or(all.first()).copied().ok_or_else(no_address);
     }
     if peer.address == PeerAddress::Local {
-        theirs.retain(|address| own.iter().any(|(mine, _)| mine == address));
+        theirs.retain(|address| own.iter().any(|(_, mine, _)| mine == address));
         return theirs
             .into_iter()
             .next()
@@ -450,7 +479,7 @@ fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
         .filter(|a| usable(*a))
         .find(|theirs| {
             own.iter()
-                .any(|(mine, prefix)| mine != theirs && same_subnet(*mine, *theirs, *prefix))
+                .any(|(_, mine, prefix)| mine != theirs && same_subnet(*mine, *theirs, *prefix))
         });
     if let Some(address) = common {
         return Ok(address);
@@ -464,6 +493,16 @@ fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
         }
     }
     Err(no_address())
+}
+
+/// The usable addresses of a host: interface, address, prefix length.
+fn addresses_of(host: &Host) -> Vec<(NicName, IpAddr, u8)> {
+    let all = host.nics.iter().flat_map(|nic| {
+        let addresses = nic.addresses.value().into_iter().flatten();
+        let parsed = addresses.filter_map(|text| parse_prefixed(text));
+        parsed.map(|(address, prefix)| (nic.name.clone(), address, prefix))
+    });
+    all.filter(|(_, address, _)| usable(*address)).collect()
 }
 
 fn no_address() -> Stop {

@@ -259,7 +259,8 @@ fn so_many_messages_as_were_asked_for_are_sent() {
 
 #[test]
 fn a_stream_arrives_whole() {
-    for ((bytes, flows), data_check) in [(None, 1), (Some(1_000_001), 3)]
+    // Few messages: beside busy loops each waits for a CPU, with spinning threads of every flow.
+    for ((bytes, flows), data_check) in [(None, 1), (Some(100_001), 3)]
         .into_iter()
         .flat_map(|amount| [false, true].map(|data_check| (amount, data_check)))
     {

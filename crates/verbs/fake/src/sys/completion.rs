@@ -1,9 +1,11 @@
 //! Completion queues, and event channels.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use linerate_verbs::sys::abi::{ibv_comp_channel, ibv_cq, ibv_wc};
 
@@ -180,8 +182,7 @@ impl Queue {
     /// Takes what is there, in its order, into `into`; `None` of a queue that broke.
     pub(super) fn poll(&self, room: usize, mut into: impl FnMut(usize, ibv_wc)) -> Option<usize> {
         if self.waiting.load(Ordering::Acquire) == 0 {
-            // A thread that polls in a loop yields the processor to others.
-            std::thread::yield_now();
+            make_room();
             return Some(0);
         }
         let mut inner = lock(&self.inner);
@@ -195,5 +196,23 @@ impl Queue {
         }
         self.waiting.store(inner.entries.len(), Ordering::Release);
         Some(count)
+    }
+}
+
+/// Lets a thread that polls in a loop leave the processor to the one that it waits for. sched_yield(2) would not do: each call
+/// postpones the deadline of its thread, and beside busy programs one that has yielded thousands of times is not chosen for
+/// seconds (`yield_task_fair`, kernel/sched/fair.c).
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what it polls for is no event that could be waited for"
+)]
+fn make_room() {
+    const POLLS: u32 = 64;
+    const PAUSE: Duration = Duration::from_micros(50);
+    thread_local!(static EMPTY: Cell<u32> = const { Cell::new(0) });
+    let count = EMPTY.get().wrapping_add(1);
+    EMPTY.set(count);
+    if count.is_multiple_of(POLLS) {
+        std::thread::sleep(PAUSE);
     }
 }

@@ -49,12 +49,18 @@ impl HostPaths {
     }
 
     fn leave(self) -> Outcome<()> {
-        let beside = self.beside.into_iter().map(|path| path.peer.leave());
-        // All are told to leave, and the one that changes settings decides first what is said.
-        let beside: Vec<Outcome<()>> = beside.collect();
-        self.first.peer.leave()?;
-        beside.into_iter().collect()
+        let all = std::iter::once(self.first).chain(self.beside);
+        worst_of(all.map(|path| path.peer.leave()))
     }
+}
+
+/// Every agent leaves; then the first error, but changes that may not be rolled back before all others.
+fn worst_of(left: impl Iterator<Item = Outcome<()>>) -> Outcome<()> {
+    // Not lazily: the first error must not keep the others.
+    let errors: Vec<Stop> = left.filter_map(Result::err).collect();
+    let is_in_doubt = |stop: &Stop| stop.code == Code::RestoreIncomplete;
+    let worst = errors.iter().position(is_in_doubt).unwrap_or(0);
+    errors.into_iter().nth(worst).map_or(Ok(()), Err)
 }
 
 /// The paths to the peer of an experiment, and to each other host that is a level: all are kept open for the whole run,
@@ -119,8 +125,7 @@ impl LabPaths {
 
     /// Takes leave of every agent.
     pub(super) fn leave(self) -> Outcome<()> {
-        let left: Vec<Outcome<()>> = self.ways.into_iter().map(HostPaths::leave).collect();
-        left.into_iter().collect()
+        worst_of(self.ways.into_iter().map(HostPaths::leave))
     }
 
     fn way(&self) -> &HostPaths {

@@ -386,7 +386,9 @@ impl Peer {
             .hint("run `linerate tune recover` there")),
             _ => {
                 let said = self.stderr.text();
-                Err(self.unconfirmed(&format!("was lost before it confirmed its end ({said})")))
+                let separator = if said.is_empty() { "" } else { ": " };
+                let how = format!("was lost before it confirmed its end{separator}{said}");
+                Err(self.unconfirmed(&how))
             }
         }
     }

@@ -22,7 +22,9 @@ workload = "stream"
 response = ["rate", "cpu"]
 
 [options]
-time = "0.1"
+time = "60"
+# So that every trial has a rate, also where other work stalls it.
+bytes = "2MB"
 
 [[factors]]
 name = "pacing"

@@ -119,8 +119,9 @@ fn a_ladder_and_a_comparison_of_work_are_stored_as_several_results() {
         "--ladder",
         "--rounds",
         "3",
-        "-t",
-        "0.1",
+        // Every trial has a rate then, also where other work stalls it.
+        "--bytes",
+        "2MB",
     ];
     lab.run(&words).expect_code(0);
     let document = fitting(&lab.run(&["--json", "report", "last"]).expect_code(0).out);

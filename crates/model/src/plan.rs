@@ -18,6 +18,17 @@ pub enum End {
     Remote,
 }
 
+impl End {
+    /// The end that is not this one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Local => Self::Remote,
+            Self::Remote => Self::Local,
+        }
+    }
+}
+
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -183,13 +183,13 @@ impl<'a> Measured<'a> {
             .collect();
         let mut pairs: Vec<(End, Option<&FlowRecord>, Option<&FlowRecord>)> = of(Role::Sender)
             .map(|(end, sender)| {
-                let receiver = receivers.remove(&(other_end(end), sender.flow));
+                let receiver = receivers.remove(&(end.other(), sender.flow));
                 (end, Some(sender), receiver)
             })
             .collect();
         // A foreign remote end reports nothing about its flows: ours may be the receiving one.
         let alone = receivers.into_iter();
-        pairs.extend(alone.map(|((end, _), flow)| (other_end(end), None, Some(flow))));
+        pairs.extend(alone.map(|((end, _), flow)| (end.other(), None, Some(flow))));
         pairs.sort_by_key(|(_, sender, receiver)| sender.or(*receiver).map(|flow| flow.flow));
         pairs
     }
@@ -241,13 +241,6 @@ fn judgement(ends: &PathView<'_>, sample: &Sample) -> Option<Judgement> {
     let link = wire.and_then(|nic| nic.link_bit_per_s.get());
     let (means, medians) = (pingpong::points(operations), pingpong::medians(operations));
     pingpong::judge(&means, &medians, link)
-}
-
-fn other_end(end: End) -> End {
-    match end {
-        End::Local => End::Remote,
-        End::Remote => End::Local,
-    }
 }
 
 /// The warm-up of a bulk trial that its rate excludes, in seconds.

@@ -1,6 +1,6 @@
 //! The whole text output of a measurement (`-v`).
 
-use linerate_analysis::trial::operations::{askers, ops_per_s, real};
+use linerate_analysis::trial::operations::{askers, ops_per_s, real, received_per_s, thread_rates};
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::LimitKind;
@@ -256,9 +256,11 @@ pub(super) fn requests(lines: &mut Vec<String>, measured: &Measured<'_>) {
         Workload::Transfer(_) | Workload::Diffusion(_) => "cycles",
         _ => "requests",
     };
-    let moved = measured.rate.map_or_else(String::new, |rate| {
-        format!(", {rate} both directions combined")
-    });
+    let moved = match (measured.rate, received_per_s(sample)) {
+        (Some(rate), _) => format!(", {rate} both directions combined"),
+        (None, Some(received)) => format!(", {:.2} MB/s received", received / 1e6),
+        (None, None) => String::new(),
+    };
     lines.push(format!(
         "{what:<9} {} per second   ({} in {:.1} s on {}{}{}{moved})",
         ops_per_s(sample).map_or_else(|| "?".to_owned(), per_second),
@@ -347,7 +349,17 @@ pub(super) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// wrk's `Req/Sec`, and the mean of each thread.
 fn per_thread(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    if let Some(rates) = thread_rates(&measured.sample) {
+        lines.push(format!(
+            "thread    avg {}, stdev {}, max {} per second, {:.2} % within 1 stdev",
+            per_second(rates.mean),
+            per_second(rates.stddev),
+            per_second(rates.max),
+            rates.within_stddev * 100.0,
+        ));
+    }
     for (side, operations) in askers(&measured.sample) {
         if operations.per_thread.len() < 2 || operations.per_thread.len() > FLOWS_SHOWN {
             continue;

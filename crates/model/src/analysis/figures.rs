@@ -96,8 +96,12 @@ impl Figures {
             sndbuf_limited: share(sum(|tcp| tcp.sndbuf_limited_ns.as_u64()), busy),
             retransmitted: share(sum(|tcp| tcp.bytes_retransmitted.as_u64()), sent),
             lost: share(sum(lost), sent),
-            sender: turns(way.sender, Role::Sender, spec),
-            receiver: turns(way.receiver, Role::Receiver, spec),
+            sender: turns(way.sender, Role::Sender, spec.waiting_at(way.from)),
+            receiver: turns(
+                way.receiver,
+                Role::Receiver,
+                spec.waiting_at(way.from.other()),
+            ),
             rtt_min: way.rtt_min(),
             rtt: rtt.map(Nanoseconds::new),
             per_round_trip,
@@ -259,7 +263,7 @@ fn data_threads(side: &SideSample, role: Role) -> impl Iterator<Item = &ThreadRe
     side.threads.iter().filter(ours)
 }
 
-fn turns(side: &SideSample, role: Role, spec: &TrialSpec) -> Turns {
+fn turns(side: &SideSample, role: Role, waiting: Waiting) -> Turns {
     let flows: Vec<&FlowRecord> = side.flows.iter().filter(|flow| flow.role == role).collect();
     let threads = || data_threads(side, role);
     let waited: Option<Vec<f64>> = threads()
@@ -273,7 +277,7 @@ fn turns(side: &SideSample, role: Role, spec: &TrialSpec) -> Turns {
         on_cpu: mean_cpu(side, role, &flows),
         waited,
         each_sleep: None,
-        spins: matches!(spec.waiting, Waiting::Spin),
+        spins: waiting == Waiting::Spin,
     };
     let (count, sleeps) = threads().fold((0u64, 0u64), |(count, sleeps), thread| {
         (count + 1, sleeps.saturating_add(thread.voluntary_switches))

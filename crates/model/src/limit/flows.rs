@@ -1,7 +1,7 @@
 //! Limits from the connections' own counters: loss, windows, buffers, programs, the congestion control.
 
 use super::drops::{Drops, Lost, refused_by_own_host, refused_by_own_qdiscs, waits_for_own_qdiscs};
-use super::{LimitKind, Named, Trial, other_end};
+use super::{LimitKind, Named, Trial};
 use crate::analysis::OneWay;
 use crate::analysis::figures::{self, Figures, Turns};
 use crate::buffers::{self, Buffer};
@@ -107,7 +107,7 @@ impl Flow<'_> {
     fn end_of(&self, buffer: Buffer) -> End {
         match buffer {
             Buffer::Send => self.way.from,
-            Buffer::Receive => other_end(self.way.from),
+            Buffer::Receive => self.way.from.other(),
         }
     }
 

@@ -362,12 +362,5 @@ fn by_figures(trial: &Trial<'_>, way: &OneWay<'_>) -> Vec<Limit> {
     all.map(|named| trial.limit(named)).collect()
 }
 
-fn other_end(end: End) -> End {
-    match end {
-        End::Local => End::Remote,
-        End::Remote => End::Local,
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -115,6 +115,9 @@ pub struct Operations {
     pub steps: Vec<Step>,
     /// Completed operations of each thread.
     pub per_thread: Vec<u64>,
+    /// For each thread, what it had completed at each of `steps` but the last; none of many threads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps_of_threads: Vec<Vec<u64>>,
     /// `http`: bytes received, including headers.
     #[serde(default)]
     pub received_bytes: Bytes,
@@ -564,6 +567,13 @@ impl SideSample {
                 operations.per_thread.len(),
                 flows.max(1_024),
             )?;
+            let counts = operations.steps_of_threads.iter().map(Vec::len);
+            most(
+                "steps of the threads",
+                operations.steps_of_threads.len(),
+                flows.max(1_024),
+            )?;
+            most("steps of a thread", counts.max().unwrap_or(0), readings)?;
             most("sizes", operations.sizes.len(), 256)?;
         }
         let symbols = self

@@ -66,13 +66,13 @@ pub(super) fn copied_after_all(spec: &TrialSpec, side: &SideSample) -> bool {
 }
 
 /// Whether the CPU time of the kernel's polling thread of a ring is missing.
-pub(super) fn polling_uncounted(spec: &TrialSpec, side: &SideSample) -> bool {
+pub(super) fn polling_uncounted(waiting: Waiting, side: &SideSample) -> bool {
     let polled: BTreeSet<u32> = side
         .threads
         .iter()
         .filter_map(|one| one.polls_for)
         .collect();
-    spec.waiting == Waiting::UringSqpoll
+    waiting == Waiting::UringSqpoll
         && (side.threads.iter()).any(|one| one.polls_for.is_none() && !polled.contains(&one.thread))
 }
 
@@ -205,7 +205,7 @@ mod tests {
         let mut missed = |threads: &[ThreadRecord], waiting| {
             sample.spec.waiting = waiting;
             sample.local.threads = threads.to_vec();
-            polling_uncounted(&sample.spec, &sample.local)
+            polling_uncounted(sample.spec.waiting, &sample.local)
         };
         let data = thread(Role::Sender, None, &[0], 0);
         let poller = ThreadRecord {

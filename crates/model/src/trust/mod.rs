@@ -105,14 +105,17 @@ pub fn flags(
     rate: Option<BitRate>,
 ) -> Vec<Flag> {
     let mut flags: BTreeSet<Flag> = sample.flags.iter().copied().collect();
-    let sides = [(&sample.local, local), (&sample.remote, remote)];
+    let sides = [
+        (End::Local, &sample.local, local),
+        (End::Remote, &sample.remote, remote),
+    ];
     let mut flag_if = |flag, holds: bool| {
         if holds {
             flags.insert(flag);
         }
     };
     flag_if(Flag::SharedKernel, sample.shared_kernel);
-    for (side, host) in sides {
+    for (end, side, host) in sides {
         let exact = host.identity.irq_time_accounting.get();
         // If the kernel's accounting is unknown, assume the coarser one.
         flag_if(Flag::TickAccounting, exact != Some(true));
@@ -133,7 +136,7 @@ pub fn flags(
         flag_if(Flag::RateNotKept, kept::rate_not_kept(&sample.spec, side));
         flag_if(
             Flag::PollingUncounted,
-            kept::polling_uncounted(&sample.spec, side),
+            kept::polling_uncounted(sample.spec.waiting_at(end), side),
         );
         flag_if(Flag::FrequencyMoved, machine::frequency_moved(side, host));
         flag_if(Flag::DeepSleep, machine::slept_deeply(side, host));

@@ -14,6 +14,7 @@ pub use diffusion::Diffusion;
 pub use placement::{MemoryPolicy, Placement};
 pub use verbs::{Connect, DeviceChoice, Rdma, Registration, Service, Verb, Verbs};
 
+use crate::plan::End;
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
 /// The direction of the data, seen from the host that linerate was started on. For request workloads the sender is
@@ -57,13 +58,19 @@ pub struct TrialSpec {
     pub congestion_control: Option<String>,
     /// The placement of threads and buffers.
     pub placement: Placement,
-    /// Data threads of each role at each end; the flows are distributed round-robin. `None` is one thread for each
+    /// Data threads of each role at this end; the flows are distributed round-robin. `None` is one thread for each
     /// flow, up to the limit of [`TrialSpec::threads`].
     #[serde(default)]
     pub threads: Option<u32>,
-    /// How a thread waits for its sockets.
+    /// The same at the other end; `None` is as many as at this end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads_remote: Option<u32>,
+    /// How a thread of this end waits for its sockets.
     #[serde(default)]
     pub waiting: Waiting,
+    /// How a thread of the other end does; `None` is as at this end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_remote: Option<Waiting>,
     /// `TCP_MAXSEG`.
     #[serde(default)]
     pub mss_bytes: Option<Bytes>,
@@ -96,7 +103,9 @@ impl Default for TrialSpec {
             congestion_control: None,
             placement: Placement::default(),
             threads: None,
+            threads_remote: None,
             waiting: Waiting::default(),
+            waiting_remote: None,
             mss_bytes: None,
             pacing_bit_per_s: None,
             profile_hz: None,
@@ -113,10 +122,39 @@ impl TrialSpec {
     /// The maximum number of data threads of a role at one end.
     pub const THREADS_MAX: u32 = 1_024;
 
-    /// The data threads of each role at each end.
+    /// The data threads of each role at this end.
     pub fn threads(&self) -> u32 {
+        self.up_to_flows(self.threads)
+    }
+
+    /// The data threads of each role at the other end.
+    pub fn threads_remote(&self) -> u32 {
+        self.up_to_flows(self.threads_remote.or(self.threads))
+    }
+
+    fn up_to_flows(&self, threads: Option<u32>) -> u32 {
         let most = self.flows.min(Self::THREADS_MAX);
-        self.threads.unwrap_or(most).clamp(1, most.max(1))
+        threads.unwrap_or(most).clamp(1, most.max(1))
+    }
+
+    /// How the data threads of `end` wait, in the spec of the local end.
+    pub fn waiting_at(&self, end: End) -> Waiting {
+        match end {
+            End::Local => self.waiting,
+            End::Remote => self.waiting_remote.unwrap_or(self.waiting),
+        }
+    }
+
+    /// The trial as the other end runs it: its threads and how they wait are what this end calls remote.
+    #[must_use]
+    pub fn at_other_end(&self) -> Self {
+        Self {
+            threads: self.threads_remote.or(self.threads),
+            threads_remote: self.threads_remote.and(self.threads),
+            waiting: self.waiting_remote.unwrap_or(self.waiting),
+            waiting_remote: self.waiting_remote.map(|_| self.waiting),
+            ..self.clone()
+        }
     }
 
     /// The transport that carries the payload.

@@ -46,6 +46,9 @@ pub struct TrialArgs {
     /// Data threads per end; they share the connections [default: one per connection, at most one per CPU].
     #[arg(long, hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
+    /// Like `--threads`, for the peer only.
+    #[arg(long, value_name = "THREADS", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads_remote: Option<u32>,
     /// Send from the peer to this host.
     #[arg(long, short = 'R', conflicts_with = "bidir")]
     pub reverse: bool,
@@ -72,6 +75,9 @@ pub struct TrialArgs {
     /// blocking (completion events) or spin (CQ polling) [default: blocking; `rdma-*`: spin].
     #[arg(long, value_name = "HOW", value_parser = parse_waiting, hide_short_help = true)]
     pub wait: Option<Waiting>,
+    /// Like `--wait`, for the peer only.
+    #[arg(long, value_name = "HOW", value_parser = parse_waiting, hide_short_help = true)]
+    pub wait_remote: Option<Waiting>,
     /// Profile the CPUs of both ends with perf events, HZ samples per second, and list the hottest symbols.
     #[arg(long, value_name = "HZ", hide_short_help = true, num_args = 0..=1, default_missing_value = "199", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub perf: Option<u32>,

@@ -180,7 +180,7 @@ impl DataSide<'_> {
             None => self.address.to_string(),
         };
         let prepare = Request::Prepare {
-            spec: Box::new(spec.clone()),
+            spec: Box::new(spec.at_other_end()),
             token,
             bind,
             report_ns: self.watch.map(|watch| watch.every().into()),

@@ -3,8 +3,8 @@
 //! * [`Server`] on its own, for wrk, curl and others; or as the receiving end of a trial.
 //! * [`load`] against any server that speaks HTTP/1.1; or as the sending end of a trial.
 //!
-//! A trial of two ends has one companion connection per thread: the server's thread sends its port on
-//! it, and the client's thread closes it when the time is over.
+//! A trial of two ends has one companion connection per thread of the end that has more of them: the server's
+//! thread sends its port on each of its own, and the client's thread closes it when the time is over.
 
 mod alarm;
 mod client;
@@ -79,8 +79,12 @@ fn check_waiting(waiting: Waiting) -> Result<(), TrafficError> {
     }
 }
 
-/// The record of a companion: only the bytes of the thread's connections.
-fn companion_end(bytes: u64, ended: Instant, start: Start) -> FlowEnd {
+/// The records of a thread's companions: the first has the bytes of all its connections.
+fn companion_ends(companions: usize, bytes: u64, ended: Instant, start: Start) -> Vec<FlowEnd> {
     let reason = "an http flow is all connections of a thread, each with its own TCP counters";
-    FlowEnd::of_companion(bytes, ended, start, reason)
+    let bytes = std::iter::once(bytes).chain(std::iter::repeat(0));
+    bytes
+        .take(companions)
+        .map(|bytes| FlowEnd::of_companion(bytes, ended, start, reason))
+        .collect()
 }

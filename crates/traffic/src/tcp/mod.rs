@@ -139,11 +139,11 @@ pub(crate) enum Side {
     Listening,
 }
 
-/// How many connections `spec` needs in each direction: `http` makes its own, and has one companion a
-/// thread.
+/// How many connections `spec` needs in each direction: `http` makes its own, and has one companion for
+/// each thread of the end that has more of them.
 pub(crate) fn per_direction(spec: &TrialSpec) -> u32 {
     match spec.workload {
-        Workload::Http(_) => spec.threads(),
+        Workload::Http(_) => spec.threads().max(spec.threads_remote()),
         _ => spec.flows,
     }
 }

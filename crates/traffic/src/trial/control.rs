@@ -18,7 +18,7 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::record::cpu_time_of_this_process;
 use super::shared_state::{Counter, SharedState};
-use super::{FarEnd, cpu_time_of_this_thread};
+use super::{FarEnd, Plan, cpu_time_of_this_thread};
 use crate::abort::take_signals;
 use crate::sys::{allowed_cpus, pin_thread};
 use crate::tcp::{Flow, info};
@@ -37,6 +37,9 @@ const ASKED_MAX: usize = 256;
 /// Readings beyond the duration: those of the receivers while the socket buffers drain.
 const READINGS_SPARE: usize = 32;
 
+/// The operations of so many threads are recorded over time: more are no longer looked at one by one.
+const THREADS_FOLLOWED: usize = 64;
+
 /// The readings of one counter.
 #[derive(Debug, Default)]
 pub(super) struct Readings {
@@ -49,6 +52,8 @@ pub(super) struct Readings {
 pub(super) struct Watched {
     flows: Vec<Readings>,
     steps: Vec<Step>,
+    /// What each thread had completed at each step, step by step; none where there is no room for them.
+    thread_counts: Vec<u64>,
     /// For each thread's own counter: the CPUs seen, in order of time, each change once.
     cpus: Vec<Vec<u32>>,
     ended_at: Nanoseconds,
@@ -64,15 +69,30 @@ impl Watched {
             .unwrap_or_default()
     }
 
-    /// The steps; the last one is at the end, with the threads' own counts.
-    pub(super) fn take_steps(&mut self, completed: u64) -> Vec<Step> {
+    /// The steps; the last one is at the end, with the threads' own counts. For each of the threads that `asks`, what it
+    /// had completed at each step before.
+    pub(super) fn take_steps(
+        &mut self,
+        completed: u64,
+        asks: impl Fn(usize) -> bool,
+    ) -> (Vec<Step>, Vec<Vec<u64>>) {
         let mut steps = std::mem::take(&mut self.steps);
         steps.retain(|step| step.at_ns < self.ended_at);
+        let all = self.cpus.len();
+        let rows = self.thread_counts.chunks_exact(all.max(1));
+        let of = |thread: usize| {
+            rows.clone()
+                .take(steps.len())
+                .map(|row| row[thread])
+                .collect()
+        };
+        let threads = (0..all).filter(|thread| !self.thread_counts.is_empty() && asks(*thread));
+        let of_threads = threads.map(of).collect();
         steps.push(Step {
             at_ns: self.ended_at,
             completed,
         });
-        steps
+        (steps, of_threads)
     }
 
     /// The CPUs that a thread was seen on, and how often it had moved.
@@ -128,6 +148,7 @@ pub(super) struct Control<'a> {
     abort: &'a Abort,
     duration: Duration,
     interval: Duration,
+    plans: &'a [Plan],
     /// The index of each thread's own counter.
     own: Vec<usize>,
     watched: Watched,
@@ -138,7 +159,7 @@ impl<'a> Control<'a> {
     pub(super) fn new(
         spec: &'a TrialSpec,
         flows: &'a [Flow],
-        own: Vec<usize>,
+        (plans, own): (&'a [Plan], Vec<usize>),
         counters: &'a [Counter],
         shared_state: &'a SharedState,
         far: &'a dyn FarEnd,
@@ -154,6 +175,12 @@ impl<'a> Control<'a> {
             .collect::<Result<_, _>>()?;
         let mut steps = Vec::new();
         steps.try_reserve_exact(most).map_err(out_of_memory)?;
+        let mut thread_counts = Vec::new();
+        if !spec.workload.is_bulk() && plans.len() <= THREADS_FOLLOWED {
+            thread_counts
+                .try_reserve_exact(most.saturating_mul(plans.len()))
+                .map_err(out_of_memory)?;
+        }
         Ok(Self {
             spec,
             flows,
@@ -166,10 +193,12 @@ impl<'a> Control<'a> {
             watched: Watched {
                 flows: readings,
                 steps,
+                thread_counts,
                 cpus: vec![Vec::new(); own.len()],
                 ended_at: Nanoseconds::default(),
                 reading: None,
             },
+            plans,
             own,
         })
     }
@@ -292,6 +321,14 @@ impl<'a> Control<'a> {
                 at_ns: start.elapsed().into(),
                 completed: self.counters.iter().map(Counter::operations).sum(),
             });
+            if watched.thread_counts.capacity() > 0 {
+                let count = |(plan, &own): (&Plan, &usize)| match &plan.flows[..] {
+                    [] => self.counters[own].operations(),
+                    flows => flows.iter().map(|&at| self.counters[at].operations()).sum(),
+                };
+                let counts = self.plans.iter().zip(&self.own).map(count);
+                watched.thread_counts.extend(counts);
+            }
         }
         for (seen, &own) in watched.cpus.iter_mut().zip(&self.own) {
             if let Some(cpu) = self.counters[own].cpu()

@@ -134,7 +134,7 @@ fn carry_out_plans(
     let control = Control::new(
         spec,
         flows,
-        own.clone(),
+        (plans, own.clone()),
         &counters,
         &shared_state,
         far,

@@ -23,6 +23,7 @@ pub(super) fn record(
     let (mut threads, mut pollers) = (Vec::new(), Vec::new());
     let mut records: Vec<FlowRecord> = Vec::new();
     let mut operations: Option<Operations> = None;
+    let mut asking: Vec<usize> = Vec::new();
     for ((thread, plan), left) in (0u32..).zip(plans).zip(left) {
         let Some(ThreadResult {
             found,
@@ -59,6 +60,7 @@ pub(super) fn record(
             });
         }
         if let Some(found) = found.operations {
+            asking.push(thread as usize);
             add_operations(operations.get_or_insert_default(), found);
         }
         threads.push(ThreadRecord {
@@ -74,7 +76,9 @@ pub(super) fn record(
     threads.extend(pollers.map(|(thread, poller)| ThreadRecord { thread, ..poller }));
     records.sort_by_key(|record| record.flow);
     if let Some(operations) = &mut operations {
-        operations.steps = watched.take_steps(operations.completed);
+        let asks = |thread: usize| asking.contains(&thread);
+        (operations.steps, operations.steps_of_threads) =
+            watched.take_steps(operations.completed, asks);
     }
     SideSample {
         cpu: CpuRecord {

@@ -5,6 +5,7 @@ mod parts;
 
 use std::collections::BTreeMap;
 
+use linerate_analysis::trial::operations::{ThreadRates, thread_rates};
 use linerate_model::analysis::{RatePoint, rate_series};
 use linerate_model::pingpong::Judgement;
 use linerate_model::plan::End;
@@ -64,6 +65,9 @@ pub(crate) struct MeasureDocument<'a> {
     /// In closed loop: `latency_ns` with the requests that were not sent while others waited, as wrk prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     corrected_latency_ns: Option<Latency>,
+    /// The operations per second of single threads, over the intervals between readings: wrk's `Req/Sec`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread_ops_per_s: Option<ThreadRates>,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<Steps>,
     /// With `--interval`: the mean of each interval.
@@ -140,6 +144,7 @@ pub(super) fn document<'a>(
             .map(Latency::of),
         service_latency_ns: service.as_ref().map(Latency::of),
         corrected_latency_ns: corrected_latency(sample).as_ref().map(Latency::of),
+        thread_ops_per_s: thread_rates(sample),
         steps: Steps::of(sample),
         intervals: (measured.interval).map(|every| Interval::all(measured, every)),
         datagrams: verbs::Datagrams::of(sample)

@@ -1,6 +1,6 @@
 //! The parts of a measurement's document: what each is, and how it follows from the record.
 
-use linerate_analysis::trial::operations::{askers, ops_per_s, real};
+use linerate_analysis::trial::operations::{askers, ops_per_s, real, received_per_s};
 use linerate_model::analysis::{RatePoint, SideCost, cost_of_local, cost_of_remote};
 use linerate_model::finding::Evidence;
 use linerate_model::host::Host;
@@ -87,6 +87,9 @@ pub(super) struct Total {
     bytes: u64,
     /// Operations per second, for request-response workloads.
     ops_per_s: Option<f64>,
+    /// `http`: what the client received per second, heads included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received_bytes_per_s: Option<f64>,
     /// Completed operations.
     operations: Option<u64>,
     /// Operations that failed.
@@ -113,6 +116,7 @@ impl Total {
                 exchanged_bytes(sample)
             },
             ops_per_s: ops_per_s(sample),
+            received_bytes_per_s: received_per_s(sample),
             operations: sum(|operations| operations.completed),
             failed: sum(|operations| operations.failed),
             unanswered: sum(|operations| operations.unanswered),

@@ -67,6 +67,7 @@ fn placement<'a>(args: &TrialArgs, spec: &TrialSpec, path: PathView<'a>) -> Outc
         allowed: Some(&allowed),
         cpus: &here,
         memory: &memory_here,
+        threads: spec.threads(),
     };
     let remote = Site {
         host: path.remote,
@@ -75,8 +76,9 @@ fn placement<'a>(args: &TrialArgs, spec: &TrialSpec, path: PathView<'a>) -> Outc
         allowed: None,
         cpus: &there,
         memory: &memory_there,
+        threads: spec.threads_remote(),
     };
-    let mut placed = place::placement(spec.direction, &local, &remote, spec.threads())?;
+    let mut placed = place::placement(spec.direction, &local, &remote)?;
     if spec.verbs.is_some() && args.memory.is_none() && args.memory_remote.is_none() {
         (placed.sender_memory, placed.receiver_memory) =
             memory_of_devices(spec.direction, &local, &remote);
@@ -109,10 +111,14 @@ fn memory_of_devices(
 
 /// What is asked of an end that is not ours cannot be done there.
 fn refuse_remote(trial: &TrialArgs) -> Outcome<()> {
-    if trial.place_remote.is_some() || trial.memory_remote.is_some() {
+    if trial.place_remote.is_some()
+        || trial.memory_remote.is_some()
+        || trial.threads_remote.is_some()
+        || trial.wait_remote.is_some()
+    {
         return Err(Stop::new(
             Code::Usage,
-            "the remote end is not linerate: its threads and memory cannot be placed from here",
+            "the remote end is not linerate: its threads and memory cannot be set from here",
         ));
     }
     Ok(())
@@ -149,12 +155,12 @@ pub(crate) fn placement_alone(
         allowed: Some(&allowed),
         cpus,
         memory,
+        threads: spec.threads(),
     };
     let placed = place::placement(
         spec.direction,
         &site(&here, &memory),
         &site(&free, &no_memory),
-        spec.threads(),
     )?;
     Ok(match &trial.place {
         Some(Placing::Roles(sender_cpus, receiver_cpus)) => Placement {

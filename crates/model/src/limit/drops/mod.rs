@@ -4,7 +4,7 @@
 //! qdisc drops whole packets of up to 64 KiB before segmentation (GSO), and counts each once; a NIC counts frames. A
 //! count is converted to bytes by the maximum size of what it counts.
 
-use super::{LimitKind, Trial, other_end};
+use super::{LimitKind, Trial};
 use crate::analysis::OneWay;
 use crate::analysis::figures::{self, Figures};
 use crate::ceiling::{Bound, same_kernel};
@@ -266,7 +266,7 @@ impl Drops {
 /// The text if no counter explains the loss.
 fn unexplained(way: &OneWay<'_>, some_moved: bool) -> Evidence {
     let what = "drop location";
-    let ends = [(way.from, way.sender), (other_end(way.from), way.receiver)];
+    let ends = [(way.from, way.sender), (way.from.other(), way.receiver)];
     for (end, side) in ends {
         if let Some((why, path)) = blind(side) {
             let words = format!("unknown: the drop counters of the {end} end are missing: {why}");
@@ -311,7 +311,7 @@ const REASONS: [(&str, &str); 6] = [
 /// The drops of each kernel by reason, for any destination. Where both ends run on one kernel, both count the same
 /// drops.
 fn by_reason(trial: &Trial<'_>, way: &OneWay<'_>) -> Vec<Place> {
-    let receiver = (other_end(way.from), way.receiver);
+    let receiver = (way.from.other(), way.receiver);
     let mut ends = vec![(Some(way.from), way.sender), (Some(receiver.0), receiver.1)];
     let mut told = Vec::new();
     if same_kernel(trial.local, trial.remote) {
@@ -436,7 +436,7 @@ fn at_sender(trial: &Trial<'_>, way: &OneWay<'_>) -> Vec<Place> {
 }
 
 fn at_receiver(trial: &Trial<'_>, way: &OneWay<'_>, lost: &Lost) -> Vec<Place> {
-    let end = other_end(way.from);
+    let end = way.from.other();
     let there = (end, trial.host(end));
     let watch = way.receiver.counters.value();
     let mut places: Vec<Place> = sockets(way, end, lost, watch).into_iter().collect();

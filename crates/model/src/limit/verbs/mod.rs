@@ -4,7 +4,7 @@
 mod pairs;
 
 use self::pairs::{GrownCounter, Pairs, moved};
-use super::{Limit, LimitKind, Named, Trial, by_ceiling, cpus, other_end};
+use super::{Limit, LimitKind, Named, Trial, by_ceiling, cpus};
 use crate::analysis::OneWay;
 use crate::analysis::figures::{self, Figures, Turns};
 use crate::ceiling::Bound;
@@ -105,7 +105,7 @@ impl<'a> Direction<'a> {
 
     fn moved(&self, names: &[&str]) -> Vec<GrownCounter> {
         let mut all = moved(self.way.from, self.way.sender, names);
-        let there = moved(other_end(self.way.from), self.way.receiver, names);
+        let there = moved(self.way.from.other(), self.way.receiver, names);
         all.extend(
             there
                 .into_iter()
@@ -122,7 +122,7 @@ impl<'a> Direction<'a> {
     fn uncounted(&self) -> Option<Evidence> {
         let ends = [
             (self.way.from, self.way.sender),
-            (other_end(self.way.from), self.way.receiver),
+            (self.way.from.other(), self.way.receiver),
         ];
         let blind = ends.into_iter().find_map(|(end, side)| {
             let gap = pairs::blind(side)?;
@@ -175,7 +175,7 @@ impl<'a> Direction<'a> {
             "more than {} of the packets found no posted receive (RNR){words}",
             threshold::LOSS_SHARE
         );
-        let rule = Some(("rdma-retransmit", other_end(self.way.from)));
+        let rule = Some(("rdma-retransmit", self.way.from.other()));
         Some(self.named(what, rule, evidence, words))
     }
 

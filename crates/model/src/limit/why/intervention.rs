@@ -137,7 +137,7 @@ impl Intervention {
             Self::MoreFlows => {
                 spec.flows = more_flows(spec.flows)?;
                 // The threads stay one for each connection, so that they may use more CPUs.
-                spec.threads = None;
+                (spec.threads, spec.threads_remote) = (None, None);
             }
             Self::LargerBuffers => spec.socket_buffer_bytes = Some(larger_buffers(&spec, path)?),
             Self::SmallerBuffers => spec.socket_buffer_bytes = Some(smaller_buffers(&spec, path)?),
@@ -177,7 +177,7 @@ impl Intervention {
                 spec.socket_buffer_bytes = None;
                 spec.congestion_control = None;
                 spec.mss_bytes = None;
-                spec.waiting = Waiting::default();
+                (spec.waiting, spec.waiting_remote) = (Waiting::default(), None);
             }
         }
         Ok(spec)

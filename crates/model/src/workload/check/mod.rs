@@ -90,6 +90,15 @@ impl TrialSpec {
 
     /// Checks that both ends can run it.
     pub fn check(&self) -> Result<(), SpecError> {
+        self.check_end()?;
+        // The other end may wait in a way that the workload does not have, or use more buffers.
+        if self.threads_remote.is_some() || self.waiting_remote.is_some() {
+            self.at_other_end().check_end()?;
+        }
+        Ok(())
+    }
+
+    fn check_end(&self) -> Result<(), SpecError> {
         require(
             (1..=Self::FLOWS_MAX).contains(&self.flows),
             "the number of flows",
@@ -97,7 +106,7 @@ impl TrialSpec {
             "1 to 10000",
         )?;
         require(
-            (self.threads.unwrap_or(1)) >= 1 && self.threads.unwrap_or(1) <= Self::THREADS_MAX,
+            (1..=Self::THREADS_MAX).contains(&self.threads.unwrap_or(1)),
             "the number of threads",
             || self.threads.unwrap_or(0).to_string(),
             "1 to 1024",

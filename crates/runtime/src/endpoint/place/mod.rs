@@ -42,15 +42,12 @@ pub struct Site<'a> {
     pub cpus: &'a Where,
     /// The memory policy of its buffers.
     pub memory: &'a MemoryWhere,
+    /// The data threads of each role there.
+    pub threads: u32,
 }
 
-/// The placement of a trial of `threads` threads of each role at each end.
-pub fn placement(
-    direction: Direction,
-    local: &Site<'_>,
-    remote: &Site<'_>,
-    threads: u32,
-) -> Outcome<Placement> {
+/// The placement of a trial's threads and buffers.
+pub fn placement(direction: Direction, local: &Site<'_>, remote: &Site<'_>) -> Outcome<Placement> {
     let by_receive_cpu = [local, remote].map(|site| *site.cpus == Where::ByReceiveCpu);
     if by_receive_cpu[0] != by_receive_cpu[1] {
         let other = if by_receive_cpu[0] { remote } else { local };
@@ -65,8 +62,8 @@ pub fn placement(
         Direction::Reverse => (vec![remote], vec![local]),
         Direction::Bidirectional => (vec![local, remote], vec![local, remote]),
     };
-    let (sender_cpus, sender_memory) = of_role(&sending, Role::Sender, threads)?;
-    let (receiver_cpus, receiver_memory) = of_role(&receiving, Role::Receiver, threads)?;
+    let (sender_cpus, sender_memory) = of_role(&sending, Role::Sender)?;
+    let (receiver_cpus, receiver_memory) = of_role(&receiving, Role::Receiver)?;
     Ok(Placement {
         sender_cpus,
         receiver_cpus,
@@ -77,13 +74,13 @@ pub fn placement(
 }
 
 /// The CPUs and the memory of one role. Where both ends have it they share one list.
-fn of_role(sites: &[&Site<'_>], role: Role, threads: u32) -> Outcome<(CpuSet, MemoryPolicy)> {
+fn of_role(sites: &[&Site<'_>], role: Role) -> Outcome<(CpuSet, MemoryPolicy)> {
     let mut found: Option<(CpuSet, MemoryPolicy)> = None;
     for site in sites {
         let placed = if sites.len() > 1 && *site.cpus == Where::Spread {
-            Placed::Cpus(site.half_of_spread(threads, role)?)
+            Placed::Cpus(site.half_of_spread(role)?)
         } else {
-            resolve(site, threads, role)?
+            resolve(site, role)?
         };
         let cpus = match placed {
             Placed::Cpus(cpus) => cpus,
@@ -111,8 +108,8 @@ fn not_here(message: impl Into<String>) -> Stop {
     Stop::new(Code::NotSupported, message)
 }
 
-/// The CPUs that the word of `site` resolves to, for `threads` threads of `role`.
-pub fn resolve(site: &Site<'_>, threads: u32, role: Role) -> Outcome<Placed> {
+/// The CPUs that the word of `site` resolves to, for its threads of `role`.
+pub fn resolve(site: &Site<'_>, role: Role) -> Outcome<Placed> {
     let cpus = match site.cpus {
         Where::Free => return Ok(Placed::Free),
         Where::ByReceiveCpu => return Ok(Placed::ByReceiveCpu),
@@ -120,7 +117,7 @@ pub fn resolve(site: &Site<'_>, threads: u32, role: Role) -> Outcome<Placed> {
         Where::Near => site.usable_of(&site.near_cpus()?)?,
         Where::Far => site.usable_of(&site.cpus_of(site.far_node()?)?)?,
         Where::Node(node) => site.usable_of(&site.cpus_of(*node)?)?,
-        Where::Spread => site.spread(threads)?,
+        Where::Spread => site.spread(site.threads)?,
         Where::SameCore => site.one_core(role)?,
     };
     Ok(Placed::Cpus(cpus))
@@ -399,8 +396,8 @@ impl Site<'_> {
     }
 
     /// The same where both roles are at this end: they share no CPU as far as there are enough.
-    fn half_of_spread(&self, threads: u32, role: Role) -> Outcome<CpuSet> {
-        let all = self.spread(threads.saturating_mul(2))?;
+    fn half_of_spread(&self, role: Role) -> Outcome<CpuSet> {
+        let all = self.spread(self.threads.saturating_mul(2))?;
         let first = all.len().div_ceil(2);
         let half: CpuSet = match role {
             Role::Sender => all.iter().take(first).collect(),

@@ -62,12 +62,20 @@ impl<'a> Asked<'a> {
             allowed: self.allowed.as_ref(),
             cpus: &cpus,
             memory: &memory,
+            threads: 1,
         })
     }
 
     #[track_caller]
     fn cpus(&self, word: &str, threads: u32) -> String {
-        match self.with(word, "default", |site| resolve(site, threads, Role::Sender)) {
+        let asked = |site: &Site<'_>| {
+            let site = Site {
+                threads,
+                ..site.clone()
+            };
+            resolve(&site, Role::Sender)
+        };
+        match self.with(word, "default", asked) {
             Ok(Placed::Cpus(cpus)) => cpus.to_string(),
             other => panic!("{word}: {other:?}"),
         }
@@ -75,7 +83,7 @@ impl<'a> Asked<'a> {
 
     #[track_caller]
     fn refusal(&self, word: &str) -> String {
-        let placed = self.with(word, "default", |site| resolve(site, 1, Role::Sender));
+        let placed = self.with(word, "default", |site| resolve(site, Role::Sender));
         placed.expect_err("it cannot be").to_string()
     }
 
@@ -226,7 +234,7 @@ fn one_core_has_a_sibling_for_each_role() {
     let asked = Asked::of(&host, "eth0");
     let of = |role| {
         asked.with("same-core", "default", |site| {
-            resolve(site, 1, role).expect("a core")
+            resolve(site, role).expect("a core")
         })
     };
     assert_eq!(of(Role::Sender), Placed::Cpus(set("4")));
@@ -235,7 +243,7 @@ fn one_core_has_a_sibling_for_each_role() {
     let asked = Asked::of(&single, "near0");
     let of = |role| {
         asked.with("same-core", "default", |site| {
-            resolve(site, 1, role).expect("a core")
+            resolve(site, role).expect("a core")
         })
     };
     assert_eq!(of(Role::Sender), of(Role::Receiver));
@@ -271,7 +279,7 @@ fn both_ends_words_become_one_placement() {
     let both = |direction, here: &str, there: &str| {
         asked.with(here, "near", |local| {
             other.with(there, "default", |remote| {
-                placement(direction, local, remote, 2)
+                placement(direction, local, remote)
             })
         })
     };
@@ -324,7 +332,7 @@ fn what_is_near_a_trial_over_verbs_is_the_node_of_its_device() {
         ..Asked::of(&host, "eth0")
     };
     let near = asked.with("near", "near", |site| {
-        let cpus = resolve(site, 1, Role::Sender).expect("CPUs");
+        let cpus = resolve(site, Role::Sender).expect("CPUs");
         (
             cpus,
             resolve_memory(site).expect("a node"),

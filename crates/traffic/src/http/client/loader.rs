@@ -62,7 +62,8 @@ struct Account {
 #[derive(Debug)]
 pub(super) struct Loader<'a> {
     spec: &'a TrialSpec,
-    address: SocketAddr,
+    /// Where the server's threads listen: the connections are distributed over them round-robin.
+    addresses: Vec<SocketAddr>,
     request: &'a [u8],
     poller: Poller,
     tick: Alarm,
@@ -90,7 +91,7 @@ pub(super) struct Loader<'a> {
 impl<'a> Loader<'a> {
     pub(super) fn new(
         data_thread: &DataThread<'a>,
-        address: SocketAddr,
+        addresses: Vec<SocketAddr>,
         request: &'a [u8],
         rate_per_s: Option<u64>,
     ) -> Result<Self, TrafficError> {
@@ -113,7 +114,7 @@ impl<'a> Loader<'a> {
         let connections: Vec<Connection> = (0..own.into()).map(Connection::new).collect();
         Ok(Self {
             spec,
-            address,
+            addresses,
             request,
             poller,
             tick,
@@ -138,15 +139,19 @@ impl<'a> Loader<'a> {
     }
 
     /// Detects when the other end of the trial is gone.
-    pub(super) fn watch_companion(
-        &mut self,
-        companion: ThreadFlow<'a>,
-    ) -> Result<(), TrafficError> {
-        // READY and GO are read elsewhere: only the end is waited for.
-        self.poller
-            .add(&companion.flow.socket, COMPANION, EventFlags::RDHUP)?;
-        self.companion = Some(companion);
+    pub(super) fn watch(&mut self, companions: &[ThreadFlow<'a>]) -> Result<(), TrafficError> {
+        for companion in companions {
+            // READY and GO are read elsewhere: only the end is waited for.
+            self.poller
+                .add(&companion.flow.socket, COMPANION, EventFlags::RDHUP)?;
+        }
+        self.companion = companions.first().copied();
         Ok(())
+    }
+
+    /// Where the connection at `place` goes.
+    fn address_of(&self, place: usize) -> SocketAddr {
+        self.addresses[place % self.addresses.len()]
     }
 
     /// Opens the first connections, before the start. A failure is the trial's error.
@@ -157,8 +162,9 @@ impl<'a> Loader<'a> {
         while missing < OPEN_FIRST
             && let Some(place) = self.to_open.pop()
         {
-            let failed = |errno| connect_error(self.address, errno, begun);
-            match self.connections[place].open(self.spec, self.address) {
+            let address = self.address_of(place);
+            let failed = |errno| connect_error(address, errno, begun);
+            match self.connections[place].open(self.spec, address) {
                 Ok(socket) => self.poller.add(socket, place as u64, EventFlags::OUT)?,
                 Err(OpenError::Own(error)) => return Err(error),
                 Err(OpenError::Network(errno)) => return Err(failed(errno)),
@@ -175,7 +181,7 @@ impl<'a> Loader<'a> {
             };
             if begun.elapsed() >= limit {
                 return Err(TrafficError::ConnectTimeOut {
-                    address: self.address,
+                    address: self.addresses[0],
                     waited: begun.elapsed(),
                 });
             }
@@ -189,9 +195,10 @@ impl<'a> Loader<'a> {
                     DUE => {}
                     token => {
                         let place = place_of(token);
+                        let address = self.address_of(place);
                         let one = &mut self.connections[place];
                         one.is_open()
-                            .map_err(|errno| connect_error(self.address, errno, begun))?;
+                            .map_err(|errno| connect_error(address, errno, begun))?;
                         one.state = State::Idle;
                         is_answered = true;
                         if let Some(socket) = &one.socket {
@@ -487,7 +494,8 @@ impl<'a> Loader<'a> {
             let Some(place) = self.to_open.pop() else {
                 return Ok(());
             };
-            match self.connections[place].open(self.spec, self.address) {
+            let address = self.address_of(place);
+            match self.connections[place].open(self.spec, address) {
                 Ok(socket) => self
                     .poller
                     .add(socket.as_fd(), place as u64, EventFlags::OUT)?,

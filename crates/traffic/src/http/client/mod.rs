@@ -14,7 +14,7 @@ use loader::Loader;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, Shutdown, getpeername, recv, shutdown};
 
-use super::{Target, companion_end};
+use super::{Target, companion_ends};
 use crate::TrafficError;
 use crate::tcp::socket::{Woken, wait};
 use crate::trial::{DataThread, ThreadFlow, WorkResult};
@@ -30,11 +30,12 @@ pub(super) fn work_with_peer(
     data_thread: &mut DataThread<'_>,
     http: &Http,
 ) -> Result<Option<WorkResult>, TrafficError> {
-    let companion = data_thread.flows[0];
-    let address = hear_address(data_thread, companion)?;
+    let companions: Vec<ThreadFlow<'_>> = data_thread.flows.clone();
+    let addresses = companions.iter().map(|one| hear_address(data_thread, *one));
+    let addresses: Vec<SocketAddr> = addresses.collect::<Result<_, _>>()?;
     let request = request(http, OWN_NAME);
-    let mut loader = Loader::new(data_thread, address, &request, http.rate_per_s)?;
-    loader.watch_companion(companion)?;
+    let mut loader = Loader::new(data_thread, addresses, &request, http.rate_per_s)?;
+    loader.watch(&companions)?;
     loader.open_first(data_thread)?;
     let Some(start) = data_thread.ready()? else {
         return Ok(None);
@@ -42,11 +43,13 @@ pub(super) fn work_with_peer(
     let result = loader.run(data_thread, start);
     let ended = Instant::now();
     // The end of file is the server's sign to end. It fails only when the connection is gone.
-    let _ = shutdown(&companion.flow.socket, Shutdown::Write);
+    for companion in &companions {
+        let _ = shutdown(&companion.flow.socket, Shutdown::Write);
+    }
     result?;
     let bytes = loader.bytes();
     Ok(Some(WorkResult {
-        flows: vec![companion_end(bytes, ended, start)],
+        flows: companion_ends(companions.len(), bytes, ended, start),
         memory_node: loader.memory_node(),
         operations: Some(loader.into_operations()),
     }))
@@ -59,7 +62,7 @@ pub(super) fn work_alone(
     target: &Target,
 ) -> Result<Option<WorkResult>, TrafficError> {
     let request = request(http, &target.host);
-    let mut loader = Loader::new(data_thread, target.address, &request, http.rate_per_s)?;
+    let mut loader = Loader::new(data_thread, vec![target.address], &request, http.rate_per_s)?;
     loader.open_first(data_thread)?;
     let Some(start) = data_thread.ready()? else {
         return Ok(None);

@@ -10,7 +10,7 @@ mod connection;
 mod worker;
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, getpeername, getsockname, listen, send, sockopt};
 use worker::Worker;
 
-use super::{STACK_BYTES, companion_end};
+use super::{STACK_BYTES, companion_ends};
 use crate::abort::{new_event, signal};
 use crate::sys::pin_thread;
 use crate::tcp::arrival::{bind_within, taken};
@@ -138,7 +138,7 @@ impl Server {
             }
             let mut worker = Worker::new(listener, None, body, &MemoryPolicy::Default, waiting)?
                 .shared_out(places);
-            worker.serve(&[abort, &failed], &Counter::default())?;
+            worker.serve(&[abort, &failed], 1, &Counter::default())?;
             Ok(worker.served())
         };
         let work = |listener, cpu| work(listener, cpu).inspect_err(|_| signal(&failed));
@@ -188,8 +188,9 @@ pub(super) fn work(
     data_thread: &mut DataThread<'_>,
     http: &Http,
 ) -> Result<Option<WorkResult>, TrafficError> {
-    let companion = data_thread.flows[0];
-    let socket = &companion.flow.socket;
+    let companions = data_thread.flows.clone();
+    let first = companions[0];
+    let socket = &first.flow.socket;
     let failed = |errno| TrafficError::of_errno("read a companion's address", errno);
     let mut address = local_address(socket)?;
     let peer = getpeername(socket)
@@ -197,7 +198,7 @@ pub(super) fn work(
         .and_then(|peer| SocketAddr::try_from(peer).ok())
         .map(|peer| peer.ip());
     address.set_port(0);
-    let ports = companion.flow.ports;
+    let ports = first.flow.ports;
     let listener = listening(data_thread.spec, address, ports, false)?;
     let port = local_address(&listener)?.port();
     let mut worker = Worker::new(
@@ -207,27 +208,37 @@ pub(super) fn work(
         data_thread.memory(),
         data_thread.spec.waiting,
     )?;
-    let told = send(socket, &port.to_be_bytes(), SendFlags::NOSIGNAL);
-    if told != Ok(2) {
-        return Err(TrafficError::PeerClosed {
-            flow: companion.flow.number,
-            after: Duration::ZERO,
-        });
+    for companion in &companions {
+        let sent = send(
+            &companion.flow.socket,
+            &port.to_be_bytes(),
+            SendFlags::NOSIGNAL,
+        );
+        if sent != Ok(2) {
+            return Err(TrafficError::PeerClosed {
+                flow: companion.flow.number,
+                after: Duration::ZERO,
+            });
+        }
     }
     let Some(start) = data_thread.ready()? else {
         return Ok(None);
     };
-    worker.serve(&[socket], companion.counter)?;
+    let ends: Vec<&dyn AsFd> = (companions.iter())
+        .map(|companion| &companion.flow.socket as &dyn AsFd)
+        .collect();
+    // The last thread of the client to close its companion ends the trial here.
+    worker.serve(&ends, ends.len(), first.counter)?;
     let ended = Instant::now();
     if !data_thread.is_time(start, ended) {
         return Err(TrafficError::PeerClosed {
-            flow: companion.flow.number,
+            flow: first.flow.number,
             after: ended.duration_since(start.at),
         });
     }
     let served = worker.served();
     Ok(Some(WorkResult {
-        flows: vec![companion_end(served.bytes.as_u64(), ended, start)],
+        flows: companion_ends(companions.len(), served.bytes.as_u64(), ended, start),
         operations: None,
         memory_node: worker.memory().node(),
     }))

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use linerate_model::units::Bytes;
-use linerate_model::workload::{MemoryPolicy, Waiting};
+use linerate_model::workload::{MemoryPolicy, TrialSpec, Waiting};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
@@ -23,7 +23,9 @@ use crate::waiting::{Event, Poller};
 /// What an event is about; a smaller number is a connection's place.
 const LISTENER: u64 = u64::MAX;
 const CLOCK: u64 = u64::MAX - 1;
+/// The first of what ends the service; the others follow below it.
 const END: u64 = u64::MAX - 2;
+const END_LAST: u64 = END - TrialSpec::THREADS_MAX as u64;
 
 /// Events of one look.
 const EVENTS: usize = 512;
@@ -93,23 +95,31 @@ impl Worker {
         self
     }
 
-    /// Serves until one of `ends` is readable.
+    /// Serves until `enough` of `ends` are readable.
     pub(super) fn serve(
         &mut self,
         ends: &[&dyn AsFd],
+        mut enough: usize,
         counter: &Counter,
     ) -> Result<(), TrafficError> {
-        for end in ends {
-            self.poller.add(end.as_fd(), END, EventFlags::IN)?;
+        for (token, end) in (END_LAST..=END).rev().zip(ends) {
+            self.poller.add(end.as_fd(), token, EventFlags::IN)?;
         }
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         loop {
             self.poller.wait(&mut events, None)?;
             for event in &events {
                 match event.data.u64() {
-                    END => return Ok(()),
                     LISTENER => self.accept()?,
                     CLOCK => self.tick()?,
+                    token @ END_LAST..=END => {
+                        enough -= 1;
+                        if enough == 0 {
+                            return Ok(());
+                        }
+                        let index = usize::try_from(END - token).unwrap_or(usize::MAX);
+                        self.poller.remove(ends[index].as_fd())?;
+                    }
                     place => self.advance(usize::try_from(place).unwrap_or(usize::MAX))?,
                 }
             }

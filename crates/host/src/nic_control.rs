@@ -60,6 +60,10 @@ pub trait NicRead {
     fn nft_rules(&self) -> Known<u64> {
         Known::not_asked("netfilter/rules".to_owned())
     }
+    /// Whether a table of linerate's own makes the kernel track connections in this network namespace.
+    fn tracks_connections(&self) -> Known<bool> {
+        Known::not_asked("netfilter/tables".to_owned())
+    }
     /// Its counters.
     fn counts(&self, _nic: &NicName) -> NicCounts {
         NicCounts::default()
@@ -203,6 +207,10 @@ pub enum NicValue<'a> {
 pub trait NicWrite: NicRead {
     /// Sets one value.
     fn set_value(&self, nic: &NicName, value: &NicValue<'_>) -> io::Result<()>;
+    /// Adds or removes the table that makes the kernel track connections.
+    fn track_connections(&self, _on: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Sets the MTU.
     fn set_mtu(&self, nic: &NicName, mtu: u32) -> io::Result<()> {
         self.set_value(nic, &NicValue::Link(link::MTU, mtu))

@@ -17,6 +17,7 @@ use super::document::{
     CellDocument, DesignDocument, DriftDocument, EffectDocument, FactorDocument, LabDocument,
     LevelDocument, PeerDocument, ResponseDocument, SCHEMA, TrialDocument,
 };
+use super::idle_states;
 use super::sorted::{CellResult, ExperimentRecords, sort};
 use super::{difference, earlier, published};
 use crate::record::{Header, Record};
@@ -318,6 +319,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
     let bounds = Bounds::of(header, &sorted);
     let mut notes = sorted.notes(header, &laid);
     notes.extend(bounds.iter().flat_map(Bounds::goes_without_in_words));
+    notes.extend(idle_states::notes(&sorted, &laid.cells));
     let of_response = |response: &Response| {
         let (effects, left_out) = effects(&sorted, &laid, *response, header.seed);
         ResponseDocument {

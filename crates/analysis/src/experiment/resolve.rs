@@ -1,15 +1,15 @@
 //! Resolves a combination of levels into settings of both hosts of its path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Nic, QueueKind};
 use linerate_model::ids::{CpuSet, NicName};
-use linerate_model::known::{Cause, Gap};
+use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::lab::{Experiment, LevelTable, Word};
 use linerate_model::path::PathView;
 use linerate_model::plan::End;
-use linerate_model::setting::{Scope, SettingError, SettingKey, Value, current};
+use linerate_model::setting::{MachineKnob, Scope, SettingError, SettingKey, Value, current};
 
 use super::judge::without_factors;
 
@@ -202,7 +202,7 @@ impl Resolver {
             let at = self.experiment.at(&cell);
             let ground = self.ground(at.peer.at.as_deref()).ok()?;
             let why = match self.settings_of(&at) {
-                Err(stop) => (stop.code == Code::NotSupported).then_some(stop.message)?,
+                Err(stop) => (stop.code == Code::NotSupported).then_some(stop.message),
                 Ok(settings) => settings.iter().find_map(|(end, key, _)| {
                     let host = match end {
                         End::Local => &ground.local,
@@ -210,11 +210,50 @@ impl Resolver {
                     };
                     let gap = lacking(host, key)?;
                     Some(format!("cannot change {key} of the {end} end: {gap}"))
-                })?,
+                }),
             };
+            let why = why.or_else(|| self.leaves_nothing(ground, factor, level))?;
             Some((factor, level, why))
         };
         levels.filter_map(why).collect()
+    }
+
+    /// Why nothing is left of a level: it changes settings only, and its host has none of them.
+    fn leaves_nothing(&self, ground: &PathBaseline, factor: usize, level: usize) -> Option<String> {
+        let table = self.experiment.factors.get(factor)?.level(level)?;
+        let changes_settings_only = table.options.is_empty()
+            && table.workload.is_none()
+            && table.address.is_none()
+            && table.peer.at.is_none();
+        if !changes_settings_only {
+            return None;
+        }
+        let ends = [
+            (
+                End::Local,
+                &ground.local,
+                &ground.local_nic,
+                &table.settings,
+            ),
+            (
+                End::Remote,
+                &ground.remote,
+                &ground.remote_nic,
+                &table.peer.settings,
+            ),
+        ];
+        let mut missing = None;
+        for (end, host, nic, settings) in ends {
+            for key in settings.keys() {
+                for key in keys(key, host, nic).ok()? {
+                    // One that is there makes the level a level.
+                    let gap = lacking(host, &key)?;
+                    let why = || format!("cannot change {key} of the {end} end: {gap}");
+                    missing.get_or_insert_with(why);
+                }
+            }
+        }
+        missing
     }
 
     /// The optional settings that a host of a path does not have, and why, as text.
@@ -222,11 +261,13 @@ impl Resolver {
         let others = self.others.values().filter_map(|way| way.as_ref().ok());
         let mut lines: Vec<String> = Vec::new();
         for ground in std::iter::once(&self.home).chain(others) {
-            for (host, nic) in [
-                (&ground.local, &ground.local_nic),
-                (&ground.remote, &ground.remote_nic),
+            for (end, host, nic) in [
+                (End::Local, &ground.local, &ground.local_nic),
+                (End::Remote, &ground.remote, &ground.remote_nic),
             ] {
+                let changed = self.experiment.changed_on(end);
                 let optional = self.experiment.optional.iter();
+                let optional = optional.filter(|key| changed.contains(key.as_str()));
                 let keys = optional.flat_map(|key| keys(key, host, nic).unwrap_or_default());
                 let without = keys.filter_map(|key| {
                     let gap = lacking(host, &key)?;
@@ -237,7 +278,9 @@ impl Resolver {
                 lines.extend(without);
             }
         }
-        lines.dedup();
+        // Two ends of one kernel lack the same.
+        let mut seen = BTreeSet::new();
+        lines.retain(|line| seen.insert(line.clone()));
         lines
     }
 
@@ -283,6 +326,15 @@ impl Resolver {
 /// Why a host does not have a setting. One that could not be read may be there.
 fn lacking(host: &Host, key: &SettingKey) -> Option<Gap> {
     let now = current(host, key);
+    // Documentation/ABI/testing/sysfs-devices-system-cpu: `notsupported` has one thread a core, `notimplemented` no switch.
+    if let (SettingKey::Machine(MachineKnob::Smt), Known::Value(Value::Text(word))) = (key, &now)
+        && word.starts_with("not")
+    {
+        let path = "/sys/devices/system/cpu/smt/control";
+        return Known::<()>::unknown(Cause::Inapplicable, path, word.as_str())
+            .gap()
+            .cloned();
+    }
     let gap = now.ok().err()?.clone();
     matches!(gap.cause, Cause::Absent | Cause::Inapplicable).then_some(gap)
 }

@@ -67,6 +67,9 @@ pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Valu
         }
         (SettingKey::Machine(MachineKnob::IrqbalancePaused), _) => daemon::is_paused(root),
         (SettingKey::Machine(MachineKnob::IrqbalanceBans), _) => daemon::bans(root),
+        (SettingKey::Machine(MachineKnob::TrackConnections), _) => {
+            nics.tracks_connections().map(Value::Switch)
+        }
         (SettingKey::Machine(knob), Access::Reported(_)) => reported::read(root, nics, *knob),
         (_, Access::Held) => Known::unknown(Cause::NotAsked, key.to_string(), HELD),
         (SettingKey::Trial(_), _) => Known::unknown(
@@ -133,6 +136,9 @@ pub fn write(
             daemon::ban(live.root(), bans)
                 .map_err(|source| refused(key, value, "irqbalance's socket".to_owned(), source))
         }
+        SettingKey::Machine(MachineKnob::TrackConnections) => nics
+            .track_connections(as_switch(key, value)?)
+            .map_err(|source| refused(key, value, "nf_tables".to_owned(), source)),
         _ => Err(not_writable(key)),
     }
 }

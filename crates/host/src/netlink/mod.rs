@@ -89,6 +89,17 @@ fn known<T>(result: Result<T, Failure>, path: String, absent: &str) -> Known<T> 
 }
 
 impl Netlink {
+    /// Its socket is opened on demand: opening one makes the kernel load nfnetlink.
+    fn netfilter<T>(
+        &self,
+        ask: impl FnOnce(&mut Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let opened = Connection::open(Some(rustix::net::netlink::NETFILTER));
+        opened
+            .map_err(Failure::Socket)
+            .and_then(|mut connection| ask(&mut connection))
+    }
+
     /// Opens the sockets in the network namespace of this thread.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
@@ -175,12 +186,14 @@ impl NicRead for Netlink {
         })
     }
 
-    /// The socket is opened on demand: opening one makes the kernel load nfnetlink.
     fn nft_rules(&self) -> Known<u64> {
-        let opened = Connection::open(Some(rustix::net::netlink::NETFILTER));
-        let counted = opened.map_err(Failure::Socket);
-        let counted = counted.and_then(|mut connection| netfilter::count_rules(&mut connection));
+        let counted = self.netfilter(netfilter::count_rules);
         known(counted, "netlink/netfilter/rules".to_owned(), NO_KERNEL)
+    }
+
+    fn tracks_connections(&self) -> Known<bool> {
+        let tracks = self.netfilter(netfilter::tracks_connections);
+        known(tracks, "netlink/netfilter/tables".to_owned(), NO_KERNEL)
     }
 
     fn addresses(&self, nic: &NicName) -> Known<Vec<String>> {
@@ -301,6 +314,11 @@ impl NicRead for Netlink {
 }
 
 impl NicWrite for Netlink {
+    fn track_connections(&self, on: bool) -> io::Result<()> {
+        let done = self.netfilter(|connection| netfilter::track_connections(connection, on));
+        done.map_err(|failure| failure.during("change the table", netfilter::TABLE))
+    }
+
     fn set_value(&self, nic: &NicName, value: &NicValue<'_>) -> io::Result<()> {
         let (what, done) = match value {
             NicValue::Ethtool(request, attribute, scalar) => {

@@ -291,10 +291,17 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
     for words in resolver.changed_in_words() {
         say.note(&format!("  {words}"));
     }
-    for (factor, level, why) in &skipped {
+    // Levels of one factor that are skipped for one reason share a line.
+    for same in skipped.chunk_by(|one, other| (one.0, &one.2) == (other.0, &other.2)) {
+        let (factor, _, why) = &same[0];
         let of = &resolver.experiment.factors[*factor];
-        let level = of.level(*level).unwrap_or_default().name;
-        say.note(&format!("  skipped: {} {level}: {why}", of.name()));
+        let levels = same.iter().filter_map(|(_, level, _)| of.level(*level));
+        let levels: Vec<String> = levels.map(|level| level.name).collect();
+        say.note(&format!(
+            "  skipped: {} {}: {why}",
+            of.name(),
+            levels.join(", ")
+        ));
     }
     for words in resolver.goes_without_in_words() {
         say.note(&format!("  note: {words}"));

@@ -232,10 +232,16 @@ impl<'a> Session<'a> {
             .collect()
     }
 
-    /// Tries every level once, alone: what this host or peer does not support is omitted.
+    /// Tries every level once, alone: what this host or peer does not support is omitted, as is what is known not to be.
     fn leave_out(&mut self) -> Outcome<()> {
         let alone = judge::without_factors(&self.resolver.experiment);
         self.probe(&alone)??;
+        let before = self.left_out();
+        for (factor, level, why) in self.resolver.unsupported() {
+            if !before.contains(&(factor, level)) {
+                self.leave(factor, level, &why)?;
+            }
+        }
         for factor in 0..alone.len() {
             for level in 0..alone[factor] {
                 let is_left_out = self.left_out().contains(&(factor, level));

@@ -236,9 +236,9 @@ fn three_runs_are_compared_with_three_and_single_runs_give_no_verdict() {
         &experiment.replace("Pacing and", "Only pacing, not"),
     );
     compare(&fast[..1], &[renamed], 12);
-    let longer = [run("longer", &experiment.replace("\"0.1\"", "\"0.2\""))];
+    let longer = [run("longer", &experiment.replace("2MB", "4MB"))];
     let done = compare(&fast[..1], &longer, 23);
-    let why = "its option `time` is 0.2 at 200Mbit, not 0.1";
+    let why = "its option `bytes` is 4MB at 200Mbit, not 2MB";
     assert!(done.err.contains(why), "{}", done.err);
 }
 
@@ -255,7 +255,7 @@ fn what_an_experiment_cannot_be_is_told_with_its_line() {
         (
             ("repeats = 3", "repeats = 1"),
             23,
-            "line 22: repeats: 1 would not say",
+            "line 24: repeats: 1 would not say",
         ),
         (
             ("repeats = 3", "repeats = 3\nask = [\"pacing*flows\"]"),
@@ -453,17 +453,13 @@ fn an_earlier_run_is_a_level_beside_those_that_are_measured() {
     assert!(told.contains("not interleaved with these"), "{told}");
     // Another length of trials is another experiment.
     lab.run(&words(text(&earlier), text(&old))).expect_code(0);
-    let longer = self::file(
-        &lab,
-        "longer.toml",
-        &with_day(&PACED.replace("\"0.1\"", "\"0.2\"")),
-    );
+    let longer = self::file(&lab, "longer.toml", &with_day(&PACED.replace("2MB", "4MB")));
     let done = lab
         .run(&words(text(&longer), text(&lab.path("never"))))
         .expect_code(23);
     assert!(
         done.err
-            .contains("`time` was 0.1 in that run and is 0.2 here"),
+            .contains("`bytes` was 2MB in that run and is 4MB here"),
         "{}",
         done.err
     );

@@ -33,6 +33,32 @@ fn json(lab: &Lab, arguments: &[&str]) -> Value {
 }
 
 #[test]
+fn the_kernel_tracks_connections_while_linerates_own_table_is_there_and_no_longer() {
+    let Some(lab) = Lab::new() else { return };
+    let file = lab.path("tracking.toml");
+    let plan = "[settings]\n\"netfilter/track-connections\" = true\n";
+    std::fs::write(&file, plan).expect("the lab's folder");
+    let before = lab.dump();
+    let applied = lab.run(&["tune", "apply", "--no-confirm", "--from", text(&file)]);
+    if applied.code == Some(22) {
+        println!(
+            "SKIP: this kernel has no connection tracking: {}",
+            applied.err
+        );
+        return;
+    }
+    applied.expect_code(0);
+    lab.run(&["measure", "rr", "netns:far", "-t", "0.1"])
+        .expect_code(0);
+    let tracked = lab.shell("near", "cat /proc/sys/net/netfilter/nf_conntrack_count");
+    assert_ne!(tracked.trim(), "0");
+    lab.run(&["tune", "undo"]).expect_code(0);
+    assert_same(&lab, &before, "after `tune undo`");
+    let read = json(&lab, &["plan", "--from", text(&file)]);
+    assert_eq!(read["changes"][0]["from"], false, "{read:#}");
+}
+
+#[test]
 fn a_plan_is_shown_applied_once_and_taken_back() {
     let Some(lab) = Lab::new() else { return };
     let file = plan(&lab);

@@ -43,6 +43,69 @@ fn requests_are_counted_and_every_one_is_timed() {
 }
 
 #[test]
+fn each_end_has_the_threads_and_the_wait_method_that_are_requested_for_it() {
+    let Some(lab) = Lab::new() else { return };
+    for workload in [
+        "stream",
+        "stream --bidir",
+        "rr",
+        "rr --reconnect",
+        "rr --reverse",
+        "pingpong --sizes 8B --repetitions 30",
+        "http",
+        "http --reverse",
+        "udp --rate 10Mb/s",
+    ] {
+        for (local, remote) in [(1, 3), (3, 1)] {
+            let document = measured(
+                &lab,
+                &format!(
+                    "{workload} netns:far -P 4 --time 0.3 --threads {local} --threads-remote {remote} --wait-remote spin"
+                ),
+            );
+            let threads = |end: &str| {
+                let threads = document["threads"][end].as_array().expect("threads");
+                let roles = if workload.contains("bidir") { 2 } else { 1 };
+                threads.len() / roles
+            };
+            assert_eq!(
+                (threads("local"), threads("remote")),
+                (local, remote),
+                "{workload}"
+            );
+            if let Some(failed) = document["total"]["failed"].as_u64() {
+                assert_eq!(failed, 0, "{workload}");
+            }
+        }
+    }
+    let refused = lab.run(&["measure", "http", "netns:far", "--wait-remote", "uring"]);
+    assert_eq!(refused.code, Some(22), "{}", refused.err);
+    // Its pairs take turns at both ends.
+    let words = "measure diffusion netns:far -P 4 --threads 4 --threads-remote 2";
+    let refused = lab.run(&words.split(' ').collect::<Vec<_>>());
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(
+        refused.err.contains("as many as at this end"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn the_rates_of_single_threads_are_shown_as_wrk_shows_them() {
+    let Some(lab) = Lab::new() else { return };
+    let document = measured(&lab, "http netns:far -P 4 --threads 2 --time 0.5");
+    let rates = &document["thread_ops_per_s"];
+    let at = |key: &str| number(&rates[key]);
+    assert!(at("mean") > 0.0 && at("max") >= at("mean"), "{rates}");
+    assert!((0.0..=1.0).contains(&at("within_stddev")), "{rates}");
+    // Two threads together have the rate of all, but for the last interval.
+    let all = number(&document["total"]["ops_per_s"]);
+    assert!((at("mean") * 2.0 / all - 1.0).abs() < 0.5, "{rates} {all}");
+    assert!(number(&document["total"]["received_bytes_per_s"]) > 0.0);
+}
+
+#[test]
 fn an_open_loop_keeps_its_rate_and_tells_what_a_closed_one_would_have_said() {
     let Some(lab) = Lab::new() else { return };
     let document = measured(&lab, "rr netns:far --time 0.5 --rate 200 --flows 2");

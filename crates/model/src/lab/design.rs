@@ -32,6 +32,10 @@ pub struct Design {
     /// For a fraction: a power of two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
+    /// One factor at a time: these factors are varied with every other one, so that each level of the others is measured
+    /// at each of theirs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub crossed: Vec<String>,
     /// The number of repeats; with `until`, the minimum.
     pub repeats: u32,
     /// Repeat until every requested effect is known with this precision.
@@ -51,6 +55,7 @@ impl Default for Design {
         Self {
             kind: DesignKind::default(),
             runs: None,
+            crossed: Vec::new(),
             repeats: 5,
             until: None,
             at_most: 30,
@@ -154,6 +159,13 @@ impl Design {
             (DesignKind::Full | DesignKind::OneAtATime | DesignKind::Screening, Some(_)) => {
                 wrong("runs", "is of a fraction: other designs know it".to_owned())
             }
+            _ if self.kind != DesignKind::OneAtATime && !self.crossed.is_empty() => {
+                let why = format!(
+                    "is of `one-at-a-time`: the design is `{}`",
+                    self.kind.word()
+                );
+                wrong("crossed", why)
+            }
             _ => Ok(()),
         }
     }
@@ -214,7 +226,10 @@ impl Layout {
         let mut masks = Vec::new();
         let cells = match kind {
             DesignKind::Full => all_of(levels)?,
-            DesignKind::OneAtATime => one_at_a_time(levels),
+            DesignKind::OneAtATime => {
+                let crossed = |at: usize| design.crossed.iter().any(|name| name == names[at]);
+                one_at_a_time(levels, crossed)?
+            }
             DesignKind::Screening => {
                 let rows = screening(levels.len()).into_iter();
                 rows.map(|row| row.into_iter().map(usize::from).collect())
@@ -394,7 +409,7 @@ impl Layout {
             DesignKind::Full => Vec::new(),
             DesignKind::OneAtATime => vec![
                 "each factor is changed alone, with the others at their first levels: \
-                 interactions are not estimated"
+                 interactions are not estimated (but those with crossed factors)"
                     .to_owned(),
             ],
             DesignKind::Screening => vec![
@@ -436,17 +451,39 @@ fn all_of(levels: &[usize]) -> Result<Vec<Cell>, LayoutError> {
     Ok(cells)
 }
 
-fn one_at_a_time(levels: &[usize]) -> Vec<Cell> {
-    let base = vec![0; levels.len()];
-    let mut cells = vec![base.clone()];
-    for (factor, levels) in levels.iter().enumerate() {
-        cells.extend((1..*levels).map(|level| {
-            let mut cell = base.clone();
-            cell[factor] = level;
-            cell
-        }));
+/// The first level of each factor and each other level alone; all of that at every level of the factors that are
+/// `crossed`.
+fn one_at_a_time(
+    levels: &[usize],
+    crossed: impl Fn(usize) -> bool,
+) -> Result<Vec<Cell>, LayoutError> {
+    let kept = |at: usize, levels: usize| if crossed(at) { levels } else { 1 };
+    let bases: Vec<usize> = (levels.iter().enumerate())
+        .map(|(at, &levels)| kept(at, levels))
+        .collect();
+    let bases = all_of(&bases)?;
+    let alone: usize = (levels.iter().enumerate())
+        .filter(|(at, _)| !crossed(*at))
+        .map(|(_, levels)| levels.saturating_sub(1))
+        .sum();
+    let number = bases.len().saturating_mul(alone + 1);
+    if number > CELLS_MAX {
+        return Err(LayoutError::TooMany { cells: number });
     }
-    cells
+    let mut cells = bases.clone();
+    for (factor, levels) in levels.iter().enumerate() {
+        if crossed(factor) {
+            continue;
+        }
+        for level in 1..*levels {
+            cells.extend(bases.iter().map(|base| {
+                let mut cell = base.clone();
+                cell[factor] = level;
+                cell
+            }));
+        }
+    }
+    Ok(cells)
 }
 
 /// The number of base factors of a fraction, and for each factor the product of base factors that it is. All products
@@ -537,6 +574,33 @@ mod tests {
             error.to_string().starts_with("8192 combinations"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn one_at_a_time_is_repeated_at_each_level_of_a_crossed_factor() {
+        let design = Design {
+            kind: DesignKind::OneAtATime,
+            crossed: vec!["b".to_owned()],
+            ..Design::default()
+        };
+        let names = ["a", "b", "c"];
+        let crossed = Layout::new(&design, &names, &[3, 2, 2], |_| Vec::new()).expect("8 cells");
+        let cells = crossed.cells();
+        let expected = [
+            [0, 0, 0],
+            [0, 1, 0],
+            [1, 0, 0],
+            [1, 1, 0],
+            [2, 0, 0],
+            [2, 1, 0],
+            [0, 0, 1],
+            [0, 1, 1],
+        ];
+        assert_eq!(cells, expected);
+        let name = |effect: &[usize]| format!("{effect:?}");
+        // What the crossed factor does with another can be told, what two others do together cannot.
+        assert_eq!(crossed.answers(&[vec![0, 1], vec![1, 2]], name), Ok(()));
+        assert!(crossed.answers(&[vec![0, 2]], name).is_err());
     }
 
     #[test]

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::End;
+
 pub use self::design::{Cell, Contrast, Design, DesignKind, Layout, LayoutError};
 pub use self::difference::{Difference, DifferencePlaces};
 pub use self::published::{Amount, Published, PublishedFigure};
@@ -409,6 +411,13 @@ impl Experiment {
         for asked in &self.design.ask {
             self.effect(asked)?;
         }
+        for crossed in &self.design.crossed {
+            if !names.contains(crossed.as_str()) {
+                let names: Vec<&str> = names.iter().copied().collect();
+                let why = format!("no factor `{crossed}`; factors: {}", names.join(", "));
+                return Err(wrong("crossed", why));
+            }
+        }
         Ok(())
     }
 
@@ -480,8 +489,7 @@ impl Experiment {
         }
     }
 
-    /// The requested effects: those in the file; by default every factor, and every pair if the design can separate
-    /// them.
+    /// The requested effects: those in the file; by default every factor, and every pair that the design can separate.
     pub fn asked(&self) -> Vec<Vec<usize>> {
         if !self.design.ask.is_empty() {
             let asked = self.design.ask.iter();
@@ -489,12 +497,29 @@ impl Experiment {
         }
         let number = self.factors.len();
         let mut all: Vec<Vec<usize>> = (0..number).map(|factor| vec![factor]).collect();
-        if self.design.kind == DesignKind::Full {
-            for one in 0..number {
-                all.extend((one + 1..number).map(|other| vec![one, other]));
-            }
+        let is_full = self.design.kind == DesignKind::Full;
+        let crossed =
+            |at: usize| (self.design.crossed.iter()).any(|name| self.factors[at].name() == name);
+        for one in 0..number {
+            let others = one + 1..number;
+            let told = others.filter(|&other| is_full || crossed(one) || crossed(other));
+            all.extend(told.map(|other| vec![one, other]));
         }
         all
+    }
+
+    /// The settings, as written, that some combination changes on the host of `end`.
+    pub fn changed_on(&self, end: End) -> BTreeSet<String> {
+        let of = |settings: &Words, peer: &OfPeer| match end {
+            End::Local => settings.keys().cloned().collect::<Vec<_>>(),
+            End::Remote => peer.settings.keys().cloned().collect(),
+        };
+        let factors = self.factors.iter();
+        let levels = factors.flat_map(|factor| {
+            (0..factor.levels.len()).filter_map(move |level| factor.level(level))
+        });
+        let of_levels = levels.flat_map(|level| of(&level.settings, &level.peer));
+        of_levels.chain(of(&self.settings, &self.peer)).collect()
     }
 
     /// The name of an effect.

@@ -72,6 +72,18 @@ pub(super) fn by_sysctl(key: &SettingKey, value: &Value) -> Option<String> {
     Some(format!("sysctl -w {}", quoted(&format!("{name}={value}"))))
 }
 
+/// The nft(8) command that adds or removes linerate's own table.
+pub(super) fn by_nft(_key: &SettingKey, value: &Value) -> Option<String> {
+    const TABLE: &str = "inet linerate_conntrack";
+    match value {
+        Value::Switch(true) => Some(format!(
+            "nft 'table {TABLE} {{ chain prerouting {{ type filter hook prerouting priority 0; ct state new; }}; }}'"
+        )),
+        Value::Switch(false) => Some(format!("nft delete table {TABLE}")),
+        _ => None,
+    }
+}
+
 /// The ethtool(8) command for a table that is equally spread.
 pub(super) fn by_rss_table(key: &SettingKey, value: &Value) -> Option<String> {
     let words = quoted_words(&value.to_string());

@@ -22,6 +22,9 @@ const CAPPED: u16 = 0x100;
 /// `NLM_F_ACK_TLVS`: an error carries attributes.
 const ACK_TLVS: u16 = 0x200;
 
+/// `NLM_F_APPEND`: add to the end of a list.
+pub(super) const APPEND: u16 = 0x800;
+
 /// `NLMSG_ERROR`: an error, or with number 0 the acknowledgement.
 pub(super) const ERROR: u16 = 2;
 /// `NLMSG_DONE`: the end of a dump.

@@ -106,6 +106,45 @@ impl Connection {
         Err(Failure::Unsteady)
     }
 
+    /// Sends `changes` as one transaction between `begin` and `end`, and waits for the acknowledgement of each.
+    pub(super) fn batch(
+        &mut self,
+        begin: &Request,
+        changes: &[Request],
+        end: &Request,
+    ) -> Result<(), Failure> {
+        let first = self.sequence.wrapping_add(1);
+        let mut bytes = begin.to_bytes(REQUEST, first)?;
+        for change in changes {
+            self.sequence = self.sequence.wrapping_add(1);
+            bytes.extend(change.to_bytes(REQUEST | ACK, self.sequence)?);
+        }
+        bytes.extend(end.to_bytes(REQUEST, self.sequence)?);
+        #[cfg(any(test, feature = "fuzz"))]
+        if let Some(script) = &mut self.script {
+            return script.answers().map(|_| ());
+        }
+        let sent = rustix::io::retry_on_intr(|| send(&self.socket, &bytes, SendFlags::empty()))?;
+        if sent != bytes.len() {
+            return Err(Failure::Malformed(
+                "the kernel took only part of the request",
+            ));
+        }
+        let mut missing = changes.len();
+        while missing > 0 {
+            let length = self.receive()?;
+            for message in parse_messages(&self.buffer[..length])? {
+                let since = message.sequence.wrapping_sub(first);
+                if message.kind != ERROR || since as usize >= changes.len() {
+                    continue; // the rest of an exchange that was given up
+                }
+                parse_outcome(&message)?;
+                missing = missing.saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+
     fn exchange(&mut self, request: &Request, flags: u16) -> Result<(Vec<Answer>, bool), Failure> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = request.to_bytes(flags, self.sequence)?;

@@ -183,6 +183,16 @@ knobs!(
         source: "Documentation/admin-guide/kernel-parameters.txt",
         ..OF_MACHINE
     },
+    TrackConnections = SettingSpec {
+        pattern: "netfilter/track-connections",
+        about: "whether a table of linerate's own, `inet linerate_conntrack`, makes the kernel track connections; others may",
+        domain: Domain::Switch,
+        scope: Scope::Netns,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_nft),
+        source: "nft(8), CONNTRACK EXPRESSIONS",
+        ..OF_MACHINE
+    },
     NftRules = SettingSpec {
         pattern: "netfilter/nft-rules",
         about: "number of nf_tables rules in all tables; reading requires CAP_NET_ADMIN",

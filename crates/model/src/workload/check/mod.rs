@@ -166,6 +166,21 @@ impl TrialSpec {
             },
             "stream, rr, pingpong, transfer and diffusion on persistent TCP connections",
         )?;
+        let in_step = match self.workload {
+            // Both ends serve the pairs of a thread in turn.
+            Workload::Transfer(_) | Workload::Diffusion(_) => true,
+            // Two threads connect their queue pairs.
+            _ => self.verbs.is_some(),
+        };
+        require(
+            !in_step || self.threads() == self.threads_remote(),
+            "the number of threads of the remote end",
+            || {
+                let (threads, workload) = (self.threads_remote(), self.workload.name());
+                format!("{threads}, of `{workload}` over {}", self.transport())
+            },
+            "as many as at this end for transfer and diffusion, and over verbs",
+        )?;
         self.check_verbs()?;
         self.check_workload()
     }
@@ -429,6 +444,38 @@ fn check_rate(rate: Option<u64>) -> Result<(), SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::End;
+
+    #[test]
+    fn what_is_remote_for_one_end_is_its_own_for_the_other_and_checked_like_it() {
+        let alike = TrialSpec::default();
+        assert_eq!(alike.at_other_end(), alike);
+        let apart = TrialSpec {
+            flows: 8,
+            threads: Some(1),
+            threads_remote: Some(8),
+            waiting: Waiting::Epoll,
+            waiting_remote: Some(Waiting::Spin),
+            ..TrialSpec::default()
+        };
+        let there = apart.at_other_end();
+        assert_eq!((there.threads(), there.threads_remote()), (8, 1));
+        assert_eq!(there.waiting, apart.waiting_at(End::Remote));
+        assert_eq!(there.at_other_end(), apart);
+        assert_eq!(apart.check(), Ok(()));
+        for wrong in [
+            TrialSpec {
+                threads_remote: Some(0),
+                ..apart.clone()
+            },
+            TrialSpec {
+                waiting_remote: Some(Waiting::BusyPoll(0)),
+                ..apart
+            },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn every_byte_of_a_stream_is_compared_only_where_it_is_written_and_read_plainly() {

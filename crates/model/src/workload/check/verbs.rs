@@ -84,12 +84,6 @@ impl TrialSpec {
             "none of those: a queue pair has a depth, a path MTU and a traffic class",
         )?;
         require(
-            self.threads() == self.threads_remote(),
-            "the number of threads of the other end",
-            || format!("{}, over verbs", self.threads_remote()),
-            "the same as at this end: two threads connect their queue pairs",
-        )?;
-        require(
             matches!(self.waiting, Waiting::Blocking | Waiting::Spin),
             "the wait method",
             || format!("{}, over verbs", self.waiting),

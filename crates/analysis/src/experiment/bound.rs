@@ -1,8 +1,11 @@
 //! The ceiling of the path in each combination, computed from one of its trials with its settings in place, compared
 //! with the mean that was reached.
 
+use std::net::IpAddr;
+
 use linerate_model::ceiling::{PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
+use linerate_model::ids::NicName;
 use linerate_model::lab::Response;
 use linerate_model::path::PathView;
 use linerate_model::plan::End;
@@ -66,20 +69,8 @@ impl<'a> Bounds<'a> {
     ) -> Option<CeilingDocument> {
         let sample = middle(samples)?;
         let direction = direction(sample)?;
-        let at = self.resolver.experiment.at(cell);
-        let other = (at.peer.at).and_then(|at| self.peers.iter().find(|peer| peer.at == at));
-        let (local_nic, remote, remote_nic) = match other {
-            Some(other) => (other.local_nic, other.host, other.remote_nic),
-            None => (
-                &self.header.local_nic,
-                self.hosts.1,
-                &self.header.remote_nic,
-            ),
-        };
-        // A level may aim at another address of the same host; of `@KIND` only the run knew which.
-        let aimed = at.address.and_then(|address| address.parse().ok());
-        let address = aimed.or_else(|| other?.address);
-        let (mut local, mut remote) = (self.hosts.0.clone(), remote.clone());
+        let (path, address) = self.path(cell, sample);
+        let (mut local, mut remote) = (path.local.clone(), path.remote.clone());
         for (end, key, value) in self.resolver.settings(cell).ok()? {
             let host = match end {
                 End::Local => &mut local,
@@ -87,13 +78,11 @@ impl<'a> Bounds<'a> {
             };
             put(host, &key, &value);
         }
-        let (here, there) = (&sample.local.interface, &sample.remote.interface);
         let ceilings = ceilings_of_path(&PathFacts {
             local: &local,
-            // A level may use another path for the data.
-            local_nic: here.as_ref().unwrap_or(local_nic),
+            local_nic: path.local_nic,
             remote: &remote,
-            remote_nic: there.as_ref().unwrap_or(remote_nic),
+            remote_nic: path.remote_nic,
             flows: sample.spec.flows,
             direction,
             ipv6: self.header.is_ipv6(address),
@@ -122,6 +111,45 @@ impl<'a> Bounds<'a> {
             tolerance: lowest.bound.tolerance().0.as_f64(),
             reason,
         })
+    }
+
+    /// The ends of a combination's path, and its address where that is known.
+    fn path<'s>(&'s self, cell: &[usize], sample: &'s Sample) -> (PathView<'s>, Option<IpAddr>) {
+        let at = self.resolver.experiment.at(cell);
+        let other = (at.peer.at).and_then(|at| self.peers.iter().find(|peer| peer.at == at));
+        let (local_nic, remote, remote_nic) = match other {
+            Some(other) => (other.local_nic, other.host, other.remote_nic),
+            None => (
+                &self.header.local_nic,
+                self.hosts.1,
+                &self.header.remote_nic,
+            ),
+        };
+        // A level may aim at another address of the same host; of `@KIND` only the run knew which.
+        let aimed = at.address.and_then(|address| address.parse().ok());
+        let address = aimed.or_else(|| other?.address);
+        let (here, there) = (&sample.local.interface, &sample.remote.interface);
+        let path = PathView {
+            local: self.hosts.0,
+            remote,
+            // A level may use another path for the data.
+            local_nic: here.as_ref().unwrap_or(local_nic),
+            remote_nic: there.as_ref().unwrap_or(remote_nic),
+            ipv6: self.header.is_ipv6(address),
+        };
+        (path, address)
+    }
+
+    /// What the slower link of a combination's path signals; none where an end does not report it.
+    pub(super) fn link(&self, cell: &[usize], samples: &[&Sample]) -> Option<BitRate> {
+        let (path, _) = self.path(cell, middle(samples)?);
+        let link = |host: &Host, nic: &NicName| {
+            // Of a veth the kernel reports a rate that it does not have.
+            let nic = host.nic(nic).filter(|nic| nic.kind.has_wire())?;
+            nic.link_bit_per_s.get()
+        };
+        let here = link(path.local, path.local_nic)?;
+        Some(here.min(link(path.remote, path.remote_nic)?))
     }
 }
 

@@ -7,6 +7,7 @@ use linerate_model::prove::CeilingDocument;
 use linerate_model::sample::Flag;
 use serde::Serialize;
 
+use super::fabric::FabricDocument;
 use super::sorted::PeerRecord;
 use crate::text::words::Effect;
 
@@ -44,6 +45,8 @@ pub struct LabDocument {
     pub responses: Vec<ResponseDocument>,
     /// What one level of a factor takes longer than the other; null if the experiment does not request it.
     pub difference: Option<DifferenceDocument>,
+    /// Latency of the smallest message and rate of the largest; null if the experiment does not measure both.
+    pub fabric: Option<FabricDocument>,
     /// Published figures, and the results of this run for the same combinations. The hardware differs.
     pub published: Vec<PublishedDocument>,
     /// In the order in which they ran; a repeated trial replaces the first. Trials of an earlier run are in that run.
@@ -268,6 +271,9 @@ pub struct EffectDocument {
     pub levels: Vec<String>,
     /// The levels that they are compared with.
     pub against: Vec<String>,
+    /// The levels at which the effect was estimated, of factors that are kept apart: `size 4B`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at: Vec<String>,
     /// Relative change; for an interaction, what both factors do together beyond their separate effects.
     pub relative: f64,
     /// Its interval.
@@ -343,14 +349,18 @@ impl EffectDocument {
         }
     }
 
-    /// The effect by its factors and levels: `flows 12 vs 1`.
+    /// The effect by its factors and levels: `flows 12 vs 1`, `step jumbo vs buffers at size 4B`.
     pub fn in_words(&self) -> String {
         let levels = self.levels.iter().zip(&self.against);
         let names = self.effect.split('*').zip(levels);
         let each: Vec<String> = names
             .map(|(name, (level, against))| format!("{name} {level} vs {against}"))
             .collect();
-        each.join(" x ")
+        let at = match &self.at[..] {
+            [] => String::new(),
+            at => format!(" at {}", at.join(", ")),
+        };
+        each.join(" x ") + &at
     }
 }
 

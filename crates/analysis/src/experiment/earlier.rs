@@ -252,6 +252,7 @@ pub fn effects(sorted: &ExperimentRecords<'_>, laid: &ResolvedDesign) -> Vec<Eff
                     factors: vec![factor],
                     levels: vec![high],
                     against: vec![low],
+                    at: Vec::new(),
                 });
                 continue;
             };
@@ -268,6 +269,7 @@ pub fn effects(sorted: &ExperimentRecords<'_>, laid: &ResolvedDesign) -> Vec<Eff
                     factors: asked.clone(),
                     levels: both(high, *level),
                     against: both(low, laid.kept[other][0]),
+                    at: Vec::new(),
                 });
             }
         }

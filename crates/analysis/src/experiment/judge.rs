@@ -19,7 +19,7 @@ use super::document::{
 };
 use super::idle_states;
 use super::sorted::{CellResult, ExperimentRecords, sort};
-use super::{difference, earlier, published};
+use super::{difference, earlier, fabric, published};
 use crate::record::{Header, Record};
 use crate::text::words::count;
 use crate::trial::figure::{self, figure};
@@ -57,6 +57,8 @@ pub struct EffectTerms {
     pub levels: Vec<usize>,
     /// The levels that they are compared with.
     pub against: Vec<usize>,
+    /// The levels of factors whose levels are kept apart.
+    pub at: Vec<(usize, usize)>,
 }
 
 /// An effect in the terms of the file, and in those of the layout.
@@ -65,6 +67,8 @@ struct Effect {
     asked: EffectTerms,
     /// Varied factor and its kept level, both counted from 0.
     corner: Vec<(usize, usize)>,
+    /// The levels that are kept apart, in the same terms.
+    at: Vec<(usize, usize)>,
 }
 
 /// Lays an experiment out without the omitted levels, (factor, level), and without earlier runs, which are
@@ -100,7 +104,10 @@ pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Resolve
     let wrong = |error: linerate_model::lab::LayoutError| {
         Stop::new(Code::BadInput, format!("the design: {error}"))
     };
-    let layout = Layout::new(&design, &names, &levels, screening).map_err(wrong)?;
+    let steps = varied.iter().map(|at| experiment.factors[*at].steps);
+    let layout = Layout::new(&design, &names, &levels, screening)
+        .map_err(wrong)?
+        .with_steps(steps.collect());
     let asked: Vec<Vec<usize>> = asked(experiment, &varied);
     let name = |effect: &[usize]| {
         let effect: Vec<usize> = effect.iter().map(|at| varied[*at]).collect();
@@ -173,15 +180,46 @@ impl ResolvedDesign {
                 let factor = |(place, _): &(usize, usize)| self.varied[*place];
                 let level =
                     |(place, level): &(usize, usize)| self.kept[self.varied[*place]][*level];
+                let base =
+                    |one: &(usize, usize)| self.kept[factor(one)][self.layout.base(one.0, one.1)];
                 Effect {
                     asked: EffectTerms {
                         factors: corner.iter().map(factor).collect(),
                         levels: corner.iter().map(level).collect(),
-                        against: corner.iter().map(|one| self.kept[factor(one)][0]).collect(),
+                        against: corner.iter().map(base).collect(),
+                        at: Vec::new(),
                     },
                     corner,
+                    at: Vec::new(),
                 }
             }));
+        }
+        self.kept_apart(experiment, effects)
+    }
+
+    /// The same at each level of the factors that are kept apart.
+    fn kept_apart(&self, experiment: &Experiment, mut effects: Vec<Effect>) -> Vec<Effect> {
+        let apart = &experiment.design.apart;
+        for (place, &factor) in self.varied.iter().enumerate() {
+            if !apart
+                .iter()
+                .any(|name| name == experiment.factors[factor].name())
+            {
+                continue;
+            }
+            let each = |effect: Effect| {
+                let is_own = effect.asked.factors.contains(&factor);
+                let levels = if is_own { 1 } else { self.kept[factor].len() };
+                (0..levels).map(move |level| {
+                    let mut at_level = effect.clone();
+                    if !is_own {
+                        at_level.at.push((place, level));
+                        at_level.asked.at.push((factor, self.kept[factor][level]));
+                    }
+                    at_level
+                })
+            };
+            effects = effects.into_iter().flat_map(each).collect();
         }
         effects
     }
@@ -192,7 +230,8 @@ impl ResolvedDesign {
         let effects = self.effects(experiment).into_iter();
         let mut spreads: Vec<(String, f64)> = effects
             .filter_map(|effect| {
-                let spread = self.layout.contrast(&effect.corner)?.spread();
+                let contrast = self.layout.contrast_at(&effect.corner, &effect.at)?;
+                let spread = contrast.spread();
                 Some((experiment.effect_name(&effect.asked.factors), spread))
             })
             .collect();
@@ -268,7 +307,7 @@ impl ExperimentRecords<'_> {
         let response = *self.responses().first()?;
         let effects = laid.effects(self.experiment).into_iter();
         let half = effects.map(|effect| {
-            let contrast = laid.layout.contrast(&effect.corner)?;
+            let contrast = laid.layout.contrast_at(&effect.corner, &effect.at)?;
             let pairs = self.pairs(laid, &contrast, response);
             let effect = paired_relative(&pairs, self.level(), Seed(seed)).ok()?;
             Some((effect.interval.high - effect.interval.low) / 2.0)
@@ -335,6 +374,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
         }
     };
     let difference = difference::document(&sorted, &laid, header.seed);
+    let measured: Vec<ResponseDocument> = responses.iter().map(of_response).collect();
     Ok(LabDocument {
         schema: SCHEMA,
         title: experiment.title.clone(),
@@ -353,7 +393,8 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
         },
         factors: factors(&sorted),
         peers: sorted.peers.iter().map(PeerDocument::of).collect(),
-        responses: responses.iter().map(of_response).collect(),
+        fabric: fabric::document(&sorted, &laid, &measured, bounds.as_ref()),
+        responses: measured,
         published: published::documents(&sorted, &laid, difference.as_ref()),
         difference,
         trials,
@@ -432,11 +473,19 @@ fn effects(
         };
         pairs.map(name).collect::<Vec<String>>()
     };
+    let at = |kept: &[(usize, usize)]| {
+        let named = |(factor, level): &(usize, usize)| {
+            let name = experiment.factors[*factor].name();
+            format!("{name} {}", names(&[*factor], &[*level]).concat())
+        };
+        kept.iter().map(named).collect::<Vec<String>>()
+    };
     let told = |asked: &EffectTerms, interleaved: bool, found: &Relative, strict: &Relative| {
         EffectDocument {
             effect: experiment.effect_name(&asked.factors),
             levels: names(&asked.factors, &asked.levels),
             against: names(&asked.factors, &asked.against),
+            at: at(&asked.at),
             relative: found.relative,
             low: found.interval.low,
             high: found.interval.high,
@@ -449,7 +498,7 @@ fn effects(
         }
     };
     let here = effects.iter().filter_map(|effect| {
-        let contrast = laid.layout.contrast(&effect.corner)?;
+        let contrast = laid.layout.contrast_at(&effect.corner, &effect.at)?;
         let pairs = sorted.pairs(laid, &contrast, response);
         let found = paired_relative(&pairs, sorted.level(), Seed(seed)).ok()?;
         let strict = paired_relative(&pairs, all, Seed(seed)).ok()?;

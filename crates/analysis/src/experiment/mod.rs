@@ -11,6 +11,7 @@ pub mod definition;
 pub mod difference;
 pub mod document;
 pub mod earlier;
+pub mod fabric;
 mod idle_states;
 pub mod judge;
 pub mod published;

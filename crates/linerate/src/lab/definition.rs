@@ -8,7 +8,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::{Experiment, Level, LevelTable};
 
 /// The experiments that come with linerate.
-pub(crate) const SHIPPED: [(&str, &str); 7] = [
+pub(crate) const SHIPPED: [(&str, &str); 9] = [
     (
         "numa-near-far",
         include_str!("../../experiments/numa-near-far.toml"),
@@ -32,6 +32,14 @@ pub(crate) const SHIPPED: [(&str, &str); 7] = [
     (
         "fabric-pingpong",
         include_str!("../../experiments/fabric-pingpong.toml"),
+    ),
+    (
+        "fabric-table",
+        include_str!("../../experiments/fabric-table.toml"),
+    ),
+    (
+        "fabric-steps",
+        include_str!("../../experiments/fabric-steps.toml"),
     ),
     (
         "memory-policy-rfs",

@@ -27,12 +27,14 @@ use linerate_analysis::text::words::seconds_in_words;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
-use linerate_model::lab::{Experiment, Factor, LevelTable};
+use linerate_model::lab::{Experiment, Factor, Level, LevelTable};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::shell::{quoted, quoted_path};
 use linerate_model::units::BitRate;
 use linerate_report::{self as report, LabData};
-use linerate_runtime::cli::{LabAction, LabRunArgs, LabStep, PeerArgs, ReachArgs};
+use linerate_runtime::cli::{
+    LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, PeerArgs, ReachArgs,
+};
 use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::command_line::command_line;
 use linerate_runtime::console::interrupt::Interrupt;
@@ -333,10 +335,38 @@ fn as_asked(args: &LabRunArgs) -> Outcome<Experiment> {
         let time = linerate_model::lab::Word::Text(format!("{}ns", time.as_u64()));
         experiment.options.insert("time".to_owned(), time);
     }
+    if !args.path.is_empty() {
+        experiment.factors.insert(0, paths_as_factor(&args.path));
+    }
     experiment
         .check()
         .map_err(|error| Stop::new(Code::BadInput, error.to_string()))?;
     Ok(experiment)
+}
+
+/// The factor whose levels are the paths of the command line; a single one is compared with the default.
+fn paths_as_factor(paths: &[NamedPath]) -> Factor {
+    let level = |path: &NamedPath| {
+        let mut level = LevelTable {
+            name: path.name.clone(),
+            ..LevelTable::default()
+        };
+        match &path.to {
+            PathTarget::Address(address) => level.address = Some(address.to_string()),
+            PathTarget::Peer(peer) => level.peer.at = Some(peer.to_string()),
+        }
+        Level::Table(level)
+    };
+    let default = LevelTable {
+        name: "default".to_owned(),
+        ..LevelTable::default()
+    };
+    let default = (paths.len() == 1).then_some(Level::Table(default));
+    Factor {
+        name: Some("path".to_owned()),
+        levels: default.into_iter().chain(paths.iter().map(level)).collect(),
+        ..Factor::default()
+    }
 }
 
 /// The stop of a run that can be resumed.

@@ -5,6 +5,7 @@ use linerate_analysis::experiment::document::{
     DifferenceDocument, LabDocument, PublishedDocument, ResponseDocument, TrialDocument,
 };
 use linerate_analysis::experiment::published::OTHER_HARDWARE;
+use linerate_analysis::text::words::{TOO_NOISY, detectable, effect_figure, is_too_noisy};
 use linerate_analysis::trial::figure::{in_words, s_per_gb_in_words};
 use linerate_report::flag_in_words;
 
@@ -50,6 +51,10 @@ pub(super) fn text(document: &LabDocument) -> String {
         }
     }
     figures(&mut lines, document);
+    if let Some(found) = &document.fabric {
+        lines.extend([String::new(), "latency and rate".to_owned()]);
+        table(&mut lines, &found.table());
+    }
     if let Some(found) = &document.difference {
         difference(&mut lines, document, found);
     }
@@ -160,7 +165,6 @@ fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
         );
         return;
     }
-    let percent = |value: f64| format!("{:+.1} %", value * 100.0);
     let mut rows = vec![vec![
         format!("effect on {}", response.response.word()),
         "change".to_owned(),
@@ -169,14 +173,24 @@ fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
     ]];
     for effect in &response.effects {
         let mut verdict = effect.verdict(response.more_is_better).to_owned();
-        if !effect.shown {
-            let seen = effect.smallest_detectable * 100.0;
-            verdict = format!("{verdict} (minimum detectable effect {seen:.1} %)");
+        if !effect.shown && is_too_noisy(effect) {
+            rows.push(vec![
+                effect.in_words(),
+                "?".to_owned(),
+                String::new(),
+                TOO_NOISY.to_owned(),
+            ]);
+            continue;
         }
+        if !effect.shown {
+            let seen = detectable(effect);
+            verdict = format!("{verdict} (minimum detectable effect {seen})");
+        }
+        let figure = effect_figure(effect);
         rows.push(vec![
             effect.in_words(),
-            percent(effect.relative),
-            format!("{} to {}", percent(effect.low), percent(effect.high)),
+            figure(effect.relative),
+            format!("{} to {}", figure(effect.low), figure(effect.high)),
             verdict,
         ]);
     }

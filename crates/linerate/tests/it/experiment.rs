@@ -243,6 +243,37 @@ fn three_runs_are_compared_with_three_and_single_runs_give_no_verdict() {
 }
 
 #[test]
+fn paths_of_the_command_line_are_levels_with_their_latency_and_rate() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", "ip addr add 10.78.0.1/24 dev near0");
+    lab.shell("far", "ip addr add 10.78.0.2/24 dev far0");
+    let run = lab.path("table");
+    let words = "--format json lab run fabric-table netns:far --path one=10.77.0.2 --path two=10.78.0.2 --quick --repeats 3 \
+                 --force --out";
+    let words: Vec<&str> = words.split_whitespace().chain([text(&run)]).collect();
+    let document = fitting(&lab.run(&words).expect_code(0).out);
+    let fabric = &document["fabric"];
+    assert_eq!(fabric["factors"], serde_json::json!(["path", "transport"]));
+    let rows = fabric["rows"].as_array().expect("rows");
+    let of_tcp = rows.iter().filter(|row| row["levels"][1] == "tcp");
+    let mut names = Vec::new();
+    for row in of_tcp {
+        names.push(row["levels"][0].clone());
+        let positive = |key: &str| row[key].as_f64().is_some_and(|value| value > 0.0);
+        assert!(positive("latency_s") && positive("rate_bit_per_s"), "{row}");
+        // A veth signals nothing.
+        assert!(row["of_gross"].is_null(), "{row}");
+    }
+    assert_eq!(names, ["one", "two"]);
+    let effects = document["responses"][0]["effects"].as_array();
+    let apart = |effect: &serde_json::Value| effect["at"][0] == "size 4B";
+    assert!(
+        effects.is_some_and(|all| all.iter().any(apart)),
+        "{document:#}"
+    );
+}
+
+#[test]
 fn what_an_experiment_cannot_be_is_told_with_its_line() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();

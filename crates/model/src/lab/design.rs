@@ -36,6 +36,10 @@ pub struct Design {
     /// at each of theirs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub crossed: Vec<String>,
+    /// Full and one factor at a time: an effect of the others is not averaged over the levels of these factors, but
+    /// estimated at each of them. Their own effects are not requested by default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<String>,
     /// The number of repeats; with `until`, the minimum.
     pub repeats: u32,
     /// Repeat until every requested effect is known with this precision.
@@ -56,6 +60,7 @@ impl Default for Design {
             kind: DesignKind::default(),
             runs: None,
             crossed: Vec::new(),
+            apart: Vec::new(),
             repeats: 5,
             until: None,
             at_most: 30,
@@ -166,6 +171,15 @@ impl Design {
                 );
                 wrong("crossed", why)
             }
+            _ if matches!(self.kind, DesignKind::Screening | DesignKind::Fraction)
+                && !self.apart.is_empty() =>
+            {
+                let why = format!(
+                    "is of `full` and `one-at-a-time`: the design is `{}`",
+                    self.kind.word()
+                );
+                wrong("apart", why)
+            }
             _ => Ok(()),
         }
     }
@@ -180,6 +194,8 @@ pub struct Layout {
     /// For a fraction: the base factors whose product each factor is, as bits.
     masks: Vec<u32>,
     levels: Vec<usize>,
+    /// The factors whose levels are compared with the one before.
+    steps: Vec<bool>,
     places: BTreeMap<Cell, usize>,
 }
 
@@ -253,8 +269,24 @@ impl Layout {
             cells,
             masks,
             levels: levels.to_vec(),
+            steps: vec![false; levels.len()],
             places,
         })
+    }
+
+    /// The same where the levels of some factors are steps: each is compared with the one before it.
+    #[must_use]
+    pub fn with_steps(self, steps: Vec<bool>) -> Self {
+        Self { steps, ..self }
+    }
+
+    /// The level that `level` of `factor` is compared with.
+    pub fn base(&self, factor: usize, level: usize) -> usize {
+        if self.steps.get(factor) == Some(&true) {
+            level.saturating_sub(1)
+        } else {
+            0
+        }
     }
 
     /// The combinations.
@@ -262,42 +294,55 @@ impl Layout {
         &self.cells
     }
 
-    /// The contrast of `factor` at `level` against its first level, or of two factors their interaction. None if the
-    /// design cannot estimate it.
+    /// The contrast of `factor` at `level` against its first level (of steps: the one before), or of two factors their
+    /// interaction. None if the design cannot estimate it.
     pub fn contrast(&self, effect: &[(usize, usize)]) -> Option<Contrast> {
+        self.contrast_at(effect, &[])
+    }
+
+    /// The same of the combinations at these levels of other factors alone.
+    pub fn contrast_at(
+        &self,
+        effect: &[(usize, usize)],
+        at: &[(usize, usize)],
+    ) -> Option<Contrast> {
         match (self.kind, effect) {
             (_, []) => None,
             (DesignKind::Screening, [_]) | (DesignKind::Fraction, _) => self.of_all(effect),
             (DesignKind::Screening, _) => None,
-            (DesignKind::Full | DesignKind::OneAtATime, _) => self.of_matched(effect),
+            (DesignKind::Full | DesignKind::OneAtATime, _) => self.of_matched(effect, at),
         }
     }
 
     /// Cells that differ only in this factor.
-    fn of_matched(&self, effect: &[(usize, usize)]) -> Option<Contrast> {
+    fn of_matched(&self, effect: &[(usize, usize)], at: &[(usize, usize)]) -> Option<Contrast> {
         let mut contrast = Contrast {
             with: Vec::new(),
             against: Vec::new(),
         };
         let mut groups = 0_u32;
-        for (at, cell) in self.cells.iter().enumerate() {
+        for (place, cell) in self.cells.iter().enumerate() {
             if effect
                 .iter()
+                .chain(at)
                 .any(|(factor, level)| cell.get(*factor) != Some(level))
             {
                 continue;
             }
-            // All corners of the effect, from all factors at their levels to all at the first.
+            // All corners of the effect, from all factors at their levels to all at those they are compared with.
             let corners: Option<Vec<(usize, u32)>> = (0..1u32 << effect.len())
                 .map(|corner| {
                     let mut other = cell.clone();
-                    for (bit, (factor, _)) in effect.iter().enumerate() {
+                    for (bit, (factor, level)) in effect.iter().enumerate() {
                         if corner & 1 << bit != 0 {
-                            other[*factor] = 0;
+                            other[*factor] = self.base(*factor, *level);
                         }
                     }
-                    let place = self.places.get(&other).copied().filter(|_| corner != 0);
-                    Some((place.or((corner == 0).then_some(at))?, corner.count_ones()))
+                    let found = self.places.get(&other).copied().filter(|_| corner != 0);
+                    Some((
+                        found.or((corner == 0).then_some(place))?,
+                        corner.count_ones(),
+                    ))
                 })
                 .collect();
             let Some(corners) = corners else { continue };
@@ -601,6 +646,26 @@ mod tests {
         // What the crossed factor does with another can be told, what two others do together cannot.
         assert_eq!(crossed.answers(&[vec![0, 1], vec![1, 2]], name), Ok(()));
         assert!(crossed.answers(&[vec![0, 2]], name).is_err());
+    }
+
+    #[test]
+    fn a_step_is_compared_with_the_one_before_it_and_apart_at_one_level_of_another() {
+        let full = layout(DesignKind::Full, None, &[2, 3]).expect("six cells");
+        let full = full.with_steps(vec![false, true]);
+        let sides = |contrast: Contrast| {
+            let cells = |side: &[(usize, f64)]| -> Vec<Cell> {
+                side.iter()
+                    .map(|(at, _)| full.cells()[*at].clone())
+                    .collect()
+            };
+            (cells(&contrast.with), cells(&contrast.against))
+        };
+        let last = full.contrast(&[(1, 2)]).expect("an effect");
+        let (with, against) = sides(last);
+        assert_eq!(with, [vec![0, 2], vec![1, 2]]);
+        assert_eq!(against, [vec![0, 1], vec![1, 1]]);
+        let apart = full.contrast_at(&[(1, 1)], &[(0, 1)]).expect("an effect");
+        assert_eq!(sides(apart), (vec![vec![1, 1]], vec![vec![1, 0]]));
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub struct Beside {
 }
 
 /// A factor: something with several levels.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
@@ -129,6 +129,9 @@ pub struct Factor {
     pub on: Option<On>,
     /// The levels; the others are compared with the first.
     pub levels: Vec<Level>,
+    /// Each level makes the changes of those before it too, and is compared with the one before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steps: bool,
     /// The levels of the short form, by their places from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<Vec<usize>>,
@@ -227,6 +230,17 @@ impl Factor {
 
     /// Everything that a level changes, in one form.
     pub fn level(&self, place: usize) -> Option<LevelTable> {
+        let mut level = self.own_changes(place)?;
+        if self.steps {
+            for before in (0..place).rev() {
+                level.fill(self.own_changes(before)?);
+            }
+        }
+        Some(level)
+    }
+
+    /// What a level itself names.
+    fn own_changes(&self, place: usize) -> Option<LevelTable> {
         let word = match self.levels.get(place)? {
             Level::Table(table) => return Some(table.clone()),
             Level::Value(word) => word,
@@ -341,6 +355,22 @@ impl Factor {
 }
 
 impl LevelTable {
+    /// Takes the changes of `other` that it does not make itself.
+    fn fill(&mut self, other: Self) {
+        self.workload = self.workload.take().or(other.workload);
+        self.address = self.address.take().or(other.address);
+        self.run = self.run.take().or(other.run);
+        self.peer.at = self.peer.at.take().or(other.peer.at);
+        let fill = |own: &mut Words, other: Words| {
+            for (key, word) in other {
+                own.entry(key).or_insert(word);
+            }
+        };
+        fill(&mut self.options, other.options);
+        fill(&mut self.settings, other.settings);
+        fill(&mut self.peer.settings, other.peer.settings);
+    }
+
     /// Checks the references to earlier runs.
     fn check_run(&self) -> Result<(), ExperimentError> {
         let Some(run) = &self.run else {
@@ -411,11 +441,15 @@ impl Experiment {
         for asked in &self.design.ask {
             self.effect(asked)?;
         }
-        for crossed in &self.design.crossed {
-            if !names.contains(crossed.as_str()) {
+        let of_design = [
+            ("crossed", &self.design.crossed),
+            ("apart", &self.design.apart),
+        ];
+        for (key, named) in of_design {
+            if let Some(name) = named.iter().find(|name| !names.contains(name.as_str())) {
                 let names: Vec<&str> = names.iter().copied().collect();
-                let why = format!("no factor `{crossed}`; factors: {}", names.join(", "));
-                return Err(wrong("crossed", why));
+                let why = format!("no factor `{name}`; factors: {}", names.join(", "));
+                return Err(wrong(key, why));
             }
         }
         Ok(())
@@ -495,15 +529,20 @@ impl Experiment {
             let asked = self.design.ask.iter();
             return asked.filter_map(|name| self.effect(name).ok()).collect();
         }
+        let named = |names: &[String], at: usize| {
+            let name = self.factors[at].name();
+            names.iter().any(|one| one == name)
+        };
         let number = self.factors.len();
-        let mut all: Vec<Vec<usize>> = (0..number).map(|factor| vec![factor]).collect();
+        let estimated = (0..number).filter(|at| !named(&self.design.apart, *at));
+        let estimated: Vec<usize> = estimated.collect();
+        let mut all: Vec<Vec<usize>> = estimated.iter().map(|factor| vec![*factor]).collect();
         let is_full = self.design.kind == DesignKind::Full;
-        let crossed =
-            |at: usize| (self.design.crossed.iter()).any(|name| self.factors[at].name() == name);
-        for one in 0..number {
-            let others = one + 1..number;
-            let told = others.filter(|&other| is_full || crossed(one) || crossed(other));
-            all.extend(told.map(|other| vec![one, other]));
+        let crossed = |at: usize| named(&self.design.crossed, at);
+        for (place, &one) in estimated.iter().enumerate() {
+            let others = estimated[place + 1..].iter();
+            let told = others.filter(|&&other| is_full || crossed(one) || crossed(other));
+            all.extend(told.map(|&other| vec![one, other]));
         }
         all
     }
@@ -556,23 +595,18 @@ impl Experiment {
         let mut whole = LevelTable::default();
         let levels = self.factors.iter().zip(cell);
         for level in levels.filter_map(|(factor, level)| factor.level(*level)) {
-            whole.workload = whole.workload.or(level.workload);
-            whole.address = whole.address.or(level.address);
-            whole.run = whole.run.or(level.run);
-            whole.peer.at = whole.peer.at.or(level.peer.at);
-            whole.options.extend(level.options);
-            whole.settings.extend(level.settings);
-            whole.peer.settings.extend(level.peer.settings);
+            whole.fill(level);
         }
-        let fill = |words: &mut Words, base: &Words| {
-            for (key, word) in base {
-                words.entry(key.clone()).or_insert_with(|| word.clone());
-            }
-        };
-        fill(&mut whole.options, &self.options);
-        fill(&mut whole.settings, &self.settings);
-        fill(&mut whole.peer.settings, &self.peer.settings);
-        whole.workload.get_or_insert_with(|| self.workload.clone());
+        whole.fill(LevelTable {
+            workload: Some(self.workload.clone()),
+            options: self.options.clone(),
+            settings: self.settings.clone(),
+            peer: OfPeer {
+                at: None,
+                settings: self.peer.settings.clone(),
+            },
+            ..LevelTable::default()
+        });
         whole
     }
 

@@ -4,15 +4,12 @@ use super::*;
 
 fn factor(option: &str, levels: &[&str]) -> Factor {
     Factor {
-        name: None,
         option: Some(option.to_owned()),
-        setting: None,
-        on: None,
         levels: levels
             .iter()
             .map(|level| Level::Value(Word::Text((*level).to_owned())))
             .collect(),
-        quick: None,
+        ..Factor::default()
     }
 }
 
@@ -85,6 +82,33 @@ fn a_factor_that_is_asked_for_must_be_one() {
         error.to_string(),
         "flows*place: no factor `place`; factors: flows"
     );
+}
+
+#[test]
+fn a_step_makes_the_changes_of_those_before_it_and_its_own_count() {
+    let level = |name: &str, option: &str, value: i64| {
+        Level::Table(LevelTable {
+            name: name.to_owned(),
+            options: Words::from([(option.to_owned(), Word::Integer(value))]),
+            ..LevelTable::default()
+        })
+    };
+    let factor = Factor {
+        name: Some("step".to_owned()),
+        levels: vec![
+            level("one", "flows", 1),
+            level("two", "mss", 2),
+            level("three", "flows", 3),
+        ],
+        steps: true,
+        ..Factor::default()
+    };
+    let options = |place| factor.level(place).expect("a level").options;
+    assert_eq!(options(0).len(), 1);
+    assert_eq!(options(1)["flows"], Word::Integer(1));
+    assert_eq!(options(2)["flows"], Word::Integer(3));
+    assert_eq!(options(2)["mss"], Word::Integer(2));
+    assert_eq!(factor.level_names(), ["one", "two", "three"]);
 }
 
 #[test]

@@ -77,12 +77,48 @@ pub struct LabRunArgs {
     /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
+    /// Compare several paths: each is a level of a factor `path`, NAME=ADDRESS of the same peer or NAME=PEER of another.
+    #[arg(long, value_name = "NAME=ADDRESS|PEER", value_parser = parse_path)]
+    pub path: Vec<NamedPath>,
     /// Directory to store the run in [default: runs/ in the state directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Internal steps, each in its own process.
     #[arg(long, hide = true, value_enum)]
     pub step: Option<LabStep>,
+}
+
+/// A path of `--path`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedPath {
+    /// What it is called in the results.
+    pub name: String,
+    /// Where it leads.
+    pub to: PathTarget,
+}
+
+/// Where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathTarget {
+    /// Another address of the same peer.
+    Address(IpAddr),
+    /// Another peer.
+    Peer(PeerAddress),
+}
+
+fn parse_path(text: &str) -> Result<NamedPath, String> {
+    let named = text
+        .split_once('=')
+        .filter(|(name, to)| !name.is_empty() && !to.is_empty());
+    let (name, to) = named.ok_or("expected NAME=ADDRESS or NAME=PEER, such as `ib=10.1.0.2`")?;
+    let to = match to.parse() {
+        Ok(address) => PathTarget::Address(address),
+        Err(_) => PathTarget::Peer(to.parse().map_err(|error| format!("{error}"))?),
+    };
+    Ok(NamedPath {
+        name: name.to_owned(),
+        to,
+    })
 }
 
 /// The processes of an experiment that creates its own two namespaces.

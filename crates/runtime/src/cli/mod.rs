@@ -25,7 +25,7 @@ use std::time::Duration;
 pub use agent::{AgentAction, AgentArgs, ListenAddress, ListenArgs, PairingArg, PeersAction};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use diffusion::MeasureDiffusion;
-pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, RunGroup};
+pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, RunGroup};
 pub use ladder::LadderArgs;
 pub use like::{LikeArg, LikeArgs};
 use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};

@@ -26,10 +26,31 @@ const TRIALS_DRAWN: usize = 2_000;
 /// Replaces the effects if too little was measured.
 const UNTOLD: &str = "No effects: three complete blocks are required.";
 
+/// Latency and rate of each path, transport or setting; nothing where the experiment does not measure both.
+fn fabric(document: &LabDocument) -> String {
+    let Some(found) = &document.fabric else {
+        return String::new();
+    };
+    let rows = found.table();
+    let Some((head, rows)) = rows.split_first() else {
+        return String::new();
+    };
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let escaped = |row: &Vec<String>| row.iter().map(|cell| escape(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
+    section(
+        "fabric",
+        "Latency and rate",
+        "Means over the blocks. MiB are 2^20 bytes; net is what the path carries as payload, gross what its link signals.",
+        &table("Latency and rate of each combination", &head, &rows),
+    )
+}
+
 /// The page of an experiment as one HTML document.
 pub fn lab_page(document: &LabDocument, header: &Header, seen: &LabData) -> String {
     let mut drawn: Vec<Value> = Vec::new();
     let mut body = story(document);
+    body.push_str(&fabric(document));
     for (place, response) in document.responses.iter().enumerate() {
         let number = place + 1;
         body.push_str(&effects(response, number, &mut drawn));

@@ -3,9 +3,10 @@
 
 use linerate_model::host::{Module, ModuleLane};
 use linerate_model::known::Known;
+use linerate_model::units::BitRate;
 
 use super::alarms::{Levels, Raised, crossed, either, signed, unsigned};
-use super::sff8024::{Technology, connector};
+use super::sff8024::{Technology, connector, rate_of_interface};
 use super::{
     Half, LOWER, Pages, attenuations, bias_ua, longest, power_nw, temperature_mc, voltage_mv,
 };
@@ -44,6 +45,7 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
         part: identity.text::<16>(148),
         revision: identity.text::<2>(164),
         technology: technology.clone().map(Technology::words),
+        rated_bit_per_s: rate(pages),
         length_dm: length(pages),
         connector: identity.byte(203).and_then(|code| match connector(code) {
             Some(words) => Known::Value(words),
@@ -83,6 +85,25 @@ fn technology(pages: &Pages) -> Known<Technology> {
         0x05 => Known::Value(Technology::BaseT),
         _ => transmitter(),
     })
+}
+
+/// The fastest of the first eight applications: descriptors of four bytes from 86, each starting with its host interface.
+fn rate(pages: &Pages) -> Known<BitRate> {
+    let lower = pages.view(LOWER);
+    let codes = (0..8).map(|place| lower.byte(86 + 4 * place));
+    let mut fastest = None;
+    for code in codes {
+        match code {
+            // The end of the list.
+            Known::Value(0xff) => break,
+            Known::Value(code) => fastest = fastest.max(rate_of_interface(code)),
+            Known::Unknown(gap) => return Known::Unknown(gap),
+        }
+    }
+    match fastest {
+        Some(gbit) => Known::Value(BitRate::from_mbit_per_s(gbit * 1_000)),
+        None => pages.not_said("none of the module's applications is one of Ethernet"),
+    }
 }
 
 /// Byte 3, bits 3 to 1.

@@ -7,6 +7,7 @@ use std::fmt;
 
 use linerate_model::host::Module;
 use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::units::BitRate;
 
 mod alarms;
 mod cmis;
@@ -267,6 +268,28 @@ fn longest(pages: &Pages, reaches: impl IntoIterator<Item = (Known<u8>, u32)>) -
         0 => pages.not_said("the module does not report its length"),
         longest => Known::Value(longest),
     }
+}
+
+/// The rate that a module declares: by its compliance codes in Gb/s, otherwise the signaling rate of all lanes (`nominal`
+/// in units of 100 MBd, 255 for `high` in units of 250 MBd).
+fn rated(
+    pages: &Pages,
+    compliance: Option<u64>,
+    nominal: Known<u8>,
+    high: Known<u8>,
+    lanes: u64,
+) -> Known<BitRate> {
+    if let Some(gbit) = compliance {
+        return Known::Value(BitRate::from_mbit_per_s(gbit * 1_000));
+    }
+    let mbaud = nominal.and_then(|nominal| match nominal {
+        0xff => high.map(|high| u64::from(high) * 250),
+        nominal => Known::Value(u64::from(nominal) * 100),
+    });
+    mbaud.and_then(|mbaud| match mbaud {
+        0 => pages.not_said("the module does not report its rate"),
+        mbaud => Known::Value(BitRate::from_mbit_per_s(mbaud * lanes)),
+    })
 }
 
 /// The non-zero attenuations, each with its frequency.

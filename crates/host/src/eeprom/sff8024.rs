@@ -1,5 +1,5 @@
 //! The codes shared by all module standards (SFF-8024 rev 4.11: identifiers of table 4-1, connectors of table 4-3,
-//! extended compliance codes of table 4-4).
+//! extended compliance codes of table 4-4, host interfaces of table 4-5).
 
 /// The form factor of an identifier, table 4-1.
 pub(super) fn form_factor(identifier: u8) -> String {
@@ -62,6 +62,38 @@ pub(super) fn connector(code: u8) -> Option<String> {
 
 /// The code of "No separable connector": a cable assembly.
 pub(super) const NO_SEPARABLE_CONNECTOR: u8 = 0x23;
+
+/// The rate of a module by its extended compliance code, table 4-4, in Gb/s: of each lane, or of the whole.
+pub(super) fn rate_of_compliance(code: u8, lanes: u64) -> Option<u64> {
+    Some(match code {
+        0x10..=0x12 | 0x1f => 10 * lanes,
+        0x16 | 0x1c => 10,
+        0x01..=0x04 | 0x06..=0x08 | 0x0b..=0x0d | 0x17..=0x19 | 0x20 | 0x22..=0x24 => 25 * lanes,
+        0x05 | 0x1a | 0x1b | 0x21 | 0x25..=0x27 => 100,
+        0x30..=0x33 | 0x40..=0x43 | 0x45 | 0x46 => 50 * lanes,
+        0x3f => 100 * lanes,
+        0x1d => 5,
+        _ => return None,
+    })
+}
+
+/// The rate of a host interface in Gb/s, table 4-5: what an application of a CMIS module runs at. None for InfiniBand,
+/// Fibre Channel and OTN, and for codes of later revisions.
+pub(super) fn rate_of_interface(code: u8) -> Option<u64> {
+    Some(match code {
+        0x01 => 1,
+        0x03 | 0x04 | 0x13 => 10,
+        0x05 | 0x14..=0x16 => 25,
+        0x06 | 0x07 | 0x17 => 40,
+        0x08..=0x0a | 0x18 | 0x43..=0x45 => 50,
+        0x0b..=0x0d | 0x19..=0x1b | 0x41 | 0x42 | 0x46 | 0x4b | 0x4c => 100,
+        0x0e | 0x0f | 0x1c | 0x1e | 0x47 | 0x4d | 0x4e | 0x80 => 200,
+        0x10 | 0x11 | 0x1d | 0x1f | 0x48 | 0x4f | 0x50 | 0x81 => 400,
+        0x49 | 0x51 | 0x52 | 0x82 => 800,
+        0x55 | 0x56 | 0x83 => 1_600,
+        _ => return None,
+    })
+}
 
 /// The transmission medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,11 +2,12 @@
 
 use linerate_model::host::{Module, ModuleLane};
 use linerate_model::known::Known;
+use linerate_model::units::BitRate;
 
 use super::alarms::{Raised, crossed, either, levels, signed, unsigned};
-use super::sff8024::{Technology, connector};
+use super::sff8024::{Technology, connector, rate_of_compliance};
 use super::{
-    DIAGNOSTICS, Half, LOWER, Pages, View, attenuations, bias_ua, longest, power_nw,
+    DIAGNOSTICS, Half, LOWER, Pages, View, attenuations, bias_ua, longest, power_nw, rated,
     temperature_mc, voltage_mv,
 };
 
@@ -49,6 +50,7 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
             Some(technology) => Known::Value(technology.words()),
             None => pages.not_said("the module does not report its transceiver type"),
         }),
+        rated_bit_per_s: rate(pages),
         length_dm: length(pages, technology),
         connector: a0.byte(2).and_then(|code| match connector(code) {
             Some(words) => Known::Value(words),
@@ -82,6 +84,18 @@ fn technology(a0: View<'_>) -> Option<Technology> {
     }
     let wavelength = a0.word(60).get().unwrap_or(0);
     compliance.or((wavelength > 0).then_some(Technology::Optical))
+}
+
+/// Byte 36 (extended compliance), 3 and 6 (10 and 1 Gb/s), otherwise the signaling rate at 12 and 66.
+fn rate(pages: &Pages) -> Known<BitRate> {
+    let a0 = pages.view(LOWER);
+    let older = match (a0.flags(3) & 0xf0, a0.flags(6) & 0x0f) {
+        (0, 0) => None,
+        (0, _) => Some(1),
+        _ => Some(10),
+    };
+    let extended = rate_of_compliance(a0.flags(36), 1);
+    rated(pages, extended.or(older), a0.byte(12), a0.byte(66), 1)
 }
 
 /// Bytes 14 to 19; 18 is meters of cable, or tens of meters of OM4.

@@ -2,11 +2,13 @@
 
 use linerate_model::host::{Module, ModuleLane};
 use linerate_model::known::Known;
+use linerate_model::units::BitRate;
 
 use super::alarms::{Raised, crossed, either, levels, signed, unsigned};
-use super::sff8024::{NO_SEPARABLE_CONNECTOR, Technology, connector};
+use super::sff8024::{NO_SEPARABLE_CONNECTOR, Technology, connector, rate_of_compliance};
 use super::{
-    Half, LOWER, Pages, View, attenuations, bias_ua, longest, power_nw, temperature_mc, voltage_mv,
+    Half, LOWER, Pages, View, attenuations, bias_ua, longest, power_nw, rated, temperature_mc,
+    voltage_mv,
 };
 
 const IDENTITY: Half = Half::page(0x00);
@@ -56,6 +58,7 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
         part: identity.text::<16>(168),
         revision: identity.text::<2>(184),
         technology: technology.clone().map(Technology::words),
+        rated_bit_per_s: rate(pages),
         length_dm: length(pages, technology.get()),
         connector: identity.byte(130).and_then(|code| match connector(code) {
             Some(words) => Known::Value(words),
@@ -89,6 +92,25 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
         alarms: raised.alarms,
         warnings: raised.warnings,
     }
+}
+
+/// Byte 192 (extended compliance), 131 (10 and 40 Gb/s), otherwise the signaling rate at 140 and 222.
+fn rate(pages: &Pages) -> Known<BitRate> {
+    let identity = pages.view(IDENTITY);
+    let lanes = u64::from(LANES);
+    let older = match identity.flags(131) & 0x7f {
+        codes if codes & 0x0f != 0 => Some(40),
+        codes if codes & 0x70 != 0 => Some(10),
+        _ => None,
+    };
+    let extended = rate_of_compliance(identity.flags(192), lanes);
+    rated(
+        pages,
+        extended.or(older),
+        identity.byte(140),
+        identity.byte(222),
+        lanes,
+    )
 }
 
 /// Bytes 142 to 146: the reach by fiber type, or the length of a cable assembly.

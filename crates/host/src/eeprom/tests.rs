@@ -166,6 +166,66 @@ fn a_passive_copper_qsfp28_is_decoded() {
     assert!(module.lanes.is_empty() && module.alarms.is_empty() && module.warnings.is_empty());
 }
 
+/// Made from a published dump: the cable that a ConnectX-4 runs at 1 Gb/s only. The dump has no compliance code; the
+/// signaling rate is that of a 100 Gb/s cable.
+#[test]
+fn a_cable_without_a_compliance_code_is_rated_by_its_signaling_rate() {
+    let page = Half::page(0);
+    let mut image = Image::new(&[LOWER, page]);
+    image
+        .put(LOWER, 0, &[0x11, 0x07, 0x04])
+        .put(page, 128, &[0x11, 0, 0x23])
+        .put(page, 140, &[0xff])
+        .put(page, 146, &[2, 0xa0])
+        .put(page, 148, b"OPTCORE         ")
+        .put(page, 168, b"Q-100G-DAC-P2M  ")
+        .put(page, 184, b"5 ")
+        .put(page, 186, &[4, 6, 8, 11])
+        .put(page, 196, b"SECRET-SERIAL   ")
+        .put(page, 222, &[103]);
+    let module = image.decoded();
+    assert_eq!(
+        module.rated_bit_per_s,
+        Known::Value(BitRate::from_mbit_per_s(103_000))
+    );
+    assert_eq!(text(&module.vendor), Some("OPTCORE"));
+    assert_eq!(text(&module.part), Some("Q-100G-DAC-P2M"));
+    assert_eq!(module.length_dm, Known::Value(20));
+    let attenuation = module.attenuation_db.value().expect("copper");
+    assert_eq!(attenuation.len(), 4);
+    assert_eq!(attenuation[3], ("12.9 GHz".to_owned(), 11));
+    assert!(!format!("{module:?}").contains("SECRET"));
+}
+
+#[test]
+fn compliance_codes_state_the_rate_of_a_lane_or_of_the_whole_module() {
+    let page = Half::page(0);
+    let rate_of = |lower: &[u8], code: (u8, u8)| {
+        let mut image = Image::new(&[LOWER, page, Half::page(3)]);
+        image.put(LOWER, 0, lower).put(page, code.0, &[code.1]);
+        decode(&image.0)
+            .value()
+            .expect("known")
+            .rated_bit_per_s
+            .get()
+    };
+    let gbit = |gbit: u64| Some(BitRate::from_mbit_per_s(gbit * 1_000));
+    let qsfp = [0x11, 0x08, 0x00];
+    assert_eq!(rate_of(&qsfp, (192, 0x0b)), gbit(100), "four lanes of 25");
+    assert_eq!(rate_of(&qsfp, (192, 0x40)), gbit(200), "four lanes of 50");
+    assert_eq!(rate_of(&qsfp, (192, 0x25)), gbit(100), "100GBASE-DR");
+    assert_eq!(rate_of(&qsfp, (131, 0x04)), gbit(40), "40GBASE-SR4");
+    assert_eq!(rate_of(&qsfp, (131, 0x00)), None, "nothing is declared");
+    let mut sfp = Image::new(&[LOWER]);
+    sfp.put(LOWER, 0, &[0x03]).put(LOWER, 36, &[0x02]);
+    assert_eq!(sfp.decoded().rated_bit_per_s.get(), gbit(25), "one lane");
+    sfp.put(LOWER, 36, &[0]).put(LOWER, 6, &[0x01]);
+    assert_eq!(sfp.decoded().rated_bit_per_s.get(), gbit(1), "1000BASE-SX");
+    let mut cmis = qsfp_dd();
+    cmis.put(LOWER, 86, &[0x0d, 0, 0, 0, 0x11, 0, 0, 0, 0xff]);
+    assert_eq!(cmis.decoded().rated_bit_per_s.get(), gbit(400));
+}
+
 #[test]
 fn an_optical_qsfp28_flags_the_lane_without_light() {
     let (page, bounds) = (Half::page(0), Half::page(3));

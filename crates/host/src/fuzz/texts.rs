@@ -13,7 +13,7 @@ use crate::procfs::{
 };
 use crate::sysfs::{
     block, bond, cgroups, cpus, gids, irq_names, isolation, kernel, nic_kind, nics, nodes, pci,
-    power, queues, rdma, stack,
+    pci_ids, power, psid, queues, rdma, stack,
 };
 use crate::watch::{devices, drop_reasons, interrupts as counts, parse_uptime};
 use crate::{apply, sysctl_files};
@@ -91,6 +91,15 @@ const READERS: &[Reader] = &[
     |text| seen(&identity::parse_guest_flag(text)),
     |text| seen(&(rdma::parse_state(text), rdma::parse_lid(text))),
     |text| seen(&rdma::parse_port_rate(text)),
+    |text| {
+        let ids = pci_ids::Ids {
+            device: (0x15b3, 0x1015),
+            board: Some((0x15b3, 3)),
+        };
+        let used = pci_ids::used_lines(text, &BTreeSet::from([ids]));
+        seen(&pci_ids::parse_names("pci.ids", &used, ids));
+        seen(&psid::parse_psid(text));
+    },
     |text| seen(&nic_kind::parse_device_type(text)),
     |text| seen(&(devices::parse_aer_total(text), devices::parse_block(text))),
     |text| seen(&devices::parse_rdma_counter(halves(text).0, halves(text).1)),

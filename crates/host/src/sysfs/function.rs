@@ -1,11 +1,13 @@
-//! A PCI function's own settings (Documentation/ABI/testing/sysfs-bus-pci, sysfs-kernel-iommu_groups).
+//! A PCI function's own settings (Documentation/ABI/testing/sysfs-bus-pci, sysfs-kernel-iommu_groups;
+//! Documentation/PCI/sysfs-pci.rst).
 
 use linerate_model::host::PciFunction;
 use linerate_model::ids::PciAddress;
 use linerate_model::known::Known;
 
+use super::pci_ids;
 use crate::attributes::{last_name, number, understood};
-use crate::root::HostRoot;
+use crate::root::{HostRoot, absolute};
 
 /// The link power states that a user can toggle.
 const LINK_STATES: [&str; 7] = [
@@ -24,6 +26,10 @@ pub(crate) fn read_function(root: &HostRoot, folder: &str) -> PciFunction {
     PciFunction {
         vendor: text("vendor"),
         device: text("device"),
+        subsystem_vendor: text("subsystem_vendor"),
+        subsystem_device: text("subsystem_device"),
+        // Filled for all interfaces together: see `sysfs::pci_ids`.
+        names: Known::not_asked(absolute(pci_ids::PLACES[0])),
         class: text("class"),
         aspm: read_link_states(root, &format!("{folder}/link")),
         iommu_type: text("iommu_group/type"),

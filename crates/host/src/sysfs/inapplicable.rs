@@ -67,6 +67,10 @@ fn mark_card_and_wire(nic: &mut Nic) {
     cannot_be(&mut card.firmware, NO_CARD);
     cannot_be(&mut card.firmware_stored, NO_CARD);
     cannot_be(&mut card.board, NO_CARD);
+    cannot_be(&mut card.psid, NO_CARD);
+    cannot_be(&mut card.versions, NO_CARD);
+    cannot_be(&mut card.port_type, NO_CARD);
+    cannot_be(&mut card.port_type_desired, NO_CARD);
     cannot_be(&mut card.health, NO_CARD);
     let wire = &mut nic.wire;
     cannot_be(&mut wire.duplex, NO_WIRE);

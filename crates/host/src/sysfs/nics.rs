@@ -13,6 +13,8 @@ use super::inapplicable;
 use super::locality::Locality;
 use super::nic_kind::{KindEvidence, parse_device_type};
 use super::pci::{Functions, function_above};
+use super::pci_ids::fill_names;
+use super::psid::psid_of_firmware;
 use super::queue_irqs::Device;
 use super::queues::{read_queue_irqs, read_queues};
 use super::stack::{fill_stack, fill_team_ports, linked, parse_flag};
@@ -65,6 +67,7 @@ pub(crate) fn read_nics(
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
     });
     fill_team_ports(&mut nics);
+    fill_names(root, &mut nics);
     nics
 }
 
@@ -255,7 +258,9 @@ fn device_of<'a>(
 
 /// Sets a NIC's values that netlink left unknown.
 fn fill_card(root: &HostRoot, places: &Places, driver: &Known<String>, card: Card) -> Card {
+    let psid = psid_of_firmware(&card);
     Card {
+        psid: or_known(card.psid, || psid),
         driver: or_known(card.driver, || driver.clone()),
         temperatures: or_known(card.temperatures, || {
             // A virtio device is below its function; the function has the hwmon device.

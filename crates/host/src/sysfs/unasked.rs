@@ -15,6 +15,10 @@ pub(crate) fn name_unasked(nic: &mut Nic) {
     place(&mut card.firmware, || path("driver"));
     place(&mut card.firmware_stored, || path("devlink info"));
     place(&mut card.board, || path("devlink info"));
+    place(&mut card.psid, || path("devlink info"));
+    place(&mut card.versions, || path("devlink info"));
+    place(&mut card.port_type, || path("devlink port"));
+    place(&mut card.port_type_desired, || path("devlink port"));
     place(&mut card.health, || path("devlink health"));
     place(&mut card.temperatures, || path("temperatures"));
     let wire = &mut nic.wire;

@@ -22,7 +22,7 @@ mod watch;
 use std::collections::BTreeMap;
 
 pub use block::block;
-pub use nic::{NicBuilder, pcie_link, tbf};
+pub use nic::{NicBuilder, cable, pcie_link, tbf};
 pub use rdma::{infiniband, iwarp, roce};
 pub use same::assert_same;
 pub use trial::{SampleBuilder, cpu_times, sample};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::ceiling::pcie_lane;
 use crate::host::{
-    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, Host, Irq, LinkModes, LinkState, Nic,
-    NicKind, NodeReport, NodeSource, Pause, PciFunction, PcieControl, PcieHop, PcieLink, Qdisc,
-    QdiscNode, Queue, QueueKind, Rings, Rss, Shaping, Stack, Timestamping, Wire,
+    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, Host, Irq, LinkModes, LinkState, Module,
+    Nic, NicKind, NodeReport, NodeSource, Pause, PciFunction, PcieControl, PcieHop, PcieLink,
+    Qdisc, QdiscNode, Queue, QueueKind, Rings, Rss, Shaping, Stack, Timestamping, Wire,
 };
 use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::{Cause, Known};
@@ -249,6 +249,13 @@ impl NicBuilder {
         self
     }
 
+    /// The module in its port.
+    #[must_use]
+    pub fn module(mut self, module: Module) -> Self {
+        self.nic.wire.module = Known::Value(module);
+        self
+    }
+
     /// Changes anything that has no method here.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Nic)) -> Self {
@@ -273,6 +280,37 @@ impl NicBuilder {
             }
         }
         self.nic
+    }
+}
+
+/// A passive copper cable that declares a rate of `mbit` Mb/s, or none; the values are those of a published dump.
+pub fn cable(mbit: Option<u64>) -> Module {
+    let rated = mbit.map(BitRate::from_mbit_per_s);
+    let not_said = |what: &str| Known::unknown(Cause::NotSaid, "module-eeprom", what);
+    Module {
+        form_factor: "QSFP28".to_owned(),
+        standard: "SFF-8636".to_owned(),
+        vendor: text("OPTCORE"),
+        part: text("Q-100G-DAC-P2M"),
+        revision: text("5"),
+        technology: text("Passive copper"),
+        rated_bit_per_s: rated.map_or_else(
+            || not_said("the module does not report its rate"),
+            Known::Value,
+        ),
+        length_dm: Known::Value(20),
+        connector: text("No separable connector"),
+        attenuation_db: Known::Value(
+            [("2.5 GHz", 4), ("5 GHz", 6), ("7 GHz", 8), ("12.9 GHz", 11)]
+                .map(|(frequency, decibel)| (frequency.to_owned(), decibel))
+                .to_vec(),
+        ),
+        state: Known::unknown(Cause::NotSaid, "module-eeprom", "only CMIS"),
+        temperature_mc: Known::unknown(Cause::NotSaid, "module-eeprom", "not monitored"),
+        voltage_mv: Known::unknown(Cause::NotSaid, "module-eeprom", "not monitored"),
+        lanes: Vec::new(),
+        alarms: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 
@@ -332,6 +370,9 @@ fn function() -> PciFunction {
     PciFunction {
         vendor: text("0x15b3"),
         device: text("0x1017"),
+        subsystem_vendor: text("0x15b3"),
+        subsystem_device: text("0x0003"),
+        names: absent("pci.ids"),
         class: text("0x020000"),
         aspm: Known::Value(Vec::new()),
         iommu_type: text("DMA-FQ"),
@@ -349,6 +390,10 @@ fn card() -> Card {
         firmware: text("16.35.2000 (MT_0000000011)"),
         firmware_stored: Known::Value(BTreeMap::new()),
         board: text("MT_0000000011"),
+        psid: text("MT_0000000011"),
+        versions: Known::Value(Vec::new()),
+        port_type: text("Ethernet"),
+        port_type_desired: absent("DEVLINK_ATTR_PORT_DESIRED_TYPE"),
         health: Known::Value(Vec::new()),
         temperatures: Known::Value(Vec::new()),
     }

@@ -234,10 +234,43 @@ pub struct Card {
     pub firmware_stored: Known<BTreeMap<String, String>>,
     /// The board ID.
     pub board: Known<String>,
+    /// The parameter-set ID (PSID): the board variant that a firmware image is built for (`fw.psid`; NVIDIA NICs only).
+    pub psid: Known<String>,
+    /// Every version that devlink reports.
+    pub versions: Known<Vec<FirmwareVersion>>,
+    /// What the port runs as: `Ethernet`, `InfiniBand`, `auto`.
+    pub port_type: Known<String>,
+    /// What a port that can run as either was set to.
+    pub port_type_desired: Known<String>,
     /// Each health reporter with its state and its number of errors and recoveries.
     pub health: Known<Vec<HealthReporter>>,
     /// Temperatures, by label, in thousandths of a degree Celsius, with the critical limit if reported.
     pub temperatures: Known<Vec<Temperature>>,
+}
+
+/// A version that a NIC reports (Documentation/networking/devlink/devlink-info.rst).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FirmwareVersion {
+    /// `fw.version`, `fw.bundle_id`, `board.id` ...
+    pub name: String,
+    /// Whether it is fixed, running or stored.
+    pub state: VersionState,
+    /// The version.
+    pub version: String,
+}
+
+/// The state of a [`FirmwareVersion`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum VersionState {
+    /// Of the hardware.
+    Fixed,
+    /// In use.
+    Running,
+    /// In the flash: in use after a reset.
+    Stored,
 }
 
 /// A devlink health reporter.

@@ -17,10 +17,12 @@ use serde::{Deserialize, Serialize};
 
 pub use self::devices::{BlockDevice, Gid, NvmePath, RdmaDevice, RdmaPort};
 pub use self::dispatch::{
-    Card, Dcb, Dispatch, HealthReporter, Napi, QdiscClass, QdiscNode, QueueCoalesce, Rss, Shaping,
-    Temperature, TunnelPort,
+    Card, Dcb, Dispatch, FirmwareVersion, HealthReporter, Napi, QdiscClass, QdiscNode,
+    QueueCoalesce, Rss, Shaping, Temperature, TunnelPort, VersionState,
 };
-pub use self::pci::{NodeReport, NodeSource, PciFunction, PcieControl, PcieHop, PcieLink};
+pub use self::pci::{
+    NodeReport, NodeSource, PciFunction, PciNames, PcieControl, PcieHop, PcieLink,
+};
 pub use self::process::{CpuQuota, Process};
 pub use self::processor::{
     Cpu, CpuKind, FrequencyPolicy, HugePages, IdleState, Isolation, Kernel, Limit, Node, Power,

@@ -90,6 +90,18 @@ pub struct PcieControl {
     pub acs_redirect: Option<bool>,
 }
 
+/// Names of a PCI function from the database of IDs (`pci.ids`; <https://pci-ids.ucw.cz>).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PciNames {
+    /// The vendor of the device.
+    pub vendor: Known<String>,
+    /// The device.
+    pub device: Known<String>,
+    /// The board.
+    pub subsystem: Known<String>,
+}
+
 /// A PCI function's own settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -99,6 +111,12 @@ pub struct PciFunction {
     pub vendor: Known<String>,
     /// The device ID.
     pub device: Known<String>,
+    /// The vendor ID of the board (Documentation/PCI/sysfs-pci.rst).
+    pub subsystem_vendor: Known<String>,
+    /// The device ID of the board.
+    pub subsystem_device: Known<String>,
+    /// The names of these IDs.
+    pub names: Known<PciNames>,
     /// The class code, `0x020000` for Ethernet.
     pub class: Known<String>,
     /// The power-saving link states that are enabled (`l0s_aspm`, `l1_aspm`, `l1_1_aspm`, `clkpm` ...); null if the

@@ -129,6 +129,9 @@ pub struct Module {
     pub revision: Known<String>,
     /// `Optical`, `Passive copper`, `Active copper` ...
     pub technology: Known<String>,
+    /// The fastest rate that it declares: of its Ethernet type, or the signaling rate of its lanes.
+    #[serde(default)]
+    pub rated_bit_per_s: Known<BitRate>,
     /// Length of the cable or the longest reach, in decimetres.
     pub length_dm: Known<u32>,
     /// The connector.

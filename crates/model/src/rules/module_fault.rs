@@ -183,6 +183,7 @@ pub(super) mod tests {
             part: Known::default(),
             revision: Known::default(),
             technology: Known::Value("Optical".to_owned()),
+            rated_bit_per_s: Known::default(),
             length_dm: Known::default(),
             connector: Known::default(),
             attenuation_db: Known::default(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use linerate_model::host::{Card, HealthReporter};
+use linerate_model::host::{Card, FirmwareVersion, HealthReporter, VersionState};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
 
@@ -25,6 +25,8 @@ pub(super) const COMMAND_HEALTH: u8 = 52;
 pub(super) const BUS: u16 = 1;
 pub(super) const DEVICE: u16 = 2;
 pub(super) const PORT: u16 = 3;
+pub(super) const PORT_TYPE: u16 = 4;
+pub(super) const PORT_DESIRED_TYPE: u16 = 5;
 pub(super) const PORT_NETDEV_INDEX: u16 = 6;
 pub(super) const VERSION_FIXED: u16 = 100;
 pub(super) const VERSION_RUNNING: u16 = 101;
@@ -44,6 +46,8 @@ pub(super) const PARENT_BUS: u16 = 57;
 /// The version names of the firmware as a whole (Documentation/networking/devlink/devlink-info.rst).
 const FIRMWARE: [&str; 3] = ["fw", "fw.version", "fw.mgmt"];
 const BOARD: &str = "board.id";
+/// The PSID of NVIDIA's drivers (Documentation/networking/devlink/{mlx5,mlxsw}.rst).
+const PSID: &str = "fw.psid";
 
 /// A devlink device, and the interface's port on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +55,9 @@ struct Place {
     bus: String,
     device: String,
     port: Option<u32>,
+    /// `enum devlink_port_type`.
+    kind: Option<u16>,
+    desired: Option<u16>,
 }
 
 /// A NIC's versions, by name.
@@ -72,6 +79,7 @@ impl Netlink {
             parse_versions(&answer.body)
         });
         card.health = self.health(nic);
+        self.fill_port_type(nic, card);
         match versions {
             Known::Value(versions) => fill_versions(card, versions, nic),
             Known::Unknown(gap) => {
@@ -79,9 +87,23 @@ impl Netlink {
                     card.firmware = Known::Unknown(gap.clone());
                 }
                 card.firmware_stored = Known::Unknown(gap.clone());
+                card.psid = Known::Unknown(gap.clone());
+                card.versions = Known::Unknown(gap.clone());
                 card.board = Known::Unknown(gap);
             }
         }
+    }
+
+    fn fill_port_type(&self, nic: &NicName, card: &mut Card) {
+        let types = self.read_devlink(nic, "port", |_, _, place| Ok((place.kind, place.desired)));
+        let path = format!("netlink/devlink/{nic}/port");
+        let named = |kind: Option<u16>, why: &str| match kind.and_then(port_type) {
+            Some(name) => Known::Value(name.to_owned()),
+            None => Known::unknown(Cause::Absent, &*path, why),
+        };
+        card.port_type = (types.clone())
+            .and_then(|(kind, _)| named(kind, "the driver does not report a port type"));
+        card.port_type_desired = types.and_then(|(_, desired)| named(desired, "it was not set"));
     }
 
     /// The error counts of the health reporters.
@@ -165,7 +187,19 @@ fn place_of(families: &mut Families, family: u16, own: &[u8]) -> Result<Option<P
             bus,
             device,
             port: None,
+            kind: None,
+            desired: None,
         }))
+}
+
+/// `enum devlink_port_type`; 0 is "not set".
+fn port_type(kind: u16) -> Option<&'static str> {
+    match kind {
+        1 => Some("auto"),
+        2 => Some("Ethernet"),
+        3 => Some("InfiniBand"),
+        _ => None,
+    }
 }
 
 fn put_place(request: &mut Request, place: &Place) {
@@ -181,7 +215,17 @@ fn parse_port(body: &[u8], index: u32) -> Result<Option<Place>, Failure> {
     }
     let place = attributes.text(BUS)?.zip(attributes.text(DEVICE)?);
     let port = attributes.u32(PORT)?;
-    Ok(place.map(|(bus, device)| Place { bus, device, port }))
+    let (kind, desired) = (
+        attributes.u16(PORT_TYPE)?,
+        attributes.u16(PORT_DESIRED_TYPE)?,
+    );
+    Ok(place.map(|(bus, device)| Place {
+        bus,
+        device,
+        port,
+        kind,
+        desired,
+    }))
 }
 
 fn parse_versions(body: &[u8]) -> Result<Versions, Failure> {
@@ -211,6 +255,23 @@ fn fill_versions(card: &mut Card, versions: Versions, nic: &NicName) {
         stored,
     } = versions;
     let path = format!("netlink/devlink/{nic}/info");
+    let list = [
+        (VersionState::Fixed, &fixed),
+        (VersionState::Running, &running),
+        (VersionState::Stored, &stored),
+    ];
+    let versions = list.into_iter().flat_map(|(state, versions)| {
+        versions.iter().map(move |(name, version)| FirmwareVersion {
+            name: name.clone(),
+            state,
+            version: version.clone(),
+        })
+    });
+    card.versions = Known::Value(versions.collect());
+    card.psid = match fixed.get(PSID).or(running.get(PSID)) {
+        Some(psid) => Known::Value(psid.clone()),
+        None => Known::unknown(Cause::NotSaid, &*path, "the driver does not report a PSID"),
+    };
     if card.firmware.value().is_none()
         && let Some(version) = FIRMWARE.iter().find_map(|name| running.get(*name))
     {

@@ -17,6 +17,8 @@ fn the_attributes_have_the_numbers_of_the_kernels_headers() {
             ("DEVLINK_ATTR_BUS_NAME", BUS),
             ("DEVLINK_ATTR_DEV_NAME", DEVICE),
             ("DEVLINK_ATTR_PORT_INDEX", PORT),
+            ("DEVLINK_ATTR_PORT_TYPE", PORT_TYPE),
+            ("DEVLINK_ATTR_PORT_DESIRED_TYPE", PORT_DESIRED_TYPE),
             ("DEVLINK_ATTR_PORT_NETDEV_IFINDEX", PORT_NETDEV_INDEX),
             ("DEVLINK_ATTR_INFO_VERSION_FIXED", VERSION_FIXED),
             ("DEVLINK_ATTR_INFO_VERSION_RUNNING", VERSION_RUNNING),
@@ -47,6 +49,8 @@ fn place() -> Place {
         bus: "pci".to_owned(),
         device: "0000:17:00.0".to_owned(),
         port: Some(1),
+        kind: Some(2),
+        desired: None,
     }
 }
 
@@ -61,6 +65,7 @@ fn answer(device: &str, fill: impl FnOnce(&mut Request)) -> Vec<u8> {
 fn an_interface_is_found_by_its_port() {
     let port = answer("0000:17:00.0", |port| {
         port.put_u32(PORT, 1).put_u32(PORT_NETDEV_INDEX, 4);
+        port.put(PORT_TYPE, &2_u16.to_ne_bytes());
     });
     assert_eq!(parse_port(&port, 4).expect("our own"), Some(place()));
     assert_eq!(parse_port(&port, 5).expect("our own"), None);
@@ -71,9 +76,9 @@ fn versions() -> Versions {
         for (kind, name, value) in [
             (VERSION_FIXED, "board.id", "MT_0000000012"),
             (VERSION_RUNNING, "fw.version", "22.35.1012"),
-            (VERSION_RUNNING, "fw.psid", "x"),
+            (VERSION_RUNNING, "fw.psid", "MT_0000000359"),
             (VERSION_STORED, "fw.version", "22.39.2048"),
-            (VERSION_STORED, "fw.psid", "x"),
+            (VERSION_STORED, "fw.psid", "MT_0000000359"),
         ] {
             info.nest(kind, |version| {
                 version
@@ -92,6 +97,12 @@ fn firmware_that_waits_for_a_reset_is_told_and_what_is_alike_is_not() {
     fill_versions(&mut card, versions(), &nic);
     assert_eq!(card.firmware, Known::Value("22.35.1012".to_owned()));
     assert_eq!(card.board, Known::Value("MT_0000000012".to_owned()));
+    assert_eq!(card.psid, Known::Value("MT_0000000359".to_owned()));
+    let all = card.versions.value().expect("reported");
+    let stored = |one: &&FirmwareVersion| one.state == VersionState::Stored;
+    let stored: Vec<_> = all.iter().filter(stored).map(|one| &*one.version).collect();
+    assert_eq!(all.len(), 5);
+    assert_eq!(stored, ["MT_0000000359", "22.39.2048"]);
     let waiting = BTreeMap::from([("fw.version".to_owned(), "22.39.2048".to_owned())]);
     assert_eq!(card.firmware_stored, Known::Value(waiting));
 

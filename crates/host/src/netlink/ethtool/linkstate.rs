@@ -18,7 +18,7 @@ pub(super) const DETAIL: u16 = 6;
 pub(super) const DOWN_COUNT: u16 = 7;
 
 /// `ETHTOOL_LINK_EXT_STATE_*` in order, each with its `ETHTOOL_LINK_EXT_SUBSTATE_*` from 1.
-const REASONS: [(&str, &[&str]); 11] = [
+const REASONS: [(&str, &[&str]); 13] = [
     (
         "Autoneg",
         &[
@@ -65,6 +65,8 @@ const REASONS: [(&str, &[&str]); 11] = [
     ("Power budget exceeded", &[]),
     ("Overheat", &[]),
     ("Module", &["CMIS module is not in ModuleReady state"]),
+    ("OTP speed violation", &[]),
+    ("BMC request down", &[]),
 ];
 
 impl Ethtool {

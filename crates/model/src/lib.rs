@@ -37,6 +37,7 @@ pub mod sample;
 mod schema;
 pub mod setting;
 pub mod shell;
+pub mod status_opcode;
 pub mod steady;
 pub mod talk;
 pub mod terms;

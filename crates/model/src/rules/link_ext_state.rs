@@ -104,14 +104,24 @@ fn blocked(nic: &Nic) -> Option<Draft> {
 }
 
 fn no_reason(nic: &Nic) -> Draft {
+    let is = |driver: &str| nic.driver.value().is_some_and(|own| own == driver);
+    let name = &nic.name;
+    // mlx5 passes on only some of its status opcodes (`crate::status_opcode`).
+    let summary = if matches!(nic.wire.module, Known::Value(_)) && is("mlx5_core") {
+        format!(
+            "{name} has no link and mlx5 gives no reason, as with a wrong module type (opcode 1036): check that it is \
+             enabled and its partner up, or try another module"
+        )
+    } else {
+        format!(
+            "{name} has no link and its driver reports no reason: check that it is enabled, plugged in and its \
+             partner up"
+        )
+    };
     Draft {
         severity: Severity::Crit,
         subject: subject(nic),
-        summary: format!(
-            "{} has no link and its driver reports no reason: check that it is enabled, plugged in and its \
-             partner up",
-            nic.name
-        ),
+        summary,
         evidence: vec![Evidence::new("link", "none", ethtool(nic, "linkstate"))],
         remedies: Vec::new(),
     }
@@ -133,7 +143,7 @@ fn counted_on(host: &Host, nic: &Nic) -> bool {
 
 /// The remedy for each of the kernel's states.
 fn advice(why: &str) -> &'static str {
-    const ADVICE: [(&str, &str); 10] = [
+    const ADVICE: [(&str, &str); 13] = [
         (
             "autoneg",
             "Compare the speeds and FEC modes that both ends advertise.",
@@ -153,6 +163,12 @@ fn advice(why: &str) -> &'static str {
         ("calibration", "Replace the module, or reset the NIC."),
         ("power budget", "Use a module that needs less power."),
         ("overheat", "Cool the NIC or module."),
+        ("otp speed", "Use a speed that the NIC is licensed for."),
+        (
+            "bmc request",
+            "The BMC holds the port down: check its settings.",
+        ),
+        ("module", "Reseat or replace the module."),
     ];
     let why = why.to_ascii_lowercase();
     let found = ADVICE.iter().find(|(word, _)| why.contains(word));
@@ -239,5 +255,19 @@ pub(super) mod tests {
                 .summary
                 .contains("reports no reason")
         );
+    }
+
+    #[test]
+    fn an_mlx5_port_with_a_module_and_no_reason_may_have_the_wrong_module() {
+        let mut host = down(None);
+        host.nics[0].wire.module = Known::Value(build::cable(None));
+        let world = World::of(host);
+        let name: NicName = "eth0".parse().expect("a name");
+        let asked = Context {
+            nic: Some(&name),
+            ..world.context()
+        };
+        let summary = finding(RULE.id, &asked).summary;
+        assert!(summary.contains("wrong module type"), "{summary}");
     }
 }

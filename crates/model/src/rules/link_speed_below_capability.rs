@@ -3,6 +3,7 @@
 
 use super::facts::{gbit, rate_evidence, reported};
 use super::judged::{Judged, ethtool, judge_each, offered};
+use super::link_speed_below_module::slow_module;
 use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{LinkModes, Nic, NicKind};
@@ -57,12 +58,7 @@ fn check_nic(nic: &Nic) -> Judged {
         return Ok(None);
     };
     let half = modes.duplex.value().is_some_and(|duplex| duplex == "half");
-    let common: Vec<String> = modes
-        .partner
-        .iter()
-        .filter(|mode| modes.supported.contains(mode))
-        .cloned()
-        .collect();
+    let common = common(modes);
     let (severity, best) = match fastest(&common) {
         Some(best) => (Severity::Warn, best),
         None => (Severity::Note, own),
@@ -77,6 +73,10 @@ fn check_nic(nic: &Nic) -> Judged {
         Severity::Note if forced => (Severity::Warn, own),
         _ => (severity, best),
     };
+    // One cause, one finding: that rule also knows the module.
+    if severity == Severity::Note && !half && matches!(slow_module(nic), Ok(Some(_))) {
+        return Ok(None);
+    }
     let name = &nic.name;
     let (severity, summary) = if half {
         let summary =
@@ -157,8 +157,14 @@ fn evidence(nic: &Nic, modes: &LinkModes, speed: BitRate, best: BitRate) -> Vec<
     evidence
 }
 
+/// The modes that both ends advertise.
+pub(super) fn common(modes: &LinkModes) -> Vec<String> {
+    let both = (modes.partner.iter()).filter(|mode| modes.supported.contains(mode));
+    both.cloned().collect()
+}
+
 /// The fastest of link modes by the kernel's names, `100000baseCR4/Full`: the number is in Mb/s.
-fn fastest(modes: &[String]) -> Option<BitRate> {
+pub(super) fn fastest(modes: &[String]) -> Option<BitRate> {
     let speed = |mode: &String| -> Option<u64> {
         let (number, _) = mode.split_once("base")?;
         // No link is faster than 10 Tb/s yet; a longer number is not a speed.

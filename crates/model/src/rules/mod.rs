@@ -146,6 +146,7 @@ rules! {
     interface_drops,
     cpu_affinity_narrow,
     nfs_client,
+    link_speed_below_module,
 }
 
 /// All roles, for rules that are checked in every one.

@@ -150,6 +150,7 @@ fn dispatch(
     match command {
         Command::Demo(args) => demo::run(args, state, say).map(done),
         Command::Map(args) => commands::map::run(args, format, say).map(done),
+        Command::Nic(args) => commands::nic::run(args, format, say).map(done),
         Command::Doctor(args) => {
             commands::doctor::run(args, format, metrics, say).map(Code::number)
         }

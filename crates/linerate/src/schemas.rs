@@ -11,6 +11,7 @@ use linerate_analysis::run_list::RunsDocument;
 use linerate_model::lab::Experiment;
 use linerate_model::prove::ProveDocument;
 use linerate_report::doctor::DoctorDocument;
+use linerate_report::nic::NicDocument;
 use linerate_report::{MapDocument, ReportData};
 use linerate_runtime::endpoint::listen::PairingDocument;
 use linerate_store::export::row_schema;
@@ -57,6 +58,7 @@ fn documents() -> Vec<Document> {
         document::<TopicDocument<'_>>("page", "linerate explain TOPIC"),
         document::<ExperimentList<'_>>("lab-list", "linerate lab list"),
         document::<MapDocument<'_>>("map", "linerate map"),
+        document::<NicDocument<'_>>("nic", "linerate nic"),
         document::<FactsDocument<'_>>("facts", "linerate map --why"),
         document::<DiffDocument<'_>>("map-diff", "linerate map --diff"),
         document::<CeilingDocument<'_>>("ceiling", "linerate ceiling"),

@@ -61,7 +61,7 @@ pub struct DoctorDocument<'a> {
 /// A finding, with what its rule says of the fix.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-struct Explained<'a> {
+pub(crate) struct Explained<'a> {
     #[serde(flatten)]
     finding: &'a Finding,
     #[serde(flatten)]
@@ -83,7 +83,7 @@ struct FixWords {
 /// A check that was skipped because data is not available; it is never passed.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-struct Skipped<'a> {
+pub(crate) struct Skipped<'a> {
     /// A rule's id; linerate explain ID.
     rule: &'a str,
     end: End,
@@ -92,30 +92,40 @@ struct Skipped<'a> {
     missing: Vec<Missing<'a>>,
 }
 
+impl<'a> From<&'a Finding> for Explained<'a> {
+    fn from(finding: &'a Finding) -> Self {
+        Self {
+            finding,
+            fix: rules::find(&finding.rule).map(|rule| FixWords {
+                effect: rule.effect,
+                persist: rule.persist,
+                contested: rule.contested,
+            }),
+        }
+    }
+}
+
+impl<'a> From<&'a Undetermined> for Skipped<'a> {
+    fn from(one: &'a Undetermined) -> Self {
+        Self {
+            rule: &one.rule,
+            end: one.end,
+            subject: &one.subject,
+            missing: one.missing.iter().map(Missing::from).collect(),
+        }
+    }
+}
+
 /// `doctor --format json`.
 pub fn doctor_json<'a>(visit: &CheckedHost<'a>) -> DoctorDocument<'a> {
-    let explained = |finding: &'a Finding| Explained {
-        finding,
-        fix: rules::find(&finding.rule).map(|rule| FixWords {
-            effect: rule.effect,
-            persist: rule.persist,
-            contested: rule.contested,
-        }),
-    };
-    let skipped = |one: &'a Undetermined| Skipped {
-        rule: &one.rule,
-        end: one.end,
-        subject: &one.subject,
-        missing: one.missing.iter().map(Missing::from).collect(),
-    };
     let diagnosis = visit.diagnosis;
     DoctorDocument {
         schema: "linerate.doctor/1",
         profile: visit.profile,
         watched_s: visit.watched_s,
         rules: RULES.len(),
-        findings: diagnosis.findings.iter().map(explained).collect(),
-        undetermined: diagnosis.undetermined.iter().map(skipped).collect(),
+        findings: diagnosis.findings.iter().map(Explained::from).collect(),
+        undetermined: diagnosis.undetermined.iter().map(Skipped::from).collect(),
     }
 }
 
@@ -187,7 +197,7 @@ fn finding_lines(finding: &Finding, width: Option<usize>) -> Vec<String> {
 
 /// Problem and advice: a summary ends with the advice, after the last colon or semicolon
 /// outside brackets.
-fn parts(summary: &str) -> (&str, Option<&str>) {
+pub(crate) fn parts(summary: &str) -> (&str, Option<&str>) {
     let mut depth = 0usize;
     let mut last = None;
     for (at, character) in summary.char_indices() {

@@ -1,7 +1,7 @@
 //! Documents in; text, JSON, HTML, SVG, DOT, SARIF, JUnit and Prometheus metrics out.
 //!
 //! `map` shows a host, `doctor` its findings, `check` both in brief, `lab` the page of an experiment, `measurement` that of a
-//! measurement, `page` and `text` a run of `prove`, `metrics` a document for Prometheus, `junit` the cases of a suite, `served`
+//! measurement, `nic` one NIC and its state, `page` and `text` a run of `prove`, `metrics` a document for Prometheus, `junit` the cases of a suite, `served`
 //! what only a server has. No file, socket, clock or random number generator is used.
 
 #![expect(
@@ -23,6 +23,7 @@ mod lab;
 mod map;
 pub mod measurement;
 pub mod metrics;
+pub mod nic;
 pub mod page;
 pub mod picture;
 mod prove_charts;

@@ -14,6 +14,10 @@ pub(crate) fn read_temperatures(root: &HostRoot, folder: &str) -> Known<Vec<Temp
     let monitors = format!("{folder}/hwmon");
     let names = match root.list(&monitors) {
         Known::Value(names) => names,
+        Known::Unknown(gap) if gap.cause == Cause::Absent => {
+            let reason = "the driver registers no hardware monitor";
+            return Known::unknown(Cause::Absent, gap.path, reason);
+        }
         Known::Unknown(gap) => return Known::Unknown(gap),
     };
     let mut all = Vec::new();

@@ -260,7 +260,11 @@ fn device_of<'a>(
 fn fill_card(root: &HostRoot, places: &Places, driver: &Known<String>, card: Card) -> Card {
     let psid = psid_of_firmware(&card);
     Card {
-        psid: or_known(card.psid, || psid),
+        psid: match psid {
+            // No other source can have it.
+            Known::Unknown(gap) if gap.cause == Cause::Inapplicable => Known::Unknown(gap),
+            psid => or_known(card.psid, || psid),
+        },
         driver: or_known(card.driver, || driver.clone()),
         temperatures: or_known(card.temperatures, || {
             // A virtio device is below its function; the function has the hwmon device.

@@ -132,7 +132,7 @@ fn open(from: &Path) -> Outcome<Captured> {
 }
 
 /// A captured host as it was: its counters moved between two captures, when a later one is given.
-fn captured(from: &Path, then: Option<&Path>) -> Outcome<(Host, Option<Watch>)> {
+pub(super) fn captured(from: &Path, then: Option<&Path>) -> Outcome<(Host, Option<Watch>)> {
     let first = open(from)?;
     let host = first.host().map_err(|error| not_captured(&error))?;
     let Some(then) = then else {

@@ -14,6 +14,7 @@ mod doctor;
 mod documents;
 mod map;
 mod metrics_page;
+mod nic;
 mod picture;
 mod program;
 mod rules;

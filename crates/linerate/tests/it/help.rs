@@ -6,10 +6,11 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 56] = [
+const COMMANDS: [&[&str]; 57] = [
     &[],
     &["demo"],
     &["map"],
+    &["nic"],
     &["doctor"],
     &["explain"],
     &["ceiling"],

@@ -130,6 +130,11 @@ impl CpuActivity {
 /// A CPU below this share counts as idle: with ticks of 10 ms, one second resolves nothing finer.
 const IDLE_FROM: f64 = 0.99;
 
+/// The bit errors of the link of `nic`; none for an interface without a physical link.
+pub fn link_errors(nic: &Nic, watch: &Watch) -> Option<LinkErrors> {
+    nic.kind.has_wire().then(|| link::errors(nic, watch))
+}
+
 /// What `host` did according to `watch`.
 pub fn activity(host: &Host, watch: &Watch) -> Activity {
     let mut cpus: Vec<CpuActivity> = host
@@ -178,7 +183,7 @@ fn of_nic(nic: &Nic, watch: &Watch) -> NicActivity {
             .map(|queue| of_queue(nic, queue, watch))
             .collect(),
         errors: errors(nic, watch),
-        bit_error_rate: nic.kind.has_wire().then(|| link::errors(nic, watch)),
+        bit_error_rate: link_errors(nic, watch),
     }
 }
 

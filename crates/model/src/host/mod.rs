@@ -30,7 +30,7 @@ pub use self::processor::{
 pub use self::software::{Conntrack, NfsMount, Owner, SocketOwner, Software, SysctlLine, Tap};
 pub use self::stack::{Bond, BondPort, Bridge, Stack, Team, Tun, Tunnel, VirtualFunction, Vlan};
 pub use self::wire::{
-    Eee, Fec, LinkModes, LinkState, Module, ModuleLane, Pause, Timestamping, Wire,
+    Eee, Fec, LinkModes, LinkState, Module, ModuleLane, Pause, Timestamping, Wire, mode_speed,
 };
 use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::{Cause, Gap, Known};

@@ -51,6 +51,15 @@ pub struct LinkModes {
     pub port: Known<String>,
 }
 
+/// The speed of a link mode by the kernel's name, `100000baseCR4/Full`: the number is in Mb/s. None for what is no speed
+/// (`Autoneg`, `FIBRE`).
+pub fn mode_speed(mode: &str) -> Option<BitRate> {
+    let (number, _) = mode.split_once("base")?;
+    // No link is faster than 10 Tb/s yet; a longer number is not a speed.
+    let mbit = number.parse().ok().filter(|mbit| *mbit <= 10_000_000)?;
+    Some(BitRate::from_mbit_per_s(mbit))
+}
+
 /// `ETHTOOL_MSG_LINKSTATE_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

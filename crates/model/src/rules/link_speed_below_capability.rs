@@ -6,7 +6,7 @@ use super::judged::{Judged, ethtool, judge_each, offered};
 use super::link_speed_below_module::slow_module;
 use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
-use crate::host::{LinkModes, Nic, NicKind};
+use crate::host::{LinkModes, Nic, NicKind, mode_speed};
 use crate::known::Known;
 use crate::setting::Class;
 use crate::units::BitRate;
@@ -163,18 +163,9 @@ pub(super) fn common(modes: &LinkModes) -> Vec<String> {
     both.cloned().collect()
 }
 
-/// The fastest of link modes by the kernel's names, `100000baseCR4/Full`: the number is in Mb/s.
+/// The fastest of link modes by the kernel's names.
 pub(super) fn fastest(modes: &[String]) -> Option<BitRate> {
-    let speed = |mode: &String| -> Option<u64> {
-        let (number, _) = mode.split_once("base")?;
-        // No link is faster than 10 Tb/s yet; a longer number is not a speed.
-        number.parse().ok().filter(|mbit| *mbit <= 10_000_000)
-    };
-    modes
-        .iter()
-        .filter_map(speed)
-        .max()
-        .map(BitRate::from_mbit_per_s)
+    modes.iter().filter_map(|mode| mode_speed(mode)).max()
 }
 
 #[cfg(test)]

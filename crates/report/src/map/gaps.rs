@@ -33,7 +33,7 @@ impl From<Noted> for Entry {
 /// A missing value, and why it is missing.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub(super) struct MapGap {
+pub(crate) struct MapGap {
     /// The source that was read: a file, a netlink request. For several with the same reason: with an asterisk for each
     /// number that differs (/proc/irq/*/node), or in braces if all are absent (netlink/ethtool/eth0/{eee,fec}).
     path: String,
@@ -41,7 +41,7 @@ pub(super) struct MapGap {
     cause: Cause,
     /// The first of `fields`.
     field: Option<String>,
-    /// The JSON pointers (RFC 6901), within `host` or `watch`, of the nulls that this explains; empty for a source without a
+    /// The JSON pointers (RFC 6901), within `host`, `nic` or `watch`, of the nulls that this explains; empty for a source without a
     /// field of its own.
     fields: Vec<String>,
 }

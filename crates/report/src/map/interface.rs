@@ -154,7 +154,7 @@ fn pcie_branch(nic: &Nic) -> Branch {
 }
 
 /// What passes to the root complex, and the link that limits it to less than the NIC supports.
-fn to_root(pcie: &PcieLink) -> String {
+pub(crate) fn to_root(pcie: &PcieLink) -> String {
     let rate = format!("{} to the root complex", show(&pcie.available_bit_per_s));
     let (available, capable) = (&pcie.available_bit_per_s, &pcie.capable_bit_per_s);
     if (available.get().zip(capable.get())).is_some_and(|(now, most)| now >= most) {

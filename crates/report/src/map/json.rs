@@ -52,7 +52,7 @@ struct Written<'a> {
 }
 
 /// A part that is known when the parts before it have been written.
-struct Later<'a, T>(&'a dyn Fn() -> T);
+pub(crate) struct Later<'a, T>(pub(crate) &'a dyn Fn() -> T);
 
 impl<T: Serialize> Serialize for Later<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -146,6 +146,14 @@ impl schemars::JsonSchema for MapDocument<'_> {
 /// One entry for one reason.
 fn listed(gaps: Vec<Noted>) -> impl Iterator<Item = Entry> {
     gathered(gaps.into_iter().map(Entry::from).collect()).into_iter()
+}
+
+/// The noted gaps of a value that was written, and the places of values that cannot exist.
+pub(crate) fn noted_gaps(found: Vec<Noted>) -> (Vec<MapGap>, Vec<String>) {
+    let (cannot_be, gaps): (Vec<_>, Vec<_>) =
+        (found.into_iter()).partition(|noted| noted.cause == Cause::Inapplicable);
+    let places = cannot_be.into_iter().filter_map(|one| one.field);
+    (listed(gaps).map(MapGap::from).collect(), places.collect())
 }
 
 /// A value with null for every gap, and those gaps as the entries of a list, whose fields are JSON pointers

@@ -85,7 +85,7 @@ pub fn map_text_with(host: &Host, beside: &MapExtras<'_>) -> String {
 }
 
 /// The kind as the JSON calls it.
-pub(super) fn kind_word(nic: &Nic) -> String {
+pub(crate) fn kind_word(nic: &Nic) -> String {
     serde_json::to_value(nic.kind)
         .ok()
         .and_then(|kind| kind.as_str().map(str::to_owned))
@@ -126,7 +126,7 @@ pub(super) fn hop_text(hop: &PcieHop) -> String {
 }
 
 /// `16.0 GT/s x16`; two facts that are unknown for one cause are one question mark.
-fn link_pair(rate: &Known<TransferRate>, width: &Known<u32>) -> String {
+pub(crate) fn link_pair(rate: &Known<TransferRate>, width: &Known<u32>) -> String {
     match (rate, width) {
         (Known::Unknown(one), Known::Unknown(other)) if one.cause == other.cause => {
             format!("? ({})", one.cause)

@@ -27,6 +27,14 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         ],
     ),
     (
+        "nic",
+        [
+            "linerate nic eth2",
+            "linerate nic eth2 --from host.lrcap --then later.lrcap",
+            "linerate nic eth2 --opcode 1036    # what mlxlink printed",
+        ],
+    ),
+    (
         "doctor",
         [
             "linerate doctor",

@@ -16,7 +16,7 @@ use super::{Cli, agent, ladder, measure, verbs};
 const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Inspect",
-        &["doctor", "map", "ceiling", "explain", "capture"],
+        &["doctor", "nic", "map", "ceiling", "explain", "capture"],
     ),
     ("Measure", &["measure", "demo"]),
     ("Fix", &["prove", "tune"]),

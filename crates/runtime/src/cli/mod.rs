@@ -8,6 +8,7 @@ mod lab;
 mod ladder;
 pub mod like;
 mod measure;
+mod nic;
 mod peer;
 pub mod place_word;
 mod prove;
@@ -39,6 +40,7 @@ pub use measure::{
     MeasureTransfer, MeasureUdp, MoverArgs, PeerOrForeign, Placing, PreloadArg, ReceiveArg,
     SendArg, StreamArgs, TrialArgs, UntilArgs,
 };
+pub use nic::NicArgs;
 pub use peer::{PeerArgs, ReachArgs};
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
 pub use requirement::{Bound, Requirement};
@@ -164,6 +166,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Show NICs, PCIe, NUMA nodes, CPUs, queues and interrupts.
     Map(MapArgs),
+    /// Show one NIC: model, firmware, PCIe, module, link, bit errors, and what is wrong with it.
+    Nic(NicArgs),
     /// Diagnose a host: list findings, worst first.
     Doctor(DoctorArgs),
     /// Explain a rule: its reason, its threshold, how to check it by hand.

@@ -13,7 +13,7 @@ use super::examples::EXAMPLES;
 use super::{Cli, agent, ladder, measure, verbs};
 
 /// The commands, by what they are for.
-const GROUPS: [(&str, &[&str]); 7] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Inspect",
         &["doctor", "nic", "map", "ceiling", "explain", "capture"],
@@ -22,8 +22,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Fix", &["prove", "tune"]),
     ("Experiment", &["lab", "compare"]),
     ("Results", &["runs", "report", "export"]),
-    ("Far end", &["agent", "peers", "testbed"]),
-    ("Shell", &["completions"]),
+    (
+        "Far end and shell",
+        &["agent", "peers", "testbed", "completions"],
+    ),
 ];
 
 /// The headings of options that only `--help` lists.

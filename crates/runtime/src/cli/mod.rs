@@ -166,7 +166,7 @@ pub enum Command {
     Demo(DemoArgs),
     /// Show NICs, PCIe, NUMA nodes, CPUs, queues and interrupts.
     Map(MapArgs),
-    /// Show one NIC: model, firmware, PCIe, module, link, bit errors, and what is wrong with it.
+    /// Show one NIC: model, firmware, PCIe, module, link, bit errors, problems.
     Nic(NicArgs),
     /// Diagnose a host: list findings, worst first.
     Doctor(DoctorArgs),

@@ -3,6 +3,7 @@
 
 mod facts;
 mod json;
+mod module;
 #[cfg(test)]
 mod tests;
 mod text;

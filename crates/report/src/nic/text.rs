@@ -4,12 +4,13 @@ use linerate_analysis::text::visible::visible;
 use linerate_analysis::text::words::{count, wrap};
 use linerate_model::activity::CountedRate;
 use linerate_model::finding::Finding;
-use linerate_model::host::{Fec, Module, ModuleLane, PciFunction, PcieHop, PcieLink, Temperature};
+use linerate_model::host::{Fec, PciFunction, PcieHop, PcieLink, Temperature};
 use linerate_model::known::{Cause, Known};
 use linerate_model::units::BitRate;
 
 use super::NicView;
 use super::facts::{BitErrors, FirmwareFacts, LinkFacts, NicFacts, facts, text};
+use super::module::module_rows;
 use crate::map::interface::to_root;
 use crate::map::text::{kind_word, link_pair, show, show_with};
 
@@ -18,8 +19,6 @@ const WIDTH: usize = 80;
 const LABEL: usize = 13;
 /// Below a severity and two blanks.
 const UNDER: usize = 6;
-/// Optical power of 1 mW is 0 dBm.
-const NW_PER_MW: f64 = 1e6;
 
 /// The lines of one NIC, none longer than 80 characters.
 pub fn nic_text(view: &NicView<'_>) -> String {
@@ -139,7 +138,7 @@ fn id_pair(vendor: &Known<String>, device: &Known<String>) -> String {
 }
 
 /// `25 Gb/s`, `2.5 Gb/s`, `100 Mb/s`.
-fn speed_text(speed: BitRate) -> String {
+pub(super) fn speed_text(speed: BitRate) -> String {
     let (gbit, rest) = (
         speed.as_bit_per_s() / 1_000_000_000,
         speed.as_bit_per_s() % 1_000_000_000,
@@ -160,19 +159,24 @@ fn finding_lines(finding: &Finding) -> Vec<String> {
 
 /// The rows of the column.
 #[derive(Default)]
-struct Rows {
+pub(super) struct Rows {
     shown: Vec<(&'static str, String)>,
     /// What this kind of interface cannot have.
     inapplicable: Vec<&'static str>,
 }
 
 impl Rows {
-    fn add(&mut self, label: &'static str, text: String) {
+    pub(super) fn add(&mut self, label: &'static str, text: String) {
         self.shown.push((label, text));
     }
 
     /// A fact; its gap with the reason where it is not known.
-    fn fact<T>(&mut self, label: &'static str, fact: &Known<T>, text: impl FnOnce(&T) -> String) {
+    pub(super) fn fact<T>(
+        &mut self,
+        label: &'static str,
+        fact: &Known<T>,
+        text: impl FnOnce(&T) -> String,
+    ) {
         match fact {
             Known::Value(value) => self.add(label, text(value)),
             Known::Unknown(gap) if gap.cause == Cause::Inapplicable => {
@@ -347,114 +351,6 @@ fn pcie_text(pcie: &PcieLink) -> String {
     }
     let pair = link_pair(&pcie.transfer_mt_per_s, &pcie.width);
     format!("{pair}, {}", to_root(pcie))
-}
-
-fn module_rows(module: &Known<Module>, rows: &mut Rows) {
-    let first = |module: &Module| {
-        let mut parts = vec![format!("{} ({})", module.form_factor, module.standard)];
-        let name = format!("{} {}", show(&module.vendor), show(&module.part));
-        let revision = match &module.revision {
-            Known::Value(revision) => format!(" rev {revision}"),
-            Known::Unknown(_) => String::new(),
-        };
-        parts.push(format!("{name}{revision}"));
-        parts.push("serial withheld".to_owned());
-        parts.join(", ")
-    };
-    rows.fact("module", module, first);
-    let Known::Value(module) = module else {
-        return;
-    };
-    rows.add("", cable_text(module));
-    rows.add("", monitors_text(module));
-    for lane in &module.lanes {
-        rows.add("", lane_text(lane));
-    }
-    let raised: Vec<String> = (module.alarms.iter().map(|alarm| format!("ALARM {alarm}")))
-        .chain(
-            module
-                .warnings
-                .iter()
-                .map(|warning| format!("warning {warning}")),
-        )
-        .collect();
-    if !raised.is_empty() {
-        rows.add("", raised.join(", "));
-    }
-}
-
-/// Technology, length, rate and attenuation.
-fn cable_text(module: &Module) -> String {
-    let connector = match show(&module.connector) {
-        none if none.starts_with("No ") => none.to_lowercase(),
-        connector => connector,
-    };
-    let mut parts = vec![
-        show(&module.technology),
-        show_with(&module.length_dm, |length| length_text(*length)),
-        connector,
-        show_with(&module.rated_bit_per_s, |rate| {
-            format!("rated {}", speed_text(*rate))
-        }),
-    ];
-    if let Known::Value(all) = &module.attenuation_db {
-        let list: Vec<String> = all
-            .iter()
-            .map(|(at, decibel)| format!("{decibel} dB at {at}"))
-            .collect();
-        parts.push(format!("attenuation {}", list.join(", ")));
-    }
-    parts.join(", ")
-}
-
-/// `2 m`, `0.5 m`.
-fn length_text(decimeters: u32) -> String {
-    match decimeters % 10 {
-        0 => format!("{} m", decimeters / 10),
-        rest => format!("{}.{rest} m", decimeters / 10),
-    }
-}
-
-/// The digital optical monitoring (DOM).
-fn monitors_text(module: &Module) -> String {
-    let mut parts = match (&module.temperature_mc, &module.voltage_mv) {
-        (Known::Unknown(one), Known::Unknown(other)) if one.cause == other.cause => {
-            vec![format!("monitors ? ({}): {}", one.cause, one.reason)]
-        }
-        (temperature, voltage) => vec![
-            show_with(temperature, |value| format!("{} C", value / 1000)),
-            show_with(voltage, |value| {
-                format!("{}.{:02} V", value / 1000, value % 1000 / 10)
-            }),
-        ],
-    };
-    if let Known::Value(state) = &module.state {
-        parts.push(state.clone());
-    }
-    parts.join(", ")
-}
-
-fn lane_text(lane: &ModuleLane) -> String {
-    let power = |fact: &Known<u32>| show_with(fact, |value| power_text(*value));
-    let bias = show_with(&lane.bias_ua, |value| {
-        format!("{}.{} mA", value / 1000, value % 1000 / 100)
-    });
-    format!(
-        "lane {}: rx {}, tx {}, bias {bias}",
-        lane.lane,
-        power(&lane.rx_power_nw),
-        power(&lane.tx_power_nw)
-    )
-}
-
-fn power_text(nanowatts: u32) -> String {
-    if nanowatts == 0 {
-        return "no light".to_owned();
-    }
-    format!(
-        "{:.1} dBm",
-        10.0 * (f64::from(nanowatts) / NW_PER_MW).log10()
-    )
 }
 
 fn link_text(link: &LinkFacts<'_>) -> String {

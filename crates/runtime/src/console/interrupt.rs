@@ -1,6 +1,7 @@
 //! Ctrl-C and its kin: the first one asks the work to end and roll everything back; a measurement ends early instead,
 //! with what it measured so far, and the second one aborts it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +27,10 @@ struct EarlyEnd {
     /// What reports the first signal, if it ends the measurement early.
     tell: Option<Arc<dyn Fn() + Send + Sync>>,
     is_asked: bool,
-    /// What ends the trial that runs.
-    end: Option<Box<dyn FnOnce() + Send>>,
+    /// What ends each trial that runs, by its number.
+    ends: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
+    /// The number of the next one.
+    next: u64,
 }
 
 impl fmt::Debug for EarlyEnd {
@@ -41,11 +44,11 @@ impl fmt::Debug for EarlyEnd {
 
 /// A trial runs that can end early.
 #[derive(Debug)]
-pub struct EndsEarly<'a>(&'a Interrupt);
+pub struct EndsEarly<'a>(&'a Interrupt, u64);
 
 impl Drop for EndsEarly<'_> {
     fn drop(&mut self) {
-        self.0.early().end = None;
+        self.0.early().ends.remove(&self.1);
     }
 }
 
@@ -81,16 +84,19 @@ impl Interrupt {
         self.early().tell = Some(Arc::new(tell));
     }
 
-    /// `end` ends the trial that runs now, when the measurement is to end early. It may run at once.
+    /// `end` ends a trial that runs now, when the measurement is to end early. It may run at once. Several trials may
+    /// run at a time.
     pub fn during_trial(&self, end: impl FnOnce() + Send + 'static) -> EndsEarly<'_> {
         let mut early = self.early();
+        let number = early.next;
+        early.next += 1;
         if early.is_asked {
             drop(early);
             end();
         } else {
-            early.end = Some(Box::new(end));
+            early.ends.insert(number, Box::new(end));
         }
-        EndsEarly(self)
+        EndsEarly(self, number)
     }
 
     /// Whether the measurement was asked to end early.
@@ -105,10 +111,10 @@ impl Interrupt {
             return false;
         };
         early.is_asked = true;
-        let end = early.end.take();
+        let ends = std::mem::take(&mut early.ends);
         drop(early);
         tell();
-        if let Some(end) = end {
+        for end in ends.into_values() {
             end();
         }
         true
@@ -182,5 +188,35 @@ impl Forward {
 impl Drop for Forward {
     fn drop(&mut self) {
         self.handle.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn an_early_end_ends_every_trial_that_runs_and_none_that_is_over() {
+        let interrupt = Interrupt::listen().expect("signals can be listened to");
+        interrupt.keep_what_was_measured(|| ());
+        let ended = Arc::new(AtomicUsize::new(0));
+        let end = |of: usize| {
+            let ended = Arc::clone(&ended);
+            move || {
+                ended.fetch_add(of, Ordering::SeqCst);
+            }
+        };
+        let first = interrupt.during_trial(end(1));
+        let second = interrupt.during_trial(end(10));
+        drop(interrupt.during_trial(end(100)));
+        assert!(interrupt.ends_early());
+        assert_eq!(ended.load(Ordering::SeqCst), 11);
+        // One that begins now ends at once.
+        let third = interrupt.during_trial(end(1_000));
+        assert_eq!(ended.load(Ordering::SeqCst), 1_011);
+        drop((first, second, third));
+        assert!(!interrupt.ends_early(), "the second signal aborts");
     }
 }

@@ -12,7 +12,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
-use super::{ACCEPTED, Connected, Flow, Side, files, select, socket};
+use super::{ACCEPTED, Connected, Flow, Side, Source, files, select, socket};
 use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 
@@ -49,6 +49,18 @@ impl Connected {
         deadline: Instant,
         abort: &Abort,
     ) -> Result<Self, TrafficError> {
+        Self::connect_from(None, spec, address, token, deadline, abort)
+    }
+
+    /// The same from `source`; without one the kernel chooses interface and address by its routes.
+    pub fn connect_from(
+        source: Option<&Source>,
+        spec: &TrialSpec,
+        address: SocketAddr,
+        token: Token,
+        deadline: Instant,
+        abort: &Abort,
+    ) -> Result<Self, TrafficError> {
         spec.check()?;
         files::make_room(spec)?;
         let begun = Instant::now();
@@ -64,7 +76,7 @@ impl Connected {
             while attempts.len() - accepted < UNDER_WAY_MAX
                 && let Some(number) = waiting.next()
             {
-                let one = Attempt::begin(spec, number, address)?;
+                let one = Attempt::begin(source, spec, number, address)?;
                 poller.add(&one.socket, number.into(), EventFlags::OUT)?;
                 attempts.push(one);
             }
@@ -112,8 +124,16 @@ impl Connected {
 }
 
 impl Attempt {
-    fn begin(spec: &TrialSpec, number: u32, address: SocketAddr) -> Result<Self, TrafficError> {
+    fn begin(
+        source: Option<&Source>,
+        spec: &TrialSpec,
+        number: u32,
+        address: SocketAddr,
+    ) -> Result<Self, TrafficError> {
         let socket = socket::new(spec, address)?;
+        if let Some(source) = source {
+            source.bind(&socket)?;
+        }
         match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(Self {
                 number,

@@ -30,6 +30,7 @@ pub(crate) mod info;
 mod select;
 mod settle;
 pub(crate) mod socket;
+mod source;
 pub(crate) mod words;
 
 use std::net::{IpAddr, SocketAddr};
@@ -44,6 +45,7 @@ use linerate_model::ports::PortRange;
 use linerate_model::sample::{Role, SideSample};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
 use select::SelectedConnection;
+pub use source::{Source, may_bind_to_device};
 
 use crate::{Abort, TrafficError};
 

@@ -16,7 +16,7 @@ use linerate_model::setting::{SettingKey, Value};
 use linerate_model::units::BitRate;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
-use linerate_traffic::tcp::Connected;
+use linerate_traffic::tcp::{Connected, Source};
 
 use crate::cli::PeerArgs;
 use crate::console::interrupt::Interrupt;
@@ -26,6 +26,7 @@ use crate::endpoint::ends::Ends;
 use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::peer::{FarError, Peer};
 use crate::endpoint::record::record_side;
+use crate::endpoint::together::{self, Place};
 use crate::endpoint::watch::Watch;
 
 /// How long the data connections may take.
@@ -54,6 +55,8 @@ pub struct PeerPath {
     pub address: IpAddr,
     /// The remote port, if it is fixed.
     pub port: Option<u16>,
+    /// Where the data connections leave this host; by default the kernel's routes choose.
+    pub source: Option<Source>,
     /// Whether changes may disrupt the management path of both ends.
     pub includes_way_in: bool,
     /// Receives the progress of running trials.
@@ -83,11 +86,8 @@ impl PeerPath {
         let mut own = own.into_iter().flatten();
         let remote_nic = own.find_map(|own| remote.nic_with_address(&own.to_string()));
         let remote_nic = remote_nic.map(|nic| nic.name.clone()).ok_or_else(|| {
-            Stop::new(
-                Code::BadInput,
-                format!("no interface of {} has the address {address}", peer.address),
-            )
-            .hint("behind NAT, pass an address of the peer with `--address`")
+            no_remote_nic(&peer, address)
+                .hint("behind NAT, pass an address of the peer with `--address`")
         })?;
         let interrupt = interrupt.clone();
         Ok(Self {
@@ -99,6 +99,7 @@ impl PeerPath {
             remote_nic,
             address,
             port: None,
+            source: None,
             includes_way_in: false,
             watch: None,
             interrupt,
@@ -128,6 +129,8 @@ impl PeerPath {
             peer: &mut self.peer,
             address: self.address,
             port: self.port,
+            source: self.source.as_ref(),
+            place: None,
             watch: self.watch.as_ref(),
             interrupt: &self.interrupt,
         }
@@ -145,12 +148,20 @@ pub struct DataSide<'a> {
     peer: &'a mut Peer,
     address: IpAddr,
     port: Option<u16>,
+    source: Option<&'a Source>,
+    /// Among the trials that start together with this one.
+    place: Option<Place>,
     watch: Option<&'a Watch>,
     interrupt: &'a Interrupt,
     shared_kernel: bool,
 }
 
 impl DataSide<'_> {
+    /// Has the next trial start together with others.
+    pub(super) fn start_with(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
     /// Runs one trial.
     pub fn run(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
         self.interrupt.check()?;
@@ -203,7 +214,9 @@ impl DataSide<'_> {
         let target = self.prepare(spec, token)?;
         let abort = self.interrupt.abort().clone();
         let deadline = Instant::now() + CONNECT;
-        let connected = match Connected::connect(spec, target, token, deadline, &abort) {
+        let source = self.source;
+        let connect = Connected::connect_from(source, spec, target, token, deadline, &abort);
+        let connected = match connect {
             Ok(connected) => connected,
             Err(error) => {
                 let failure = Failure::from(&error);
@@ -213,6 +226,10 @@ impl DataSide<'_> {
                 return Err(failure.into());
             }
         };
+        if !self.place.take().is_none_or(Place::wait) {
+            self.peer.abort_trial()?;
+            return Err(together::gave_up());
+        }
         self.peer.send(&Request::Start)?;
         let ends_early = self.interrupt.during_trial(self.peer.early_end());
         let local = record_side(connected, spec, &abort);
@@ -420,7 +437,7 @@ pub fn copy_bandwidth(path: &PeerPath) -> Option<BitRate> {
     (0..4).filter_map(sample).max()
 }
 
-fn host_of(reply: Reply) -> Outcome<Host> {
+pub(super) fn host_of(reply: Reply) -> Outcome<Host> {
     match reply {
         Reply::Host(host) => Ok(*host),
         _ => Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
@@ -496,13 +513,21 @@ fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
 }
 
 /// The usable addresses of a host: interface, address, prefix length.
-fn addresses_of(host: &Host) -> Vec<(NicName, IpAddr, u8)> {
+pub(super) fn addresses_of(host: &Host) -> Vec<(NicName, IpAddr, u8)> {
     let all = host.nics.iter().flat_map(|nic| {
         let addresses = nic.addresses.value().into_iter().flatten();
         let parsed = addresses.filter_map(|text| parse_prefixed(text));
         parsed.map(|(address, prefix)| (nic.name.clone(), address, prefix))
     });
     all.filter(|(_, address, _)| usable(*address)).collect()
+}
+
+/// No interface of the peer has the address that data is to be sent to.
+pub(super) fn no_remote_nic(peer: &Peer, address: IpAddr) -> Stop {
+    Stop::new(
+        Code::BadInput,
+        format!("no interface of {} has the address {address}", peer.address),
+    )
 }
 
 fn no_address() -> Stop {
@@ -513,20 +538,20 @@ fn no_address() -> Stop {
     .hint("pass the peer's address with `--address`")
 }
 
-fn parse_prefixed(text: &str) -> Option<(IpAddr, u8)> {
+pub(super) fn parse_prefixed(text: &str) -> Option<(IpAddr, u8)> {
     let (address, prefix) = text.split_once('/')?;
     Some((address.parse().ok()?, prefix.parse().ok()?))
 }
 
 /// Loopback and link-local addresses need a scope and are not reachable from elsewhere.
-fn usable(address: IpAddr) -> bool {
+pub(super) fn usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
         IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
     }
 }
 
-fn same_subnet(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
+pub(super) fn same_subnet(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
         IpAddr::V6(v6) => (v6.to_bits(), 128),

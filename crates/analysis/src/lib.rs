@@ -1,7 +1,8 @@
 //! What the records of a run mean.
 //!
 //! `record` has what is stored; `trial` the figures of one trial, `proof` the document of `prove`, `experiment` the
-//! definition and the judgement of a designed experiment, `progress` how far a run is, `run_list` the list of runs, `changes`
+//! definition and the judgement of a designed experiment, `nics` what several NICs move
+//! alone and together, `progress` how far a run is, `run_list` the list of runs, `changes`
 //! what differs between two of them.
 //! `text` writes numbers, times and foreign text. Everything here can be recomputed from a stored run: no file, socket, clock
 //! or random number generator is used.
@@ -11,6 +12,7 @@
 pub mod changes;
 pub mod experiment;
 pub mod made_up;
+pub mod nics;
 pub mod progress;
 pub mod proof;
 pub mod record;

@@ -382,6 +382,10 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
             "unequal-flows",
             "the flows share the path unequally: Jain's fairness index is below 0.8",
         ),
+        Flag::BytesOnAnotherInterface => (
+            "bytes-on-another-interface",
+            "the payload did not go over the interface that it was meant for",
+        ),
     }
 }
 

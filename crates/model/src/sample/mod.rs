@@ -489,6 +489,9 @@ pub enum Flag {
     GridsDiffer,
     /// The flows of one direction share the path unequally: Jain's index of their rates is below 0.8.
     UnequalFlows,
+    /// `--nic`: the interface that the connections were bound to, or the peer's that has their address, counted less than
+    /// half of the payload: it went over another one.
+    BytesOnAnotherInterface,
 }
 
 impl SideSample {

@@ -27,6 +27,7 @@ use crate::commands::testbed::RxeDocument;
 use crate::lab::ExperimentList;
 use crate::measure::document::MeasureDocument;
 use crate::measure::ladder::LadderDocument;
+use crate::measure::nics::document::NicsDocument;
 use crate::measure::preload::PreloadDocument;
 use crate::measure::stored::StoredDocument;
 use crate::tune::TuneDocument;
@@ -78,6 +79,7 @@ fn documents() -> Vec<Document> {
         document::<ReportData>("report", "The data of a report's page"),
         document::<LabDocument>("lab", "linerate lab"),
         document::<LadderDocument<'_>>("ladder", "linerate measure stream --ladder"),
+        document::<NicsDocument<'_>>("nics", "linerate measure stream --nic"),
         Document {
             is_read: true,
             ..document::<Experiment>("experiment", "An experiment of linerate lab")

@@ -19,13 +19,14 @@ use linerate_runtime::endpoint::ends::Ends;
 use crate::measure::trial_spec::trial_of;
 
 /// Options of `measure` that belong to the command, not to a trial.
-const NOT_OF_A_TRIAL: [&str; 15] = [
+const NOT_OF_A_TRIAL: [&str; 16] = [
     "push",
     "address",
     "port",
     "iperf3",
     "preload",
     "ladder",
+    "nic",
     "until-ci",
     "max-time",
     "no-record",

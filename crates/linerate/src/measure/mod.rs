@@ -1,7 +1,8 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
 //! `trial_spec` parses the request, `repeat` decides how often, `measured` adds the facts about its path, `document`
-//! turns all of it into JSON, `summary` and `text` into text. `ladder` compares many measurements.
+//! turns all of it into JSON, `summary` and `text` into text. `ladder` and `nics` compare many
+//! measurements.
 
 pub(crate) mod diffusion;
 pub(crate) mod document;
@@ -11,6 +12,7 @@ mod keep;
 pub(crate) mod ladder;
 mod live;
 mod measured;
+pub(crate) mod nics;
 mod over_time;
 pub(crate) mod preload;
 mod repeat;
@@ -161,11 +163,8 @@ pub(crate) fn run(
 fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> Outcome<()> {
     let usage = |why: &str| Err(Stop::new(Code::Usage, why));
     let asked = trial_spec::measure_stream(args)?;
-    let only = if args.ladder.ladder {
-        Some("--ladder")
-    } else {
-        args.preload.map(|_| "--preload")
-    };
+    let comparison = args.comparison.asked();
+    let only = comparison.or_else(|| args.preload.map(|_| "--preload"));
     if let Some(option) = only {
         let is_set = [
             ("--verbose", output.verbose),
@@ -180,8 +179,11 @@ fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> 
             return usage(&format!("`{option}` supports only text and json"));
         }
     }
-    if args.ladder.ladder {
+    if args.comparison.ladder {
         return ladder::run(args, state, output);
+    }
+    if comparison.is_some() {
+        return nics::run(args, state, output);
     }
     if output.as_iperf3 && asked.verbs.is_some() {
         return usage("verbs support only text and json");

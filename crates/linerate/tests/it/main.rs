@@ -30,6 +30,7 @@ mod ladder;
 mod lease;
 mod live;
 mod metrics;
+mod nics;
 mod no_rdma;
 mod own_hosts;
 mod packaging;

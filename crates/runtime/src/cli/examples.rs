@@ -70,7 +70,7 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         "measure stream",
         [
             "linerate measure stream HOST -P 4 -t 30 --why",
-            "linerate measure stream HOST -R -J > sample.json",
+            "linerate measure stream HOST --nic eth2,eth3 -J > nics.json",
             "linerate measure stream HOST --until-ci 1% --require 'rate>=9.4Gb/s'",
         ],
     ),

@@ -10,7 +10,7 @@ use clap::{Arg, Command, CommandFactory};
 use linerate_model::peer_address::PeerAddress;
 
 use super::examples::EXAMPLES;
-use super::{Cli, agent, ladder, measure, verbs};
+use super::{Cli, agent, comparison, measure, verbs};
 
 /// The commands, by what they are for.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -29,7 +29,12 @@ const GROUPS: [(&str, &[&str]); 6] = [
 ];
 
 /// The headings of options that only `--help` lists.
-const DETAILED: [&str; 4] = [measure::PLACE, verbs::VERBS, ladder::LADDER, agent::LIMITS];
+const DETAILED: [&str; 4] = [
+    measure::PLACE,
+    verbs::VERBS,
+    comparison::COMPARISON,
+    agent::LIMITS,
+];
 
 /// The command line with its help pages.
 pub fn command() -> Command {

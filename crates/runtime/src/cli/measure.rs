@@ -11,7 +11,7 @@ use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
 use super::verbs::VERBS;
 use super::{
-    LadderArgs, LikeArgs, MeasureDiffusion, MeasureRdma, PeerArgs, ReachArgs, Requirement,
+    ComparisonArgs, LikeArgs, MeasureDiffusion, MeasureRdma, PeerArgs, ReachArgs, Requirement,
     TransportArgs, parse_seconds,
 };
 use crate::cli::place_word::{MemoryWhere, Where, WordError};
@@ -229,7 +229,7 @@ impl From<ReceiveArg> for ReceiveMode {
 #[derive(Debug, Subcommand)]
 pub enum MeasureAction {
     /// Bulk transfer over TCP or RDMA: throughput, CPU cost, bottleneck.
-    #[command(arg = udp_hint(), mut_arg("like", |arg| arg.conflicts_with_all(["ladder", "preload"])))]
+    #[command(arg = udp_hint(), mut_arg("like", |arg| arg.conflicts_with_all(["ladder", "nic", "preload"])))]
     Stream(MeasureStream),
     /// Request/response: rate and latency.
     #[command(mut_arg("omit", hidden))]
@@ -370,9 +370,9 @@ pub struct MeasureStream {
     /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
-    /// All modes side by side.
+    /// Many trials, compared.
     #[command(flatten)]
-    pub ladder: LadderArgs,
+    pub comparison: ComparisonArgs,
     /// The defaults of another program.
     #[command(flatten)]
     pub like: LikeArgs,

@@ -1,11 +1,11 @@
 //! What people type. Types only; what each command does is in its own module.
 
 mod agent;
+mod comparison;
 mod diffusion;
 mod examples;
 pub mod help;
 mod lab;
-mod ladder;
 pub mod like;
 mod measure;
 mod nic;
@@ -25,9 +25,9 @@ use std::time::Duration;
 
 pub use agent::{AgentAction, AgentArgs, ListenAddress, ListenArgs, PairingArg, PeersAction};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub use comparison::{ComparisonArgs, NicArg};
 pub use diffusion::MeasureDiffusion;
 pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, RunGroup};
-pub use ladder::LadderArgs;
 pub use like::{LikeArg, LikeArgs};
 use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
 use linerate_model::finding::{Profile, Severity};

@@ -6,7 +6,8 @@
 //! the control channel, `trial` a path with both ends; `ends` is the seam between a session and them, `why` finds out over
 //! it by short trials what limits a path. `listen` is an agent that is not started but
 //! called, `lease` changes two hosts, `recover` rolls back what an earlier process left. `stage` makes two hosts of one's own, `host_source` reads this
-//! host or a capture, `watch` passes on what a running trial has done, `together` runs trials over several paths at once, `iperf3` is the other end of an iperf3 test.
+//! host or a capture, `watch` passes on what a running trial has done, `nics` opens a path over each of several interfaces,
+//! `together` runs trials over them at once, `iperf3` is the other end of an iperf3 test.
 
 pub mod agent;
 pub mod crash;
@@ -18,6 +19,7 @@ pub mod iperf3;
 pub mod lease;
 pub mod listen;
 pub mod local;
+pub mod nics;
 pub mod peer;
 pub mod place;
 pub mod record;

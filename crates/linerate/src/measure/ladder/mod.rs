@@ -42,6 +42,8 @@ use crate::measure::trial_spec::{self, placed};
 
 /// The default duration of each trial: there are many of them.
 const TIME: Nanoseconds = Nanoseconds::from_millis(2_000);
+/// The default number of rounds.
+const ROUNDS: u32 = 3;
 /// With fewer rounds a ratio has no interval.
 const ROUNDS_MIN: u32 = 3;
 /// The rounds of the first look with `--until-ci`. With three, the t of two degrees of freedom is so wide that only
@@ -138,10 +140,10 @@ pub(super) fn run(
     let asked = placed(&args.stream.trial, asked, path.view())?;
     let enough = match args.until.until_ci {
         Some(asked) => Enough::Certain(asked, args.until.max_time.into()),
-        None => Enough::Rounds(args.ladder.rounds),
+        None => Enough::Rounds(args.comparison.rounds.unwrap_or(ROUNDS)),
     };
     let mut ladder = Ladder {
-        seed: args.ladder.seed.map_or_else(fresh_seed, Ok)?,
+        seed: args.comparison.seed.map_or_else(fresh_seed, Ok)?,
         spec: asked,
         enough,
         keeps_raw: say.format == Format::Json,

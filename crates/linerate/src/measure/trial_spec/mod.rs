@@ -107,10 +107,11 @@ pub(crate) fn measure_stream(args: &MeasureStream) -> Outcome<TrialSpec> {
     if args.depth.is_some() && !over_verbs {
         return Err(needs_verbs("--depth"));
     }
-    if over_verbs && (args.ladder.ladder || args.peer.iperf3.is_some()) {
+    let is_tcp_only = args.comparison.asked().is_some() || args.peer.iperf3.is_some();
+    if over_verbs && is_tcp_only {
         return Err(Stop::new(
             Code::Usage,
-            "`--ladder` and `--iperf3` work over TCP only, not over verbs",
+            "`--ladder`, `--nic` and `--iperf3` work over TCP only, not over verbs",
         ));
     }
     let depth = args.depth.unwrap_or(Verbs::default_depth());
@@ -315,7 +316,9 @@ pub(crate) fn udp_over(args: &MeasureUdp, path: PathView<'_>) -> Outcome<TrialSp
 /// trial between them.
 pub(crate) fn trial_of(action: &MeasureAction, path: PathView<'_>) -> Outcome<Option<TrialSpec>> {
     let (trial, spec) = match action {
-        MeasureAction::Stream(args) if args.ladder.ladder || args.preload.is_some() => {
+        MeasureAction::Stream(args)
+            if args.comparison.asked().is_some() || args.preload.is_some() =>
+        {
             return Ok(None);
         }
         MeasureAction::Stream(args) => (&args.stream.trial, measure_stream(args)?),

@@ -11,6 +11,7 @@ pub mod ber;
 pub mod buffers;
 pub mod build;
 pub mod ceiling;
+pub mod end;
 pub mod exit;
 pub mod factor;
 pub mod finding;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::End;
+use crate::end::End;
 
 pub use self::design::{Cell, Contrast, Design, DesignKind, Layout, LayoutError};
 pub use self::difference::{Difference, DifferencePlaces};

@@ -14,7 +14,7 @@ pub use diffusion::Diffusion;
 pub use placement::{MemoryPolicy, Placement};
 pub use verbs::{Connect, DeviceChoice, Rdma, Registration, Service, Verb, Verbs};
 
-use crate::plan::End;
+use crate::end::End;
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
 /// The direction of the data, seen from the host that linerate was started on. For request workloads the sender is

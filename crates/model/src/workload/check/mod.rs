@@ -444,7 +444,7 @@ fn check_rate(rate: Option<u64>) -> Result<(), SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::End;
+    use crate::end::End;
 
     #[test]
     fn what_is_remote_for_one_end_is_its_own_for_the_other_and_checked_like_it() {

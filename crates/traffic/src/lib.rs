@@ -26,6 +26,7 @@ pub mod iperf3;
 pub mod iperf3_protocol;
 pub mod memory;
 pub mod mover;
+pub mod place;
 mod rdma;
 pub mod simulated;
 mod source;

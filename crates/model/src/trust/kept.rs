@@ -226,6 +226,7 @@ mod tests {
             path: "/".to_owned(),
             body_bytes: Bytes::new(0),
             rate_per_s: Some(1_000),
+            server: None,
         });
         // The builder's trials last two seconds.
         let mut behind = |completed| {

@@ -326,6 +326,20 @@ pub struct Http {
     pub body_bytes: Bytes,
     /// Open loop: requests start at this total rate of all connections. `None` is closed loop.
     pub rate_per_s: Option<u64>,
+    /// Another program answers the requests, at the address of the receiving end; `None` is linerate's own server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<OtherServer>,
+}
+
+/// An HTTP server that is not linerate's own. The requesting end connects to no other address than that of the other
+/// end, so that nobody can point an agent at a third host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OtherServer {
+    /// The port that it listens on.
+    pub port: u16,
+    /// The `Host` of the requests.
+    pub host: String,
 }
 
 /// The options of `transfer`.

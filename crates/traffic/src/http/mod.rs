@@ -2,6 +2,7 @@
 //!
 //! * [`Server`] on its own, for wrk, curl and others; or as the receiving end of a trial.
 //! * [`load`] against any server that speaks HTTP/1.1; or as the sending end of a trial.
+//! * Another program as the server at the receiving end of a trial (`other`).
 //!
 //! A trial of two ends has one companion connection per thread of the end that has more of them: the server's
 //! thread sends its port on each of its own, and the client's thread closes it when the time is over.
@@ -10,6 +11,7 @@ mod alarm;
 mod client;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+mod other;
 mod parse;
 mod server;
 mod target;
@@ -40,7 +42,10 @@ pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult
     let http = of(data_thread.spec)?;
     match data_thread.role {
         Role::Sender => client::work_with_peer(data_thread, http),
-        Role::Receiver => server::work(data_thread, http),
+        Role::Receiver => match &http.server {
+            Some(server) => other::work(data_thread, server),
+            None => server::work(data_thread, http),
+        },
     }
 }
 

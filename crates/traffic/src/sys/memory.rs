@@ -50,6 +50,71 @@ fn default_huge_page() -> usize {
         .unwrap_or(HUGE_PAGE)
 }
 
+/// A policy as mbind(2) and set_mempolicy(2) take it.
+struct Mode {
+    mode: libc::c_int,
+    mask: [u64; NODE_WORDS],
+    names_nodes: bool,
+    /// Whether a kernel without NUMA, whose only node is 0, keeps it anyway.
+    is_kept_without_numa: bool,
+}
+
+impl Mode {
+    /// None of the default policy, which is no policy.
+    fn of(policy: &MemoryPolicy) -> Result<Option<Self>, Errno> {
+        let (mode, nodes): (libc::c_int, &[NodeId]) = match policy {
+            MemoryPolicy::Default => return Ok(None),
+            MemoryPolicy::Local => (libc::MPOL_LOCAL, &[]),
+            MemoryPolicy::Bind(nodes) => (libc::MPOL_BIND, nodes),
+            MemoryPolicy::Interleave(nodes) => (libc::MPOL_INTERLEAVE, nodes),
+            MemoryPolicy::Preferred(node) => (libc::MPOL_PREFERRED, std::slice::from_ref(node)),
+        };
+        let mut mask = [0u64; NODE_WORDS];
+        for node in nodes {
+            let word = mask
+                .get_mut((node.0 / WORD_BITS) as usize)
+                .ok_or(Errno::INVAL)?;
+            *word |= 1 << (node.0 % WORD_BITS);
+        }
+        Ok(Some(Self {
+            mode,
+            mask,
+            names_nodes: !nodes.is_empty(),
+            is_kept_without_numa: nodes.iter().all(|node| node.0 == 0),
+        }))
+    }
+
+    /// The mask and its size. The kernel counts one bit more than the mask has.
+    fn nodes(&self) -> (*const u64, libc::c_ulong) {
+        if self.names_nodes {
+            (self.mask.as_ptr(), libc::c_ulong::from(NODES_MAX) + 1)
+        } else {
+            (std::ptr::null(), 0)
+        }
+    }
+
+    fn outcome(&self, result: libc::c_long) -> Result<(), Errno> {
+        match result {
+            0 => Ok(()),
+            _ if last_errno() == Errno::NOSYS && self.is_kept_without_numa => Ok(()),
+            _ => Err(last_errno()),
+        }
+    }
+}
+
+/// Sets the policy of the calling thread; processes that it starts inherit it, also across execve(2)
+/// (set_mempolicy(2)). The default policy leaves it as it is.
+pub(crate) fn set_thread_policy(policy: &MemoryPolicy) -> Result<(), Errno> {
+    let Some(mode) = Mode::of(policy)? else {
+        return Ok(());
+    };
+    let (mask, bits) = mode.nodes();
+    // SAFETY: the mask, where there is one, is an initialized array of `NODES_MAX` bits that outlives the call,
+    // which only reads it.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode.mode, mask, bits) };
+    mode.outcome(result)
+}
+
 impl Mapping {
     /// `length` bytes (at least one page), zeroed, no page of them there yet.
     pub(crate) fn new(length: usize) -> Result<Self, Errno> {
@@ -95,26 +160,10 @@ impl Mapping {
     /// Has the kernel take the pages by `policy` when they are touched. A kernel without NUMA has one
     /// node, 0, and needs no policy.
     pub(crate) fn set_policy(&self, policy: &MemoryPolicy) -> Result<(), Errno> {
-        let (mode, nodes): (libc::c_int, &[NodeId]) = match policy {
-            MemoryPolicy::Default => return Ok(()),
-            MemoryPolicy::Local => (libc::MPOL_LOCAL, &[]),
-            MemoryPolicy::Bind(nodes) => (libc::MPOL_BIND, nodes),
-            MemoryPolicy::Interleave(nodes) => (libc::MPOL_INTERLEAVE, nodes),
-            MemoryPolicy::Preferred(node) => (libc::MPOL_PREFERRED, std::slice::from_ref(node)),
+        let Some(mode) = Mode::of(policy)? else {
+            return Ok(());
         };
-        let mut mask = [0u64; NODE_WORDS];
-        for node in nodes {
-            let word = mask
-                .get_mut((node.0 / WORD_BITS) as usize)
-                .ok_or(Errno::INVAL)?;
-            *word |= 1 << (node.0 % WORD_BITS);
-        }
-        let (mask, bits) = if nodes.is_empty() {
-            (std::ptr::null(), 0)
-        } else {
-            // mbind(2) counts one bit more than the mask has.
-            (mask.as_ptr(), libc::c_ulong::from(NODES_MAX) + 1)
-        };
+        let (mask, bits) = mode.nodes();
         // SAFETY: the mapping is ours; the mask, where there is one, is an initialized array of `NODES_MAX`
         // bits that outlives the call, which only reads it.
         let result = unsafe {
@@ -122,17 +171,13 @@ impl Mapping {
                 libc::SYS_mbind,
                 self.start,
                 self.length,
-                mode,
+                mode.mode,
                 mask,
                 bits,
                 0,
             )
         };
-        match result {
-            0 => Ok(()),
-            _ if last_errno() == Errno::NOSYS && nodes.iter().all(|node| node.0 == 0) => Ok(()),
-            _ => Err(last_errno()),
-        }
+        mode.outcome(result)
     }
 
     /// Asks for huge pages; a kernel without them refuses, no harm done.

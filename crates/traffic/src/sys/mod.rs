@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
 pub use inherited::inherited_listener;
-pub(crate) use memory::{Mapping, NodeBuffer, node_of};
+pub(crate) use memory::{Mapping, NodeBuffer, node_of, set_thread_policy};
 pub(crate) use mmsg::{MESSAGES_MAX, Message, Messages, socket_drops};
 pub(crate) use plain::Plain;
 pub(crate) use turns::Turns;

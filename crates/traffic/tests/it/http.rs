@@ -16,6 +16,7 @@ pub(crate) fn http_spec(flows: u32, threads: u32) -> TrialSpec {
             path: "/".to_owned(),
             body_bytes: SOURCE_BODY,
             rate_per_s: None,
+            server: None,
         }),
         threads: Some(threads),
         duration_ns: Nanoseconds::from_millis(250),

@@ -109,6 +109,7 @@ fn connections_that_do_not_carry_the_payload_cannot_be_chosen() {
             path: "/".to_owned(),
             body_bytes: Bytes::new(0),
             rate_per_s: None,
+            server: None,
         }),
         ..by_receive_cpu(1, Direction::Forward)
     };

@@ -227,6 +227,7 @@ pub(crate) fn http(args: &MeasureHttp, path: &str) -> Outcome<TrialSpec> {
         path: path.to_owned(),
         body_bytes: args.body,
         rate_per_s: args.rate,
+        server: None,
     });
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let one_a_cpu = u32::try_from(cpus)

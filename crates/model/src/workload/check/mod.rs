@@ -411,6 +411,23 @@ fn check_http(http: &Http) -> Result<(), SpecError> {
         || http.body_bytes.to_string(),
         "0 B to 1 GiB",
     )?;
+    if let Some(server) = &http.server {
+        // It goes into the head of each request: no space and no line break.
+        let plain = (1..=300).contains(&server.host.len())
+            && server.host.bytes().all(|byte| byte.is_ascii_graphic());
+        require(
+            plain,
+            "the host of the requests",
+            || server.host.clone(),
+            "up to 300 visible ASCII characters",
+        )?;
+        require(
+            server.port > 0,
+            "the server's port",
+            || server.port.to_string(),
+            "1 to 65535",
+        )?;
+    }
     check_rate(http.rate_per_s)
 }
 

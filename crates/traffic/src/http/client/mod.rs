@@ -33,7 +33,8 @@ pub(super) fn work_with_peer(
     let companions: Vec<ThreadFlow<'_>> = data_thread.flows.clone();
     let addresses = companions.iter().map(|one| hear_address(data_thread, *one));
     let addresses: Vec<SocketAddr> = addresses.collect::<Result<_, _>>()?;
-    let request = request(http, OWN_NAME);
+    let host = http.server.as_ref().map_or(OWN_NAME, |other| &other.host);
+    let request = request(http, host);
     let mut loader = Loader::new(data_thread, addresses, &request, http.rate_per_s)?;
     loader.watch(&companions)?;
     loader.open_first(data_thread)?;

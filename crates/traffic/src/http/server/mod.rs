@@ -78,6 +78,7 @@ impl Server {
                 path: "/".to_owned(),
                 body_bytes,
                 rate_per_s: None,
+                server: None,
             }),
             threads: Some(threads),
             waiting,

@@ -15,6 +15,7 @@ pub mod netlink;
 pub mod nic_control;
 pub(crate) mod parallel;
 pub mod private_folder;
+pub mod processes;
 pub mod procfs;
 pub mod profile;
 pub mod rdma;

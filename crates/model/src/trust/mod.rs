@@ -115,7 +115,10 @@ pub fn flags(
         }
     };
     flag_if(Flag::SharedKernel, sample.shared_kernel);
-    for (end, side, host) in sides {
+    // A remote end that is not linerate reports nothing that could be doubted.
+    let is_foreign = sample.flags.contains(&Flag::ForeignPeer);
+    let reported = |(end, ..): &(End, _, _)| !(is_foreign && *end == End::Remote);
+    for (end, side, host) in sides.into_iter().filter(reported) {
         let exact = host.identity.irq_time_accounting.get();
         // If the kernel's accounting is unknown, assume the coarser one.
         flag_if(Flag::TickAccounting, exact != Some(true));

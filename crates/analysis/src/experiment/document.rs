@@ -41,6 +41,8 @@ pub struct LabDocument {
     pub factors: Vec<FactorDocument>,
     /// The other hosts that are levels.
     pub peers: Vec<PeerDocument>,
+    /// The server that the trials loaded; null for linerate's own.
+    pub server: Option<ServerDocument>,
     /// The responses; the first one decides.
     pub responses: Vec<ResponseDocument>,
     /// What one level of a factor takes longer than the other; null if the experiment does not request it.
@@ -67,6 +69,37 @@ pub struct DesignDocument {
     /// What the reader must know to interpret the effects, as text: what the design confounds, which level is an earlier
     /// run that was not interleaved, and which optional setting a host does not have.
     pub confounding: Vec<String>,
+}
+
+/// A server that is not linerate's own.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ServerDocument {
+    /// Its URL.
+    pub url: String,
+    /// The shell command that starts it for each trial; null if it was running.
+    pub command: Option<String>,
+    /// Where it runs: on this host, at the peer, or on a host that linerate does not run on.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["here", "peer", "elsewhere"])))]
+    pub at: &'static str,
+    /// Its hits over time, for each combination.
+    pub hits: Vec<HitsDocument>,
+}
+
+/// The completed requests of a combination over time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HitsDocument {
+    /// The names of its levels.
+    pub levels: Vec<String>,
+    /// The trials that the means are of.
+    pub trials: usize,
+    /// The width of a step: 5 s; of trials below 20 s, a twelfth of the trial.
+    pub step_s: f64,
+    /// Requests per second in each step, from the start of the trial: the arithmetic mean over the trials.
+    pub per_s: Vec<f64>,
+    /// Requests per second of whole trials: the arithmetic mean.
+    pub mean_per_s: f64,
 }
 
 /// A factor.

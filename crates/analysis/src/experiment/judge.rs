@@ -19,7 +19,7 @@ use super::document::{
 };
 use super::idle_states;
 use super::sorted::{CellResult, ExperimentRecords, sort};
-use super::{difference, earlier, fabric, published};
+use super::{difference, earlier, fabric, hits, published};
 use crate::record::{Header, Record};
 use crate::text::words::count;
 use crate::trial::figure::{self, figure};
@@ -394,6 +394,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
         factors: factors(&sorted),
         peers: sorted.peers.iter().map(PeerDocument::of).collect(),
         fabric: fabric::document(&sorted, &laid, &measured, bounds.as_ref()),
+        server: hits::document(&sorted, &laid),
         responses: measured,
         published: published::documents(&sorted, &laid, difference.as_ref()),
         difference,

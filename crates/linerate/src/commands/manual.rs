@@ -193,7 +193,7 @@ mod tests {
         ] {
             assert!(names.contains(&name), "{names:?}");
         }
-        for hidden in ["mover", "reverter", "complete.1", "manual"] {
+        for hidden in ["launcher", "mover", "reverter", "complete.1", "manual"] {
             assert!(!names.iter().any(|name| name.contains(hidden)), "{hidden}");
         }
         for (name, text) in &pages {

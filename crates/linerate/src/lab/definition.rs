@@ -70,6 +70,12 @@ pub(super) fn read(name: &str) -> Outcome<Definition> {
     };
     let mut experiment = parse(&text)
         .map_err(|(line, why)| Stop::new(Code::BadInput, format!("{name}, line {line}: {why}")))?;
+    if experiment.server.is_some() {
+        let why =
+            format!("{name}: `server` is not a key of a file, because its command is executed");
+        let hint = "pass the server with `--url` and `--server`";
+        return Err(Stop::new(Code::BadInput, why).hint(hint));
+    }
     if shipped.is_none() {
         find_runs(&mut experiment, Path::new(name));
     }

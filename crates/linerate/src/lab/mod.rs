@@ -2,18 +2,21 @@
 //!
 //! `definition` reads its file, `trials` turns a combination of levels into trials, `session` runs an experiment in
 //! randomized blocks, `text` formats it as text, `progress_table` is the table while it runs. `paths` are the paths to the
-//! peer and to other hosts that are levels. `compare` compares runs before and after a change.
+//! peer and to other hosts that are levels. `resume` continues a run. `compare` compares runs before and after a change. `server` starts and loads
+//! another program as the server.
 //! The definition of an experiment, and the analysis of its record, are in [`linerate_analysis::experiment`].
 
 pub(crate) mod compare;
 pub(crate) mod definition;
 mod paths;
 mod progress_table;
+mod resume;
+pub(crate) mod server;
 pub mod session;
 mod text;
 mod trials;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::Command;
@@ -27,9 +30,9 @@ use linerate_analysis::text::words::seconds_in_words;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
-use linerate_model::lab::{Experiment, Factor, Level, LevelTable};
+use linerate_model::lab::{Experiment, Factor, Level, LevelTable, LoadedServer};
 use linerate_model::peer_address::PeerAddress;
-use linerate_model::shell::{quoted, quoted_path};
+use linerate_model::plan::End;
 use linerate_model::units::BitRate;
 use linerate_report::{self as report, LabData};
 use linerate_runtime::cli::{
@@ -52,6 +55,8 @@ use serde::Serialize;
 
 use self::definition::Definition;
 use self::paths::LabPaths;
+use self::resume::{resumable, resume, resume_command};
+use self::server::elsewhere::{HTTP_SERVER, UrlPath};
 use self::session::{RunOptions, Session};
 use self::trials::{check, trials};
 
@@ -63,8 +68,14 @@ pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
     match action {
         LabAction::List => list(say),
         LabAction::Run(args) => begin(args, state, say),
-        LabAction::Resume { run, peers, step } => {
-            resume(&named(run, state)?, peers, *step, state, say)
+        LabAction::Resume {
+            run,
+            peers,
+            server,
+            step,
+        } => {
+            let named_commands = (peers.as_slice(), server.as_deref());
+            resume(&named(run, state)?, named_commands, *step, state, say)
         }
         LabAction::Show { run } => show(&named(run, state)?, None, say),
     }
@@ -124,13 +135,19 @@ fn list(say: &Say) -> Outcome<()> {
 
 /// `lab run`.
 fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
-    let experiment = as_asked(args)?;
+    let mut experiment = as_asked(args)?;
+    let server = server::requested(args, &experiment)?;
     if args.step == Some(LabStep::Stage) {
         return on_stage(&experiment, Some("netns:far"), say);
     }
     let interrupt = Interrupt::listen()?;
     let Some(peer) = peer_of(args, &experiment)? else {
-        return between_own_hosts(&interrupt, say);
+        return match server {
+            Some(server) if server.command.is_none() => {
+                elsewhere(args, experiment, server, &interrupt, state, say)
+            }
+            _ => between_own_hosts(&interrupt, say),
+        };
     };
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let earlier = missing(&experiment, &[])?;
@@ -140,6 +157,10 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let mut paths = LabPaths::open(&peer, &others, beside, state, &interrupt, say)?;
     if args.allow_management_disruption {
         paths.include_way_in();
+    }
+    if let Some(server) = server {
+        load(&mut experiment, server::placed(server, paths.home())?)?;
+        paths.load(experiment.server.as_ref());
     }
     let home = paths.home();
     let created_unix_s = now_unix_s();
@@ -157,21 +178,38 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         copy_bit_per_s: copy_bandwidth(home).map(BitRate::as_bit_per_s),
     };
     let resolver = resolver(experiment, &paths);
+    let run = run_new((&resolver, &header), earlier, &mut paths, args, state, say)?;
+    paths.leave()?;
+    run.map_or(Ok(()), |folder| {
+        show(&folder, Some(&folder.join(PAGE)), say)
+    })
+}
+
+/// Announces a new run and carries it out; only announces it with `--plan`. Returns its folder.
+fn run_new(
+    (resolver, header): (&Resolver, &Header),
+    earlier: Vec<Record>,
+    ends: &mut dyn Ends,
+    args: &LabRunArgs,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<Option<PathBuf>> {
+    let seed = header.seed;
     let asked = RunOptions {
         seed,
         anyway: args.force,
     };
-    check(&resolver)?;
-    say_plan(&resolver, &header, say)?;
+    check(resolver)?;
+    say_plan(resolver, header, say)?;
     if args.plan {
-        return paths.leave();
+        return Ok(None);
     }
     let out = args.out.clone();
-    let folder = out.unwrap_or_else(|| run_folder(state, "lab", created_unix_s, seed));
-    let mut run = Run::create(&folder, &header)?;
+    let folder = out.unwrap_or_else(|| run_folder(state, "lab", header.created_unix_s, seed));
+    let mut run = Run::create(&folder, header)?;
     say.note(&format!(
         "seed {seed}; Ctrl-C rolls back all settings, `{}` continues the run\nrun stored in {}",
-        resume_command(&folder, &header, &resolver.experiment),
+        resume_command(&folder, header, &resolver.experiment),
         folder.display()
     ));
     run.add(Record::Lab {
@@ -182,11 +220,51 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     earlier
         .into_iter()
         .try_for_each(|earlier| run.add(earlier))?;
-    Session::new(&mut paths, &mut run, &resolver, asked, say)
+    Session::new(ends, &mut run, resolver, asked, say)
         .run()
-        .map_err(|stop| resumable(stop, &folder, &header, &resolver.experiment))?;
-    paths.leave()?;
-    show(&folder, Some(&folder.join(PAGE)), say)
+        .map_err(|stop| resumable(stop, &folder, header, &resolver.experiment))?;
+    Ok(Some(folder))
+}
+
+/// `lab run --url URL` without a peer: this host loads a server on a host that linerate does not run on.
+fn elsewhere(
+    args: &LabRunArgs,
+    mut experiment: Experiment,
+    server: LoadedServer,
+    interrupt: &Interrupt,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
+    let seed = args.seed.map_or_else(fresh_seed, Ok)?;
+    let earlier = missing(&experiment, &[])?;
+    recover_first(state, say)?;
+    let disrupts = args.allow_management_disruption;
+    let mut path = UrlPath::open(&server, disrupts, state, interrupt)?;
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created_unix_s: now_unix_s(),
+        command: command_line(),
+        seed,
+        trials: experiment.design.repeats,
+        peer: HTTP_SERVER.to_owned(),
+        local_nic: path.nic(End::Local).clone(),
+        remote_nic: path.nic(End::Remote).clone(),
+        address: path.address().to_string(),
+        copy_bit_per_s: None,
+    };
+    load(&mut experiment, server)?;
+    let resolver = Resolver::new(experiment, path.view());
+    let run = run_new((&resolver, &header), earlier, &mut path, args, state, say)?;
+    run.map_or(Ok(()), |folder| {
+        show(&folder, Some(&folder.join(PAGE)), say)
+    })
+}
+
+/// Has every trial load the server.
+fn load(experiment: &mut Experiment, server: LoadedServer) -> Outcome<()> {
+    let loaded = experiment.load(server);
+    loaded.map_err(|error| Stop::new(Code::Usage, format!("cannot use `--url`: {error}")))
 }
 
 /// The resolver of the experiment for its open paths.
@@ -369,66 +447,6 @@ fn paths_as_factor(paths: &[NamedPath]) -> Factor {
     }
 }
 
-/// The stop of a run that can be resumed.
-fn resumable(stop: Stop, folder: &FilePath, header: &Header, experiment: &Experiment) -> Stop {
-    let goes_on = matches!(
-        stop.code,
-        Code::Interrupted | Code::PeerUnreachable | Code::TimeOut | Code::Resource
-    );
-    if !goes_on || stop.hint.is_some() {
-        return stop;
-    }
-    let command = resume_command(folder, header, experiment);
-    stop.hint(format!("continue with `{command}`"))
-}
-
-/// The command that resumes a run, with the peers that must be named.
-fn resume_command(folder: &FilePath, header: &Header, experiment: &Experiment) -> String {
-    let commands = peers_of(header, experiment).filter(|peer| peer.starts_with("exec:"));
-    let words = std::iter::once(quoted_path(folder)).chain(commands.map(|peer| quoted(&peer)));
-    let words: Vec<String> = words.collect();
-    format!("linerate lab resume {}", words.join(" "))
-}
-
-/// The peer of a run and the other hosts that are levels, each once, as the run names them.
-fn peers_of(header: &Header, experiment: &Experiment) -> impl Iterator<Item = String> {
-    let others = levels(experiment).filter_map(|level| level.peer.at);
-    let all: BTreeSet<String> = others.chain([header.peer.clone()]).collect();
-    all.into_iter()
-}
-
-/// Refuses to start a command that only the run names, and a peer that is not one of the run's.
-fn check_named(
-    folder: &FilePath,
-    header: &Header,
-    experiment: &Experiment,
-    named: &[PeerAddress],
-) -> Outcome<()> {
-    let address = |text: String| {
-        let parsed = text.parse::<PeerAddress>();
-        parsed
-            .map_err(|error| Stop::new(Code::BadInput, format!("the run's peer `{text}`: {error}")))
-    };
-    let of_run = peers_of(header, experiment).map(address);
-    let of_run: Vec<PeerAddress> = of_run.collect::<Outcome<_>>()?;
-    if let Some(other) = named.iter().find(|peer| !of_run.contains(peer)) {
-        let names: Vec<String> = of_run.iter().map(ToString::to_string).collect();
-        let why = format!(
-            "cannot resume with the peer {other}: the run's are {}",
-            names.join(", ")
-        );
-        return Err(Stop::new(Code::Usage, why));
-    }
-    let is_unnamed =
-        |peer: &&PeerAddress| matches!(peer, PeerAddress::Exec(_)) && !named.contains(peer);
-    if let Some(unnamed) = of_run.iter().find(is_unnamed) {
-        let why = format!("cannot start `{unnamed}`: commands from stored runs are not executed");
-        let command = resume_command(folder, header, experiment);
-        return Err(Stop::new(Code::Usage, why).hint(format!("if you trust it: `{command}`")));
-    }
-    Ok(())
-}
-
 /// The peer of the command line, or of the experiment; none where neither names one.
 fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<Option<PeerArgs>> {
     let peer = match (&args.peer, &experiment.peer.at) {
@@ -504,89 +522,6 @@ fn tunnel(near: &Netns, far: &Netns) -> io::Result<()> {
     };
     // Created after the interfaces that it uses, so that those are the default.
     linerate_testbed::tunnel(&name("vxlan0")?, near, far)
-}
-
-/// `lab resume`: the same experiment between the same ends, from where its record stops.
-fn resume(
-    folder: &FilePath,
-    named: &[PeerAddress],
-    step: Option<LabStep>,
-    state: &FilePath,
-    say: &Say,
-) -> Outcome<()> {
-    let stored = store::read_own(folder)?;
-    let (experiment, include_way_in) = experiment_of(&stored)?;
-    check_named(folder, &stored.header, experiment, named)?;
-    if step == Some(LabStep::Stage) {
-        return on_stage(experiment, None, say);
-    }
-    if judge::is_whole(&stored.records) {
-        say.note("the run is complete");
-        return show(folder, None, say);
-    }
-    if has_own_hosts(&stored) && step.is_none() {
-        return between_own_hosts(&Interrupt::listen()?, say);
-    }
-    let missing = missing(experiment, &stored.records)?;
-    let mut run = Run::resume(folder)?;
-    let header = &stored.header;
-    let interrupt = Interrupt::listen()?;
-    recover_first(state, say)?;
-    let wrong = |error: String| Stop::new(Code::BadInput, format!("the run's peer: {error}"));
-    let reach = ReachArgs {
-        address: header.address.parse().ok(),
-        ..ReachArgs::default()
-    };
-    let peer = PeerArgs::reached(&header.peer.parse().map_err(wrong)?, reach);
-    let others = others_of(experiment, false)?;
-    let beside = experiment.beside.len();
-    let mut paths = LabPaths::open(&peer, &others, beside, state, &interrupt, say)?;
-    if include_way_in {
-        paths.include_way_in();
-    }
-    let path = paths.home();
-    if (&path.local_nic, &path.remote_nic) != (&header.local_nic, &header.remote_nic) {
-        let why = format!(
-            "the run used {} to {}, but the path is now from {} to {}",
-            header.local_nic, header.remote_nic, path.local_nic, path.remote_nic
-        );
-        return Err(Stop::new(Code::NotSupported, why).hint("start a new run"));
-    }
-    let resolver = resolver(experiment.clone(), &paths);
-    let asked = RunOptions {
-        seed: header.seed,
-        anyway: true,
-    };
-    let done = judge::trials_made(&stored.records);
-    say.note(&format!(
-        "{} continues after {done} trials",
-        folder.display()
-    ));
-    run.add(Record::Resumed {
-        unix_s: now_unix_s(),
-    })?;
-    missing
-        .into_iter()
-        .try_for_each(|earlier| run.add(earlier))?;
-    Session::new(&mut paths, &mut run, &resolver, asked, say)
-        .run()
-        .map_err(|stop| resumable(stop, folder, header, experiment))?;
-    paths.leave()?;
-    show(folder, Some(&folder.join(PAGE)), say)
-}
-
-/// Whether an experiment makes its own two hosts.
-fn has_own_hosts(stored: &StoredRun) -> bool {
-    let is_own = |record: &Record| {
-        matches!(
-            record,
-            Record::Lab {
-                own_hosts: true,
-                ..
-            }
-        )
-    };
-    stored.records.iter().any(is_own)
 }
 
 /// Whether a stored run is an experiment, according to its first record.

@@ -10,6 +10,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
+use linerate_model::lab::LoadedServer;
 use linerate_model::path::PathView;
 use linerate_model::plan::{End, Plan};
 use linerate_model::sample::Sample;
@@ -21,6 +22,8 @@ use linerate_runtime::console::random::fresh_token;
 use linerate_runtime::console::say::Say;
 use linerate_runtime::endpoint::ends::Ends;
 use linerate_runtime::endpoint::trial::{PeerPath, address_of_kind, open_path};
+
+use super::server::with_server;
 
 /// The paths to one host. Each has its own agent at the remote end.
 #[derive(Debug)]
@@ -71,6 +74,9 @@ pub(super) struct LabPaths {
     now: usize,
     /// The other hosts, as the experiment names them: the indices of their paths, or why there is none.
     others: BTreeMap<String, Result<usize, Stop>>,
+    /// The server that the trials load instead of linerate's own.
+    server: Option<LoadedServer>,
+    interrupt: Interrupt,
 }
 
 impl LabPaths {
@@ -88,6 +94,8 @@ impl LabPaths {
             ways: vec![HostPaths::open(peer, beside, state, interrupt, say)?],
             now: 0,
             others: BTreeMap::new(),
+            server: None,
+            interrupt: interrupt.clone(),
         };
         for (name, peer) in others {
             let way = match HostPaths::open(peer, beside, state, interrupt, say) {
@@ -114,6 +122,11 @@ impl LabPaths {
         firsts.for_each(PeerPath::include_way_in);
     }
 
+    /// From now on, the trials load this server.
+    pub(super) fn load(&mut self, server: Option<&LoadedServer>) {
+        self.server = server.cloned();
+    }
+
     /// What is known of the path to each other host.
     pub(super) fn others(&self) -> impl Iterator<Item = (&String, Result<PathView<'_>, &Stop>)> {
         let others = self.others.iter();
@@ -134,6 +147,34 @@ impl LabPaths {
 
     fn way_mut(&mut self) -> &mut HostPaths {
         &mut self.ways[self.now]
+    }
+
+    /// Runs one trial, and others at the same time.
+    fn run(&mut self, specs: &[TrialSpec]) -> Outcome<Vec<Sample>> {
+        let tokens = specs.iter().map(|_| fresh_token());
+        let tokens = tokens.collect::<Outcome<Vec<_>>>()?;
+        let way = self.way_mut();
+        let paths = std::iter::once(&mut way.first).chain(&mut way.beside);
+        let paths = paths.map(PeerPath::data_side).zip(specs.iter().zip(tokens));
+        let paths: Vec<_> = paths.collect();
+        if paths.len() < specs.len() {
+            return Err(Stop::new(Code::Bug, "more trials at once than paths"));
+        }
+        thread::scope(|scope| {
+            let running: Vec<_> = paths
+                .into_iter()
+                .map(|(mut data_side, (spec, token))| {
+                    scope.spawn(move || data_side.run(spec, token))
+                })
+                .collect();
+            let ended = running.into_iter().map(|data_side| match data_side.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            // All have ended before the first failure is reported.
+            let ended: Vec<Outcome<Sample>> = ended.collect();
+            ended.into_iter().collect()
+        })
     }
 
     /// The path that changes an end.
@@ -205,30 +246,11 @@ impl Ends for LabPaths {
     }
 
     fn trials(&mut self, specs: &[TrialSpec]) -> Outcome<Vec<Sample>> {
-        let tokens = specs.iter().map(|_| fresh_token());
-        let tokens = tokens.collect::<Outcome<Vec<_>>>()?;
-        let way = self.way_mut();
-        let paths = std::iter::once(&mut way.first).chain(&mut way.beside);
-        let paths = paths.map(PeerPath::data_side).zip(specs.iter().zip(tokens));
-        let paths: Vec<_> = paths.collect();
-        if paths.len() < specs.len() {
-            return Err(Stop::new(Code::Bug, "more trials at once than paths"));
+        let interrupt = self.interrupt.clone();
+        match self.server.clone() {
+            None => self.run(specs),
+            Some(server) => with_server(&server, specs, &interrupt, || self.run(specs)),
         }
-        thread::scope(|scope| {
-            let running: Vec<_> = paths
-                .into_iter()
-                .map(|(mut data_side, (spec, token))| {
-                    scope.spawn(move || data_side.run(spec, token))
-                })
-                .collect();
-            let ended = running.into_iter().map(|data_side| match data_side.join() {
-                Ok(outcome) => outcome,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            // All have ended before the first failure is reported.
-            let ended: Vec<Outcome<Sample>> = ended.collect();
-            ended.into_iter().collect()
-        })
     }
 
     fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()> {

@@ -2,8 +2,10 @@
 
 use linerate_analysis::experiment::difference::in_words as difference_in_words;
 use linerate_analysis::experiment::document::{
-    DifferenceDocument, LabDocument, PublishedDocument, ResponseDocument, TrialDocument,
+    DifferenceDocument, LabDocument, PublishedDocument, ResponseDocument, ServerDocument,
+    TrialDocument,
 };
+use linerate_analysis::experiment::hits::hits_in_words;
 use linerate_analysis::experiment::published::OTHER_HARDWARE;
 use linerate_analysis::text::words::{TOO_NOISY, detectable, effect_figure, is_too_noisy};
 use linerate_analysis::trial::figure::{in_words, s_per_gb_in_words};
@@ -40,6 +42,9 @@ pub(super) fn text(document: &LabDocument) -> String {
             peer.peer, peer.local_nic, peer.remote_nic
         ));
     }
+    if let Some(server) = &document.server {
+        lines.push(server.in_words());
+    }
     for words in &design.confounding {
         lines.push(format!("note: {words}"));
     }
@@ -54,6 +59,9 @@ pub(super) fn text(document: &LabDocument) -> String {
     if let Some(found) = &document.fabric {
         lines.extend([String::new(), "latency and rate".to_owned()]);
         table(&mut lines, &found.table());
+    }
+    if let Some(server) = &document.server {
+        hits(&mut lines, document, server);
     }
     if let Some(found) = &document.difference {
         difference(&mut lines, document, found);
@@ -196,6 +204,33 @@ fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
     }
     table(lines, &rows);
     lines.extend(response.left_out.clone());
+}
+
+/// The hits of a server over time.
+fn hits(lines: &mut Vec<String>, document: &LabDocument, server: &ServerDocument) {
+    let Some(first) = server.hits.first() else {
+        return;
+    };
+    lines.extend([String::new(), first.step_in_words()]);
+    if server.hits.len() > ROWS_MAX {
+        lines.push(format!("  {} combinations: {ELSEWHERE}", server.hits.len()));
+        return;
+    }
+    let columns = differing(document, &server.hits.iter().map(|one| &one.levels));
+    let names = columns.iter().map(|at| document.factors[*at].name.clone());
+    let mut rows = vec![
+        names
+            .chain(["mean", "in each step"].map(str::to_owned))
+            .collect(),
+    ];
+    for one in &server.hits {
+        let levels = columns.iter().filter_map(|at| one.levels.get(*at));
+        let mut row: Vec<String> = levels.cloned().collect();
+        let steps: Vec<String> = one.per_s.iter().map(|rate| hits_in_words(*rate)).collect();
+        row.extend([hits_in_words(one.mean_per_s), steps.join(" ")]);
+        rows.push(row);
+    }
+    table(lines, &rows);
 }
 
 /// What a level takes longer than another.

@@ -16,6 +16,7 @@ use linerate_model::workload::TrialSpec;
 use linerate_runtime::cli::MeasureAction;
 use linerate_runtime::endpoint::ends::Ends;
 
+use super::server;
 use crate::measure::trial_spec::trial_of;
 
 /// Options of `measure` that belong to the command, not to a trial.
@@ -49,7 +50,16 @@ pub(super) fn trials(resolver: &Resolver, cell: &[usize]) -> Outcome<Vec<TrialSp
     let at = resolver.experiment.at(cell);
     let workload = at.workload.as_deref().unwrap_or_default();
     let path = resolver.path(at.peer.at.as_deref())?;
-    let mut trials = vec![trial(path, workload, &at.options)?];
+    let mut trials = vec![match &resolver.experiment.server {
+        None => trial(path, workload, &at.options)?,
+        Some(server) => {
+            let mut options = at.options.clone();
+            server::options(server, &mut options)?;
+            let mut spec = trial(path, workload, &options)?;
+            server::load(server, &mut spec)?;
+            spec
+        }
+    }];
     for beside in &resolver.experiment.beside {
         let mut options = beside.options.clone();
         // Concurrent traffic lasts as long as the trial.

@@ -41,6 +41,7 @@ mod push;
 mod restore;
 mod schema;
 mod serve;
+mod server;
 mod stored;
 mod strangers;
 mod stream;

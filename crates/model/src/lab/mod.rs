@@ -8,6 +8,7 @@ pub mod design;
 mod difference;
 mod published;
 mod response;
+mod server;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ pub use self::design::{Cell, Contrast, Design, DesignKind, Layout, LayoutError};
 pub use self::difference::{Difference, DifferencePlaces};
 pub use self::published::{Amount, Published, PublishedFigure};
 pub use self::response::{Response, Responses, Unit};
+pub use self::server::{LoadedServer, ServerAt};
 pub use self::words::{Share, Word};
 
 /// `"key" = value`, as a file gives them.
@@ -83,6 +85,10 @@ pub struct Experiment {
     /// Published figures, to be printed next to the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
+    /// The server that the trials load instead of linerate's own; only in a stored run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub server: Option<LoadedServer>,
 }
 
 /// The peer's part.

@@ -1,6 +1,8 @@
-//! Of the page of an experiment: published figures compared with one's own, and the other hosts that are levels.
+//! Of the page of an experiment: hits of a server, published figures compared with one's own, and the other hosts that are
+//! levels.
 
 use linerate_analysis::experiment::document::LabDocument;
+use linerate_analysis::experiment::hits::hits_in_words;
 use linerate_analysis::experiment::published::OTHER_HARDWARE;
 
 use crate::html::{escape, section, table};
@@ -30,6 +32,39 @@ pub(super) fn published(document: &LabDocument) -> String {
         "Published results",
         OTHER_HARDWARE,
         &table("Published figures and those of this run", &head, &rows),
+    )
+}
+
+/// The hits of a server that is not linerate's own, over time; nothing for linerate's own.
+pub(super) fn hits(document: &LabDocument) -> String {
+    let Some(server) = &document.server else {
+        return String::new();
+    };
+    let Some(first) = server.hits.first() else {
+        return String::new();
+    };
+    let rows: Vec<Vec<String>> = (server.hits.iter())
+        .map(|one| {
+            let steps: Vec<String> = one.per_s.iter().map(|rate| hits_in_words(*rate)).collect();
+            vec![
+                escape(&one.levels.join(", ")),
+                one.trials.to_string(),
+                hits_in_words(one.mean_per_s),
+                steps.join(" "),
+            ]
+        })
+        .collect();
+    let head = ["combination", "trials", "mean", "in each step"];
+    let about = escape(&format!(
+        "{}; {}.",
+        server.in_words(),
+        first.step_in_words()
+    ));
+    section(
+        "hits",
+        "Hits over time",
+        &about,
+        &table("Requests per second", &head, &rows),
     )
 }
 

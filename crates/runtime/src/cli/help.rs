@@ -249,7 +249,7 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        let hidden = ["mover", "reverter"];
+        let hidden = ["launcher", "mover", "reverter"];
         let whole = command();
         assert!(
             hidden

@@ -28,6 +28,9 @@ pub enum LabAction {
         /// Peers of the run. Required for `exec:COMMAND` peers: commands from stored runs are never executed.
         #[arg(value_name = "PEER")]
         peers: Vec<PeerAddress>,
+        /// The server's command, if the run has one: commands from stored runs are never executed.
+        #[arg(long, value_name = "COMMAND")]
+        server: Option<String>,
         /// Internal steps, each in its own process.
         #[arg(long, hide = true, value_enum)]
         step: Option<LabStep>,
@@ -50,6 +53,15 @@ pub struct LabRunArgs {
     /// two temporary network namespaces on this machine].
     #[arg(value_name = "PEER")]
     pub peer: Option<PeerAddress>,
+    /// Load this HTTP server instead of linerate's own: `http://ADDRESS[:PORT]/PATH`. Without PEER it may run anywhere.
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Start the server with this shell command for each trial, under the trial's memory policy and on its CPUs.
+    ///
+    /// It runs on this host, and PEER loads it at the address of `--url`. After each trial, and however linerate ends, the
+    /// command and all processes that it started are stopped.
+    #[arg(long, value_name = "COMMAND", requires = "url")]
+    pub server: Option<String>,
     /// Fewer levels and repeats, shorter trials.
     #[arg(long)]
     pub quick: bool,

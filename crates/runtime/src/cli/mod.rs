@@ -235,6 +235,9 @@ pub enum Command {
     /// Run one end of a stream with plain socket calls; reads its job from standard input.
     #[command(hide = true)]
     Mover(MoverArgs),
+    /// Start a server for a trial; ends it when standard input ends. Reads its job from standard input.
+    #[command(hide = true)]
+    Launcher,
     /// Roll back what the process at the other end of standard input leaves uncommitted.
     #[command(hide = true)]
     Reverter {

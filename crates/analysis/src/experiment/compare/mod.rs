@@ -250,6 +250,18 @@ pub fn difference(experiment: &Experiment, sorted: &ExperimentRecords<'_>) -> Op
         let (one, other) = (of_one.join(", "), of_other.join(", "));
         return Some(format!("its factors are {other}, not {one}"));
     }
+    let command = |experiment: &Experiment| {
+        let server = experiment.server.as_ref();
+        server.map(|server| server.command.clone().unwrap_or_else(|| server.url.clone()))
+    };
+    let (of_one, of_other) = (command(experiment), command(other));
+    if of_one != of_other {
+        let words = |server: Option<String>| {
+            server.map_or_else(|| "linerate's own".to_owned(), |text| format!("`{text}`"))
+        };
+        let (one, other) = (words(of_one), words(of_other));
+        return Some(format!("its server is {other}, not {one}"));
+    }
     let in_words =
         |Difference { what, one, other }, at: &str| format!("its {what} is {other}{at}, not {one}");
     if let Some(difference) = difference_beside(experiment, other) {

@@ -64,6 +64,7 @@ pub fn lab_page(document: &LabDocument, header: &Header, seen: &LabData) -> Stri
     body.push_str(&sizes::by_size(document, seen, &mut drawn));
     body.push_str(&map::path(document, header, seen));
     body.push_str(&charts::within_trials(document, seen, &mut drawn));
+    body.push_str(&others::hits(document));
     body.push_str(&grid::grids(seen));
     if let Some(response) = document.responses.first() {
         body.push_str(&over_time(document, response, &mut drawn));

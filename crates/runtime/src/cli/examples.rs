@@ -166,7 +166,7 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         "lab",
         [
             "linerate lab list",
-            "linerate lab run copy-modes HOST --quick",
+            "linerate lab run stack-parameters HOST --quick",
             "linerate lab show /var/lib/linerate/runs/RUN",
         ],
     ),
@@ -175,15 +175,15 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         [
             "linerate lab list",
             "linerate lab list -J",
-            "linerate lab run copy-modes --plan",
+            "linerate lab run stack-parameters --plan",
         ],
     ),
     (
         "lab run",
         [
-            "linerate lab run copy-modes HOST",
-            "linerate lab run copy-modes --quick    # between two namespaces",
+            "linerate lab run stack-parameters --quick    # between two namespaces",
             "linerate lab run my.toml HOST --repeats 10 --time 2s",
+            "linerate lab run memory-policy-rfs HOST --server 'nginx -g \"daemon off;\"' --url http://192.0.2.1/",
         ],
     ),
     (

@@ -7,6 +7,7 @@
 //! * [`diffusion`]: a step of the heat equation, the computation between two transfers of a grid.
 //! * [`mover`]: a stream by the plainest calls, for libraries that intercept those.
 //! * [`memory`]: the memory bandwidth from each node's CPUs to each node's memory.
+//! * [`place`]: the CPUs and the memory policy of a program that is started for a trial.
 //! * [`simulated`]: a path whose true rate is known, to validate what reads the samples.
 //!
 //! Nothing here reads or changes the host: where threads run is data in the

@@ -71,13 +71,21 @@ fn of_cell(sorted: &ExperimentRecords<'_>, cell: &Cell) -> Option<HitsDocument> 
 impl ServerDocument {
     /// The server, for a person.
     pub fn in_words(&self) -> String {
-        let url = &self.url;
-        match (&self.command, self.at) {
-            (Some(command), _) => format!("server: {url}, started for each trial by `{command}`"),
-            (None, "here") => format!("server: {url}, running on this host"),
-            (None, "peer") => format!("server: {url}, running at the peer"),
-            (None, _) => format!("server: {url}, on a host that linerate does not run on"),
-        }
+        in_words(&self.url, self.command.as_deref(), self.at)
+    }
+}
+
+/// A server, for a person.
+pub fn server_in_words(server: &LoadedServer) -> String {
+    in_words(&server.url, server.command.as_deref(), word(server))
+}
+
+fn in_words(url: &str, command: Option<&str>, at: &str) -> String {
+    match (command, at) {
+        (Some(command), _) => format!("server: {url}, started for each trial by `{command}`"),
+        (None, "here") => format!("server: {url}, running on this host"),
+        (None, "peer") => format!("server: {url}, running at the peer"),
+        (None, _) => format!("server: {url}, on a host that linerate does not run on"),
     }
 }
 
@@ -159,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_long_trial_has_steps_of_five_seconds_and_a_short_one_twelve() {
-        let seconds = |seconds| step_of(Nanoseconds::from_millis(seconds * 1_000));
+        let seconds = |seconds: u64| step_of(Nanoseconds::from_millis(seconds * 1_000));
         assert_eq!(seconds(40), STEP);
         assert_eq!(seconds(20), STEP);
         assert_eq!(seconds(6), Nanoseconds::from_millis(500));

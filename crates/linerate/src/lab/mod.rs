@@ -23,6 +23,7 @@ use std::process::Command;
 
 use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::experiment::experiment_of;
+use linerate_analysis::experiment::hits::server_in_words;
 use linerate_analysis::experiment::judge;
 use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::{Header, Record, RunKind, SCHEMA, StoredRun};
@@ -359,6 +360,9 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
             format!(", {} of data transfer", seconds_in_words(time))
         },
     ));
+    if let Some(server) = &resolver.experiment.server {
+        say.note(&format!("  {}", server_in_words(server)));
+    }
     for level in levels(&resolver.experiment) {
         if let Some(run) = level.run {
             let words = "an earlier run, neither repeated nor interleaved with these";

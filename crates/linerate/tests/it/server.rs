@@ -64,12 +64,11 @@ fn nginx(lab: &Lab) -> String {
     let folder = lab.path("nginx");
     std::fs::create_dir(&folder).expect("the lab's folder");
     let place = text(&folder);
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|name| format!("{name}_temp_path {place}/{name};\n"))
-        .collect();
+    let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let temporary = kinds.map(|kind| format!("{kind}_temp_path {place}/{kind};\n"));
+    let temporary = temporary.concat();
     let content = format!(
-        "pid {place}/pid;\nerror_log stderr;\nworker_processes 2;\n\
+        "user root;\npid {place}/pid;\nerror_log stderr;\nworker_processes 2;\n\
          events {{ worker_connections 256; }}\n\
          http {{ access_log off; keepalive_requests 1000000000;\n{temporary}\
          server {{ listen 8080; location / {{ return 200 \"hello\\n\"; }} }} }}\n"

@@ -30,6 +30,7 @@ fn experiment(factors: Vec<Factor>) -> Experiment {
         difference: None,
         quick: Quick::default(),
         published: Vec::new(),
+        server: None,
     }
 }
 
@@ -223,4 +224,86 @@ fn another_host_stands_in_the_combinations_of_its_level_alone() {
     };
     let error = experiment(vec![host, other]).check().expect_err("whose?");
     assert_eq!(error.to_string(), "card: the peer is varied by `host` too");
+}
+
+fn server(at: ServerAt) -> LoadedServer {
+    LoadedServer {
+        url: "http://10.77.0.1/".to_owned(),
+        address: "10.77.0.1:80".parse().expect("an address"),
+        host: "10.77.0.1".to_owned(),
+        path: "/".to_owned(),
+        command: None,
+        at,
+    }
+}
+
+/// A factor with settings of both hosts, and a setting of one.
+const LOADED: &str = r#"{
+    "title": "t",
+    "workload": "http",
+    "optional": ["sysctl/a", "sysctl/b"],
+    "settings": { "sysctl/c": 1 },
+    "peer": { "settings": { "sysctl/c": 1 } },
+    "factors": [
+        {
+            "name": "steering",
+            "levels": [
+                { "name": "none" },
+                { "name": "RPS", "settings": { "sysctl/a": 1 }, "peer": { "settings": { "sysctl/b": 1 } } }
+            ]
+        },
+        { "setting": "sysctl/d", "levels": ["baseline", 1] }
+    ]
+}"#;
+
+#[test]
+fn only_the_host_of_a_loaded_server_is_changed() {
+    let experiment: Experiment = serde_json::from_str(LOADED).expect("an experiment");
+    experiment.check_for_server().expect("it loads with http");
+    for (at, local) in [
+        (ServerAt::Here, true),
+        (ServerAt::Elsewhere, true),
+        (ServerAt::Peer, false),
+    ] {
+        let mut loaded = experiment.clone();
+        loaded
+            .load(server(at))
+            .expect("each level changes the server");
+        assert_eq!(loaded.check(), Ok(()), "{at:?}");
+        let whole = loaded.at(&[1, 1]);
+        let keys = |words: &Words| words.keys().cloned().collect::<Vec<String>>();
+        let (mine, others) = (keys(&whole.settings), keys(&whole.peer.settings));
+        let (changed, untouched) = if local {
+            (mine, others)
+        } else {
+            (others, mine)
+        };
+        let own = if local { "sysctl/a" } else { "sysctl/b" };
+        assert_eq!(changed, [own, "sysctl/c", "sysctl/d"], "{at:?}");
+        assert!(untouched.is_empty(), "{at:?}: {untouched:?}");
+        assert_eq!(loaded.optional, [own], "{at:?}");
+        assert_eq!(loaded.factors[1].name(), "sysctl/d");
+    }
+}
+
+#[test]
+fn what_a_loaded_server_cannot_vary_is_refused() {
+    let refused = |from: &str, to: &str| {
+        let text = LOADED.replace(from, to);
+        let mut experiment: Experiment = serde_json::from_str(&text).expect("an experiment");
+        let checked = experiment.check_for_server();
+        let loaded = checked.and_then(|()| experiment.load(server(ServerAt::Here)));
+        loaded.expect_err(to).to_string()
+    };
+    assert!(refused("\"http\"", "\"stream\"").contains("`http` only"));
+    let other_peer = refused(
+        "\"name\": \"none\"",
+        "\"name\": \"none\", \"peer\": { \"at\": \"ssh://b\" }",
+    );
+    assert!(other_peer.contains("another peer"), "{other_peer}");
+    let of_load = refused("\"settings\": { \"sysctl/a\": 1 }, ", "");
+    assert!(
+        of_load.contains("`RPS` changes only the host that generates"),
+        "{of_load}"
+    );
 }

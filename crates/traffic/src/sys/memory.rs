@@ -52,7 +52,7 @@ fn default_huge_page() -> usize {
 
 /// A policy as mbind(2) and set_mempolicy(2) take it.
 struct Mode {
-    mode: libc::c_int,
+    number: libc::c_int,
     mask: [u64; NODE_WORDS],
     names_nodes: bool,
     /// Whether a kernel without NUMA, whose only node is 0, keeps it anyway.
@@ -62,7 +62,7 @@ struct Mode {
 impl Mode {
     /// None of the default policy, which is no policy.
     fn of(policy: &MemoryPolicy) -> Result<Option<Self>, Errno> {
-        let (mode, nodes): (libc::c_int, &[NodeId]) = match policy {
+        let (number, nodes): (libc::c_int, &[NodeId]) = match policy {
             MemoryPolicy::Default => return Ok(None),
             MemoryPolicy::Local => (libc::MPOL_LOCAL, &[]),
             MemoryPolicy::Bind(nodes) => (libc::MPOL_BIND, nodes),
@@ -77,7 +77,7 @@ impl Mode {
             *word |= 1 << (node.0 % WORD_BITS);
         }
         Ok(Some(Self {
-            mode,
+            number,
             mask,
             names_nodes: !nodes.is_empty(),
             is_kept_without_numa: nodes.iter().all(|node| node.0 == 0),
@@ -111,7 +111,7 @@ pub(crate) fn set_thread_policy(policy: &MemoryPolicy) -> Result<(), Errno> {
     let (mask, bits) = mode.nodes();
     // SAFETY: the mask, where there is one, is an initialized array of `NODES_MAX` bits that outlives the call,
     // which only reads it.
-    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode.mode, mask, bits) };
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode.number, mask, bits) };
     mode.outcome(result)
 }
 
@@ -171,7 +171,7 @@ impl Mapping {
                 libc::SYS_mbind,
                 self.start,
                 self.length,
-                mode.mode,
+                mode.number,
                 mask,
                 bits,
                 0,

@@ -142,31 +142,32 @@ fn nginx_is_measured_under_two_memory_policies_and_compared_run_with_run() {
 
 #[test]
 fn a_server_runs_under_the_memory_policy_and_on_the_cpus_of_its_trial() {
-    let Some(lab) = Lab::new() else { return };
     if !std::path::Path::new("/proc/self/numa_maps").exists() {
         eprintln!("SKIP: this kernel has no NUMA policies (CONFIG_NUMA)");
         return;
     }
-    let seen = lab.path("seen");
-    let command = format!(
-        "awk 'NR == 1 {{ print $2 }}' /proc/$$/numa_maps >>{0}; \
-         sed -n 's/Cpus_allowed_list:.//p' /proc/$$/status >>{0}; exec {1}",
-        text(&seen),
-        own_server("10.77.0.1:8080")
-    );
-    let more = ["netns:far", "--url", URL, "--server", &command];
-    lab_run(&lab, "run", &more).expect_code(0);
-    let seen = std::fs::read_to_string(&seen).expect("the server wrote it");
-    let lines: Vec<&str> = seen.lines().collect();
-    let starts: BTreeSet<(&str, bool)> = (lines.chunks(2))
-        .map(|start| (start[0], start[1] == "0"))
-        .collect();
-    // A machine with one CPU has no other set.
-    let mut expected = BTreeSet::from([("default", true), ("local", true)]);
-    if online_cpus() > 1 {
-        expected.extend([("default", false), ("local", false)]);
+    for lab in Lab::for_each_channel() {
+        let seen = lab.path("seen");
+        let command = format!(
+            "awk 'NR == 1 {{ print $2 }}' /proc/$$/numa_maps >>{0}; \
+             sed -n 's/Cpus_allowed_list:.//p' /proc/$$/status >>{0}; exec {1}",
+            text(&seen),
+            own_server("10.77.0.1:8080")
+        );
+        let more = ["netns:far", "--url", URL, "--server", &command];
+        lab_run(&lab, "run", &more).expect_code(0);
+        let seen = std::fs::read_to_string(&seen).expect("the server wrote it");
+        let lines: Vec<&str> = seen.lines().collect();
+        let starts: BTreeSet<(&str, bool)> = (lines.chunks(2))
+            .map(|start| (start[0], start[1] == "0"))
+            .collect();
+        // A machine with one CPU has no other set.
+        let mut expected = BTreeSet::from([("default", true), ("local", true)]);
+        if online_cpus() > 1 {
+            expected.extend([("default", false), ("local", false)]);
+        }
+        assert_eq!(starts, expected, "{seen}");
     }
-    assert_eq!(starts, expected, "{seen}");
 }
 
 fn online_cpus() -> usize {

@@ -275,6 +275,22 @@ mod tests {
     }
 
     #[test]
+    fn a_remote_end_that_is_not_linerate_reports_nothing_to_doubt() {
+        let mut sample = build::sample().build();
+        sample.remote = SideSample::unheard("an HTTP server");
+        sample.spec.workload = Workload::Rr(crate::workload::Rr {
+            request_bytes: Bytes::new(1),
+            response_bytes: Bytes::new(1),
+            depth: 1,
+            connect_each: false,
+            rate_per_s: None,
+        });
+        assert!(flags_of(&sample).contains(&Flag::CutShort));
+        sample.flags = vec![Flag::ForeignPeer];
+        assert_eq!(flags_of(&sample), [Flag::ForeignPeer]);
+    }
+
+    #[test]
     fn counts_may_differ_by_what_was_in_flight_and_no_more() {
         let mut sample = build::sample().build();
         let sent = sample.local.flows[0].total().as_u64();

@@ -88,6 +88,7 @@ pub(crate) fn run(say: &Say) -> Outcome<()> {
         .map_err(|errno| Stop::io("become the subreaper of the server", errno.into()))?;
     let (events, event) = mpsc::channel();
     stop_on_signals(events.clone())?;
+    stop_at_end_of_input(events.clone())?;
     // Of this thread, which starts the server: its children inherit both.
     if let Err(error) = place_this_thread(&job.cpus, &job.memory) {
         return say.json_line(&LauncherReport::NotPlaced(error.to_string()));
@@ -96,9 +97,9 @@ pub(crate) fn run(say: &Say) -> Outcome<()> {
         Ok(server) => server,
         Err(error) => return say.json_line(&LauncherReport::NotStarted(error.to_string())),
     };
-    say.json_line(&LauncherReport::Started(server))?;
-    stop_at_end_of_input(events.clone())?;
-    reap(server, events)?;
+    // linerate may be gone already: its server must be stopped all the same.
+    let _ = say.json_line(&LauncherReport::Started(server));
+    reap(server, events).inspect_err(|_| send_to_all(Signal::KILL))?;
     say.json_line(&outcome(&event))
 }
 

@@ -462,6 +462,7 @@ fn check_rate(rate: Option<u64>) -> Result<(), SpecError> {
 mod tests {
     use super::*;
     use crate::end::End;
+    use crate::workload::OtherServer;
 
     #[test]
     fn what_is_remote_for_one_end_is_its_own_for_the_other_and_checked_like_it() {
@@ -491,6 +492,32 @@ mod tests {
             },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_another_server_is_one_word_of_the_head_of_a_request() {
+        let spec = |port, host: &str| TrialSpec {
+            workload: Workload::Http(Http {
+                path: "/".to_owned(),
+                body_bytes: Bytes::new(0),
+                rate_per_s: None,
+                server: Some(OtherServer {
+                    port,
+                    host: host.to_owned(),
+                }),
+            }),
+            ..TrialSpec::default()
+        };
+        assert_eq!(spec(80, "[fd00::1]:80").check(), Ok(()));
+        for (port, host) in [
+            (0, "a.example"),
+            (80, ""),
+            (80, "a b"),
+            (80, "a\r\nX: y"),
+            (80, &"a".repeat(301)),
+        ] {
+            assert!(spec(port, host).check().is_err(), "{port} {host:?}");
         }
     }
 

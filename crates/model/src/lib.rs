@@ -8,6 +8,7 @@
 pub mod activity;
 pub mod analysis;
 pub mod ber;
+pub mod block;
 pub mod buffers;
 pub mod build;
 pub mod ceiling;

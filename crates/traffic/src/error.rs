@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use linerate_model::block::BlockSpecError;
 use linerate_model::ids::CpuId;
 use linerate_model::ports::PortRange;
 use linerate_model::protocol::{Failure, FailureKind};
@@ -353,6 +354,30 @@ pub enum TrafficError {
         /// The sysctl that limits it.
         sysctl: &'static str,
     },
+    /// A block device failed an operation.
+    #[error("cannot {doing} {block} at byte {offset} of the device: {why}")]
+    BlockOperation {
+        /// `read` or `write`.
+        doing: &'static str,
+        /// The size of the operation.
+        block: Bytes,
+        /// Where.
+        offset: u64,
+        /// The kernel's reason, or how much of it was done.
+        why: String,
+    },
+    /// The trial of a block device is outside its limits.
+    #[error("cannot measure the device: {0}")]
+    BlockSpec(#[from] BlockSpecError),
+    /// The buffers of a ring are more than this user may lock.
+    #[error(
+        "cannot register {size} of buffers with an io_uring: over the limit of locked memory; raise it (`ulimit -l`), \
+         or use a smaller depth or block size"
+    )]
+    LockedMemory {
+        /// The buffers of one job.
+        size: Bytes,
+    },
     /// Out of file descriptors.
     #[error("cannot {doing}: out of file descriptors; raise the limit (`ulimit -n`)")]
     OutOfFiles {
@@ -440,6 +465,7 @@ impl TrafficError {
             Self::Iperf3 { source, .. } => source.kind(),
             Self::Verbs(error) => kind_of_verbs(error),
             Self::Spec(_)
+            | Self::BlockSpec(_)
             | Self::BindAddress { .. }
             | Self::Target { .. }
             | Self::NoSuchAddress { .. }
@@ -447,6 +473,7 @@ impl TrafficError {
             Self::PortInUse { .. }
             | Self::PortsTaken { .. }
             | Self::FileLimit { .. }
+            | Self::LockedMemory { .. }
             | Self::OutOfFiles { .. }
             | Self::OutOfMemory { .. }
             | Self::Post { .. }
@@ -480,6 +507,7 @@ impl TrafficError {
             | Self::WrongByte { .. }
             | Self::PeerGarbled { .. }
             | Self::DatagramsRefused { .. }
+            | Self::BlockOperation { .. }
             | Self::WorkRequest { .. }
             | Self::Kernel { .. } => FailureKind::Other,
             Self::PeerClosed { .. } | Self::Aborted => FailureKind::Broken,

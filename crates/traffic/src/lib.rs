@@ -1,5 +1,6 @@
 //! The hot path: moves bytes between two hosts and records what happened.
 //!
+//! * [`block`]: reads and writes of a block device.
 //! * [`tcp`]: the connections of a trial, and the trial on them.
 //! * [`http`]: a server and a client of HTTP/1.1.
 //! * [`iperf3`]: an iperf3 peer, as a server or as clients; [`iperf3_protocol`]: its protocol.
@@ -15,6 +16,7 @@
 //! only calls the kernel to transfer or to wait, and stores one counter: it does not allocate, lock or log.
 
 mod abort;
+pub mod block;
 mod buffer;
 mod catch_up;
 mod content;

@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
 
+mod block_ring;
 mod exchange_uring;
 mod inherited;
 mod memory;
@@ -21,6 +22,7 @@ use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::units::Nanoseconds;
 use rustix::io::Errno;
 
+pub(crate) use block_ring::BlockRing;
 pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
 pub use inherited::inherited_listener;
 pub(crate) use memory::{Mapping, NodeBuffer, node_of, set_thread_policy};

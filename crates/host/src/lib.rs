@@ -3,6 +3,7 @@
 
 pub mod apply;
 mod attributes;
+pub mod block_device;
 pub mod capture;
 pub mod counters;
 mod eeprom;

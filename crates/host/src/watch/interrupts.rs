@@ -31,7 +31,7 @@ pub(super) fn read(root: &HostRoot, host: &Host, reading: &mut Reading) {
 }
 
 /// Reads the counts of each of `irqs`.
-pub(super) fn read_numbers(root: &HostRoot, irqs: &BTreeSet<u32>, reading: &mut Reading) {
+pub(crate) fn read_numbers(root: &HostRoot, irqs: &BTreeSet<u32>, reading: &mut Reading) {
     let irqs: Vec<u32> = irqs.iter().copied().take(IRQS_MAX).collect();
     if irqs.is_empty() {
         return;

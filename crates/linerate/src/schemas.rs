@@ -25,6 +25,7 @@ use crate::commands::map::{DiffDocument, FactsDocument};
 use crate::commands::pairings::KeysDocument;
 use crate::commands::testbed::RxeDocument;
 use crate::lab::ExperimentList;
+use crate::measure::block::document::BlockDocument;
 use crate::measure::document::MeasureDocument;
 use crate::measure::ladder::LadderDocument;
 use crate::measure::nics::document::NicsDocument;
@@ -70,6 +71,7 @@ fn documents() -> Vec<Document> {
         document::<KeysDocument>("keys", "linerate peers list, linerate agent paired"),
         document::<PairingDocument>("pairing", "linerate agent --listen, linerate agent pair"),
         document::<MeasureDocument<'_>>("sample", "linerate measure"),
+        document::<BlockDocument<'_>>("block", "linerate measure block"),
         document::<PreloadDocument>("preload", "linerate measure stream --preload"),
         document::<StoredDocument<'_>>("measurement", "linerate report of a measurement"),
         document::<TuneDocument<'_>>("tune", "linerate tune"),

@@ -4,6 +4,7 @@
 //! turns all of it into JSON, `summary` and `text` into text. `ladder` and `nics` compare many
 //! measurements.
 
+pub(crate) mod block;
 pub(crate) mod diffusion;
 pub(crate) mod document;
 #[cfg(test)]
@@ -156,6 +157,7 @@ pub(crate) fn run(
         MeasureAction::RdmaRead(args) => rdma(args, Verb::Read, state, output),
         MeasureAction::RdmaSend(args) => rdma(args, Verb::Send, state, output),
         MeasureAction::RdmaAtomic(args) => rdma(args, Verb::Atomic, state, output),
+        MeasureAction::Block(args) => block::run(args, output),
     }
 }
 

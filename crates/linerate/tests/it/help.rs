@@ -26,6 +26,7 @@ const COMMANDS: [&[&str]; 57] = [
     &["measure", "rdma-read"],
     &["measure", "rdma-send"],
     &["measure", "rdma-atomic"],
+    &["measure", "block"],
     &["prove"],
     &["lab"],
     &["lab", "list"],

@@ -123,6 +123,14 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         ],
     ),
     (
+        "measure block",
+        [
+            "linerate measure block nvme0n1",
+            "linerate measure block /dev/nvme0n1 --jobs per-queue --place near -J",
+            "linerate measure block sdb --write sdb --pattern sequential --block-size 1MiB    # destroys its data",
+        ],
+    ),
+    (
         "measure rdma-write",
         [
             "linerate measure rdma-write HOST",

@@ -11,7 +11,7 @@ use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
 use super::verbs::VERBS;
 use super::{
-    ComparisonArgs, LikeArgs, MeasureDiffusion, MeasureRdma, PeerArgs, ReachArgs, Requirement,
+    ComparisonArgs, LikeArgs, MeasureBlock, MeasureDiffusion, MeasureRdma, PeerArgs, ReachArgs, Requirement,
     TransportArgs, parse_seconds,
 };
 use crate::cli::place_word::{MemoryWhere, Where, WordError};
@@ -287,6 +287,10 @@ pub enum MeasureAction {
         mut_arg("pacing", hidden)
     )]
     RdmaAtomic(MeasureRdma),
+    /// Reads of a local block device: IOPS, latency, CPU cost, bottleneck.
+    ///
+    /// By io_uring, without the page cache. Needs no peer. Reads only, unless `--write` names the device again.
+    Block(MeasureBlock),
 }
 
 /// Hides an option that does not apply to this workload; using it is an error that names the reason.

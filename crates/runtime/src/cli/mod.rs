@@ -1,6 +1,7 @@
 //! What people type. Types only; what each command does is in its own module.
 
 mod agent;
+mod block;
 mod comparison;
 mod diffusion;
 mod examples;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 pub use agent::{AgentAction, AgentArgs, ListenAddress, ListenArgs, PairingArg, PeersAction};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub use block::{Jobs, MeasureBlock};
 pub use comparison::{ComparisonArgs, NicArg};
 pub use diffusion::MeasureDiffusion;
 pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, RunGroup};

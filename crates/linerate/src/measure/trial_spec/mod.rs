@@ -322,6 +322,7 @@ pub(crate) fn trial_of(action: &MeasureAction, path: PathView<'_>) -> Outcome<Op
         {
             return Ok(None);
         }
+        MeasureAction::Block(_) => return Ok(None),
         MeasureAction::Stream(args) => (&args.stream.trial, measure_stream(args)?),
         MeasureAction::Rr(args) => (&args.trial, rr(args)?),
         MeasureAction::Pingpong(args) => (&args.trial, pingpong(args)?),

@@ -1,0 +1,323 @@
+//! `linerate measure block`: IOPS, latency and CPU cost of one block device of this host, and what limits them.
+//!
+//! The device is found and opened by `host::block_device`, the trial runs in `traffic::block`, and the limit is named in
+//! `model::block::limit`. Nothing is written unless `--write` names the device again.
+
+pub(crate) mod document;
+mod observe;
+mod place;
+mod text;
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use linerate_analysis::text::words::seconds_in_words;
+use linerate_host::block_device::{self, Device, DeviceError};
+use linerate_host::root::{HostRoot, LiveHost};
+use linerate_model::block::limit::DepthProbe;
+use linerate_model::block::{Access, Area, BlockSample, BlockSpec, DEPTH_MAX};
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::host::{BlockDevice, Host};
+use linerate_model::protocol::Failure;
+use linerate_model::units::Nanoseconds;
+use linerate_runtime::cli::{MeasureBlock, UntilArgs};
+use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::console::random::fresh_seed;
+use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::endpoint::host_source::host_from;
+use linerate_traffic::TrafficError;
+use linerate_traffic::block::measure;
+
+use self::observe::{Observed, Observer};
+use super::live::confirm_early_end;
+use super::repeat::{Repeats, until_certain};
+use super::text::count;
+use super::{EarlyEnd, OutputOptions, certain};
+
+/// Pairs of short trials that show whether a greater depth helps.
+const PROBE_PAIRS: u32 = 3;
+/// Each takes this part of a trial's time, ...
+const PROBE_PART: u64 = 20;
+/// ... but not less or more than this.
+const PROBE_MIN: Nanoseconds = Nanoseconds::from_millis(50);
+const PROBE_MAX: Nanoseconds = Nanoseconds::from_millis(500);
+
+/// A trial and what the host showed meanwhile.
+#[derive(Debug)]
+struct Trial {
+    sample: BlockSample,
+    observed: Observed,
+}
+
+/// Everything about one measurement.
+#[derive(Debug)]
+struct Measured<'a> {
+    device: &'a Device,
+    host: &'a Host,
+    /// What the host's description has of the disk; none if it is not in it.
+    facts: Option<&'a BlockDevice>,
+    spec: &'a BlockSpec,
+    trial: Trial,
+    repeats: Option<Repeats>,
+    probe: Option<DepthProbe>,
+    interrupted: bool,
+}
+
+/// What trials run on.
+struct Bench<'a> {
+    root: &'a HostRoot,
+    device: &'a Device,
+    opened: OwnedFd,
+    interrupt: &'a Interrupt,
+}
+
+/// Carries it out.
+pub(super) fn run(args: &MeasureBlock, output: OutputOptions<'_>) -> Outcome<()> {
+    check_output(output)?;
+    let say = output.say;
+    let live = LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
+    let root = live.root();
+    let device = block_device::find(root, &args.device).map_err(|error| stop_of(&error))?;
+    let access = access(args, root, &device)?;
+    if args.poll
+        && let Some(why) = device.why_not_polled(root)
+    {
+        let why = format!("cannot poll {}: {why}", device.path.display());
+        return Err(Stop::new(Code::NotSupported, why).hint("leave out `--poll`"));
+    }
+    let host = host_from(None)?;
+    let facts = host.block.iter().find(|one| one.name == device.disk);
+    let mut spec = spec(args, access, (&host, facts), (root, &device))?;
+    let is_valid = |spec: &BlockSpec| {
+        let checked = spec.check(device.logical_block);
+        checked.map_err(|error| {
+            let why = format!("cannot measure {}: {error}", device.path.display());
+            Stop::new(Code::BadInput, why)
+        })
+    };
+    is_valid(&spec)?;
+    let (opened, area) = opened(root, &device, access).map_err(|error| stop_of(&error))?;
+    spec.area = area;
+    is_valid(&spec)?;
+    let interrupt = Interrupt::listen()?;
+    confirm_early_end(&interrupt, say, None);
+    say.note(&announced(&device, &spec));
+    let bench = Bench {
+        root,
+        device: &device,
+        opened,
+        interrupt: &interrupt,
+    };
+    let until = UntilArgs {
+        until_ci: args.until_ci,
+        max_time: args.max_time,
+        ..UntilArgs::once()
+    };
+    let (trial, repeats) = until_certain(
+        &until,
+        spec.duration_ns,
+        |_| bench.trial(&spec),
+        |trial| trial.sample.ops_per_s(),
+        (|| interrupt.is_ending_early(), || true),
+    )?;
+    let interrupted = interrupt.is_ending_early();
+    let mut measured = Measured {
+        device: &device,
+        host: &host,
+        facts,
+        spec: &spec,
+        trial,
+        repeats,
+        probe: None,
+        interrupted,
+    };
+    if !interrupted {
+        measured.probe = bench.probe(&spec)?;
+    }
+    show(&measured, say)
+}
+
+/// Prints the result; the exit code reports whether it is as certain as requested.
+fn show(measured: &Measured<'_>, say: &Say) -> Outcome<()> {
+    let document = document::document(measured);
+    match say.format {
+        Format::Json => say.json(&document)?,
+        _ => say.styled_lines(&text::text(measured, &document), super::summary::style)?,
+    }
+    let end = if measured.interrupted {
+        let of_what = match &measured.repeats {
+            Some(repeats) => repeats.counted(),
+            None => format!("{:.1} s", measured.trial.sample.elapsed_ns.as_secs_f64()),
+        };
+        EarlyEnd::at(of_what)
+    } else {
+        EarlyEnd(None)
+    };
+    end.or(say, || certain(measured.repeats.as_ref(), &[]))
+}
+
+fn check_output(output: OutputOptions<'_>) -> Outcome<()> {
+    let other = [
+        ("--format junit", output.as_junit),
+        ("--format openmetrics", output.say.format == Format::OpenMetrics),
+        ("--metrics-file", output.metrics.has_file()),
+        ("--verbose", output.verbose),
+    ];
+    match other.iter().find(|(_, is_set)| *is_set) {
+        Some((option, _)) => {
+            let why = format!("`measure block` does not support `{option}`");
+            Err(Stop::new(Code::Usage, why))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Reads, unless `--write` names the same device.
+fn access(args: &MeasureBlock, root: &HostRoot, device: &Device) -> Outcome<Access> {
+    let Some(named) = &args.write else {
+        return Ok(Access::Read);
+    };
+    let again = block_device::find(root, named).map_err(|error| stop_of(&error))?;
+    if again.is(device) {
+        return Ok(Access::Write);
+    }
+    let why = format!(
+        "`--write` names {}, which is not {}: nothing was written",
+        again.path.display(),
+        device.path.display()
+    );
+    Err(Stop::new(Code::Usage, why).hint("name the device that is to be overwritten twice"))
+}
+
+/// The request, with the whole device as its area.
+fn spec(
+    args: &MeasureBlock,
+    access: Access,
+    (host, facts): (&Host, Option<&BlockDevice>),
+    (root, device): (&HostRoot, &Device),
+) -> Outcome<BlockSpec> {
+    let site = place::Site::of(host, facts, device, root);
+    Ok(BlockSpec {
+        access,
+        pattern: args.pattern.into(),
+        block: args.block_size,
+        depth: args.depth,
+        polled: args.poll,
+        seed: args.seed.map_or_else(fresh_seed, Ok)?,
+        duration_ns: args.time,
+        area: device.whole(),
+        jobs: site.jobs(args.jobs, args.place.as_ref())?,
+        memory: site.memory(args.memory.as_ref())?,
+    })
+}
+
+fn opened(
+    root: &HostRoot,
+    device: &Device,
+    access: Access,
+) -> Result<(OwnedFd, Area), DeviceError> {
+    match access {
+        Access::Read => Ok((device.open_to_read()?, device.whole())),
+        Access::Write => device.open_to_write(root),
+    }
+}
+
+impl Bench<'_> {
+    fn trial(&self, spec: &BlockSpec) -> Outcome<Trial> {
+        let abort = self.interrupt.abort();
+        let end = abort.clone();
+        let running = self.interrupt.during_trial(move || end.end_early());
+        let mut observer = Observer::new(self.root, self.device);
+        let logical = self.device.logical_block;
+        let sample = measure(self.opened.as_fd(), spec, logical, abort, &mut |moment| {
+            observer.at(moment);
+        });
+        drop(running);
+        let sample = sample.map_err(|error| match error {
+            TrafficError::Aborted => Stop::interrupted(),
+            error => Stop::from(Failure::from(&error)),
+        })?;
+        Ok(Trial {
+            observed: observer.observed(),
+            sample,
+        })
+    }
+
+    /// Short trials at the depth and at twice the depth, in turn; none if a ring or its buffer cannot have twice.
+    fn probe(&self, spec: &BlockSpec) -> Outcome<Option<DepthProbe>> {
+        let time = spec.duration_ns.as_u64() / PROBE_PART;
+        let same = BlockSpec {
+            duration_ns: Nanoseconds::new(time).clamp(PROBE_MIN, PROBE_MAX),
+            ..spec.clone()
+        };
+        let deeper = BlockSpec {
+            depth: spec.depth.saturating_mul(2),
+            ..same.clone()
+        };
+        if deeper.depth > DEPTH_MAX || deeper.check(self.device.logical_block).is_err() {
+            return Ok(None);
+        }
+        let mut ratios = Vec::new();
+        for pair in 0..PROBE_PAIRS {
+            // The order alternates, so that a drift favors neither.
+            let order = if pair % 2 == 0 { [&same, &deeper] } else { [&deeper, &same] };
+            let mut rates = Vec::new();
+            for one in order {
+                let trial = self.trial(one)?;
+                if self.interrupt.is_ending_early() {
+                    return Ok(None);
+                }
+                rates.push((one.depth, trial.sample.ops_per_s()));
+            }
+            let of = |depth: u32| rates.iter().find(|(own, _)| *own == depth)?.1;
+            if let Some((base, more)) = of(same.depth).zip(of(deeper.depth))
+                && base > 0.0
+            {
+                ratios.push(more / base);
+            }
+        }
+        Ok(Some(DepthProbe {
+            depth: deeper.depth,
+            ratios,
+        }))
+    }
+}
+
+fn announced(device: &Device, spec: &BlockSpec) -> String {
+    format!(
+        "measuring {} {} of {} on {}, depth {}, {}, seed {}, for {}; Ctrl-C ends it early",
+        spec.pattern,
+        spec.access.plural(),
+        spec.block,
+        device.path.display(),
+        spec.depth,
+        count(spec.jobs.len() as u64, "job"),
+        spec.seed,
+        seconds_in_words(spec.duration_ns)
+    )
+}
+
+/// The exit code and the hint of each error.
+fn stop_of(error: &DeviceError) -> Stop {
+    let (code, hint) = match error {
+        DeviceError::Denied(_) => (
+            Code::PermissionMissing,
+            "run as root, or as a member of the device's group",
+        ),
+        DeviceError::Missing(_) | DeviceError::NotBlock { .. } => {
+            (Code::BadInput, "`linerate map` lists the block devices")
+        }
+        DeviceError::NotBlank { .. } => (
+            Code::BadInput,
+            "`blkdiscard --zeroout DEVICE` erases all of its data, if nobody needs it",
+        ),
+        DeviceError::InUse { .. } | DeviceError::Busy(_) => {
+            (Code::BadInput, "choose a device that nothing uses")
+        }
+        DeviceError::NoDirect(_) => (Code::NotSupported, "measure the device below it"),
+        _ => return Stop::new(Code::BadInput, error.to_string()),
+    };
+    Stop::new(code, error.to_string()).hint(hint)
+}
+
+#[cfg(test)]
+mod tests;

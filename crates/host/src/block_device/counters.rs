@@ -66,7 +66,11 @@ impl Device {
     /// The bandwidth of the narrowest PCIe link between it and the root.
     pub fn pcie(&self, root: &HostRoot) -> Pcie {
         match function_above(&self.folder) {
-            Some((function, _)) => Functions::new(root, &[]).link(&function).available_bit_per_s,
+            Some((function, _)) => {
+                Functions::new(root, &[])
+                    .link(&function)
+                    .available_bit_per_s
+            }
             None => Known::unknown(
                 Cause::Absent,
                 absolute(&self.folder),

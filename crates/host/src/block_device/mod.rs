@@ -61,13 +61,17 @@ pub enum DeviceError {
         kind: &'static str,
     },
     /// It has no size.
-    #[error("cannot measure `{0}`: its size is 0 (an empty drive, or a loop device without a file)")]
+    #[error(
+        "cannot measure `{0}`: its size is 0 (an empty drive, or a loop device without a file)"
+    )]
     Empty(PathBuf),
     /// Missing permission.
     #[error("cannot open `{0}`: permission denied")]
     Denied(PathBuf),
     /// Something has it, and the kernel does not say what.
-    #[error("cannot open `{0}` exclusively: a file system, another device or another program has it")]
+    #[error(
+        "cannot open `{0}` exclusively: a file system, another device or another program has it"
+    )]
     Busy(PathBuf),
     /// It has no direct I/O.
     #[error("cannot open `{0}` with O_DIRECT: the device does not support it")]
@@ -84,7 +88,9 @@ pub enum DeviceError {
         what: String,
     },
     /// It has no room between the areas that are inspected.
-    #[error("cannot write to `{path}`: it has {size}; the first {HEAD} and the last {TAIL} are never written")]
+    #[error(
+        "cannot write to `{path}`: it has {size}; the first {HEAD} and the last {TAIL} are never written"
+    )]
     Small {
         /// The path.
         path: PathBuf,
@@ -155,7 +161,8 @@ fn describe(root: &HostRoot, path: PathBuf, number: (u32, u32)) -> Result<Device
         return Err(DeviceError::Empty(path));
     }
     let logical = format!("sys/block/{disk}/queue/logical_block_size");
-    let logical = known(crate::attributes::number(root, &logical)).map_err(|why| unknown(&path, why))?;
+    let logical =
+        known(crate::attributes::number(root, &logical)).map_err(|why| unknown(&path, why))?;
     Ok(Device {
         path,
         name,
@@ -245,7 +252,12 @@ impl Device {
     /// The area that may be written: between the two whose bytes are all zero.
     fn check_blank(&self) -> Result<Area, DeviceError> {
         let kept = HEAD.as_u64() + TAIL.as_u64();
-        let Some(length) = self.size.as_u64().checked_sub(kept).filter(|left| *left > 0) else {
+        let Some(length) = self
+            .size
+            .as_u64()
+            .checked_sub(kept)
+            .filter(|left| *left > 0)
+        else {
             return Err(DeviceError::Small {
                 path: self.path.clone(),
                 size: self.size,
@@ -304,10 +316,14 @@ impl Device {
             Known::Unknown(gap) => return Some(gap.to_string()),
         }
         // The drivers with polled queues (drivers/nvme/host/pci.c, drivers/block/{virtio_blk,null_blk}).
-        let module = [("nvme", "nvme"), ("vd", "virtio_blk"), ("nullb", "null_blk")]
-            .iter()
-            .find(|(start, _)| self.disk.starts_with(start))
-            .map(|(_, module)| *module);
+        let module = [
+            ("nvme", "nvme"),
+            ("vd", "virtio_blk"),
+            ("nullb", "null_blk"),
+        ]
+        .iter()
+        .find(|(start, _)| self.disk.starts_with(start))
+        .map(|(_, module)| *module);
         Some(match module {
             Some(module) => {
                 let parameter = format!("sys/module/{module}/parameters/poll_queues");
@@ -318,7 +334,10 @@ impl Device {
                      `{module}.poll_queues=2` on the kernel's command line"
                 )
             }
-            None => format!("/{file} is 0: the driver of {} has no polled queues", self.disk),
+            None => format!(
+                "/{file} is 0: the driver of {} has no polled queues",
+                self.disk
+            ),
         })
     }
 }

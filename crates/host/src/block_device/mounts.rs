@@ -44,10 +44,13 @@ fn unescaped(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
         let escape = tail.first_chunk::<3>().filter(|_| *first == b'\\');
-        let octal = |byte: u8| (b'0'..=b'7').contains(&byte).then(|| u32::from(byte - b'0'));
-        let byte = escape.and_then(|[a, b, c]| {
-            u8::try_from(octal(*a)? * 64 + octal(*b)? * 8 + octal(*c)?).ok()
-        });
+        let octal = |byte: u8| {
+            (b'0'..=b'7')
+                .contains(&byte)
+                .then(|| u32::from(byte - b'0'))
+        };
+        let byte = escape
+            .and_then(|[a, b, c]| u8::try_from(octal(*a)? * 64 + octal(*b)? * 8 + octal(*c)?).ok());
         match byte {
             Some(byte) => {
                 out.push(byte);
@@ -89,7 +92,8 @@ mod tests {
 
     #[test]
     fn the_heading_of_swaps_is_no_swap() {
-        let text = "Filename Type Size Used Priority\n/dev/dm-1  partition 8 0 -2\n/a\\040b file 8 0 -3\n";
+        let text =
+            "Filename Type Size Used Priority\n/dev/dm-1  partition 8 0 -2\n/a\\040b file 8 0 -3\n";
         assert_eq!(parse_swaps(text), ["/dev/dm-1", "/a b"]);
         assert_eq!(parse_swaps(""), [""; 0]);
     }

@@ -45,8 +45,14 @@ impl Made {
                 self.link(&format!("../devices/{place}"), &format!("sys/block/{name}"));
             }
         }
-        self.link(&format!("../../devices/{place}"), &format!("sys/dev/block/{number}"));
-        self.link(&format!("../../devices/{place}"), &format!("{CLASS}/{name}"));
+        self.link(
+            &format!("../../devices/{place}"),
+            &format!("sys/dev/block/{number}"),
+        );
+        self.link(
+            &format!("../../devices/{place}"),
+            &format!("{CLASS}/{name}"),
+        );
     }
 
     fn folder_at(&self, path: &str) {
@@ -90,7 +96,10 @@ const SDB: (u32, u32) = (8, 16);
 fn a_partition_is_on_its_disk_and_has_its_logical_block_size() {
     let made = Made::new();
     let device = made.found(SDA1);
-    assert_eq!((device.name.as_str(), device.disk.as_str()), ("sda1", "sda"));
+    assert_eq!(
+        (device.name.as_str(), device.disk.as_str()),
+        ("sda1", "sda")
+    );
     assert_eq!(device.size, Bytes::mib(64));
     assert_eq!(device.logical_block, Bytes::new(512));
 }
@@ -115,7 +124,10 @@ fn btrfs_is_found_by_its_source_and_a_root_that_is_not_found_forbids_all() {
     let made = Made::new();
     made.mount("0:30 / / rw - btrfs /dev/sdb rw");
     assert_eq!(made.users(SDB), Some(InUse::RootDisk("sdb".to_owned())));
-    for unknown in ["0:31 / / rw - overlay overlay rw", "0:31 / / rw - zfs tank/root rw"] {
+    for unknown in [
+        "0:31 / / rw - overlay overlay rw",
+        "0:31 / / rw - zfs tank/root rw",
+    ] {
         made.mount(unknown);
         let users = made.users(SDB);
         assert!(matches!(users, Some(InUse::RootUnknown(_))), "{users:?}");
@@ -148,7 +160,10 @@ fn a_mount_swap_or_holder_of_a_partition_is_one_of_its_disk() {
 fn a_read_only_or_zoned_disk_and_missing_facts_forbid_writes() {
     let made = Made::new();
     made.file("sys/devices/pci0/sdb/queue/zoned", "host-managed\n");
-    assert_eq!(made.users(SDB), Some(InUse::Zoned("host-managed".to_owned())));
+    assert_eq!(
+        made.users(SDB),
+        Some(InUse::Zoned("host-managed".to_owned()))
+    );
     made.file("sys/devices/pci0/sdb/ro", "1\n");
     assert_eq!(made.users(SDB), Some(InUse::ReadOnly("sdb".to_owned())));
     fs::remove_file(made.folder.path().join("proc/self/mountinfo")).expect("a file");
@@ -162,7 +177,10 @@ fn a_device_without_polled_queues_names_the_parameter_that_makes_them() {
     let mut device = made.found(SDB);
     made.file("sys/devices/pci0/sdb/queue/io_poll", "0\n");
     let why = device.why_not_polled(&made.root()).expect("none");
-    assert!(why.contains("io_poll is 0") && why.contains("no polled queues"), "{why}");
+    assert!(
+        why.contains("io_poll is 0") && why.contains("no polled queues"),
+        "{why}"
+    );
     device.disk = "nvme0n1".to_owned();
     made.file("sys/block/nvme0n1/queue/io_poll", "0\n");
     made.file("sys/module/nvme/parameters/poll_queues", "0\n");
@@ -178,7 +196,15 @@ fn other_files_and_missing_ones_are_no_devices() {
     let made = Made::new();
     let root = made.root();
     let missing = find(&root, Path::new("no-such-device"));
-    assert!(matches!(missing, Err(DeviceError::Missing(_))), "{missing:?}");
-    let folder = find(&root, made.folder.path()).expect_err("a folder").to_string();
-    assert!(folder.contains("it is a directory, not a block device"), "{folder}");
+    assert!(
+        matches!(missing, Err(DeviceError::Missing(_))),
+        "{missing:?}"
+    );
+    let folder = find(&root, made.folder.path())
+        .expect_err("a folder")
+        .to_string();
+    assert!(
+        folder.contains("it is a directory, not a block device"),
+        "{folder}"
+    );
 }

@@ -92,20 +92,24 @@ fn forbids(root: &HostRoot, device: &Device) -> Result<(), InUse> {
     };
     let mounts = parse_mountinfo(&read("proc/self/mountinfo")?);
     let below = below(root, &device.folder, 0)?;
-    let of_root = root_disks(root, &mounts)?;
-    if let Some(disk) = below.intersection(&of_root).next() {
+    let of_root = root_disks(root, &mounts);
+    let shared = of_root
+        .as_ref()
+        .ok()
+        .and_then(|disks| below.intersection(disks).next());
+    if let Some(disk) = shared {
         return Err(InUse::RootDisk(disk.clone()));
     }
     let is_disk = device.name == device.disk;
     let names = list(&device.folder)?;
-    let is_partition =
-        |name: &&String| root.exists(&format!("{}/{name}/partition", device.folder));
+    let is_partition = |name: &&String| root.exists(&format!("{}/{name}/partition", device.folder));
     let partitions: Vec<&String> = names.iter().filter(is_partition).collect();
     let swaps = swaps(root)?;
     let all = std::iter::once(&device.name).chain(partitions.iter().copied());
     for name in all {
         let mounted = mounts.iter().find(|mount| {
-            device_of(root, mount).is_ok_and(|folder| folder.as_deref().map(last_name) == Some(name))
+            device_of(root, mount)
+                .is_ok_and(|folder| folder.as_deref().map(last_name) == Some(name))
         });
         if let Some(mount) = mounted {
             return Err(InUse::Mounted {
@@ -133,8 +137,8 @@ fn forbids(root: &HostRoot, device: &Device) -> Result<(), InUse> {
     }
     match root.read(&format!("sys/block/{}/queue/zoned", device.disk)) {
         Known::Value(zoned) if zoned != "none" => Err(InUse::Zoned(zoned)),
-        // Kernels before 4.10 have no zoned devices.
-        _ => Ok(()),
+        // Kernels before 4.10 have no zoned devices. Last: what uses the device says more.
+        _ => of_root.map(drop),
     }
 }
 
@@ -156,7 +160,9 @@ fn swaps(root: &HostRoot) -> Result<BTreeSet<String>, InUse> {
 /// The disks that the device with this directory is on, or is made of.
 fn below(root: &HostRoot, folder: &str, depth: u32) -> Result<BTreeSet<String>, InUse> {
     if depth > DEPTH_MAX {
-        return Err(InUse::Unknown(format!("/{folder} is made of too many layers")));
+        return Err(InUse::Unknown(format!(
+            "/{folder} is made of too many layers"
+        )));
     }
     let disk = disk_of(root, folder);
     let mut all = BTreeSet::from([disk.clone()]);

@@ -12,6 +12,7 @@
 mod agent;
 mod bad_input;
 mod bare;
+mod block;
 mod completions;
 mod demo;
 mod drops;

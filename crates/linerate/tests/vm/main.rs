@@ -13,6 +13,7 @@
 )]
 
 mod agent;
+mod block;
 mod cards;
 mod guards;
 mod guest;
@@ -45,12 +46,15 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 67] = tests![
+const TESTS: [Test; 70] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
     hardware::a_card_that_could_do_more_than_its_pcie_link_is_found,
     hardware::a_block_device_tells_its_hardware_queues,
+    block::null_blk_is_measured_on_one_queue_on_several_and_polled,
+    block::a_scsi_disk_is_read_with_each_scheduler_and_not_written_while_the_roots_disk_is_unknown,
+    block::a_virtio_disk_has_interrupts_and_a_node,
     network::vlans_bonds_and_tunnels_are_in_the_map,
     network::a_bond_tells_the_port_that_took_over,
     network::queueing_disciplines_are_in_the_map_and_judged,

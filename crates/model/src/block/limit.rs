@@ -167,7 +167,10 @@ impl Facts<'_> {
         let share = self.pcie.filter(|share| *share >= PCIE_SHARE.as_f64())?;
         Some(Named {
             what: Limit::Device,
-            evidence: vec![format!("the PCIe link carries {:.0} % of its bandwidth", share * 100.0)],
+            evidence: vec![format!(
+                "the PCIe link carries {:.0} % of its bandwidth",
+                share * 100.0
+            )],
             hint: None,
         })
     }
@@ -220,7 +223,10 @@ impl Facts<'_> {
             what: Limit::Device,
             evidence: vec![
                 seen,
-                format!("the driver had {issued:.1} of {:.0} operations", self.in_flight),
+                format!(
+                    "the driver had {issued:.1} of {:.0} operations",
+                    self.in_flight
+                ),
             ],
             hint: None,
         })
@@ -298,7 +304,10 @@ mod tests {
             machine: Some(0.99),
             ..facts()
         };
-        assert_eq!((limit(&interrupted), limit(&crowded)), (Limit::Cpu, Limit::Cpu));
+        assert_eq!(
+            (limit(&interrupted), limit(&crowded)),
+            (Limit::Cpu, Limit::Cpu)
+        );
         assert!(interrupted.named().evidence[0].contains("CPU 3"));
     }
 

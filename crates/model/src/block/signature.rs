@@ -44,7 +44,11 @@ const AT_START: [Magic; 31] = [
     ("a SquashFS file system", 0, b"hsqs"),
     ("an EROFS file system", 1024, b"\xe2\xe1\xf5\xe0"),
     ("a bcache device", 4120, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca"),
-    ("a bcachefs file system", 4120, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9"),
+    (
+        "a bcachefs file system",
+        4120,
+        b"\xc6\x85\x73\xf6\x66\xce\x90\xa9",
+    ),
     ("a Ceph BlueStore volume", 0, b"bluestore block device"),
     ("a VDO volume", 0, b"dmvdo001"),
     ("a Stratis pool", 528, b"!Stra0tis\x86\xff\x02^\x41rh"),
@@ -58,7 +62,11 @@ const AT_END: [Magic; 6] = [
     ("a backup GPT partition table", 4096, b"EFI PART"),
     ("a member of an MD RAID", 65_536, b"\xfc\x4e\x2b\xa9"),
     ("a member of an MD RAID", 8192, b"\xfc\x4e\x2b\xa9"),
-    ("a member of an Intel RAID", 1024, b"Intel Raid ISM Cfg Sig. "),
+    (
+        "a member of an Intel RAID",
+        1024,
+        b"Intel Raid ISM Cfg Sig. ",
+    ),
     ("a DRBD volume", 4096, b"\x83\x74\x02"),
 ];
 
@@ -163,7 +171,10 @@ mod tests {
     #[test]
     fn a_device_that_is_shorter_than_the_areas_does_not_panic() {
         assert_eq!(found(&[], &[]), None);
-        assert_eq!(found(&[0; 3], &[7]).as_deref(), Some("data 1 bytes before its end"));
+        assert_eq!(
+            found(&[0; 3], &[7]).as_deref(),
+            Some("data 1 bytes before its end")
+        );
     }
 
     proptest! {

@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use agent::{AgentAction, AgentArgs, ListenAddress, ListenArgs, PairingArg, PeersAction};
-use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use block::{Jobs, MeasureBlock};
 pub use comparison::{ComparisonArgs, NicArg};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use diffusion::MeasureDiffusion;
 pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, RunGroup};
 pub use like::{LikeArg, LikeArgs};

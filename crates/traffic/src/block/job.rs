@@ -75,7 +75,10 @@ impl<'a> Job<'a> {
             ring.watch(abort.as_fd()).map_err(refused)?;
         }
         let allowed = allowed_cpus().unwrap_or_default();
-        let cpus_max = allowed.iter().last().map_or(0, |CpuId(last)| last as usize + 1);
+        let cpus_max = allowed
+            .iter()
+            .last()
+            .map_or(0, |CpuId(last)| last as usize + 1);
         let depth = spec.depth as usize;
         Ok(Self {
             spec,

@@ -71,7 +71,10 @@ pub fn measure(
                 }
                 record
             };
-            match thread::Builder::new().name(format!("job-{index}")).spawn_scoped(scope, job) {
+            match thread::Builder::new()
+                .name(format!("job-{index}"))
+                .spawn_scoped(scope, job)
+            {
                 Ok(thread) => threads.push(thread),
                 Err(source) => failed = Some(TrafficError::OutOfThreads { source }),
             }

@@ -37,7 +37,9 @@ impl Offsets {
         let next = match spec.pattern {
             Pattern::Random => Next::Random {
                 // Mixed, because states that differ by the increment would give the same offsets a step apart.
-                state: mix(mix(spec.seed).wrapping_add(index.wrapping_mul(GAMMA)).wrapping_add(GAMMA)),
+                state: mix(mix(spec.seed)
+                    .wrapping_add(index.wrapping_mul(GAMMA))
+                    .wrapping_add(GAMMA)),
                 blocks: all,
             },
             Pattern::Sequential => {
@@ -126,7 +128,10 @@ mod tests {
 
     #[test]
     fn equal_seeds_give_equal_offsets_and_jobs_differ() {
-        let (one, other) = (spec(Pattern::Random, 1, 1 << 20, 2), spec(Pattern::Random, 2, 1 << 20, 2));
+        let (one, other) = (
+            spec(Pattern::Random, 1, 1 << 20, 2),
+            spec(Pattern::Random, 2, 1 << 20, 2),
+        );
         assert_eq!(first(&one, 0, 100), first(&one, 0, 100));
         assert_ne!(first(&one, 0, 100), first(&other, 0, 100));
         let (mine, theirs) = (first(&one, 0, 1000), first(&one, 1, 1000));

@@ -89,7 +89,12 @@ fn writes_change_nothing_outside_the_area() {
     file.read_to_end(&mut all).expect("a file");
     let mib = 1 << 20;
     assert_eq!(all.len() as u64, SIZE.as_u64());
-    assert!(all[..mib].iter().chain(&all[3 * mib..]).all(|byte| *byte == 7));
+    assert!(
+        all[..mib]
+            .iter()
+            .chain(&all[3 * mib..])
+            .all(|byte| *byte == 7)
+    );
     assert!(all[mib..3 * mib].iter().any(|byte| *byte != 7));
 }
 
@@ -98,11 +103,20 @@ fn a_read_beyond_the_end_is_an_error_that_names_the_place() {
     let abort = Abort::new().expect("eventfds");
     let mut beyond = spec(Access::Read, Pattern::Sequential);
     beyond.area.start = SIZE;
-    let outcome = measure(file().as_fd(), &beyond, Bytes::new(512), &abort, &mut |_| {});
+    let outcome = measure(
+        file().as_fd(),
+        &beyond,
+        Bytes::new(512),
+        &abort,
+        &mut |_| {},
+    );
     match outcome {
         Err(TrafficError::NotSupported { .. } | TrafficError::NotPermitted { .. }) => {}
         Err(error @ TrafficError::BlockOperation { .. }) => {
-            assert!(error.to_string().contains("of the device: only 0 B"), "{error}");
+            assert!(
+                error.to_string().contains("of the device: only 0 B"),
+                "{error}"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -115,12 +129,18 @@ fn a_trial_that_ends_early_keeps_what_it_measured() {
     long.duration_ns = Nanoseconds::from_millis(3_600_000);
     let end = abort.clone();
     let mut moments = Vec::new();
-    let outcome = measure(file().as_fd(), &long, Bytes::new(512), &abort, &mut |moment| {
-        if moment == Moment::Reading {
-            end.end_early();
-        }
-        moments.push(moment);
-    });
+    let outcome = measure(
+        file().as_fd(),
+        &long,
+        Bytes::new(512),
+        &abort,
+        &mut |moment| {
+            if moment == Moment::Reading {
+                end.end_early();
+            }
+            moments.push(moment);
+        },
+    );
     match outcome {
         Ok(sample) => {
             assert!(sample.cut_short && sample.operations() > 0);

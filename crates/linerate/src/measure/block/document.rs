@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use linerate_model::block::limit::{DepthProbe, Facts, Named};
 use linerate_model::block::{Access, JobRecord, Pattern};
-use linerate_model::ids::{CpuId, CpuSet, NodeId};
+use linerate_model::ids::{CpuSet, NodeId};
 use linerate_model::known::Known;
 use linerate_model::sample::{CpuTimes, Flag};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::super::document::{HostLine, Latency};
 use super::Measured;
+use super::place::queue_of;
 use crate::measure::repeat::Repeats;
 
 /// Steal above this share of the CPU time is a flag.
@@ -306,21 +307,11 @@ fn job(job: &JobRecord) -> Job {
         user_s: job.user_ns.as_secs_f64(),
         system_s: job.system_ns.as_secs_f64(),
         system_calls: job.system_calls,
-        by_cpu: job.by_cpu.iter().map(|(cpu, count)| (cpu.0, *count)).collect(),
-    }
-}
-
-/// The queue of each CPU: with polled queues a CPU has one of each kind, and the polled ones come last (block/blk-mq.h,
-/// `enum hctx_type`). A CPU with three queues has one for reads as well: which of them was used is not known.
-pub(super) fn queue_of(cpu: CpuId, queues: &[CpuSet], polled: bool) -> Option<usize> {
-    let mut own = (0..queues.len()).filter(|queue| {
-        let cpus = queues.get(*queue);
-        cpus.is_some_and(|cpus| cpus.contains(cpu))
-    });
-    match (own.next(), own.next(), own.next()) {
-        (Some(only), None, _) => Some(only),
-        (Some(first), Some(last), None) => Some(if polled { last } else { first }),
-        _ => None,
+        by_cpu: job
+            .by_cpu
+            .iter()
+            .map(|(cpu, count)| (cpu.0, *count))
+            .collect(),
     }
 }
 
@@ -374,7 +365,11 @@ fn interrupts(measured: &Measured<'_>) -> Vec<Interrupt> {
             irq: one.irq,
             name: one.name.clone(),
             cpus: one.cpus.clone(),
-            counts: one.counts.iter().map(|(cpu, count)| (cpu.0, *count)).collect(),
+            counts: one
+                .counts
+                .iter()
+                .map(|(cpu, count)| (cpu.0, *count))
+                .collect(),
         })
         .collect()
 }
@@ -403,7 +398,9 @@ fn cpu(measured: &Measured<'_>) -> Cpu {
     let per_million = (operations > 0).then(|| PerMillion {
         user: each(user_s),
         system: each(system_s),
-        other_system: host.as_ref().map(|host| each((host.system_s - system_s).max(0.0))),
+        other_system: host
+            .as_ref()
+            .map(|host| each((host.system_s - system_s).max(0.0))),
         irq: host.as_ref().map(|host| each(host.irq_s)),
         softirq: host.as_ref().map(|host| each(host.softirq_s)),
     });
@@ -474,7 +471,8 @@ fn limit(measured: &Measured<'_>, tags: Option<u64>, pcie: Option<f64>) -> Named
     let operations = sample.jobs.iter().map(|job| job.operations);
     Facts {
         jobs: shares.into_iter().zip(operations).collect(),
-        interrupted: (cpus.iter().map(of_interrupts)).max_by(|one, other| one.1.total_cmp(&other.1)),
+        interrupted: (cpus.iter().map(of_interrupts))
+            .max_by(|one, other| one.1.total_cmp(&other.1)),
         machine: (all > 0.0).then(|| cpus.iter().map(busy).sum::<f64>() / all),
         in_flight: real(spec.in_flight()),
         issued: observed.issued.get(),

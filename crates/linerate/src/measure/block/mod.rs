@@ -158,7 +158,10 @@ fn show(measured: &Measured<'_>, say: &Say) -> Outcome<()> {
 fn check_output(output: OutputOptions<'_>) -> Outcome<()> {
     let other = [
         ("--format junit", output.as_junit),
-        ("--format openmetrics", output.say.format == Format::OpenMetrics),
+        (
+            "--format openmetrics",
+            output.say.format == Format::OpenMetrics,
+        ),
         ("--metrics-file", output.metrics.has_file()),
         ("--verbose", output.verbose),
     ];
@@ -205,7 +208,7 @@ fn spec(
         seed: args.seed.map_or_else(fresh_seed, Ok)?,
         duration_ns: args.time,
         area: device.whole(),
-        jobs: site.jobs(args.jobs, args.place.as_ref())?,
+        jobs: site.jobs(args.jobs, args.place.as_ref(), args.poll)?,
         memory: site.memory(args.memory.as_ref())?,
     })
 }
@@ -259,7 +262,11 @@ impl Bench<'_> {
         let mut ratios = Vec::new();
         for pair in 0..PROBE_PAIRS {
             // The order alternates, so that a drift favors neither.
-            let order = if pair % 2 == 0 { [&same, &deeper] } else { [&deeper, &same] };
+            let order = if pair % 2 == 0 {
+                [&same, &deeper]
+            } else {
+                [&deeper, &same]
+            };
             let mut rates = Vec::new();
             for one in order {
                 let trial = self.trial(one)?;

@@ -24,6 +24,20 @@ pub(super) struct Site<'a> {
     pub(super) name: String,
 }
 
+/// The queue of each CPU: with polled queues a CPU has one of each kind, and the polled ones come last (block/blk-mq.h,
+/// `enum hctx_type`). A CPU with three queues has one for reads as well: which of them was used is not known.
+pub(super) fn queue_of(cpu: CpuId, queues: &[CpuSet], polled: bool) -> Option<usize> {
+    let mut own = (0..queues.len()).filter(|queue| {
+        let cpus = queues.get(*queue);
+        cpus.is_some_and(|cpus| cpus.contains(cpu))
+    });
+    match (own.next(), own.next(), own.next()) {
+        (Some(only), None, _) => Some(only),
+        (Some(first), Some(last), None) => Some(if polled { last } else { first }),
+        _ => None,
+    }
+}
+
 fn not_here(why: impl Into<String>) -> Stop {
     Stop::new(Code::NotSupported, why)
 }
@@ -45,7 +59,12 @@ impl<'a> Site<'a> {
     }
 
     /// The CPUs of each job; an empty set is any.
-    pub(super) fn jobs(&self, jobs: Jobs, place: Option<&Where>) -> Outcome<Vec<CpuSet>> {
+    pub(super) fn jobs(
+        &self,
+        jobs: Jobs,
+        place: Option<&Where>,
+        polled: bool,
+    ) -> Outcome<Vec<CpuSet>> {
         let placed = match place {
             None | Some(Where::Free) => None,
             Some(place) => Some(self.cpus(place)?),
@@ -62,11 +81,18 @@ impl<'a> Site<'a> {
             }),
             Jobs::PerCpu => Ok(all().iter().map(one).collect()),
             Jobs::PerQueue => {
-                let queues = self.queues()?.iter();
-                let first = |cpus: &CpuSet| cpus.and(&all()).first().map(one);
-                let jobs: Vec<CpuSet> = queues.filter_map(first).collect();
+                let (queues, cpus) = (self.queues()?, all());
+                // A queue that no CPU submits to, such as a polled one, gets no job.
+                let first = |queue: usize| {
+                    let mut own = cpus.iter();
+                    own.find(|cpu| queue_of(*cpu, queues, polled) == Some(queue))
+                };
+                let jobs: Vec<CpuSet> = (0..queues.len()).filter_map(first).map(one).collect();
                 if jobs.is_empty() {
-                    let why = format!("no hardware queue of {} has a CPU of the placement", self.name);
+                    let why = format!(
+                        "no hardware queue of {} has a CPU of the placement",
+                        self.name
+                    );
                     return Err(Stop::new(Code::BadInput, why));
                 }
                 Ok(jobs)
@@ -99,7 +125,9 @@ impl<'a> Site<'a> {
             MemoryPolicy::Bind(nodes) | MemoryPolicy::Interleave(nodes) => nodes,
             MemoryPolicy::Preferred(node) => std::slice::from_ref(node),
         };
-        nodes.iter().try_for_each(|node| self.node(*node).map(drop))?;
+        nodes
+            .iter()
+            .try_for_each(|node| self.node(*node).map(drop))?;
         Ok(policy)
     }
 
@@ -160,7 +188,9 @@ impl<'a> Site<'a> {
         match &self.node(id)?.cpus {
             Known::Value(cpus) if !cpus.is_empty() => Ok(cpus.clone()),
             Known::Value(_) => Err(Stop::new(Code::BadInput, format!("node {id} has no CPUs"))),
-            Known::Unknown(gap) => Err(not_here(format!("the CPUs of node {id} are unknown: {gap}"))),
+            Known::Unknown(gap) => Err(not_here(format!(
+                "the CPUs of node {id} are unknown: {gap}"
+            ))),
         }
     }
 
@@ -172,7 +202,10 @@ impl<'a> Site<'a> {
                 "the NUMA node of {} is not known: {gap}",
                 self.name
             ))),
-            None => Err(not_here(format!("the NUMA node of {} is not known", self.name))),
+            None => Err(not_here(format!(
+                "the NUMA node of {} is not known",
+                self.name
+            ))),
         }
         .map_err(|stop| stop.hint("choose a node with `node:N`"))
     }
@@ -197,9 +230,8 @@ impl<'a> Site<'a> {
                 let known: Option<Vec<(u32, NodeId)>> = (others.iter())
                     .map(|node| distance(node).map(|distance| (distance, node.id)))
                     .collect();
-                let farthest = known.and_then(|all| {
-                    all.into_iter().max_by_key(|(distance, _)| *distance)
-                });
+                let farthest =
+                    known.and_then(|all| all.into_iter().max_by_key(|(distance, _)| *distance));
                 farthest.map(|(_, node)| node).ok_or_else(|| {
                     not_here(format!("the distances from node {near} are unknown"))
                         .hint("choose a node with `node:N`")

@@ -2,8 +2,8 @@
 
 use linerate_report::flag_name;
 
-use super::document::{BlockDocument, PerMillion};
 use super::Measured;
+use super::document::{BlockDocument, PerMillion};
 use crate::measure::text::{per_second, time};
 
 /// More queues are summed up in one figure.
@@ -51,7 +51,12 @@ fn iops(measured: &Measured<'_>, document: &BlockDocument<'_>) -> String {
     };
     let spec = measured.spec;
     let mut details = vec![
-        format!("{} {} of {}", spec.pattern, spec.access.plural(), spec.block),
+        format!(
+            "{} {} of {}",
+            spec.pattern,
+            spec.access.plural(),
+            spec.block
+        ),
         format!("depth {}", spec.depth),
         super::count(spec.jobs.len() as u64, "job"),
         format!("{:.1} s", total.elapsed_s),
@@ -60,7 +65,10 @@ fn iops(measured: &Measured<'_>, document: &BlockDocument<'_>) -> String {
         details.push("polled".to_owned());
     }
     if let (Some(bound), Some(share)) = (document.ceiling.bit_per_s, document.ceiling.share) {
-        details.push(format!("{:.1} % of the PCIe bandwidth of {bound}", share * 100.0));
+        details.push(format!(
+            "{:.1} % of the PCIe bandwidth of {bound}",
+            share * 100.0
+        ));
     }
     // The unit of disks.
     let megabytes = total.rate_bit_per_s.unwrap_or_default() / 8e6;
@@ -109,7 +117,10 @@ fn significant(value: f64) -> String {
 }
 
 fn queues(document: &BlockDocument<'_>) -> Option<String> {
-    let queues = document.queues.as_deref().filter(|queues| queues.len() > 1)?;
+    let queues = document
+        .queues
+        .as_deref()
+        .filter(|queues| queues.len() > 1)?;
     let used: Vec<_> = queues.iter().filter(|queue| queue.operations > 0).collect();
     if used.len() > QUEUES_SHOWN {
         let shares = || used.iter().map(|queue| queue.share * 100.0);

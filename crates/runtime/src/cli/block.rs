@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use linerate_model::block::{DEPTH_MAX, JOBS_MAX, Pattern};
 use linerate_model::units::{Bytes, Nanoseconds};
 
-use super::measure::{PLACE, PRECISION, parse_percent};
+use super::measure::{PLACE, PRECISION, TRIAL, parse_percent};
 use super::place_word::{MemoryWhere, Where};
 use super::{parse_nonzero_time, parse_seconds};
 
@@ -21,30 +21,30 @@ pub struct MeasureBlock {
     ///
     /// Refused if the device or a part of it is in use, if the root file system is on its disk, and unless its first
     /// 8 MiB and its last 1 MiB are all zero. It is opened exclusively, and those two areas are not written.
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", help_heading = TRIAL)]
     pub write: Option<PathBuf>,
     /// Order of the blocks.
-    #[arg(long, value_name = "ORDER", value_enum, default_value_t)]
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t, help_heading = TRIAL)]
     pub pattern: PatternArg,
     /// Size of each operation, a multiple of the logical block size.
-    #[arg(long, alias = "bs", value_name = "SIZE", default_value = "4KiB")]
+    #[arg(long, alias = "bs", value_name = "SIZE", default_value = "4KiB", help_heading = TRIAL)]
     pub block_size: Bytes,
     /// Operations in flight per job.
-    #[arg(long, alias = "iodepth", value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
+    #[arg(long, alias = "iodepth", value_name = "N", default_value_t = 32, help_heading = TRIAL, value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
     pub depth: u32,
     /// Threads, each with an io_uring of its own: a number, `per-cpu`, or `per-queue` (on a CPU of each hardware queue).
-    #[arg(long, alias = "numjobs", value_name = "N", default_value = "1")]
+    #[arg(long, alias = "numjobs", value_name = "N", default_value = "1", help_heading = TRIAL)]
     pub jobs: Jobs,
     /// Poll for completions instead of waiting for interrupts (IORING_SETUP_IOPOLL).
     ///
     /// The driver must have polled queues, such as those of `nvme.poll_queues=N`.
-    #[arg(long, alias = "hipri")]
+    #[arg(long, alias = "hipri", help_heading = TRIAL)]
     pub poll: bool,
     /// Duration of each trial: `90s`, `2min`.
-    #[arg(long, short, alias = "runtime", value_name = "TIME", value_parser = parse_nonzero_time, default_value = "10s")]
+    #[arg(long, short, alias = "runtime", value_name = "TIME", help_heading = TRIAL, value_parser = parse_nonzero_time, default_value = "10s")]
     pub time: Nanoseconds,
     /// Seed of the random offsets [default: random, printed].
-    #[arg(long)]
+    #[arg(long, help_heading = TRIAL)]
     pub seed: Option<u64>,
     /// CPU placement of the jobs: `near` (NUMA node of the device), `far` (the node farthest from it), `node:N`,
     /// `cpu:LIST`.

@@ -51,16 +51,11 @@ fn unescaped(text: &str) -> String {
         };
         let byte = escape
             .and_then(|[a, b, c]| u8::try_from(octal(*a)? * 64 + octal(*b)? * 8 + octal(*c)?).ok());
-        match byte {
-            Some(byte) => {
-                out.push(byte);
-                rest = tail.get(3..).unwrap_or_default();
-            }
-            None => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
+        out.push(byte.unwrap_or(*first));
+        rest = match byte {
+            Some(_) => tail.get(3..).unwrap_or_default(),
+            None => tail,
+        };
     }
     String::from_utf8_lossy(&out).into_owned()
 }

@@ -36,14 +36,13 @@ impl Made {
         self.folder_at(&format!("{folder}/holders"));
         self.folder_at("sys/dev/block");
         self.folder_at(CLASS);
-        match partition {
-            Some(number) => self.file(&format!("{folder}/partition"), number),
-            None => {
-                self.folder_at(&format!("{folder}/slaves"));
-                self.file(&format!("{folder}/queue/logical_block_size"), "512\n");
-                self.folder_at("sys/block");
-                self.link(&format!("../devices/{place}"), &format!("sys/block/{name}"));
-            }
+        if let Some(number) = partition {
+            self.file(&format!("{folder}/partition"), number);
+        } else {
+            self.folder_at(&format!("{folder}/slaves"));
+            self.file(&format!("{folder}/queue/logical_block_size"), "512\n");
+            self.folder_at("sys/block");
+            self.link(&format!("../devices/{place}"), &format!("sys/block/{name}"));
         }
         self.link(
             &format!("../../devices/{place}"),

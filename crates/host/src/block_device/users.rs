@@ -75,10 +75,7 @@ impl fmt::Display for InUse {
 
 /// The first thing that forbids writes to `device`.
 pub(super) fn first(root: &HostRoot, device: &Device) -> Option<InUse> {
-    match forbids(root, device) {
-        Ok(()) => None,
-        Err(why) => Some(why),
-    }
+    forbids(root, device).err()
 }
 
 fn forbids(root: &HostRoot, device: &Device) -> Result<(), InUse> {

@@ -97,7 +97,7 @@ fn is_without_io_uring(done: &Done) -> bool {
 
 #[test]
 fn a_read_has_figures_that_fit_together_and_changes_nothing() {
-    let bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..=250).cycle().take(SIZE).collect();
     let Some(device) = LoopDevice::new(&bytes) else {
         return;
     };

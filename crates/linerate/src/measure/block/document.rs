@@ -121,6 +121,7 @@ pub(super) struct Cpu {
 /// All CPUs together.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[expect(clippy::struct_field_names, reason = "the unit in every key")]
 struct HostCpu {
     user_s: f64,
     system_s: f64,
@@ -168,7 +169,8 @@ struct Job {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Queue {
-    pub(super) queue: u32,
+    /// Its number in `/sys/block/DISK/mq`.
+    pub(super) index: u32,
     #[cfg_attr(test, schemars(with = "String"))]
     cpus: CpuSet,
     pub(super) operations: u64,
@@ -327,8 +329,8 @@ fn queues(measured: &Measured<'_>) -> Option<Vec<Queue>> {
     let numbered = (0..).zip(cpus).zip(counts);
     Some(
         numbered
-            .map(|((queue, cpus), operations)| Queue {
-                queue,
+            .map(|((index, cpus), operations)| Queue {
+                index,
                 cpus: cpus.clone(),
                 operations,
                 share: real(operations) / all,

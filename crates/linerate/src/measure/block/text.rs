@@ -133,7 +133,7 @@ fn queues(document: &BlockDocument<'_>) -> Option<String> {
         ));
     }
     let shares: Vec<String> = (used.iter())
-        .map(|queue| format!("{}: {:.1} %", queue.queue, queue.share * 100.0))
+        .map(|queue| format!("{}: {:.1} %", queue.index, queue.share * 100.0))
         .collect();
     Some(format!(
         "queues    {} of {} used: {}",

@@ -77,10 +77,11 @@ pub(crate) fn null_blk_is_measured_on_one_queue_on_several_and_polled(guest: &Gu
 pub(crate) fn a_scsi_disk_is_read_with_each_scheduler_and_not_written_while_the_roots_disk_is_unknown(
     guest: &Guest,
 ) {
-    guest.shell("modprobe scsi_debug dev_size_mb=64 delay=0");
+    // Nothing loads sd_mod by itself: the guest has no udev.
+    guest.shell("modprobe sd_mod; modprobe scsi_debug dev_size_mb=64 delay=0");
     let name = guest.shell(
-        "until d=$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* 2>/dev/null); do :; done
-        basename $d",
+        "until f=$(grep -ls scsi_debug /sys/block/sd*/device/model); do sleep 0.1; done
+        f=${f%/device/model}; echo ${f##*/}",
     );
     let name = name.trim();
     for scheduler in ["none", "mq-deadline"] {

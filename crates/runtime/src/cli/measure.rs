@@ -11,8 +11,8 @@ use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
 use super::verbs::VERBS;
 use super::{
-    ComparisonArgs, LikeArgs, MeasureBlock, MeasureDiffusion, MeasureRdma, PeerArgs, ReachArgs, Requirement,
-    TransportArgs, parse_seconds,
+    ComparisonArgs, LikeArgs, MeasureBlock, MeasureDiffusion, MeasureRdma, PeerArgs, ReachArgs,
+    Requirement, TransportArgs, parse_seconds,
 };
 use crate::cli::place_word::{MemoryWhere, Where, WordError};
 

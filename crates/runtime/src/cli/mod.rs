@@ -26,8 +26,8 @@ use std::time::Duration;
 
 pub use agent::{AgentAction, AgentArgs, ListenAddress, ListenArgs, PairingArg, PeersAction};
 pub use block::{Jobs, MeasureBlock};
-pub use comparison::{ComparisonArgs, NicArg};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub use comparison::{ComparisonArgs, NicArg};
 pub use diffusion::MeasureDiffusion;
 pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, RunGroup};
 pub use like::{LikeArg, LikeArgs};

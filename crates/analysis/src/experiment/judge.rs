@@ -334,27 +334,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
     let experiment = sorted.experiment;
     let laid = laid(experiment, &sorted.left_out())?;
     let responses = sorted.responses();
-    let mut made: Vec<(&(u32, &[usize]), &CellResult<'_>)> = sorted.cells.iter().collect();
-    made.sort_by_key(|(_, made)| made.order);
-    let trials = made.iter().map(|((block, cell), made)| {
-        let sample = made.samples.first();
-        let told = responses.iter().filter_map(|response| {
-            let value = figure(*response, sample?)?;
-            Some((response.word(), value))
-        });
-        TrialDocument {
-            block: *block,
-            order: made.order,
-            levels: experiment.level_names(cell),
-            values: told.collect(),
-            flags: sample
-                .map(|sample| sample.flags.clone())
-                .unwrap_or_default(),
-            doubtful: sample.is_some_and(is_doubtful),
-            why: made.why.map(str::to_owned),
-        }
-    });
-    let trials: Vec<TrialDocument> = trials.collect();
+    let trials = trials(&sorted, &responses);
     let bounds = Bounds::of(header, &sorted);
     let mut notes = sorted.notes(header, &laid);
     notes.extend(bounds.iter().flat_map(Bounds::goes_without_in_words));
@@ -400,6 +380,32 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
         difference,
         trials,
     })
+}
+
+/// Every trial, in the order in which they ran.
+fn trials(sorted: &ExperimentRecords<'_>, responses: &[Response]) -> Vec<TrialDocument> {
+    let experiment = sorted.experiment;
+    let mut made: Vec<(&(u32, &[usize]), &CellResult<'_>)> = sorted.cells.iter().collect();
+    made.sort_by_key(|(_, made)| made.order);
+    let trials = made.iter().map(|((block, cell), made)| {
+        let sample = made.samples.first();
+        let told = responses.iter().filter_map(|response| {
+            let value = figure(*response, sample?)?;
+            Some((response.word(), value))
+        });
+        TrialDocument {
+            block: *block,
+            order: made.order,
+            levels: experiment.level_names(cell),
+            values: told.collect(),
+            flags: sample
+                .map(|sample| sample.flags.clone())
+                .unwrap_or_default(),
+            doubtful: sample.is_some_and(is_doubtful),
+            why: made.why.map(str::to_owned),
+        }
+    });
+    trials.collect()
 }
 
 fn factors(sorted: &ExperimentRecords<'_>) -> Vec<FactorDocument> {

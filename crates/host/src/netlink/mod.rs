@@ -90,10 +90,7 @@ fn known<T>(result: Result<T, Failure>, path: String, absent: &str) -> Known<T> 
 
 impl Netlink {
     /// Its socket is opened on demand: opening one makes the kernel load nfnetlink.
-    fn netfilter<T>(
-        &self,
-        ask: impl FnOnce(&mut Connection) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+    fn netfilter<T>(ask: impl FnOnce(&mut Connection) -> Result<T, Failure>) -> Result<T, Failure> {
         let opened = Connection::open(Some(rustix::net::netlink::NETFILTER));
         opened
             .map_err(Failure::Socket)
@@ -187,12 +184,12 @@ impl NicRead for Netlink {
     }
 
     fn nft_rules(&self) -> Known<u64> {
-        let counted = self.netfilter(netfilter::count_rules);
+        let counted = Self::netfilter(netfilter::count_rules);
         known(counted, "netlink/netfilter/rules".to_owned(), NO_KERNEL)
     }
 
     fn tracks_connections(&self) -> Known<bool> {
-        let tracks = self.netfilter(netfilter::tracks_connections);
+        let tracks = Self::netfilter(netfilter::tracks_connections);
         known(tracks, "netlink/netfilter/tables".to_owned(), NO_KERNEL)
     }
 
@@ -315,7 +312,7 @@ impl NicRead for Netlink {
 
 impl NicWrite for Netlink {
     fn track_connections(&self, on: bool) -> io::Result<()> {
-        let done = self.netfilter(|connection| netfilter::track_connections(connection, on));
+        let done = Self::netfilter(|connection| netfilter::track_connections(connection, on));
         done.map_err(|failure| failure.during("change the table", netfilter::TABLE))
     }
 

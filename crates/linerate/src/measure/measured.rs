@@ -75,7 +75,9 @@ impl<'a> Measured<'a> {
             .filter(|limit| stream || limit.what != LimitKind::NotDetermined);
         let mut all = flags(&sample, ends.local, ends.remote, ceilings.lowest(), rate);
         if bulk && !sample.spec.workload.ends_by_itself() && !sample.spec.workload.is_sweep() {
-            all.extend(settling_flag(&sample));
+            // One that was stored has it already.
+            let flag = settling_flag(&sample);
+            all.extend(flag.filter(|flag| !all.contains(flag)));
         }
         sample.flags = all;
         Self {

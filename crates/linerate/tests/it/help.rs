@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 57] = [
+const COMMANDS: [&[&str]; 58] = [
     &[],
     &["demo"],
     &["map"],

@@ -125,7 +125,7 @@ fn parse_path(text: &str) -> Result<NamedPath, String> {
     let (name, to) = named.ok_or("expected NAME=ADDRESS or NAME=PEER, such as `ib=10.1.0.2`")?;
     let to = match to.parse() {
         Ok(address) => PathTarget::Address(address),
-        Err(_) => PathTarget::Peer(to.parse().map_err(|error| format!("{error}"))?),
+        Err(_) => PathTarget::Peer(to.parse()?),
     };
     Ok(NamedPath {
         name: name.to_owned(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use linerate_model::ids::CpuId;
 use linerate_model::known::{Cause, Known};
 use linerate_model::sample::{CpuRecord, FlowRecord, Operations, SideSample, ThreadRecord};
 use linerate_model::units::{Bytes, Nanoseconds};
@@ -35,29 +36,10 @@ pub(super) fn record(
             continue;
         };
         let (seen_on, moves_seen) = watched.whereabouts(thread as usize, &last_cpu);
-        let part =
-            |time: Nanoseconds| Nanoseconds::new(time.as_u64() / (plan.flows.len().max(1) as u64));
+        let ran = (thread, plan, &used, &last_cpu);
         for (&index, end) in plan.flows.iter().zip(found.flows) {
             let readings = readings(watched.take_readings(index), &end);
-            records.push(FlowRecord {
-                flow: flows[index].number,
-                role: plan.role,
-                thread,
-                at_ns: readings.at,
-                bytes: readings.bytes,
-                pinned_to: plan.cpu,
-                last_cpu: last_cpu.clone(),
-                incoming_cpu: end.incoming_cpu,
-                incoming_napi: end.incoming_napi,
-                user_ns: part(used.user),
-                system_ns: part(used.system),
-                tcp: end.tcp,
-                copies: end.copies,
-                datagrams: end.datagrams,
-                drained: None,
-                verbs: end.verbs,
-                grid: end.grid,
-            });
+            records.push(flow_record(flows[index].number, ran, readings, end));
         }
         if let Some(found) = found.operations {
             asking.push(thread as usize);
@@ -92,6 +74,36 @@ pub(super) fn record(
         counters: Known::default(),
         profile: Known::default(),
         interface: None,
+    }
+}
+
+/// The record of a flow; its thread's times are shared evenly by the flows of the thread.
+fn flow_record(
+    flow: u32,
+    (thread, plan, used, last_cpu): (u32, &Plan, &ThreadUse, &Known<CpuId>),
+    readings: Readings,
+    end: FlowEnd,
+) -> FlowRecord {
+    let part =
+        |time: Nanoseconds| Nanoseconds::new(time.as_u64() / (plan.flows.len().max(1) as u64));
+    FlowRecord {
+        flow,
+        role: plan.role,
+        thread,
+        at_ns: readings.at,
+        bytes: readings.bytes,
+        pinned_to: plan.cpu,
+        last_cpu: last_cpu.clone(),
+        incoming_cpu: end.incoming_cpu,
+        incoming_napi: end.incoming_napi,
+        user_ns: part(used.user),
+        system_ns: part(used.system),
+        tcp: end.tcp,
+        copies: end.copies,
+        datagrams: end.datagrams,
+        drained: None,
+        verbs: end.verbs,
+        grid: end.grid,
     }
 }
 

@@ -140,14 +140,7 @@ impl TrialSpec {
             || self.mss_bytes.unwrap_or_default().to_string(),
             "88 to 32767 bytes",
         )?;
-        if let Waiting::BusyPoll(micros) = self.waiting {
-            require(
-                (1..=1_000_000).contains(&micros),
-                "the busy-poll time",
-                || micros.to_string(),
-                "1 to 1000000 us",
-            )?;
-        }
+        self.check_waiting()?;
         require(
             self.profile_hz.is_none_or(|hz| (1..=10_000).contains(&hz)),
             "the perf sampling rate",
@@ -166,6 +159,13 @@ impl TrialSpec {
             },
             "stream, rr, pingpong, transfer and diffusion on persistent TCP connections",
         )?;
+        self.check_threads_remote()?;
+        self.check_verbs()?;
+        self.check_workload()
+    }
+
+    /// Where two threads keep in step, the remote end has as many as this one.
+    fn check_threads_remote(&self) -> Result<(), SpecError> {
         let in_step = match self.workload {
             // Both ends serve the pairs of a thread in turn.
             Workload::Transfer(_) | Workload::Diffusion(_) => true,
@@ -180,9 +180,19 @@ impl TrialSpec {
                 format!("{threads}, of `{workload}` over {}", self.transport())
             },
             "as many as at this end for transfer and diffusion, and over verbs",
-        )?;
-        self.check_verbs()?;
-        self.check_workload()
+        )
+    }
+
+    fn check_waiting(&self) -> Result<(), SpecError> {
+        if let Waiting::BusyPoll(micros) = self.waiting {
+            require(
+                (1..=1_000_000).contains(&micros),
+                "the busy-poll time",
+                || micros.to_string(),
+                "1 to 1000000 us",
+            )?;
+        }
+        Ok(())
     }
 
     fn check_congestion_control(&self) -> Result<(), SpecError> {

@@ -84,6 +84,7 @@ mod tests {
                 path: "/".to_owned(),
                 body_bytes: Bytes::new(111),
                 rate_per_s: None,
+                server: None,
             });
             let mut latency = Histogram::default();
             latency.record(Nanoseconds::new(us * 1_000));

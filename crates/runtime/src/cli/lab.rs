@@ -78,7 +78,7 @@ pub struct LabRunArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub time: Option<Nanoseconds>,
     /// Seed for the trial order and the bootstrap intervals.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub seed: Option<u64>,
     /// Allow brief disruption of the interfaces that carry SSH to both ends.
     #[arg(long)]
@@ -89,7 +89,9 @@ pub struct LabRunArgs {
     /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
-    /// Compare several paths: each is a level of a factor `path`, NAME=ADDRESS of the same peer or NAME=PEER of another.
+    /// Compare paths: NAME=ADDRESS of the same peer, or NAME=PEER of another.
+    ///
+    /// Each is a level of a factor `path`; a single one is compared with the default.
     #[arg(long, value_name = "NAME=ADDRESS|PEER", value_parser = parse_path)]
     pub path: Vec<NamedPath>,
     /// Directory to store the run in [default: runs/ in the state directory].

@@ -69,7 +69,7 @@ pub struct LabRunArgs {
     #[arg(long)]
     pub plan: bool,
     /// Run even if the experiment is unlikely to detect the smallest effect of interest.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub force: bool,
     /// Repeats of all combinations [default: the experiment's].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(3..=10_000))]

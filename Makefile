@@ -13,7 +13,7 @@ SECONDS ?= 10
 TARGETS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist dist-test dist-reproduce book cast demo bench quick check test test-vm fuzz sanitize fmt advisories install-deps toolchain clean
+.PHONY: help build dist dist-test dist-reproduce book cast demo reports bench quick check test test-vm fuzz sanitize fmt advisories install-deps toolchain clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -40,6 +40,10 @@ cast: ## record the session of the README again and draw docs/pictures/session.s
 demo: toolchain ## build quickly and run the demo on this machine, two minutes (ARGS="..." is passed on)
 	cargo build $(LOCKED) --profile demo --package linerate
 	target/demo/linerate demo $(ARGS)
+
+reports: toolchain ## redo the five field reports at small size, as root, a page each in target/reports (ARGS="002" for one)
+	cargo build $(LOCKED) --profile demo --package linerate
+	@cargo run $(LOCKED) --quiet --package xtask -- reports $(ARGS)
 
 bench: toolchain ## benchmark every workload against its peers, half an hour (ARGS="--quick" for a preview)
 	@bench/peers --out bench/RESULTS.md $(ARGS)

@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask fmt|quick|check|schemas|test|test-vm|tidy`.
+//! Development tasks: `cargo xtask fmt|quick|check|schemas|test|test-vm|tidy|reports`.
 //!
 //! Called by `make`, which checks the toolchain first.
 
@@ -13,6 +13,7 @@ mod cast;
 mod check;
 mod deny;
 mod jobs;
+mod reports;
 mod sbom;
 mod tally;
 mod test_run;
@@ -22,7 +23,7 @@ mod user;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask fmt | quick | check | deny | schemas | test | test-vm | tidy | sbom | cast
+const USAGE: &str = "usage: cargo xtask fmt | quick | check | deny | schemas | test | test-vm | tidy | sbom | cast | reports
 
   fmt     format the sources, also those that cargo fmt does not find
   quick   format, lints, unit tests and the tests on captured hosts
@@ -33,7 +34,8 @@ const USAGE: &str = "usage: cargo xtask fmt | quick | check | deny | schemas | t
   test-vm only the tests in the virtual machine
   tidy    only the house rules that no other tool knows
   sbom    print what the program contains, as CycloneDX
-  cast    record docs/cast/session.txt and draw docs/pictures/session.svg";
+  cast    record docs/cast/session.txt and draw docs/pictures/session.svg
+  reports redo the field reports at small size, as root; names such as `002` select some";
 
 fn main() -> ExitCode {
     let root = root();
@@ -53,6 +55,10 @@ fn main() -> ExitCode {
         Some("tidy") => shown(&tidy::run(&root)),
         Some("sbom") => printed(sbom::document(&root).map(|document| format!("{document:#}\n"))),
         Some("cast") => printed(cast::run(&root)),
+        Some("reports") => printed(reports::run(
+            &root,
+            &std::env::args().skip(2).collect::<Vec<_>>(),
+        )),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

@@ -63,12 +63,12 @@ fn number_of(level: &str) -> Option<(f64, Measure)> {
         .then(|| (number, Measure::Plain(unit.to_owned())))
 }
 
-/// The first factor with three levels or more that are numbers of one kind, and what they are.
+/// The factors with three levels or more that are numbers of one kind, and what they are.
 fn sized(
     document: &LabDocument,
     factors: &[usize],
-) -> Option<(usize, BTreeMap<String, f64>, Measure)> {
-    factors.iter().find_map(|at| {
+) -> Vec<(usize, BTreeMap<String, f64>, Measure)> {
+    let one = |at: &usize| {
         let levels = document.factors[*at].levels.iter();
         let known = levels.filter(|level| level.skipped.is_none());
         let numbers: Vec<(String, f64, Measure)> = known
@@ -81,7 +81,8 @@ fn sized(
         let alike = numbers.into_iter().filter(|(.., of)| *of == measure);
         let values: BTreeMap<String, f64> = alike.map(|(name, value, _)| (name, value)).collect();
         (values.len() >= 3).then_some((*at, values, measure))
-    })
+    };
+    factors.iter().filter_map(one).collect()
 }
 
 /// A mean with its interval, of the trials of a combination.
@@ -194,7 +195,8 @@ pub(super) fn of_figure(
     curves(document, &told, &varied(document), &what, drawn)
 }
 
-/// Curves over the sizes among `factors`: a line for each combination of the others; nothing where there are no sizes.
+/// Curves over each of `factors` whose levels are numbers: a line for each combination of the others; nothing where
+/// there is none.
 pub(super) fn curves(
     document: &LabDocument,
     told: &[MeanWithInterval<'_>],
@@ -202,11 +204,40 @@ pub(super) fn curves(
     what: &What<'_>,
     drawn: &mut Vec<Value>,
 ) -> String {
-    let Some((at, values, measure)) = sized(document, factors) else {
-        return String::new();
-    };
-    let others: Vec<usize> = factors.iter().copied().filter(|one| *one != at).collect();
-    let pictures = pictures(document, told, (at, &values), &others);
+    let mut sections = String::new();
+    for (place, over) in sized(document, factors).iter().enumerate() {
+        let id = match place {
+            0 => what.id.to_owned(),
+            more => format!("{}-{}", what.id, more + 1),
+        };
+        sections.push_str(&curves_over(
+            document,
+            told,
+            factors,
+            over,
+            (what, &id),
+            drawn,
+        ));
+    }
+    sections
+}
+
+/// The curves over one factor.
+fn curves_over(
+    document: &LabDocument,
+    told: &[MeanWithInterval<'_>],
+    factors: &[usize],
+    (at, values, measure): &(usize, BTreeMap<String, f64>, Measure),
+    (what, id): (&What<'_>, &str),
+    drawn: &mut Vec<Value>,
+) -> String {
+    let at = *at;
+    let mut others: Vec<usize> = factors.iter().copied().filter(|one| *one != at).collect();
+    // The first factor is what the experiment is about: its levels are lines of one picture.
+    if !others.is_empty() {
+        others.rotate_left(1);
+    }
+    let pictures = pictures(document, told, (at, values), &others);
     if pictures.is_empty() {
         return String::new();
     }
@@ -214,7 +245,7 @@ pub(super) fn curves(
     let shown = spread(number_of_pictures, CURVES_DRAWN);
     let axes = Axes::of(
         &pictures,
-        (&document.factors[at].name, &measure, &values),
+        (&document.factors[at].name, measure, values),
         what,
     );
     let mut charts = String::new();
@@ -239,7 +270,7 @@ pub(super) fn curves(
         ""
     };
     section(
-        &format!("curve-{}", what.id),
+        &format!("curve-{id}"),
         &format!("By {}: {}", document.factors[at].name, what.word),
         &format!("{} with 95 % CI{same}.{cut}{picked}", what.means),
         &body,

@@ -91,7 +91,7 @@ pub(super) const IN_BYTES: &str = "datum.value >= 1073741824 ? format(datum.valu
     datum.value >= 1024 ? format(datum.value / 1024, '~g') + ' KiB' : format(datum.value, '~g') + ' B'";
 
 /// Lines that can be distinguished in one picture.
-pub(super) const LINES_DRAWN: usize = 6;
+pub(super) const LINES_DRAWN: usize = 8;
 
 /// Their colors.
 pub(super) const COLOURS: [&str; LINES_DRAWN] = [
@@ -101,6 +101,8 @@ pub(super) const COLOURS: [&str; LINES_DRAWN] = [
     "var(--k2)",
     "var(--k4)",
     "var(--k5)",
+    "var(--good)",
+    "var(--bad)",
 ];
 
 /// What distinguishes the lines of these names, in the field `line`: their color, dashes and shape.
@@ -132,7 +134,9 @@ pub(super) fn apart(names: &[&str]) -> [Value; 3] {
             [2, 3],
             [10, 3, 2, 3],
             [4, 2],
-            [1, 4]
+            [1, 4],
+            [12, 4],
+            [6, 2, 1, 2, 1, 2]
         ])),
         of_line(json!([
             "circle",
@@ -140,7 +144,9 @@ pub(super) fn apart(names: &[&str]) -> [Value; 3] {
             "triangle-up",
             "diamond",
             "cross",
-            "triangle-down"
+            "triangle-down",
+            "triangle-left",
+            "triangle-right"
         ])),
     ]
 }

@@ -51,15 +51,15 @@ pub fn lab_page(document: &LabDocument, header: &Header, seen: &LabData) -> Stri
     let mut drawn: Vec<Value> = Vec::new();
     let mut body = story(document);
     body.push_str(&fabric(document));
-    for (place, response) in document.responses.iter().enumerate() {
-        let number = place + 1;
+    let numbered = || (1..).zip(&document.responses);
+    for (number, response) in numbered() {
+        body.push_str(&curves::of_figure(document, response, number, &mut drawn));
+    }
+    body.push_str(&difference::difference(document, &mut drawn));
+    for (number, response) in numbered() {
         body.push_str(&effects(response, number, &mut drawn));
         body.push_str(&matrix::matrix(document, response, number, &mut drawn));
-        body.push_str(&curves::of_figure(document, response, number, &mut drawn));
         body.push_str(&means(document, response, number, &mut drawn));
-        if place == 0 {
-            body.push_str(&difference::difference(document, &mut drawn));
-        }
     }
     body.push_str(&sizes::by_size(document, seen, &mut drawn));
     body.push_str(&map::path(document, header, seen));

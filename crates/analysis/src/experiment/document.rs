@@ -8,6 +8,7 @@ use linerate_model::sample::Flag;
 use serde::Serialize;
 
 use super::fabric::FabricDocument;
+use super::flows::FlowsDocument;
 use super::sorted::PeerRecord;
 use crate::text::words::Effect;
 
@@ -49,6 +50,8 @@ pub struct LabDocument {
     pub difference: Option<DifferenceDocument>,
     /// Latency of the smallest message and rate of the largest; null if the experiment does not measure both.
     pub fabric: Option<FabricDocument>,
+    /// The rate of each flow in each combination; null if no combination is a stream of several flows.
+    pub flows: Option<FlowsDocument>,
     /// Published figures, and the results of this run for the same combinations. The hardware differs.
     pub published: Vec<PublishedDocument>,
     /// In the order in which they ran; a repeated trial replaces the first. Trials of an earlier run are in that run.

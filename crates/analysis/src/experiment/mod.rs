@@ -12,6 +12,7 @@ pub mod difference;
 pub mod document;
 pub mod earlier;
 pub mod fabric;
+pub mod flows;
 pub mod hits;
 mod idle_states;
 pub mod judge;

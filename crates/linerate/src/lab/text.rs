@@ -17,6 +17,8 @@ const NAMED_MAX: usize = 5;
 /// so are differences, and the published figures of a source.
 const FIGURES_MAX: usize = 120;
 const ROWS_MAX: usize = 48;
+/// Combinations whose flows fit side by side on a terminal; the page has all.
+const FLOW_COLUMNS_MAX: usize = 6;
 /// Where the rest is.
 const ELSEWHERE: &str = "on the page (`linerate report RUN`) and in `--format json`";
 
@@ -41,6 +43,12 @@ pub(super) fn text(document: &LabDocument) -> String {
             "another host: {} ({host}), {} -> {}",
             peer.peer, peer.local_nic, peer.remote_nic
         ));
+    }
+    if let Some(found) = &document.flows
+        && found.cells.len() <= FLOW_COLUMNS_MAX
+    {
+        lines.extend([String::new(), "rate of each flow".to_owned()]);
+        table(&mut lines, &found.table());
     }
     if let Some(server) = &document.server {
         lines.push(server.in_words());

@@ -31,19 +31,36 @@ fn fabric(document: &LabDocument) -> String {
     let Some(found) = &document.fabric else {
         return String::new();
     };
-    let rows = found.table();
+    section(
+        "fabric",
+        "Latency and rate",
+        "Means over the blocks. MiB are 2^20 bytes; net is what the path carries as payload, gross what its link signals.",
+        &under_head("Latency and rate of each combination", &found.table()),
+    )
+}
+
+/// The rate of each flow in each combination; nothing where none has several.
+fn flows(document: &LabDocument) -> String {
+    let Some(found) = &document.flows else {
+        return String::new();
+    };
+    section(
+        "flows",
+        "Flows",
+        "Mean rate of each flow over the trials, their sum, and Jain's fairness index: 1 if all are equal.",
+        &under_head("Rate of each flow", &found.table()),
+    )
+}
+
+/// A table whose first row is its head.
+fn under_head(caption: &str, rows: &[Vec<String>]) -> String {
     let Some((head, rows)) = rows.split_first() else {
         return String::new();
     };
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let escaped = |row: &Vec<String>| row.iter().map(|cell| escape(cell)).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
-    section(
-        "fabric",
-        "Latency and rate",
-        "Means over the blocks. MiB are 2^20 bytes; net is what the path carries as payload, gross what its link signals.",
-        &table("Latency and rate of each combination", &head, &rows),
-    )
+    table(caption, &head, &rows)
 }
 
 /// The page of an experiment as one HTML document.
@@ -51,6 +68,7 @@ pub fn lab_page(document: &LabDocument, header: &Header, seen: &LabData) -> Stri
     let mut drawn: Vec<Value> = Vec::new();
     let mut body = story(document);
     body.push_str(&fabric(document));
+
     let numbered = || (1..).zip(&document.responses);
     for (number, response) in numbered() {
         body.push_str(&curves::of_figure(document, response, number, &mut drawn));
@@ -61,6 +79,7 @@ pub fn lab_page(document: &LabDocument, header: &Header, seen: &LabData) -> Stri
         body.push_str(&matrix::matrix(document, response, number, &mut drawn));
         body.push_str(&means(document, response, number, &mut drawn));
     }
+    body.push_str(&flows(document));
     body.push_str(&sizes::by_size(document, seen, &mut drawn));
     body.push_str(&map::path(document, header, seen));
     body.push_str(&charts::within_trials(document, seen, &mut drawn));

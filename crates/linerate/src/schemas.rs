@@ -72,7 +72,7 @@ fn documents() -> Vec<Document> {
         document::<PairingDocument>("pairing", "linerate agent --listen, linerate agent pair"),
         document::<MeasureDocument<'_>>("sample", "linerate measure"),
         document::<BlockDocument<'_>>("block", "linerate measure block"),
-        document::<PreloadDocument>("preload", "linerate measure stream --preload"),
+        document::<PreloadDocument>("preload", "linerate measure --preload"),
         document::<StoredDocument<'_>>("measurement", "linerate report of a measurement"),
         document::<TuneDocument<'_>>("tune", "linerate tune"),
         document::<DoctorDocument<'_>>("doctor", "linerate doctor"),

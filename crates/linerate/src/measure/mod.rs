@@ -128,11 +128,17 @@ pub(crate) fn run(
         MeasureAction::Stream(args) => stream(args, state, output),
         MeasureAction::Rr(args) => {
             let asked = trial_spec::rr(args)?;
+            if let Some(library) = &args.preload {
+                return preload::run(&args.peer, &asked, library, output);
+            }
             let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &args.until, state, output, ask)
         }
         MeasureAction::Pingpong(args) => {
             let asked = trial_spec::pingpong(args)?;
+            if let Some(library) = &args.preload {
+                return preload::run(&args.peer, &asked, library, output);
+            }
             let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &once, state, output, ask)
         }
@@ -166,20 +172,9 @@ fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> 
     let usage = |why: &str| Err(Stop::new(Code::Usage, why));
     let asked = trial_spec::measure_stream(args)?;
     let comparison = args.comparison.asked();
-    let only = comparison.or_else(|| args.preload.map(|_| "--preload"));
+    let only = comparison.or_else(|| args.preload.as_ref().map(|_| "--preload"));
     if let Some(option) = only {
-        let is_set = [
-            ("--verbose", output.verbose),
-            ("--interval", args.until.interval.is_some()),
-            ("--metrics-file", output.metrics.has_file()),
-        ];
-        if let Some((other, _)) = is_set.iter().find(|(_, is_set)| *is_set) {
-            return usage(&format!("`{option}` does not support `{other}`"));
-        }
-        let is_other = output.as_iperf3 || output.as_junit;
-        if is_other || output.say.format == Format::OpenMetrics {
-            return usage(&format!("`{option}` supports only text and json"));
-        }
+        preload::check_output(option, args.until.interval.is_some(), output)?;
     }
     if args.comparison.ladder {
         return ladder::run(args, state, output);
@@ -190,8 +185,8 @@ fn stream(args: &MeasureStream, state: &FilePath, output: OutputOptions<'_>) -> 
     if output.as_iperf3 && asked.verbs.is_some() {
         return usage("verbs support only text and json");
     }
-    if let Some(preload) = args.preload {
-        return preload::stream(args, &asked, preload, output.keep);
+    if let Some(library) = &args.preload {
+        return preload::run(&preload::peer_of(args)?, &asked, library, output);
     }
     if args.why {
         if let Some(stop) = why::refused(&asked) {

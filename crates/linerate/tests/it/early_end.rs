@@ -185,19 +185,29 @@ fn a_comparison_that_is_interrupted_in_its_first_trial_shows_the_part_of_it() {
     let document = fitting(&interrupted(&lab, words).out);
     assert_cut_short(&document, words);
     assert!(document["overhead"].is_null(), "{}", document["overhead"]);
+}
 
-    let words = format!("stream netns:far --preload rsocket --time {LONG}");
-    let done = interrupted(&lab, &words);
-    let document = fitting(&done.out);
-    assert_eq!(document["interrupted"], true);
-    let carriers = document["carriers"].as_array().expect("carriers");
-    assert_eq!(
-        (carriers.len(), &carriers[0]["carrier"]),
-        (1, &"tcp".into())
-    );
-    assert!(carriers[0]["bytes"].as_u64() > Some(0), "{}", carriers[0]);
-    assert!(document["ratio"].is_null(), "{}", document["ratio"]);
-    assert!(done.err.contains(" s of tcp"), "{}", done.err);
+#[test]
+fn an_interrupted_comparison_with_a_library_shows_the_part_over_tcp() {
+    let Some(lab) = Lab::new() else { return };
+    for words in [
+        "stream netns:far",
+        "rr netns:far",
+        "pingpong netns:far --sizes 1B --repetitions 10000000 --volume 1TB",
+    ] {
+        let done = interrupted(&lab, &format!("{words} --preload rsocket --time {LONG}"));
+        let document = fitting(&done.out);
+        assert_eq!(document["interrupted"], true);
+        let carriers = document["carriers"].as_array().expect("carriers");
+        assert_eq!(
+            (carriers.len(), &carriers[0]["carrier"]),
+            (1, &"tcp".into())
+        );
+        assert!(carriers[0]["bytes"].as_u64() > Some(0), "{}", carriers[0]);
+        assert!(document["ratio"].is_null(), "{}", document["ratio"]);
+        assert!(document["latency_ratio"].is_null(), "{words}");
+        assert!(done.err.contains(" s of tcp"), "{}", done.err);
+    }
 }
 
 #[test]

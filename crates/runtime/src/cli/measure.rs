@@ -9,6 +9,7 @@ use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
+use super::preload::PreloadArg;
 use super::verbs::VERBS;
 use super::{
     ComparisonArgs, LikeArgs, MeasureBlock, MeasureDiffusion, MeasureRdma, PeerArgs, ReachArgs,
@@ -364,9 +365,9 @@ pub struct MeasureStream {
     /// Over verbs: outstanding messages of `--buffer` bytes per queue pair [default: 128].
     #[arg(long, help_heading = VERBS, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub depth: Option<u32>,
-    /// Measure plain socket calls over kernel TCP, then again with this library in LD_PRELOAD: `rsocket` (RDMA for
-    /// unmodified programs).
-    #[arg(long, value_enum, value_name = "LIBRARY", hide_possible_values = true, hide_short_help = true, conflicts_with_all = ["ladder", "depth", "bytes", "place", "place_remote", "memory", "memory_remote", "interval", "sample_interval", "no_record", "until_ci"])]
+    /// Measure plain socket calls over kernel TCP, then again with this library in LD_PRELOAD on both ends: `rsocket` (RDMA
+    /// for unmodified programs), or the absolute path of another one, such as libvma.
+    #[arg(long, value_name = "LIBRARY", hide_short_help = true, conflicts_with_all = ["ladder", "depth", "bytes", "place", "place_remote", "memory", "memory_remote", "interval", "sample_interval", "no_record", "until_ci", "require", "per_flow"])]
     pub preload: Option<PreloadArg>,
     /// The transport.
     #[command(flatten)]
@@ -380,21 +381,6 @@ pub struct MeasureStream {
     /// The defaults of another program.
     #[command(flatten)]
     pub like: LikeArgs,
-}
-
-/// `--preload`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PreloadArg {
-    /// librspreload of rdma-core.
-    Rsocket,
-}
-
-/// `mover`.
-#[derive(Debug, Args)]
-pub struct MoverArgs {
-    /// Re-execute with this library in LD_PRELOAD.
-    #[arg(long, value_enum)]
-    pub preload: Option<PreloadArg>,
 }
 
 /// A peer, or an iperf3 server.
@@ -457,6 +443,10 @@ pub struct MeasureRr {
     /// Sends regardless of responses; latency counts from the intended send time.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
+    /// Measure plain socket calls over kernel TCP, then again with this library in LD_PRELOAD on both ends: `rsocket` (RDMA
+    /// for unmodified programs), or the absolute path of another one, such as libvma.
+    #[arg(long, value_name = "LIBRARY", hide_short_help = true, conflicts_with_all = ["place", "place_remote", "memory", "memory_remote", "interval", "sample_interval", "no_record", "until_ci", "require", "per_flow", "like"])]
+    pub preload: Option<PreloadArg>,
     /// The transport.
     #[command(flatten)]
     pub transport: TransportArgs,
@@ -491,6 +481,10 @@ pub struct MeasurePingpong {
     /// Verify every byte on both ends.
     #[arg(long)]
     pub data_check: bool,
+    /// Measure plain socket calls over kernel TCP, then again with this library in LD_PRELOAD on both ends: `rsocket` (RDMA
+    /// for unmodified programs), or the absolute path of another one, such as libvma.
+    #[arg(long, value_name = "LIBRARY", hide_short_help = true, conflicts_with_all = ["place", "place_remote", "memory", "memory_remote", "sample_interval", "no_record"])]
+    pub preload: Option<PreloadArg>,
     /// The transport.
     #[command(flatten)]
     pub transport: TransportArgs,

@@ -12,6 +12,7 @@ mod measure;
 mod nic;
 mod peer;
 pub mod place_word;
+mod preload;
 mod prove;
 mod requirement;
 pub mod state_folder;
@@ -39,11 +40,12 @@ use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate, UnitError};
 pub use measure::{
     BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,
-    MeasureTransfer, MeasureUdp, MoverArgs, PeerOrForeign, Placing, PreloadArg, ReceiveArg,
-    SendArg, StreamArgs, TrialArgs, UntilArgs,
+    MeasureTransfer, MeasureUdp, PeerOrForeign, Placing, ReceiveArg, SendArg, StreamArgs,
+    TrialArgs, UntilArgs,
 };
 pub use nic::NicArgs;
 pub use peer::{PeerArgs, ReachArgs};
+pub use preload::{MoverArgs, PreloadArg};
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
 pub use requirement::{Bound, Requirement};
 pub use store::{ExportArgs, ReportArgs, RunsArgs, StoreArgs, TableFormatArg};

@@ -165,6 +165,11 @@ impl LocalEndpoint {
         self.live.root()
     }
 
+    /// The interfaces of this machine, for reading.
+    pub fn nics(&self) -> &dyn NicRead {
+        &self.netlink
+    }
+
     /// The interfaces of the connections that this process is controlled over; none without one.
     pub fn way_in(&self) -> BTreeSet<NicName> {
         self.management_path().value().cloned().unwrap_or_default()

@@ -6,6 +6,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use linerate_model::known::{Cause, Known};
+
 use super::{TCP_INFO_BYTES_MAX, tcp_info};
 
 /// A stream socket.
@@ -167,10 +169,51 @@ impl Plain {
         done(unsafe { libc::shutdown(self.0.as_raw_fd(), libc::SHUT_WR) }).map(drop)
     }
 
-    /// Whether the kernel's own TCP carries it: nothing else has an account of that kind.
-    pub(crate) fn is_kernels(&self) -> bool {
+    /// Sends small messages at once (`TCP_NODELAY`). A library without Nagle's algorithm may refuse the option; the
+    /// kernel's TCP does not.
+    pub(crate) fn send_at_once(&self) -> io::Result<()> {
+        let on: libc::c_int = 1;
+        let length = libc::socklen_t::try_from(size_of_val(&on)).expect("4 bytes");
+        // SAFETY: `length` bytes are read from `on`, which lives to the end of this function.
+        let result = done(unsafe {
+            libc::setsockopt(
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_NODELAY,
+                (&raw const on).cast(),
+                length,
+            )
+        });
+        match result {
+            Err(error) if self.kernel_bytes().is_some() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the kernel's own TCP carried of it in both directions, as its `struct tcp_info` counts; none if that
+    /// does not carry it: nothing else has an account of that kind. A library that keeps an unused socket of the kernel
+    /// beside its own connection (libvma) has one of 0 bytes.
+    pub(crate) fn kernel_bytes(&self) -> Option<Known<u64>> {
+        /// `tcpi_bytes_acked` and `tcpi_bytes_received` (include/uapi/linux/tcp.h, Linux 4.1).
+        const COUNTS: [usize; 2] = [120, 128];
         // SAFETY: the descriptor is open as long as `self`.
         let socket = unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) };
-        tcp_info(socket, &mut [0; TCP_INFO_BYTES_MAX]).is_ok_and(|known| known > 0)
+        let mut raw = [0; TCP_INFO_BYTES_MAX];
+        let known = tcp_info(socket, &mut raw).ok().filter(|known| *known > 0)?;
+        let count = |at: usize| {
+            let bytes = raw.get(..known)?.get(at..at + 8)?;
+            Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        let sum = COUNTS
+            .into_iter()
+            .map(count)
+            .try_fold(0, |sum: u64, part| Some(sum.saturating_add(part?)));
+        Some(sum.map_or_else(
+            || {
+                let why = format!("this tcp_info has {known} bytes and no byte counts");
+                Known::unknown(Cause::Absent, "getsockopt(TCP_INFO)", why)
+            },
+            Known::Value,
+        ))
     }
 }

@@ -324,7 +324,9 @@ pub(crate) fn trial_of(action: &MeasureAction, path: PathView<'_>) -> Outcome<Op
         }
         MeasureAction::Block(_) => return Ok(None),
         MeasureAction::Stream(args) => (&args.stream.trial, measure_stream(args)?),
+        MeasureAction::Rr(args) if args.preload.is_some() => return Ok(None),
         MeasureAction::Rr(args) => (&args.trial, rr(args)?),
+        MeasureAction::Pingpong(args) if args.preload.is_some() => return Ok(None),
         MeasureAction::Pingpong(args) => (&args.trial, pingpong(args)?),
         MeasureAction::Transfer(args) => (&args.trial, transfer(args)?),
         MeasureAction::Diffusion(args) if args.overhead.is_some() => return Ok(None),

@@ -143,11 +143,29 @@ pub(crate) fn a_program_that_was_not_changed_is_carried_by_rsocket(guest: &Guest
         carriers.iter().all(|one| one["bytes"].as_u64() > Some(0)),
         "{document:#}"
     );
+    // Soft-RoCE's packets pass the interface too, and are not taken for the kernel's TCP.
+    assert_eq!(
+        (&carriers[0]["carried_by"], &carriers[1]["carried_by"]),
+        (&json!("kernel"), &json!("rdma")),
+        "{document:#}"
+    );
     // At least the payload of RDMA packets of 1024 bytes.
     let least = carriers[1]["bytes"].as_u64().expect("a number") / 1_024;
     assert!(
         count(guest.shell(packets)) - before >= least,
         "{document:#}"
     );
+    for words in [
+        &["rr", "--time", "1"][..],
+        &["pingpong", "--sizes", "0B,1B,64KiB", "--repetitions", "20"],
+    ] {
+        let common = ["local", "--address", "198.18.0.2", "--preload", "rsocket"];
+        let document = guest.linerate(&[&["measure"], words, &common[..]].concat());
+        for (carrier, by) in [(0, "kernel"), (1, "rdma")] {
+            let carrier = &document["carriers"][carrier];
+            assert_eq!(carrier["carried_by"], by, "{document:#}");
+            assert!(carrier["operations"].as_u64() > Some(0), "{document:#}");
+        }
+    }
     guest.linerate(&["testbed", "rxe", "remove", "--all"]);
 }

@@ -13,6 +13,7 @@ use linerate_host::watch::Reading;
 use linerate_host::watch::scope::WatchScope;
 use linerate_model::ids::{CpuSet, NicName};
 use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::latency::Histogram;
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::watch::Watch;
 use linerate_runtime::endpoint::trial::{PeerPath, source_towards};
@@ -54,7 +55,7 @@ impl Payload {
     pub(super) fn of(near: &Carried, work: &Work) -> Self {
         let round_trips = match work {
             Work::Stream { .. } => 0,
-            Work::Requests { .. } => near.latency.as_ref().map_or(0, |all| all.count()),
+            Work::Requests { .. } => near.latency.as_ref().map_or(0, Histogram::count),
             Work::Pingpong { .. } => near.sizes.iter().map(|size| size.repetitions).sum(),
         };
         Self {

@@ -5,7 +5,7 @@ use linerate_analysis::trial::figure::Figures;
 use linerate_model::lab::Response;
 use linerate_model::latency::Histogram;
 use linerate_model::sample::SizeRecord;
-use linerate_model::units::{BitRate, Bytes};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{TrialSpec, Workload};
 use linerate_runtime::cli::PreloadArg;
 use linerate_traffic::mover::Carried;
@@ -61,7 +61,9 @@ impl Trial {
         }
         let (first, rest) = self.near.sizes.split_first()?;
         let mut all = first.one_way.clone();
-        rest.iter().for_each(|size| all.add(&size.one_way));
+        for size in rest {
+            all.add(&size.one_way);
+        }
         Some(all)
     }
 
@@ -83,7 +85,7 @@ impl Trial {
             }
         }
         if let Some(times) = self.times() {
-            let at = |quantile| times.quantile(quantile).map(|time| time.as_secs_f64());
+            let at = |quantile| times.quantile(quantile).map(Nanoseconds::as_secs_f64);
             let figures = [
                 (Response::Mean, times.mean_ns().map(|ns| ns / 1e9)),
                 (Response::P50, at(0.5)),
@@ -339,34 +341,31 @@ fn sizes_in_words(trials: &[Trial]) -> Vec<String> {
     }
     let names = trials.iter().map(|trial| trial.name.len() + " p50".len());
     let width = names.max().unwrap_or(0).max(12);
-    let mut header = format!("{:>10}", "size");
+    let right = |text: &str| format!("{text:>width$}");
+    let mut header = vec![format!("{:>10}", "size")];
     for trial in trials {
-        for quantile in ["p50", "p99"] {
-            let title = format!("{} {quantile}", trial.name);
-            header.push_str(&format!("  {title:>width$}"));
-        }
+        header.extend(["p50", "p99"].map(|quantile| right(&format!("{} {quantile}", trial.name))));
     }
     if trials.len() > 1 {
-        header.push_str("  ratio of p50");
+        header.push("ratio of p50".to_owned());
     }
-    let mut lines = vec![String::new(), header];
+    let mut lines = vec![String::new(), header.join("  ")];
     for size in &tcp.near.sizes {
-        let mut row = format!("{:>10}", size.bytes.to_string());
+        let mut row = vec![format!("{:>10}", size.bytes.to_string())];
         let mut found = Vec::new();
         for trial in trials {
             let own = trial.near.sizes.iter().find(|own| own.bytes == size.bytes);
-            for quantile in [0.5, 0.99] {
-                let text = own.map_or_else(|| "-".to_owned(), |own| at(quantile, &own.one_way));
-                row.push_str(&format!("  {text:>width$}"));
-            }
+            let of =
+                |quantile| own.map_or_else(|| "-".to_owned(), |own| at(quantile, &own.one_way));
+            row.extend([0.5, 0.99].map(|quantile| right(&of(quantile))));
             found.extend(own);
         }
         if let [tcp, library] = found[..]
             && let Some(ratio) = ratio_at(0.5, &library.one_way, &tcp.one_way)
         {
-            row.push_str(&format!("  {ratio:>12.3}"));
+            row.push(format!("{ratio:>12.3}"));
         }
-        lines.push(row);
+        lines.push(row.join("  "));
     }
     lines
 }

@@ -221,7 +221,7 @@ impl Accounts {
     }
 
     /// By the kernel's own account of the connections.
-    fn is_left_to_tcp(&self, payload: Payload) -> bool {
+    pub(super) fn is_left_to_tcp(&self, payload: Payload) -> bool {
         match &self.kernel_tcp {
             None => false,
             Some(Known::Value(bytes)) => bytes.saturating_mul(HANDSHAKE_SHARE) >= payload.bytes,
@@ -293,7 +293,7 @@ impl Accounts {
             Known::Unknown(_) => "unknown".to_owned(),
         };
         let tcp = match &self.kernel_tcp {
-            None => "no connection".to_owned(),
+            None => "has no connection".to_owned(),
             Some(known) => bytes(known),
         };
         let mut parts = vec![
@@ -311,6 +311,11 @@ impl Accounts {
     }
 
     pub(super) fn document(&self) -> AccountsDocument {
+        let none = Known::unknown(
+            Cause::Absent,
+            "getsockopt(TCP_INFO)",
+            "no connection has an account of the kernel's TCP",
+        );
         let mut gaps = Vec::new();
         let mut known = |value: &Known<u64>| match value {
             Known::Value(value) => Some(*value),
@@ -320,10 +325,7 @@ impl Accounts {
             }
         };
         AccountsDocument {
-            kernel_tcp_bytes: match &self.kernel_tcp {
-                None => Some(0),
-                Some(bytes) => known(bytes),
-            },
+            kernel_tcp_bytes: known(self.kernel_tcp.as_ref().unwrap_or(&none)),
             interface_bytes: known(&self.interface_bytes),
             rdma_bytes: known(&self.rdma_bytes),
             rdma_packets: known(&self.rdma_packets),
@@ -341,7 +343,7 @@ impl Accounts {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct AccountsDocument {
-    /// What the kernel's TCP carried of the connections, by its `struct tcp_info`; 0 if it has none of them.
+    /// What the kernel's TCP carried of the connections, by its `struct tcp_info`; null if none of them has one.
     kernel_tcp_bytes: Option<u64>,
     /// The interface of the path.
     interface: Option<String>,
@@ -459,8 +461,9 @@ mod tests {
         assert_eq!(unread.carried_by(STREAM), CarriedBy::Neither);
         let document = serde_json::to_value(unread.document()).expect("plain data");
         assert!(document["interface_bytes"].is_null() && document["rdma_bytes"].is_null());
-        assert_eq!(document["kernel_tcp_bytes"], 0);
-        assert_eq!(document["gaps"].as_array().map(Vec::len), Some(2));
+        assert!(document["kernel_tcp_bytes"].is_null());
+        assert_eq!(document["rdma_packets"], 7);
+        assert_eq!(document["gaps"].as_array().map(Vec::len), Some(3));
         assert!(
             unread.in_words().contains("eth0 unknown"),
             "{}",

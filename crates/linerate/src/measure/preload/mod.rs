@@ -257,8 +257,11 @@ impl Ends<'_> {
                 return Err(fell_back());
             }
             if let Some(left) = accounts.left(payload) {
-                let hint = "other traffic on the interface counts too: stop it, and check with the \
-                    library's own log that it takes over the sockets";
+                let hint = if accounts.is_left_to_tcp(payload) {
+                    "check with the library's own log that it takes over these sockets"
+                } else {
+                    "stop other traffic on the interface, which counts too, and measure again"
+                };
                 let why = format!("the library {name} {left}");
                 return Err(Stop::new(Code::NotSupported, why).hint(hint));
             }

@@ -35,6 +35,11 @@ impl<'a> Bounds<'a> {
         self.resolver.goes_without_in_words()
     }
 
+    /// A setting of a level's own that its host does not have.
+    pub(super) fn went_without(&self, factor: usize, level: usize) -> Option<String> {
+        self.resolver.went_without(factor, level)
+    }
+
     /// None of a run that ended before both hosts were read.
     pub(super) fn of(header: &'a Header, sorted: &ExperimentRecords<'a>) -> Option<Self> {
         let hosts = sorted.hosts?;

@@ -377,7 +377,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
         fabric: fabric::document(&sorted, &laid, &measured, bounds.as_ref()),
         server: hits::document(&sorted, &laid),
         responses: measured,
-        published: published::documents(&sorted, &laid, difference.as_ref()),
+        published: published::documents(&sorted, &laid, difference.as_ref(), bounds.as_ref()),
         difference,
         trials,
     })

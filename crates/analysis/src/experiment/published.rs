@@ -2,6 +2,7 @@
 
 use linerate_model::lab::{Amount, Cell, Published, PublishedFigure, Response};
 
+use super::bound::Bounds;
 use super::document::{DifferenceDocument, PublishedDocument, YoursDocument};
 use super::judge::{ResolvedDesign, without_factors};
 use super::sorted::ExperimentRecords;
@@ -12,29 +13,30 @@ pub const OTHER_HARDWARE: &str = "The published figures come from other hardware
     programs: a ratio shows the distance between figures, not which one is good.";
 
 /// Every published figure with the one of the same combination.
-pub fn documents(
+pub(super) fn documents(
     sorted: &ExperimentRecords<'_>,
     laid: &ResolvedDesign,
     difference: Option<&DifferenceDocument>,
+    bounds: Option<&Bounds<'_>>,
 ) -> Vec<PublishedDocument> {
     let of = |published: &Published| {
         let figures = published.figures.iter();
-        let documents =
-            figures.filter_map(|figure| document(sorted, laid, difference, published, figure));
+        let documents = figures
+            .filter_map(|figure| document((sorted, bounds), laid, difference, published, figure));
         documents.collect::<Vec<_>>()
     };
     sorted.experiment.published.iter().flat_map(of).collect()
 }
 
 fn document(
-    sorted: &ExperimentRecords<'_>,
+    (sorted, bounds): (&ExperimentRecords<'_>, Option<&Bounds<'_>>),
     laid: &ResolvedDesign,
     difference: Option<&DifferenceDocument>,
     published: &Published,
     figure: &PublishedFigure,
 ) -> Option<PublishedDocument> {
     let amount = figure.amount()?;
-    let cell = || cell(sorted, laid, published, figure);
+    let cell = || cell((sorted, bounds), laid, published, figure);
     let own = match (published.response, published.difference) {
         (Some(response), _) => cell().and_then(|cell| own(sorted, response, &cell, amount)),
         (None, true) => cell().and_then(|cell| {
@@ -69,7 +71,7 @@ fn document(
 /// The combination that a published figure is of: a factor that it does not name is at its first level, that of a
 /// difference at the one whose time it is.
 fn cell(
-    sorted: &ExperimentRecords<'_>,
+    (sorted, bounds): (&ExperimentRecords<'_>, Option<&Bounds<'_>>),
     laid: &ResolvedDesign,
     published: &Published,
     figure: &PublishedFigure,
@@ -96,6 +98,10 @@ fn cell(
         let skipped = sorted.left.iter().find(|(f, l, _)| (*f, *l) == (at, place));
         if let Some((_, _, why)) = skipped {
             return Err(format!("{} {level} was skipped: {why}", factor.name()));
+        }
+        // What was published is a level with all of its settings.
+        if let Some(setting) = bounds.and_then(|bounds| bounds.went_without(at, place)) {
+            return Err(format!("{} {level} went without {setting}", factor.name()));
         }
         cell[at] = place;
     }

@@ -225,35 +225,22 @@ impl Resolver {
             && table.workload.is_none()
             && table.address.is_none()
             && table.peer.at.is_none();
-        if !changes_settings_only {
-            return None;
-        }
-        let ends = [
-            (
-                End::Local,
-                &ground.local,
-                &ground.local_nic,
-                &table.settings,
-            ),
-            (
-                End::Remote,
-                &ground.remote,
-                &ground.remote_nic,
-                &table.peer.settings,
-            ),
-        ];
-        let mut missing = None;
-        for (end, host, nic, settings) in ends {
-            for key in settings.keys() {
-                for key in keys(key, host, nic).ok()? {
-                    // One that is there makes the level a level.
-                    let gap = lacking(host, &key)?;
-                    let why = || format!("cannot change {key} of the {end} end: {gap}");
-                    missing.get_or_insert_with(why);
-                }
-            }
-        }
-        missing
+        let own = own_settings(&table, ground)?;
+        let (first_end, first, gap) = own
+            .iter()
+            .find_map(|(end, key, gap)| gap.as_ref().map(|gap| (*end, key, gap)))?;
+        let is_empty = own.iter().all(|(.., gap)| gap.is_some());
+        (changes_settings_only && is_empty)
+            .then(|| format!("cannot change {first} of the {first_end} end: {gap}"))
+    }
+
+    /// A setting of a level's own that its host does not have.
+    pub(super) fn went_without(&self, factor: usize, level: usize) -> Option<String> {
+        let table = self.experiment.factors.get(factor)?.level(level)?;
+        let ground = self.ground(table.peer.at.as_deref()).ok()?;
+        let own = own_settings(&table, ground)?.into_iter();
+        let mut missing = own.filter(|(.., gap)| gap.is_some());
+        missing.next().map(|(_, key, _)| key.to_string())
     }
 
     /// The optional settings that a host of a path does not have, and why, as text.
@@ -321,6 +308,41 @@ impl Resolver {
         let line = |(key, values): (String, Vec<String>)| format!("{key}: {}", values.join(", "));
         lines.into_iter().map(line).collect()
     }
+}
+
+/// The settings that a level itself names, each with the gap of a host that does not have it; none if one has no key
+/// here.
+fn own_settings(
+    table: &LevelTable,
+    ground: &PathBaseline,
+) -> Option<Vec<(End, SettingKey, Option<Gap>)>> {
+    let ends = [
+        (
+            End::Local,
+            &ground.local,
+            &ground.local_nic,
+            &table.settings,
+        ),
+        (
+            End::Remote,
+            &ground.remote,
+            &ground.remote_nic,
+            &table.peer.settings,
+        ),
+    ];
+    let mut own = Vec::new();
+    for (end, host, nic, settings) in ends {
+        for (key, word) in settings {
+            if word.to_string() == AS_FOUND {
+                continue;
+            }
+            for key in keys(key, host, nic).ok()? {
+                let gap = lacking(host, &key);
+                own.push((end, key, gap));
+            }
+        }
+    }
+    Some(own)
 }
 
 /// Why a host does not have a setting. One that could not be read may be there.

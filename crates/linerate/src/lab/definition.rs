@@ -57,6 +57,17 @@ pub(super) struct Definition {
     pub experiment: Experiment,
 }
 
+/// The file of an experiment that comes with linerate.
+pub(super) fn text_of(name: &str) -> Outcome<&'static str> {
+    let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
+    shipped.map(|(_, text)| *text).ok_or_else(|| {
+        let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        let why =
+            format!("cannot print the experiment {name}: no built-in experiment has this name");
+        Stop::new(Code::BadInput, why).hint(format!("built-in experiments: {}", names.join(", ")))
+    })
+}
+
 /// The experiment of a file, or one that comes with linerate.
 pub(super) fn read(name: &str) -> Outcome<Definition> {
     let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);

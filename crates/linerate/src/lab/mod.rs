@@ -24,7 +24,7 @@ use std::process::Command;
 use linerate_analysis::experiment::document::LabDocument;
 use linerate_analysis::experiment::experiment_of;
 use linerate_analysis::experiment::hits::server_in_words;
-use linerate_analysis::experiment::judge;
+use linerate_analysis::experiment::judge::{self, ResolvedDesign};
 use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::{Header, Record, RunKind, SCHEMA, StoredRun};
 use linerate_analysis::text::words::seconds_in_words;
@@ -35,6 +35,7 @@ use linerate_model::lab::{Experiment, Factor, Level, LevelTable, LoadedServer};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::End;
 use linerate_model::units::BitRate;
+use linerate_model::workload::TrialSpec;
 use linerate_report::{self as report, LabData};
 use linerate_runtime::cli::{
     LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, PeerArgs, ReachArgs,
@@ -67,7 +68,10 @@ const PAGE: &str = "report.html";
 /// Runs `lab`.
 pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
     match action {
-        LabAction::List => list(say),
+        LabAction::List { experiment: None } => list(say),
+        LabAction::List {
+            experiment: Some(name),
+        } => say.data(definition::text_of(name)?.trim_end()),
         LabAction::Run(args) => begin(args, state, say),
         LabAction::Resume {
             run,
@@ -201,10 +205,15 @@ fn run_new(
         anyway: args.force,
     };
     check(resolver)?;
-    say_plan(resolver, header, say)?;
+    let plan = plan_in_words(resolver, header)?.join("\n");
     if args.plan {
-        return Ok(None);
+        if say.format != Format::Text {
+            let why = "`--plan` supports only text";
+            return Err(Stop::new(Code::Usage, why));
+        }
+        return say.data(&plan).map(|()| None);
     }
+    say.note(&plan);
     let out = args.out.clone();
     let folder = out.unwrap_or_else(|| run_folder(state, "lab", header.created_unix_s, seed));
     let mut run = Run::create(&folder, header)?;
@@ -323,8 +332,8 @@ fn peer_address(text: &str) -> Outcome<PeerAddress> {
     }
 }
 
-/// Announces the plan.
-fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
+/// The plan in words: what will run, what it changes, and what is skipped.
+fn plan_in_words(resolver: &Resolver, header: &Header) -> Outcome<Vec<String>> {
     let skipped = resolver.unsupported();
     let left_out: Vec<_> = skipped
         .iter()
@@ -338,12 +347,64 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
         .find_map(|cell| trials(resolver, cell).ok());
     let alone = judge::without_factors(&resolver.experiment);
     let trial = first.map_or_else(|| trials(resolver, &alone), Ok)?;
+    let mut lines = vec![head_of_plan(resolver, header, &laid, &trial[0])];
+    for &at in &laid.varied {
+        let factor = &resolver.experiment.factors[at];
+        let names = laid.kept[at]
+            .iter()
+            .filter_map(|level| factor.level(*level));
+        let names: Vec<String> = names.map(|level| level.name).collect();
+        lines.push(format!("  varied: {}: {}", factor.name(), names.join(", ")));
+    }
+    if let Some(server) = &resolver.experiment.server {
+        lines.push(format!("  {}", server_in_words(server)));
+    }
+    for level in levels(&resolver.experiment) {
+        if let Some(run) = level.run {
+            let words = "an earlier run, neither repeated nor interleaved with these";
+            lines.push(format!("  {}: {words}: {run}", level.name));
+        }
+    }
+    for words in resolver.others_in_words() {
+        lines.push(format!("  {words}"));
+    }
+    for words in resolver.changed_in_words() {
+        lines.push(format!("  {words}"));
+    }
+    // Levels of one factor that are skipped for one reason share a line.
+    for same in skipped.chunk_by(|one, other| (one.0, &one.2) == (other.0, &other.2)) {
+        let (factor, _, why) = &same[0];
+        let of = &resolver.experiment.factors[*factor];
+        let levels = same.iter().filter_map(|(_, level, _)| of.level(*level));
+        let levels: Vec<String> = levels.map(|level| level.name).collect();
+        lines.push(format!(
+            "  skipped: {} {}: {why}",
+            of.name(),
+            levels.join(", ")
+        ));
+    }
+    for words in resolver.goes_without_in_words() {
+        lines.push(format!("  note: {words}"));
+    }
+    for words in laid.confounding(&resolver.experiment) {
+        lines.push(format!("  note: {words}"));
+    }
+    Ok(lines)
+}
+
+/// What is run how often, and how long that takes.
+fn head_of_plan(
+    resolver: &Resolver,
+    header: &Header,
+    laid: &ResolvedDesign,
+    trial: &TrialSpec,
+) -> String {
     let design = &resolver.experiment.design;
     let cells = laid.cells.len() as u64;
     let trials = cells.saturating_mul(design.repeats.into());
-    let time = trial[0].duration_ns.as_u64().saturating_mul(trials);
-    let by_itself = trial[0].workload.ends_by_itself();
-    say.note(&format!(
+    let time = trial.duration_ns.as_u64().saturating_mul(trials);
+    let by_itself = trial.workload.ends_by_itself();
+    format!(
         "{}: {}\n{} -> {} ({}): {} combinations ({}), {} randomized blocks: {trials} trials{}",
         resolver.experiment.title,
         resolver.experiment.question,
@@ -359,41 +420,7 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
             let time = linerate_model::units::Nanoseconds::new(time);
             format!(", {} of data transfer", seconds_in_words(time))
         },
-    ));
-    if let Some(server) = &resolver.experiment.server {
-        say.note(&format!("  {}", server_in_words(server)));
-    }
-    for level in levels(&resolver.experiment) {
-        if let Some(run) = level.run {
-            let words = "an earlier run, neither repeated nor interleaved with these";
-            say.note(&format!("  {}: {words}: {run}", level.name));
-        }
-    }
-    for words in resolver.others_in_words() {
-        say.note(&format!("  {words}"));
-    }
-    for words in resolver.changed_in_words() {
-        say.note(&format!("  {words}"));
-    }
-    // Levels of one factor that are skipped for one reason share a line.
-    for same in skipped.chunk_by(|one, other| (one.0, &one.2) == (other.0, &other.2)) {
-        let (factor, _, why) = &same[0];
-        let of = &resolver.experiment.factors[*factor];
-        let levels = same.iter().filter_map(|(_, level, _)| of.level(*level));
-        let levels: Vec<String> = levels.map(|level| level.name).collect();
-        say.note(&format!(
-            "  skipped: {} {}: {why}",
-            of.name(),
-            levels.join(", ")
-        ));
-    }
-    for words in resolver.goes_without_in_words() {
-        say.note(&format!("  note: {words}"));
-    }
-    for words in laid.confounding(&resolver.experiment) {
-        say.note(&format!("  note: {words}"));
-    }
-    Ok(())
+    )
 }
 
 /// The experiment with the changes of the command line.

@@ -239,7 +239,8 @@ impl<'a> Session<'a> {
         let before = self.left_out();
         for (factor, level, why) in self.resolver.unsupported() {
             if !before.contains(&(factor, level)) {
-                self.leave(factor, level, &why)?;
+                // The plan has it.
+                self.log.add(Record::LeftOut { factor, level, why })?;
             }
         }
         for factor in 0..alone.len() {

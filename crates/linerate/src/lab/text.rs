@@ -56,13 +56,7 @@ pub(super) fn text(document: &LabDocument) -> String {
     for words in &design.confounding {
         lines.push(format!("note: {words}"));
     }
-    for factor in &document.factors {
-        for level in &factor.levels {
-            if let Some(why) = &level.skipped {
-                lines.push(format!("skipped: {} {}: {why}", factor.name, level.name));
-            }
-        }
-    }
+    lines.extend(skipped_levels(document));
     figures(&mut lines, document);
     if let Some(found) = &document.fabric {
         lines.extend([String::new(), "latency and rate".to_owned()]);
@@ -91,6 +85,27 @@ pub(super) fn text(document: &LabDocument) -> String {
         lines.push(format!("report: {page}"));
     }
     lines.join("\n")
+}
+
+/// The levels that are skipped, and why; those of a factor that share a reason share a line.
+fn skipped_levels(document: &LabDocument) -> Vec<String> {
+    let mut lines = Vec::new();
+    for factor in &document.factors {
+        for same in factor
+            .levels
+            .chunk_by(|one, other| one.skipped == other.skipped)
+        {
+            if let Some(why) = &same[0].skipped {
+                let names: Vec<&str> = same.iter().map(|level| level.name.as_str()).collect();
+                lines.push(format!(
+                    "skipped: {} {}: {why}",
+                    factor.name,
+                    names.join(", ")
+                ));
+            }
+        }
+    }
+    lines
 }
 
 /// Rows under their heads, each column as wide as its widest.

@@ -301,7 +301,8 @@ pub(super) fn corrected_latency(sample: &Sample) -> Option<Histogram> {
         if operations.service.is_some() {
             return None;
         }
-        let waiting = (side.senders().count() as u64).saturating_mul(depth);
+        // The flows of `http` are companions, one for each thread: its connections are those of the spec.
+        let waiting = u64::from(sample.spec.flows).saturating_mul(depth);
         let expected = side
             .elapsed_ns
             .as_u64()

@@ -103,6 +103,10 @@ fn the_rates_of_single_threads_are_shown_as_wrk_shows_them() {
     let all = number(&document["total"]["ops_per_s"]);
     assert!((at("mean") * 2.0 / all - 1.0).abs() < 0.5, "{rates} {all}");
     assert!(number(&document["total"]["received_bytes_per_s"]) > 0.0);
+    // What was not sent while others waited adds times above the mean, at most about as many as were sent.
+    let of = |latency: &str, key: &str| number(&document[latency][key]);
+    assert!(of("corrected_latency_ns", "min") >= of("latency_ns", "min"));
+    assert!(of("corrected_latency_ns", "count") <= 3.0 * of("latency_ns", "count"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Difference, Experiment, ExperimentError, Factor, Response, Words, wrong};
+use crate::units::BitRate;
 
 /// Results of one kind from one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,12 +104,28 @@ impl PublishedFigure {
             let values: Vec<String> = self.series.iter().map(f64::to_string).collect();
             format!("mean of {}", values.join(", "))
         });
-        let notes: Vec<String> = printed.chain(series).collect();
+        // A rate in bytes stands beside one of this run: both in bits.
+        let in_bits = self.in_bits();
+        let as_given = in_bits.is_some().then(|| self.figure.clone());
+        let notes: Vec<String> = as_given.into_iter().chain(printed).chain(series).collect();
+        let figure = in_bits.unwrap_or_else(|| self.figure.clone());
         if notes.is_empty() {
-            self.figure.clone()
+            figure
         } else {
-            format!("{} ({})", self.figure, notes.join("; "))
+            format!("{figure} ({})", notes.join("; "))
         }
+    }
+
+    /// A rate that is given in bytes, in bits.
+    fn in_bits(&self) -> Option<String> {
+        let amount = self.amount().filter(|_| self.figure.ends_with("B/s"))?;
+        let [low, high] = [amount.low, amount.high].map(BitRate::from_f64);
+        let (low, high) = (low?, high?);
+        Some(if low == high {
+            low.to_string()
+        } else {
+            format!("{low} to {high}")
+        })
     }
 
     /// Whether the mean of its series is the figure.
@@ -276,11 +293,14 @@ mod tests {
             printed: Some("4613 MB/s".to_owned()),
             series: series.to_vec(),
         };
-        assert_eq!(figure(&[]).in_words(), "4613 MiB/s (printed as 4613 MB/s)");
+        assert_eq!(
+            figure(&[]).in_words(),
+            "38.70 Gb/s (4613 MiB/s; printed as 4613 MB/s)"
+        );
         let both = figure(&[4_600.0, 4_626.0]);
         assert_eq!(
             both.in_words(),
-            "4613 MiB/s (printed as 4613 MB/s; mean of 4600, 4626)"
+            "38.70 Gb/s (4613 MiB/s; printed as 4613 MB/s; mean of 4600, 4626)"
         );
         let amount = both.amount().expect("a number");
         assert!(both.fits_series(amount));

@@ -16,8 +16,12 @@ use super::parse_seconds;
 /// `lab`.
 #[derive(Debug, Subcommand)]
 pub enum LabAction {
-    /// List the experiments that come with linerate.
-    List,
+    /// List the experiments that come with linerate, or print the file of one, to copy and change it.
+    List {
+        /// Print this experiment's file (TOML).
+        #[arg(value_name = "NAME")]
+        experiment: Option<String>,
+    },
     /// Run an experiment: all combinations in randomized blocks; settings are applied before and rolled back after
     /// each trial.
     Run(Box<LabRunArgs>),

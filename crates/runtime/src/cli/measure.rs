@@ -74,6 +74,9 @@ pub struct TrialArgs {
     pub pacing: Option<BitRate>,
     /// Wait method: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS, uring, uring-sqpoll; over verbs,
     /// blocking (completion events) or spin (CQ polling) [default: blocking; `rdma-*`: spin].
+    ///
+    /// `epoll` sleeps in epoll_wait(2) without a time limit, `spin` calls it with a limit of 0 and never sleeps, `busy-poll`
+    /// has the kernel poll the NIC's queue before it sleeps (SO_BUSY_POLL).
     #[arg(long, value_name = "HOW", value_parser = parse_waiting, hide_short_help = true)]
     pub wait: Option<Waiting>,
     /// Like `--wait`, for the peer only.

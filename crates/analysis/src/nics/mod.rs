@@ -65,7 +65,7 @@ pub struct Change {
     pub high: Option<f64>,
     /// The number of rounds.
     pub rounds: usize,
-    /// The smallest change that so many rounds with this scatter detect with a power of 80 %; null with fewer than three
+    /// The minimum detectable effect at this number of rounds and scatter, with a power of 80 %; null with fewer than three
     /// rounds.
     pub minimum_detectable: Option<f64>,
 }

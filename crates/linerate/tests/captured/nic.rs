@@ -206,7 +206,7 @@ fn is_reviewed(name: &str, out: &str) {
         fs::write(&kept, out).expect("a snapshot");
     }
     let expected = fs::read_to_string(&kept).expect("LINERATE_BLESS=1 writes it");
-    assert_eq!(out, expected, "{name}: LINERATE_BLESS=1 writes it anew");
+    assert_eq!(out, expected, "{name}: LINERATE_BLESS=1 regenerates it");
     for line in out.lines() {
         assert!(line.chars().count() <= 80, "{name}: {line}");
     }

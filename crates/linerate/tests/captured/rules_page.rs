@@ -80,7 +80,7 @@ fn a_row_says_what_the_code_says() {
     }
     assert_eq!(
         page, made,
-        "docs/rules/README.md is stale; LINERATE_BLESS=1 writes it anew"
+        "docs/rules/README.md is stale; LINERATE_BLESS=1 regenerates it"
     );
 }
 

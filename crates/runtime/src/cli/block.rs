@@ -88,7 +88,7 @@ impl From<PatternArg> for Pattern {
 /// `--jobs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jobs {
-    /// So many.
+    /// This number of jobs.
     Number(usize),
     /// One on each CPU of the placement.
     PerCpu,

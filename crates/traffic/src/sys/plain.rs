@@ -191,8 +191,8 @@ impl Plain {
     }
 
     /// What the kernel's own TCP carried of it in both directions, as its `struct tcp_info` counts; none if that
-    /// does not carry it: nothing else has an account of that kind. A library that keeps an unused socket of the kernel
-    /// beside its own connection (libvma) has one of 0 bytes.
+    /// does not carry it: nothing else has an account of that kind. A library that keeps an unused kernel socket open
+    /// (libvma) has an account of 0 bytes.
     pub(crate) fn kernel_bytes(&self) -> Option<Known<u64>> {
         /// `tcpi_bytes_acked` and `tcpi_bytes_received` (include/uapi/linux/tcp.h, Linux 4.1).
         const COUNTS: [usize; 2] = [120, 128];

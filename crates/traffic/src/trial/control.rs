@@ -37,7 +37,7 @@ const ASKED_MAX: usize = 256;
 /// Readings beyond the duration: those of the receivers while the socket buffers drain.
 const READINGS_SPARE: usize = 32;
 
-/// The operations of so many threads are recorded over time: more are no longer looked at one by one.
+/// The maximum number of threads whose operations are recorded over time, thread by thread.
 const THREADS_FOLLOWED: usize = 64;
 
 /// The readings of one counter.

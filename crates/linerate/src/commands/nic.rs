@@ -1,6 +1,6 @@
 //! `linerate nic`: what card it is, and whether it is well.
 
-use linerate_model::exit::Outcome;
+use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::{Context, Profile};
 use linerate_model::host::Host;
 use linerate_model::plan::End;
@@ -20,6 +20,13 @@ pub(crate) fn run(args: &NicArgs, format: FormatArg, say: &Say) -> Outcome<()> {
     let Some(nic) = host.nic(&args.nic) else {
         return Ok(());
     };
+    if args.opcode.is_some() && !nic.kind.has_wire() {
+        let why = format!(
+            "cannot explain `--opcode` of {}: it has no physical port",
+            args.nic
+        );
+        return Err(Stop::new(Code::Usage, why));
+    }
     let diagnosis = rules::diagnose(&Context {
         end: End::Local,
         host: &host,

@@ -309,6 +309,8 @@ fn a_wrong_module_type_is_explained_by_the_opcode_that_the_kernel_does_not_repor
     assert!(out.contains("1036: wrong module type"), "{out}");
     let folder = folder();
     let path = folder.file("host.lrcap", &host);
+    let refused = on(&path, &["nic", "lo", "--opcode", "1036"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
     let unlisted = on(&path, &["nic", "eth2", "--opcode", "999"]).with_code(0);
     assert!(unlisted.contains("999: ? (absent)"), "{unlisted}");
 }

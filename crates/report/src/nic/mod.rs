@@ -88,10 +88,14 @@ impl<'a> NicView<'a> {
         }
     }
 
-    /// How many findings cost performance or are errors.
+    /// How many findings cost performance or are errors; a status opcode that names a fault is at least one.
     fn problems(&self) -> usize {
         let is_problem = |one: &&&Finding| one.severity >= Severity::Warn;
-        self.findings.iter().filter(is_problem).count()
+        let of_opcode = self.opcode.and_then(|asked| asked.meaning);
+        let is_fault = of_opcode.is_some_and(|meaning| meaning.opcode != 0);
+        let found = self.findings.iter().filter(is_problem).count();
+        // The finding of a link that is down is about the same fault.
+        found.max(usize::from(is_fault))
     }
 
     /// What to do, in words: of each finding its advice, and of a status opcode that was asked about.

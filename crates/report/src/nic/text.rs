@@ -222,7 +222,8 @@ fn physical(view: &NicView<'_>, own: &NicFacts<'_>, rows: &mut Rows) {
         }
     });
     // The findings above state their own advice.
-    if view.findings.is_empty() || view.opcode.is_some() {
+    let explains = view.opcode.is_some_and(|asked| asked.meaning.is_some());
+    if view.findings.is_empty() || explains {
         let advice = view.advice();
         let first = advice
             .first()

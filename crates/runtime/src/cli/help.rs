@@ -179,6 +179,23 @@ mod tests {
         pages
     }
 
+    /// The words of an example up to its comment or its output's file; what single quotes enclose is one word.
+    fn words_of_a_shell(example: &str) -> Vec<&str> {
+        let mut words = Vec::new();
+        for (number, piece) in example.split('\'').enumerate() {
+            if number % 2 == 1 {
+                words.push(piece);
+                continue;
+            }
+            let end = piece.find(['#', '>']);
+            words.extend(piece[..end.unwrap_or(piece.len())].split_whitespace());
+            if end.is_some() {
+                break;
+            }
+        }
+        words
+    }
+
     #[test]
     fn every_page_has_examples_and_every_example_is_a_command_line_that_is_accepted() {
         let pages: BTreeSet<String> = pages().into_iter().map(|(page, _)| page).collect();
@@ -194,16 +211,8 @@ mod tests {
                 "{page}: {examples:?}"
             );
             for example in examples {
-                let words = example.split('#').next().unwrap_or_default();
-                let (words, quoted) = match words.split_once('\'') {
-                    Some((words, quoted)) => (words, Some(quoted.trim_end())),
-                    None => (words.split('>').next().unwrap_or_default(), None),
-                };
-                // What a shell would take for itself is in quotes, at the end.
-                let quoted = quoted.map(|word| word.strip_suffix('\'').expect(example));
-                // A pairing line is too long for an example.
                 let line = format!("tls://192.0.2.1#{}.{}.9", "a5".repeat(32), "0f".repeat(16));
-                let words = words.split_whitespace().chain(quoted);
+                let words = words_of_a_shell(example).into_iter();
                 let words: Vec<&str> = words
                     .map(|word| match word {
                         "LINE" => line.as_str(),

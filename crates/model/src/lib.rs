@@ -33,6 +33,7 @@ pub mod ports;
 pub mod propose;
 pub mod protocol;
 pub mod prove;
+pub mod qos;
 pub mod rules;
 pub mod sample;
 #[cfg(feature = "schema")]

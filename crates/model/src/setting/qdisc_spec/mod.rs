@@ -198,6 +198,21 @@ fn scaled(number: u64, units: &[(&str, u64)]) -> String {
     )
 }
 
+/// A rate in words of tc(8), `2.5gbit`, which the kernel can represent: it counts bytes.
+pub fn parse_bit_rate(word: &str) -> Option<BitRate> {
+    parse_rate(word)
+}
+
+/// A rate in words of tc(8).
+pub fn rate_text(rate: BitRate) -> String {
+    scaled(rate.as_bit_per_s(), RATES)
+}
+
+/// A number of bytes in words of tc(8).
+pub fn byte_words(bytes: u32) -> String {
+    scaled(bytes.into(), BYTES)
+}
+
 /// A rate that the kernel can represent: it counts bytes.
 fn parse_rate(word: &str) -> Option<BitRate> {
     let rate = parse_scaled(word, RATES)?;

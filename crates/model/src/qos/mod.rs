@@ -1,0 +1,187 @@
+//! Bandwidth of classes of one interface: what a file asks for ([`file`]), how the line is shared ([`share`]), and by which
+//! settings of the catalog an interface can do it ([`plan`]).
+//!
+//! A class has traffic of one kind: a VLAN, a priority, a DSCP, ports or a firewall mark. Its limit is what it may send at
+//! most, its guarantee what it may send whatever the others do.
+
+mod file;
+mod plan;
+mod share;
+
+use std::fmt;
+
+pub use file::{QosError, QosFile, WrittenClass};
+pub use plan::{Mechanism, NotApplicable, QosPlan, plan};
+pub use share::{Guaranteed, shared};
+
+use crate::ids::NicName;
+use crate::units::BitRate;
+
+/// Which bytes a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Framing {
+    /// What TCP carries, at full-size segments of an MTU of the interface.
+    Payload,
+    /// Ethernet frames from the destination address to the payload's end, as qdiscs count: without preamble, frame check
+    /// sequence and gap.
+    #[default]
+    Frame,
+    /// What the wire carries: frames with preamble, frame check sequence and gap.
+    Wire,
+}
+
+impl Framing {
+    /// The word in the file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Payload => "payload",
+            Self::Frame => "frame",
+            Self::Wire => "wire",
+        }
+    }
+}
+
+/// How fast a class may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// At this rate.
+    Bits(BitRate),
+    /// At this share of the line, in hundredths of a per cent.
+    Share(u32),
+}
+
+impl Rate {
+    /// In bit/s on a line of that rate.
+    pub fn on(self, line: BitRate) -> BitRate {
+        match self {
+            Self::Bits(rate) => rate,
+            Self::Share(parts) => {
+                let rate = u128::from(line.as_bit_per_s()) * u128::from(parts) / 10_000;
+                BitRate::from_bit_per_s(u64::try_from(rate).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}
+
+/// What traffic belongs to a class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selector {
+    /// All that leaves through this VLAN.
+    Vlan,
+    /// Packets of this socket priority, 0 to 7; on a VLAN also its PCP.
+    Priority(u8),
+    /// Packets of this DSCP.
+    Dscp(u8),
+    /// TCP and UDP from or to these ports.
+    Ports(Vec<u16>),
+    /// Packets with this firewall mark.
+    Mark(u32),
+    /// What belongs to no other class.
+    Rest,
+}
+
+/// A VLAN of the interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassVlan {
+    /// Its VLAN ID, 1 to 4094.
+    pub id: u16,
+    /// Its device, which is made if it is missing.
+    pub device: NicName,
+    /// Its addresses with prefix length.
+    pub addresses: Vec<String>,
+}
+
+/// A class of traffic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QosClass {
+    /// Its name in this file.
+    pub name: String,
+    /// What belongs to it.
+    pub selector: Selector,
+    /// The VLAN that carries it; none for untagged traffic.
+    pub vlan: Option<ClassVlan>,
+    /// The user priority (PCP) of its frames, or its socket priority.
+    pub priority: Option<u8>,
+    /// What it may send; none for no limit.
+    pub limit: Option<Rate>,
+    /// What it may send whatever the others do.
+    pub guarantee: Option<Rate>,
+}
+
+/// The classes of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Qos {
+    /// A port or a bond.
+    pub interface: NicName,
+    /// Which bytes its limits count.
+    pub limit_of: Framing,
+    /// The mechanism that the file names; by default, what fits the interface.
+    pub mechanism: Option<Mechanism>,
+    /// Its classes in the file's order. The last one has the rest, unless a class of the file has it.
+    pub classes: Vec<QosClass>,
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vlan => f.write_str("VLAN"),
+            Self::Priority(priority) => write!(f, "priority {priority}"),
+            Self::Dscp(dscp) => write!(f, "DSCP {}", dscp_word(*dscp)),
+            Self::Ports(ports) => {
+                let words: Vec<String> = ports.iter().map(ToString::to_string).collect();
+                let noun = if ports.len() == 1 { "port" } else { "ports" };
+                write!(f, "{noun} {}", words.join(", "))
+            }
+            Self::Mark(mark) => write!(f, "mark {mark}"),
+            Self::Rest => f.write_str("everything else"),
+        }
+    }
+}
+
+/// The names of code points: default, class selectors, assured and expedited forwarding (RFC 2474, 2597, 3246, 8622).
+const DSCP: [(&str, u8); 23] = [
+    ("cs0", 0),
+    ("le", 1),
+    ("cs1", 8),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("cs2", 16),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("cs3", 24),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("cs4", 32),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("cs5", 40),
+    ("va", 44),
+    ("ef", 46),
+    ("cs6", 48),
+    ("cs7", 56),
+];
+
+/// A code point by name or number.
+pub fn parse_dscp(word: &str) -> Option<u8> {
+    let word = word.to_ascii_lowercase();
+    let named = DSCP.iter().find(|(name, _)| *name == word);
+    named.map_or_else(
+        || word.parse().ok().filter(|dscp| *dscp < 64),
+        |(_, dscp)| Some(*dscp),
+    )
+}
+
+/// Its name, or its number if it has none.
+pub fn dscp_word(dscp: u8) -> String {
+    let named = DSCP.iter().find(|(_, own)| *own == dscp);
+    named.map_or_else(|| dscp.to_string(), |(name, _)| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests;

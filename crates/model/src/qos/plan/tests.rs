@@ -1,0 +1,245 @@
+//! Mechanisms and settings of classes on made-up hosts.
+
+use super::*;
+use crate::build::{self, NicBuilder};
+use crate::host::{Bond, BondPort, Dcb, Vlan};
+use crate::known::Known;
+use crate::qos::QosFile;
+
+fn qos(text: &str) -> Qos {
+    let file: QosFile = serde_json::from_str(text).expect("a file");
+    file.read().expect("classes")
+}
+
+/// Report 000's three VLANs.
+fn report(head: &str) -> Qos {
+    qos(&format!(
+        r#"{{"qos": {{"interface": "eth1"{head}}}, "class": [
+            {{"name": "low", "vlan": 10, "address": "12.0.10.2/24", "limit": "1gbit", "priority": 1}},
+            {{"name": "middle", "vlan": 11, "limit": "5gbit", "priority": 2}},
+            {{"name": "high", "vlan": 12, "limit": "none", "priority": 3}}
+        ]}}"#
+    ))
+}
+
+fn host(nic: impl FnOnce(NicBuilder) -> NicBuilder) -> Host {
+    build::host().nic("eth1", nic).build()
+}
+
+fn plain(nic: NicBuilder) -> NicBuilder {
+    nic.gbit(40)
+}
+
+fn with_dcb(nic: NicBuilder) -> NicBuilder {
+    nic.gbit(40).with(|nic| {
+        nic.shaping.dcb = Known::Value(Dcb {
+            class_max_bit_per_s: Known::Value(vec![BitRate::from_bit_per_s(0); 8]),
+            ..Dcb::default()
+        });
+    })
+}
+
+fn lines(plan: &QosPlan) -> Vec<String> {
+    let line = |setting: &PlannedSetting| format!("{} = {}", setting.key, setting.value);
+    plan.settings.iter().map(line).collect()
+}
+
+fn planned(qos: &Qos, host: &Host) -> QosPlan {
+    plan(qos, host, |_| true).expect("a plan")
+}
+
+fn why_not(qos: &Qos, host: &Host) -> String {
+    plan(qos, host, |_| true)
+        .expect_err("it does not fit")
+        .to_string()
+}
+
+#[test]
+fn a_nic_with_rates_of_its_classes_holds_the_limits_itself() {
+    let plan = planned(&report(""), &host(with_dcb));
+    assert_eq!(plan.mechanism, Mechanism::Dcb);
+    assert_eq!(
+        lines(&plan),
+        [
+            "nic/eth1.10/vlan/link = eth1 id 10",
+            "nic/eth1.10/up = on",
+            "nic/eth1.10/addresses = 12.0.10.2/24",
+            "nic/eth1.10/vlan/egress = 0:1 1:1 2:1 3:1 4:1 5:1 6:1 7:1 8:1 9:1 10:1 11:1 12:1 13:1 14:1 15:1",
+            "nic/eth1.11/vlan/link = eth1 id 11",
+            "nic/eth1.11/up = on",
+            "nic/eth1.11/vlan/egress = 0:2 1:2 2:2 3:2 4:2 5:2 6:2 7:2 8:2 9:2 10:2 11:2 12:2 13:2 14:2 15:2",
+            "nic/eth1.12/vlan/link = eth1 id 12",
+            "nic/eth1.12/up = on",
+            "nic/eth1.12/vlan/egress = 0:3 1:3 2:3 3:3 4:3 5:3 6:3 7:3 8:3 9:3 10:3 11:3 12:3 13:3 14:3 15:3",
+            "nic/eth1/dcb/ets = prio-tc 0:0 1:1 2:2 3:3 4:0 5:0 6:0 7:0 tc-bw 0:0 1:0 2:0 3:0 4:0 5:0 6:0 7:0 \
+             tc-tsa 0:strict 1:strict 2:strict 3:strict 4:strict 5:strict 6:strict 7:strict",
+            // 1542 bytes with a tag on the wire carry a frame of 1514.
+            "nic/eth1/dcb/maxrate = 1:1018494000 2:5092470000",
+        ]
+    );
+}
+
+#[test]
+fn a_class_without_a_priority_needs_one_in_hardware() {
+    let text = r#"{"qos": {"interface": "eth1", "mechanism": "dcb"}, "class": [
+        {"name": "a", "vlan": 10, "limit": "1gbit"}]}"#;
+    assert_eq!(
+        why_not(&qos(text), &host(with_dcb)),
+        "`dcb` is not possible: class a has no priority, by which the NIC would know its frames"
+    );
+}
+
+#[test]
+fn without_hardware_classes_each_class_has_a_queue_or_a_class_of_htb() {
+    let many = host(|nic| nic.gbit(40).queues(&[0, 1, 0, 1]));
+    let plan = planned(&report(""), &many);
+    assert_eq!(plan.mechanism, Mechanism::Mqprio, "{}", plan.why);
+    let all = lines(&plan);
+    assert_eq!(
+        all[all.len() - 2..],
+        [
+            "nic/eth1/qdisc = mqprio num_tc 4 map 0 0 0 0 0 0 0 0 0 0 0 0 0 3 2 1 queues 1@0 1@1 1@2 1@3 hw 0 \
+             leaf 2 tbf rate 1gbit burst 128k latency 50ms leaf 3 tbf rate 5gbit burst 610k latency 50ms",
+            "nic/eth1/class-rules = vlan 10 -> 0:f; vlan 11 -> 0:e; vlan 12 -> 0:d",
+        ]
+    );
+    let plan = planned(&report(r#", "mechanism": "htb""#), &many);
+    let all = lines(&plan);
+    assert_eq!(
+        all[all.len() - 2..],
+        [
+            "nic/eth1/qdisc = htb handle 1 default 40 \
+             class 1 rate 40gbit ceil 40gbit burst 4882k cburst 4882k quantum 60000 \
+             class 10 parent 1 rate 1gbit ceil 1gbit burst 122k cburst 122k quantum 60000 leaf fq_codel \
+             class 20 parent 1 rate 5gbit ceil 5gbit burst 610k cburst 610k quantum 60000 leaf fq_codel \
+             class 30 parent 1 rate 17gbit ceil 40gbit burst 2075k cburst 4882k quantum 60000 leaf fq_codel \
+             class 40 parent 1 rate 17gbit ceil 40gbit burst 2075k cburst 4882k quantum 60000 leaf fq_codel",
+            "nic/eth1/class-rules = vlan 10 -> 1:10; vlan 11 -> 1:20; vlan 12 -> 1:30",
+        ]
+    );
+    assert_eq!(plan.why, "the file names it");
+}
+
+#[test]
+fn the_reason_for_htb_is_what_the_others_lack() {
+    let plan = planned(&report(""), &host(plain));
+    assert_eq!(plan.mechanism, Mechanism::Htb);
+    assert!(
+        plan.why.contains("not dcb: eth1 has") && plan.why.contains("not mqprio: eth1 has"),
+        "{}",
+        plan.why
+    );
+}
+
+#[test]
+fn limits_of_payload_are_larger_in_frames_and_those_of_the_wire_smaller() {
+    let of = |framing: &str| {
+        let head = format!(r#", "mechanism": "htb", "limit-of": "{framing}""#);
+        planned(&report(&head), &host(plain)).classes[0]
+            .rates
+            .ceil
+            .as_bit_per_s()
+    };
+    // 1448 of 1514 bytes are payload; 1542 are on the wire with a tag.
+    assert_eq!(of("payload"), 1_045_580_104);
+    assert_eq!(of("frame"), 1_000_000_000);
+    assert_eq!(of("wire"), 981_841_760);
+}
+
+#[test]
+fn classes_are_selected_by_what_the_file_says() {
+    let text = r#"{"qos": {"interface": "eth1"}, "class": [
+        {"name": "a", "priority": 1, "limit": "50mbit"}, {"name": "b", "dscp": 18, "limit": "1 %"},
+        {"name": "c", "ports": [5001, 5002]}, {"name": "d", "mark": 255}, {"name": "others", "limit": "1gbit"}]}"#;
+    let plan = planned(&qos(text), &host(plain));
+    assert_eq!(
+        lines(&plan).last().expect("rules"),
+        "nic/eth1/class-rules = priority 1 -> 1:10; dscp af21 -> 1:20; port 5001 -> 1:30; port 5002 -> 1:30; \
+         mark 255 -> 1:40"
+    );
+    assert_eq!(
+        plan.classes[1].limit,
+        Some(BitRate::from_bit_per_s(400_000_000))
+    );
+    assert_eq!(plan.classes[4].name, "others");
+}
+
+#[test]
+fn each_port_of_an_active_backup_bond_holds_the_limits_and_otherwise_the_bond() {
+    let bond = |mode: &str| {
+        let port = |nic: NicBuilder| {
+            nic.gbit(10).with(|nic| {
+                nic.stack.bond_port = Some(BondPort {
+                    bond: Known::Value("eth1".parse().expect("a name")),
+                    ..BondPort::default()
+                });
+            })
+        };
+        build::host()
+            .nic("eth1", |nic| {
+                nic.gbit(20).with(|nic| {
+                    nic.kind = NicKind::Bond;
+                    nic.stack.bond = Some(Bond {
+                        mode: Known::Value(mode.to_owned()),
+                        ..Bond::default()
+                    });
+                })
+            })
+            .nic("eth2", port)
+            .nic("eth3", port)
+            .build()
+    };
+    let names = |plan: &QosPlan| {
+        plan.holders
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    let plan = planned(&report(""), &bond("active-backup"));
+    assert_eq!(names(&plan), ["eth2", "eth3"]);
+    assert_eq!(plan.line, BitRate::from_bit_per_s(10_000_000_000));
+    let plan = planned(&report(""), &bond("802.3ad"));
+    assert_eq!(names(&plan), ["eth1"]);
+    assert_eq!(plan.line, BitRate::from_bit_per_s(20_000_000_000));
+}
+
+#[test]
+fn what_does_not_fit_the_host_is_named() {
+    let qos = report("");
+    assert_eq!(
+        why_not(&qos, &build::host().build()),
+        "this host has no interface `eth1`; `linerate map` lists them"
+    );
+    let taken = build::host()
+        .nic("eth1", plain)
+        .nic("eth1.10", NicBuilder::veth)
+        .build();
+    assert_eq!(
+        why_not(&qos, &taken),
+        "class `low`: `eth1.10` exists and is not VLAN 10 of `eth1`; name another one with `device`"
+    );
+    let address = build::host()
+        .nic("eth1", |nic| {
+            plain(nic).with(|nic| nic.addresses = Known::Value(vec!["12.0.10.2/16".to_owned()]))
+        })
+        .build();
+    assert_eq!(
+        why_not(&qos, &address),
+        "class `low`: `eth1` has the address 12.0.10.2/24 already"
+    );
+    let low = host(|nic| nic.gbit(1));
+    assert_eq!(
+        why_not(&qos, &low),
+        "class `middle`: its limit of 5.00 Gb/s is above the line's 1.00 Gb/s; `none` is no limit"
+    );
+    let vlan = host(|nic| {
+        nic.gbit(10).with(|nic| {
+            nic.kind = NicKind::Vlan;
+            nic.stack.vlan = Some(Vlan::default());
+        })
+    });
+    assert_eq!(
+        why_not(&qos, &vlan),
+        "`eth1` is a VLAN: name the port or the bond below it"
+    );
+}

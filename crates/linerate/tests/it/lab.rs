@@ -5,6 +5,7 @@
 //! with its standard input, so nothing of a lab outlives this test program, whatever ends it.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,14 +53,23 @@ for nic in $(ls /sys/class/net); do
 done
 sysctl -a 2>/dev/null | grep '^net\\.' | grep -v '_count ='";
 
+/// A control channel to `far`.
+#[derive(Debug)]
+enum Channel {
+    /// `ssh://`, by an `ssh` of the lab's own in this folder.
+    Ssh(PathBuf),
+    /// `tls://`, to this listening agent.
+    Tls(#[expect(dead_code, reason = "it ends with the lab")] FarAgent),
+}
+
 /// The two hosts.
 #[derive(Debug)]
 pub(crate) struct Lab {
     holder: Child,
     folder: TempDir,
     is_user: bool,
-    /// A listening agent on `far`, by which `far` is reached instead of its namespace.
-    agent: Option<FarAgent>,
+    /// How `far` is reached instead of by its namespace.
+    channel: Option<Channel>,
     /// The last to go.
     _turn: MutexGuard<'static, ()>,
 }
@@ -77,17 +87,42 @@ impl Lab {
         }
     }
 
-    /// The same hosts for each kind of control channel: `netns:far` means its namespace first, and then a listening agent
-    /// there (`tls://`).
+    /// The same hosts for each kind of control channel: `netns:far` means `ssh://` first, and then a listening agent there
+    /// (`tls://`).
     pub(crate) fn for_each_channel() -> impl Iterator<Item = Self> {
         [false, true].into_iter().filter_map(|is_tls| {
             let mut lab = Self::new()?;
-            if is_tls {
-                let agent = lab.listen(&["--allow-changes"]);
-                lab.agent = Some(agent);
-            }
+            let channel = if is_tls {
+                Channel::Tls(lab.listen(&["--allow-changes"]))
+            } else {
+                Channel::Ssh(lab.ssh())
+            };
+            lab.channel = Some(channel);
             Some(lab)
         })
+    }
+
+    /// The folder of an `ssh` that runs its command on `far`, where `linerate` is the program under test: what linerate does
+    /// with ssh(1) is tested, without a server and keys.
+    fn ssh(&self) -> PathBuf {
+        let (near, far) = (self.path("near-bin"), self.path("far-bin"));
+        let ssh = format!(
+            "for command; do :; done\nexec ip netns exec far env PATH=\"{}:$PATH\" sh -c \"$command\"",
+            far.display()
+        );
+        let linerate = format!(
+            "exec '{}' --state '{}' \"$@\"",
+            crate::LINERATE,
+            self.path("agent").display()
+        );
+        for (folder, name, script) in [(&near, "ssh", ssh), (&far, "linerate", linerate)] {
+            std::fs::create_dir(folder).expect("the lab's folder");
+            let file = folder.join(name);
+            std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("the lab's folder");
+            let may_run = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&file, may_run).expect("our own file");
+        }
+        near
     }
 
     /// Starts a listening agent on `far`, and pairs `near` with it.
@@ -170,7 +205,7 @@ impl Lab {
             holder,
             folder: tempfile::tempdir().expect("a temporary folder"),
             is_user,
-            agent: None,
+            channel: None,
             _turn: turn,
         })
     }
@@ -217,10 +252,14 @@ impl Lab {
     pub(crate) fn linerate(&self, arguments: &[&str]) -> Command {
         let mut command = self.on("near", crate::LINERATE);
         command.arg("--state").arg(self.state());
-        let is_tls = self.agent.is_some();
-        command.args(arguments.iter().map(|word| match *word {
-            "netns:far" if is_tls => FAR,
-            word => word,
+        if let Some(Channel::Ssh(folder)) = &self.channel {
+            let path = std::env::var("PATH").expect("a search path");
+            command.env("PATH", format!("{}:{path}", folder.display()));
+        }
+        command.args(arguments.iter().map(|word| match (*word, &self.channel) {
+            ("netns:far", Some(Channel::Ssh(_))) => SSH_FAR,
+            ("netns:far", Some(Channel::Tls(_))) => FAR,
+            (word, _) => word,
         }));
         command
     }
@@ -288,6 +327,9 @@ impl Lab {
     }
 }
 
+/// `far` by the lab's `ssh`.
+const SSH_FAR: &str = "ssh://root@10.77.0.2";
+
 /// The listening agent on `far`, as `near` calls it.
 pub(crate) const FAR: &str = "tls://10.77.0.2:5210";
 
@@ -329,7 +371,7 @@ impl Drop for FarAgent {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        self.agent = None;
+        self.channel = None;
         drop(self.holder.stdin.take());
         let _ = self.holder.wait();
     }

@@ -167,31 +167,32 @@ fn changes_of_a_plan_are_weighed_like_the_rules_remedies() {
 
 #[test]
 fn apply_with_a_peer_to_prove_it_by_keeps_what_helps() {
-    let Some(lab) = Lab::new() else { return };
-    lab.shell("near", SHAPER);
-    let before = lab.dump();
-    let file = lab.path("own.toml");
-    std::fs::write(&file, "[settings]\n\"nic/near0/feature/tso\" = false\n").expect("a plan");
-    // Its own default: trials of a second, three without each.
-    let apply = [
-        "--format",
-        "json",
-        "tune",
-        "apply",
-        "--from",
-        text(&file),
-        "--prove",
-        "netns:far",
-    ];
-    let done = lab.run(&apply).expect_code(0);
-    let document = fitting(&done.out);
-    assert_eq!(
-        document["remedies"][0]["kept"], false,
-        "behind a shaper nothing helps"
-    );
-    assert_same(&lab, &before, "nothing helped");
-    for more in ["--no-confirm", "--persist"] {
-        lab.run(&[&apply[2..], &[more]].concat()).expect_code(2);
+    for lab in Lab::for_each_channel() {
+        lab.shell("near", SHAPER);
+        let before = lab.dump();
+        let file = lab.path("own.toml");
+        std::fs::write(&file, "[settings]\n\"nic/near0/feature/tso\" = false\n").expect("a plan");
+        // Its own default: trials of a second, three without each.
+        let apply = [
+            "--format",
+            "json",
+            "tune",
+            "apply",
+            "--from",
+            text(&file),
+            "--prove",
+            "netns:far",
+        ];
+        let done = lab.run(&apply).expect_code(0);
+        let document = fitting(&done.out);
+        assert_eq!(
+            document["remedies"][0]["kept"], false,
+            "behind a shaper nothing helps"
+        );
+        assert_same(&lab, &before, "nothing helped");
+        for more in ["--no-confirm", "--persist"] {
+            lab.run(&[&apply[2..], &[more]].concat()).expect_code(2);
+        }
     }
 }
 

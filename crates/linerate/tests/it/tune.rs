@@ -487,3 +487,37 @@ fn on_a_console_the_user_is_asked_whether_to_keep_the_changes() {
     json(&lab, &["undo"]);
     assert_same(&lab, &before, "after `tune undo`");
 }
+
+#[test]
+fn settings_of_both_hosts_change_together_and_are_undone_from_here() {
+    for lab in Lab::for_each_channel() {
+        let before = lab.dump();
+        let plan = lab.path("both.toml");
+        let both = "[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n[peer.settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n";
+        std::fs::write(&plan, both).expect("the lab's folder");
+        let apply = ["apply", "--peer", "netns:far", "--from", text(&plan)];
+        let applied = json(&lab, &apply);
+        assert_eq!(
+            applied["peer_changes"].as_array().map(Vec::len),
+            Some(1),
+            "{applied:#}"
+        );
+        let sack = || ["near", "far"].map(|host| lab.shell(host, "sysctl -n net.ipv4.tcp_sack"));
+        assert_eq!(sack(), ["0\n", "0\n"]);
+        lab.run(&["tune", "undo"]).expect_code(0);
+        assert_same(&lab, &before, "after `tune undo`");
+        // Changes of the other host alone are undone from here, too.
+        let far_only = "[peer.settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n";
+        std::fs::write(&plan, far_only).expect("the lab's folder");
+        json(&lab, &apply);
+        assert_eq!(sack(), ["1\n", "0\n"]);
+        let status = lab.run(&["tune", "status"]).expect_code(0).out;
+        assert!(status.contains("nothing here; with "), "{status}");
+        lab.run(&["tune", "undo"]).expect_code(0);
+        assert_same(
+            &lab,
+            &before,
+            "after `tune undo` of changes of the other host alone",
+        );
+    }
+}

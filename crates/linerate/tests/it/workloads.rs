@@ -255,6 +255,13 @@ fn datagrams_at_a_low_rate_all_arrive() {
             assert_eq!(datagrams["received"], datagrams["sent"], "{batch}");
             assert_eq!(datagrams["lost"], 0, "{batch}");
         }
+        for direction in ["--reverse", "--bidir"] {
+            let words = format!("udp netns:far --time 0.5 --rate 1Mbit/s --size 500B {direction}");
+            let document = measured(&lab, &words);
+            let datagrams = &document["datagrams"];
+            assert!(number(&datagrams["received"]) > 0.0, "{direction}");
+            assert_eq!(datagrams["lost"], 0, "{direction}");
+        }
     }
 }
 

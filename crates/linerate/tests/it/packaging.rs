@@ -164,22 +164,27 @@ fn the_units_are_ones_that_systemd_takes() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    for unit in ["linerate-doctor.service", "linerate-doctor.timer"] {
+    let units = [
+        "linerate-doctor.service",
+        "linerate-doctor.timer",
+        "linerate-agent.service",
+        "linerate-agent.socket",
+    ];
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no"]);
+    for unit in units {
         let source = fs::read_to_string(root().join("packaging").join(unit)).expect("it is there");
         let here = source.replace("/usr/bin/linerate", LINERATE);
         let file = folder.path().join(unit);
         fs::write(&file, here).expect("room");
+        verify.arg(file);
     }
-    let mut verify = Command::new("systemd-analyze");
-    verify
-        .args(["verify", "--man=no"])
-        .arg(folder.path().join("linerate-doctor.timer"));
     let output = verify.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     // It looks at the units of this machine too.
     let ours: Vec<&str> = said
         .lines()
-        .filter(|line| line.contains("linerate-doctor"))
+        .filter(|line| line.contains("linerate-"))
         .collect();
     assert!(ours.is_empty(), "{said}");
 }

@@ -183,9 +183,13 @@ impl ChannelError {
                     at.host
                 )
             }
-            Self::NoAgent { .. } => "another program may listen on this port, or the agent's \
-                `--allow-from` excludes this host"
-                .to_owned(),
+            Self::Resolve { .. } => {
+                format!("check the name; a peer is {}", PeerAddress::FORMS)
+            }
+            Self::NoAgent { .. } => format!(
+                "another program may listen on this port, or the agent's `--allow-from` excludes this host; a peer is {}",
+                PeerAddress::FORMS
+            ),
             _ => return None,
         })
     }

@@ -251,6 +251,7 @@ fn over_peer<'r>(
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(peer, state, &interrupt, say)?;
     let spec = placed(trial, ask(path.view())?, path.view())?;
+    peer.reach.check_data_from(&spec)?;
     say.note(&format!(
         "{}; Ctrl-C ends it early",
         announced(&path, &spec, peer)

@@ -49,6 +49,7 @@ mod stream;
 mod testbed;
 mod tls;
 mod tune;
+mod unreachable;
 mod untrusted;
 mod watch;
 mod why;

@@ -157,6 +157,16 @@ impl TrialSpec {
         }
     }
 
+    /// Whether the remote end connects to this one: it sends the requests, by connections of its own.
+    pub fn remote_connects(&self) -> bool {
+        let has_own = match &self.workload {
+            Workload::Rr(rr) => rr.connect_each,
+            Workload::Http(_) => true,
+            _ => false,
+        };
+        has_own && self.direction != Direction::Forward
+    }
+
     /// The transport that carries the payload.
     pub fn transport(&self) -> &'static str {
         match (&self.verbs, &self.workload) {

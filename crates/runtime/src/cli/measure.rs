@@ -397,7 +397,7 @@ pub struct PeerOrForeign {
     #[arg(value_name = "PEER", required_unless_present = "iperf3")]
     pub peer: Option<PeerAddress>,
     /// Measure against an iperf3 server instead: `HOST[:PORT]`.
-    #[arg(long, value_name = "HOST", conflicts_with_all = ["peer", "push", "pair", "address", "omit"])]
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["peer", "push", "pair", "data_from", "address", "omit"])]
     pub iperf3: Option<String>,
     /// How a peer is reached.
     #[command(flatten)]

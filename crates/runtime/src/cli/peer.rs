@@ -6,6 +6,7 @@ use clap::Args;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::pairing::Pairing;
 use linerate_model::peer_address::PeerAddress;
+use linerate_model::workload::{TrialSpec, Workload};
 
 /// Options of every command that uses a peer.
 #[derive(Debug, Args)]
@@ -38,12 +39,33 @@ pub struct ReachArgs {
     /// Pair with the listening agent first, by the line that it has printed.
     #[arg(long, value_name = "LINE", hide_short_help = true)]
     pub pair: Option<Pairing>,
-    /// The end that opens the data connections: always this one, also for `--reverse`, so that it may be behind NAT.
-    #[arg(long, value_name = "END", hide = true, value_parser = ["near"])]
+    /// Refuse trials for which the peer would connect to this host, which may be behind NAT.
+    ///
+    /// Only `near`: this end opens all data connections, also for `--reverse`. The exceptions are clients at the peer: `http
+    /// --reverse` and `rr --reverse --reconnect`.
+    #[arg(long, value_name = "END", hide_short_help = true, hide_possible_values = true, value_parser = ["near"])]
     pub data_from: Option<String>,
     /// Peer address for the data connections [default: that of `tls://`; one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
     pub address: Option<IpAddr>,
+}
+
+impl ReachArgs {
+    /// Refuses a trial whose connections the peer opens if `--data-from near` is given. All others are opened by this end anyway.
+    pub fn check_data_from(&self, spec: &TrialSpec) -> Outcome<()> {
+        if self.data_from.is_none() || !spec.remote_connects() {
+            return Ok(());
+        }
+        let what = match &spec.workload {
+            Workload::Http(_) => "an HTTP client at the peer opens its connections",
+            _ => "with `--reconnect`, the peer opens a connection for each of its requests",
+        };
+        Err(Stop::new(
+            Code::Usage,
+            format!("`--data-from near` is not possible here: {what}"),
+        )
+        .hint("leave `--reverse` and `--bidir` out"))
+    }
 }
 
 impl PeerArgs {

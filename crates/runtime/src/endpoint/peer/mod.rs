@@ -443,8 +443,9 @@ impl Peer {
                 format!("cannot reach {}{said}", self.address),
             )
             .hint(format!(
-                "`ssh {destination}` must work without linerate; without ssh, run `linerate agent \
+                "{}`ssh {destination}` must work without linerate; without ssh, run `linerate agent \
                  --listen` there; a peer is {}",
+                cause_of_ssh(&words),
                 PeerAddress::FORMS
             ));
         }
@@ -460,16 +461,35 @@ impl Peer {
             );
             return Stop::new(Code::PeerUnreachable, what);
         }
-        let how = match (code, self.version.is_empty()) {
+        let has_answered = !self.version.is_empty();
+        let how = match (code, has_answered) {
             _ if status.is_none() => "closed its output without exiting".to_owned(),
-            (Some(code), true) => format!("ended with exit code {code} before it answered"),
-            (Some(code), false) => format!("exited unexpectedly (exit code {code})"),
+            (Some(code), false) => format!("ended with exit code {code} before it answered"),
+            (Some(code), true) => format!("exited unexpectedly (exit code {code})"),
             (None, _) => "was killed".to_owned(),
         };
-        Stop::new(
+        let stop = Stop::new(
             Code::PeerUnreachable,
             format!("the agent at {} {how}{said}", self.address),
-        )
+        );
+        match (&self.address, has_answered) {
+            (PeerAddress::Exec(_), false) => stop.hint(format!(
+                "the command must run `linerate agent --stdio` at the peer; a peer is {}",
+                PeerAddress::FORMS
+            )),
+            _ => stop,
+        }
+    }
+}
+
+/// What ssh(1) has found, by its message: the kernel's words, in English where it is run without a locale of another language.
+fn cause_of_ssh(words: &str) -> &'static str {
+    if words.contains("timed out") {
+        "the host is down, or a firewall drops the packets; "
+    } else if words.contains("refused") {
+        "no ssh server listens on this port, or a firewall rejects it; "
+    } else {
+        ""
     }
 }
 

@@ -113,16 +113,20 @@ pub(super) fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
             Code::NotSupported,
             "cannot start `ssh`: it is not installed",
         )
-        .hint("install openssh-client, or use an `exec:` peer"),
+        .hint(format!(
+            "install openssh-client, or use another peer: {}",
+            PeerAddress::FORMS
+        )),
         _ => Stop::new(Code::BadInput, "cannot start `ssh` as root")
             .because(error)
             .hint("remove that directory from PATH"),
     })?;
     let mut command = Command::new(program);
+    // As for a listening agent: a firewall that drops packets is reported within 5 s.
     command.args([
         "-T",
         "-o",
-        "ConnectTimeout=5",
+        "ConnectTimeout=4",
         "-o",
         "ServerAliveInterval=5",
     ]);
@@ -154,7 +158,10 @@ fn open_namespace(name: &str) -> Outcome<Netns> {
                 ErrorKind::PermissionDenied => Code::PermissionMissing,
                 _ => Code::PeerUnreachable,
             };
-            Stop::new(code, error.to_string()).hint("`ip netns list` lists the namespaces")
+            Stop::new(code, error.to_string()).hint(format!(
+                "`ip netns list` lists the namespaces; a peer is {}",
+                PeerAddress::FORMS
+            ))
         }
     })
 }

@@ -13,7 +13,7 @@ use linerate_channel::ChannelError;
 use linerate_channel::client::{Session, open, pair};
 use linerate_channel::identity::Identity;
 use linerate_channel::keys::{KeyList, invite};
-use linerate_channel::listen::{AgentProcess, Caller, Event, Listen, listen};
+use linerate_channel::listen::{AgentProcess, Caller, Event, Listen, bind, listen};
 use linerate_model::pairing::{HostPort, Pairing, PairingToken, PublicKey};
 use tempfile::TempDir;
 
@@ -48,7 +48,7 @@ impl Agent {
     }
 
     fn in_folder(folder: TempDir, port: u16, networks: &[&str]) -> Self {
-        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a free port");
+        let socket = bind((Ipv4Addr::LOCALHOST, port).into()).expect("a free port");
         let address = socket.local_addr().expect("bound");
         let networks = networks.iter().map(|text| text.parse().expect("a network"));
         let options = Listen {
@@ -320,6 +320,11 @@ fn an_address_outside_of_the_permitted_networks_is_not_answered() {
 
 /// Passes a connection on to `to`, and keeps what the caller has sent.
 fn tapped(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
+    cut(to, usize::MAX)
+}
+
+/// The same, and closes the connection after the first `length` bytes of the caller.
+fn cut(to: SocketAddr, length: usize) -> (SocketAddr, JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = listener.local_addr().expect("bound");
     let thread = thread::spawn(move || {
@@ -334,7 +339,10 @@ fn tapped(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
             let _ = out.shutdown(Shutdown::Both);
         });
         let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
-        while let Ok(count @ 1..) = near.read(&mut buffer) {
+        while all.len() < length
+            && let Ok(count @ 1..) = near.read(&mut buffer)
+        {
+            let count = count.min(length - all.len());
             all.extend_from_slice(&buffer[..count]);
             if far.write_all(&buffer[..count]).is_err() {
                 break;
@@ -400,6 +408,38 @@ fn what_was_recorded_pairs_nobody_when_it_is_replayed_whole_or_cut_anywhere() {
     open(near.path(), &agent.at()).expect("the agent is as it was");
 }
 
+#[test]
+fn a_pairing_that_is_cut_at_any_byte_pairs_nobody_and_its_line_still_works() {
+    let agent = Agent::start();
+    let line = agent.invite(1, LATER);
+    // The same host each time; it learns nothing from a pairing that fails.
+    let near = host();
+    let mut length = 0;
+    let sent = loop {
+        let (address, tap) = cut(agent.address, length);
+        let through = Pairing {
+            at: HostPort {
+                host: address.ip().to_string(),
+                port: address.port(),
+            },
+            ..line.clone()
+        };
+        let paired = pair(near.path(), &through, 5);
+        let sent = tap.join().expect("no panic");
+        let callers = KeyList::Callers.all(agent.state()).expect("read");
+        let agents = KeyList::Agents.all(near.path()).expect("read");
+        if paired.is_ok() {
+            assert_eq!((callers.len(), agents.len()), (1, 1));
+            break sent;
+        }
+        assert_eq!((callers.len(), agents.len()), (0, 0), "{length} bytes");
+        length += 1;
+    };
+    assert!(sent.len() > 200, "{} bytes were enough", sent.len());
+    let others = agent.count(|event| !matches!(event, Event::Paired(_)));
+    assert_eq!(others, 0, "an event of a cut pairing");
+}
+
 /// The first message of TLS 1.2 (RFC 5246): without `supported_versions`, and with its ciphers only.
 fn hello_of_tls_1_2() -> Vec<u8> {
     let mut body = vec![3, 3];
@@ -457,11 +497,34 @@ fn descriptors() -> usize {
         .count()
 }
 
+/// The first flight of a caller, which costs the agent an answer, and garbage instead of the second.
+fn hello_of(agent: &Agent, line: &Pairing) -> Vec<u8> {
+    let (address, tap) = tapped(agent.address);
+    let through = Pairing {
+        at: HostPort {
+            host: address.ip().to_string(),
+            port: address.port(),
+        },
+        // It ends after the first flight.
+        key: PublicKey([3; 32]),
+        ..line.clone()
+    };
+    pair(host().path(), &through, 5).expect_err("another key");
+    let mut hello = tap.join().expect("no panic");
+    let record = 5 + usize::from(u16::from_be_bytes([hello[3], hello[4]]));
+    hello.truncate(record);
+    assert!(answer_to(agent, &hello).len() > 100, "it is not answered");
+    hello.extend([7; 100]);
+    hello
+}
+
 #[test]
 fn ten_thousand_strangers_and_slow_ones_leave_a_session_memory_and_descriptors_as_they_were() {
     let agent = Agent::start();
     let near = host();
-    pair(near.path(), &agent.invite(1, LATER), 5).expect("paired");
+    let line = agent.invite(1, LATER);
+    pair(near.path(), &line, 5).expect("paired");
+    let hello = hello_of(&agent, &line);
     let mut running = Running::of(open(near.path(), &agent.at()).expect("a session"));
     let mut ask = |text: &[u8]| {
         running.input.write_all(text).expect("the session runs");
@@ -478,8 +541,10 @@ fn ten_thousand_strangers_and_slow_ones_leave_a_session_memory_and_descriptors_a
             let Ok(mut stream) = TcpStream::connect(agent.address) else {
                 panic!("it does not listen any more")
             };
-            // Garbage, the start of a handshake, the start of a greeting, and nothing at all.
+            // Garbage, the start of a handshake, the start of a greeting, and nothing; now and then a handshake that is
+            // answered, and then garbage.
             let bytes: &[u8] = match number % 4 {
+                _ if number % 20 == 1 => &hello,
                 0 => b"GET / HTTP/1.1\r\n\r\n",
                 1 => &[0x16, 3, 1, 2, 0, 1],
                 2 => b"LNRT\0\0\0\x01xxxxxxxxxxxxxxxx",

@@ -341,6 +341,10 @@ fn the_near_end_opens_the_connections_also_of_data_that_comes_to_it() {
         let done = lab.run(&[&["measure"][..], &words, &more].concat());
         assert_eq!(done.code, Some(2), "{words:?}: {}", done.err);
         assert!(done.err.contains("--data-from near"), "{}", done.err);
+        // Without the option, the address that nobody answers at is shown as people write it.
+        let done = lab.run(&[&["measure"][..], &words, &[FAR]].concat());
+        assert_eq!(done.code, Some(40), "{words:?}: {}", done.err);
+        assert!(done.err.contains(" 10.77.0.1:"), "{}", done.err);
     }
 }
 

@@ -20,6 +20,7 @@ use crate::exchange::rr::new_operations;
 use crate::exchange::schedule::Schedule;
 use crate::exchange::{end, flow_places, prepare_timer};
 use crate::tcp::socket;
+use crate::tcp::words::with_port;
 use crate::trial::{Counter, DataThread, LatencyReport, Start, WorkResult};
 use crate::waiting::{Event, Poller, prepare_socket, timespec};
 
@@ -58,8 +59,8 @@ pub(super) fn work(
     let mut callers = Vec::with_capacity(data_thread.flows.len());
     for (token, one) in (0..).step_by(2).zip(&data_thread.flows) {
         let companion = one.flow.socket.as_fd();
-        let mut address = address_of(super::peer_of(companion))?;
-        address.set_port(hear_port(companion, one.flow.number)?);
+        let peer = address_of(super::peer_of(companion))?;
+        let address = with_port(peer, hear_port(companion, one.flow.number)?);
         poller.add(companion, token, EventFlags::IN)?;
         callers.push(Caller {
             spec: data_thread.spec,

@@ -17,6 +17,7 @@ use rustix::net::{RecvFlags, Shutdown, getpeername, recv, shutdown};
 use super::{Target, companion_ends};
 use crate::TrafficError;
 use crate::tcp::socket::{Woken, wait};
+use crate::tcp::words::with_port;
 use crate::trial::{DataThread, ThreadFlow, WorkResult};
 
 /// The name that a trial's own server is asked by; its length makes the request the sources' 44 bytes.
@@ -115,9 +116,8 @@ fn hear_address(
     let peer = getpeername(socket)
         .map_err(failed)?
         .and_then(|peer| SocketAddr::try_from(peer).ok());
-    let mut address = peer.ok_or_else(|| gone(companion, Duration::ZERO))?;
-    address.set_port(u16::from_be_bytes(port));
-    Ok(address)
+    let peer = peer.ok_or_else(|| gone(companion, Duration::ZERO))?;
+    Ok(with_port(peer, u16::from_be_bytes(port)))
 }
 
 /// The other end of the trial is gone.

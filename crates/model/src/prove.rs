@@ -21,6 +21,9 @@ pub struct ProveDocument {
     pub before: Rate,
     /// The rate with every kept remedy.
     pub after: Rate,
+    /// Of a block device, the bytes of each operation: IOPS are a rate over 8 times this. Null for a path.
+    #[serde(default)]
+    pub operation_bytes: Option<u64>,
     /// The lowest computed bound, and the share of it that was reached in the end.
     pub ceiling: CeilingDocument,
     /// What limited the path before any change.

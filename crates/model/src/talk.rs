@@ -190,6 +190,10 @@ impl AgentTalk {
                 if let Err(error) = spec.check() {
                     return refuse(FailureKind::BadInput, error.to_string());
                 }
+                if spec.workload.is_local() {
+                    let why = format!("`{}` runs on one host alone", spec.workload.name());
+                    return refuse(FailureKind::BadInput, why);
+                }
                 self.state = Prepared;
                 AgentAction::Prepare {
                     spec,

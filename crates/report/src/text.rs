@@ -4,8 +4,9 @@
 
 use linerate_analysis::text::visible::{BOLD, DIM, GREEN, PLAIN, RED, visible};
 use linerate_analysis::text::words::{change, effect_in_figures, is_too_noisy, wrap};
+use linerate_analysis::trial::operations::real;
 use linerate_model::prove::{
-    EffectDocument, FactorDocument, ProveDocument, RemedyResult, SearchDocument,
+    EffectDocument, FactorDocument, ProveDocument, Rate, RemedyResult, SearchDocument,
 };
 
 use super::figures::{
@@ -128,6 +129,9 @@ fn verdict(prove: &ProveDocument, page: &mut Page) {
         );
         page.pair("", name, &text);
     }
+    if let Some(text) = iops(prove) {
+        page.pair("", "IOPS", &text);
+    }
     if let Some(ratio) = gain(prove) {
         let text = format!(
             "{} [{}, {}] (bounds from the two CIs)",
@@ -148,6 +152,17 @@ fn verdict(prove: &ProveDocument, page: &mut Page) {
         let text = format!("{}: {} [{}]", evidence.what, evidence.value, evidence.path);
         page.say(DIM, (COLUMN, COLUMN + 2), &text);
     }
+}
+
+/// The rates of a block device as operations a second.
+fn iops(prove: &ProveDocument) -> Option<String> {
+    let bits = prove.operation_bytes.map(real)? * 8.0;
+    let of = |measured: &Rate| format!("{:.0}", measured.rate_bit_per_s / bits);
+    Some(format!(
+        "before {}, after {}",
+        of(&prove.before),
+        of(&prove.after)
+    ))
 }
 
 /// What a search saw of its factors, those first that matter most.

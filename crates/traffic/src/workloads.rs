@@ -30,6 +30,7 @@ impl Connected {
             Workload::Http(_) => &http::work,
             Workload::Udp(_) => &udp::work,
             Workload::Rdma(_) => &rdma::work,
+            Workload::Block(_) => return Err(TrafficError::NotBuilt),
         };
         trial::carry_out(self.spec(), self.flows(), work, abort)
     }

@@ -6,7 +6,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Nic, QueueKind};
 use linerate_model::ids::{CpuSet, NicName};
 use linerate_model::known::{Cause, Gap, Known};
-use linerate_model::lab::{Experiment, LevelTable, Word};
+use linerate_model::lab::{Experiment, LevelTable, Word, Words};
 use linerate_model::path::PathView;
 use linerate_model::plan::End;
 use linerate_model::setting::{MachineKnob, Scope, SettingError, SettingKey, Value, current};
@@ -24,6 +24,8 @@ pub struct Resolver {
     home: PathBaseline,
     /// The paths to the other hosts that are levels, as the experiment names them, or why there is none.
     others: BTreeMap<String, Result<PathBaseline, (Code, String)>>,
+    /// The disks of block devices, as the experiment names the devices, or why there is none.
+    disks: BTreeMap<String, Result<String, (Code, String)>>,
 }
 
 /// The baseline of a path.
@@ -73,7 +75,17 @@ impl Resolver {
             experiment,
             home: PathBaseline::of(path),
             others: BTreeMap::new(),
+            disks: BTreeMap::new(),
         }
+    }
+
+    /// Adds a block device with the name of its disk, or why there is none.
+    #[must_use]
+    pub fn with_disk(mut self, device: &str, disk: Result<&str, &Stop>) -> Self {
+        let disk = disk.map(str::to_owned);
+        let disk = disk.map_err(|stop| (stop.code, stop.message.clone()));
+        self.disks.insert(device.to_owned(), disk);
+        self
     }
 
     /// Adds the path to another host, or why there is none.
@@ -125,10 +137,26 @@ impl Resolver {
         }
     }
 
-    /// Whether the remote end of a combination was unreachable from the start.
+    /// Whether the remote end of a combination was unreachable from the start, or its device missing.
     pub fn is_out_of_reach(&self, cell: &[usize]) -> bool {
-        let peer = self.experiment.at(cell).peer.at;
-        peer.is_some_and(|peer| matches!(self.others.get(&peer), Some(Err(_))))
+        let at = self.experiment.at(cell);
+        let is_missing = |device| matches!(self.disks.get(&device), Some(Err(_)));
+        let is_unreachable = |peer| matches!(self.others.get(&peer), Some(Err(_)));
+        at.peer.at.is_some_and(is_unreachable) || at.device.is_some_and(is_missing)
+    }
+
+    /// What `@` is in the settings of this host: the interface of the path, or the disk of the device.
+    fn noun<'s>(&'s self, at: &'s LevelTable, ground: &'s PathBaseline) -> Outcome<&'s str> {
+        let device = at.device.as_ref().or(self.experiment.device.as_ref());
+        let Some(device) = device else {
+            return Ok(ground.local_nic.as_str());
+        };
+        match self.disks.get(device) {
+            Some(Ok(disk)) => Ok(disk),
+            Some(Err((code, why))) => Err(Stop::new(*code, why)),
+            // An analysis has the record only: a name in /dev is that of the disk, except for partitions and links.
+            None => Ok(device.rsplit('/').next().unwrap_or(device)),
+        }
     }
 
     /// The settings of a combination, of both ends.
@@ -140,22 +168,15 @@ impl Resolver {
     pub fn settings_of(&self, at: &LevelTable) -> Outcome<Vec<RequestedSetting>> {
         let mut wanted = Vec::new();
         let ground = self.ground(at.peer.at.as_deref())?;
-        let ends = [
-            (End::Local, &ground.local, &ground.local_nic, &at.settings),
-            (
-                End::Remote,
-                &ground.remote,
-                &ground.remote_nic,
-                &at.peer.settings,
-            ),
-        ];
-        for (end, host, nic, settings) in ends {
+        let noun = self.noun(at, ground)?;
+        for (end, host, nic, settings) in ends(at, ground) {
+            let noun = if end == End::Local { noun } else { nic.as_str() };
             for (key, word) in settings {
                 if word.to_string() == AS_FOUND {
                     continue;
                 }
                 let is_optional = self.experiment.optional.contains(key);
-                for key in keys(key, host, nic)? {
+                for key in keys(key, host, nic, noun)? {
                     if is_optional && lacking(host, &key).is_some() {
                         continue;
                     }
@@ -196,10 +217,13 @@ impl Resolver {
         let why = |(factor, level): (usize, usize)| {
             let mut cell = alone.clone();
             cell[factor] = level;
+            let at = self.experiment.at(&cell);
+            if let Some(Err((_, why))) = at.device.as_ref().and_then(|at| self.disks.get(at)) {
+                return Some((factor, level, why.clone()));
+            }
             if self.is_earlier(factor, level) || self.is_out_of_reach(&cell) {
                 return None;
             }
-            let at = self.experiment.at(&cell);
             let ground = self.ground(at.peer.at.as_deref()).ok()?;
             let why = match self.settings_of(&at) {
                 Err(stop) => (stop.code == Code::NotSupported).then_some(stop.message),
@@ -224,8 +248,9 @@ impl Resolver {
         let changes_settings_only = table.options.is_empty()
             && table.workload.is_none()
             && table.address.is_none()
+            && table.device.is_none()
             && table.peer.at.is_none();
-        let own = own_settings(&table, ground)?;
+        let own = self.own_settings(&table, ground)?;
         let (first_end, first, gap) = own
             .iter()
             .find_map(|(end, key, gap)| gap.as_ref().map(|gap| (*end, key, gap)))?;
@@ -234,11 +259,35 @@ impl Resolver {
             .then(|| format!("cannot change {first} of the {first_end} end: {gap}"))
     }
 
+    /// The settings that a level itself names, each with the gap of a host that does not have it; none if one has no key
+    /// here.
+    fn own_settings(
+        &self,
+        table: &LevelTable,
+        ground: &PathBaseline,
+    ) -> Option<Vec<(End, SettingKey, Option<Gap>)>> {
+        let disk = self.noun(table, ground).ok()?;
+        let mut own = Vec::new();
+        for (end, host, nic, settings) in ends(table, ground) {
+            let noun = if end == End::Local { disk } else { nic.as_str() };
+            for (key, word) in settings {
+                if word.to_string() == AS_FOUND {
+                    continue;
+                }
+                for key in keys(key, host, nic, noun).ok()? {
+                    let gap = lacking(host, &key);
+                    own.push((end, key, gap));
+                }
+            }
+        }
+        Some(own)
+    }
+
     /// A setting of a level's own that its host does not have.
     pub(super) fn went_without(&self, factor: usize, level: usize) -> Option<String> {
         let table = self.experiment.factors.get(factor)?.level(level)?;
         let ground = self.ground(table.peer.at.as_deref()).ok()?;
-        let own = own_settings(&table, ground)?.into_iter();
+        let own = self.own_settings(&table, ground)?.into_iter();
         let mut missing = own.filter(|(.., gap)| gap.is_some());
         missing.next().map(|(_, key, _)| key.to_string())
     }
@@ -248,14 +297,16 @@ impl Resolver {
         let others = self.others.values().filter_map(|way| way.as_ref().ok());
         let mut lines: Vec<String> = Vec::new();
         for ground in std::iter::once(&self.home).chain(others) {
-            for (end, host, nic) in [
-                (End::Local, &ground.local, &ground.local_nic),
-                (End::Remote, &ground.remote, &ground.remote_nic),
-            ] {
+            let none = LevelTable::default();
+            for (end, host, nic, _) in ends(&none, ground) {
+                let noun = match self.noun(&none, ground) {
+                    Ok(noun) if end == End::Local => noun,
+                    _ => nic.as_str(),
+                };
                 let changed = self.experiment.changed_on(end);
                 let optional = self.experiment.optional.iter();
                 let optional = optional.filter(|key| changed.contains(key.as_str()));
-                let keys = optional.flat_map(|key| keys(key, host, nic).unwrap_or_default());
+                let keys = optional.flat_map(|key| keys(key, host, nic, noun).unwrap_or_default());
                 let without = keys.filter_map(|key| {
                     let gap = lacking(host, &key)?;
                     Some(format!(
@@ -289,9 +340,13 @@ impl Resolver {
         });
         let tables: Vec<LevelTable> = levels.chain([base]).collect();
         let peers = std::iter::once(None).chain(self.others().map(Some));
-        for (peer, table) in peers.flat_map(|peer| tables.iter().map(move |table| (peer, table))) {
+        let devices = self.disks.keys().map(|device| (None, Some(device)));
+        let places = peers.map(|peer| (peer, None)).chain(devices);
+        let all = places.flat_map(|place| tables.iter().map(move |table| (place, table)));
+        for ((peer, device), table) in all {
             let mut at = table.clone();
             at.peer.at = peer.map(str::to_owned);
+            at.device = device.cloned();
             for (end, key, value) in self.settings_of(&at).unwrap_or_default() {
                 let host = match (end, peer) {
                     (End::Remote, Some(peer)) => peer.to_owned(),
@@ -310,39 +365,20 @@ impl Resolver {
     }
 }
 
-/// The settings that a level itself names, each with the gap of a host that does not have it; none if one has no key
-/// here.
-fn own_settings(
-    table: &LevelTable,
-    ground: &PathBaseline,
-) -> Option<Vec<(End, SettingKey, Option<Gap>)>> {
-    let ends = [
-        (
-            End::Local,
-            &ground.local,
-            &ground.local_nic,
-            &table.settings,
-        ),
+/// The settings of a table for each end, with its host and interface.
+fn ends<'a>(
+    at: &'a LevelTable,
+    ground: &'a PathBaseline,
+) -> [(End, &'a Host, &'a NicName, &'a Words); 2] {
+    [
+        (End::Local, &ground.local, &ground.local_nic, &at.settings),
         (
             End::Remote,
             &ground.remote,
             &ground.remote_nic,
-            &table.peer.settings,
+            &at.peer.settings,
         ),
-    ];
-    let mut own = Vec::new();
-    for (end, host, nic, settings) in ends {
-        for (key, word) in settings {
-            if word.to_string() == AS_FOUND {
-                continue;
-            }
-            for key in keys(key, host, nic).ok()? {
-                let gap = lacking(host, &key);
-                own.push((end, key, gap));
-            }
-        }
-    }
-    Some(own)
+    ]
 }
 
 /// Why a host does not have a setting. One that could not be read may be there.
@@ -361,12 +397,12 @@ fn lacking(host: &Host, key: &SettingKey) -> Option<Gap> {
     matches!(gap.cause, Cause::Absent | Cause::Inapplicable).then_some(gap)
 }
 
-/// The settings on a host that a key of a file matches: `@` is the interface of the path, `rx-*` and `tx-*` all of
-/// its queues, `cpu*` and `policy*` all CPUs and all groups of them that change frequency together.
-fn keys(text: &str, host: &Host, nic: &NicName) -> Outcome<Vec<SettingKey>> {
+/// The settings on a host that a key of a file matches: `@` is the `noun`, `rx-*` and `tx-*` all queues of the interface,
+/// `cpu*` and `policy*` all CPUs and all groups of them that change frequency together.
+fn keys(text: &str, host: &Host, nic: &NicName, noun: &str) -> Outcome<Vec<SettingKey>> {
     let text = text
         .split('/')
-        .map(|noun| if noun == "@" { nic.as_str() } else { noun })
+        .map(|word| if word == "@" { noun } else { word })
         .collect::<Vec<_>>()
         .join("/");
     let queues = |kind| {
@@ -397,7 +433,7 @@ fn keys(text: &str, host: &Host, nic: &NicName) -> Outcome<Vec<SettingKey>> {
         let why = format!("`{text}` matches nothing on this path");
         return Err(Stop::new(Code::NotSupported, why));
     }
-    let one = |number: u32| keys(&text.replace('*', &number.to_string()), host, nic);
+    let one = |number: u32| keys(&text.replace('*', &number.to_string()), host, nic, noun);
     let all: Vec<Vec<SettingKey>> = numbers.into_iter().map(one).collect::<Outcome<_>>()?;
     Ok(all.concat())
 }
@@ -480,11 +516,57 @@ mod tests {
     }
 
     #[test]
+    fn a_key_stands_for_the_disk_of_each_device_and_a_device_that_is_not_there_is_no_level() {
+        let disk = |name: &str| build::block(name, "nvme");
+        let host = build::host().with(|host| host.block = vec![disk("nvme0n1"), disk("nvme1n1")]);
+        let (host, remote) = (host.build(), Host::unheard("a block device"));
+        let nics = ["nvme0n1".parse().expect("a name"), NicName::unheard()];
+        let path = PathView {
+            local: &host,
+            remote: &remote,
+            local_nic: &nics[0],
+            remote_nic: &nics[1],
+            ipv6: false,
+        };
+        let text = r#"
+            title = "t"
+            workload = "block"
+            device = "/dev/nvme0n1p1"
+            [[factors]]
+            name = "device"
+            levels = [{ name = "first" }, { name = "second", device = "/dev/nvme1n1" }, { name = "none", device = "/dev/none" }]
+            [[factors]]
+            setting = "block/@/scheduler"
+            on = "local"
+            levels = ["none", "mq-deadline"]"#;
+        let experiment: Experiment = toml::from_str(text).expect("an experiment");
+        experiment.check().expect("consistent");
+        let missing = Stop::new(Code::BadInput, "no such file");
+        let resolver = Resolver::new(experiment.clone(), path)
+            .with_disk("/dev/nvme0n1p1", Ok("nvme0n1"))
+            .with_disk("/dev/nvme1n1", Ok("nvme1n1"))
+            .with_disk("/dev/none", Err(&missing));
+        let changed = |resolver: &Resolver, device: usize| {
+            let settings = resolver.settings(&[device, 1]).expect("settings");
+            let settings = settings.iter();
+            let words = settings.map(|(_, key, value)| format!("{key} {value}"));
+            words.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(changed(&resolver, 0), "block/nvme0n1/scheduler mq-deadline");
+        assert_eq!(changed(&resolver, 1), "block/nvme1n1/scheduler mq-deadline");
+        assert!(resolver.is_out_of_reach(&[2, 0]) && !resolver.is_out_of_reach(&[1, 0]));
+        assert_eq!(resolver.unsupported(), [(0, 2, "no such file".to_owned())]);
+        // An analysis knows the names of the devices only.
+        let of_record = Resolver::new(experiment, path);
+        assert_eq!(changed(&of_record, 1), "block/nvme1n1/scheduler mq-deadline");
+    }
+
+    #[test]
     fn a_key_stands_for_the_path_s_own_interface_and_for_all_of_its_queues() {
         let (near, _) = build::veth_pair();
         let nic = "near0".parse().expect("a name");
         let keys = |text| {
-            let keys = keys(text, &near, &nic).map_err(|stop| stop.message)?;
+            let keys = keys(text, &near, &nic, nic.as_str()).map_err(|stop| stop.message)?;
             Ok::<_, String>(keys.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         assert_eq!(keys("nic/@/mtu"), Ok(vec!["nic/near0/mtu".to_owned()]));

@@ -21,6 +21,7 @@ use linerate_model::prove::{
 use linerate_model::sample::Sample;
 use linerate_model::setting::{Class, NicKnob, Scope, SettingKey, current};
 use linerate_model::units::{BitRate, Ratio};
+use linerate_model::workload::Workload;
 use linerate_stats::summary::{median, median_interval};
 
 pub use self::staged::{FixTrials, Stages, Verdict};
@@ -350,6 +351,9 @@ fn limit_of(
     tried: &[Tried],
 ) -> Option<Limit> {
     let sample = median_sample(trials)?;
+    if sample.spec.workload.is_local() {
+        return None;
+    }
     let ceilings = ceilings_between(header, sorted, hosts, Some(sample));
     let (local, remote) = hosts;
     let rate = rate_of(sample)?;
@@ -401,11 +405,20 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
         keeps: sorted.keeps,
         planted: sorted.planted,
         found,
+        operation_bytes: sorted.before.iter().find_map(|sample| operation_bytes(sample)),
         cpu_other_work: median(&others).ok(),
         search,
         seed: header.seed,
         run: None,
         report: None,
+    }
+}
+
+/// The bytes of each operation on a block device.
+fn operation_bytes(sample: &Sample) -> Option<u64> {
+    match &sample.spec.workload {
+        Workload::Block(block) => Some(block.block_bytes.as_u64()),
+        _ => None,
     }
 }
 

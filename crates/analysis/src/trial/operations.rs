@@ -96,6 +96,7 @@ pub fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
     let each = |workload: &Workload| match workload {
         Workload::Rr(rr) => Some(rr.request_bytes.as_u64() + rr.response_bytes.as_u64()),
         Workload::Transfer(transfer) => Some(transfer.bytes.as_u64().saturating_mul(2)),
+        Workload::Block(block) => Some(block.block_bytes.as_u64()),
         _ => None,
     };
     BitRate::from_f64(ops_per_s(sample)? * real(each(&sample.spec.workload)?) * 8.0)

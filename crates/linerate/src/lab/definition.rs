@@ -8,7 +8,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::{Experiment, Level, LevelTable};
 
 /// The experiments that come with linerate.
-pub(crate) const SHIPPED: [(&str, &str); 9] = [
+pub(crate) const SHIPPED: [(&str, &str); 10] = [
     (
         "numa-near-far",
         include_str!("../../experiments/numa-near-far.toml"),
@@ -45,6 +45,7 @@ pub(crate) const SHIPPED: [(&str, &str); 9] = [
         "memory-policy-rfs",
         include_str!("../../experiments/memory-policy-rfs.toml"),
     ),
+    ("blk-mq", include_str!("../../experiments/blk-mq.toml")),
 ];
 
 /// The longest file of an experiment that is read.

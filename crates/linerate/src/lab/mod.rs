@@ -8,6 +8,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod definition;
+mod device;
 mod paths;
 mod progress_table;
 mod resume;
@@ -31,14 +32,14 @@ use linerate_analysis::text::words::seconds_in_words;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
-use linerate_model::lab::{Experiment, Factor, Level, LevelTable, LoadedServer};
+use linerate_model::lab::{DesignKind, Experiment, Factor, Level, LevelTable, LoadedServer};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::End;
 use linerate_model::units::BitRate;
 use linerate_model::workload::TrialSpec;
 use linerate_report::{self as report, LabData};
 use linerate_runtime::cli::{
-    LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, PeerArgs, ReachArgs,
+    LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, PeerArgs, ReachArgs, Target,
 };
 use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::command_line::command_line;
@@ -146,6 +147,9 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         return on_stage(&experiment, Some("netns:far"), say);
     }
     let interrupt = Interrupt::listen()?;
+    if experiment.is_local() {
+        return device::begin(args, experiment, &interrupt, state, say);
+    }
     let Some(peer) = peer_of(args, &experiment)? else {
         return match server {
             Some(server) if server.command.is_none() => {
@@ -445,7 +449,12 @@ fn as_asked(args: &LabRunArgs) -> Outcome<Experiment> {
         experiment.options.insert("time".to_owned(), time);
     }
     if !args.path.is_empty() {
-        experiment.factors.insert(0, paths_as_factor(&args.path));
+        let paths = paths_as_factor(&args.path);
+        if experiment.design.kind == DesignKind::OneAtATime {
+            let name = paths.name().to_owned();
+            experiment.design.crossed.push(name);
+        }
+        experiment.factors.insert(0, paths);
     }
     experiment
         .check()
@@ -463,6 +472,7 @@ fn paths_as_factor(paths: &[NamedPath]) -> Factor {
         match &path.to {
             PathTarget::Address(address) => level.address = Some(address.to_string()),
             PathTarget::Peer(peer) => level.peer.at = Some(peer.to_string()),
+            PathTarget::Device(device) => level.device = Some(device.display().to_string()),
         }
         Level::Table(level)
     };
@@ -471,8 +481,14 @@ fn paths_as_factor(paths: &[NamedPath]) -> Factor {
         ..LevelTable::default()
     };
     let default = (paths.len() == 1).then_some(Level::Table(default));
+    let is_device = |path: &NamedPath| matches!(path.to, PathTarget::Device(_));
+    let name = if paths.iter().all(is_device) {
+        "device"
+    } else {
+        "path"
+    };
     Factor {
-        name: Some("path".to_owned()),
+        name: Some(name.to_owned()),
         levels: default.into_iter().chain(paths.iter().map(level)).collect(),
         ..Factor::default()
     }
@@ -480,8 +496,16 @@ fn paths_as_factor(paths: &[NamedPath]) -> Factor {
 
 /// The peer of the command line, or of the experiment; none where neither names one.
 fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<Option<PeerArgs>> {
-    let peer = match (&args.peer, &experiment.peer.at) {
-        (Some(peer), _) => peer.clone(),
+    let peer = match (&args.target, &experiment.peer.at) {
+        (Some(Target::Peer(peer)), _) => peer.clone(),
+        (Some(Target::Device(device)), _) => {
+            let why = format!(
+                "`{}` needs a peer, not the block device {}",
+                experiment.workload,
+                device.display()
+            );
+            return Err(Stop::new(Code::Usage, why).hint("`linerate lab run blk-mq DEVICE`"));
+        }
         (None, Some(text)) => peer_address(text)?,
         (None, None) => return Ok(None),
     };

@@ -8,6 +8,7 @@ use std::path::Path as FilePath;
 
 use linerate_analysis::experiment::experiment_of;
 use linerate_analysis::experiment::judge;
+use linerate_analysis::experiment::resolve::Resolver;
 use linerate_analysis::record::{Header, Record, StoredRun};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::{Experiment, ServerAt};
@@ -17,13 +18,16 @@ use linerate_runtime::cli::{LabStep, PeerArgs, ReachArgs};
 use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::say::Say;
+use linerate_runtime::endpoint::ends::Ends;
 use linerate_runtime::endpoint::recover::recover_first;
 use linerate_store::earlier::missing;
 use linerate_store::{self as store, Log, Run};
 
 use super::paths::LabPaths;
 use super::session::{RunOptions, Session};
-use super::{PAGE, between_own_hosts, levels, on_stage, others_of, resolver, server, show};
+use super::{
+    PAGE, between_own_hosts, device, levels, on_stage, others_of, resolver, server, show,
+};
 
 /// `lab resume`: the same experiment between the same ends, from where its record stops.
 pub(super) fn resume(
@@ -35,7 +39,9 @@ pub(super) fn resume(
 ) -> Outcome<()> {
     let stored = store::read_own(folder)?;
     let (experiment, include_way_in) = experiment_of(&stored)?;
-    check_named(folder, &stored.header, experiment, named)?;
+    if !experiment.is_local() {
+        check_named(folder, &stored.header, experiment, named)?;
+    }
     if step == Some(LabStep::Stage) {
         return on_stage(experiment, None, say);
     }
@@ -51,6 +57,10 @@ pub(super) fn resume(
     let header = &stored.header;
     let interrupt = Interrupt::listen()?;
     recover_first(state, say)?;
+    if experiment.is_local() {
+        let rest = (&mut run, missing);
+        return resume_on_device(&stored, rest, include_way_in, &interrupt, state, say);
+    }
     let wrong = |error: String| Stop::new(Code::BadInput, format!("the run's peer: {error}"));
     let reach = ReachArgs {
         address: header.address.parse().ok(),
@@ -77,6 +87,34 @@ pub(super) fn resume(
         return Err(Stop::new(Code::NotSupported, why).hint("start a new run"));
     }
     let resolver = resolver(experiment.clone(), &paths);
+    go_on((&mut paths, &resolver), (&mut run, missing), &stored, say)?;
+    paths.leave()?;
+    show(folder, Some(&folder.join(PAGE)), say)
+}
+
+/// The same on block devices of this host.
+fn resume_on_device(
+    stored: &StoredRun,
+    (run, missing): (&mut Run, Vec<Record>),
+    includes_way_in: bool,
+    interrupt: &Interrupt,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
+    let (experiment, _) = experiment_of(stored)?;
+    let (mut ends, resolver) = device::open(experiment.clone(), includes_way_in, interrupt, state)?;
+    go_on((&mut ends, &resolver), (run, missing), stored, say)?;
+    show(&stored.folder, Some(&stored.folder.join(PAGE)), say)
+}
+
+/// Runs the remaining trials.
+fn go_on(
+    (ends, resolver): (&mut dyn Ends, &Resolver),
+    (run, missing): (&mut Run, Vec<Record>),
+    stored: &StoredRun,
+    say: &Say,
+) -> Outcome<()> {
+    let (folder, header) = (&stored.folder, &stored.header);
     let asked = RunOptions {
         seed: header.seed,
         anyway: true,
@@ -92,11 +130,9 @@ pub(super) fn resume(
     missing
         .into_iter()
         .try_for_each(|earlier| run.add(earlier))?;
-    Session::new(&mut paths, &mut run, &resolver, asked, say)
+    Session::new(ends, run, resolver, asked, say)
         .run()
-        .map_err(|stop| resumable(stop, folder, header, experiment))?;
-    paths.leave()?;
-    show(folder, Some(&folder.join(PAGE)), say)
+        .map_err(|stop| resumable(stop, folder, header, &resolver.experiment))
 }
 
 /// Whether an experiment makes its own two hosts.

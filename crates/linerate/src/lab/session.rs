@@ -470,7 +470,21 @@ impl<'a> Session<'a> {
         block: u32,
         cell: &[usize],
     ) -> Outcome<Result<Option<(Response, f64)>, String>> {
-        let specs = trials(self.resolver, cell)?;
+        let specs = match trials(self.resolver, cell) {
+            Ok(specs) => specs,
+            // Each level is available alone, but not on the peer or the device of this combination.
+            Err(stop) if stop.code == Code::NotSupported => {
+                let why = stop.message;
+                self.log.add(Record::Cell {
+                    block,
+                    levels: cell.to_vec(),
+                    samples: Vec::new(),
+                    why: Some(why.clone()),
+                })?;
+                return Ok(Err(why));
+            }
+            Err(stop) => return Err(stop),
+        };
         for may_repeat in [true, false] {
             let (samples, why) = match self.trial(cell, &specs) {
                 Ok(samples) => (samples, None),

@@ -16,11 +16,12 @@ use linerate_model::workload::TrialSpec;
 use linerate_runtime::cli::MeasureAction;
 use linerate_runtime::endpoint::ends::Ends;
 
-use super::server;
+use super::{device, server};
 use crate::measure::trial_spec::trial_of;
+use crate::prove::intent::turn;
 
 /// Options of `measure` that belong to the command, not to a trial.
-const NOT_OF_A_TRIAL: [&str; 16] = [
+const NOT_OF_A_TRIAL: [&str; 17] = [
     "push",
     "address",
     "port",
@@ -37,6 +38,8 @@ const NOT_OF_A_TRIAL: [&str; 16] = [
     "require",
     // An experiment states what it measures.
     "like",
+    // Experiments read block devices only.
+    "write",
     "help",
 ];
 #[derive(Debug, Parser)]
@@ -48,6 +51,9 @@ struct Measure {
 /// The trials of a combination: the analyzed one, then those that run at the same time.
 pub(super) fn trials(resolver: &Resolver, cell: &[usize]) -> Outcome<Vec<TrialSpec>> {
     let at = resolver.experiment.at(cell);
+    if resolver.experiment.is_local() {
+        return device::trial(resolver, &at).map(|trial| vec![trial]);
+    }
     let workload = at.workload.as_deref().unwrap_or_default();
     let path = resolver.path(at.peer.at.as_deref())?;
     let mut trials = vec![match &resolver.experiment.server {
@@ -112,7 +118,10 @@ fn trial(path: PathView<'_>, workload: &str, options: &Words) -> Outcome<TrialSp
 pub(super) fn changes(ends: &mut dyn Ends, wanted: &[RequestedSetting]) -> Outcome<Vec<EndChange>> {
     let mut changes = Vec::new();
     for of in [End::Local, End::Remote] {
-        let of_end: Vec<&RequestedSetting> = wanted.iter().filter(|(end, ..)| *end == of).collect();
+        let mut of_end: Vec<&RequestedSetting> =
+            wanted.iter().filter(|(end, ..)| *end == of).collect();
+        // Settings that reset others come first: a change of the scheduler resets `nr-requests`.
+        of_end.sort_by_key(|(_, key, _)| (turn(key), key));
         if of_end.is_empty() {
             continue;
         }
@@ -136,7 +145,7 @@ pub(super) fn changes(ends: &mut dyn Ends, wanted: &[RequestedSetting]) -> Outco
 }
 
 /// The workload with its options, as `linerate measure` reads them.
-fn action(workload: &str, options: &Words) -> Outcome<MeasureAction> {
+pub(super) fn action(workload: &str, options: &Words) -> Outcome<MeasureAction> {
     let command = MeasureAction::augment_subcommands(Command::new("measure"));
     let Some(known) = command.find_subcommand(workload) else {
         let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();

@@ -310,7 +310,7 @@ fn to_be_steady(host: &Host, endpoint: &LocalEndpoint) -> Vec<Change> {
 
 /// The order of settings in a plan, before their place in the catalog: irqbalance gets its banned interrupts while
 /// it listens, so that it moves none that is placed then, and interrupts can be placed on CPUs that are online.
-fn turn(setting: &SettingKey) -> u8 {
+pub(crate) fn turn(setting: &SettingKey) -> u8 {
     match setting {
         SettingKey::Machine(MachineKnob::IrqbalanceBans) => 0,
         SettingKey::Machine(MachineKnob::IrqbalancePaused) => 1,

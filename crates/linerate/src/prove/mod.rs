@@ -1,26 +1,28 @@
 //! `linerate prove`, and `linerate tune search`.
 //!
 //! `session` is the conductor, and the only loop that measures, changes and measures again; `stack` is what a session has changed and must roll back, `intent` a plan with what there is to know of
-//! it. `show` prints the verdict of a run and writes its page.
+//! it. `device` tests remedies on a block device. `show` prints the verdict of a run and writes its page.
 
+mod device;
 pub(crate) mod intent;
 pub mod session;
 pub mod show;
 pub(crate) mod stack;
 
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
 
 use linerate_analysis::record::{Header, SCHEMA};
 use linerate_analysis::text::words::seconds_in_words;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::ids::NicName;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Rr, TrialSpec, Workload};
 use linerate_report::metrics::{MeasuredPath, peer_label, prove_metrics};
 use linerate_store::{Run, run_folder};
 
 pub use self::session::{Budget, Options, Session, Source};
-use linerate_runtime::cli::{ProveArgs, SearchArgs, WeighArgs};
+use linerate_runtime::cli::{ProveArgs, SearchArgs, Target, WeighArgs};
 use linerate_runtime::console::command_line::command_line;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::fresh_seed;
@@ -39,6 +41,9 @@ pub fn prove(
     metrics: &MetricsOutput<'_>,
     say: &Say,
 ) -> Outcome<()> {
+    if let Target::Device(device) = &args.weigh.target {
+        return device::prove(args, device, state, metrics, say);
+    }
     let asked = args.from.as_deref().map(intent::read).transpose()?;
     weigh("prove", &args.weigh, state, metrics, say, |path, _| {
         Ok(match asked {
@@ -93,10 +98,11 @@ fn weigh(
     say: &Say,
     source: impl FnOnce(&mut PeerPath, &TrialSpec) -> Outcome<Source>,
 ) -> Outcome<()> {
-    if args.stream.trial.no_record {
-        let why = "`--no-record` is only for `measure`: the verdict needs the recorded data";
-        return Err(Stop::new(Code::Usage, why));
-    }
+    check_recorded(args)?;
+    let Some(peer) = args.peer() else {
+        let why = "`tune search` needs a peer, not a block device";
+        return Err(Stop::new(Code::Usage, why).hint("`linerate lab run blk-mq DEVICE`"));
+    };
     let mut spec = trial_spec::stream(&args.stream, None, Nanoseconds::from_millis(1_000))?;
     if args.rr {
         spec.workload = Workload::Rr(Rr {
@@ -110,21 +116,65 @@ fn weigh(
     }
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
-    recover_first_with(Some(&args.peer.peer), state, say)?;
-    let mut path = open_path(&args.peer, state, &interrupt, say)?;
+    recover_first_with(Some(&peer.peer), state, say)?;
+    let mut path = open_path(&peer, state, &interrupt, say)?;
     if args.allow_management_disruption {
         path.include_way_in();
     }
     let spec = placed(&args.stream.trial, spec, path.view())?;
     let workload = spec.workload.name();
     let source = source(&mut path, &spec)?;
-    let created_unix_s = linerate_runtime::console::clock::now_unix_s();
-    let folder = args
-        .out
-        .clone()
-        .unwrap_or_else(|| run_folder(state, what, created_unix_s, seed));
-    let header = header(args, &path, created_unix_s, seed);
-    let options = Options {
+    let header = Header {
+        local_nic: path.local_nic.clone(),
+        remote_nic: path.remote_nic.clone(),
+        copy_bit_per_s: copy_bandwidth(&path).map(BitRate::as_bit_per_s),
+        ..header(args, &peer.peer.to_string(), &path.address.to_string(), seed)
+    };
+    let options = options(args, spec, seed, source);
+    let folder = folder_of(what, args, &header, state);
+    let mut run = Run::create(&folder, &header)?;
+    announce(what, &header, (&options, &folder), say);
+    if path.peer.changes_forbidden {
+        say.note(&format!(
+            "{} permits no changes: fixes at the remote end will not be tried (`--allow-changes` of its agent)",
+            peer.peer
+        ));
+    }
+    Session::new(&mut path, &mut run, options, say).prove()?;
+    path.peer.leave()?;
+    let measured = MeasuredPath {
+        peer: &peer_label(&peer.peer),
+        nic: Some(header.local_nic.as_str()),
+    };
+    show_and_publish(&folder, (workload, &measured), metrics, say)
+}
+
+/// Shows the run, and publishes its metrics.
+fn show_and_publish(
+    folder: &FilePath,
+    (workload, measured): (&str, &MeasuredPath<'_>),
+    metrics: &MetricsOutput<'_>,
+    say: &Say,
+) -> Outcome<()> {
+    let page = folder.join("report.html");
+    show_with(folder, &page, say, |document, is_whole| {
+        metrics.publish(say, is_whole, || {
+            Ok(prove_metrics(document, workload, measured, &provenance()))
+        })
+    })
+}
+
+/// A verdict needs the records of its trials.
+fn check_recorded(args: &WeighArgs) -> Outcome<()> {
+    if args.stream.trial.no_record {
+        let why = "`--no-record` is only for `measure`: the verdict needs the recorded data";
+        return Err(Stop::new(Code::Usage, why));
+    }
+    Ok(())
+}
+
+fn options(args: &WeighArgs, spec: TrialSpec, seed: u64, source: Source) -> Options {
+    Options {
         spec,
         trials: args.trials,
         seed,
@@ -133,28 +183,18 @@ fn weigh(
         spares_machine: args.netns_only,
         accepts_worse: args.allow_regression.clone(),
         source,
-    };
-    let mut run = Run::create(&folder, &header)?;
-    announce(what, args, &path, (&options, &folder), say);
-    Session::new(&mut path, &mut run, options, say).prove()?;
-    path.peer.leave()?;
-    let page = folder.join("report.html");
-    show_with(&folder, &page, say, |document, is_whole| {
-        metrics.publish(say, is_whole, || {
-            let measured = MeasuredPath {
-                peer: &peer_label(&args.peer.peer),
-                nic: Some(header.local_nic.as_str()),
-            };
-            Ok(prove_metrics(document, workload, &measured, &provenance()))
-        })
-    })
+    }
+}
+
+fn folder_of(what: &str, args: &WeighArgs, header: &Header, state: &FilePath) -> PathBuf {
+    let out = args.out.clone();
+    out.unwrap_or_else(|| run_folder(state, what, header.created_unix_s, header.seed))
 }
 
 /// What is about to be done, and where it is kept.
 fn announce(
     what: &str,
-    args: &WeighArgs,
-    path: &PeerPath,
+    header: &Header,
     (options, folder): (&Options, &FilePath),
     say: &Say,
 ) {
@@ -164,33 +204,28 @@ fn announce(
     };
     say.note(&format!(
         "{verb} {} -> {} ({}), seed {}; Ctrl-C rolls back all changes\n{}\nrun stored in {}",
-        path.local_nic,
-        path.address,
-        args.peer.peer,
+        header.local_nic,
+        header.address,
+        header.peer,
         options.seed,
         options.in_words(),
         folder.display()
     ));
-    if path.peer.changes_forbidden {
-        say.note(&format!(
-            "{} permits no changes: fixes at the remote end will not be tried (`--allow-changes` of its agent)",
-            args.peer.peer
-        ));
-    }
 }
 
-fn header(args: &WeighArgs, path: &PeerPath, created_unix_s: u64, seed: u64) -> Header {
+/// The header of a run without the interfaces of its path.
+fn header(args: &WeighArgs, peer: &str, address: &str, seed: u64) -> Header {
     Header {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        created_unix_s,
+        created_unix_s: linerate_runtime::console::clock::now_unix_s(),
         command: command_line(),
         seed,
         trials: args.trials,
-        peer: args.peer.peer.to_string(),
-        local_nic: path.local_nic.clone(),
-        remote_nic: path.remote_nic.clone(),
-        address: path.address.to_string(),
-        copy_bit_per_s: copy_bandwidth(path).map(BitRate::as_bit_per_s),
+        peer: peer.to_owned(),
+        local_nic: NicName::unheard(),
+        remote_nic: NicName::unheard(),
+        address: address.to_owned(),
+        copy_bit_per_s: None,
     }
 }

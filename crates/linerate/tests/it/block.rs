@@ -1,5 +1,5 @@
 //! `measure block` on loop devices of files of our own, as root: the figures, and that nothing is written that must not
-//! be.
+//! be; experiments and proofs on them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -76,6 +76,103 @@ impl Drop for LoopDevice {
             .args(["--detach", &self.node])
             .status();
     }
+}
+
+const FACTORS: &str = r#"
+title = "Two devices"
+workload = "block"
+response = ["operations", "p99", "cpu-op-local"]
+options = { time = "50ms", depth = 4 }
+
+[[factors]]
+name = "completion"
+levels = [{ name = "interrupt" }, { name = "polled", options = { poll = true } }]
+
+[[factors]]
+setting = "block/@/nomerges"
+on = "local"
+levels = ["baseline", 2]
+
+[design]
+repeats = 3
+"#;
+
+#[test]
+fn an_experiment_reads_each_device_with_each_setting_and_restores_them() {
+    let Some((one, two)) = LoopDevice::new(&vec![1; SIZE]).zip(LoopDevice::new(&vec![2; SIZE]))
+    else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("devices.toml");
+    fs::write(&file, FACTORS).expect("space");
+    let (state, out) = (folder.path().join("state"), folder.path().join("run"));
+    let paths = [
+        format!("one={}", one.node),
+        format!("two={}", two.node),
+        "gone=/dev/no-such-disk".to_owned(),
+    ];
+    let mut command = linerate(&["--state", text(&state), "--json", "lab", "run", text(&file)]);
+    for path in &paths {
+        command.args(["--path", path]);
+    }
+    command.args(["--seed", "3", "--out", text(&out)]);
+    let done = run(command);
+    if is_without_io_uring(&done) {
+        return;
+    }
+    let document = fitting(&done.expect_code(0).out);
+    assert_eq!(document["complete"], true);
+    assert_eq!(document["restored"], true);
+    assert_eq!(document["factors"][0]["name"], "device");
+    let skipped = |factor: usize, level: usize| {
+        let of = &document["factors"][factor]["levels"][level]["skipped"];
+        of.as_str().unwrap_or_default().to_owned()
+    };
+    assert!(skipped(0, 2).contains("no such file"), "{}", skipped(0, 2));
+    assert!(skipped(1, 1).contains("io_poll is 0"), "{}", skipped(1, 1));
+    for response in document["responses"].as_array().expect("responses") {
+        let cells = response["cells"].as_array().expect("cells");
+        assert_eq!(cells.len(), 4, "two devices, two settings");
+        assert!(cells.iter().all(|cell| cell["trials"] == 3), "{cells:#?}");
+    }
+    for device in [&one, &two] {
+        let name = device.node.trim_start_matches("/dev/");
+        let merges = fs::read_to_string(format!("/sys/block/{name}/queue/nomerges"));
+        assert_eq!(merges.expect("sysfs").trim(), "0");
+    }
+    // The record is enough for the analysis, also where the devices are gone.
+    drop((one, two));
+    let again = run(linerate(&["--json", "lab", "show", text(&out)])).expect_code(0);
+    assert_eq!(fitting(&again.out)["trials"], document["trials"]);
+}
+
+#[test]
+fn a_change_is_proved_with_reads_of_the_device_and_rolled_back() {
+    let Some(device) = LoopDevice::new(&vec![1; SIZE]) else {
+        return;
+    };
+    let name = device.node.trim_start_matches("/dev/");
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = folder.path().join("plan.toml");
+    fs::write(&plan, format!("[settings]\n\"block/{name}/nomerges\" = 2\n")).expect("space");
+    let (state, out) = (folder.path().join("state"), folder.path().join("run"));
+    let mut command = linerate(&["--state", text(&state), "--json", "prove", &device.node]);
+    command.args(["--from", text(&plan), "--undo", "--time", "50ms"]);
+    command.args(["--seed", "3", "--out", text(&out)]);
+    let done = run(command);
+    if is_without_io_uring(&done) {
+        return;
+    }
+    let document = fitting(&done.expect_code(0).out);
+    assert_eq!(document["operation_bytes"], 4096);
+    assert_eq!(document["restored"], true);
+    let remedies = document["remedies"].as_array().expect("remedies");
+    let tested = &remedies[0];
+    assert_eq!(tested["setting"], format!("block/{name}/nomerges"));
+    assert!(tested["effect"]["relative"].is_number(), "{tested:#}");
+    let refused = run(linerate(&["prove", &device.node, "--flows", "2"]));
+    assert!(refused.expect_code(2).err.contains("`--flows` does not apply"));
 }
 
 fn measured(words: &[&str]) -> Done {

@@ -176,6 +176,10 @@ pub struct JobRecord {
     pub by_cpu: Vec<(CpuId, u64)>,
     /// System calls that submitted and waited.
     pub system_calls: u64,
+    /// Voluntary and involuntary context switches of the thread.
+    pub switches: [u64; 2],
+    /// Its minor and major page faults.
+    pub faults: [u64; 2],
     /// The node of its buffers.
     pub buffer_node: Known<NodeId>,
 }

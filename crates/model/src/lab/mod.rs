@@ -29,14 +29,16 @@ pub type Words = BTreeMap<String, Word>;
 
 /// The name of the schema of a file.
 pub const SCHEMA: &str = "linerate.experiment/1";
+/// The workload that needs no peer.
+const LOCAL_WORKLOAD: &str = "block";
 /// The maximum number of factors.
 pub const FACTORS_MAX: usize = 32;
 /// The maximum number of levels of a factor.
 pub const LEVELS_MAX: usize = 64;
 
 /// The file of `linerate lab run FILE.toml`. Options are those of `linerate measure WORKLOAD --help`; settings have the
-/// keys of `linerate explain settings`, with `@` for the interface of the path, `rx-*`, `tx-*`, `cpu*` and `policy*` for
-/// all of a kind.
+/// keys of `linerate explain settings`, with `@` for the interface of the path (for the workload `block`: the disk),
+/// `rx-*`, `tx-*`, `cpu*` and `policy*` for all of a kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -51,6 +53,9 @@ pub struct Experiment {
     pub question: String,
     /// The workload: a subcommand of `linerate measure`.
     pub workload: String,
+    /// The block device of this host, `/dev/nvme0n1`, for the workload `block`; by default that of the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// The responses: the first one decides, the others are reported.
     #[serde(default)]
     pub response: Responses,
@@ -186,6 +191,9 @@ pub struct LevelTable {
     /// interfaces of a kind that both hosts have, such as `@tunnel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The block device, if it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Options of the workload.
     #[serde(default)]
     pub options: Words,
@@ -365,6 +373,7 @@ impl LevelTable {
     fn fill(&mut self, other: Self) {
         self.workload = self.workload.take().or(other.workload);
         self.address = self.address.take().or(other.address);
+        self.device = self.device.take().or(other.device);
         self.run = self.run.take().or(other.run);
         self.peer.at = self.peer.at.take().or(other.peer.at);
         let fill = |own: &mut Words, other: Words| {
@@ -430,6 +439,7 @@ impl Experiment {
             }
         }
         self.check_optional()?;
+        self.check_local()?;
         self.check_runs()?;
         if let Some(difference) = &self.difference {
             difference.places(&self.factors)?;
@@ -459,6 +469,45 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// Whether its trials run on this host alone.
+    pub fn is_local(&self) -> bool {
+        self.workload == LOCAL_WORKLOAD
+    }
+
+    /// A workload without a peer is that of every trial, and nothing is changed on a peer.
+    fn check_local(&self) -> Result<(), ExperimentError> {
+        let levels = self.factors.iter().flat_map(|factor| {
+            (0..factor.levels.len()).filter_map(|at| Some((factor.name(), factor.level(at)?)))
+        });
+        let base = LevelTable {
+            device: self.device.clone(),
+            peer: self.peer.clone(),
+            ..LevelTable::default()
+        };
+        for (place, level) in std::iter::once(("experiment", base)).chain(levels) {
+            let other = |workload: &String| (workload == LOCAL_WORKLOAD) != self.is_local();
+            if level.workload.as_ref().is_some_and(other) {
+                let why = format!("`{LOCAL_WORKLOAD}` has no peer, so it is the workload of every trial or of none");
+                return Err(wrong(place, why));
+            }
+            let has_peer = level.peer != OfPeer::default() || level.address.is_some();
+            if self.is_local() && has_peer {
+                let why = format!("`{LOCAL_WORKLOAD}` has no peer to reach or change: a factor with a `setting` takes `on = \"local\"`");
+                return Err(wrong(place, why));
+            }
+            if !self.is_local() && level.device.is_some() {
+                return Err(wrong(place, format!("`device` is for the workload `{LOCAL_WORKLOAD}`")));
+            }
+        }
+        match self.beside.first() {
+            Some(_) if self.is_local() => Err(wrong(
+                "beside",
+                format!("nothing runs at the same time as `{LOCAL_WORKLOAD}`"),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn check_optional(&self) -> Result<(), ExperimentError> {
@@ -605,6 +654,7 @@ impl Experiment {
         }
         whole.fill(LevelTable {
             workload: Some(self.workload.clone()),
+            device: self.device.clone(),
             options: self.options.clone(),
             settings: self.settings.clone(),
             peer: OfPeer {
@@ -637,12 +687,14 @@ fn touched(level: &LevelTable) -> Vec<String> {
     let peer = (level.peer.settings.keys()).map(|key| format!("the peer's setting `{key}`"));
     let workload = level.workload.iter().map(|_| "the workload".to_owned());
     let address = level.address.iter().map(|_| "the address".to_owned());
+    let device = level.device.iter().map(|_| "the device".to_owned());
     let host = level.peer.at.iter().map(|_| "the peer".to_owned());
     options
         .chain(local)
         .chain(peer)
         .chain(workload)
         .chain(address)
+        .chain(device)
         .chain(host)
         .collect()
 }

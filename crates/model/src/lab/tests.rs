@@ -18,6 +18,7 @@ fn experiment(factors: Vec<Factor>) -> Experiment {
         schema: None,
         title: "near and far".to_owned(),
         question: String::new(),
+        device: None,
         workload: "stream".to_owned(),
         response: Responses::default(),
         options: Words::new(),
@@ -306,4 +307,34 @@ fn what_a_loaded_server_cannot_vary_is_refused() {
         of_load.contains("`RPS` changes only the host that generates"),
         "{of_load}"
     );
+}
+
+#[test]
+fn a_block_device_has_no_peer_to_reach_or_change() {
+    let checked = |more: &str| {
+        let text = format!(
+            "{{ \"title\": \"t\", \"workload\": \"block\", \"factors\": [\
+             {{ \"option\": \"depth\", \"levels\": [1, 32] }}] {more} }}"
+        );
+        let experiment: Experiment = serde_json::from_str(&text).expect("an experiment");
+        experiment.check().map_err(|error| error.to_string())
+    };
+    assert_eq!(checked(", \"device\": \"/dev/nvme0n1\""), Ok(()));
+    let refused = |more: &str| checked(more).expect_err(more);
+    assert!(refused(", \"peer\": { \"at\": \"ssh://b\" }").contains("no peer"));
+    let beside = ", \"beside\": [{ \"workload\": \"stream\" }]";
+    assert!(refused(beside).contains("at the same time"));
+    let factor = |factor: &str| {
+        let text = format!(
+            "{{ \"title\": \"t\", \"workload\": \"block\", \"factors\": [{factor}] }}"
+        );
+        let experiment: Experiment = serde_json::from_str(&text).expect("an experiment");
+        experiment.check().map_err(|error| error.to_string())
+    };
+    let setting = "\"setting\": \"block/@/nomerges\", \"levels\": [0, 2]";
+    let both = factor(&format!("{{ {setting} }}")).expect_err("both hosts by default");
+    assert!(both.contains("on = \"local\""), "{both}");
+    assert_eq!(factor(&format!("{{ {setting}, \"on\": \"local\" }}")), Ok(()));
+    let other = factor("{ \"option\": \"workload\", \"levels\": [\"block\", \"stream\"] }");
+    assert!(other.expect_err("two kinds").contains("every trial"));
 }

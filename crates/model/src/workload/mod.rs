@@ -1,5 +1,6 @@
 //! The workload of a trial and the placement of its threads. Declarative and plain; `linerate-traffic` runs it.
 
+mod block;
 mod check;
 mod diffusion;
 mod placement;
@@ -9,6 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use block::Block;
 pub use check::SpecError;
 pub use diffusion::Diffusion;
 pub use placement::{MemoryPolicy, Placement};
@@ -171,6 +173,7 @@ impl TrialSpec {
     pub fn transport(&self) -> &'static str {
         match (&self.verbs, &self.workload) {
             (Some(_), _) => "verbs",
+            (None, Workload::Block(_)) => "io_uring",
             (None, Workload::Udp(_)) => "udp",
             (None, _) => "tcp",
         }
@@ -197,6 +200,8 @@ pub enum Workload {
     Udp(Udp),
     /// RDMA verbs.
     Rdma(Rdma),
+    /// Reads of a block device, without a second end.
+    Block(Block),
 }
 
 impl Default for Workload {
@@ -217,6 +222,7 @@ impl Workload {
             Self::Diffusion(_) => "diffusion",
             Self::Udp(_) => "udp",
             Self::Rdma(rdma) => rdma.verb.workload(),
+            Self::Block(_) => "block",
         }
     }
 
@@ -228,7 +234,7 @@ impl Workload {
             Self::Diffusion(diffusion) => diffusion.repetitions.is_some(),
             Self::Rdma(rdma) => rdma.repetitions.is_some(),
             Self::Pingpong(_) => true,
-            Self::Rr(_) | Self::Http(_) | Self::Udp(_) => false,
+            Self::Rr(_) | Self::Http(_) | Self::Udp(_) | Self::Block(_) => false,
         }
     }
 
@@ -236,6 +242,11 @@ impl Workload {
     /// program.
     pub fn is_one_sided(&self) -> bool {
         matches!(self, Self::Rdma(rdma) if rdma.verb != Verb::Send)
+    }
+
+    /// Whether it runs on one host alone: no peer is asked for it.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Self::Block(_))
     }
 
     /// Whether its rate changes by design, from one size to the next.

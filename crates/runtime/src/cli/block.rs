@@ -23,23 +23,9 @@ pub struct MeasureBlock {
     /// 8 MiB and its last 1 MiB are all zero. It is opened exclusively, and those two areas are not written.
     #[arg(long, value_name = "DEVICE", help_heading = TRIAL)]
     pub write: Option<PathBuf>,
-    /// Order of the blocks.
-    #[arg(long, value_name = "ORDER", value_enum, default_value_t, help_heading = TRIAL)]
-    pub pattern: PatternArg,
-    /// Size of each operation, a multiple of the logical block size.
-    #[arg(long, alias = "bs", value_name = "SIZE", default_value = "4KiB", help_heading = TRIAL)]
-    pub block_size: Bytes,
-    /// Operations in flight per job.
-    #[arg(long, alias = "iodepth", value_name = "N", default_value_t = 32, help_heading = TRIAL, value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
-    pub depth: u32,
-    /// Threads, each with an io_uring of its own: a number, `per-cpu`, or `per-queue` (on a CPU of each hardware queue).
-    #[arg(long, alias = "numjobs", value_name = "N", default_value = "1", help_heading = TRIAL)]
-    pub jobs: Jobs,
-    /// Poll for completions instead of waiting for interrupts (IORING_SETUP_IOPOLL).
-    ///
-    /// The driver must have polled queues, such as those of `nvme.poll_queues=N`.
-    #[arg(long, alias = "hipri", help_heading = TRIAL)]
-    pub poll: bool,
+    /// What each trial reads.
+    #[command(flatten)]
+    pub trial: BlockTrialArgs,
     /// Duration of each trial: `90s`, `2min`.
     #[arg(long, short, alias = "runtime", value_name = "TIME", help_heading = TRIAL, value_parser = parse_nonzero_time, default_value = "10s")]
     pub time: Nanoseconds,
@@ -62,6 +48,28 @@ pub struct MeasureBlock {
     /// With `--until-ci`: start no further trial after this time.
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_seconds, help_heading = PRECISION)]
     pub max_time: Nanoseconds,
+}
+
+/// The operations of a trial on a block device.
+#[derive(Debug, Clone, Args)]
+pub struct BlockTrialArgs {
+    /// Order of the blocks.
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t, help_heading = TRIAL)]
+    pub pattern: PatternArg,
+    /// Size of each operation, a multiple of the logical block size.
+    #[arg(long, alias = "bs", value_name = "SIZE", default_value = "4KiB", help_heading = TRIAL)]
+    pub block_size: Bytes,
+    /// Operations in flight per job.
+    #[arg(long, alias = "iodepth", value_name = "N", default_value_t = 32, help_heading = TRIAL, value_parser = clap::value_parser!(u32).range(1..=i64::from(DEPTH_MAX)))]
+    pub depth: u32,
+    /// Threads, each with an io_uring of its own: a number, `per-cpu`, or `per-queue` (on a CPU of each hardware queue).
+    #[arg(long, alias = "numjobs", value_name = "N", default_value = "1", help_heading = TRIAL)]
+    pub jobs: Jobs,
+    /// Poll for completions instead of waiting for interrupts (IORING_SETUP_IOPOLL).
+    ///
+    /// The driver must have polled queues, such as those of `nvme.poll_queues=N`.
+    #[arg(long, alias = "hipri", help_heading = TRIAL)]
+    pub poll: bool,
 }
 
 /// `--pattern`.

@@ -167,7 +167,7 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         [
             "linerate prove HOST",
             "linerate prove HOST --undo --trials 9",
-            "linerate prove HOST --rr --from plan.toml",
+            "linerate prove /dev/nvme0n1     # the fixes of a block device",
         ],
     ),
     (
@@ -190,7 +190,7 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         "lab run",
         [
             "linerate lab run stack-parameters --quick    # between two namespaces",
-            "linerate lab run my.toml HOST --repeats 10 --time 2s",
+            "linerate lab run blk-mq /dev/nvme0n1 --quick",
             "linerate lab run memory-policy-rfs HOST --server 'nginx -g \"daemon off;\"' --url http://192.0.2.1/",
         ],
     ),

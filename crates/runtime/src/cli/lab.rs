@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
@@ -54,9 +55,9 @@ pub struct LabRunArgs {
     #[arg(value_name = "NAME|FILE.toml")]
     pub experiment: String,
     /// The peer: `[user@]host` (ssh), `tls://host`, `netns:NAME`, `exec:COMMAND`, `local` [default: the experiment's, else
-    /// two temporary network namespaces on this machine].
-    #[arg(value_name = "PEER")]
-    pub peer: Option<PeerAddress>,
+    /// two temporary network namespaces on this machine]; for `blk-mq`, a block device: `/dev/nvme0n1`.
+    #[arg(value_name = "PEER|DEVICE")]
+    pub target: Option<Target>,
     /// Load this HTTP server instead of linerate's own: `http://ADDRESS[:PORT]/PATH`. Without PEER it may run anywhere.
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
@@ -93,10 +94,10 @@ pub struct LabRunArgs {
     /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
-    /// Compare paths: NAME=ADDRESS of the same peer, or NAME=PEER of another.
+    /// Compare paths: NAME=ADDRESS of the same peer, or NAME=PEER of another; or devices: NAME=DEVICE.
     ///
-    /// Each is a level of a factor `path`; a single one is compared with the default.
-    #[arg(long, value_name = "NAME=ADDRESS|PEER", value_parser = parse_path)]
+    /// Each is a level of a factor `path` (of block devices: `device`); a single one is compared with the default.
+    #[arg(long, value_name = "NAME=PATH", value_parser = parse_path)]
     pub path: Vec<NamedPath>,
     /// Directory to store the run in [default: runs/ in the state directory].
     #[arg(long, value_name = "DIR")]
@@ -122,16 +123,41 @@ pub enum PathTarget {
     Address(IpAddr),
     /// Another peer.
     Peer(PeerAddress),
+    /// A block device of this host.
+    Device(PathBuf),
+}
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The path to a peer.
+    Peer(PeerAddress),
+    /// A block device of this host, by an absolute path: no peer has one.
+    Device(PathBuf),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with('/') {
+            return Ok(Self::Device(text.into()));
+        }
+        text.parse().map(Self::Peer)
+    }
 }
 
 fn parse_path(text: &str) -> Result<NamedPath, String> {
     let named = text
         .split_once('=')
         .filter(|(name, to)| !name.is_empty() && !to.is_empty());
-    let (name, to) = named.ok_or("expected NAME=ADDRESS or NAME=PEER, such as `ib=10.1.0.2`")?;
-    let to = match to.parse() {
-        Ok(address) => PathTarget::Address(address),
-        Err(_) => PathTarget::Peer(to.parse()?),
+    let (name, to) = named.ok_or(
+        "expected NAME=ADDRESS, NAME=PEER or NAME=DEVICE, such as `ib=10.1.0.2` or `many=/dev/nvme0n1`",
+    )?;
+    let to = match (to.parse(), to.parse()?) {
+        (Ok(address), _) => PathTarget::Address(address),
+        (Err(_), Target::Peer(peer)) => PathTarget::Peer(peer),
+        (Err(_), Target::Device(device)) => PathTarget::Device(device),
     };
     Ok(NamedPath {
         name: name.to_owned(),

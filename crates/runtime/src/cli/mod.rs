@@ -26,11 +26,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use agent::{AgentAction, AgentArgs, ListenAddress, ListenArgs, PairingArg, PeersAction};
-pub use block::{Jobs, MeasureBlock};
+pub use block::{BlockTrialArgs, Jobs, MeasureBlock};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use comparison::{ComparisonArgs, NicArg};
 pub use diffusion::MeasureDiffusion;
-pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, RunGroup};
+pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, RunGroup, Target};
 pub use like::{LikeArg, LikeArgs};
 use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
 use linerate_model::finding::{Profile, Severity};

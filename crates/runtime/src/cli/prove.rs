@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::{Arg, Args, Parser};
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::prove::Guard;
 use linerate_model::units::Nanoseconds;
 
-use super::{PeerArgs, StreamArgs, parse_seconds};
+use super::{BlockTrialArgs, PeerArgs, ReachArgs, StreamArgs, Target, parse_seconds};
 
 /// The heading of the options of the experiments.
 const EXPERIMENT: &str = "Experiment";
@@ -16,9 +16,22 @@ const EXPERIMENT: &str = "Experiment";
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub struct WeighArgs {
-    /// The peer.
+    /// The peer: `[user@]host` (ssh), `tls://host`, `netns:NAME`, `exec:COMMAND` or `local`; for `prove`, also a block device
+    /// of this host: `/dev/nvme0n1`.
+    ///
+    /// A host may have the prefix `ssh://`, and `:PORT`. `tls://` is a host that runs `linerate agent --listen`: use the line
+    /// that it prints once, and `tls://host[:port]` from then on. The command of `exec:` must run `linerate agent --stdio`.
+    /// `local` is this host. A device is read with `measure block`, with `--time`, `--place` and `--memory`.
+    #[arg(value_name = "PEER|DEVICE")]
+    pub target: Target,
+    /// How a peer is reached.
     #[command(flatten)]
-    pub peer: PeerArgs,
+    pub reach: ReachArgs,
+    /// Peer TCP port for the data connections [default: a free port].
+    ///
+    /// For firewalls that restrict ports.
+    #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
     /// The stream.
     #[command(flatten)]
     pub stream: StreamArgs,
@@ -59,10 +72,14 @@ pub struct WeighArgs {
 
 /// `prove`.
 #[derive(Debug, Args)]
+#[command(mut_args(of_a_device))]
 pub struct ProveArgs {
     /// How fixes are tested.
     #[command(flatten)]
     pub weigh: WeighArgs,
+    /// What the trials read from a block device.
+    #[command(flatten)]
+    pub block: BlockTrialArgs,
     /// Test these changes instead of the fixes that the rules suggest.
     ///
     /// A plan file (`[peer.settings]` for the peer), or the output of `doctor --format json`.
@@ -73,6 +90,30 @@ pub struct ProveArgs {
     /// Replaces FILE by one rename, with mode 0644.
     #[arg(long, hide_short_help = true, value_name = "FILE")]
     pub metrics_file: Option<PathBuf>,
+}
+
+/// The options of a block device have a heading of their own, which the short help leaves out.
+fn of_a_device(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "pattern" | "block_size" | "depth" | "jobs" | "poll" => arg
+            .hide_short_help(true)
+            .help_heading("Block device options"),
+        _ => arg,
+    }
+}
+
+impl WeighArgs {
+    /// The peer; none if a block device is tested.
+    pub fn peer(&self) -> Option<PeerArgs> {
+        match &self.target {
+            Target::Peer(peer) => Some(PeerArgs {
+                peer: peer.clone(),
+                reach: self.reach.clone(),
+                port: self.port,
+            }),
+            Target::Device(_) => None,
+        }
+    }
 }
 
 impl ProveArgs {

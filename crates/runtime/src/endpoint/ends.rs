@@ -44,6 +44,11 @@ pub trait Ends: fmt::Debug {
     /// Reads both hosts again.
     fn read_again(&mut self) -> Outcome<()>;
 
+    /// The findings of the rules for both ends.
+    fn diagnosis(&self, sample: Option<&Sample>, owns_shapers: bool) -> Diagnosis {
+        diagnose(self, sample, owns_shapers)
+    }
+
     /// Runs one trial.
     fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample>;
 
@@ -162,7 +167,7 @@ pub fn keep_changes(ends: &mut dyn Ends) -> Outcome<()> {
 }
 
 /// The findings of the rules for both ends.
-pub fn diagnose(ends: &dyn Ends, sample: Option<&Sample>, owns_shapers: bool) -> Diagnosis {
+pub fn diagnose<E: Ends + ?Sized>(ends: &E, sample: Option<&Sample>, owns_shapers: bool) -> Diagnosis {
     let mut whole = Diagnosis::default();
     for (end, other) in [(End::Local, End::Remote), (End::Remote, End::Local)] {
         let diagnosis = linerate_model::rules::diagnose(&Context {

@@ -131,6 +131,8 @@ impl<'a> Job<'a> {
             latency: self.latency,
             by_cpu: counted(&self.by_cpu),
             system_calls,
+            switches: [used.voluntary_switches, used.involuntary_switches],
+            faults: [used.minor_faults, used.major_faults],
         })
     }
 

@@ -6,6 +6,7 @@
 
 mod job;
 mod offsets;
+mod side;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
@@ -19,6 +20,7 @@ use linerate_model::units::{Bytes, Nanoseconds};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::job::{Counter, Job, Shared};
+pub use self::side::read;
 use crate::{Abort, TrafficError};
 
 /// The number of readings in a trial, if they are not too close or too far apart.

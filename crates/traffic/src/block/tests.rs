@@ -5,7 +5,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 
 use linerate_model::block::{Access, Area, Pattern};
 use linerate_model::ids::{CpuId, CpuSet};
-use linerate_model::workload::MemoryPolicy;
+use linerate_model::workload::{Block, Direction, MemoryPolicy, TrialSpec, Workload};
 
 use super::*;
 
@@ -168,4 +168,47 @@ fn an_aborted_trial_is_an_error() {
     long.duration_ns = Nanoseconds::from_millis(3_600_000);
     let outcome = measure(file().as_fd(), &long, Bytes::new(512), &abort, &mut |_| {});
     assert!(outcome.is_err(), "{outcome:?}");
+}
+
+#[test]
+fn a_trial_is_recorded_as_the_end_of_a_path_that_receives() {
+    let abort = Abort::new().expect("eventfds");
+    let file = file();
+    let block = spec(Access::Read, Pattern::Random);
+    let trial = TrialSpec {
+        workload: Workload::Block(Block {
+            device: "/dev/nvme0n1".to_owned(),
+            pattern: block.pattern,
+            block_bytes: block.block,
+            depth: block.depth,
+            polled: false,
+            seed: 7,
+            jobs: block.jobs.clone(),
+        }),
+        flows: 2,
+        direction: Direction::Reverse,
+        duration_ns: Nanoseconds::from_millis(60),
+        interval_ns: Nanoseconds::from_millis(3),
+        ..TrialSpec::default()
+    };
+    let side = match read(&trial, file.as_fd(), (block.area, Bytes::new(512)), &abort) {
+        Ok(side) => side,
+        Err(error @ (TrafficError::NotSupported { .. } | TrafficError::NotPermitted { .. })) => {
+            return skipped(&error);
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(side.check(&trial), Ok(()));
+    let operations = side.operations.as_ref().expect("operations");
+    assert_eq!(operations.latency.count(), operations.completed);
+    assert_eq!(operations.per_thread.iter().sum::<u64>(), operations.completed);
+    assert_eq!(side.threads.len(), 2);
+    assert_eq!(side.flows[0].total().as_u64(), operations.completed * BLOCK.as_u64());
+    let times: Vec<Nanoseconds> = operations.steps.iter().map(|step| step.at_ns).collect();
+    assert!(times.is_sorted() && times.last() == Some(&side.elapsed_ns));
+    let more = TrialSpec {
+        flows: 3,
+        ..trial
+    };
+    assert!(more.check().is_err(), "as many jobs as flows");
 }

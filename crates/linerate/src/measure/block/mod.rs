@@ -4,6 +4,7 @@
 //! `model::block::limit`. Nothing is written unless `--write` names the device again.
 
 pub(crate) mod document;
+pub(crate) mod ends;
 mod observe;
 mod place;
 mod text;
@@ -19,7 +20,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{BlockDevice, Host};
 use linerate_model::protocol::Failure;
 use linerate_model::units::Nanoseconds;
-use linerate_runtime::cli::{MeasureBlock, UntilArgs};
+use linerate_runtime::cli::{BlockTrialArgs, MeasureBlock, UntilArgs};
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::fresh_seed;
 use linerate_runtime::console::say::{Format, Say};
@@ -78,12 +79,7 @@ pub(super) fn run(args: &MeasureBlock, output: OutputOptions<'_>) -> Outcome<()>
     let root = live.root();
     let device = block_device::find(root, &args.device).map_err(|error| stop_of(&error))?;
     let access = access(args, root, &device)?;
-    if args.poll
-        && let Some(why) = device.why_not_polled(root)
-    {
-        let why = format!("cannot poll {}: {why}", device.path.display());
-        return Err(Stop::new(Code::NotSupported, why).hint("leave out `--poll`"));
-    }
+    check_polled(&args.trial, root, &device)?;
     let host = host_from(None)?;
     let facts = host.block.iter().find(|one| one.name == device.disk);
     let mut spec = spec(args, access, (&host, facts), (root, &device))?;
@@ -174,6 +170,15 @@ fn check_output(output: OutputOptions<'_>) -> Outcome<()> {
     }
 }
 
+/// Refuses `--poll` on a device without polled queues.
+fn check_polled(trial: &BlockTrialArgs, root: &HostRoot, device: &Device) -> Outcome<()> {
+    let why = trial.poll.then(|| device.why_not_polled(root)).flatten();
+    why.map_or(Ok(()), |why| {
+        let why = format!("cannot poll {}: {why}", device.path.display());
+        Err(Stop::new(Code::NotSupported, why).hint("leave out `--poll`"))
+    })
+}
+
 /// Reads, unless `--write` names the same device.
 fn access(args: &MeasureBlock, root: &HostRoot, device: &Device) -> Outcome<Access> {
     let Some(named) = &args.write else {
@@ -201,14 +206,14 @@ fn spec(
     let site = place::Site::of(host, facts, device, root);
     Ok(BlockSpec {
         access,
-        pattern: args.pattern.into(),
-        block: args.block_size,
-        depth: args.depth,
-        polled: args.poll,
+        pattern: args.trial.pattern.into(),
+        block: args.trial.block_size,
+        depth: args.trial.depth,
+        polled: args.trial.poll,
         seed: args.seed.map_or_else(fresh_seed, Ok)?,
         duration_ns: args.time,
         area: device.whole(),
-        jobs: site.jobs(args.jobs, args.place.as_ref(), args.poll)?,
+        jobs: site.jobs(args.trial.jobs, args.place.as_ref(), args.trial.poll)?,
         memory: site.memory(args.memory.as_ref())?,
     })
 }

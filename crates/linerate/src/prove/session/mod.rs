@@ -32,7 +32,7 @@ use linerate_store::Log;
 
 pub use self::explore::Budget;
 use linerate_runtime::console::say::Say;
-use linerate_runtime::endpoint::ends::{Ends, change_trial, diagnose};
+use linerate_runtime::endpoint::ends::{Ends, change_trial};
 use linerate_runtime::endpoint::why;
 
 use crate::prove::stack::{ChangeStack, RECOVER, moved_in_words, settings_of};
@@ -329,7 +329,7 @@ impl<'a> Session<'a> {
     /// The proposals of the rules for the hosts as last read.
     fn proposals(&mut self, sample: &Sample) -> Outcome<Proposals> {
         let diagnosis: Diagnosis =
-            diagnose(self.stack.ends, Some(sample), self.options.owns_shapers);
+            (self.stack.ends).diagnosis(Some(sample), self.options.owns_shapers);
         let permit = self.permit();
         let proposals = match &self.options.source {
             Source::Given(given) => sift(self.as_of_now(given), permit),

@@ -3,9 +3,10 @@
 mod verbs;
 
 use super::{
-    Diffusion, Direction, Http, Pingpong, ReceiveMode, Rr, SendMode, Stream, Transfer, TrialSpec,
+    Block, Diffusion, Direction, Http, Pingpong, ReceiveMode, Rr, SendMode, Stream, Transfer, TrialSpec,
     Udp, Waiting, Workload,
 };
+use crate::block::{DEPTH_MAX, JOB_BUFFER_MAX};
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
 /// A violated limit of [`TrialSpec`].
@@ -217,7 +218,10 @@ impl TrialSpec {
                 | Workload::Transfer(_)
                 | Workload::Diffusion(_) => true,
                 Workload::Rr(rr) => !rr.connect_each,
-                Workload::Http(_) | Workload::Udp(_) | Workload::Rdma(_) => false,
+                Workload::Http(_)
+                | Workload::Udp(_)
+                | Workload::Rdma(_)
+                | Workload::Block(_) => false,
             }
     }
 
@@ -282,6 +286,7 @@ impl TrialSpec {
                 )
             }
             Workload::Rdma(rdma) => self.check_rdma(rdma),
+            Workload::Block(block) => self.check_block(block),
         }?;
         let (each, count) = self.buffers();
         require(
@@ -309,6 +314,7 @@ impl TrialSpec {
             Workload::Transfer(transfer) => (transfer.bytes, 2),
             Workload::Diffusion(diffusion) => (diffusion.bytes, checked(diffusion.data_check)),
             Workload::Rdma(rdma) => (largest(&rdma.sizes), 2),
+            Workload::Block(block) => (block.block_bytes, block.depth),
         };
         (each, self.flows.saturating_mul(of_each))
     }
@@ -354,6 +360,35 @@ impl TrialSpec {
                 )
             },
             "`write` to `read`, with any wait method except io_uring",
+        )
+    }
+
+    /// Its limits besides those of the device, which only its host knows.
+    fn check_block(&self, block: &Block) -> Result<(), SpecError> {
+        let jobs = u32::try_from(block.jobs.len()).unwrap_or(u32::MAX);
+        require(
+            (1..=Self::THREADS_MAX).contains(&jobs) && self.flows == jobs,
+            "the number of jobs",
+            || jobs.to_string(),
+            "1 to 1024, as many as flows",
+        )?;
+        require(
+            (1..=DEPTH_MAX).contains(&block.depth),
+            "the depth",
+            || block.depth.to_string(),
+            "1 to 32768",
+        )?;
+        require(
+            (1..=JOB_BUFFER_MAX.as_u64()).contains(&block.block_bytes.as_u64()),
+            "the block size",
+            || block.block_bytes.to_string(),
+            "1 B to 1 GiB",
+        )?;
+        require(
+            !self.unrecorded && self.direction == Direction::Reverse,
+            "the direction",
+            || "not from the device, or not recorded".to_owned(),
+            "a recorded read",
         )
     }
 

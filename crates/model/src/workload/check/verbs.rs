@@ -46,7 +46,7 @@ impl TrialSpec {
             | Workload::Diffusion(_)
             | Workload::Rdma(_) => true,
             Workload::Rr(rr) => !rr.connect_each,
-            Workload::Http(_) | Workload::Udp(_) => false,
+            Workload::Http(_) | Workload::Udp(_) | Workload::Block(_) => false,
         };
         require(
             carried,

@@ -46,7 +46,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 70] = tests![
+const TESTS: [Test; 74] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -55,6 +55,10 @@ const TESTS: [Test; 70] = tests![
     block::null_blk_is_measured_on_one_queue_on_several_and_polled,
     block::a_scsi_disk_is_read_with_each_scheduler_and_not_written_while_the_roots_disk_is_unknown,
     block::a_virtio_disk_has_interrupts_and_a_node,
+    block::the_experiment_compares_one_queue_with_several_and_polls_where_there_are_polled_queues,
+    block::the_experiment_reads_scsi_disks_with_each_scheduler_and_restores_it,
+    block::the_fix_of_a_scheduler_on_nvme_is_tested_and_kept_only_if_it_helps,
+    block::a_longer_queue_that_helps_is_kept_and_undone_by_one_command,
     network::vlans_bonds_and_tunnels_are_in_the_map,
     network::a_bond_tells_the_port_that_took_over,
     network::queueing_disciplines_are_in_the_map_and_judged,

@@ -253,7 +253,7 @@ fn measured(
                 "random"
             };
             let words = format!(
-                "--quiet --format json measure block {node} --pattern {pattern} --block-size {block}KiB --depth {depth} \
+                "--quiet --format json measure --no-store block {node} --pattern {pattern} --block-size {block}KiB --depth {depth} \
                  --jobs {jobs} --time {time}"
             );
             let words: Vec<&str> = words.split_whitespace().collect();

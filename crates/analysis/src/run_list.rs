@@ -70,8 +70,13 @@ pub struct Listed {
 
 impl Listed {
     /// The path of its data, then those to the other hosts that are levels: `db1:eth2 -> db2:eth2`, where `to` is the
-    /// arrow.
+    /// arrow. A block device has no other end: `db1:nvme0n1`.
     pub fn ways(&self, to: &str) -> String {
+        let is_block = self.workloads.contains_key("block");
+        if is_block && self.hosts.remote.hostname.is_none() {
+            let here = self.hosts.local.hostname.as_deref().unwrap_or("?");
+            return format!("{here}:{}", self.local_nic);
+        }
         let way = |local_nic: &str, host: &Option<String>, remote_nic: &str| {
             let name = |host: &Option<String>| host.clone().unwrap_or_else(|| "?".to_owned());
             let (here, there) = (name(&self.hosts.local.hostname), name(host));

@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 
 use linerate_analysis::record::{Header, Measurement, Record, SCHEMA};
 use linerate_analysis::trial::figure::{Figures, own_response};
+use linerate_host::block_device::Device;
 use linerate_model::exit::Outcome;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
@@ -20,6 +21,7 @@ use linerate_runtime::endpoint::host_source::host_from;
 use linerate_runtime::endpoint::trial::{PeerPath, outgoing_nic};
 use linerate_store::measured::{SAMPLE_BYTES_MAX, store};
 
+use super::block::ends::BLOCK_DEVICE;
 use super::measured::Measured;
 
 /// Stores the results of a command.
@@ -49,6 +51,26 @@ impl Between {
             nics: (path.local_nic.clone(), path.remote_nic.clone()),
             hosts: (Box::new(path.local.clone()), Box::new(path.remote.clone())),
             copy,
+        }
+    }
+}
+
+impl Between {
+    /// A block device of this host.
+    pub(super) fn device(device: &Device, host: &Host) -> Self {
+        let nic = device.disk.parse();
+        Self {
+            peer: BLOCK_DEVICE.to_owned(),
+            address: device.path.display().to_string(),
+            nics: (
+                nic.unwrap_or_else(|_| NicName::unheard()),
+                NicName::unheard(),
+            ),
+            hosts: (
+                Box::new(host.clone()),
+                Box::new(Host::unheard(BLOCK_DEVICE)),
+            ),
+            copy: None,
         }
     }
 }

@@ -252,11 +252,13 @@ pub(super) fn requests(lines: &mut Vec<String>, measured: &Measured<'_>) {
         let words = (count > 0).then(|| format!(", {count} {what}"));
         words.unwrap_or_default()
     };
-    let what = match sample.spec.workload {
-        Workload::Transfer(_) | Workload::Diffusion(_) => "cycles",
-        _ => "requests",
+    let (what, on) = match sample.spec.workload {
+        Workload::Transfer(_) | Workload::Diffusion(_) => ("cycles", "connection"),
+        Workload::Block(_) => ("IOPS", "job"),
+        _ => ("requests", "connection"),
     };
     let moved = match (measured.rate, received_per_s(sample)) {
+        (Some(rate), _) if sample.spec.workload.is_local() => format!(", {rate}"),
         (Some(rate), _) => format!(", {rate} both directions combined"),
         (None, Some(received)) => format!(", {:.2} MB/s received", received / 1e6),
         (None, None) => String::new(),
@@ -266,7 +268,7 @@ pub(super) fn requests(lines: &mut Vec<String>, measured: &Measured<'_>) {
         ops_per_s(sample).map_or_else(|| "?".to_owned(), per_second),
         sum(|operations| operations.completed),
         sample.local.elapsed_ns.as_secs_f64(),
-        count(u64::from(sample.spec.flows), "connection"),
+        count(u64::from(sample.spec.flows), on),
         bad(sum(|operations| operations.failed), "FAILED"),
         bad(sum(|operations| operations.unanswered), "UNANSWERED"),
     ));

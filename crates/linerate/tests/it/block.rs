@@ -78,6 +78,46 @@ impl Drop for LoopDevice {
     }
 }
 
+#[test]
+fn a_measurement_is_stored_compared_and_fails_a_bound_that_does_not_hold() {
+    let Some(device) = LoopDevice::new(&vec![1; SIZE]) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let measure = |words: &[&str]| {
+        let mut command = linerate(&["--state", text(&state), "measure", "block", &device.node]);
+        command.args(["--time", "50ms"]).args(words);
+        run(command)
+    };
+    let verbose = measure(&["-v", "--name", "before"]);
+    if is_without_io_uring(&verbose) {
+        return;
+    }
+    let lines = verbose.expect_code(0).out;
+    assert!(lines.contains("I/O per system call"), "{lines}");
+    measure(&["--name", "after", "--depth", "1"]).expect_code(0);
+    let show = |words: &[&str]| {
+        let json = ["--state", text(&state), "--json"];
+        run(linerate(&[&json[..], words].concat()))
+    };
+    let listed = fitting(&show(&["runs"]).expect_code(0).out).to_string();
+    assert!(listed.contains("a block device"), "{listed}");
+    let report = fitting(&show(&["report", "before"]).expect_code(0).out);
+    assert_eq!(report["results"][0]["workload"], "block");
+    assert_eq!(report["results"][0]["response"], "operations");
+    // A trial each: too few for a verdict, but runs of one workload.
+    let compared = show(&["compare", "before", "after"]).expect_code(12);
+    assert!(compared.out.contains("linerate.compare/1"), "{}", compared.err);
+    let bound = |bound: &str, code| {
+        let words = ["--no-store", "--json", "--require", bound];
+        let done = measure(&words).expect_code(code);
+        fitting(&done.out)["requirements"][0]["verdict"].clone()
+    };
+    assert_eq!(bound("operations>=1e12", 11), "broken");
+    assert_eq!(bound("operations>=1", 0), "kept");
+}
+
 const FACTORS: &str = r#"
 title = "Two devices"
 workload = "block"

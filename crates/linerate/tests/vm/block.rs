@@ -240,10 +240,9 @@ pub(crate) fn the_fix_of_a_scheduler_on_nvme_is_tested_and_kept_only_if_it_helps
     let finding = &document["findings"][0];
     assert_eq!(finding["rule"], "blk-mq-config", "{document:#}");
     let remedies = document["remedies"].as_array().expect("remedies");
-    let mut of_scheduler = remedies
-        .iter()
-        .filter(|one| one["setting"] == "block/nvme0n1/scheduler");
-    let tested = of_scheduler.next_back().expect("it was tested");
+    // All changes of a rule for a device are one fix.
+    let of_scheduler = |one: &&Value| one["changes"].to_string().contains("block/nvme0n1/scheduler");
+    let tested = remedies.iter().rfind(of_scheduler).expect("it was tested");
     assert_eq!(tested["rule"], "blk-mq-config");
     assert!(tested["effect"]["relative"].is_number(), "{tested:#}");
     let now = guest.shell("cat /sys/block/nvme0n1/queue/scheduler");

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TrialSpec, Workload};
+use super::{Direction, Placement, TrialSpec, Workload};
 use crate::block::{Access, Area, BlockSpec, Pattern};
 use crate::ids::CpuSet;
-use crate::units::Bytes;
+use crate::units::{Bytes, Nanoseconds};
 
-/// The options of `block` in an experiment or a proof. They only read: `--write` belongs to `measure block`.
+/// The options of `block`. Experiments and proofs only read: `--write` belongs to `measure block`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
@@ -22,18 +22,55 @@ pub struct Block {
     /// Whether completions are polled for (`IORING_SETUP_IOPOLL`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub polled: bool,
+    /// Whether the blocks were written; only in a stored measurement.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub written: bool,
     /// The seed of the random offsets.
     pub seed: u64,
     /// The CPUs of each job's thread; an empty set is any.
     pub jobs: Vec<CpuSet>,
 }
 
+/// The readings of a trial, as of other workloads.
+const READINGS: u64 = 20;
+
 impl TrialSpec {
-    /// What a trial of `block` does in an area of its device; none of another workload.
+    /// The trial on a device as other workloads describe theirs: the data comes from the device, and the jobs receive it.
+    pub fn of_block(device: &str, spec: &BlockSpec) -> Self {
+        let interval = spec.duration_ns.as_u64() / READINGS;
+        Self {
+            flows: u32::try_from(spec.jobs.len()).unwrap_or(u32::MAX),
+            direction: Direction::Reverse,
+            duration_ns: spec.duration_ns,
+            interval_ns: Nanoseconds::new(interval.clamp(1_000_000, 100_000_000)),
+            placement: Placement {
+                receiver_cpus: spec.jobs.iter().flat_map(CpuSet::iter).collect(),
+                receiver_memory: spec.memory.clone(),
+                ..Placement::default()
+            },
+            workload: Workload::Block(Block {
+                device: device.to_owned(),
+                pattern: spec.pattern,
+                block_bytes: spec.block,
+                depth: spec.depth,
+                polled: spec.polled,
+                written: spec.access == Access::Write,
+                seed: spec.seed,
+                jobs: spec.jobs.clone(),
+            }),
+            ..Self::default()
+        }
+    }
+
+    /// What a trial of `block` reads in an area of its device; none of another workload, and of a write: what is stored
+    /// is never a reason to write.
     pub fn block_spec(&self, area: Area) -> Option<BlockSpec> {
         let Workload::Block(block) = &self.workload else {
             return None;
         };
+        if block.written {
+            return None;
+        }
         Some(BlockSpec {
             access: Access::Read,
             pattern: block.pattern,

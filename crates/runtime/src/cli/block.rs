@@ -10,6 +10,7 @@ use linerate_model::units::{Bytes, Nanoseconds};
 
 use super::measure::{PLACE, PRECISION, TRIAL, parse_percent};
 use super::place_word::{MemoryWhere, Where};
+use super::requirement::Requirement;
 use super::{parse_nonzero_time, parse_seconds};
 
 /// `measure block`.
@@ -45,9 +46,15 @@ pub struct MeasureBlock {
     /// Allows for correlation between trials, so it takes at least 20.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, help_heading = PRECISION)]
     pub until_ci: Option<f64>,
-    /// With `--until-ci`: start no further trial after this time.
+    /// With `--until-ci` and `--require`: start no further trial after this time.
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_seconds, help_heading = PRECISION)]
     pub max_time: Nanoseconds,
+    /// Fail unless the bound holds, such as `operations>=100000/s` or `p99<=100us`.
+    ///
+    /// Repeats the trial until the median has a CI, at least 20 times, and with `--until-ci` until the CI lies on one side of
+    /// the bound. Exits 11 if the bound does not hold, 12 if inconclusive. `--format junit` prints it for a CI system.
+    #[arg(long, value_name = "BOUND", help_heading = PRECISION)]
+    pub require: Vec<Requirement>,
 }
 
 /// The operations of a trial on a block device.

@@ -20,7 +20,7 @@ use linerate_model::units::{Bytes, Nanoseconds};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::job::{Counter, Job, Shared};
-pub use self::side::read;
+pub use self::side::{read, recorded};
 use crate::{Abort, TrafficError};
 
 /// The number of readings in a trial, if they are not too close or too far apart.

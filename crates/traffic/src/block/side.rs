@@ -23,10 +23,11 @@ pub fn read(
     spec.check()?;
     let block = spec.block_spec(area).ok_or(TrafficError::NotBuilt)?;
     let sample = measure(device, &block, logical, abort, &mut |_| ())?;
-    Ok(side(&sample, block.block))
+    Ok(recorded(&sample, block.block))
 }
 
-fn side(sample: &BlockSample, block: Bytes) -> SideSample {
+/// A trial as the end of a path that receives.
+pub fn recorded(sample: &BlockSample, block: Bytes) -> SideSample {
     let completed = sample.operations();
     let steps = steps(sample, completed);
     let threads: Vec<ThreadRecord> = (0u32..).zip(&sample.jobs).map(thread).collect();

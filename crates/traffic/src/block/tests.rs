@@ -5,7 +5,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 
 use linerate_model::block::{Access, Area, Pattern};
 use linerate_model::ids::{CpuId, CpuSet};
-use linerate_model::workload::{Block, Direction, MemoryPolicy, TrialSpec, Workload};
+use linerate_model::workload::{MemoryPolicy, TrialSpec};
 
 use super::*;
 
@@ -175,22 +175,12 @@ fn a_trial_is_recorded_as_the_end_of_a_path_that_receives() {
     let abort = Abort::new().expect("eventfds");
     let file = file();
     let block = spec(Access::Read, Pattern::Random);
-    let trial = TrialSpec {
-        workload: Workload::Block(Block {
-            device: "/dev/nvme0n1".to_owned(),
-            pattern: block.pattern,
-            block_bytes: block.block,
-            depth: block.depth,
-            polled: false,
-            seed: 7,
-            jobs: block.jobs.clone(),
-        }),
-        flows: 2,
-        direction: Direction::Reverse,
+    let block = BlockSpec {
         duration_ns: Nanoseconds::from_millis(60),
-        interval_ns: Nanoseconds::from_millis(3),
-        ..TrialSpec::default()
+        ..block
     };
+    let trial = TrialSpec::of_block("/dev/nvme0n1", &block);
+    assert_eq!(trial.block_spec(block.area), Some(block.clone()));
     let side = match read(&trial, file.as_fd(), (block.area, Bytes::new(512)), &abort) {
         Ok(side) => side,
         Err(error @ (TrafficError::NotSupported { .. } | TrafficError::NotPermitted { .. })) => {
@@ -206,9 +196,11 @@ fn a_trial_is_recorded_as_the_end_of_a_path_that_receives() {
     assert_eq!(side.flows[0].total().as_u64(), operations.completed * BLOCK.as_u64());
     let times: Vec<Nanoseconds> = operations.steps.iter().map(|step| step.at_ns).collect();
     assert!(times.is_sorted() && times.last() == Some(&side.elapsed_ns));
-    let more = TrialSpec {
-        flows: 3,
-        ..trial
-    };
+    let more = TrialSpec { flows: 3, ..trial };
     assert!(more.check().is_err(), "as many jobs as flows");
+    let write = TrialSpec::of_block("/dev/nvme0n1", &spec(Access::Write, Pattern::Random));
+    assert!(matches!(
+        read(&write, file.as_fd(), (block.area, Bytes::new(512)), &abort),
+        Err(TrafficError::NotBuilt)
+    ));
 }

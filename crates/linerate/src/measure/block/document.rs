@@ -14,6 +14,7 @@ use super::super::document::{HostLine, Latency};
 use super::Measured;
 use super::place::queue_of;
 use crate::measure::repeat::Repeats;
+use crate::measure::require::Judged;
 
 /// Steal above this share of the CPU time is a flag.
 const STEAL_SHARE: f64 = 0.02;
@@ -42,6 +43,8 @@ pub(crate) struct BlockDocument<'a> {
     interrupted: bool,
     pub(super) total: Total,
     repeats: Option<&'a Repeats>,
+    /// The requirements of `--require`, and whether they hold.
+    pub(super) requirements: Vec<Judged>,
     /// From the submission of an operation to the return of its completion.
     latency_ns: Latency,
     pub(super) cpu: Cpu,
@@ -49,8 +52,8 @@ pub(crate) struct BlockDocument<'a> {
     /// Operations by hardware queue, from the CPUs that submitted them; null if a queue is not known.
     pub(super) queues: Option<Vec<Queue>>,
     /// The interrupts of the device's PCI function that came during the trial; empty for a device without one.
-    interrupts: Vec<Interrupt>,
-    in_flight: InFlight,
+    pub(super) interrupts: Vec<Interrupt>,
+    pub(super) in_flight: InFlight,
     pub(super) ceiling: Ceiling,
     pub(super) limit: Named,
     /// Short trials at twice the depth; null if none were made.
@@ -180,27 +183,27 @@ pub(super) struct Queue {
 /// One interrupt.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Interrupt {
-    irq: u32,
+pub(super) struct Interrupt {
+    pub(super) irq: u32,
     /// The driver's name of it.
-    name: String,
+    pub(super) name: String,
     /// Its effective affinity.
     #[cfg_attr(test, schemars(with = "String"))]
     cpus: CpuSet,
     /// How often, on each CPU.
-    counts: BTreeMap<u32, u64>,
+    pub(super) counts: BTreeMap<u32, u64>,
 }
 
 /// Where the operations in flight were.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct InFlight {
+pub(super) struct InFlight {
     /// Depth times jobs.
-    jobs: u64,
+    pub(super) jobs: u64,
     /// The mean of `/sys/block/DISK/inflight`: requests that the driver had. Null if not known.
-    driver: Option<f64>,
+    pub(super) driver: Option<f64>,
     /// `nr_requests` times the hardware queues that were used. Null if not known.
-    tags: Option<u64>,
+    pub(super) tags: Option<u64>,
     /// Requests that the device completed, for whichever program: a large operation may be several. Null if not known.
     device_operations: Option<u64>,
     /// The mean time of such a request (diskstats; resolution 1 ms in sum). Null if not known.
@@ -264,6 +267,7 @@ pub(super) fn document<'a>(measured: &'a Measured<'_>) -> BlockDocument<'a> {
             elapsed_s: sample.elapsed_ns.as_secs_f64(),
         },
         repeats: measured.repeats.as_ref(),
+        requirements: Vec::new(),
         latency_ns: Latency::of(&sample.latency()),
         cpu: cpu(measured),
         jobs: sample.jobs.iter().map(job).collect(),

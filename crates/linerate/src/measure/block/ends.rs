@@ -8,16 +8,17 @@ use std::path::Path;
 
 use linerate_host::block_device::{self, Device};
 use linerate_host::root::{HostRoot, LiveHost};
+use linerate_model::block::{Access, BlockSpec};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::{Context, Diagnosis, Profile};
 use linerate_model::host::Host;
-use linerate_model::ids::{CpuSet, NicName};
+use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{End, Plan};
 use linerate_model::sample::{Sample, SideSample};
 use linerate_model::setting::{SettingKey, Value};
 use linerate_model::units::Nanoseconds;
-use linerate_model::workload::{Block, Direction, Placement, TrialSpec, Workload};
+use linerate_model::workload::{TrialSpec, Workload};
 use linerate_runtime::cli::BlockTrialArgs;
 use linerate_runtime::cli::place_word::{MemoryWhere, Where};
 use linerate_runtime::console::interrupt::Interrupt;
@@ -67,38 +68,25 @@ impl BlockOptions<'_> {
         let facts = host.block.iter().find(|one| one.name == found.disk);
         let site = Site::of(host, facts, &found, root);
         let args = self.trial;
-        let jobs = site.jobs(args.jobs, self.place, args.poll)?;
-        let interval = self.time.as_u64() / 20;
-        let spec = TrialSpec {
-            flows: u32::try_from(jobs.len()).unwrap_or(u32::MAX),
-            direction: Direction::Reverse,
+        let block = BlockSpec {
+            access: Access::Read,
+            pattern: args.pattern.into(),
+            block: args.block_size,
+            depth: args.depth,
+            polled: args.poll,
+            seed: fresh_seed()?,
             duration_ns: self.time,
-            interval_ns: Nanoseconds::new(interval.clamp(1_000_000, 100_000_000)),
-            placement: Placement {
-                receiver_cpus: jobs.iter().flat_map(CpuSet::iter).collect(),
-                receiver_memory: site.memory(self.memory)?,
-                ..Placement::default()
-            },
-            workload: Workload::Block(Block {
-                device: device.to_owned(),
-                pattern: args.pattern.into(),
-                block_bytes: args.block_size,
-                depth: args.depth,
-                polled: args.poll,
-                seed: fresh_seed()?,
-                jobs,
-            }),
-            ..TrialSpec::default()
+            area: found.whole(),
+            jobs: site.jobs(args.jobs, self.place, args.poll)?,
+            memory: site.memory(self.memory)?,
         };
         let bad = |why: String| {
             let why = format!("cannot measure {device}: {why}");
             Stop::new(Code::BadInput, why)
         };
+        (block.check(found.logical_block)).map_err(|error| bad(error.to_string()))?;
+        let spec = TrialSpec::of_block(device, &block);
         spec.check().map_err(|error| bad(error.to_string()))?;
-        if let Some(block) = spec.block_spec(found.whole()) {
-            let checked = block.check(found.logical_block);
-            checked.map_err(|error| bad(error.to_string()))?;
-        }
         Ok(spec)
     }
 }

@@ -16,21 +16,29 @@ use linerate_host::block_device::{self, Device, DeviceError};
 use linerate_host::root::{HostRoot, LiveHost};
 use linerate_model::block::limit::DepthProbe;
 use linerate_model::block::{Access, Area, BlockSample, BlockSpec, DEPTH_MAX};
+use linerate_model::ceiling::PathCeilings;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{BlockDevice, Host};
 use linerate_model::protocol::Failure;
+use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::Nanoseconds;
+use linerate_model::workload::TrialSpec;
 use linerate_runtime::cli::{BlockTrialArgs, MeasureBlock, UntilArgs};
+use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::fresh_seed;
-use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::console::say::Format;
 use linerate_runtime::endpoint::host_source::host_from;
 use linerate_traffic::TrafficError;
-use linerate_traffic::block::measure;
+use linerate_traffic::block::{measure, recorded};
 
+use self::document::BlockDocument;
+use self::ends::BLOCK_DEVICE;
 use self::observe::{Observed, Observer};
+use super::keep::{Between, of_sample};
 use super::live::confirm_early_end;
 use super::repeat::{Repeats, until_certain};
+use super::require::{Requirements, junit};
 use super::text::count;
 use super::{EarlyEnd, OutputOptions, certain};
 
@@ -47,6 +55,22 @@ const PROBE_MAX: Nanoseconds = Nanoseconds::from_millis(500);
 struct Trial {
     sample: BlockSample,
     observed: Observed,
+}
+
+impl Trial {
+    /// As other workloads record theirs, for requirements and for the store.
+    fn as_sample(&self, device: &Device, spec: &BlockSpec) -> Sample {
+        let mut local = recorded(&self.sample, spec.block);
+        local.cpu.machine = self.observed.cpus.clone();
+        let is_short = self.sample.cut_short;
+        Sample {
+            spec: TrialSpec::of_block(&device.path.display().to_string(), spec),
+            local,
+            remote: SideSample::unheard(BLOCK_DEVICE),
+            shared_kernel: false,
+            flags: is_short.then_some(Flag::CutShort).into_iter().collect(),
+        }
+    }
 }
 
 /// Everything about one measurement.
@@ -74,6 +98,13 @@ struct Bench<'a> {
 /// Carries it out.
 pub(super) fn run(args: &MeasureBlock, output: OutputOptions<'_>) -> Outcome<()> {
     check_output(output)?;
+    let until = UntilArgs {
+        until_ci: args.until_ci,
+        max_time: args.max_time,
+        require: args.require.clone(),
+        ..UntilArgs::once()
+    };
+    let requirements = Requirements::new(&until, output.as_junit)?;
     let say = output.say;
     let live = LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
     let root = live.root();
@@ -103,17 +134,20 @@ pub(super) fn run(args: &MeasureBlock, output: OutputOptions<'_>) -> Outcome<()>
         opened,
         interrupt: &interrupt,
     };
-    let until = UntilArgs {
-        until_ci: args.until_ci,
-        max_time: args.max_time,
-        ..UntilArgs::once()
-    };
+    let began_unix_s = now_unix_s();
     let (trial, repeats) = until_certain(
         &until,
         spec.duration_ns,
-        |_| bench.trial(&spec),
+        |_| {
+            let trial = bench.trial(&spec)?;
+            requirements.see(&trial.as_sample(&device, &spec), PathCeilings::default)?;
+            Ok(trial)
+        },
         |trial| trial.sample.ops_per_s(),
-        (|| interrupt.is_ending_early(), || true),
+        (
+            || interrupt.is_ending_early(),
+            || requirements.are_decided(),
+        ),
     )?;
     let interrupted = interrupt.is_ending_early();
     let mut measured = Measured {
@@ -129,15 +163,33 @@ pub(super) fn run(args: &MeasureBlock, output: OutputOptions<'_>) -> Outcome<()>
     if !interrupted {
         measured.probe = bench.probe(&spec)?;
     }
-    show(&measured, say)
+    let mut document = document::document(&measured);
+    document.requirements = requirements.judge(interrupted);
+    let shown = show(&measured, &document, output);
+    let limit = document.limit.what.to_string();
+    let sample = measured.trial.as_sample(&device, &spec);
+    let result = of_sample(None, sample, requirements.into_figures(), Some(limit), None);
+    let between = || Between::device(&device, &host);
+    output.keep.keep(began_unix_s, between, vec![result], &[]);
+    shown
 }
 
-/// Prints the result; the exit code reports whether it is as certain as requested.
-fn show(measured: &Measured<'_>, say: &Say) -> Outcome<()> {
-    let document = document::document(measured);
+/// Prints the result; the exit code reports whether it is as certain as requested, and as required.
+fn show(
+    measured: &Measured<'_>,
+    document: &BlockDocument<'_>,
+    output: OutputOptions<'_>,
+) -> Outcome<()> {
+    let say = output.say;
     match say.format {
-        Format::Json => say.json(&document)?,
-        _ => say.styled_lines(&text::text(measured, &document), super::summary::style)?,
+        _ if output.as_junit => {
+            say.data(&junit("linerate measure block", &document.requirements))?;
+        }
+        Format::Json => say.json(document)?,
+        _ => {
+            let lines = text::text(measured, document, output.verbose);
+            say.styled_lines(&lines, super::summary::style)?;
+        }
     }
     let end = if measured.interrupted {
         let of_what = match &measured.repeats {
@@ -148,18 +200,18 @@ fn show(measured: &Measured<'_>, say: &Say) -> Outcome<()> {
     } else {
         EarlyEnd(None)
     };
-    end.or(say, || certain(measured.repeats.as_ref(), &[]))
+    end.or(say, || {
+        certain(measured.repeats.as_ref(), &document.requirements)
+    })
 }
 
 fn check_output(output: OutputOptions<'_>) -> Outcome<()> {
     let other = [
-        ("--format junit", output.as_junit),
         (
             "--format openmetrics",
             output.say.format == Format::OpenMetrics,
         ),
         ("--metrics-file", output.metrics.has_file()),
-        ("--verbose", output.verbose),
     ];
     match other.iter().find(|(_, is_set)| *is_set) {
         Some((option, _)) => {

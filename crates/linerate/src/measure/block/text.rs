@@ -1,16 +1,21 @@
 //! The result in a few lines.
 
+use linerate_model::units::Nanoseconds;
 use linerate_report::flag_name;
 
 use super::Measured;
-use super::document::{BlockDocument, PerMillion};
+use super::document::{BlockDocument, PerMillion, real};
 use crate::measure::text::{per_second, time};
 
 /// More queues are summed up in one figure.
 const QUEUES_SHOWN: usize = 8;
 
 /// The lines of output.
-pub(super) fn text(measured: &Measured<'_>, document: &BlockDocument<'_>) -> String {
+pub(super) fn text(
+    measured: &Measured<'_>,
+    document: &BlockDocument<'_>,
+    is_verbose: bool,
+) -> String {
     let mut lines = vec![iops(measured, document)];
     if let Some(repeats) = &measured.repeats {
         let figure = |value: f64| format!("{} IOPS", per_second(value));
@@ -18,6 +23,9 @@ pub(super) fn text(measured: &Measured<'_>, document: &BlockDocument<'_>) -> Str
         if let Some(drift) = repeats.drift_in_words() {
             lines.push(format!("drift     {drift}"));
         }
+    }
+    for requirement in &document.requirements {
+        lines.push(format!("require   {}", requirement.in_words()));
     }
     if let Some(latency) = latency(measured) {
         lines.push(latency);
@@ -37,11 +45,50 @@ pub(super) fn text(measured: &Measured<'_>, document: &BlockDocument<'_>) -> Str
     if let Some(hint) = &limit.hint {
         lines.push(format!("try       {hint}"));
     }
+    if is_verbose {
+        lines.extend(details(measured, document));
+    }
     if !document.flags.is_empty() {
         let flags: Vec<&str> = document.flags.iter().copied().map(flag_name).collect();
         lines.push(format!("flags     {}", flags.join(", ")));
     }
     lines.join("\n")
+}
+
+/// What `-v` adds: each job, the requests in flight, the interrupts.
+fn details(measured: &Measured<'_>, document: &BlockDocument<'_>) -> Vec<String> {
+    let jobs = (0..).zip(&measured.trial.sample.jobs).map(|(index, job): (usize, _)| {
+        let seconds = job.elapsed_ns.as_secs_f64();
+        let share = |time: Nanoseconds| time.as_secs_f64() / seconds.max(f64::MIN_POSITIVE) * 100.0;
+        let cpus = if job.cpus.is_empty() {
+            "any CPU".to_owned()
+        } else {
+            format!("CPU {}", job.cpus)
+        };
+        let per_call = real(job.operations) / real(job.system_calls.max(1));
+        format!(
+            "job       {index}: {} IOPS on {cpus}, user {:.1} %, system {:.1} % of a CPU, {per_call:.1} I/O per system call",
+            per_second(real(job.operations) / seconds.max(f64::MIN_POSITIVE)),
+            share(job.user_ns),
+            share(job.system_ns)
+        )
+    });
+    let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+    let in_flight = &document.in_flight;
+    let flight = format!(
+        "in flight {} of the jobs, {} in the driver, {} tags",
+        in_flight.jobs,
+        known(in_flight.driver.map(significant)),
+        known(in_flight.tags.map(|tags| tags.to_string()))
+    );
+    let interrupts = document.interrupts.iter().map(|one| {
+        let counts = one.counts.iter();
+        let counts: Vec<String> = counts
+            .map(|(cpu, count)| format!("{count} on CPU {cpu}"))
+            .collect();
+        format!("interrupt {} {}: {}", one.irq, one.name, counts.join(", "))
+    });
+    jobs.chain([flight]).chain(interrupts).collect()
 }
 
 fn iops(measured: &Measured<'_>, document: &BlockDocument<'_>) -> String {
@@ -84,7 +131,7 @@ fn latency(measured: &Measured<'_>) -> Option<String> {
     let histogram = measured.trial.sample.latency();
     let at = |quantile| {
         let ns = histogram.quantile(quantile)?.as_u64();
-        Some(time(super::document::real(ns)))
+        Some(time(real(ns)))
     };
     Some(format!(
         "latency   p50 {}, p99 {}, p99.9 {}, max {}",

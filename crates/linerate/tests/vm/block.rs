@@ -230,8 +230,9 @@ pub(crate) fn the_experiment_reads_scsi_disks_with_each_scheduler_and_restores_i
 }
 
 pub(crate) fn the_fix_of_a_scheduler_on_nvme_is_tested_and_kept_only_if_it_helps(guest: &Guest) {
+    // Without multipath: its head is no blk-mq device, and has no scheduler.
     guest.shell(
-        "modprobe nvme; until [ -b /dev/nvme0n1 ]; do sleep 0.1; done
+        "modprobe nvme_core multipath=N; modprobe nvme; until [ -b /dev/nvme0n1 ]; do sleep 0.1; done
         echo mq-deadline >/sys/block/nvme0n1/queue/scheduler",
     );
     guest.shell("rm -rf /run/proof");
@@ -240,7 +241,7 @@ pub(crate) fn the_fix_of_a_scheduler_on_nvme_is_tested_and_kept_only_if_it_helps
     let finding = &document["findings"][0];
     assert_eq!(finding["rule"], "blk-mq-config", "{document:#}");
     let remedies = document["remedies"].as_array().expect("remedies");
-    // All changes of a rule for a device are one fix.
+    // All changes of a rule are one fix.
     let of_scheduler = |one: &&Value| one["changes"].to_string().contains("block/nvme0n1/scheduler");
     let tested = remedies.iter().rfind(of_scheduler).expect("it was tested");
     assert_eq!(tested["rule"], "blk-mq-config");
@@ -249,7 +250,7 @@ pub(crate) fn the_fix_of_a_scheduler_on_nvme_is_tested_and_kept_only_if_it_helps
     let is_kept = tested["kept"] == json!(true);
     assert_eq!(now.contains("[none]"), is_kept, "{now} {tested:#}");
     assert_eq!(now.contains("[mq-deadline]"), !is_kept, "{now} {tested:#}");
-    guest.shell("rmmod nvme");
+    guest.shell("rmmod nvme nvme_core");
 }
 
 pub(crate) fn a_longer_queue_that_helps_is_kept_and_undone_by_one_command(guest: &Guest) {

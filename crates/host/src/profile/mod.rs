@@ -1,25 +1,27 @@
-//! A CPU profile: samples of all CPUs by perf_event_open(2), symbolized and counted.
+//! A CPU profile by perf_event_open(2), symbolized and counted: this process, and the softirqs on its CPUs.
 //!
 //! Uses hardware cycles if available, otherwise the kernel's timer (`cpu-clock`), which does not sample code with
-//! interrupts disabled. If the user may not sample all CPUs, only this process is sampled, and the reason is
-//! reported. A thread drains the kernel's rings five times a second; symbols are resolved at the end.
+//! interrupts disabled. All CPUs are sampled, because softirqs run on idle CPUs and in `ksoftirqd`; what belongs to
+//! other processes is only counted. If the user may not sample all CPUs, only this process is sampled, and the reason
+//! is reported. A thread drains the kernel's rings five times a second; symbols are resolved at the end.
 
 mod elf;
 mod mapped;
+mod named;
 mod symbols;
 pub(crate) mod sys;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use linerate_model::ids::CpuSet;
+use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::{Cause, Gap, Known};
-use linerate_model::sample::{Hot, Profile, ProfileScope};
+use linerate_model::sample::{Profile, ProfileScope};
 
-use self::symbols::{Programs, Symbols, demangled, read_kernel};
+use self::named::{Scope, name_all};
 use self::sys::{Event, Ring, Whose};
 use crate::root::HostRoot;
 
@@ -27,8 +29,6 @@ const CALL: &str = "perf_event_open(2)";
 const PARANOID: &str = "proc/sys/kernel/perf_event_paranoid";
 const RATE_MAX: &str = "proc/sys/kernel/perf_event_max_sample_rate";
 
-/// The number of hottest symbols reported.
-const HOTTEST: usize = 50;
 /// A ring of this many pages lasts a second at the highest rate, and is within the limit of an unprivileged user.
 const RING_PAGES: usize = 64;
 /// The interval at which the rings are drained.
@@ -36,39 +36,19 @@ const BEAT: Duration = Duration::from_millis(200);
 /// The maximum number of distinct addresses; more would use too much memory.
 const ADDRESSES_MAX: usize = 1 << 20;
 
-/// The symbols of an idle CPU. An interrupt on an idle CPU is work, and counted.
-const IDLE: [&str; 17] = [
-    "acpi_idle_do_entry",
-    "acpi_safe_halt",
-    "arch_cpu_idle",
-    "cpu_do_idle",
-    "cpu_idle_poll",
-    "cpu_startup_entry",
-    "cpuidle_enter",
-    "cpuidle_enter_state",
-    "cpuidle_idle_call",
-    "default_idle",
-    "default_idle_call",
-    "do_idle",
-    "intel_idle",
-    "mwait_idle",
-    "native_safe_halt",
-    "poll_idle",
-    "pv_native_safe_halt",
-];
-
 /// A running profile.
 #[derive(Debug)]
 pub struct Profiler {
     event: &'static str,
+    hz: u32,
     scope: ProfileScope,
     gaps: Vec<Gap>,
     stop: Arc<(Mutex<bool>, Condvar)>,
     taking: JoinHandle<Counts>,
 }
 
-/// A sample: whether it is kernel code, the process (0: an idle CPU's), and the address.
-type Place = (bool, u32, u64);
+/// A sample: whether it is kernel code, the process (0: an idle CPU's), the address, and the CPU.
+type Place = (bool, u32, u64, CpuId);
 
 /// The sample counts.
 #[derive(Debug, Default)]
@@ -89,7 +69,7 @@ impl Profiler {
         let hz = hz.clamp(1, most.unwrap_or(u32::MAX).max(1));
         let open = |event, whose, cpu| Ring::open(event, whose, cpu, hz, RING_PAGES);
         match open_best(root, online, &open) {
-            Ok(opened) => begin(opened),
+            Ok(opened) => begin(opened, hz),
             Err(gap) => Known::Unknown(gap),
         }
     }
@@ -105,6 +85,7 @@ impl Profiler {
         };
         Samples {
             event: self.event,
+            hz: self.hz,
             scope: self.scope,
             gaps: self.gaps,
             counts,
@@ -116,21 +97,34 @@ impl Profiler {
 #[derive(Debug)]
 pub struct Samples {
     event: &'static str,
+    hz: u32,
     scope: ProfileScope,
     gaps: Vec<Gap>,
     counts: Counts,
 }
 
 impl Samples {
-    /// Resolves the symbols. Those of programs that have exited are no longer available.
-    pub fn name(self, root: &HostRoot) -> Profile {
+    /// Resolves the symbols. Those of programs that have exited are no longer available. `receiving` are CPUs whose
+    /// softirqs belong to the trial although no thread of this process ran there: they received packets.
+    pub fn name(self, root: &HostRoot, receiving: &CpuSet) -> Profile {
         let mut gaps = self.gaps;
-        let (samples, symbols) = name_all(root, &self.counts.at, &mut gaps);
+        let scope = match self.scope {
+            ProfileScope::Trial => Some(Scope::of(
+                root,
+                std::process::id(),
+                &self.counts.at,
+                receiving,
+            )),
+            _ => None,
+        };
+        let named = name_all(root, &self.counts.at, scope.as_ref(), &mut gaps);
         Profile {
             event: self.event.to_owned(),
-            samples,
+            hz: Some(self.hz),
+            samples: named.samples,
+            elsewhere: named.elsewhere,
             lost: self.counts.lost,
-            symbols,
+            symbols: named.symbols,
             scope: self.scope,
             gaps,
         }
@@ -140,7 +134,8 @@ impl Samples {
 /// Open but stopped samplers.
 #[derive(Debug)]
 struct Opened {
-    rings: Vec<Ring>,
+    /// In the order of the CPUs.
+    rings: Vec<(CpuId, Ring)>,
     event: Event,
     whose: Whose,
     gaps: Vec<Gap>,
@@ -153,8 +148,10 @@ fn open_best(root: &HostRoot, online: &CpuSet, open: Open<'_>) -> Result<Opened,
     let mut refused = None;
     for whose in [Whose::All, own(false), own(true)] {
         for event in [Event::Cycles, Event::CpuClock] {
-            let rings: io::Result<Vec<Ring>> =
-                online.iter().map(|cpu| open(event, whose, cpu.0)).collect();
+            let rings: io::Result<Vec<(CpuId, Ring)>> = online
+                .iter()
+                .map(|cpu| Ok((cpu, open(event, whose, cpu.0)?)))
+                .collect();
             match rings {
                 Ok(rings) => {
                     let gaps = denied.map(|_| forbidden(root)).into_iter().collect();
@@ -205,14 +202,14 @@ fn forbidden(root: &HostRoot) -> Gap {
     Gap::new(Cause::Denied, CALL, reason)
 }
 
-fn begin(opened: Opened) -> Known<Profiler> {
+fn begin(opened: Opened, hz: u32) -> Known<Profiler> {
     let Opened {
         rings,
         event,
         whose,
         gaps,
     } = opened;
-    for ring in &rings {
+    for (_, ring) in &rings {
         if let Err(error) = ring.enable() {
             return Known::unknown(Cause::Unreadable, CALL, error.to_string());
         }
@@ -232,8 +229,9 @@ fn begin(opened: Opened) -> Known<Profiler> {
             Event::Cycles => "cycles",
             Event::CpuClock => "cpu-clock",
         },
+        hz,
         scope: match whose {
-            Whose::All => ProfileScope::Machine,
+            Whose::All => ProfileScope::Trial,
             Whose::Own { user_only: false } => ProfileScope::Process,
             Whose::Own { user_only: true } => ProfileScope::ProcessUser,
         },
@@ -243,7 +241,7 @@ fn begin(opened: Opened) -> Known<Profiler> {
     })
 }
 
-fn take_until_stopped(mut rings: Vec<Ring>, stop: &(Mutex<bool>, Condvar)) -> Counts {
+fn take_until_stopped(mut rings: Vec<(CpuId, Ring)>, stop: &(Mutex<bool>, Condvar)) -> Counts {
     let mut counts = Counts::default();
     let mut records = Vec::new();
     let (stopped, bell) = stop;
@@ -254,13 +252,13 @@ fn take_until_stopped(mut rings: Vec<Ring>, stop: &(Mutex<bool>, Condvar)) -> Co
         let (guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
         over = *guard;
         drop(guard);
-        for ring in &mut rings {
+        for (cpu, ring) in &mut rings {
             if over {
                 // A sampler that continues only fills its ring.
                 let _ = ring.disable();
             }
             ring.take(&mut records);
-            counts.add(&records);
+            counts.add(*cpu, &records);
         }
     }
     counts
@@ -276,7 +274,7 @@ const MODE_USER: u16 = 2;
 
 impl Counts {
     /// Counts a sequence of records: a header with type (4 bytes), mode (2) and size (2), and its payload.
-    fn add(&mut self, mut records: &[u8]) {
+    fn add(&mut self, cpu: CpuId, mut records: &[u8]) {
         fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
             bytes.get(at..at + N)?.try_into().ok()
         }
@@ -293,11 +291,9 @@ impl Counts {
             };
             match (kind, word(record, 8), word(record, 16)) {
                 (SAMPLE, Some(address), Some(process)) => {
-                    self.add_sample(
-                        mode,
-                        u64::from_ne_bytes(address),
-                        u32::from_ne_bytes(process),
-                    );
+                    let (address, process) =
+                        (u64::from_ne_bytes(address), u32::from_ne_bytes(process));
+                    self.add_sample(mode, address, process, cpu);
                 }
                 // The first number is the event's ID, the second the count.
                 (LOST, ..) => {
@@ -310,11 +306,10 @@ impl Counts {
         }
     }
 
-    fn add_sample(&mut self, mode: u16, address: u64, process: u32) {
+    fn add_sample(&mut self, mode: u16, address: u64, process: u32, cpu: CpuId) {
         let place = match mode {
-            // For kernel code the process matters only to detect idle CPUs.
-            MODE_KERNEL => (true, process.min(1), address),
-            MODE_USER => (false, process, address),
+            MODE_KERNEL => (true, process, address, cpu),
+            MODE_USER => (false, process, address, cpu),
             _ => return,
         };
         if self.at.len() < ADDRESSES_MAX || self.at.contains_key(&place) {
@@ -323,74 +318,6 @@ impl Counts {
             self.lost += 1;
         }
     }
-}
-
-/// The number of samples without idle ones, and the hottest symbols.
-fn name_all(root: &HostRoot, at: &HashMap<Place, u64>, gaps: &mut Vec<Gap>) -> (u64, Vec<Hot>) {
-    let kernel = if at.keys().any(|(kernel, ..)| *kernel) {
-        read_kernel(root)
-    } else {
-        Known::Value(Symbols::default())
-    };
-    if let Known::Unknown(gap) = &kernel {
-        gaps.push(Gap {
-            reason: format!(
-                "{}; what CPUs did whose own task was idle is left out for it",
-                gap.reason
-            ),
-            ..gap.clone()
-        });
-    }
-    let mut programs = Programs::default();
-    let mut named: BTreeMap<(bool, String, String), u64> = BTreeMap::new();
-    for (&(in_kernel, process, address), &count) in at {
-        let (symbol, place) = if in_kernel {
-            match name_in_kernel(&kernel, process == 0, address) {
-                Some(name) => name,
-                None => continue,
-            }
-        } else {
-            let (symbol, file) = programs.name(root, process, address);
-            (symbol.unwrap_or_else(|| format!("{address:#x}")), file)
-        };
-        *named.entry((in_kernel, symbol, place)).or_insert(0) += count;
-    }
-    let samples = named.values().sum();
-    let mut symbols: Vec<Hot> = named
-        .into_iter()
-        .map(|((kernel, symbol, place), samples)| Hot {
-            symbol,
-            place,
-            kernel,
-            samples,
-        })
-        .collect();
-    symbols.sort_by(|a, b| {
-        b.samples
-            .cmp(&a.samples)
-            .then_with(|| a.symbol.cmp(&b.symbol))
-    });
-    symbols.truncate(HOTTEST);
-    (samples, symbols)
-}
-
-/// The symbol and module of a kernel address; nothing for an idle one.
-fn name_in_kernel(
-    kernel: &Known<Symbols>,
-    idle_task: bool,
-    address: u64,
-) -> Option<(String, String)> {
-    let unnamed = || (format!("{address:#x}"), "kernel".to_owned());
-    let Known::Value(symbols) = kernel else {
-        return (!idle_task).then(unnamed);
-    };
-    let Some(name) = symbols.name_at(address) else {
-        return Some(unnamed());
-    };
-    let (name, module) = name.split_once('\t').unwrap_or((name, "kernel"));
-    // Compiler-generated parts of a function have its name and a suffix.
-    let own = name.split('.').next().unwrap_or(name);
-    (!IDLE.contains(&own)).then(|| (demangled(name), module.to_owned()))
 }
 
 #[cfg(test)]

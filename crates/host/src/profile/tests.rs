@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use linerate_model::sample::Hot;
 use proptest::prelude::*;
 
 use super::*;
@@ -44,7 +45,7 @@ fn a_busy_loop_shows_up_under_its_name() {
         Known::Unknown(gap) => return skip(&gap.to_string()),
     };
     black_box(a_loop_that_is_busy(Duration::from_millis(500)));
-    let profile = profiler.stop().name(live.root());
+    let profile = profiler.stop().name(live.root(), &CpuSet::default());
     assert!(["cycles", "cpu-clock"].contains(&profile.event.as_str()));
     let own = |hot: &&Hot| hot.symbol.contains("a_loop_that_is_busy");
     let found = profile.symbols.iter().find(own);
@@ -85,7 +86,7 @@ fn a_processor_without_counters_and_a_user_without_rights_get_less_and_hear_why(
             _ => libc::ENOENT,
         }))
     };
-    let gap = open_best(&root, &CpuSet::one(linerate_model::ids::CpuId(0)), &open);
+    let gap = open_best(&root, &CpuSet::one(CpuId(0)), &open);
     assert_eq!(gap.expect_err("nothing opens").cause, Cause::Denied);
     let asked = asked.into_inner();
     assert_eq!(asked.first(), Some(&(Event::Cycles, Whose::All)));
@@ -127,33 +128,65 @@ fn samples_are_counted_by_place_and_idle_ones_left_out() {
         record(LOST, 0, &[1, 5]),
         record(4, 0, &[9, 9]),
     ];
-    counts.add(&records.concat());
+    counts.add(CpuId(0), &records.concat());
     let mut gaps = Vec::new();
-    let (samples, symbols) = name_all(&root, &counts.at, &mut gaps);
-    let found: Vec<_> = symbols
+    let named = name_all(&root, &counts.at, None, &mut gaps);
+    let found: Vec<_> = (named.symbols)
         .iter()
         .map(|hot| (hot.symbol.as_str(), hot.samples))
         .collect();
     assert_eq!(found, [("tcp_sendmsg", 2), ("net_rx_action", 1)]);
-    assert_eq!((samples, counts.lost, gaps), (3, 5, Vec::new()));
+    assert_eq!((named.samples, counts.lost, gaps), (3, 5, Vec::new()));
+}
+
+#[test]
+fn other_processes_and_softirqs_on_other_cpus_are_not_the_trials() {
+    let kallsyms = "ffffffff81000000 T tcp_sendmsg\nffffffff81000100 T net_rx_action\n\
+                    ffffffff81000200 T vfs_read\nffffffff81000300 t default_idle";
+    let root = host(&[
+        ("proc/kallsyms", kallsyms),
+        ("proc/15/comm", "ksoftirqd/0\n"),
+        ("proc/99/comm", "cc1\n"),
+    ]);
+    let kernel =
+        |process, offset: u64, cpu| (true, process, 0xffff_ffff_8100_0000 + offset, CpuId(cpu));
+    let at = HashMap::from([
+        (kernel(77, 0x10, 0), 100),
+        // Softirqs of an idle CPU and of ksoftirqd, where the trial runs, and where packets arrive.
+        (kernel(0, 0x110, 0), 20),
+        (kernel(15, 0x110, 0), 3),
+        (kernel(0, 0x110, 2), 7),
+        // A CPU that the trial does not use, another program, and an idle CPU.
+        (kernel(0, 0x110, 3), 1_000),
+        (kernel(99, 0x210, 0), 50),
+        (kernel(0, 0x310, 0), 9_000),
+    ]);
+    let scope = Scope::of(&root, 77, &at, &CpuSet::one(CpuId(2)));
+    let named = name_all(&root, &at, Some(&scope), &mut Vec::new());
+    let found: Vec<_> = (named.symbols)
+        .iter()
+        .map(|hot| (hot.symbol.as_str(), hot.samples))
+        .collect();
+    assert_eq!(found, [("tcp_sendmsg", 100), ("net_rx_action", 30)]);
+    assert_eq!((named.samples, named.elsewhere), (130, 1_050));
 }
 
 #[test]
 fn a_kernel_that_hides_its_addresses_leaves_a_reason_and_numbers() {
     let root = host(&[("proc/kallsyms", "0000000000000000 T tcp_sendmsg")]);
     let at = HashMap::from([
-        ((true, 1, 0xffff_ffff_8100_0010), 3),
-        ((true, 0, 0xffff_ffff_8100_0020), 4),
+        ((true, 1, 0xffff_ffff_8100_0010, CpuId(0)), 3),
+        ((true, 0, 0xffff_ffff_8100_0020, CpuId(0)), 4),
     ]);
     let mut gaps = Vec::new();
-    let (samples, symbols) = name_all(&root, &at, &mut gaps);
-    assert_eq!((samples, symbols.len()), (3, 1));
+    let named = name_all(&root, &at, None, &mut gaps);
+    assert_eq!((named.samples, named.symbols.len()), (3, 1));
     assert!(gaps[0].reason.contains("kptr_restrict"), "{}", gaps[0]);
 }
 
 proptest! {
     #[test]
     fn no_record_panics(records in proptest::collection::vec(any::<u8>(), 0..200)) {
-        Counts::default().add(&records);
+        Counts::default().add(CpuId(0), &records);
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 
 use linerate_analysis::changes::{Change, of_host, of_trials};
+use linerate_analysis::experiment::compare::hot::{HotChange, HotCounts};
 use linerate_analysis::experiment::compare::{
     CompareDocument, Compared, RunValues, Side, Unit, Verdict, difference, document, values,
     values_of_results,
@@ -24,6 +25,8 @@ use linerate_store as store;
 
 /// More differences between the hosts are in the document only.
 const DIFFERENCES_SHOWN: usize = 12;
+/// More symbols of an end are in the document only.
+const SYMBOLS_SHOWN: usize = 10;
 
 /// Runs `compare`. Exit code 11 on a regression, 12 if inconclusive.
 pub(crate) fn run(args: &CompareArgs, state: &FilePath, say: &Say) -> Outcome<()> {
@@ -32,14 +35,17 @@ pub(crate) fn run(args: &CompareArgs, state: &FilePath, say: &Say) -> Outcome<()
     check_distinct(before, after)?;
     let baseline = Baseline::of(before)?;
     let response = baseline.response;
-    let ((before, was), (after, is)) = (baseline.side(before)?, baseline.side(after)?);
-    let differences = was.zip(is).map(|(was, is)| was.changes(&is));
-    let differences = differences.unwrap_or_default();
-    let Some(document) = document(before, after, response, args.margin, differences) else {
+    let (before, after) = (baseline.side(before)?, baseline.side(after)?);
+    let differences = (before.first.as_ref()).zip(after.first.as_ref());
+    let differences = differences.map_or_else(Vec::new, |(was, is)| was.changes(is));
+    let hot = before.hot.changes(&after.hot);
+    let (before, after) = (before.side, after.side);
+    let Some(mut document) = document(before, after, response, args.margin, differences) else {
         let why = "the runs have no combination in common, or no result of one";
         let hint = "compare runs of one command: `linerate runs` lists them";
         return Err(Stop::new(Code::Inconclusive, why).hint(hint));
     };
+    document.hot = hot;
     if say.format == Format::Json {
         say.json(&document)?;
     } else {
@@ -107,6 +113,15 @@ struct Baseline<'a> {
 struct ReadRun {
     values: RunValues,
     facts: RunFacts,
+    hot: HotCounts,
+}
+
+/// The runs of a side as they were read.
+struct ReadSide {
+    side: Side,
+    /// What the first one says about the hosts.
+    first: Option<RunFacts>,
+    hot: HotCounts,
 }
 
 /// Both hosts with the interfaces of the path, and how a trial was asked for.
@@ -139,19 +154,19 @@ impl<'a> Baseline<'a> {
 
     /// Reads the runs of a side, one at a time: only their figures stay in memory, and what the first one says about
     /// the hosts.
-    fn side(&self, group: &RunGroup) -> Outcome<(Side, Option<RunFacts>)> {
+    fn side(&self, group: &RunGroup) -> Outcome<ReadSide> {
         let mut first = None;
+        let mut hot = HotCounts::default();
         let mut runs = Vec::new();
         for folder in &group.0 {
-            let ReadRun { values, facts } = self.read(folder)?;
-            first.get_or_insert(facts);
-            runs.push(values);
+            let run = self.read(folder)?;
+            first.get_or_insert(run.facts);
+            hot.merge(&run.hot);
+            runs.push(run.values);
         }
-        let side = Side {
-            name: group.to_string(),
-            runs,
-        };
-        Ok((side, first))
+        let name = group.to_string();
+        let side = Side { name, runs };
+        Ok(ReadSide { side, first, hot })
     }
 
     fn read(&self, folder: &FilePath) -> Outcome<ReadRun> {
@@ -181,7 +196,8 @@ impl<'a> Baseline<'a> {
                 return Err(self.refused(folder, "it is a run of an experiment"));
             }
         };
-        Ok(ReadRun { values, facts })
+        let hot = hot_symbols(&stored.records);
+        Ok(ReadRun { values, facts, hot })
     }
 
     fn refused(&self, folder: &FilePath, why: &str) -> Stop {
@@ -226,6 +242,19 @@ impl RunFacts {
         }
         changes
     }
+}
+
+/// The profiles of `measure --perf`.
+fn hot_symbols(records: &[Record]) -> HotCounts {
+    let mut counts = HotCounts::default();
+    for record in records {
+        if let Record::Measured(result) = record
+            && let Some(sample) = &result.sample
+        {
+            counts.add(sample);
+        }
+    }
+    counts
 }
 
 /// The workload of a run of `measure`, `prove` or `demo`, and the figure that is its result.
@@ -290,8 +319,37 @@ fn text(document: &CompareDocument) -> String {
             lines.push(format!("  and {more} more (`--format json` lists all)"));
         }
     }
+    for end in [End::Local, End::Remote] {
+        let changes = document.hot.iter().filter(|one| one.end == end);
+        hot(&mut lines, end, &changes.collect::<Vec<_>>());
+    }
     lines.push(document.verdict.word().to_owned());
     lines.join("\n")
+}
+
+/// The symbols whose CPU cost changed, growth first; of those that did not change significantly only the count.
+fn hot(lines: &mut Vec<String>, end: End, changes: &[&HotChange]) {
+    let Some(unit) = changes.first().map(|one| one.unit.word()) else {
+        return;
+    };
+    let significant = changes.iter().filter(|one| one.significant);
+    let shown: Vec<_> = significant.take(SYMBOLS_SHOWN).collect();
+    let rest = changes.len() - shown.len();
+    lines.push(format!(
+        "hot symbols, {end}: CPU {unit} (share of samples), 99.9 % significant, {rest} others not shown"
+    ));
+    let side = |cost: Option<f64>, share: Option<f64>| match (cost, share) {
+        (Some(cost), Some(share)) => format!("{cost:.3} ({:.1} %)", share * 100.0),
+        _ => "not listed".to_owned(),
+    };
+    for one in shown {
+        let before = side(one.cost_before, one.share_before);
+        let after = side(one.cost_after, one.share_after);
+        let (growth, symbol, place) = (one.growth, &one.symbol, &one.place);
+        lines.push(format!(
+            "  {growth:+.3}  {before} -> {after}  {symbol}  {place}"
+        ));
+    }
 }
 
 /// What an interval is computed from.

@@ -524,6 +524,12 @@ pub(super) fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {
             "perf      {end}: {} samples of {}, {} lost, scope: {}",
             profile.samples, profile.event, profile.lost, profile.scope
         ));
+        if profile.elsewhere > 0 {
+            let elsewhere = profile.elsewhere;
+            lines.push(format!(
+                "          left out: {elsewhere} samples of other processes and other CPUs"
+            ));
+        }
         for gap in &profile.gaps {
             lines.push(format!("          {}", gap.reason));
         }

@@ -81,8 +81,9 @@ fn cost(sample: &Sample, side: &SideSample) -> SideCost {
     }
 }
 
+/// Gigabytes received by both ends.
 #[expect(clippy::cast_precision_loss, reason = "a petabyte is below 2^53 bytes")]
-pub(crate) fn gigabytes_received(sample: &Sample) -> f64 {
+pub fn gigabytes_received(sample: &Sample) -> f64 {
     let bytes = ways(sample)
         .iter()
         .flat_map(OneWay::counted)

@@ -5,8 +5,9 @@
 mod cost;
 pub(crate) mod figures;
 
-pub(crate) use cost::gigabytes_received;
-pub use cost::{SideCost, cost_of_local, cost_of_remote, s_per_gb, s_per_gb_of_role};
+pub use cost::{
+    SideCost, cost_of_local, cost_of_remote, gigabytes_received, s_per_gb, s_per_gb_of_role,
+};
 pub use figures::{Figures, Turns, other_work};
 use serde::{Deserialize, Serialize};
 

@@ -37,6 +37,8 @@ pub enum ProfileScope {
     /// All CPUs, kernel and user space.
     #[default]
     Machine,
+    /// This process, and the softirqs on the CPUs that it ran on or that received packets.
+    Trial,
     /// This process, and the kernel in its threads.
     Process,
     /// User space code of this process.
@@ -47,6 +49,7 @@ impl fmt::Display for ProfileScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Machine => "every CPU",
+            Self::Trial => "this process, and the softirqs on its CPUs",
             Self::Process => "this process only, user and kernel",
             Self::ProcessUser => "this process only, user",
         })

@@ -159,8 +159,14 @@ pub struct SizeRecord {
 pub struct Profile {
     /// The sampling event: `cycles`, or `cpu-clock` without a hardware counter.
     pub event: String,
-    /// The number of samples on all CPUs, without idle ones.
+    /// Samples per second of busy CPU time; an earlier linerate did not record it.
+    #[serde(default)]
+    pub hz: Option<u32>,
+    /// The number of samples within the scope, without idle ones.
     pub samples: u64,
+    /// The number of samples outside the scope, without idle ones: other processes, and softirqs on other CPUs.
+    #[serde(default)]
+    pub elsewhere: u64,
     /// Samples that the kernel lost.
     pub lost: u64,
     /// The hottest symbols, hottest first.

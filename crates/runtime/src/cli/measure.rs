@@ -82,7 +82,8 @@ pub struct TrialArgs {
     /// Like `--wait`, for the peer only.
     #[arg(long, value_name = "HOW", value_parser = parse_waiting, hide_short_help = true)]
     pub wait_remote: Option<Waiting>,
-    /// Profile the CPUs of both ends with perf events, HZ samples per second, and list the hottest symbols.
+    /// Profile both ends with perf events, HZ samples per second: the hottest symbols of the trial's threads and of the
+    /// softirqs on their CPUs. `compare` shows which symbols cost more in another run.
     #[arg(long, value_name = "HZ", hide_short_help = true, num_args = 0..=1, default_missing_value = "199", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub perf: Option<u32>,
     /// Only move and count bytes: record no counters, CPU time or intervals on either end. Use to measure

@@ -14,12 +14,15 @@
 //! Technometrics 24(4), 1982). Either verdict uses one end of an interval, so an error of 5 % is an interval at 90 %,
 //! as in equivalence tests (D. J. Schuirmann, 1987).
 
+pub mod hot;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::lab::{Cell, Experiment, Response};
 use linerate_stats::effect::{Effect, unpaired_relative};
 use serde::Serialize;
 
+use self::hot::HotChange;
 use super::same::{Difference, difference_beside, difference_of_trials};
 use super::sorted::ExperimentRecords;
 use crate::changes::Change;
@@ -73,6 +76,8 @@ pub struct CompareDocument {
     pub unmatched: Vec<String>,
     /// What differs between the first runs of both sides: hosts, settings, and the options of the trials.
     pub differences: Vec<Change>,
+    /// The symbols whose CPU cost changed most, at each end, growth first: of runs of `measure --perf`.
+    pub hot: Vec<HotChange>,
 }
 
 /// A combination whose change may be chance: there are too few values.
@@ -360,6 +365,7 @@ pub fn document(
         uncertain,
         unmatched,
         differences,
+        hot: Vec::new(),
     })
 }
 

@@ -119,7 +119,7 @@ fn record_settled(
     let own = before + cpu_time_of_this_thread().saturating_sub(over) + seen.took;
     let engines = side.cpu.recording_ns;
     side.cpu.recording_ns = engines.map(|time| (Duration::from(time) + own).into());
-    side.profile = named(root, samples);
+    side.profile = named(root, samples, &receiving(&machine.online, &side.counters));
     Ok(side)
 }
 
@@ -137,9 +137,23 @@ fn unrecorded(
     Ok(side)
 }
 
-fn named(root: &HostRoot, samples: Option<Known<Samples>>) -> Known<Profile> {
+fn named(root: &HostRoot, samples: Option<Known<Samples>>, receiving: &CpuSet) -> Known<Profile> {
     let asked = samples.unwrap_or_else(|| Known::not_asked("perf_event_open(2)"));
-    asked.map(|samples| samples.name(root))
+    asked.map(|samples| samples.name(root, receiving))
+}
+
+/// The CPUs whose softirqs handled at least 1 % of the received packets: fewer are other traffic of the host.
+fn receiving(online: &CpuSet, counters: &Known<Watch>) -> CpuSet {
+    let Known::Value(watch) = counters else {
+        return CpuSet::default();
+    };
+    let handled = |cpu: CpuId| {
+        let key = format!("cpu/{cpu}/softnet/processed");
+        watch.grown(&key).get().unwrap_or(0)
+    };
+    let all: u64 = online.iter().map(handled).sum();
+    let much = |cpu: &CpuId| handled(*cpu) > all / 100;
+    online.iter().filter(much).collect()
 }
 
 /// The CPUs that the placement names; none if it names none.

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::host::{Host, Nic, QueueKind};
+use linerate_model::host::{Host, Nic, NicKind, QueueKind};
 use linerate_model::ids::{CpuSet, NicName};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::lab::{Experiment, LevelTable, Word, Words};
 use linerate_model::path::PathView;
 use linerate_model::plan::End;
-use linerate_model::setting::{MachineKnob, Scope, SettingError, SettingKey, Value, current};
+use linerate_model::setting::{
+    MachineKnob, NicKnob, Scope, SettingError, SettingKey, Value, current,
+};
 
 use super::judge::without_factors;
 
@@ -227,13 +229,14 @@ impl Resolver {
             let ground = self.ground(at.peer.at.as_deref()).ok()?;
             let why = match self.settings_of(&at) {
                 Err(stop) => (stop.code == Code::NotSupported).then_some(stop.message),
-                Ok(settings) => settings.iter().find_map(|(end, key, _)| {
+                Ok(settings) => settings.iter().find_map(|(end, key, value)| {
                     let host = match end {
                         End::Local => &ground.local,
                         End::Remote => &ground.remote,
                     };
-                    let gap = lacking(host, key)?;
-                    Some(format!("cannot change {key} of the {end} end: {gap}"))
+                    let of_ipoib = || without_ipoib_mode(host, key, value);
+                    let why = of_ipoib().or_else(|| Some(lacking(host, key)?.to_string()))?;
+                    Some(format!("cannot change {key} of the {end} end: {why}"))
                 }),
             };
             let why = why.or_else(|| self.leaves_nothing(ground, factor, level))?;
@@ -365,6 +368,41 @@ impl Resolver {
     }
 }
 
+/// Settings of one host with their values.
+pub type HostSettings = Vec<(SettingKey, Value)>;
+
+/// Settings of a host as a plan for any host names them, and what the host goes without, in words.
+pub fn settings_on(
+    host: &Host,
+    nic: &NicName,
+    settings: &Words,
+) -> Outcome<(HostSettings, Vec<String>)> {
+    let (mut wanted, mut without) = (Vec::new(), Vec::new());
+    for (key, word) in settings {
+        let keys = match keys(key, host, nic, nic.as_str()) {
+            Ok(keys) => keys,
+            Err(stop) if stop.code == Code::NotSupported => {
+                without.push(format!("without {key}: {}", stop.message));
+                continue;
+            }
+            Err(stop) => return Err(stop),
+        };
+        // One line for many CPUs.
+        let gap = keys.iter().find_map(|key| lacking(host, key));
+        if let Some(gap) = gap {
+            without.push(format!(
+                "without {key}, which this host does not have: {gap}"
+            ));
+            continue;
+        }
+        for key in keys {
+            let value = value(&key, word, host, nic)?;
+            wanted.push((key, value));
+        }
+    }
+    Ok((wanted, without))
+}
+
 /// The settings of a table for each end, with its host and interface.
 fn ends<'a>(
     at: &'a LevelTable,
@@ -397,6 +435,32 @@ fn lacking(host: &Host, key: &SettingKey) -> Option<Gap> {
     matches!(gap.cause, Cause::Absent | Cause::Inapplicable).then_some(gap)
 }
 
+/// Why an IPoIB interface cannot have a mode: there is none on the path, or its driver has datagram mode only.
+fn without_ipoib_mode(host: &Host, key: &SettingKey, value: &Value) -> Option<String> {
+    let SettingKey::Nic(nic, NicKnob::IpoibMode) = key else {
+        return None;
+    };
+    let of_path = host.nic(nic)?;
+    if of_path.kind != NicKind::Ipoib {
+        let mut others = host.nics.iter().filter(|nic| nic.kind == NicKind::Ipoib);
+        return Some(match others.next() {
+            Some(other) => {
+                let other = &other.name;
+                format!("{nic} is not an IPoIB interface; {other} is: select it with --address")
+            }
+            None => "this host has no IPoIB device".to_owned(),
+        });
+    }
+    let supports = of_path.stack.ipoib_connected.as_ref();
+    let refused = supports.and_then(Known::value) == Some(&false);
+    (refused && value.to_string() == "connected").then(|| {
+        format!(
+            "{nic} has datagram mode only: its hardware address lacks the RC flag (RFC 4755), as with ConnectX-4 and later \
+             (enhanced IPoIB of mlx5)"
+        )
+    })
+}
+
 /// The settings on a host that a key of a file matches: `@` is the `noun`, `rx-*` and `tx-*` all queues of the interface,
 /// `cpu*` and `policy*` all CPUs and all groups of them that change frequency together.
 fn keys(text: &str, host: &Host, nic: &NicName, noun: &str) -> Outcome<Vec<SettingKey>> {
@@ -419,6 +483,8 @@ fn keys(text: &str, host: &Host, nic: &NicName, noun: &str) -> Outcome<Vec<Setti
         policies.filter_map(|policy| policy.number.get()).collect()
     } else if text.contains("/cpu*") {
         host.cpus.iter().map(|cpu| cpu.id.0).collect()
+    } else if let Some(both) = rx_and_tx_channels(&text, host, nic) {
+        return Ok(both);
     } else {
         let key = text
             .parse()
@@ -436,6 +502,18 @@ fn keys(text: &str, host: &Host, nic: &NicName, noun: &str) -> Outcome<Vec<Setti
     let one = |number: u32| keys(&text.replace('*', &number.to_string()), host, nic, noun);
     let all: Vec<Vec<SettingKey>> = numbers.into_iter().map(one).collect::<Outcome<_>>()?;
     Ok(all.concat())
+}
+
+/// The receive and transmit channels of a driver without combined ones: `combined = N` is N of each (ethtool(8), -L).
+fn rx_and_tx_channels(text: &str, host: &Host, nic: &NicName) -> Option<Vec<SettingKey>> {
+    let knob = |knob| SettingKey::Nic(nic.clone(), knob);
+    if text != knob(NicKnob::ChannelsCombined).to_string() {
+        return None;
+    }
+    let channels = host.nic(nic)?.channels.value()?;
+    let has = |most: &Known<u32>| most.get().unwrap_or(0) > 0;
+    let apart = !has(&channels.combined_max) && has(&channels.rx_max) && has(&channels.tx_max);
+    apart.then(|| vec![knob(NicKnob::ChannelsRx), knob(NicKnob::ChannelsTx)])
 }
 
 /// A value; for CPUs also `@near`, those of the NIC's node, `@all`, and `@none`.
@@ -465,6 +543,7 @@ fn value(key: &SettingKey, word: &Word, host: &Host, nic: &NicName) -> Outcome<V
 #[cfg(test)]
 mod tests {
     use linerate_model::build;
+    use linerate_model::host::Channels;
 
     use super::*;
 
@@ -559,6 +638,80 @@ mod tests {
         // An analysis knows the names of the devices only.
         let of_record = Resolver::new(experiment, path);
         assert_eq!(changed(&of_record, 1), "block/nvme1n1/scheduler mq-deadline");
+    }
+
+    #[test]
+    fn a_skipped_mode_of_ipoib_names_the_missing_device_or_the_nic_without_connected_mode() {
+        let (mut near, mut far) = build::veth_pair();
+        let text = r#"
+            title = "t"
+            workload = "stream"
+            [[factors]]
+            name = "mode"
+            levels = [
+                { name = "datagram", settings = { "nic/@/ipoib/mode" = "datagram" } },
+                { name = "connected", settings = { "nic/@/ipoib/mode" = "connected" } },
+            ]"#;
+        let experiment: Experiment = toml::from_str(text).expect("an experiment");
+        let nics = ["near0", "far0"].map(|name| name.parse::<NicName>().expect("a name"));
+        let skipped = |near: &Host, far: &Host| {
+            let path = PathView {
+                local: near,
+                remote: far,
+                local_nic: &nics[0],
+                remote_nic: &nics[1],
+                ipv6: false,
+            };
+            let skipped = Resolver::new(experiment.clone(), path)
+                .unsupported()
+                .into_iter();
+            skipped
+                .map(|(_, level, why)| (level, why))
+                .collect::<Vec<_>>()
+        };
+        let none = skipped(&near, &far);
+        assert_eq!(none.len(), 2);
+        assert!(
+            none[1].1.ends_with("this host has no IPoIB device"),
+            "{none:?}"
+        );
+        for host in [&mut near, &mut far] {
+            for nic in &mut host.nics {
+                nic.kind = NicKind::Ipoib;
+                nic.stack.ipoib_mode = Some(Known::Value("datagram".to_owned()));
+                nic.stack.ipoib_connected = Some(Known::Value(true));
+            }
+        }
+        assert_eq!(skipped(&near, &far), []);
+        near.nics[0].stack.ipoib_connected = Some(Known::Value(false));
+        let [(level, why)] = &skipped(&near, &far)[..] else {
+            panic!("datagram mode is there");
+        };
+        assert_eq!(*level, 1);
+        assert!(
+            why.contains("datagram mode only") && why.contains("ConnectX-4"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn combined_channels_are_receive_and_transmit_channels_of_a_driver_without_them() {
+        let mut host = build::host().nic("eth0", |nic| nic).build();
+        let nic: NicName = "eth0".parse().expect("a name");
+        let of = |host: &Host| {
+            let keys = keys("nic/@/channels/combined", host, &nic, nic.as_str()).expect("a key");
+            keys.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&host), ["nic/eth0/channels/combined"]);
+        host.nics[0].channels = Known::Value(Channels {
+            rx: Known::Value(4),
+            tx: Known::Value(4),
+            combined: Known::Value(0),
+            rx_max: Known::Value(8),
+            tx_max: Known::Value(8),
+            combined_max: Known::Value(0),
+        });
+        assert_eq!(of(&host), ["nic/eth0/channels/rx", "nic/eth0/channels/tx"]);
     }
 
     #[test]

@@ -350,6 +350,18 @@ pub(super) fn ipoib_mode(data: &ResponseAttributes<'_>) -> Known<String> {
     data.word(mode, "mode", &["datagram", "connected"])
 }
 
+/// Bit 0 of the flags that begin the hardware address of an IPoIB interface: it supports connected mode over RC (RFC 4755, 3.1).
+/// The kernel sets it if its driver does (`ipoib_cm_dev_init`); enhanced IPoIB (mlx5) has datagram mode only.
+const IPOIB_FLAG_RC: u8 = 0x80;
+
+/// Whether an IPoIB interface supports connected mode.
+pub(super) fn ipoib_connected(said: &ResponseAttributes<'_>) -> Known<bool> {
+    said.fact("address", |attributes| {
+        let address = attributes.bytes(libc::IFLA_ADDRESS);
+        Ok(address.and_then(|bytes| Some(bytes.first()? & IPOIB_FLAG_RC != 0)))
+    })
+}
+
 /// A TUN or TAP interface, whose data exist since Linux 4.17.
 pub(super) fn tun(data: &ResponseAttributes<'_>) -> Tun {
     let flag = |kind, what: &str| data.u8(kind, what).map(|on| on != 0);

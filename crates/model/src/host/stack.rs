@@ -44,6 +44,9 @@ pub struct Stack {
     /// `datagram` or `connected`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipoib_mode: Option<Known<String>>,
+    /// Whether an IPoIB interface supports connected mode: the RC flag of its hardware address (RFC 4755, 3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipoib_connected: Option<Known<bool>>,
     /// The largest MTU its driver allows.
     pub mtu_max: Known<u32>,
     /// `gso_max_size`: the largest GSO packet, IPv6 and others.

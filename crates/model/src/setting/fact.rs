@@ -248,7 +248,7 @@ pub(super) fn bond_hash_policy(stack: &Stack, _: &str) -> Known<Value> {
 
 pub(super) fn ipoib_mode(stack: &Stack, _: &str) -> Known<Value> {
     let mode = stack.ipoib_mode.as_ref().map(Member::read);
-    mode.unwrap_or_else(|| absent("the interface is not on InfiniBand"))
+    mode.unwrap_or_else(|| absent("not an IPoIB interface"))
 }
 
 pub(super) fn aspm(nic: &Nic, state: &str) -> Known<Value> {

@@ -396,9 +396,18 @@ fn stack_line(nic: &Nic) -> Option<String> {
         parts.push(format!("mode {}", show(mode)));
     }
     if let Some(mode) = &nic.stack.ipoib_mode {
-        parts.push(format!("IPoIB {}", show(mode)));
+        parts.push(ipoib_words(mode, nic.stack.ipoib_connected.as_ref()));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The mode of IPoIB, and whether it is the only one.
+fn ipoib_words(mode: &Known<String>, connected: Option<&Known<bool>>) -> String {
+    let only = match connected.and_then(Known::value) {
+        Some(false) => " (no connected mode)",
+        _ => "",
+    };
+    format!("IPoIB {}{only}", show(mode))
 }
 
 /// A TUN or TAP: what the program behind it receives and sends.

@@ -273,7 +273,10 @@ fn by_kind(said: &ResponseAttributes<'_>, names: &Names, master: Known<u32>, sta
         Some("bond") => stack.bond = Some(kinds::bond(&data, names)),
         Some(VLAN) => stack.vlan = Some(kinds::vlan(&data)),
         Some("bridge") => stack.bridge = Some(kinds::bridge(&data)),
-        Some("ipoib") => stack.ipoib_mode = Some(kinds::ipoib_mode(&data)),
+        Some("ipoib") => {
+            stack.ipoib_mode = Some(kinds::ipoib_mode(&data));
+            stack.ipoib_connected = Some(kinds::ipoib_connected(said));
+        }
         Some("tun") => stack.tun = Some(kinds::tun(&data)),
         Some(kind @ ("macvlan" | "macvtap" | "ipvlan" | "ipvtap")) => {
             stack.macvlan_mode = Some(kinds::macvlan_mode(kind, &data));

@@ -271,6 +271,21 @@ fn vlans_bridges_and_modes_are_told_in_the_kernels_words() {
         data.put(IPOIB_MODE, &1u16.to_ne_bytes());
     });
     assert_eq!(ipoib.stack("p").ipoib_mode, Some(known("connected")));
+    let with_address = |flags: u8| {
+        let mut answers = answers(IPOIB, |_| {});
+        let mut own = Request::new(0, &answers.own[..LINK_HEADER_BYTES]);
+        let mut address = [0x11; 20];
+        address[0] = flags;
+        own.put(libc::IFLA_ADDRESS, &address);
+        own.nest(libc::IFLA_LINKINFO, |info| {
+            info.put_text(libc::IFLA_INFO_KIND, IPOIB);
+        });
+        answers.own = own.into_body();
+        answers.stack("p").ipoib_connected
+    };
+    // mlx4 and qib; enhanced IPoIB of mlx5.
+    assert_eq!(with_address(0x80), Some(Known::Value(true)));
+    assert_eq!(with_address(0), Some(Known::Value(false)));
     let macvlan = answers("macvtap", |data| {
         data.put_u32(MACVLAN_MODE, 4);
     });

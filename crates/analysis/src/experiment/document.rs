@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::fabric::FabricDocument;
 use super::flows::FlowsDocument;
 use super::sorted::PeerRecord;
+use super::times::TimesDocument;
 use crate::text::words::Effect;
 
 /// The name of the document's schema.
@@ -52,6 +53,8 @@ pub struct LabDocument {
     pub fabric: Option<FabricDocument>,
     /// The rate of each flow in each combination; null if no combination is a stream of several flows.
     pub flows: Option<FlowsDocument>,
+    /// Real, user and system seconds of a client and a server; null if no combination is of `diffusion`.
+    pub times: Option<TimesDocument>,
     /// Published figures, and the results of this run for the same combinations. The hardware differs.
     pub published: Vec<PublishedDocument>,
     /// In the order in which they ran; a repeated trial replaces the first. Trials of an earlier run are in that run.
@@ -190,6 +193,8 @@ pub struct PublishedDocument {
     pub yours: Option<YoursDocument>,
     /// Why this run has no value.
     pub why: Option<String>,
+    /// What the source did differently.
+    pub note: Option<String>,
 }
 
 /// The value of this run for a published figure.

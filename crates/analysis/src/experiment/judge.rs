@@ -19,7 +19,7 @@ use super::document::{
 };
 use super::idle_states;
 use super::sorted::{CellResult, ExperimentRecords, sort};
-use super::{difference, earlier, fabric, flows, hits, published};
+use super::{difference, earlier, fabric, flows, hits, published, times};
 use crate::record::{Header, Record};
 use crate::text::words::count;
 use crate::trial::figure::{self, figure};
@@ -374,6 +374,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
         factors: factors(&sorted),
         peers: sorted.peers.iter().map(PeerDocument::of).collect(),
         flows: flows::document(&sorted, &laid),
+        times: times::document(&sorted, &laid),
         fabric: fabric::document(&sorted, &laid, &measured, bounds.as_ref()),
         server: hits::document(&sorted, &laid),
         responses: measured,

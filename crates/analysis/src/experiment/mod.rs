@@ -20,6 +20,7 @@ pub mod published;
 pub mod resolve;
 mod same;
 pub mod sorted;
+pub mod times;
 
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::lab::Experiment;

@@ -65,6 +65,7 @@ fn document(
         unit: amount.unit,
         yours,
         why,
+        note: published.note.clone(),
     })
 }
 
@@ -148,6 +149,21 @@ fn yours(levels: Vec<String>, mean: f64, trials: usize, published: Amount) -> Yo
         ratio_low: ratios[0].min(ratios[1]),
         ratio_high: ratios[0].max(ratios[1]),
     }
+}
+
+/// What the sources of published figures did differently, of those that `of` selects: each note once.
+pub fn notes(all: &[PublishedDocument], of: impl Fn(&PublishedDocument) -> bool) -> Vec<&str> {
+    let mut notes: Vec<&str> = Vec::new();
+    for note in all
+        .iter()
+        .filter(|one| of(one))
+        .filter_map(|one| one.note.as_deref())
+    {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
 }
 
 impl PublishedDocument {

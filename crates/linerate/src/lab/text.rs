@@ -6,7 +6,7 @@ use linerate_analysis::experiment::document::{
     TrialDocument,
 };
 use linerate_analysis::experiment::hits::hits_in_words;
-use linerate_analysis::experiment::published::OTHER_HARDWARE;
+use linerate_analysis::experiment::published::{OTHER_HARDWARE, notes};
 use linerate_analysis::text::words::{TOO_NOISY, detectable, effect_figure, is_too_noisy};
 use linerate_analysis::trial::figure::{in_words, s_per_gb_in_words};
 use linerate_report::flag_in_words;
@@ -48,6 +48,10 @@ pub(super) fn text(document: &LabDocument) -> String {
         && found.cells.len() <= FLOW_COLUMNS_MAX
     {
         lines.extend([String::new(), "rate of each flow".to_owned()]);
+        table(&mut lines, &found.table());
+    }
+    if let Some(found) = &document.times {
+        lines.extend([String::new(), "seconds of each process".to_owned()]);
         table(&mut lines, &found.table());
     }
     if let Some(server) = &document.server {
@@ -327,6 +331,7 @@ fn published(lines: &mut Vec<String>, document: &LabDocument) {
         let (told, others): (Vec<_>, Vec<_>) =
             (of_source.iter()).partition(|one| one.yours.is_some() || one.at.is_empty());
         let (told, left) = as_many_as_fit(document, told);
+        let notes = notes(of_source, |one| one.yours.is_some());
         lines.extend([String::new(), format!("published: {}", of_source[0].source)]);
         let head = ["of", "what", "published", "yours", "ratio"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -341,6 +346,7 @@ fn published(lines: &mut Vec<String>, document: &LabDocument) {
         if !left.is_empty() {
             lines.push(format!("  more of {}: {ELSEWHERE}", kinds(&left)));
         }
+        lines.extend(notes.iter().map(|note| format!("  note: {note}")));
         if !others.is_empty() {
             let words = "for combinations not in this run";
             lines.push(format!("  {} more {words}", others.len()));

@@ -21,6 +21,9 @@ pub struct Published {
     /// Whether they are compared with the difference that the file requests, and not with a response.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub difference: bool,
+    /// What the source did differently, if it explains a difference to linerate's figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// The values.
     pub figures: Vec<PublishedFigure>,
 }

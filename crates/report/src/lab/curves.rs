@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use linerate_analysis::experiment::document::{LabDocument, ResponseDocument};
+use linerate_analysis::experiment::published::notes;
 use linerate_analysis::trial::LEVEL;
 use linerate_analysis::trial::figure::mean;
 use linerate_analysis::trial::operations::real;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::draw::{IN_BYTES, LINES_DRAWN, apart, highest, means_of, name, scale, spread, varied};
 use crate::chart::{Axis, draw, short};
-use crate::html::section;
+use crate::html::{escape, section};
 
 /// Pictures of curves.
 const CURVES_DRAWN: usize = 6;
@@ -37,6 +38,8 @@ pub(super) struct What<'d> {
     pub(super) scale: (f64, &'static str),
     /// What the points are, up to their intervals.
     pub(super) means: &'d str,
+    /// What the source of published figures did differently.
+    pub(super) notes: Vec<&'d str>,
 }
 
 /// What the levels of a factor measure.
@@ -191,6 +194,9 @@ pub(super) fn of_figure(
         word: response.response.word(),
         scale: scale(response.response, highest(means)),
         means: &means_of(response),
+        notes: notes(&document.published, |one| {
+            one.response == Some(response.response)
+        }),
     };
     curves(document, &told, &varied(document), &what, drawn)
 }
@@ -269,10 +275,12 @@ fn curves_over(
     } else {
         ""
     };
+    let notes = what.notes.iter().map(|note| format!(" {}.", escape(note)));
+    let notes: String = notes.collect();
     section(
         &format!("curve-{id}"),
         &format!("By {}: {}", document.factors[at].name, what.word),
-        &format!("{} with 95 % CI{same}.{cut}{picked}", what.means),
+        &format!("{} with 95 % CI{same}.{cut}{picked}{notes}", what.means),
         &body,
     )
 }

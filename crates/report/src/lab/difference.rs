@@ -3,6 +3,7 @@
 
 use linerate_analysis::experiment::difference::in_words as difference_in_words;
 use linerate_analysis::experiment::document::{DifferenceDocument, LabDocument};
+use linerate_analysis::experiment::published::notes;
 use linerate_analysis::trial::figure::s_per_gb_in_words;
 use serde_json::Value;
 
@@ -27,6 +28,7 @@ pub(super) fn difference(document: &LabDocument, drawn: &mut Vec<Value>) -> Stri
         word: &name,
         scale: SECONDS_PER_GB,
         means: "Mean differences within blocks",
+        notes: notes(&document.published, |one| one.difference),
     };
     let section = section(
         "difference",

@@ -1,13 +1,17 @@
 //! The page of an experiment: the result first, then the pictures, then every table. It is complete without
 //! JavaScript; with it, the pictures are drawn by the bundle from what is written here.
 
-use linerate_analysis::experiment::document::{EffectDocument, LabDocument, ResponseDocument};
+use linerate_analysis::experiment::document::{
+    EffectDocument, LabDocument, PublishedDocument, ResponseDocument,
+};
+use linerate_analysis::experiment::published::notes;
 use linerate_analysis::record::Header;
 use linerate_analysis::text::words::{
     Effect, TOO_NOISY, count, detectable, effect_figure, effect_in_figures, interval_in_figures,
     is_too_noisy,
 };
 use linerate_analysis::trial::figure::in_words;
+use linerate_model::lab::Response;
 use serde_json::{Value, json};
 
 use super::data::LabData;
@@ -52,6 +56,26 @@ fn flows(document: &LabDocument) -> String {
     )
 }
 
+/// Real, user and system seconds of a client and a server; nothing where no combination has them.
+fn times(document: &LabDocument) -> String {
+    let Some(found) = &document.times else {
+        return String::new();
+    };
+    let clients = |one: &PublishedDocument| one.response == Some(Response::UserLocal);
+    let notes = notes(&document.published, clients).into_iter();
+    let notes = notes.map(|note| format!(" {}.", escape(note)));
+    let notes: String = notes.collect();
+    section(
+        "times",
+        "Seconds of each process",
+        &format!(
+            "Means over the trials, of one client and one server: wall-clock, user and system time, and the GB that the pair \
+             moved in each direction meanwhile. GB are 10^9 bytes.{notes}"
+        ),
+        &under_head("Real, user and system seconds", &found.table()),
+    )
+}
+
 /// A table whose first row is its head.
 fn under_head(caption: &str, rows: &[Vec<String>]) -> String {
     let Some((head, rows)) = rows.split_first() else {
@@ -80,6 +104,7 @@ pub fn lab_page(document: &LabDocument, header: &Header, seen: &LabData) -> Stri
         body.push_str(&means(document, response, number, &mut drawn));
     }
     body.push_str(&flows(document));
+    body.push_str(&times(document));
     body.push_str(&sizes::by_size(document, seen, &mut drawn));
     body.push_str(&map::path(document, header, seen));
     body.push_str(&charts::within_trials(document, seen, &mut drawn));

@@ -69,12 +69,32 @@ pub fn of_host(end: End, nic: &NicName, before: &Host, after: &Host) -> Vec<Chan
         };
         change(format!("{end} {of_nic}{what}"), before, after)
     });
+    let of_facts = of_facts.chain(mitigations(end, before, after));
     let settings = moved_settings(before, after, end, &[]).into_iter();
     let of_settings = settings.filter_map(|(_, key)| {
         let value = |host| current(host, &key).map(|value| value.to_string());
         change(format!("{end} {key}"), &value(before), &value(after))
     });
     of_facts.chain(of_settings).collect()
+}
+
+/// The mitigations of CPU vulnerabilities that differ: retpoline against IBRS, or none, is chosen at boot.
+fn mitigations(end: End, before: &Host, after: &Host) -> Vec<Change> {
+    let (Some(was), Some(is)) = (
+        before.kernel.mitigations.value(),
+        after.kernel.mitigations.value(),
+    ) else {
+        return Vec::new();
+    };
+    let changed = was.iter().filter_map(|(name, before)| {
+        let after = is.get(name).filter(|after| *after != before)?;
+        Some(Change {
+            what: format!("{end} mitigation of {name}"),
+            before: Some(before.clone()),
+            after: Some(after.clone()),
+        })
+    });
+    changed.collect()
 }
 
 fn change(what: String, before: &Known<String>, after: &Known<String>) -> Option<Change> {
@@ -168,6 +188,31 @@ mod tests {
         assert!(words[0].starts_with("remote kernel ") && words[0].ends_with(", 7.0"));
         assert!(words[1].starts_with("remote nic/") && words[1].ends_with(", 9000"));
         assert_eq!(of_host(End::Local, &nic, &before, &before), []);
+    }
+
+    #[test]
+    fn two_boots_with_and_without_retpoline_are_told_apart() {
+        let (mut before, _) = build::veth_pair();
+        let nic = before.nics[0].name.clone();
+        let mitigated = |how: &str| {
+            let all = [("spectre_v2", how), ("meltdown", "Mitigation: PTI")];
+            let all = all.map(|(name, how)| (name.to_owned(), how.to_owned()));
+            Known::Value(all.into_iter().collect())
+        };
+        before.kernel.mitigations = mitigated("Mitigation: Retpolines; STIBP: disabled");
+        before.identity.command_line = Known::Value("ro".to_owned());
+        let mut after = before.clone();
+        after.kernel.mitigations = mitigated("Vulnerable");
+        after.identity.command_line = Known::Value("ro spectre_v2=off".to_owned());
+        let found = of_host(End::Remote, &nic, &before, &after);
+        let words: Vec<String> = found.iter().map(Change::in_words).collect();
+        assert_eq!(
+            words,
+            [
+                "remote kernel command line ro, ro spectre_v2=off",
+                "remote mitigation of spectre_v2 Mitigation: Retpolines; STIBP: disabled, Vulnerable",
+            ]
+        );
     }
 
     #[test]

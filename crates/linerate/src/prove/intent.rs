@@ -27,6 +27,8 @@ use linerate_runtime::endpoint::trial;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
+use super::shipped;
+
 /// Maximum number of disturbed settings that are named in a line.
 const NAMED_MAX: usize = 3;
 
@@ -34,6 +36,8 @@ const NAMED_MAX: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Intent {
     pub(crate) changes: Vec<IntendedChange>,
+    /// The settings of a plan that comes with linerate which this host does not have, in words.
+    pub(crate) without: Vec<String>,
 }
 
 /// A change, and its details.
@@ -86,7 +90,7 @@ impl Intent {
     /// The request of the command line.
     pub(crate) fn of(wanted: &WantedArgs, endpoint: &LocalEndpoint) -> Outcome<Self> {
         match &wanted.from {
-            Some(file) => Self::from_file(file, endpoint),
+            Some(file) => Self::from_file(file, wanted.nic.as_ref(), endpoint),
             None => Self::from_host(wanted.role, endpoint),
         }
     }
@@ -121,7 +125,14 @@ impl Intent {
 
     /// The request of a plan file for `hold`: changes, and the maximum wake-up latency of the CPUs in microseconds, which
     /// lasts as long as a process holds it.
-    pub(crate) fn held(file: &Path, endpoint: &LocalEndpoint) -> Outcome<(Self, Option<u32>)> {
+    pub(crate) fn held(
+        file: &Path,
+        nic: Option<&NicName>,
+        endpoint: &LocalEndpoint,
+    ) -> Outcome<(Self, Option<u32>)> {
+        if let Some(found) = shipped::changes(file, nic, endpoint) {
+            return Ok((Self::of_shipped(found?, endpoint)?, None));
+        }
         let mut wanted = match read(file)? {
             PlanFile::Findings(findings) => {
                 return Ok((Self::from_findings(&findings, endpoint)?, None));
@@ -136,13 +147,32 @@ impl Intent {
         Ok((Self::from_settings(wanted, endpoint)?, limit))
     }
 
-    fn from_file(file: &Path, endpoint: &LocalEndpoint) -> Outcome<Self> {
+    fn from_file(file: &Path, nic: Option<&NicName>, endpoint: &LocalEndpoint) -> Outcome<Self> {
+        if let Some(found) = shipped::changes(file, nic, endpoint) {
+            return Self::of_shipped(found?, endpoint);
+        }
+        if nic.is_some() {
+            let names = shipped::names();
+            let why =
+                "`--nic` is for a plan that comes with linerate: a plan file names its interfaces";
+            return Err(Stop::new(Code::Usage, why).hint(format!("such plans: {names}")));
+        }
         match read(file)? {
             PlanFile::Findings(findings) => Self::from_findings(&findings, endpoint),
             PlanFile::Settings { local, peer } => {
                 Self::from_settings(without_peer(file, local, &peer)?, endpoint)
             }
         }
+    }
+
+    fn of_shipped(
+        (changes, without): (Vec<Change>, Vec<String>),
+        endpoint: &LocalEndpoint,
+    ) -> Outcome<Self> {
+        let changes = changes.into_iter().map(|change| (change, None));
+        let mut intent = Self::with(changes.collect(), endpoint)?;
+        intent.without = without;
+        Ok(intent)
     }
 
     fn from_settings(wanted: Settings, endpoint: &LocalEndpoint) -> Outcome<Self> {
@@ -213,6 +243,7 @@ impl Intent {
         let changes = changes.filter(|(change, _)| change.from != change.to);
         let intent = Self {
             changes: changes.map(wanted).collect(),
+            without: Vec::new(),
         };
         intent.plan()?;
         Ok(intent)
@@ -428,8 +459,11 @@ fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settin
 
 /// The request in a file: the doctor's JSON, or a plan. It may be a FIFO, so it is read before signals are handled.
 pub(crate) fn read(file: &Path) -> Outcome<PlanFile> {
-    let text = regular_file::read_named_text(file, FILE_BYTES_MAX)
-        .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
+    let text = regular_file::read_named_text(file, FILE_BYTES_MAX).map_err(|error| {
+        let names = shipped::names();
+        Stop::io(format!("read the plan {}", file.display()), error)
+            .hint(format!("plans that come with linerate: {names}"))
+    })?;
     let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
     if !text.trim_start().starts_with('{') {
         let (local, peer) = wanted_settings(&text).map_err(wrong)?;
@@ -531,6 +565,7 @@ mod tests {
                 wanted(&interrupts(1), Some("irq-remote-numa")),
                 wanted("sysctl/net.core.busy_poll", None),
             ],
+            without: Vec::new(),
         };
         let lines = intent.lines();
         let words = |line: &String| line.split("   [").next().unwrap_or_default().to_owned();

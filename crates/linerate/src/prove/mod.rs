@@ -6,6 +6,7 @@
 mod device;
 pub(crate) mod intent;
 pub mod session;
+mod shipped;
 pub mod show;
 pub(crate) mod stack;
 

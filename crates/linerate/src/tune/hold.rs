@@ -34,7 +34,7 @@ pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
     let plan = intent.plan()?;
     let interrupt = Interrupt::listen()?;
     endpoint.disturb_way_in(args.allow_management_disruption);
-    for line in intent.lines() {
+    for line in intent.without.iter().cloned().chain(intent.lines()) {
         say.note(&line);
     }
     let limit = limit_us.map(LatencyLimit::hold).transpose();
@@ -74,7 +74,7 @@ fn asked(args: &HoldArgs, endpoint: &LocalEndpoint) -> Outcome<(Intent, Option<u
         }
         return Ok((Intent::steady(endpoint)?, Some(0)));
     };
-    Intent::held(file, endpoint)
+    Intent::held(file, args.nic.as_ref(), endpoint)
 }
 
 /// Runs the command to its end, which receives Ctrl-C by itself; without one, waits for Ctrl-C.

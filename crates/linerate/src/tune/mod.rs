@@ -131,9 +131,18 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
     }
 }
 
+/// The requested changes; what a plan that comes with linerate goes without is noted.
+fn asked(wanted: &WantedArgs, endpoint: &LocalEndpoint, say: &Say) -> Outcome<Intent> {
+    let intent = Intent::of(wanted, endpoint)?;
+    for line in &intent.without {
+        say.note(line);
+    }
+    Ok(intent)
+}
+
 fn plan(wanted: &WantedArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let endpoint = LocalEndpoint::open(state)?;
-    let intent = Intent::of(wanted, &endpoint)?;
+    let intent = asked(wanted, &endpoint, say)?;
     let (needs, lacks) = intent.needs();
     let listed = |names: BTreeSet<&str>| Vec::from_iter(names).join(", ");
     if !needs.is_empty() {
@@ -178,7 +187,7 @@ fn apply_as_asked(args: &ApplyArgs, state: &FilePath, say: &Say) -> Outcome<()> 
     }
     recover_first(state, say)?;
     let endpoint = LocalEndpoint::open(state)?;
-    let intent = Intent::of(wanted, &endpoint)?;
+    let intent = asked(wanted, &endpoint, say)?;
     apply("apply", endpoint, state, &intent, stay, say)
 }
 

@@ -16,9 +16,12 @@ pub struct HoldArgs {
     /// coalescing, and pauses irqbalance.
     #[arg(long, default_value = "measurement", value_parser = parse_role, conflicts_with = "from")]
     pub role: Profile,
-    /// Hold the settings of this plan file instead; may include `cpu/max-latency-us`.
+    /// Hold the settings of this plan file instead; may include `cpu/max-latency-us`. Or `stack-base`, with `--nic`.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// The interface of a plan that comes with linerate.
+    #[arg(long, value_name = "IFACE", requires = "from")]
+    pub nic: Option<NicName>,
     /// Allow brief disruption of your SSH interface.
     #[arg(long)]
     pub allow_management_disruption: bool,
@@ -30,13 +33,17 @@ pub struct HoldArgs {
 /// Where a plan comes from.
 #[derive(Debug, Args)]
 pub struct WantedArgs {
-    /// A plan file (TOML table `[settings]` of `"key" = value`), or the output of `doctor --format json` [default:
-    /// the fixes for this host's findings].
+    /// A plan file (TOML table `[settings]` of `"key" = value`), the output of `doctor --format json`, or
+    /// `stack-base`: fixed clock, no interrupt coalescing, one queue (with `--nic`) [default: the fixes for this host's
+    /// findings].
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// Role of the host, for its findings; `measurement` adds the settings of `tune hold`.
     #[arg(long, default_value = "throughput", value_parser = parse_role, conflicts_with = "from")]
     pub role: Profile,
+    /// The interface of a plan that comes with linerate.
+    #[arg(long, value_name = "IFACE", requires = "from")]
+    pub nic: Option<NicName>,
 }
 
 /// How changes become permanent.

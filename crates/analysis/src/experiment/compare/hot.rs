@@ -319,9 +319,6 @@ mod tests {
     fn trials_without_a_profile_have_no_hot_symbols() {
         let sample = build::sample().build();
         let one = std::slice::from_ref(&sample);
-        assert_eq!(
-            changes(one, one),
-            []
-        );
+        assert_eq!(changes(one, one), []);
     }
 }

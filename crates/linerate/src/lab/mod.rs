@@ -168,7 +168,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         paths.include_way_in();
     }
     if let Some(server) = server {
-        load(&mut experiment, server::placed(server, paths.home())?)?;
+        load(&mut experiment, server::placed(server, paths.home())?, say)?;
         paths.load(experiment.server.as_ref());
     }
     let home = paths.home();
@@ -267,7 +267,7 @@ fn elsewhere(
         address: path.address().to_string(),
         copy_bit_per_s: None,
     };
-    load(&mut experiment, server)?;
+    load(&mut experiment, server, say)?;
     let resolver = Resolver::new(experiment, path.view());
     let run = run_new((&resolver, &header), earlier, &mut path, args, state, say)?;
     run.map_or(Ok(()), |folder| {
@@ -275,10 +275,15 @@ fn elsewhere(
     })
 }
 
-/// Has every trial load the server.
-fn load(experiment: &mut Experiment, server: LoadedServer) -> Outcome<()> {
+/// Loads `server` in every trial; factors of the load generator are left out, with a note.
+fn load(experiment: &mut Experiment, server: LoadedServer, say: &Say) -> Outcome<()> {
     let loaded = experiment.load(server);
-    loaded.map_err(|error| Stop::new(Code::Usage, format!("cannot use `--url`: {error}")))
+    let left_out =
+        loaded.map_err(|error| Stop::new(Code::Usage, format!("cannot use `--url`: {error}")))?;
+    for words in left_out {
+        say.note(&format!("factor left out: {words}"));
+    }
+    Ok(())
 }
 
 /// The resolver of the experiment for its open paths.

@@ -156,6 +156,7 @@ pub enum On {
     /// This one.
     Local,
     /// The peer.
+    #[serde(alias = "remote")]
     Peer,
     /// Both.
     #[default]

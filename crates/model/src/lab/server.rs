@@ -59,13 +59,15 @@ impl Experiment {
         Ok(())
     }
 
-    /// Loads `server` in every trial. Only the settings of its host are changed: the other end is the load generator.
-    pub fn load(&mut self, server: LoadedServer) -> Result<(), ExperimentError> {
+    /// Loads `server` in every trial. Only the settings of its host are changed: the other end is the load generator. A
+    /// factor with a level that changes nothing else is left out; returns which, and why, as text.
+    pub fn load(&mut self, server: LoadedServer) -> Result<Vec<String>, ExperimentError> {
         let clear = |local: &mut Words, peer: &mut Words| match server.at {
             ServerAt::Peer => local.clear(),
             ServerAt::Here | ServerAt::Elsewhere => peer.clear(),
         };
         clear(&mut self.settings, &mut self.peer.settings);
+        let mut left_out: Vec<(String, String)> = Vec::new();
         for factor in &mut self.factors {
             let tables = (0..factor.levels.len()).filter_map(|place| factor.level(place));
             let mut tables: Vec<LevelTable> = tables.collect();
@@ -83,11 +85,13 @@ impl Experiment {
                         "`{}` changes only the host that generates the load, not the server's",
                         table.name
                     );
-                    return Err(wrong(factor.name(), why));
+                    left_out.push((factor.name().to_owned(), why));
+                    break;
                 }
             }
             factor.levels = tables.into_iter().map(super::Level::Table).collect();
         }
+        self.leave_out(&left_out)?;
         let touches = |key: &String| {
             let of_levels = self.factors.iter().flat_map(levels_of);
             let mut tables = of_levels.map(|level| [level.settings, level.peer.settings]);
@@ -98,6 +102,29 @@ impl Experiment {
         let optional = std::mem::take(&mut self.optional);
         self.optional = optional.into_iter().filter(touches).collect();
         self.server = Some(server);
+        let words = left_out.iter().map(|(name, why)| format!("{name}: {why}"));
+        Ok(words.collect())
+    }
+
+    /// Removes factors, and what names them: a published figure of one has no counterpart.
+    fn leave_out(&mut self, factors: &[(String, String)]) -> Result<(), ExperimentError> {
+        let is_out = |name: &str| factors.iter().any(|(out, _)| out == name);
+        let (Some((name, why)), difference) = (factors.first(), self.difference.as_ref()) else {
+            return Ok(());
+        };
+        let nothing_left = self.factors.iter().all(|factor| is_out(factor.name()));
+        if nothing_left || difference.is_some_and(|one| is_out(&one.factor)) {
+            return Err(wrong(name, why));
+        }
+        self.factors.retain(|factor| !is_out(factor.name()));
+        self.design.crossed.retain(|name| !is_out(name));
+        self.design.apart.retain(|name| !is_out(name));
+        for published in &mut self.published {
+            let named = |figure: &super::PublishedFigure| figure.at.keys().any(|name| is_out(name));
+            published.figures.retain(|figure| !named(figure));
+        }
+        self.published
+            .retain(|published| !published.figures.is_empty());
         Ok(())
     }
 }

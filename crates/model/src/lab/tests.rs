@@ -125,6 +125,13 @@ fn a_level_goes_before_what_is_for_every_trial() {
 }
 
 #[test]
+fn the_peer_of_a_setting_is_also_named_remote() {
+    let on = |word: &str| serde_json::from_str::<On>(&format!("\"{word}\"")).ok();
+    assert_eq!(on("remote"), on("peer"));
+    assert_eq!((on("peer"), on("far")), (Some(On::Peer), None));
+}
+
+#[test]
 fn a_setting_on_both_hosts_is_one_of_each() {
     let both = Factor {
         option: None,
@@ -302,10 +309,14 @@ fn what_a_loaded_server_cannot_vary_is_refused() {
         "\"name\": \"none\", \"peer\": { \"at\": \"ssh://b\" }",
     );
     assert!(other_peer.contains("another peer"), "{other_peer}");
-    let of_load = refused("\"settings\": { \"sysctl/a\": 1 }, ", "");
+    let only_of_load = refused(
+        LOADED.split_once("\"factors\"").expect("factors").1,
+        ": [{ \"name\": \"steering\", \"levels\": [{ \"name\": \"none\" }, \
+         { \"name\": \"RPS\", \"peer\": { \"settings\": { \"sysctl/b\": 1 } } }] }] }",
+    );
     assert!(
-        of_load.contains("`RPS` changes only the host that generates"),
-        "{of_load}"
+        only_of_load.contains("`RPS` changes only the host that generates"),
+        "{only_of_load}"
     );
 }
 
@@ -337,4 +348,30 @@ fn a_block_device_has_no_peer_to_reach_or_change() {
     assert_eq!(factor(&format!("{{ {setting}, \"on\": \"local\" }}")), Ok(()));
     let other = factor("{ \"option\": \"workload\", \"levels\": [\"block\", \"stream\"] }");
     assert!(other.expect_err("two kinds").contains("every trial"));
+}
+
+#[test]
+fn a_factor_of_the_load_generator_is_left_out_and_the_others_are_kept() {
+    let text = LOADED.replace("\"settings\": { \"sysctl/a\": 1 }, ", "");
+    let text = text.replace(
+        "\"factors\"",
+        "\"design\": { \"kind\": \"one-at-a-time\", \"crossed\": [\"steering\"] },
+         \"published\": [{ \"source\": \"s\", \"response\": \"operations\", \"figures\": [
+             { \"at\": { \"steering\": \"RPS\" }, \"figure\": \"9 /s\" },
+             { \"at\": { \"sysctl/d\": 1 }, \"figure\": \"8 /s\" }] }],
+         \"factors\"",
+    );
+    let mut experiment: Experiment = serde_json::from_str(&text).expect("an experiment");
+    let left_out = experiment
+        .load(server(ServerAt::Here))
+        .expect("a factor is left");
+    assert_eq!(left_out.len(), 1);
+    assert!(
+        left_out[0].starts_with("steering: `RPS` changes only the host"),
+        "{left_out:?}"
+    );
+    let names: Vec<&str> = experiment.factors.iter().map(Factor::name).collect();
+    assert_eq!(names, ["sysctl/d"]);
+    assert!(experiment.design.crossed.is_empty());
+    assert_eq!(experiment.published[0].figures.len(), 1);
 }

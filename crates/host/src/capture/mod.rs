@@ -131,11 +131,13 @@ fn used_text(path: &str, text: &str) -> String {
     }
 }
 
-/// Whether the GID called `name` in `folder` is stored.
+/// Whether the GID called `name` in `folder` is stored. Of a table that the kernel reports in one answer, the unset ones
+/// were not read.
 fn is_set_in(tree: &Tree, folder: &str, name: &str) -> bool {
     let path = format!("{folder}/{name}");
     match tree.get(&path) {
         Some(Entry::File { text, .. }) => gids::folder_of(&path).is_none() || gids::is_set(text),
-        _ => true,
+        Some(_) => true,
+        None => gids::folder_of(&path).is_none(),
     }
 }

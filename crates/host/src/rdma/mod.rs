@@ -44,6 +44,9 @@ pub struct RdmaPortAnswers {
     /// Its counters, by the driver's names.
     #[serde(default)]
     pub counts: Known<BTreeMap<String, u64>>,
+    /// The indices of its GIDs that are set, ascending. A capture has the GIDs themselves, as files.
+    #[serde(skip)]
+    pub gids: Known<Vec<u32>>,
 }
 
 /// The character device for queries.
@@ -83,6 +86,7 @@ impl RdmaAnswers {
             limits: Known::not_asked(format!("uverbs: limits of {name}/{port}")),
             netdev: Known::not_asked(format!("netlink/rdma/{name}/{port}/netdev")),
             counts: Known::not_asked(format!("netlink/rdma/{name}/{port}/counters")),
+            gids: Known::not_asked(format!("uverbs: GIDs of {name}/{port}")),
         };
         Self {
             limits: Known::not_asked(format!("uverbs: limits of {name}")),
@@ -106,9 +110,13 @@ pub(crate) fn ask_node(node: &Known<Node>, ports: &[u32], answers: &mut RdmaAnsw
     });
     let opened = opened.ok();
     answers.limits = asked(&opened, sys::Context::device, uverbs::parse_device);
+    let gids = asked(&opened, sys::Context::gids, uverbs::parse_gids);
     for port in ports {
         let said = asked(&opened, |context| context.port(*port), uverbs::parse_port);
-        answers.ports.entry(*port).or_default().fill(&said);
+        let answers = answers.ports.entry(*port).or_default();
+        answers.fill(&said);
+        let of_port = |gids: BTreeMap<u32, Vec<u32>>| gids.get(port).cloned().unwrap_or_default();
+        answers.gids = gids.clone().map(of_port);
     }
 }
 

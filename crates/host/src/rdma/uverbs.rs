@@ -72,6 +72,8 @@ const PORT: [(usize, &str); 13] = [
 const MTU_MAX: &str = "max_mtu";
 const MTU_ACTIVE: &str = "active_mtu";
 
+/// `struct ib_uverbs_gid_entry`: the GID, its index, its port, its type and its interface.
+pub(crate) const GID_ENTRY_BYTES: usize = 32;
 /// The length of a device's response.
 pub(crate) const DEVICE_BYTES: usize = 176;
 /// The length of a port's response.
@@ -102,6 +104,30 @@ pub(crate) fn parse_port(bytes: &[u8]) -> Option<PortSaid> {
         mtu_active: code(MTU_ACTIVE)?,
         limits,
     })
+}
+
+/// The indices of the set GIDs of each port, ascending; `None` if the response is truncated.
+pub(crate) fn parse_gids(bytes: &[u8]) -> Option<BTreeMap<u32, Vec<u32>>> {
+    let entries = bytes.chunks_exact(GID_ENTRY_BYTES);
+    if !entries.remainder().is_empty() {
+        return None;
+    }
+    let mut ports: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for entry in entries {
+        let word = |at: usize| {
+            entry
+                .get(at..at + 4)?
+                .try_into()
+                .ok()
+                .map(u32::from_ne_bytes)
+        };
+        ports.entry(word(20)?).or_default().push(word(16)?);
+    }
+    for indices in ports.values_mut() {
+        indices.sort_unstable();
+        indices.dedup();
+    }
+    Some(ports)
 }
 
 /// The bytes for a code of `enum ib_mtu`.
@@ -193,12 +219,29 @@ mod tests {
         assert_eq!((port.mtu_active, port.mtu_max), (3, 3));
     }
 
+    #[test]
+    fn the_set_gids_of_each_port_are_their_indices() {
+        let entry = |port: u32, index: u32| {
+            let mut bytes = vec![0xfe; 16];
+            for word in [index, port, 2, 7] {
+                bytes.extend(word.to_ne_bytes());
+            }
+            bytes
+        };
+        let table = [entry(1, 0), entry(2, 3), entry(1, 255), entry(1, 2)].concat();
+        let ports = parse_gids(&table).expect("whole");
+        assert_eq!(ports, BTreeMap::from([(1, vec![0, 2, 255]), (2, vec![3])]));
+        assert_eq!(parse_gids(&[]), Some(BTreeMap::new()));
+        assert_eq!(parse_gids(&table[1..]), None);
+    }
+
     proptest! {
         #[test]
         fn no_bytes_panic(bytes in vec(any::<u8>(), 0..256)) {
             let device = parse_device(&bytes);
             prop_assert_eq!(device.is_some(), bytes.len() >= DEVICE_BYTES);
             let _ = parse_port(&bytes).and_then(|port| mtu(port.mtu_active));
+            let _ = parse_gids(&bytes);
         }
     }
 }

@@ -9,15 +9,18 @@ use linerate_model::known::{Cause, Known};
 use crate::attributes::{numbered, parsed};
 use crate::root::HostRoot;
 
-/// Reads the GIDs that are set; a RoCE port has a table of a few hundred, most of them unset.
-pub(crate) fn read_gids(root: &HostRoot, port: &str) -> Known<Vec<Gid>> {
+/// Reads the GIDs that are set. A RoCE port has a table of a few hundred to a thousand, most of them unset: `set` are the
+/// indices of the others, where the kernel reports them in one answer.
+pub(crate) fn read_gids(root: &HostRoot, port: &str, set: &Known<Vec<u32>>) -> Known<Vec<Gid>> {
     let folder = format!("{port}/gids");
     let names = match root.list(&folder) {
         Known::Value(names) => names,
         Known::Unknown(gap) => return Known::Unknown(gap),
     };
     let mut gids = Vec::new();
-    for index in numbered(&names, "") {
+    let all = numbered(&names, "");
+    let is_set_by_table = |index: &u32| set.value().is_none_or(|set| set.contains(index));
+    for index in all.into_iter().filter(is_set_by_table) {
         let gid = match root.read(&format!("{folder}/{index}")) {
             Known::Value(gid) if is_set(&gid) => gid,
             Known::Value(_) => continue,

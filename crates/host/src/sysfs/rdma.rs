@@ -177,7 +177,7 @@ fn read_port(
         mtu_active: told.mtu_active,
         mtu_max: told.mtu_max,
         limits: told.limits,
-        gids: read_gids(root, &folder),
+        gids: read_gids(root, &folder, &told.gids),
         default_gid_type: read_default_gid_type(root, device, port, &link_layer),
         subnet_manager_lid: read_manager(root, &file("sm_lid"), &link_layer),
         link_layer,

@@ -87,15 +87,26 @@ pub(crate) fn explain(topic: &str, say: &Say) -> Outcome<()> {
     if let Some(text) = crate::commands::settings_page::one(topic) {
         return page(topic, &text, say);
     }
+    if let Some(text) = super::words::experiment(topic) {
+        return page(topic, &text, say);
+    }
     let Some(found) = rules::find(topic) else {
+        if let Some(text) = super::words::word(topic) {
+            return page(topic, &text, say);
+        }
         let near = near_rules(topic);
         let hint = if near.is_empty() {
-            "`linerate explain rules` lists the rules".to_owned()
+            "`linerate explain rules` lists the rules, `explain settings` the settings, `lab list` the experiments"
+                .to_owned()
         } else {
             let rest = "`linerate explain rules` lists all";
             format!("similar: {}; {rest}", near.join(", "))
         };
-        return Err(Stop::new(Code::BadInput, format!("no such rule: `{topic}`")).hint(hint));
+        return Err(Stop::new(
+            Code::BadInput,
+            format!("no such rule, setting or experiment: `{topic}`"),
+        )
+        .hint(hint));
     };
     if is_json {
         return say.json(&RuleDocument::from(*found));

@@ -1,8 +1,8 @@
 //! The commands that take one step. They produce data; `linerate_report` formats it.
 //!
 //! `check` is what `linerate` does without a command, `memory` is the matrix of `map --memory`, `watched` a host with its
-//! counters read twice, `settings_page` what `explain settings` prints, `serve` the pages of all runs for a browser on
-//! this machine.
+//! counters read twice, `settings_page` what `explain settings` prints, `words` what `explain` knows of experiments, `serve`
+//! the pages of all runs for a browser on this machine.
 
 pub(crate) mod capture;
 pub(crate) mod ceiling;
@@ -22,3 +22,4 @@ pub(crate) mod serve;
 pub(crate) mod settings_page;
 pub(crate) mod testbed;
 mod watched;
+mod words;

@@ -53,7 +53,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// An experiment and what it is called.
 #[derive(Debug)]
-pub(super) struct Definition {
+pub(crate) struct Definition {
     pub name: String,
     pub experiment: Experiment,
 }
@@ -70,7 +70,7 @@ pub(super) fn text_of(name: &str) -> Outcome<&'static str> {
 }
 
 /// The experiment of a file, or one that comes with linerate.
-pub(super) fn read(name: &str) -> Outcome<Definition> {
+pub(crate) fn read(name: &str) -> Outcome<Definition> {
     let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
     let text = match shipped {
         Some((_, text)) => (*text).to_owned(),

@@ -373,8 +373,12 @@ fn intervene(path: &mut PeerPath, sample: &Sample, say: &Say) -> (Option<why::Wh
 
 /// What will be measured, and for how long.
 fn announced(path: &PeerPath, spec: &TrialSpec, peer: &PeerArgs) -> String {
+    // Each thread has at least one flow.
+    let threads = spec.threads.filter(|threads| *threads > spec.flows);
+    let flows = spec.flows;
+    let capped = threads.map(|threads| format!("; --threads {threads} is capped at -P {flows}"));
     format!(
-        "measuring {} over {} to {} ({}) {} {}",
+        "measuring {} over {} to {} ({}) {} {}{}",
         spec.workload.name(),
         way_of(path, spec),
         path.address,
@@ -384,7 +388,8 @@ fn announced(path: &PeerPath, spec: &TrialSpec, peer: &PeerArgs) -> String {
         } else {
             "for"
         },
-        seconds_in_words(spec.duration_ns)
+        seconds_in_words(spec.duration_ns),
+        capped.unwrap_or_default()
     )
 }
 

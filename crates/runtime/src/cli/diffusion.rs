@@ -34,7 +34,7 @@ pub struct MeasureDiffusion {
     /// Transfer the grid without computing.
     #[arg(long, help_heading = WORK)]
     pub no_compute: bool,
-    /// Measure the compute cost by PAIRS of trials (default 9).
+    /// Measure the compute cost by PAIRS of trials, 6 to 1000 (default 9).
     ///
     /// With and without the computation, in random order.
     #[arg(

@@ -76,7 +76,7 @@ pub struct LabRunArgs {
     /// Run even if the experiment is unlikely to detect the smallest effect of interest.
     #[arg(long, hide_short_help = true)]
     pub force: bool,
-    /// Repeats of all combinations [default: the experiment's].
+    /// Repeats of all combinations, 3 to 10000 [default: the experiment's].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub repeats: Option<u32>,
     /// Duration of each trial: seconds, or with a unit [default: the experiment's].

@@ -245,8 +245,12 @@ pub(super) fn text(lines: &mut Vec<String>, measured: &Measured<'_>) {
             "no computation"
         },
     ));
+    let pairs = match sample.spec.flows {
+        1 => String::new(),
+        pairs => format!(", sum of {pairs} pairs; real: until the last ended"),
+    };
     lines.push(format!(
-        "          {:>9} {:>9} {:>9} {:>9}   (seconds; compute: on the grid itself)",
+        "          {:>9} {:>9} {:>9} {:>9}   (seconds; compute: on the grid itself{pairs})",
         "real", "user", "sys", "compute"
     ));
     let rows = [(End::Local, &found.local), (End::Remote, &found.remote)];
@@ -267,7 +271,7 @@ pub(super) fn text(lines: &mut Vec<String>, measured: &Measured<'_>) {
         |rate| format!("{:.3} GB/s", rate.as_f64() / 8e9),
     );
     lines.push(format!(
-        "aggregate {rate}   (2 x {:.3} GB / {:.3} s)",
+        "aggregate {rate}   (2 x {:.3} GB of all pairs / {:.3} s)",
         real(found.bytes) / 2e9,
         found.real_s
     ));

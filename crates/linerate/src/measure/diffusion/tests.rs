@@ -75,7 +75,8 @@ fn the_aggregate_is_twice_the_bytes_of_all_pairs_over_the_askers_time() {
     );
     for words in [
         "grid      360 x 360 doubles in 1 MiB, 10000 round trips, one step each",
-        "aggregate 20.972 GB/s   (2 x 20.972 GB / 2.000 s)",
+        "aggregate 20.972 GB/s   (2 x 20.972 GB of all pairs / 2.000 s)",
+        "sum of 2 pairs; real: until the last ended",
         "same grid yes, on both ends of every pair: 0000000000000abc",
         "(avx512)",
     ] {

@@ -30,6 +30,8 @@ use crate::cases::{Case, Contestant};
 const MADE_UP: usize = 3;
 /// The fewest rounds that have an interval.
 const ROUNDS_MIN: usize = 3;
+/// How many times the messages a trial has beside another, so that the difference of their CPU time has no start and no end.
+const LONGER: u32 = 3;
 /// How long a client may take, in an emulated guest.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Packets that a CPU's backlog holds: 16 reads of 1 MiB are answered by 16,384 at once, and the kernel's 1,000 would
@@ -60,6 +62,10 @@ struct Args {
     /// only slow one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
     fastest_of: u8,
+    /// CPU ratio within the trial: run each trial also with three times the messages, and divide the difference, so that
+    /// starting and ending the programs does not count
+    #[arg(long)]
+    within: bool,
     /// Seed of the random order [default: the time]
     #[arg(long)]
     seed: Option<u64>,
@@ -78,6 +84,8 @@ fn main() -> ExitCode {
 /// The rounds of one case: of each contestant, its trial in each round that it came through.
 struct Rounds {
     case: Case,
+    /// The same with more messages, for the CPU time within a trial.
+    longer: Option<Case>,
     trials: Vec<Vec<Option<Trial>>>,
 }
 
@@ -114,6 +122,11 @@ fn testbed(linerate: &PathBuf, words: &[&str]) -> Result<(), Trouble> {
 fn conduct(args: &Args) -> Result<(), Trouble> {
     let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
     let mut wanted = cases::all(&linerate, args.scale);
+    let longer = if args.within {
+        cases::all(&linerate, args.scale * LONGER)
+    } else {
+        Vec::new()
+    };
     let names: Vec<String> = wanted.iter().map(|case| case.name.clone()).collect();
     wanted.retain(|case| case.name.contains(&args.only));
     if wanted.is_empty() {
@@ -137,6 +150,11 @@ fn conduct(args: &Args) -> Result<(), Trouble> {
         .filter_map(present)
         .map(|case| Rounds {
             trials: vec![Vec::new(); case.contestants.len()],
+            longer: longer
+                .iter()
+                .find(|longer| longer.name == case.name)
+                .cloned()
+                .and_then(present),
             case,
         })
         .collect();
@@ -148,13 +166,18 @@ fn conduct(args: &Args) -> Result<(), Trouble> {
     }
     let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     println!(
-        "{}\nLinux {}, {cpus} emulated CPUs, {}, {rounds} rounds, the fastest of {} trials, {} times the messages, seed \
-         {seed}, two soft-RoCE devices over veth, load average {} at the end.",
+        "{}\nLinux {}, {cpus} emulated CPUs, {}, {rounds} rounds, the fastest of {} trials, {} times the messages, CPU ratio \
+         {}, seed {seed}, two soft-RoCE devices over veth, load average {} at the end.",
         ratios::table(&rows),
         kernel(),
         clock(),
         args.fastest_of,
         args.scale,
+        if args.within {
+            "within the trial"
+        } else {
+            "of the whole run"
+        },
         load(),
     );
     Ok(())
@@ -192,7 +215,11 @@ fn run_rounds(all: &mut [Rounds], rounds: usize, seed: u64, args: &Args) {
             if round >= rounds && all[index].fewest_pairs() >= rounds {
                 continue;
             }
-            let Rounds { case, trials } = &mut all[index];
+            let Rounds {
+                case,
+                longer,
+                trials,
+            } = &mut all[index];
             let number = (round * 1_000 + index) as u64;
             let count = case.contestants.len();
             let mut fastest: Vec<Option<Trial>> = vec![None; count];
@@ -203,7 +230,11 @@ fn run_rounds(all: &mut [Rounds], rounds: usize, seed: u64, args: &Args) {
                 number,
             ) {
                 let contestant = turn % count;
-                match trial(&case.contestants[contestant], args.scale) {
+                let short = &case.contestants[contestant];
+                let long = longer
+                    .as_ref()
+                    .map(|longer| &longer.contestants[contestant]);
+                match costed(short, long, args.scale) {
                     Ok(trial) => {
                         let best = &mut fastest[contestant];
                         *best = Some(best.map_or(trial, |best| case.better.of(best, trial)));
@@ -256,8 +287,43 @@ fn rows_of(rounds: &Rounds, seed: u64) -> Vec<Row> {
     .collect()
 }
 
+/// A trial, with the cost of a longer one less its own if there is one.
+fn costed(short: &Contestant, long: Option<&Contestant>, scale: u32) -> Result<Trial, String> {
+    let of_short = trial(short, scale)?;
+    let (Some(long), Some(busy)) = (long, of_short.busy) else {
+        return Ok(of_short.whole());
+    };
+    let of_long = trial(long, scale * LONGER)?;
+    let cost = of_long
+        .busy
+        .map(|more| (more - busy) / (of_long.amount - of_short.amount));
+    Ok(Trial {
+        cost,
+        ..of_short.whole()
+    })
+}
+
+/// What a trial gave.
+struct Measured {
+    value: f64,
+    /// Busy seconds of all CPUs, from before the client's start to after its end.
+    busy: Option<f64>,
+    /// Gigabytes, or millions of round trips.
+    amount: f64,
+}
+
+impl Measured {
+    /// With the cost of the whole run.
+    fn whole(&self) -> Trial {
+        Trial {
+            value: self.value,
+            cost: self.busy.map(|busy| busy / self.amount),
+        }
+    }
+}
+
 /// One trial; inside, why there is no figure.
-fn trial(one: &Contestant, scale: u32) -> Result<Trial, String> {
+fn trial(one: &Contestant, scale: u32) -> Result<Measured, String> {
     let server = match &one.server {
         None => None,
         Some((command, port)) => Some(serve(one.name, command, *port)?),
@@ -270,7 +336,7 @@ fn trial(one: &Contestant, scale: u32) -> Result<Trial, String> {
     outcome
 }
 
-fn measured(one: &Contestant, limit: Duration) -> Result<Trial, String> {
+fn measured(one: &Contestant, limit: Duration) -> Result<Measured, String> {
     let before = busy_seconds();
     let mut client = start(&one.client, true)?;
     let printed = read(client.stdout.take());
@@ -292,9 +358,10 @@ fn measured(one: &Contestant, limit: Duration) -> Result<Trial, String> {
             let (printed, said) = (tail(&printed), tail(&said));
             format!("{} printed no figure: {printed}{said}", one.name)
         })?;
-    Ok(Trial {
+    Ok(Measured {
         value,
-        cost: busy.map(|busy| busy / one.work.amount(value)),
+        busy,
+        amount: one.work.amount(value),
     })
 }
 

@@ -39,7 +39,11 @@ pub(crate) const VETH: &[Kind] = &[
     kind("RPS", "nic/near0/queue/rx-0/rps-cpus", "\"0\""),
     kind("RFS", "nic/near0/queue/rx-0/rps-flow-cnt", "4096"),
     kind("XPS", "nic/near0/queue/tx-0/xps-cpus", "\"0\""),
-    kind("qdisc", "nic/near0/qdisc", "\"pfifo_fast\""),
+    kind(
+        "qdisc hierarchy",
+        "nic/near0/qdisc",
+        "\"htb default 30 class 1 rate 10gbit quantum 60000 class 10 parent 1 rate 50mbit leaf pfifo limit 100 class 30 parent 1 rate 5gbit ceil 10gbit quantum 60000\"",
+    ),
     kind("super-packets", "nic/near0/gso-max-bytes", "30000"),
     kind("NAPI flush", "nic/near0/napi/gro-flush-timeout-ns", "20000"),
     kind("NAPI deferral", "nic/near0/napi/defer-hard-irqs", "2"),
@@ -53,6 +57,11 @@ pub(crate) const EARLIER: &[Kind] = &[
         "\"4096 131072 6500000\"",
     ),
     kind("MTU", "nic/near0/mtu", "1450"),
+    kind(
+        "qdisc hierarchy",
+        "nic/near0/qdisc",
+        "\"htb default 30 class 1 rate 10gbit quantum 60000 class 30 parent 1 rate 1gbit leaf pfifo limit 9\"",
+    ),
     kind("RFS", "nic/near0/queue/rx-0/rps-flow-cnt", "2048"),
 ];
 
@@ -61,7 +70,8 @@ pub(crate) const LOOK: &str = "cd /proc/sys/net/ipv4
 cat tcp_sack tcp_rmem tcp_congestion_control
 ip link show near0 | grep -o 'mtu [0-9]*'
 ip -d link show near0 | grep -o 'g[rs]o[^ ]*max_size [0-9]*'
-tc qdisc show dev near0 | sed 's/ [0-9a-f]*: / /'
+tc -d qdisc show dev near0 | sed 's/ [0-9a-f]*: / /'
+tc -d class show dev near0
 ethtool -k near0
 ethtool -l near0
 cd /sys/class/net/near0

@@ -10,6 +10,8 @@
 mod ethtool;
 #[path = "netlink/facts.rs"]
 mod facts;
+#[path = "netlink/hierarchy.rs"]
+mod hierarchy;
 #[path = "netlink/lab.rs"]
 mod lab;
 #[path = "netlink/qdisc.rs"]

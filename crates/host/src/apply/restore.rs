@@ -6,7 +6,6 @@
 //! Restoring a setting may itself have side effects (fewer queues lose their maps), so each write is checked for
 //! them, and the whole is repeated until nothing changes, at most [`PASSES_MAX`] times.
 
-use linerate_model::host::Qdisc;
 use linerate_model::known::{Cause, Known};
 use linerate_model::plan::Change;
 use linerate_model::setting::{LinkSpeed, NicKnob, SettingKey, Value, parse_applications};
@@ -94,17 +93,13 @@ fn first_numbers_only(from: &Value, to: &Value) -> Option<Value> {
     (written > 0 && !kept.is_empty()).then(|| Value::Text(format!("{to} {}", kept.join(" "))))
 }
 
-/// The value after only some of the requests for a change. For a qdisc that is the kernel's default, or an `htb`
-/// without its class; for an application priority table, entries of both. Also the result of some drivers for a speed
+/// The value after only some of the requests for a change. For a qdisc that is the kernel's default, or a root with
+/// only parts of what was or will be below it; for an application priority table, entries of both. Also the result of some drivers for a speed
 /// that cannot be forced.
 fn is_between(key: &SettingKey, (from, to): (&Value, &Value), found: &Value) -> bool {
     match (key, from, to, found) {
         (_, Value::Qdisc(from), Value::Qdisc(to), Value::Qdisc(found)) => {
-            let begins = |whole: &Qdisc| {
-                let rest = whole.words.strip_prefix(&found.words);
-                whole.kind == found.kind && rest.is_some_and(|rest| rest.starts_with(' '))
-            };
-            found.handle == 0 || (found.kind == "htb" && (begins(from) || begins(to)))
+            found.handle == 0 || found.is_made_of([from, to])
         }
         (
             SettingKey::Nic(_, NicKnob::DcbApp),
@@ -379,6 +374,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use linerate_model::host::{Qdisc, QdiscPart, QdiscPartIs};
+
     use super::*;
 
     #[test]
@@ -414,10 +411,30 @@ mod tests {
         let is_ours = |found: &Value| is_between(&key, (&from, &to), found);
         assert!(is_ours(&qdisc("htb", "htb default 10")));
         assert!(is_ours(&Value::Qdisc(Qdisc::plain("fq_codel"))));
-        for other in ["htb default 1", "htb default 20", ""] {
+        for other in ["htb default 1", "htb default 20", "htb default 10 rate 2gbit"] {
             assert!(!is_ours(&qdisc("htb", other)), "{other}");
         }
         assert!(!is_ours(&qdisc("fq", "fq")));
+        // Without words, only what was there counts.
+        let part = |handle| QdiscPart {
+            is: QdiscPartIs::Filter,
+            kind: "u32".to_owned(),
+            handle,
+            parent: 1 << 16,
+            info: 0,
+            chain: 0,
+            options: String::new(),
+        };
+        let with = |below: &[QdiscPart]| {
+            let Value::Qdisc(plain) = qdisc("prio", "") else {
+                unreachable!("a qdisc")
+            };
+            Value::Qdisc(Qdisc { below: below.to_vec(), ..plain })
+        };
+        let from = with(&[part(1), part(2)]);
+        let is_ours = |found: &Value| is_between(&key, (&from, &to), found);
+        assert!(is_ours(&with(&[part(1)])));
+        assert!(!is_ours(&with(&[part(3)])));
         let speed = |found| {
             let from = "auto 10baseT/Full 1000baseT/Full";
             between("nic/eth0/link/speed", from, "1000 full", found)

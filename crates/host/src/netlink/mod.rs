@@ -40,6 +40,7 @@ mod ethtool;
 mod families;
 #[cfg(test)]
 mod headers;
+mod hexadecimal;
 mod ioctl;
 mod kinds;
 mod link;

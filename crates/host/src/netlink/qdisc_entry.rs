@@ -10,6 +10,8 @@ pub(super) const HEADER_BYTES: usize = 20;
 /// `TC_H_ROOT`: the parent of a root.
 pub(super) const ROOT: u32 = 0xffff_ffff;
 
+/// `TCA_CHAIN`.
+pub(super) const TCA_CHAIN: u16 = 11;
 pub(super) const TBF_PARAMETERS: u16 = 1;
 pub(super) const TBF_RATE64: u16 = 4;
 pub(super) const HTB_PARAMETERS: u16 = 1;
@@ -32,6 +34,9 @@ pub(super) struct Entry {
     pub(super) kind: String,
     pub(super) options: Vec<u8>,
     pub(super) has_size_table: bool,
+    /// The priority and protocol of a filter (`tcm_info`), and its chain.
+    pub(super) info: u32,
+    pub(super) chain: u32,
 }
 
 impl Entry {
@@ -44,6 +49,8 @@ impl Entry {
             kind: kind.to_owned(),
             options,
             has_size_table: false,
+            info: 0,
+            chain: 0,
         }
     }
 
@@ -59,6 +66,8 @@ impl Entry {
                 .unwrap_or_default()
                 .to_vec(),
             has_size_table: attributes.bytes(libc::TCA_STAB).is_some(),
+            info: u32_at(body, 16)?,
+            chain: attributes.u32(TCA_CHAIN)?.unwrap_or(0),
         })
     }
 }

@@ -340,13 +340,70 @@ fn the_queues_of_a_card_are_served_in_turn_and_by_what_was_there_again() {
             lab.shell("near", "tc qdisc del dev many0 root");
         }
     }
-    // Another user's qdisc below it would be lost.
+    // Another user's qdisc below it is restored with it; its filter with an action could not be.
     lab.shell(
         "near",
         "tc qdisc add dev many0 root handle 9: mq; tc qdisc replace dev many0 parent 9:2 handle a: pfifo limit 9",
     );
+    let before = told();
     let file = lab.path("qdisc.toml");
+    lab.run(&["tune", "apply", "--no-confirm", "--from", text(&file)])
+        .expect_code(0);
+    assert_ne!(told(), before);
+    lab.run(&["tune", "undo"]).expect_code(0);
+    assert_eq!(told(), before);
+    lab.shell(
+        "near",
+        "tc qdisc del dev many0 root; tc qdisc add dev many0 root handle 9: htb
+        tc filter add dev many0 parent 9: protocol ip u32 match u32 0 0 action mirred egress redirect dev lo",
+    );
     assert_refused_for_good(&lab, &file, told);
+}
+
+/// Three classes below one rate, each with a qdisc.
+const CLASSES: &str = "htb default 30 class 1 rate 10gbit quantum 60000 \
+    class 10 parent 1 rate 50mbit burst 15k cburst 15k quantum 60000 prio 1 leaf pfifo limit 100 \
+    class 30 parent 1 rate 5gbit ceil 10gbit quantum 60000 leaf bfifo limit 1m";
+
+#[test]
+fn a_hierarchy_is_changed_where_it_differs_and_taken_back_with_the_filters_of_others() {
+    let Some(lab) = Lab::new() else { return };
+    let told = || {
+        lab.shell(
+            "near",
+            "tc -j -d qdisc show dev near0; tc -j -d class show dev near0
+            tc -j -d filter show dev near0 parent 1:",
+        )
+    };
+    lab.shell(
+        "near",
+        "tc qdisc add dev near0 root handle 1: htb default 2
+        tc class add dev near0 parent 1: classid 1:2 htb rate 1gbit quantum 9000
+        tc qdisc add dev near0 parent 1:2 handle 5: pfifo limit 55
+        tc filter add dev near0 parent 1: protocol ip prio 1 u32 match ip tos 0x88 0xfc flowid 1:2",
+    );
+    let before = told();
+    let file = lab.path("qdisc.toml");
+    let apply = ["tune", "apply", "--no-confirm", "--from", text(&file)];
+    let mut shown = Vec::new();
+    for words in [
+        CLASSES.to_owned(),
+        CLASSES.replace("rate 50mbit", "rate 80mbit"),
+        CLASSES.replace("leaf pfifo limit 100 ", ""),
+    ] {
+        std::fs::write(&file, format!("[settings]\n\"nic/near0/qdisc\" = \"{words}\"\n"))
+            .expect("the lab's folder");
+        shown.push(told());
+        lab.run(&apply).expect_code(0);
+        let again = lab.run(&apply).expect_code(0);
+        assert!(again.err.contains("nothing to change"), "{}", again.err);
+    }
+    // The last one first: each undo leaves what was there before that change.
+    for earlier in shown.iter().rev() {
+        lab.run(&["tune", "undo"]).expect_code(0);
+        assert_eq!(told(), *earlier);
+    }
+    assert_eq!(told(), before);
 }
 
 #[test]

@@ -361,6 +361,50 @@ pub struct Qdisc {
     /// Its kind and parameters in the syntax of tc(8); absent if linerate cannot express it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub words: String,
+    /// The classes, qdiscs and filters below it that somebody made: created again by a restore, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<QdiscPart>,
+}
+
+/// A class, a qdisc or a filter below a root qdisc, as the kernel reports it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct QdiscPart {
+    /// What it is.
+    pub is: QdiscPartIs,
+    /// `htb`, `pfifo`, `u32` ...
+    pub kind: String,
+    /// Its handle; of a filter as its kind counts.
+    pub handle: u32,
+    /// The class or qdisc that it is attached to.
+    pub parent: u32,
+    /// The priority (upper 16 bits) and the EtherType of a filter (`tcm_info`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub info: u32,
+    /// The chain of a filter.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub chain: u32,
+    /// The kernel's parameters (`TCA_OPTIONS`) in hexadecimal, without counters.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub options: String,
+}
+
+/// What is below a qdisc.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum QdiscPartIs {
+    /// A class.
+    Class,
+    /// A qdisc.
+    Qdisc,
+    /// A filter, or a hash table of filters.
+    Filter,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// An interrupt.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ClassVlan, Framing, Mechanism, Qos, QosClass, Rate, Selector, parse_dscp};
 use crate::ids::NicName;
-use crate::setting::qdisc_spec::parse_bit_rate;
+use crate::setting::qdisc_spec::parse_rate;
 use crate::units::BitRate;
 
 /// The highest priority of a VLAN tag, and of a traffic class (IEEE 802.1Q).
@@ -337,7 +337,7 @@ fn rate_of(words: &str) -> Result<Option<Rate>, String> {
         }
         Rate::Share(parts)
     } else {
-        let rate = parse_bit_rate(words).or_else(|| words.parse().ok());
+        let rate = parse_rate(words).or_else(|| words.parse().ok());
         Rate::Bits(rate.ok_or_else(wrong)?)
     };
     match rate {

@@ -5,12 +5,14 @@
 //! most, its guarantee what it may send whatever the others do.
 
 mod file;
+mod import;
 mod plan;
 mod share;
 
 use std::fmt;
 
 pub use file::{QosError, QosFile, WrittenClass};
+pub use import::imported;
 pub use plan::{Mechanism, NotApplicable, QosPlan, plan};
 pub use share::{Guaranteed, shared};
 

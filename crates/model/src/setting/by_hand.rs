@@ -124,16 +124,49 @@ pub(super) fn by_tc(key: &SettingKey, value: &Value) -> Option<String> {
     };
     let nic = nic_of(key)?;
     let qdisc_spec = qdisc.qdisc_spec()?;
-    let QdiscSpec::Htb(htb) = &qdisc_spec else {
-        let words = quoted_words(&qdisc_spec.to_string());
-        return Some(format!("tc qdisc replace dev {nic} root {words}"));
+    // The handle that was read, so that filters find it again.
+    let major = if qdisc.handle == 0 {
+        "1".to_owned()
+    } else {
+        format!("{:x}", qdisc.handle >> 16)
     };
-    let words = quoted_words(&qdisc_spec.to_string());
-    let (root, class) = words.split_at(words.find(" rate ")?);
-    let class = format!("classid 1:{:x} htb{class}", htb.default);
-    Some(format!(
-        "tc qdisc replace dev {nic} root handle 1: {root} && tc class add dev {nic} parent 1: {class}"
-    ))
+    let words = qdisc_spec.to_string();
+    let root = words.split(" class ").next()?.split(" leaf ").next()?;
+    let add = |what: &str, parent: u16, rest: String| {
+        let parent = if parent == 0 {
+            format!("{major}:")
+        } else {
+            format!("{major}:{parent:x}")
+        };
+        format!(" && tc {what} add dev {nic} parent {parent} {}", quoted_words(&rest))
+    };
+    let mut commands = String::new();
+    let root = match &qdisc_spec {
+        QdiscSpec::Htb(htb) => {
+            for (minor, class) in htb.downwards() {
+                let rest = format!("classid {major}:{minor:x} htb{}", class.words());
+                commands += &add("class", class.parent, rest);
+                if let Some(leaf) = &class.leaf {
+                    commands += &add("qdisc", minor, leaf.to_string());
+                }
+            }
+            // Its only class may be written with the root.
+            root.split(" rate ").next()?
+        }
+        other => {
+            for (queue, leaf) in other.leaves().into_iter().flatten() {
+                commands += &add("qdisc", *queue, leaf.to_string());
+            }
+            root
+        }
+    };
+    let handle = if commands.is_empty() {
+        String::new()
+    } else {
+        format!(" handle {major}:")
+    };
+    let root = quoted_words(root);
+    Some(format!("tc qdisc replace dev {nic} root{handle} {root}{commands}"))
 }
 
 /// The dcb(8) command for PFC.

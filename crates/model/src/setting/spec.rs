@@ -79,7 +79,7 @@ impl Domain {
                 "`auto` with the modes that are offered, such as `auto 1000baseT/Full`, or Mb/s and duplex such as `1000 full`"
             }
             Self::Qdisc => {
-                "`noqueue`, `mq`, `fq`, `fq_codel`, `pfifo_fast`, or in the words of tc(8) `tbf` with rate, burst, limit or latency, `htb` with default, rate, ceil, `mqprio` with num_tc, map, queues, hw, `ets`, `fq`, `fq_codel` with theirs"
+                "`noqueue`, `mq`, `fq`, `fq_codel`, `pfifo_fast`, or in the words of tc(8) `tbf` with rate, burst, limit or latency, `htb` with default and rate, or with `class MINOR parent MINOR rate RATE ceil RATE ... leaf KIND ...` for each class, `mqprio` with num_tc, map, queues, hw, mode, shaper, min_rate, max_rate, `ets`, `fq`, `fq_codel`, `pfifo`, `bfifo` with theirs; `mq` and `mqprio` with `leaf QUEUE KIND ...`"
             }
         }
     }

@@ -1,17 +1,22 @@
 //! Converts between the kernel's qdisc options (`<linux/pkt_sched.h>`) and tc(8) syntax.
 
+mod htb;
+mod mqprio;
+
+use linerate_model::host::{QdiscPart, QdiscPartIs};
 use linerate_model::setting::QdiscSpec;
 use linerate_model::setting::qdisc_spec::{
-    CLASSES_MAX, Ets, Htb, Mqprio, Named, PRIORITIES, Tbf, Waiting, burst_bytes, burst_ticks,
+    CLASSES_MAX, Ets, Leaves, Named, PRIORITIES, Tbf, Waiting, burst_bytes, burst_ticks,
 };
 use linerate_model::units::BitRate;
 
-use super::error::Failure;
-use super::message::{Attributes, Request, u16_at, u32_at};
-use super::qdisc_entry::{
-    CEIL_AT, Entry, HTB_CEIL64, HTB_DEFAULT_CLASS_AT, HTB_INIT, HTB_PARAMETERS, HTB_RATE64,
-    RATE_AT, TBF_PARAMETERS, TBF_RATE64, rate,
+pub(super) use self::htb::{
+    HTB_LEVEL_AT, HTB_OFFLOAD, class, class_options, request_options, without_count,
 };
+use super::error::Failure;
+use super::hexadecimal::from_hex;
+use super::message::{Attributes, Request, u16_at, u32_at};
+use super::qdisc_entry::{RATE_AT, TBF_PARAMETERS, TBF_RATE64, rate};
 
 pub(super) const TBF_BURST: u16 = 6;
 /// `TC_LINKLAYER_ETHERNET`: if it is set explicitly, the kernel does not need a rate table to guess it.
@@ -19,25 +24,12 @@ pub(super) const LINKLAYER_ETHERNET: u8 = 1;
 /// `struct tc_ratespec`, and `struct tc_tbf_qopt` with two of them.
 const RATE_BYTES: usize = 12;
 const TBF_BYTES: usize = 36;
-/// `HTB_VER` of sch_htb.c, in the upper half of the version.
-const HTB_VERSION: u32 = 3;
-/// `struct tc_htb_glob`, and the offset of its packet counter.
-const HTB_GLOBAL_BYTES: usize = 20;
-const HTB_DIRECT_AT: usize = 16;
-pub(super) const HTB_OFFLOAD: u16 = 9;
-/// `struct tc_htb_opt`.
-const HTB_BYTES: usize = 44;
 pub(super) const ETS_BANDS: u16 = 1;
 pub(super) const ETS_STRICT: u16 = 2;
 pub(super) const ETS_QUANTA: u16 = 3;
 pub(super) const ETS_QUANTA_BAND: u16 = 4;
 pub(super) const ETS_MAP: u16 = 5;
 pub(super) const ETS_MAP_BAND: u16 = 6;
-/// `struct tc_mqprio_qopt`, and the offsets of its arrays.
-const MQPRIO_BYTES: usize = 82;
-const MQPRIO_HARDWARE_AT: usize = 17;
-const MQPRIO_COUNT_AT: usize = 18;
-const MQPRIO_OFFSET_AT: usize = 50;
 /// `TCA_FQ_BUCKETS_LOG`, which is a logarithm.
 pub(super) const FQ_BUCKETS_LOG: u16 = 8;
 /// `CODEL_SHIFT`: times are in units of 1.024 microseconds.
@@ -74,6 +66,8 @@ pub(super) const FQ_CODEL: [(&str, u16); 9] = [
     ("drop_batch", 8),
     ("memory_limit", 9),
 ];
+/// The limit of `pfifo` and `bfifo`.
+const FIFO_LIMIT: &str = "limit";
 /// The times among `TCA_CODEL_*`: as in `fq_codel`.
 const CODEL_TIMES: [u16; 3] = [1, 3, 5];
 const FQ_CODEL_TIMES: [u16; 3] = [1, 3, 7];
@@ -83,18 +77,14 @@ pub(super) fn options(qdisc_spec: &QdiscSpec) -> Result<Vec<u8>, Failure> {
     let mut options = Request::new(0, &[]);
     match qdisc_spec {
         QdiscSpec::Tbf(tbf) => put_tbf(&mut options, tbf)?,
-        QdiscSpec::Htb(htb) => {
-            let words = [
-                HTB_VERSION,
-                htb.rate_to_quantum,
-                u32::from(htb.default),
-                0,
-                0,
-            ];
-            options.put(HTB_INIT, &words.map(u32::to_ne_bytes).concat());
-        }
-        QdiscSpec::Mqprio(mqprio) => {
-            options.put_fixed(&mqprio_bytes(mqprio));
+        QdiscSpec::Htb(one) => htb::put(&mut options, one),
+        QdiscSpec::Mqprio(one) => mqprio::put(&mut options, one),
+        QdiscSpec::Mq(_) => {}
+        QdiscSpec::Pfifo(named) | QdiscSpec::Bfifo(named) => {
+            // `struct tc_fifo_qopt`: without it, the kernel's limit.
+            if let Some(limit) = named.get(FIFO_LIMIT) {
+                options.put_fixed(&limit.to_ne_bytes());
+            }
         }
         QdiscSpec::Ets(ets) => put_ets(&mut options, ets),
         QdiscSpec::Fq(named) => put_fq(&mut options, named),
@@ -142,45 +132,6 @@ fn put_tbf(options: &mut Request, tbf: &Tbf) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The options of the only class of `htb`.
-pub(super) fn class_options(htb: &Htb) -> Result<Vec<u8>, Failure> {
-    let ((rate, long), (ceil, long_ceil)) = (rate_bytes(htb.rate), rate_bytes(htb.ceil));
-    let ticks = |word, rate| burst_ticks(htb.burst(word), rate).ok_or_else(|| out_of_range(word));
-    let named = |word: &str| htb.class.get(word).copied().unwrap_or(0);
-    let mut parameters = [rate, ceil].concat();
-    for word in [
-        ticks("burst", htb.rate)?,
-        ticks("cburst", htb.ceil)?,
-        named("quantum"), // with 0 the kernel reckons it
-        0,                // its level is told, not asked for
-        named("prio"),
-    ] {
-        parameters.extend_from_slice(&word.to_ne_bytes());
-    }
-    let mut options = Request::new(0, &[]);
-    options.put(HTB_PARAMETERS, &parameters);
-    for (kind, long) in [(HTB_RATE64, long), (HTB_CEIL64, long_ceil)] {
-        if let Some(long) = long {
-            options.put(kind, &long.to_ne_bytes());
-        }
-    }
-    Ok(options.into_body())
-}
-
-fn mqprio_bytes(mqprio: &Mqprio) -> Vec<u8> {
-    let mut bytes = vec![0; MQPRIO_BYTES];
-    bytes[0] = mqprio.classes;
-    bytes[1..=PRIORITIES].copy_from_slice(&mqprio.map);
-    bytes[MQPRIO_HARDWARE_AT] = u8::from(mqprio.in_hardware);
-    for (class, (count, offset)) in mqprio.queues.iter().take(CLASSES_MAX).enumerate() {
-        for (at, number) in [(MQPRIO_COUNT_AT, count), (MQPRIO_OFFSET_AT, offset)] {
-            let at = at + 2 * class;
-            bytes[at..at + 2].copy_from_slice(&number.to_ne_bytes());
-        }
-    }
-    bytes
-}
-
 fn put_ets(options: &mut Request, ets: &Ets) {
     options.put(ETS_BANDS, &[ets.bands]);
     if ets.strict > 0 {
@@ -219,30 +170,76 @@ fn put_fq(options: &mut Request, named: &Named) {
     }
 }
 
-/// A root in tc(8) syntax: nothing if that does not describe it completely. For an `htb` without a class it describes
-/// the root alone, which is incomplete as a request.
-pub(super) fn words(root: &Entry, classes: &[Entry]) -> Result<String, Failure> {
-    let options = &root.options;
-    let qdisc_spec = match root.kind.as_str() {
+/// A root in tc(8) syntax, with `below` it: nothing if that does not describe it completely. For an `htb` without a
+/// class it describes the root alone, which is incomplete as a request.
+pub(super) fn words(
+    kind: &str,
+    handle: u32,
+    options: &[u8],
+    below: &[QdiscPart],
+) -> Result<String, Failure> {
+    let spec = match kind {
+        "htb" => htb::spec(handle, options, below)?.map(QdiscSpec::Htb),
+        "mqprio" => match (mqprio::spec(options)?, leaves(handle, below)?) {
+            (Some(mut mqprio), Some(leaves)) => {
+                mqprio.leaves = leaves;
+                Some(QdiscSpec::Mqprio(mqprio))
+            }
+            _ => None,
+        },
+        "mq" if !below.is_empty() => leaves(handle, below)?.map(QdiscSpec::Mq),
+        kind if below.is_empty() => spec(kind, options)?,
+        _ => None,
+    };
+    Ok(spec.map_or_else(String::new, |spec| spec.to_string()))
+}
+
+/// A qdisc without classes of its own; none if its parameters are not all in tc(8) syntax.
+fn spec(kind: &str, options: &[u8]) -> Result<Option<QdiscSpec>, Failure> {
+    Ok(match kind {
         "tbf" => tbf(options)?.map(QdiscSpec::Tbf),
-        "htb" if classes.is_empty() => {
-            return Ok(
-                htb_global(options)?.map_or_else(String::new, |(_, default)| {
-                    format!("htb default {default:x}")
-                }),
-            );
-        }
-        "htb" => htb(root, classes)?.map(QdiscSpec::Htb),
-        "mqprio" => mqprio(options)?.map(QdiscSpec::Mqprio),
         "ets" => ets(options)?.map(QdiscSpec::Ets),
         "fq" => Some(QdiscSpec::Fq(fq(options)?)),
         "fq_codel" => {
             let options = Attributes::parse(options)?;
             Some(QdiscSpec::FqCodel(numbers(&options, &FQ_CODEL)?))
         }
+        "pfifo" => Some(QdiscSpec::Pfifo(fifo(options)?)),
+        "bfifo" => Some(QdiscSpec::Bfifo(fifo(options)?)),
         _ => None,
-    };
-    Ok(qdisc_spec.map_or_else(String::new, |qdisc_spec| qdisc_spec.to_string()))
+    })
+}
+
+fn fifo(options: &[u8]) -> Result<Named, Failure> {
+    Ok(Named::from([(FIFO_LIMIT, u32_at(options, 0)?)]))
+}
+
+/// A leaf; none if words do not describe it.
+pub(super) fn leaf(part: &QdiscPart) -> Result<Option<QdiscSpec>, Failure> {
+    if part.is != QdiscPartIs::Qdisc || part.kind == "ets" {
+        return Ok(None);
+    }
+    spec(&part.kind, &from_hex(&part.options)?)
+}
+
+/// The leaves of a root's queues; none if that is not all that is below it.
+fn leaves(handle: u32, below: &[QdiscPart]) -> Result<Option<Leaves>, Failure> {
+    let mut leaves = Leaves::new();
+    for part in below {
+        let (Some(minor), Some(leaf)) = (minor_below(handle, part.parent), leaf(part)?) else {
+            return Ok(None);
+        };
+        leaves.insert(minor, leaf);
+    }
+    Ok(Some(leaves))
+}
+
+/// The minor number of a class of the qdisc `handle`.
+fn minor_below(handle: u32, class: u32) -> Option<u16> {
+    let is_own = class & 0xffff_0000 == handle;
+    u16::try_from(class & 0xffff)
+        .ok()
+        .filter(|minor| is_own && *minor != 0)
 }
 
 /// Whether a `struct tc_ratespec` has only a rate (no overhead, minimum packet size or cell size).
@@ -269,106 +266,6 @@ fn tbf(options: &[u8]) -> Result<Option<Tbf>, Failure> {
         queue: Waiting::Limit(limit),
     }))
 }
-
-/// A root's `r2q` and its default class; nothing if it is offloaded.
-fn htb_global(options: &[u8]) -> Result<Option<(u32, u16)>, Failure> {
-    let options = Attributes::parse(options)?;
-    let Some(global) = options.bytes(HTB_INIT) else {
-        return Ok(None);
-    };
-    let default = u32_at(global, HTB_DEFAULT_CLASS_AT)?;
-    let is_ours = options.bytes(HTB_OFFLOAD).is_none() && default != 0;
-    let default = u16::try_from(default).ok().filter(|_| is_ours);
-    let divisor = u32_at(global, 4)?;
-    Ok(default.map(|default| (divisor, default)))
-}
-
-/// A root with a single default class.
-fn htb(root: &Entry, classes: &[Entry]) -> Result<Option<Htb>, Failure> {
-    let [class] = classes else { return Ok(None) };
-    let Some((rate_to_quantum, default)) = htb_global(&root.options)? else {
-        return Ok(None);
-    };
-    if class.handle != root.handle | u32::from(default) {
-        return Ok(None);
-    }
-    let options = Attributes::parse(&class.options)?;
-    let parameters = options.bytes(HTB_PARAMETERS).unwrap_or_default();
-    let rates = (
-        rate(&options, HTB_PARAMETERS, RATE_AT, HTB_RATE64)?,
-        rate(&options, HTB_PARAMETERS, CEIL_AT, HTB_CEIL64)?,
-    );
-    let (Some(rate), Some(ceil)) = rates else {
-        return Ok(None);
-    };
-    let plain = [0, RATE_BYTES].map(|at| is_plain(parameters.get(at..at + RATE_BYTES)));
-    if plain != [true; 2] || options.bytes(HTB_OFFLOAD).is_some() {
-        return Ok(None);
-    }
-    let word = |from_end: usize| u32_at(parameters, HTB_BYTES - 4 * from_end);
-    let bursts = (burst_bytes(word(5)?, rate), burst_bytes(word(4)?, ceil));
-    let (Some(burst), Some(cburst)) = bursts else {
-        return Ok(None);
-    };
-    let class = Named::from([
-        ("burst", burst),
-        ("cburst", cburst),
-        ("quantum", word(3)?),
-        ("prio", word(1)?),
-    ]);
-    Ok(Some(Htb {
-        default,
-        rate_to_quantum,
-        rate,
-        ceil,
-        class,
-    }))
-}
-
-/// The options of `htb` without their counters, for comparing two readings.
-pub(super) fn without_count(mut options: Vec<u8>) -> Vec<u8> {
-    let mut at = 0;
-    while let (Ok(length), Ok(kind)) = (u16_at(&options, at), u16_at(&options, at + 2)) {
-        let payload = at + 4;
-        let is_whole = usize::from(length) >= 4 + HTB_GLOBAL_BYTES;
-        if kind == HTB_INIT && is_whole {
-            let count = payload + HTB_DIRECT_AT;
-            if let Some(count) = options.get_mut(count..count + 4) {
-                count.fill(0);
-            }
-        }
-        at += usize::from(length).max(4).next_multiple_of(4);
-    }
-    options
-}
-
-fn mqprio(options: &[u8]) -> Result<Option<Mqprio>, Failure> {
-    // Followed by the modes, shapers and rates of classes.
-    let Some(bytes) = options.get(..MQPRIO_BYTES) else {
-        return Ok(None);
-    };
-    let behind = Attributes::after(options, MQPRIO_BYTES)?;
-    let classes = bytes[0];
-    let map = <[u8; PRIORITIES]>::try_from(&bytes[1..=PRIORITIES]).ok();
-    let named = usize::from(classes);
-    if behind.iter().any(|(kind, _)| MQPRIO_MORE.contains(&kind)) || named > CLASSES_MAX {
-        return Ok(None);
-    }
-    let queues = (0..named).map(|class| {
-        let count = u16_at(bytes, MQPRIO_COUNT_AT + 2 * class)?;
-        Ok((count, u16_at(bytes, MQPRIO_OFFSET_AT + 2 * class)?))
-    });
-    let queues = queues.collect::<Result<Vec<_>, Failure>>()?;
-    Ok(map.map(|map| Mqprio {
-        map,
-        queues,
-        classes,
-        in_hardware: bytes[MQPRIO_HARDWARE_AT] != 0,
-    }))
-}
-
-/// `TCA_MQPRIO_MODE`, `_SHAPER`, `_MIN_RATE64` and `_MAX_RATE64`.
-const MQPRIO_MORE: [u16; 4] = [1, 2, 3, 4];
 
 fn ets(options: &[u8]) -> Result<Option<Ets>, Failure> {
     let options = Attributes::parse(options)?;

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::netlink::headers::compare;
-use crate::netlink::qdisc_entry::ROOT;
+use crate::netlink::hexadecimal::to_hex;
+use crate::netlink::qdisc::parts_of;
+use crate::netlink::qdisc_entry::{HTB_CEIL64, HTB_INIT, HTB_PARAMETERS, HTB_RATE64};
+use linerate_model::host::Qdisc;
 
 #[test]
 fn the_attributes_have_the_numbers_of_the_kernels_header() {
@@ -25,10 +28,10 @@ fn the_attributes_have_the_numbers_of_the_kernels_header() {
             ("TCA_HTB_RATE64", HTB_RATE64),
             ("TCA_HTB_CEIL64", HTB_CEIL64),
             ("TCA_HTB_OFFLOAD", HTB_OFFLOAD),
-            ("TCA_MQPRIO_MODE", MQPRIO_MORE[0]),
-            ("TCA_MQPRIO_SHAPER", MQPRIO_MORE[1]),
-            ("TCA_MQPRIO_MIN_RATE64", MQPRIO_MORE[2]),
-            ("TCA_MQPRIO_MAX_RATE64", MQPRIO_MORE[3]),
+            ("TCA_MQPRIO_MODE", mqprio::MODE),
+            ("TCA_MQPRIO_SHAPER", mqprio::SHAPER),
+            ("TCA_MQPRIO_MIN_RATE64", mqprio::MIN_RATES),
+            ("TCA_MQPRIO_MAX_RATE64", mqprio::MAX_RATES),
             ("TCA_ETS_NBANDS", ETS_BANDS),
             ("TCA_ETS_NSTRICT", ETS_STRICT),
             ("TCA_ETS_QUANTA", ETS_QUANTA),
@@ -64,58 +67,69 @@ fn the_attributes_have_the_numbers_of_the_kernels_header() {
     );
 }
 
-fn entry(kind: &str, handle: u32, options: Vec<u8>) -> Entry {
-    Entry::made_up(kind, handle, ROOT, options)
-}
-
 #[test]
 fn what_is_asked_for_is_told_in_the_same_words() {
     for asked in [
         "tbf rate 1gbit burst 128k limit 1m",
         "tbf rate 100gbit burst 10000k limit 100m",
         "htb default 10 rate 1gbit ceil 100gbit burst 128k cburst 2000k quantum 1514 prio 3",
+        "htb default 30 r2q 5 \
+         class 1 rate 10gbit ceil 10gbit burst 2000k cburst 2000k quantum 60000 prio 0 \
+         class 10 parent 1 rate 50mbit ceil 50mbit burst 15k cburst 15k quantum 60000 prio 1 \
+         leaf pfifo limit 100 \
+         class 30 parent 1 rate 5gbit ceil 10gbit burst 1000k cburst 2000k quantum 60000 prio 0 \
+         leaf bfifo limit 10m",
         "mqprio num_tc 2 map 0 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 2@0 1@3 hw 0",
+        "mqprio num_tc 2 map 0 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 2@0 1@3 hw 1 mode channel \
+         shaper bw_rlimit min_rate 0bit 1mbit max_rate 1gbit 100gbit \
+         leaf 1 tbf rate 1gbit burst 128k limit 1m leaf 3 pfifo limit 9",
+        "mq leaf 2 tbf rate 1gbit burst 128k limit 1m",
         "ets bands 4 strict 2 quanta 3000 1500 priomap 0 1 2 3",
         "fq limit 500 flow_limit 20 maxrate 10gbit buckets 2048 nopacing ce_threshold 4ms \
          timer_slack 10us horizon 2s horizon_cap",
         "fq_codel limit 100 flows 64 quantum 300 target 5ms interval 100ms memory_limit 4m noecn",
+        "pfifo limit 7",
     ] {
         let qdisc_spec = QdiscSpec::parse(asked).expect(asked);
-        let root = entry(
-            qdisc_spec.kind(),
-            0x1_0000,
-            options(&qdisc_spec).expect("in range"),
-        );
-        let classes = match &qdisc_spec {
-            QdiscSpec::Htb(htb) => {
-                let options = class_options(htb).expect("in range");
-                vec![entry("htb", 0x1_0000 | u32::from(htb.default), options)]
-            }
-            _ => Vec::new(),
-        };
-        assert_eq!(words(&root, &classes).expect("our own"), asked);
+        let parts = parts_of(&Qdisc::asked(&qdisc_spec), 1 << 16).expect("in range");
+        let options = options(&qdisc_spec).expect("in range");
+        let told = words(qdisc_spec.kind(), 1 << 16, &options, &parts);
+        assert_eq!(told.expect("our own"), asked);
     }
 }
 
 #[test]
 fn what_words_do_not_tell_whole_has_none() {
-    let told = |kind: &str, options: Vec<u8>| words(&entry(kind, 1 << 16, options), &[]);
+    let told = |kind: &str, options: &[u8]| words(kind, 1 << 16, options, &[]).expect("whole");
     let of = |words: &str| {
         let qdisc_spec = QdiscSpec::parse(words).expect(words);
         options(&qdisc_spec).expect("in range")
     };
     let tbf = of("tbf rate 1gbit burst 128k limit 1m");
-    assert_ne!(told("tbf", tbf.clone()).expect("whole"), "");
+    assert_ne!(told("tbf", &tbf), "");
     for at in [2, 6, RATE_BYTES + RATE_AT] {
         // An overhead, a minimum packet size, a peak rate; after the attribute header.
         let mut strange = tbf.clone();
         strange[4 + at] = 1;
-        assert_eq!(told("tbf", strange).expect("whole"), "", "{at}");
+        assert_eq!(told("tbf", &strange), "", "{at}");
     }
     let mut modes = Request::new(0, &of("mqprio num_tc 1 map 0"));
-    modes.put(MQPRIO_MORE[0], &[1, 0]);
-    assert_eq!(told("mqprio", modes.into_body()).expect("whole"), "");
-    assert_eq!(told("sfq", Vec::new()).expect("none"), "");
+    modes.put(mqprio::MODE, &[2, 0]);
+    assert_eq!(told("mqprio", &modes.into_body()), "");
+    assert_eq!(told("sfq", &[]), "");
+    // A filter, and a leaf that words do not have.
+    let htb = QdiscSpec::parse("htb class 1 rate 8mbit leaf pfifo limit 9").expect("words");
+    let parts = parts_of(&Qdisc::asked(&htb), 1 << 16).expect("in range");
+    let root = options(&htb).expect("in range");
+    let with = |change: &dyn Fn(&mut QdiscPart)| {
+        let mut parts = parts.clone();
+        change(&mut parts[1]);
+        words("htb", 1 << 16, &root, &parts).expect("whole")
+    };
+    assert_ne!(with(&|_| ()), "");
+    assert_eq!(with(&|part| part.kind = "sfq".to_owned()), "");
+    assert_eq!(with(&|part| part.is = QdiscPartIs::Filter), "");
+    assert_eq!(with(&|part| part.parent = 0x2_0001), "");
 }
 
 #[test]
@@ -123,8 +137,12 @@ fn what_htb_counts_is_no_part_of_what_it_is() {
     let htb = QdiscSpec::parse("htb default 10 rate 1gbit").expect("words");
     let quiet = options(&htb).expect("in range");
     let mut busy = quiet.clone();
-    busy[4 + HTB_DIRECT_AT] = 9;
+    busy[4 + 16] = 9; // `direct_pkts`
     assert_eq!(without_count(busy), quiet);
+    // A dump has the version of the module, a request that of the interface.
+    let mut dumped = quiet.clone();
+    dumped[4..8].copy_from_slice(&0x3_0011u32.to_ne_bytes());
+    assert_eq!(request_options(dumped), quiet);
 }
 
 /// How the kernel stores a time, and what it dumps (`codel_time_to_us`).
@@ -149,11 +167,20 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic_a_parser(body in vec(any::<u8>(), 0..200), kind in 0usize..7) {
+    fn no_bytes_panic_a_parser(body in vec(any::<u8>(), 0..200), kind in 0usize..7, is_class: bool) {
         let kinds = ["tbf", "htb", "mqprio", "ets", "fq", "fq_codel", "codel"];
-        let root = entry(kinds[kind], 1 << 16, body.clone());
-        let _ = words(&root, std::slice::from_ref(&root));
-        let _ = words(&root, &[]);
+        let part = QdiscPart {
+            is: if is_class { QdiscPartIs::Class } else { QdiscPartIs::Qdisc },
+            kind: kinds[kind].to_owned(),
+            handle: 0x1_0001,
+            parent: 1 << 16,
+            info: 0,
+            chain: 0,
+            options: to_hex(&body),
+        };
+        let _ = words(kinds[kind], 1 << 16, &body, std::slice::from_ref(&part));
+        let _ = words(kinds[kind], 1 << 16, &body, &[]);
+        let _ = (leaf(&part), class(1 << 16, &part), request_options(body.clone()));
         let _ = without_count(body.clone());
         let _ = asked_again(kinds[kind], body);
     }

@@ -196,7 +196,7 @@ pub fn plan(
     })
 }
 
-fn nic_of<'h>(host: &'h Host, name: &NicName) -> Result<&'h Nic, NotApplicable> {
+pub(super) fn nic_of<'h>(host: &'h Host, name: &NicName) -> Result<&'h Nic, NotApplicable> {
     let nic = host.nic(name);
     let nic = nic.ok_or_else(|| NotApplicable::NoInterface(name.clone()))?;
     match nic.kind {

@@ -5,7 +5,7 @@ use super::tree::selected;
 use super::{PRIORITIES, PlannedClass, PlannedSetting};
 use crate::host::{Host, QueueKind};
 use crate::ids::NicName;
-use crate::setting::qdisc_spec::{byte_words, rate_text};
+use crate::setting::qdisc_spec::{byte_words, rate_words};
 use crate::units::BitRate;
 
 /// The most traffic classes (`TC_QOPT_MAX_QUEUE`).
@@ -113,7 +113,7 @@ fn queues_of(classes: &[PlannedClass], available: usize) -> (String, String) {
 fn leaf(queue: usize, rate: BitRate) -> String {
     let bytes = (rate.as_bit_per_s() / 8 * BURST_US / 1_000_000).max(BURST_MIN) / 1024 * 1024;
     let burst = byte_words(u32::try_from(bytes).unwrap_or(u32::MAX / 2));
-    let rate = rate_text(rate);
+    let rate = rate_words(rate);
     format!(" leaf {queue:x} tbf rate {rate} burst {burst} latency {LATENCY}")
 }
 

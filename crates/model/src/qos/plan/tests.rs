@@ -5,6 +5,7 @@ use crate::build::{self, NicBuilder};
 use crate::host::{Bond, BondPort, Dcb, Vlan};
 use crate::known::Known;
 use crate::qos::QosFile;
+use crate::setting::SettingKey;
 
 fn qos(text: &str) -> Qos {
     let file: QosFile = serde_json::from_str(text).expect("a file");
@@ -39,7 +40,12 @@ fn with_dcb(nic: NicBuilder) -> NicBuilder {
     })
 }
 
+/// Its lines, each of which a plan file takes.
 fn lines(plan: &QosPlan) -> Vec<String> {
+    for setting in &plan.settings {
+        let key: SettingKey = setting.key.parse().expect("a setting");
+        key.parse_value(&setting.value).expect("a value");
+    }
     let line = |setting: &PlannedSetting| format!("{} = {}", setting.key, setting.value);
     plan.settings.iter().map(line).collect()
 }
@@ -108,7 +114,7 @@ fn without_hardware_classes_each_class_has_a_queue_or_a_class_of_htb() {
     assert_eq!(
         all[all.len() - 2..],
         [
-            "nic/eth1/qdisc = htb handle 1 default 40 \
+            "nic/eth1/qdisc = htb default 40 \
              class 1 rate 40gbit ceil 40gbit burst 4882k cburst 4882k quantum 60000 \
              class 10 parent 1 rate 1gbit ceil 1gbit burst 122k cburst 122k quantum 60000 leaf fq_codel \
              class 20 parent 1 rate 5gbit ceil 5gbit burst 610k cburst 610k quantum 60000 leaf fq_codel \

@@ -3,7 +3,7 @@
 use super::super::{Qos, QosClass, Selector, dscp_word};
 use super::{PlannedClass, PlannedSetting};
 use crate::ids::NicName;
-use crate::setting::qdisc_spec::{byte_words, rate_text};
+use crate::setting::qdisc_spec::{byte_words, rate_words};
 use crate::units::BitRate;
 
 /// The handle of the root qdisc, and the number of its top class.
@@ -37,8 +37,8 @@ pub(super) fn settings(
         let (burst, reserve) = (byte_words(burst_of(rate)), byte_words(burst_of(ceil)));
         format!(
             " class {number:x}{parent} rate {} ceil {} burst {burst} cburst {reserve} quantum {QUANTUM}",
-            rate_text(rate),
-            rate_text(ceil)
+            rate_words(rate),
+            rate_words(ceil)
         )
     };
     let below = |planned: &PlannedClass| {
@@ -47,7 +47,7 @@ pub(super) fn settings(
     };
     let below: String = classes.iter().map(below).collect();
     let top = class(TOP, None, line, line);
-    let qdisc = format!("htb handle {ROOT:x} default {rest:x}{top}{below}");
+    let qdisc = format!("htb default {rest:x}{top}{below}");
     let rules = qos.classes.iter().zip(classes);
     let rules: Vec<String> = rules
         .flat_map(|(class, planned)| selected(class, &format!("{ROOT:x}:{:x}", planned.number)))

@@ -433,7 +433,7 @@ knobs!(
     },
     Qdisc = SettingSpec {
         pattern: "nic/NAME/qdisc",
-        about: "root qdisc, with parameters in tc(8) syntax: `tbf rate 1gbit burst 128k latency 50ms`",
+        about: "root qdisc with classes and leaves, in tc(8) syntax: `tbf rate 1gbit burst 128k latency 50ms`, `htb default 30 class 1 rate 10gbit class 10 parent 1 rate 50mbit leaf pfifo limit 100 class 30 parent 1 rate 5gbit ceil 10gbit`",
         domain: Domain::Qdisc,
         class: Class::R2,
         access: Access::Netlink,

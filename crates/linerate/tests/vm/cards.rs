@@ -124,7 +124,7 @@ pub(crate) fn what_no_emulated_card_takes_is_set_read_back_and_undone(guest: &Gu
 \"nic/fake0/link/speed\" = \"10000 full\"
 \"nic/fake0/dcb/pfc\" = \"3 4\"
 \"nic/fake0/dcb/ets\" = \"prio-tc 0:0 1:0 2:0 3:1 4:1 5:0 6:0 7:2 tc-bw 0:40 1:60 2:0 3:0 4:0 5:0 6:0 7:0 tc-tsa 0:ets 1:ets 2:strict 3:strict 4:strict 5:strict 6:strict 7:strict\"
-\"nic/fake0/dcb/maxrate\" = \"0:10000000000 1:5000000000\"
+\"nic/fake0/dcb/maxrate\" = \"10gbit 5gbit\"
 \"nic/fake0/dcb/app\" = \"ethtype-prio 0x8915:3 dscp-prio 26:3\"",
     );
     let shown = [

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::qdisc_spec::units::{RATES, parse_scaled, scaled};
 use crate::host::Dcb;
 use crate::known::Known;
 use crate::units::BitRate;
@@ -174,30 +175,43 @@ fn whole(all: [Option<u8>; CLASSES]) -> Option<[u8; CLASSES]> {
     named?.try_into().ok()
 }
 
-/// The rate limit of each class, bit/s, `0:10000000000`; a class without a limit is left out.
+/// A class without a limit.
+const NO_LIMIT: &str = "none";
+
+/// The rate limit of each class, `1gbit none 5gbit`; the classes without a limit after the last one with one are left
+/// out.
 pub fn rate_words(rates: &[BitRate]) -> String {
-    let limited = (0u32..)
-        .zip(rates)
-        .filter(|(_, rate)| rate.as_bit_per_s() > 0);
+    let last = rates.iter().rposition(|rate| rate.as_bit_per_s() > 0);
+    let limited = last.map_or(&[][..], |last| &rates[..=last]);
     let words: Vec<String> = limited
-        .map(|(class, rate)| format!("{class}:{}", rate.as_bit_per_s()))
+        .iter()
+        .map(|rate| match rate.as_bit_per_s() {
+            0 => NO_LIMIT.to_owned(),
+            rate => scaled(rate, RATES),
+        })
         .collect();
     words.join(" ")
 }
 
-/// Parses the text of [`rate_words`]; the kernel's unit is kbit/s.
+/// Parses the text of [`rate_words`], or classes with bit/s, `0:10000000000`; the kernel's unit is kbit/s.
 pub fn parse_rates(words: &str) -> Option<[BitRate; CLASSES]> {
     const STEP: u64 = 1_000;
     let mut rates = [BitRate::from_bit_per_s(0); CLASSES];
-    for word in words.split_whitespace() {
-        let (class, rate) = word.split_once(':')?;
-        let class: usize = class.parse().ok()?;
-        let rate: u64 = rate.parse().ok()?;
-        let slot = rates.get_mut(class)?;
-        if !rate.is_multiple_of(STEP) || slot.as_bit_per_s() > 0 {
+    let mut named = [false; CLASSES];
+    let is_by_class = words.contains(':');
+    for (place, word) in words.split_whitespace().enumerate() {
+        let (class, rate) = match word.split_once(':') {
+            Some((class, rate)) => (class.parse().ok()?, rate.parse().ok()?),
+            None if is_by_class => return None,
+            None if word == NO_LIMIT => (place, 0),
+            None => (place, parse_scaled(word, RATES)?),
+        };
+        let named = named.get_mut(class)?;
+        if !rate.is_multiple_of(STEP) || *named {
             return None;
         }
-        *slot = BitRate::from_bit_per_s(rate);
+        *named = true;
+        *rates.get_mut(class)? = BitRate::from_bit_per_s(rate);
     }
     Some(rates)
 }
@@ -282,10 +296,27 @@ mod tests {
 
     #[test]
     fn a_class_without_a_limit_is_not_named() {
-        let rates = parse_rates("1:10000000000 0:0").expect("rates");
-        assert_eq!(rate_words(&rates), "1:10000000000");
-        assert_eq!(rate_words(&parse_rates("").expect("none")), "");
-        for wrong in ["8:1000", "0:1", "0:1000 0:1000", "0", "0:10Gbit"] {
+        for (words, printed) in [
+            ("1:10000000000 0:0", "none 10gbit"),
+            ("1gbit 5gbit none", "1gbit 5gbit"),
+            ("1.5gbit none 8kbit", "1500mbit none 8kbit"),
+            ("none", ""),
+            ("", ""),
+        ] {
+            let rates = parse_rates(words).expect(words);
+            assert_eq!(rate_words(&rates), printed);
+        }
+        for wrong in [
+            "8:1000",
+            "0:1",
+            "0:1000 0:1000",
+            "0:0 0:1000",
+            "0",
+            "0:10Gbit",
+            "0:1000 1gbit",
+            "1bit",
+            "none none none none none none none none none",
+        ] {
             assert_eq!(parse_rates(wrong), None, "{wrong}");
         }
     }
@@ -306,6 +337,12 @@ mod tests {
             let share = share.map(|share| share % 101);
             let classes = TrafficClasses { of_priority, share, served };
             prop_assert_eq!(parse_classes(&class_words(&classes)), Some(classes));
+        }
+
+        #[test]
+        fn limits_are_what_their_words_tell(kbit in any::<[Option<u32>; 8]>()) {
+            let rates = kbit.map(|kbit| BitRate::from_bit_per_s(u64::from(kbit.unwrap_or(0)) * 1_000));
+            prop_assert_eq!(parse_rates(&rate_words(&rates)), Some(rates));
         }
 
         #[test]

@@ -7,7 +7,7 @@
 mod htb;
 mod mqprio;
 mod params;
-pub(super) mod units;
+pub(in crate::setting) mod units;
 
 use std::collections::BTreeMap;
 use std::fmt;

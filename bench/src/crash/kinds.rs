@@ -44,6 +44,11 @@ pub(crate) const VETH: &[Kind] = &[
         "nic/near0/qdisc",
         "\"htb default 30 class 1 rate 10gbit quantum 60000 class 10 parent 1 rate 50mbit leaf pfifo limit 100 class 30 parent 1 rate 5gbit ceil 10gbit quantum 60000\"",
     ),
+    kind(
+        "class rules",
+        "nic/near0/class-rules",
+        "\"priority 1 -> 1:10; dscp af21 -> 1:10; port 5001 -> 1:30\"",
+    ),
     kind("super-packets", "nic/near0/gso-max-bytes", "30000"),
     kind("NAPI flush", "nic/near0/napi/gro-flush-timeout-ns", "20000"),
     kind("NAPI deferral", "nic/near0/napi/defer-hard-irqs", "2"),
@@ -72,6 +77,7 @@ ip link show near0 | grep -o 'mtu [0-9]*'
 ip -d link show near0 | grep -o 'g[rs]o[^ ]*max_size [0-9]*'
 tc -d qdisc show dev near0 | sed 's/ [0-9a-f]*: / /'
 tc -d class show dev near0
+nft list ruleset
 ethtool -k near0
 ethtool -l near0
 cd /sys/class/net/near0
@@ -91,6 +97,9 @@ pub(crate) const CARD: &[Kind] = &[
         "\"fq_codel limit 900 flows 64 target 7ms\"",
     ),
     kind("VLAN egress map", "nic/vlan5/vlan/egress", "\"3:5 6:6\""),
+    kind("VLAN device", "nic/vlan6/vlan/link", "\"n0 id 6\""),
+    kind("state", "nic/vlan6/up", "true"),
+    kind("addresses", "nic/vlan6/addresses", "\"12.0.6.2/24\""),
     kind("RSS fields", "nic/n2/rss/fields/tcp4", "\"sd\""),
     kind(
         "coalescing of a queue",
@@ -116,5 +125,6 @@ for irq in $(ls device/msi_irqs); do
 done
 tc -d qdisc show dev n0 | sed 's/ [0-9a-f]*: / /g'
 ip -d link show vlan5 | grep -A 1 'vlan protocol'
+ip -d addr show vlan6 2>/dev/null | grep -o -e vlan6@n0 -e UP -e 'vlan protocol .* id [0-9]*' -e 'inet 12[^ ]*' || true
 ethtool -Q fake0 queue_mask 0xf --show-coalesce; dcb app show dev fake0
 cd /sys/devices/system/cpu; cat online; grep -H '' cpufreq/policy*/scaling_governor /sys/block/vda/queue/*merges";

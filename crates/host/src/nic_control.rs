@@ -11,7 +11,9 @@ use linerate_model::host::{
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::setting::numbers::link;
-use linerate_model::setting::{Application, EthtoolRequest, LinkSpeed, TrafficClasses};
+use linerate_model::setting::{
+    Application, ClassRule, EthtoolRequest, LinkSpeed, StaticAddress, TrafficClasses, VlanLink,
+};
 use linerate_model::units::BitRate;
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +84,26 @@ pub trait NicRead {
     fn coalesce(&self, nic: &NicName) -> Known<Coalesce>;
     /// The root qdisc.
     fn qdisc(&self, nic: &NicName) -> Known<Qdisc>;
+    /// The VLAN device of that name; none if there is no such interface.
+    fn vlan_link(&self, nic: &NicName) -> Known<Option<VlanLink>> {
+        Known::not_asked(format!("nic/{nic}/vlan/link"))
+    }
+    /// Whether it is administratively up.
+    fn is_up(&self, nic: &NicName) -> Known<bool> {
+        Known::not_asked(format!("nic/{nic}/up"))
+    }
+    /// Its static global addresses.
+    fn static_addresses(&self, nic: &NicName) -> Known<Vec<StaticAddress>> {
+        Known::not_asked(format!("nic/{nic}/addresses"))
+    }
+    /// Which packets linerate's own table sends to which class.
+    fn class_rules(&self, nic: &NicName) -> Known<Vec<ClassRule>> {
+        Known::not_asked(format!("nic/{nic}/class-rules"))
+    }
+    /// What could not be restored after the interface lost this; none if all could.
+    fn lost_without(&self, _nic: &NicName, _what: Loss) -> Known<Option<String>> {
+        Known::Value(None)
+    }
     /// Link modes and speed, without the rest of [`Self::wire`].
     fn link_modes(&self, nic: &NicName) -> Known<LinkModes> {
         self.wire(nic).modes
@@ -151,6 +173,15 @@ pub enum Scalar {
     Number(u32),
 }
 
+/// What an interface loses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// It is removed.
+    Device,
+    /// It goes down.
+    Routes,
+}
+
 /// One interrupt coalescing parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moderation {
@@ -191,6 +222,14 @@ pub enum NicValue<'a> {
     RssFields(&'a str, &'a str),
     /// A coalescing parameter of one queue, in one direction.
     QueueModeration(QueueKind, u32, Moderation),
+    /// A VLAN device, with this index if it is free; or none.
+    VlanLink(Option<VlanLink>, Option<u32>),
+    /// Whether it is administratively up.
+    Up(bool),
+    /// Its static global addresses.
+    Addresses(Vec<StaticAddress>),
+    /// Which packets go to which class of its root qdisc.
+    ClassRules(Vec<ClassRule>),
     /// A VLAN's egress map: the PCP of each socket priority; 0 for those not named.
     VlanEgress(BTreeMap<u32, u32>),
     /// The priorities with PFC, as a bit mask.

@@ -6,6 +6,10 @@
     reason = "a test starts programs and reads its own environment"
 )]
 
+#[path = "netlink/addresses.rs"]
+mod addresses;
+#[path = "netlink/class_rules.rs"]
+mod class_rules;
 #[path = "netlink/ethtool.rs"]
 mod ethtool;
 #[path = "netlink/facts.rs"]

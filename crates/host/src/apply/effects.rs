@@ -79,6 +79,16 @@ fn disturbed_by_nic(
     if matches!(effects, Effects::Channels | Effects::Coalescing) {
         knobs.extend(coalescing_of_queues(root, nics, nic));
     }
+    if effects == Effects::Device {
+        knobs.extend([
+            NicKnob::Mtu,
+            NicKnob::Up,
+            NicKnob::Addresses,
+            NicKnob::VlanEgress,
+            NicKnob::Qdisc,
+            NicKnob::ClassRules,
+        ]);
+    }
     let knobs = knobs.into_iter();
     let mut keys: Vec<SettingKey> = knobs
         .map(|knob| SettingKey::Nic(nic.clone(), knob))
@@ -86,7 +96,22 @@ fn disturbed_by_nic(
     if effects == Effects::Mtu {
         keys.push(ipv6_mtu(nic));
     }
+    if effects == Effects::Device {
+        keys.extend(sysctls(root, nic));
+    }
     keys
+}
+
+/// The sysctls of an interface; none before it exists. Those that are restored with its addresses and MTU are left out.
+fn sysctls(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
+    let folders = ["ipv4/conf", "ipv6/conf", "ipv4/neigh", "ipv6/neigh"];
+    let of = |folder: &str| {
+        let listed = root.list(&format!("proc/sys/net/{folder}/{nic}"));
+        let names = listed.value().cloned().unwrap_or_default().into_iter();
+        let prefix = format!("net.{}.{nic}", folder.replace('/', "."));
+        names.map(move |name| SettingKey::Sysctl(format!("{prefix}.{name}")))
+    };
+    folders.into_iter().flat_map(of).collect()
 }
 
 fn features(nics: &dyn NicRead, nic: &NicName) -> Vec<NicKnob> {
@@ -233,6 +258,16 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                 (NicKnob::QueueAdaptiveRx(_) | NicKnob::QueueAdaptiveTx(_), other) => {
                     is_coalescing(other)
                 }
+                // A device that was made, or went: its settings have the kernel's defaults.
+                (NicKnob::VlanLink, NicKnob::Mtu) => true,
+                (NicKnob::VlanLink, NicKnob::Qdisc) => {
+                    matches!(found, Value::Qdisc(root) if root.handle == 0)
+                }
+                (NicKnob::VlanLink, other) => {
+                    other.when_made().is_some_and(|made| made == *found)
+                }
+                // The kernel removes IPv6 addresses from an interface that goes down.
+                (NicKnob::Up, NicKnob::Addresses) => matches!(found, Value::Text(_)),
                 (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx)
                 | (NicKnob::LinkAutoneg, NicKnob::LinkSpeed)
                 | (NicKnob::LinkSpeed, NicKnob::LinkAutoneg) => true,
@@ -241,6 +276,9 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
         }
         (SettingKey::Nic(nic, NicKnob::Mtu), SettingKey::Sysctl(_)) => {
             *key == ipv6_mtu(nic) && *found == Value::Text(change.to.to_string())
+        }
+        (SettingKey::Nic(nic, NicKnob::VlanLink), SettingKey::Sysctl(_)) => {
+            key.interface() == Some(nic.as_str())
         }
         (SettingKey::Sysctl(name), SettingKey::Sysctl(other)) if name == CONGESTION_CONTROL => {
             let default = change.to.to_string();

@@ -67,6 +67,9 @@ impl<M: Machine> Machine for Faulty<M> {
         self.faults.lets(Moment::Written);
         written
     }
+    fn lost_with(&self, key: &SettingKey, to: &Value) -> Option<String> {
+        self.machine.lost_with(key, to)
+    }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         self.machine.disturbed_by(key)
     }

@@ -4,10 +4,11 @@
 use std::rc::Rc;
 
 use linerate_model::known::Known;
-use linerate_model::setting::{SettingKey, Value};
+use linerate_model::setting::{NicKnob, SettingKey, Value};
 
 use super::effects;
 use super::located::Located;
+use super::nic_values;
 use super::settings::{self};
 use super::subject::Subject;
 use super::write_error::WriteError;
@@ -28,10 +29,26 @@ pub trait Machine {
         key: &SettingKey,
         value: &Value,
     ) -> Result<(), WriteError> {
+        if let SettingKey::Nic(_, NicKnob::VlanLink) = key {
+            return self.write_link(subject, key, value);
+        }
         if subject.is_some_and(|subject| !self.locate(subject).is_at(key)) {
             return Err(settings::is_of_another(key, value));
         }
         self.write(key, value)
+    }
+    /// Creates or removes the VLAN device of `key`. `subject` is the one that was removed, and need not exist.
+    fn write_link(
+        &self,
+        _subject: Option<&Subject>,
+        key: &SettingKey,
+        value: &Value,
+    ) -> Result<(), WriteError> {
+        self.write(key, value)
+    }
+    /// What could not be restored after `key` was set to `to`; none if all could.
+    fn lost_with(&self, _key: &SettingKey, _to: &Value) -> Option<String> {
+        None
     }
     /// The other settings that writing `key` may change: these are recorded before, and restored.
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey>;
@@ -55,6 +72,9 @@ impl<M: Machine + ?Sized> Machine for &M {
         value: &Value,
     ) -> Result<(), WriteError> {
         (**self).write_to(subject, key, value)
+    }
+    fn lost_with(&self, key: &SettingKey, to: &Value) -> Option<String> {
+        (**self).lost_with(key, to)
     }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
@@ -82,6 +102,9 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
     ) -> Result<(), WriteError> {
         (**self).write_to(subject, key, value)
     }
+    fn lost_with(&self, key: &SettingKey, to: &Value) -> Option<String> {
+        (**self).lost_with(key, to)
+    }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
     }
@@ -107,6 +130,9 @@ impl<M: Machine + ?Sized> Machine for Rc<M> {
         value: &Value,
     ) -> Result<(), WriteError> {
         (**self).write_to(subject, key, value)
+    }
+    fn lost_with(&self, key: &SettingKey, to: &Value) -> Option<String> {
+        (**self).lost_with(key, to)
     }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
@@ -144,6 +170,24 @@ impl Machine for LiveMachine {
     }
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
         settings::write(&self.live, &*self.nics, key, value)
+    }
+    fn write_link(
+        &self,
+        subject: Option<&Subject>,
+        key: &SettingKey,
+        value: &Value,
+    ) -> Result<(), WriteError> {
+        let SettingKey::Nic(nic, _) = key else {
+            return self.write(key, value);
+        };
+        let index = match subject {
+            Some(Subject::Interface(interface)) => Some(interface.index),
+            _ => None,
+        };
+        nic_values::write_link(&*self.nics, key, nic, value, index)
+    }
+    fn lost_with(&self, key: &SettingKey, to: &Value) -> Option<String> {
+        nic_values::lost_with(&*self.nics, key, to)
     }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         effects::disturbed_by(self.live.root(), &*self.nics, key)

@@ -149,6 +149,21 @@ impl Machine for NetnsMachine {
                 })
             })
     }
+    fn write_link(
+        &self,
+        subject: Option<&Subject>,
+        key: &SettingKey,
+        value: &Value,
+    ) -> Result<(), WriteError> {
+        let (subject, setting, wanted) = (subject.cloned(), key.clone(), value.clone());
+        self.ask(move |machine| machine.write_link(subject.as_ref(), &setting, &wanted))
+            .unwrap_or_else(|| {
+                Err(WriteError::NotSupported {
+                    setting: key.clone(),
+                    why: ENDED,
+                })
+            })
+    }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         let key = key.clone();
         self.ask(move |machine| machine.disturbed_by(&key))

@@ -6,8 +6,9 @@ use linerate_model::known::{Cause, Known};
 use linerate_model::setting::numbers::link;
 use linerate_model::setting::{
     Access, Domain, EthtoolRequest, FEC_AUTO, Fact, LinkSpeed, NicKnob, SettingKey, Value,
-    egress_text, key_words, parse_applications, parse_classes, parse_egress, parse_key,
-    parse_priorities, parse_rates, parse_table,
+    address_words, class_rule_words, egress_text, key_words, parse_addresses, parse_applications,
+    parse_class_rules, parse_classes, parse_egress, parse_key, parse_priorities, parse_rates,
+    parse_table, parse_vlan_link, vlan_link_words,
 };
 
 use super::files;
@@ -15,7 +16,7 @@ use super::settings::NO_READER;
 use super::write_error::{
     WriteError, as_count, as_qdisc, as_switch, as_text, misfit, not_supported, refused,
 };
-use crate::nic_control::{Moderation, NicRead, NicValue, NicWrite, Scalar};
+use crate::nic_control::{Loss, Moderation, NicRead, NicValue, NicWrite, Scalar};
 use crate::root::HostRoot;
 
 /// The current value of an interface's setting.
@@ -37,6 +38,16 @@ pub(super) fn read(
         (NicKnob::Mtu, _) => files::read(root, &files::mtu(nic)),
         (NicKnob::Qdisc, _) => nics.qdisc(nic).map(Value::Qdisc),
         (NicKnob::TcpDataSplit, _) => nics.tcp_data_split(nic).map(Value::Text),
+        (NicKnob::VlanLink, _) => nics
+            .vlan_link(nic)
+            .map(|link| Value::Text(vlan_link_words(link.as_ref()))),
+        (NicKnob::Up, _) => nics.is_up(nic).map(Value::Switch),
+        (NicKnob::Addresses, _) => nics
+            .static_addresses(nic)
+            .map(|all| Value::Text(address_words(&all))),
+        (NicKnob::ClassRules, _) => nics
+            .class_rules(nic)
+            .map(|rules| Value::Text(class_rule_words(&rules))),
         (NicKnob::VlanEgress, _) => nics.vlan_egress(nic).and_then(|map| egress_text(&map)),
         (NicKnob::RssKey, _) => nics.rss_key(nic).map(|key| Value::Text(key_words(&key))),
         (_, Fact::Features(field)) => nics.features(nic).and_then(|all| field.read(&all, &word)),
@@ -97,6 +108,36 @@ pub(super) fn write(
     answer.map_err(|source| refused(key, value, request_of(&wanted).to_owned(), source))
 }
 
+/// Creates a VLAN device, with its former index if that is free, or removes it.
+pub(super) fn write_link(
+    nics: &dyn NicWrite,
+    key: &SettingKey,
+    nic: &NicName,
+    value: &Value,
+    index: Option<u32>,
+) -> Result<(), WriteError> {
+    let link = parse_vlan_link(as_text(key, value)?).ok_or_else(|| misfit(key, value))?;
+    let wanted = NicValue::VlanLink(link, index);
+    let answer = nics.set_value(nic, &wanted);
+    answer.map_err(|source| refused(key, value, request_of(&wanted).to_owned(), source))
+}
+
+/// What could not be restored after a change of `key` to `to`; none if all could.
+pub(super) fn lost_with(nics: &dyn NicRead, key: &SettingKey, to: &Value) -> Option<String> {
+    let SettingKey::Nic(nic, knob) = key else {
+        return None;
+    };
+    let what = match (knob, to) {
+        (NicKnob::VlanLink, _) if nics.kind(nic).value().is_some() => Loss::Device,
+        (NicKnob::Up, Value::Switch(false)) => Loss::Routes,
+        _ => return None,
+    };
+    match nics.lost_without(nic, what) {
+        Known::Value(lost) => lost,
+        Known::Unknown(gap) => Some(gap.to_string()),
+    }
+}
+
 /// The request that was refused, as shown in an error.
 fn request_of(value: &NicValue<'_>) -> &'static str {
     match value {
@@ -109,7 +150,11 @@ fn request_of(value: &NicValue<'_>) -> &'static str {
             EthtoolRequest::Eee => "ethtool EEE",
         },
         NicValue::Feature(..) => "ethtool features",
-        NicValue::Link(..) | NicValue::VlanEgress(_) => "rtnetlink link",
+        NicValue::Link(..) | NicValue::VlanEgress(_) | NicValue::VlanLink(..) | NicValue::Up(_) => {
+            "rtnetlink link"
+        }
+        NicValue::Addresses(_) => "rtnetlink address",
+        NicValue::ClassRules(_) => "nf_tables",
         NicValue::Qdisc(_) => "rtnetlink qdisc",
         NicValue::Pfc(_) | NicValue::Ets(_) | NicValue::MaxRate(_) | NicValue::Applications(_) => {
             "rtnetlink DCB"
@@ -156,6 +201,12 @@ fn to_set<'v>(
         NicKnob::DcbEts => parse_classes(text()?).map(NicValue::Ets),
         NicKnob::DcbMaxRate => parse_rates(text()?).map(NicValue::MaxRate),
         NicKnob::DcbApp => parse_applications(text()?).map(NicValue::Applications),
+        NicKnob::VlanLink => {
+            parse_vlan_link(text()?).map(|link| NicValue::VlanLink(link, None))
+        }
+        NicKnob::Up => Some(NicValue::Up(switch()?)),
+        NicKnob::Addresses => parse_addresses(text()?).map(NicValue::Addresses),
+        NicKnob::ClassRules => parse_class_rules(text()?).map(NicValue::ClassRules),
         NicKnob::VlanEgress => parse_egress(text()?).map(NicValue::VlanEgress),
         NicKnob::Fec => {
             let modes = text()?.split_whitespace();

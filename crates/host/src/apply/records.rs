@@ -4,7 +4,7 @@
 use std::fmt;
 
 use linerate_model::plan::Change;
-use linerate_model::setting::{SettingKey, Value, by_hand};
+use linerate_model::setting::{NicKnob, SettingKey, Value, by_hand};
 use serde::{Deserialize, Serialize};
 
 use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
@@ -151,8 +151,8 @@ impl Step {
         machine: &impl Machine,
     ) -> Result<SettingKey, UnrestoredWhy> {
         match self.subject_of(key) {
-            Some(subject) => at(key, &machine.locate(subject)),
-            None => Ok(key.clone()),
+            Some(subject) if !is_by_name(key) => at(key, &machine.locate(subject)),
+            _ => Ok(key.clone()),
         }
     }
 
@@ -211,6 +211,11 @@ impl fmt::Display for Unrestored {
             }
         }
     }
+}
+
+/// Whether a setting belongs to a name, whatever has it: a VLAN device that is there, or not.
+pub(super) fn is_by_name(key: &SettingKey) -> bool {
+    matches!(key, SettingKey::Nic(_, NicKnob::VlanLink))
 }
 
 /// The setting `key` of a located subject.

@@ -13,7 +13,7 @@ use linerate_model::setting::{LinkSpeed, NicKnob, SettingKey, Value, parse_appli
 use super::effects::could_be_effect;
 use super::located::Located;
 use super::machine::Machine;
-use super::records::{Step, Unrestored, UnrestoredWhy, at};
+use super::records::{Step, Unrestored, UnrestoredWhy, at, is_by_name};
 use super::settings::{agrees, is_speed_untold};
 use super::subject::Subject;
 
@@ -125,7 +125,8 @@ fn is_between(key: &SettingKey, (from, to): (&Value, &Value), found: &Value) -> 
 
 impl Table {
     /// Settings in the order of restoring: those that were written, last one first (channels before the maps of their
-    /// queues), then side effects. A qdisc comes last: the kernel creates `mq` from the current queues and MTU.
+    /// queues), then side effects. A qdisc comes after these: the kernel creates `mq` from the current queues and MTU. A
+    /// device that the steps made goes last.
     fn of(steps: &[Step]) -> Self {
         let mut all: Vec<Touched> = Vec::new();
         for step in steps {
@@ -162,7 +163,8 @@ impl Table {
         all.sort_by_key(|touched| {
             let last = written(touched);
             let is_qdisc = matches!(touched.key, SettingKey::Nic(_, NicKnob::Qdisc));
-            (is_qdisc, last.map_or(usize::MAX, |last| steps.len() - last))
+            let was_made = is_by_name(&touched.key) && !touched.key.makes_interface(&touched.old);
+            (was_made, is_qdisc, last.map_or(usize::MAX, |last| steps.len() - last))
         });
         Self(all)
     }
@@ -171,12 +173,19 @@ impl Table {
         let touched = &self.0[index];
         let current = match &touched.current {
             Ok(current) => current,
+            Err(UnrestoredWhy::Gone) if self.went_with_its_device(&touched.key) => {
+                return Judgement::AsBefore;
+            }
             Err(why) => return Judgement::Unreachable(why.clone()),
         };
         let found = match machine.read(current) {
             Known::Value(found) => found,
             Known::Unknown(gap) if gap.cause == Cause::Absent => {
-                return Judgement::Unreachable(UnrestoredWhy::Gone);
+                return if self.went_with_its_device(&touched.key) {
+                    Judgement::AsBefore
+                } else {
+                    Judgement::Unreachable(UnrestoredWhy::Gone)
+                };
             }
             Known::Unknown(gap) => {
                 let reason = gap.to_string();
@@ -204,6 +213,17 @@ impl Table {
         } else {
             Judgement::Foreign(found)
         }
+    }
+
+    /// Whether a setting belongs to a device that the steps made, and that is gone.
+    fn went_with_its_device(&self, key: &SettingKey) -> bool {
+        let mut all = self.0.iter();
+        !is_by_name(key)
+            && all.any(|touched| {
+                is_by_name(&touched.key)
+                    && !touched.key.makes_interface(&touched.old)
+                    && touched.key.interface() == key.interface()
+            })
     }
 
     /// Writes the old value and records its side effects: these are ours too.
@@ -325,7 +345,7 @@ impl Table {
     fn locate(&mut self, machine: &impl Machine) {
         let mut located: Vec<(Subject, Located)> = Vec::new();
         for touched in &mut self.0 {
-            let Some(subject) = &touched.subject else {
+            let Some(subject) = touched.subject.as_ref().filter(|_| !is_by_name(&touched.key)) else {
                 continue;
             };
             let known = located.iter().find(|(one, _)| one == subject);

@@ -20,7 +20,7 @@ use super::records::{Before, Disturbed, Header, Record, Step, Unrestored, Unrest
 use super::restore::{self, Undone};
 use super::settings::{agrees, for_good, one_way};
 use super::subject::Subject;
-use super::write_error::{WriteError, not_supported};
+use super::write_error::{WriteError, not_restorable, not_supported};
 
 /// The command that completes a rollback.
 const RECOVER: &str = "linerate tune recover";
@@ -264,8 +264,18 @@ impl<M: Machine> Transaction<M> {
 
     /// Whether every setting has the value that the plan expects.
     fn check(&self, plan: &Plan) -> Result<(), StepError> {
-        for Change { setting, from, .. } in &plan.changes {
-            let found = self.read(setting)?;
+        for (index, Change { setting, from, .. }) in plan.changes.iter().enumerate() {
+            let earlier = plan.changes[..index].iter();
+            let made = setting.when_made(earlier.map(|one| (&one.setting, &one.to)));
+            let found = match (self.read(setting), made) {
+                // It is compared again once its interface exists.
+                (Err(StepError::Unknown { gap, .. }), Some(made))
+                    if gap.cause == Cause::Absent && made == *from =>
+                {
+                    continue;
+                }
+                (found, _) => found?,
+            };
             if found != *from {
                 return Err(conflict(setting, found, from));
             }
@@ -334,7 +344,10 @@ impl<M: Machine> Transaction<M> {
     fn step(&mut self, change: &Change) -> Result<(), StepError> {
         let Change { setting, from, to } = change;
         let found = self.read(setting)?;
-        if found != *from && !self.is_our_effect(setting, &found) {
+        // Before it is up, a device has no qdisc.
+        let made = self.steps.iter().map(|step| (&step.change.setting, &step.change.to));
+        let is_made = setting.when_made(made).is_some_and(|made| made.is_met_by(from));
+        if found != *from && !is_made && !self.is_our_effect(setting, &found) {
             return Err(conflict(setting, found, from));
         }
         if found == *to {
@@ -349,6 +362,9 @@ impl<M: Machine> Transaction<M> {
         let mut lost = std::iter::once((setting, &found)).chain(disturbed);
         if let Some(why) = lost.find_map(|(setting, from)| one_way(setting, from)) {
             return Err(not_supported(setting, why).into());
+        }
+        if let Some(why) = self.machine.lost_with(setting, to) {
+            return Err(not_restorable(setting, to, &why).into());
         }
         let change = Change {
             from: found,

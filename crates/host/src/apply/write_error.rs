@@ -67,6 +67,13 @@ pub(super) fn refused(
     }
 }
 
+/// The error of a change that could be made but not rolled back.
+pub(super) fn not_restorable(key: &SettingKey, value: &Value, why: &str) -> WriteError {
+    let why = format!("{why}, which could not be restored; change it by hand first");
+    let source = io::Error::new(io::ErrorKind::Unsupported, why);
+    refused(key, value, "not written".to_owned(), source)
+}
+
 pub(super) fn misfit(key: &SettingKey, value: &Value) -> WriteError {
     WriteError::Value {
         setting: key.clone(),

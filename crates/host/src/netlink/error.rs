@@ -64,11 +64,22 @@ pub(super) enum Failure {
         "this kernel has no ethtool netlink interface (Linux 5.6 or later, CONFIG_ETHTOOL_NETLINK)"
     )]
     NoFamily,
+    /// The interface is of another kind.
+    #[error("not a {0}")]
+    NotA(&'static str),
+    /// The kernel has no VLAN devices.
+    #[error("this kernel has no VLAN devices (module 8021q, CONFIG_VLAN_8021Q)")]
+    NoVlan,
+    /// The kernel's nf_tables has no egress hook.
+    #[error(
+        "this kernel has no nf_tables egress hook (Linux 5.16 or later, CONFIG_NETFILTER_EGRESS and CONFIG_NF_TABLES_NETDEV)"
+    )]
+    NoEgress,
     /// The kernel acknowledged the request and did something else.
     #[error("the kernel accepted the request, but {0}")]
     NotDone(String),
     /// It could be done but not restored, so it is not done.
-    #[error("{0}, which could not be restored; remove or change it by hand (tc(8)) first")]
+    #[error("{0}, which could not be restored; remove or change it by hand first")]
     NotRestorable(String),
     /// It failed in between, and so did the restore.
     #[error("{first}; and the former root could not be restored: {second}")]
@@ -122,7 +133,7 @@ impl Failure {
             Self::Kernel { errno, .. } if *errno == libc::ENODEV => {
                 (Cause::Absent, "no such interface".to_owned())
             }
-            Self::NoFamily => (Cause::Absent, self.to_string()),
+            Self::NoFamily | Self::NotA(_) => (Cause::Absent, self.to_string()),
             other if other.kind() == io::ErrorKind::PermissionDenied => {
                 (Cause::Denied, other.to_string())
             }
@@ -154,7 +165,11 @@ impl Failure {
             Self::Kernel { errno, .. } => io::Error::from_raw_os_error(*errno).kind(),
             Self::Socket(error) => error.kind(),
             Self::Malformed(_) => io::ErrorKind::InvalidData,
-            Self::NoFamily | Self::NotRestorable(_) => io::ErrorKind::Unsupported,
+            Self::NoFamily
+            | Self::NotA(_)
+            | Self::NoVlan
+            | Self::NoEgress
+            | Self::NotRestorable(_) => io::ErrorKind::Unsupported,
             Self::BadInput(_) => io::ErrorKind::InvalidInput,
             Self::Unsteady | Self::NotDone(_) => io::ErrorKind::Other,
         }

@@ -16,7 +16,7 @@ use linerate_model::host::{
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{EthtoolRequest, numbers};
+use linerate_model::setting::{ClassRule, EthtoolRequest, StaticAddress, VlanLink, numbers};
 
 use self::error::Failure;
 pub use self::error::NetlinkError;
@@ -28,11 +28,12 @@ use self::nldev::Nldev;
 pub use self::nldev_make::{RdmaLink, RdmaLinks};
 pub use self::routing::Rule;
 use self::socket::Connection;
-use crate::nic_control::{NicCounts, NicRead, NicValue, NicWrite};
+use crate::nic_control::{Loss, NicCounts, NicRead, NicValue, NicWrite};
 use crate::rdma::RdmaRead;
 
 #[cfg(all(test, target_endian = "little"))]
 pub(crate) mod captured;
+mod class_rules;
 mod dcb;
 mod devlink;
 mod error;
@@ -60,8 +61,10 @@ mod script;
 mod shaping;
 mod socket;
 mod stack;
+mod static_addresses;
 mod sys;
 mod team;
+mod vlan_link;
 
 const NO_DRIVER: &str = "not supported by the driver";
 const NO_KERNEL: &str = "not supported by this kernel";
@@ -246,6 +249,33 @@ impl NicRead for Netlink {
         dcb::read(&mut lock(&self.route), nic)
     }
 
+    fn vlan_link(&self, nic: &NicName) -> Known<Option<VlanLink>> {
+        self.read_route(nic, "vlan/link", |route| vlan_link::read(route, nic))
+    }
+
+    fn is_up(&self, nic: &NicName) -> Known<bool> {
+        self.read_route(nic, "up", |route| vlan_link::is_up(route, nic))
+    }
+
+    fn static_addresses(&self, nic: &NicName) -> Known<Vec<StaticAddress>> {
+        self.read_route(nic, "addresses", |route| static_addresses::read(route, nic))
+    }
+
+    fn class_rules(&self, nic: &NicName) -> Known<Vec<ClassRule>> {
+        let exists = self.read_route(nic, "kind", |route| link::read(route, nic));
+        exists.and_then(|_| {
+            let rules = Self::netfilter(|connection| class_rules::read(connection, nic));
+            known(rules, format!("netlink/netfilter/{nic}"), NO_KERNEL)
+        })
+    }
+
+    fn lost_without(&self, nic: &NicName, what: Loss) -> Known<Option<String>> {
+        self.read_route(nic, "routes", |route| match what {
+            Loss::Device => vlan_link::lost_with(route, nic),
+            Loss::Routes => vlan_link::lost_routes(route, nic),
+        })
+    }
+
     fn vlan_egress(&self, nic: &NicName) -> Known<Vec<(u32, u32)>> {
         self.read_route(nic, "vlan/egress", |route| stack::vlan_egress(route, nic))
             .and_then(|map| map)
@@ -350,6 +380,24 @@ impl NicWrite for Netlink {
             NicValue::Qdisc(wanted) => {
                 let done = qdisc::set(&mut lock(&self.route), nic, wanted);
                 ("set the root qdisc of", done)
+            }
+            NicValue::VlanLink(link, index) => {
+                let done = vlan_link::set(&mut lock(&self.route), nic, link.as_ref(), *index);
+                ("create or remove the VLAN device", done)
+            }
+            NicValue::Up(up) => {
+                let done = vlan_link::set_up(&mut lock(&self.route), nic, *up);
+                ("set the state of", done)
+            }
+            NicValue::Addresses(addresses) => {
+                let done = static_addresses::set(&mut lock(&self.route), nic, addresses);
+                ("set the addresses of", done)
+            }
+            NicValue::ClassRules(rules) => {
+                let done = link::read(&mut lock(&self.route), nic).and_then(|_| {
+                    Self::netfilter(|connection| class_rules::set(connection, nic, rules))
+                });
+                ("set the class rules of", done)
             }
             NicValue::Pfc(_) | NicValue::Ets(_) | NicValue::MaxRate(_) => {
                 let done = dcb::set(&mut lock(&self.route), nic, value);

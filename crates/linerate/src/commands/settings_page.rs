@@ -71,6 +71,9 @@ fn value(domain: Domain) -> &'static str {
         Domain::Applications => "applications",
         Domain::HashKey => "bytes",
         Domain::LinkSpeed => "modes",
+        Domain::VlanLink => "VLAN",
+        Domain::Addresses => "addresses",
+        Domain::ClassRules => "rules",
         Domain::Qdisc => "qdisc",
     }
 }

@@ -121,7 +121,7 @@ pub(super) fn changes(ends: &mut dyn Ends, wanted: &[RequestedSetting]) -> Outco
         let mut of_end: Vec<&RequestedSetting> =
             wanted.iter().filter(|(end, ..)| *end == of).collect();
         // Settings that reset others come first: a change of the scheduler resets `nr-requests`.
-        of_end.sort_by_key(|(_, key, _)| (turn(key), key));
+        of_end.sort_by_key(|(_, key, to)| (turn(key, to), key));
         if of_end.is_empty() {
             continue;
         }

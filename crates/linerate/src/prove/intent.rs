@@ -10,14 +10,14 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::{Context, Finding, Profile, Severity};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-use linerate_model::known::Known;
+use linerate_model::known::{Cause, Known};
 use linerate_model::plan::{Change, End, Plan};
 use linerate_model::propose::{GIVEN, Permit, Proposal, propose};
 use linerate_model::protocol::{Reply, Request};
 use linerate_model::prove::EndChange;
 use linerate_model::rules::{self, owner_of};
 use linerate_model::setting::{
-    Class, CpuKnob, MachineKnob, SettingError, SettingKey, Settings, Value, current, needs,
+    Class, CpuKnob, MachineKnob, NicKnob, SettingError, SettingKey, Settings, Value, current, needs,
 };
 use linerate_model::steady::steady;
 use linerate_runtime::cli::WantedArgs;
@@ -177,10 +177,14 @@ impl Intent {
 
     fn from_settings(wanted: Settings, endpoint: &LocalEndpoint) -> Outcome<Self> {
         let mut changes = Vec::new();
-        for (key, to) in wanted {
-            let from = endpoint.read_setting(&key).ok().cloned().map_err(|gap| {
-                Stop::new(Code::NotSupported, format!("cannot change {key}: {gap}"))
-            })?;
+        for (key, to) in wanted.clone() {
+            let from = endpoint.read_setting(&key);
+            let from = match (from, key.when_made(wanted.iter())) {
+                (Known::Unknown(gap), Some(made)) if gap.cause == Cause::Absent => made,
+                (from, _) => from.ok().cloned().map_err(|gap| {
+                    Stop::new(Code::NotSupported, format!("cannot change {key}: {gap}"))
+                })?,
+            };
             if to.is_met_by(&from) {
                 continue;
             }
@@ -227,7 +231,7 @@ impl Intent {
     fn with(mut changes: Vec<(Change, Option<Reason>)>, endpoint: &LocalEndpoint) -> Outcome<Self> {
         changes.sort_by_cached_key(|(change, _)| {
             let setting = change.setting.clone();
-            (turn(&setting), setting)
+            (turn(&change.setting, &change.to), setting)
         });
         let owners = read_owners(endpoint.root());
         let owners = owners.value().map_or(&[][..], Vec::as_slice);
@@ -340,9 +344,11 @@ fn to_be_steady(host: &Host, endpoint: &LocalEndpoint) -> Vec<Change> {
 }
 
 /// The order of settings in a plan, before their place in the catalog: irqbalance gets its banned interrupts while
-/// it listens, so that it moves none that is placed then, and interrupts can be placed on CPUs that are online.
-pub(crate) fn turn(setting: &SettingKey) -> u8 {
+/// it listens, so that it moves none that is placed then, and interrupts can be placed on CPUs that are online. Devices
+/// that are removed go last.
+pub(crate) fn turn(setting: &SettingKey, to: &Value) -> u8 {
     match setting {
+        SettingKey::Nic(_, NicKnob::VlanLink) if !setting.makes_interface(to) => 4,
         SettingKey::Machine(MachineKnob::IrqbalanceBans) => 0,
         SettingKey::Machine(MachineKnob::IrqbalancePaused) => 1,
         SettingKey::Machine(MachineKnob::Smt) | SettingKey::Cpu(_, CpuKnob::Online) => 2,

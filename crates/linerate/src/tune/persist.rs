@@ -16,7 +16,7 @@ use linerate_host::root::HostRoot;
 use linerate_host::trust::{Trust, Untrusted};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
-use linerate_model::known::Known;
+use linerate_model::known::{Cause, Known};
 use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{Keeping, SettingKey};
 use linerate_model::shell::quoted;
@@ -395,11 +395,16 @@ fn make(
         let gone = here.gone.iter();
         left_out.extend(gone.map(|nic| format!("the NIC that was {nic} is missing")));
         let mut changes = Vec::new();
-        for change in here.changes {
-            match endpoint.read_setting(&change.setting) {
-                Known::Value(from) if change.to.is_met_by(&from) => {}
-                Known::Value(from) => changes.push(Change { from, ..change }),
-                Known::Unknown(gap) => left_out.push(format!("{}: {gap}", change.setting)),
+        for change in here.changes.clone() {
+            let now = endpoint.read_setting(&change.setting);
+            let made = here.changes.iter().map(|one| (&one.setting, &one.to));
+            match (now, change.setting.when_made(made)) {
+                (Known::Value(from), _) if change.to.is_met_by(&from) => {}
+                (Known::Value(from), _) => changes.push(Change { from, ..change }),
+                (Known::Unknown(gap), Some(from)) if gap.cause == Cause::Absent => {
+                    changes.push(Change { from, ..change });
+                }
+                (Known::Unknown(gap), _) => left_out.push(format!("{}: {gap}", change.setting)),
             }
         }
         let plan = Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))?;

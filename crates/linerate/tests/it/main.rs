@@ -13,6 +13,7 @@ mod agent;
 mod bad_input;
 mod bare;
 mod block;
+mod classes;
 mod completions;
 mod demo;
 mod drops;

@@ -391,8 +391,11 @@ fn a_hierarchy_is_changed_where_it_differs_and_taken_back_with_the_filters_of_ot
         CLASSES.replace("rate 50mbit", "rate 80mbit"),
         CLASSES.replace("leaf pfifo limit 100 ", ""),
     ] {
-        std::fs::write(&file, format!("[settings]\n\"nic/near0/qdisc\" = \"{words}\"\n"))
-            .expect("the lab's folder");
+        std::fs::write(
+            &file,
+            format!("[settings]\n\"nic/near0/qdisc\" = \"{words}\"\n"),
+        )
+        .expect("the lab's folder");
         shown.push(told());
         lab.run(&apply).expect_code(0);
         let again = lab.run(&apply).expect_code(0);

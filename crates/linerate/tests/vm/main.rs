@@ -15,6 +15,7 @@
 mod agent;
 mod block;
 mod cards;
+mod classes;
 mod guards;
 mod guest;
 mod hardware;
@@ -46,7 +47,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 74] = tests![
+const TESTS: [Test; 77] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -62,6 +63,9 @@ const TESTS: [Test; 74] = tests![
     network::vlans_bonds_and_tunnels_are_in_the_map,
     network::a_bond_tells_the_port_that_took_over,
     network::queueing_disciplines_are_in_the_map_and_judged,
+    classes::vlan_devices_are_made_and_removed_and_undone_whole,
+    classes::leaves_of_queues_and_classes_are_made_and_undone,
+    classes::hierarchies_of_others_are_restored_with_filters_of_each_kind,
     network::loss_on_the_way_is_named,
     network::a_window_below_what_the_round_trip_holds_is_named,
     testbed::a_pair_is_made_used_and_taken_away_without_a_trace,

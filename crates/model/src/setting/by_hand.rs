@@ -1,6 +1,9 @@
 //! Shell commands for the settings that linerate writes: printed for what could not be restored, and in reports.
 
-use super::{ByHand, LinkSpeed, QdiscSpec, SettingKey, Value, parse_rates};
+use super::{
+    ByHand, LinkSpeed, Packets, QdiscSpec, SettingKey, Value, parse_addresses, parse_class_rules,
+    parse_rates, parse_vlan_link,
+};
 use crate::shell::{quoted, quoted_words};
 use crate::units::BitRate;
 
@@ -169,6 +172,70 @@ pub(super) fn by_tc(key: &SettingKey, value: &Value) -> Option<String> {
     Some(format!("tc qdisc replace dev {nic} root{handle} {root}{commands}"))
 }
 
+/// The ip-link(8) command for a VLAN device.
+pub(super) fn by_vlan_link(key: &SettingKey, value: &Value) -> Option<String> {
+    let nic = nic_of(key)?;
+    let Some(link) = parse_vlan_link(text_of(value)?)? else {
+        return Some(format!("ip link delete dev {nic}"));
+    };
+    let words = link.to_string();
+    let (parent, rest) = words.split_once(' ')?;
+    let parent = quoted(parent);
+    Some(format!("ip link add link {parent} name {nic} type vlan {rest}"))
+}
+
+/// The ip-link(8) command for the administrative state.
+pub(super) fn by_up(key: &SettingKey, value: &Value) -> Option<String> {
+    let state = match value {
+        Value::Switch(true) => "up",
+        Value::Switch(false) => "down",
+        _ => return None,
+    };
+    Some(format!("ip link set dev {} {state}", nic_of(key)?))
+}
+
+/// The ip-address(8) commands for static addresses.
+pub(super) fn by_addresses(key: &SettingKey, value: &Value) -> Option<String> {
+    let nic = nic_of(key)?;
+    let addresses = parse_addresses(text_of(value)?)?;
+    let flush = format!("ip address flush dev {nic} scope global permanent");
+    let add = addresses.iter().map(|address| {
+        let words = quoted_words(&address.to_string());
+        format!("ip address add {words} dev {nic}")
+    });
+    let commands: Vec<String> = std::iter::once(flush).chain(add).collect();
+    Some(commands.join(" && "))
+}
+
+/// The nft(8) command that replaces the rules of an interface.
+pub(super) fn by_class_rules(key: &SettingKey, value: &Value) -> Option<String> {
+    let nic = key.word("NAME")?;
+    let table = format!("netdev linerate_qos_{nic}");
+    let rules = parse_class_rules(text_of(value)?)?;
+    let clear = format!("table {table}; delete table {table}");
+    let lines = rules.iter().map(|rule| {
+        let class = format!("{:x}:{:x}", rule.class >> 16, rule.class & 0xffff);
+        let set = format!("meta priority set {class} accept");
+        match rule.packets {
+            Packets::Priority(number) => format!("meta priority 0x{number:x} {set}; "),
+            Packets::Mark(number) => format!("meta mark {number} {set}; "),
+            Packets::Vlan(id) => format!("vlan id {id} {set}; "),
+            Packets::Dscp(dscp) => format!("ip dscp {dscp} {set}; ip6 dscp {dscp} {set}; "),
+            Packets::Port(port) => ["tcp sport", "tcp dport", "udp sport", "udp dport"]
+                .map(|field| format!("{field} {port} {set}; "))
+                .concat(),
+        }
+    });
+    let lines: String = lines.collect();
+    let script = if lines.is_empty() {
+        clear
+    } else {
+        let hook = format!("type filter hook egress device \"{nic}\" priority 0");
+        format!("{clear}; table {table} {{ chain egress {{ {hook}; {lines}}}; }}")
+    };
+    Some(format!("nft {}", quoted(&script)))
+}
+
 /// The dcb(8) command for PFC.
 pub(super) fn by_dcb_pfc(key: &SettingKey, value: &Value) -> Option<String> {
     let (nic, words) = (nic_of(key)?, text_of(value)?);
@@ -240,7 +307,7 @@ mod tests {
             Some("dcb pfc set dev eth2 prio-pfc all:off")
         );
         assert_eq!(
-            by_hand("nic/eth2/dcb/maxrate", "1:1000").as_deref(),
+            by_hand("nic/eth2/dcb/maxrate", "none 1kbit").as_deref(),
             Some(
                 "dcb maxrate set dev eth2 tc-maxrate 0:0 1:1000 2:0 3:0 4:0 5:0 6:0 7:0  \
                  # with iproute2 6.18 or later: an earlier dcb sets 125 times the rate"
@@ -280,6 +347,36 @@ mod tests {
         assert_eq!(
             by_hand("nic/eth2/rss/key", "6d5a"),
             "ethtool -X eth2 hkey 6d:5a"
+        );
+        assert_eq!(
+            by_hand(
+                "nic/eth2/qdisc",
+                "htb default 30 class 1 rate 1gbit class 30 parent 1 rate 8mbit leaf pfifo limit 9"
+            ),
+            "tc qdisc replace dev eth2 root handle 1: htb default 30 && \
+             tc class add dev eth2 parent 1: classid 1:1 htb rate 1gbit ceil 1gbit && \
+             tc class add dev eth2 parent 1:1 classid 1:30 htb rate 8mbit ceil 8mbit && \
+             tc qdisc add dev eth2 parent 1:30 pfifo limit 9"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/qdisc", "mq leaf 2 fq"),
+            "tc qdisc replace dev eth2 root handle 1: mq && tc qdisc add dev eth2 parent 1:2 fq"
+        );
+        assert_eq!(
+            by_hand("nic/v10/vlan/link", "eth1 id 10"),
+            "ip link add link eth1 name v10 type vlan id 10"
+        );
+        assert_eq!(by_hand("nic/v10/vlan/link", "none"), "ip link delete dev v10");
+        assert_eq!(by_hand("nic/v10/up", "off"), "ip link set dev v10 down");
+        assert_eq!(
+            by_hand("nic/v10/addresses", "10.0.0.1/24"),
+            "ip address flush dev v10 scope global permanent && ip address add 10.0.0.1/24 dev v10"
+        );
+        assert_eq!(
+            by_hand("nic/e0/class-rules", "vlan 10 -> 1:20"),
+            "nft 'table netdev linerate_qos_e0; delete table netdev linerate_qos_e0; \
+             table netdev linerate_qos_e0 { chain egress { type filter hook egress device \"e0\" priority 0; \
+             vlan id 10 meta priority set 1:20 accept; }; }'"
         );
         assert_eq!(
             by_hand("nic/eth2/dcb/app", "dscp-prio 26:3"),

@@ -1,14 +1,17 @@
 //! Settings: the knobs of a host, in one catalog. Rules read settings, transactions write them, experiments vary
 //! them; they all use the same key, typed value, domain, reversibility class and scope.
 
+mod addresses;
 mod applications;
 mod by_hand;
+mod class_rules;
 mod fact;
 mod file;
 mod hash_key;
 mod key;
 mod knobs;
 mod link;
+mod made;
 pub mod needs;
 pub mod numbers;
 mod of_host;
@@ -20,12 +23,15 @@ mod read_value;
 mod rows;
 mod spec;
 mod value;
+mod vlan_link;
 mod words;
 
 use std::collections::BTreeMap;
 
+pub use addresses::{StaticAddress, address_words, parse_addresses};
 pub use applications::{Application, application_words, parse_applications};
 pub use by_hand::by_hand;
+pub use class_rules::{ClassRule, Packets, class_rule_words, parse_class_rules};
 pub use fact::{Fact, Field, egress_text};
 pub use file::{Form, SettingFile, parse_chosen, parse_scheduler};
 pub use hash_key::{key_words, parse_key};
@@ -44,6 +50,7 @@ pub use spec::{
     Access, ByHand, Class, Domain, Effects, EthtoolRequest, Keeping, Scope, SettingSpec,
 };
 pub use value::{Value, fold_blanks};
+pub use vlan_link::{FLAGS_DEFAULT, FLAGS_KNOWN, VlanLink, parse_vlan_link, vlan_link_words};
 pub use words::{FEC_AUTO, fec_words, parse_table, table_words};
 
 /// Settings with their values, for one end of a path.
@@ -235,6 +242,11 @@ mod tests {
             ),
             (NicKnob::Mtu, NicKnob::Feature("b".to_owned())),
             (NicKnob::GsoMaxBytes, NicKnob::GsoIpv4MaxBytes),
+            (NicKnob::VlanLink, NicKnob::Up),
+            (NicKnob::Up, NicKnob::Addresses),
+            (NicKnob::Addresses, NicKnob::VlanEgress),
+            (NicKnob::VlanEgress, NicKnob::Qdisc),
+            (NicKnob::Qdisc, NicKnob::ClassRules),
         ] {
             assert!(first < second, "{first} {second}");
         }

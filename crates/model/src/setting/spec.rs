@@ -6,7 +6,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::addresses::{address_words, parse_addresses};
 use super::applications::{application_words, parse_applications};
+use super::class_rules::{class_rule_words, parse_class_rules};
 use super::hash_key::{key_words, parse_key};
 use super::link::LinkSpeed;
 use super::priorities::{
@@ -15,6 +17,7 @@ use super::priorities::{
 };
 use super::qdisc_spec::QdiscSpec;
 use super::rows::{IRQ_CPUS, RDMA_DEFAULTS, SYSCTL, SYSCTL_NET};
+use super::vlan_link::{parse_vlan_link, vlan_link_words};
 use super::words::{parse_table, round_words};
 use super::{Fact, Form, SettingError, SettingKey, Value, fold_blanks, path};
 use crate::host::Qdisc;
@@ -50,6 +53,12 @@ pub enum Domain {
     HashKey,
     /// Autonegotiation or a forced speed.
     LinkSpeed,
+    /// A VLAN device, or none.
+    VlanLink,
+    /// Static addresses with prefix lengths.
+    Addresses,
+    /// Which packets go to which class.
+    ClassRules,
 }
 
 impl Domain {
@@ -69,10 +78,17 @@ impl Domain {
                 "`prio-tc 0:0 1:1 ... tc-bw 0:40 1:60 ... tc-tsa 0:ets 1:strict ...`, each of all eight from 0 to 7"
             }
             Self::ClassRates => {
-                "classes and bit/s, whole thousands, such as `0:10000000000`, or nothing: what is not named has no limit"
+                "a rate for each class such as `1gbit 5gbit none`, or classes and bit/s such as `0:10000000000`, whole kbit/s, or nothing: what is not named has no limit"
             }
             Self::Applications => {
                 "the words of dcb-app(8), such as `ethtype-prio 0x8915:3 dscp-prio 26:3`, or nothing"
+            }
+            Self::VlanLink => "a parent and a VLAN ID such as `eth1 id 10`, or `none`",
+            Self::Addresses => {
+                "addresses with prefix length such as `12.0.10.2/24 2001:db8::1/64`, or `none`"
+            }
+            Self::ClassRules => {
+                "at most 48 rules such as `priority 1 -> 1:10; vlan 10 -> 1:20; dscp af21 -> 1:20; port 5001 -> 1:30; mark 1 -> 1:30`, or `none`"
             }
             Self::HashKey => "bytes in hexadecimal such as `6d:5a:56`, of the NIC's key length",
             Self::LinkSpeed => {
@@ -206,6 +222,8 @@ pub enum Effects {
     Features,
     /// Its features, and its IPv6 MTU.
     Mtu,
+    /// Everything of a device that is removed with it, sysctls too.
+    Device,
     /// Its queues and their settings.
     Queues,
     /// The same, and the interrupt coalescing of each queue.
@@ -358,6 +376,9 @@ impl SettingKey {
                 let table = parse_applications(text).ok_or_else(wrong)?;
                 Ok(Value::Text(application_words(&table)))
             }
+            Domain::VlanLink | Domain::Addresses | Domain::ClassRules => {
+                words_of(domain, text).map(Value::Text).ok_or_else(wrong)
+            }
             Domain::HashKey => {
                 let key = parse_key(text.trim()).ok_or_else(wrong)?;
                 Ok(Value::Text(key_words(&key)))
@@ -378,5 +399,14 @@ impl SettingKey {
             Domain::Text if text.contains(['\n', '\0']) => Err(wrong()),
             Domain::Text => Ok(Value::Text(fold_blanks(text))),
         }
+    }
+}
+
+/// A device, addresses or rules as they are printed.
+fn words_of(domain: Domain, text: &str) -> Option<String> {
+    match domain {
+        Domain::VlanLink => parse_vlan_link(text).map(|link| vlan_link_words(link.as_ref())),
+        Domain::Addresses => parse_addresses(text).map(|all| address_words(&all)),
+        _ => parse_class_rules(text).map(|rules| class_rule_words(&rules)),
     }
 }

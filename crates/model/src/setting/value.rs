@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::QdiscSpec;
+use super::{QdiscSpec, addresses};
 use crate::host::Qdisc;
 
 /// A setting's value, with the type of its catalog entry.
@@ -25,7 +25,7 @@ pub enum Value {
 impl Value {
     /// Whether a setting with the value `found` satisfies this one. A requested qdisc without handle or options
     /// matches any of its kind with nothing below it that somebody made, since the kernel assigns those; one requested
-    /// with parameters matches if those parameters match.
+    /// with parameters matches if those parameters match. Lists of addresses match in any order.
     pub fn is_met_by(&self, found: &Self) -> bool {
         match (self, found) {
             (Self::Qdisc(asked), Self::Qdisc(found)) => {
@@ -34,6 +34,9 @@ impl Value {
                     && (asked.options.is_empty() || asked.options == found.options)
                     && (asked.is_asked() || asked.below == found.below)
                     && asked.words_are_met_by(found)
+            }
+            (Self::Text(asked), Self::Text(found)) => {
+                asked == found || addresses::is_met(asked, found)
             }
             _ => self == found,
         }

@@ -20,7 +20,9 @@ use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, Plan};
 use linerate_model::protocol::{AgentAddress, Failure, FailureKind};
-use linerate_model::setting::{Class, Scope as SettingScope, SettingKey, Value, needs};
+use linerate_model::setting::{
+    Class, NicKnob, Scope as SettingScope, SettingKey, Value, VlanLink, needs,
+};
 
 use crate::console::say::warn;
 use crate::endpoint::crash;
@@ -230,7 +232,20 @@ impl LocalEndpoint {
             let Some(nic) = of_nic(&change) else {
                 continue;
             };
+            // A VLAN device concerns the interface below it too, but disconnects only itself.
+            let below = below_vlan(change).filter(|_| !self.disturbs_way_in);
+            let is_below = |nics: &BTreeSet<NicName>| {
+                below.as_ref().is_some_and(|below| nics.contains(below))
+            };
             let why = match &way_in {
+                Known::Value(nics) if is_below(nics) => {
+                    let why = format!(
+                        "cannot change {}: your {connection} connection uses the interface below it; allow it with \
+                         `--allow-management-disruption`; nothing was changed",
+                        change.setting
+                    );
+                    return Err(failure(FailureKind::Permission, &why));
+                }
                 Known::Value(nics) if !nics.contains(&nic) => continue,
                 Known::Value(_) => format!("your {connection} connection uses {nic}"),
                 Known::Unknown(gap) => {
@@ -406,3 +421,14 @@ fn apply_failure(error: &ApplyError) -> Failure {
     };
     failure(kind, &error.to_string())
 }
+/// The interface below the VLAN device that a change creates or removes.
+fn below_vlan(change: &Change) -> Option<NicName> {
+    let is_link = matches!(&change.setting, SettingKey::Nic(_, NicKnob::VlanLink));
+    let texts = [&change.to, &change.from].into_iter();
+    let mut links = texts.filter_map(|value| match value {
+        Value::Text(link) if is_link => VlanLink::parse(link),
+        _ => None,
+    });
+    links.next().map(|link| link.parent)
+}
+

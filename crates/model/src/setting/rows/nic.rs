@@ -29,6 +29,38 @@ const OF_NIC: SettingSpec = SettingSpec {
 knobs!(
     NicKnob,
     2,
+    VlanLink = SettingSpec {
+        pattern: "nic/NAME/vlan/link",
+        about: "the VLAN device itself: `eth1 id 10` creates it, `none` removes it",
+        domain: Domain::VlanLink,
+        class: Class::R3,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_vlan_link),
+        effects: Effects::Device,
+        source: "ip-link(8), type vlan",
+        ..OF_NIC
+    },
+    Up = SettingSpec {
+        pattern: "nic/NAME/up",
+        about: "administrative state; setting it to `off` disconnects the interface",
+        domain: Domain::Switch,
+        class: Class::R3,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_up),
+        effects: Effects::Siblings(&["nic/NAME/addresses"]),
+        source: "ip-link(8), up and down",
+        ..OF_NIC
+    },
+    Addresses = SettingSpec {
+        pattern: "nic/NAME/addresses",
+        about: "static global addresses with prefix length; dynamic ones are neither shown nor changed",
+        domain: Domain::Addresses,
+        class: Class::R2,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_addresses),
+        source: "ip-address(8)",
+        ..OF_NIC
+    },
     PrivateFlag(String) = SettingSpec {
         pattern: "nic/NAME/private-flag/FLAG",
         about: "a private flag of the driver",
@@ -174,7 +206,7 @@ knobs!(
     },
     DcbMaxRate = SettingSpec {
         pattern: "nic/NAME/dcb/maxrate",
-        about: "maximum rate of each traffic class, bit/s",
+        about: "maximum rate of each traffic class: `1gbit 5gbit none`",
         domain: Domain::ClassRates,
         class: Class::R2,
         access: Access::Netlink,
@@ -431,6 +463,16 @@ knobs!(
         source: "ethtool(8), --per-queue",
         ..OF_NIC
     },
+    VlanEgress = SettingSpec {
+        pattern: "nic/NAME/vlan/egress",
+        about: "egress priority map of a VLAN, socket priority to PCP: `0:1 3:3`; unlisted priorities map to 0",
+        domain: Domain::EgressMap,
+        access: Access::Netlink,
+        by_hand: ByHand::Command("ip link set dev NAME type vlan egress-qos-map VALUE"),
+        fact: Fact::Stack(computed(vlan_egress)),
+        source: "ip-link(8), egress-qos-map",
+        ..OF_NIC
+    },
     Qdisc = SettingSpec {
         pattern: "nic/NAME/qdisc",
         about: "root qdisc with classes and leaves, in tc(8) syntax: `tbf rate 1gbit burst 128k latency 50ms`, `htb default 30 class 1 rate 10gbit class 10 parent 1 rate 50mbit leaf pfifo limit 100 class 30 parent 1 rate 5gbit ceil 10gbit`",
@@ -440,6 +482,15 @@ knobs!(
         by_hand: ByHand::Code(by_hand::by_tc),
         fact: Fact::Nic(field!(qdisc)),
         source: "tc(8)",
+        ..OF_NIC
+    },
+    ClassRules = SettingSpec {
+        pattern: "nic/NAME/class-rules",
+        about: "which packets go to which class of the root qdisc, by linerate's own nf_tables table: `priority 1 -> 1:10; vlan 10 -> 1:20; dscp af21 -> 1:20; port 5001 -> 1:30; mark 1 -> 1:30`; the first match decides",
+        domain: Domain::ClassRules,
+        access: Access::Netlink,
+        by_hand: ByHand::Code(by_hand::by_class_rules),
+        source: "nft(8), netdev egress; tc-htb(8), classification",
         ..OF_NIC
     },
     GroFlushTimeoutNs = SettingSpec {
@@ -557,16 +608,6 @@ knobs!(
         by_hand: ByHand::Command("ip link set dev NAME gro_ipv4_max_size VALUE"),
         fact: Fact::Stack(field!(gro_ipv4_max_bytes)),
         source: "ip-link(8)",
-        ..OF_NIC
-    },
-    VlanEgress = SettingSpec {
-        pattern: "nic/NAME/vlan/egress",
-        about: "egress priority map of a VLAN, socket priority to PCP: `0:1 3:3`; unlisted priorities map to 0",
-        domain: Domain::EgressMap,
-        access: Access::Netlink,
-        by_hand: ByHand::Command("ip link set dev NAME type vlan egress-qos-map VALUE"),
-        fact: Fact::Stack(computed(vlan_egress)),
-        source: "ip-link(8), egress-qos-map",
         ..OF_NIC
     },
     BondHashPolicy = SettingSpec {

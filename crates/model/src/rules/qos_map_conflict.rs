@@ -19,7 +19,9 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "ETS shares that do not add up to 100 %; a priority in an ETS class of 0 %; ETS shares that \
                 differ from the peer's; firmware DCBX together with lldpad; a VLAN without egress-qos-map on \
-                an interface that trusts PCP",
+                an interface that trusts PCP, or beside VLANs that have one; a rate limit of a class above the \
+                link's rate; priority maps or limits that differ between the ports of a bond; priority maps \
+                that differ between the two ends",
     effect: "traffic gets its intended class; no verified figure",
     source: "dcb(8), dcb-ets(8), dcb-apptrust(8); IEEE 802.1Qaz",
     fix: Fix::Advised(&[Class::R2, Class::R3]),
@@ -44,6 +46,10 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
             peers(nic, dcb),
             owners(context, nic, dcb),
             untagged(context, nic, dcb),
+            without_map(context, nic),
+            above_line(nic, dcb),
+            other_port(context, nic, dcb),
+            other_end(context, nic, dcb),
         ];
         let notices = notices.into_iter().flatten().collect();
         judged(rule, context, subject(nic), notices, Vec::new())
@@ -207,14 +213,160 @@ fn untagged(context: &Context<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     )
 }
 
+/// The VLANs on an interface, each with whether its map gives any priority.
+fn vlans<'h>(context: &Context<'h>, nic: &Nic) -> Vec<(&'h Nic, bool)> {
+    let of_nic =
+        |upper: &&Nic| upper.lower().contains(&nic.name) || nic.upper().contains(&upper.name);
+    let mapped = |upper: &'h Nic| {
+        let vlan = upper.stack.vlan.as_ref()?;
+        Some((upper, vlan.egress.value()?.iter().any(|(_, to)| *to != 0)))
+    };
+    let all = context.host.nics.iter().filter(of_nic);
+    all.filter_map(mapped).collect()
+}
+
+/// One VLAN without a map beside others that have one.
+fn without_map(context: &Context<'_>, nic: &Nic) -> Option<Notice> {
+    let vlans = vlans(context, nic);
+    let (with, _) = vlans.iter().find(|(_, is_mapped)| *is_mapped)?;
+    let (without, _) = vlans.iter().find(|(_, is_mapped)| !*is_mapped)?;
+    let summary = format!(
+        "{} has no egress-qos-map, but {} on the same port has one: its frames have priority 0",
+        without.name, with.name
+    );
+    let evidence = |vlan: &Nic, value: &str| {
+        let file = format!("/proc/net/vlan/{}", vlan.name);
+        Evidence::new(format!("egress map of {}", vlan.name), value, file)
+    };
+    Some(
+        Notice::new(Severity::Note, summary)
+            .with([evidence(without, "none"), evidence(with, "set")]),
+    )
+}
+
+/// A limit that no traffic can reach.
+fn above_line(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
+    let line = nic
+        .link_bit_per_s
+        .get()
+        .filter(|line| line.as_bit_per_s() > 0)?;
+    let rates = dcb.class_max_bit_per_s.value()?;
+    let (class, rate) = rates.iter().enumerate().find(|(_, rate)| **rate > line)?;
+    let summary = format!(
+        "traffic class {class} of {} is limited to {rate}, above the link's {line}: the limit has no effect",
+        nic.name
+    );
+    Some(Notice::new(Severity::Note, summary).with([
+        Evidence::new(
+            format!("limit of traffic class {class}"),
+            rate.to_string(),
+            path(nic, "tc_maxrate"),
+        ),
+        Evidence::new(
+            "link rate",
+            line.to_string(),
+            format!("/sys/class/net/{}/speed", nic.name),
+        ),
+    ]))
+}
+
+/// What two interfaces that carry the same traffic must have in common: its name, and both values.
+fn difference(one: &Dcb, other: &Dcb) -> Option<(&'static str, String, String)> {
+    let maps = (one.priority_class.value(), other.priority_class.value());
+    if let (Some(one), Some(other)) = maps
+        && one != other
+    {
+        return Some(("traffic class of each priority", list(one), list(other)));
+    }
+    let limits = (
+        one.class_max_bit_per_s.value(),
+        other.class_max_bit_per_s.value(),
+    );
+    if let (Some(one), Some(other)) = limits
+        && one != other
+    {
+        return Some(("limit of each traffic class", list(one), list(other)));
+    }
+    None
+}
+
+fn differing(
+    (nic, of_nic): (&Nic, String),
+    (other, of_other): (&Nic, String),
+    what: &str,
+    place: &str,
+) -> Notice {
+    let summary = format!(
+        "{} and {}{place} differ in the {what}: configure the same on both",
+        nic.name, other.name
+    );
+    Notice::new(Severity::Warn, summary).with([
+        Evidence::new(
+            format!("{what} of {}", nic.name),
+            of_nic,
+            path(nic, "ieee_ets"),
+        ),
+        Evidence::new(
+            format!("{what} of {}", other.name),
+            of_other,
+            path(other, "ieee_ets"),
+        ),
+    ])
+}
+
+/// Another port of the same bond, which carries the same traffic.
+fn other_port(context: &Context<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
+    let bond_of = |nic: &Nic| nic.stack.bond_port.as_ref()?.bond.value().cloned();
+    let bond = bond_of(nic)?;
+    // Each pair once.
+    let others = context
+        .host
+        .nics
+        .iter()
+        .skip_while(|other| other.name != nic.name);
+    let mut others = others
+        .skip(1)
+        .filter(|other| bond_of(other).as_ref() == Some(&bond));
+    others.find_map(|other| {
+        let (what, own, theirs) = difference(dcb, other.shaping.dcb.value()?)?;
+        let place = format!(", ports of {bond},");
+        Some(differing((nic, own), (other, theirs), what, &place))
+    })
+}
+
+/// The interface of the other end, if it has but one with a map.
+fn other_end(context: &Context<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
+    if context.nic.is_some_and(|own| *own != nic.name) {
+        return None;
+    }
+    let with_map = |other: &&Nic| {
+        let dcb = other.shaping.dcb.value();
+        other.kind == NicKind::Physical
+            && dcb.is_some_and(|dcb| dcb.priority_class.value().is_some())
+    };
+    let mut others = context.other?.nics.iter().filter(with_map);
+    let (other, None) = (others.next()?, others.next()) else {
+        return None;
+    };
+    let (own, theirs) = (dcb.priority_class.value()?, other.shaping.dcb.value()?);
+    let theirs = theirs
+        .priority_class
+        .value()
+        .filter(|theirs| *theirs != own)?;
+    let values = ((nic, list(own)), (other, list(theirs)));
+    let what = "traffic class of each priority";
+    Some(differing(values.0, values.1, what, " at the remote end"))
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::testing::{Cases, World, finding};
     use super::*;
     use crate::build;
     use crate::finding::Profile;
-    use crate::host::{Owner, Vlan};
+    use crate::host::{BondPort, Host, Owner, Vlan};
     use crate::known::Cause;
+    use crate::units::BitRate;
 
     const ID: &str = RULE.id;
 
@@ -237,8 +389,36 @@ pub(super) mod tests {
                 })
                 .profile(Profile::Rdma)
             }),
+            ("a VLAN without a map beside one with a map", || {
+                changed(|host| {
+                    let mut other = host.nics[1].clone();
+                    other.name = "eth0.6".parse().expect("a name");
+                    other.stack.vlan = Some(Vlan {
+                        egress: Known::Value(vec![(0, 3)]),
+                        ..Vlan::default()
+                    });
+                    host.nics.push(other);
+                })
+            }),
+            ("a limit above the line", || {
+                limited(&[BitRate::from_bit_per_s(11_000_000_000)])
+            }),
+            ("ports of a bond with other maps", || {
+                bonded(vec![0, 0, 1, 1, 0, 0, 0, 0])
+            }),
+            ("another map at the remote end", || {
+                let far = bonded(vec![0, 0, 1, 1, 0, 0, 0, 0]).context().host.clone();
+                let far = build::host().with(|host| host.nics = vec![far.nics[2].clone()]);
+                world(&[50, 50], |_| {}).towards(far.build())
+            }),
         ],
         silent: &[
+            ("ports of a bond with one map", || {
+                bonded(vec![0, 1, 0, 0, 0, 0, 0, 0])
+            }),
+            ("a limit below the line", || {
+                limited(&[BitRate::from_bit_per_s(1_000_000_000)])
+            }),
             ("50 + 50 %", || world(&[50, 50], |_| {})),
             ("nothing set", || world(&[0, 0], |_| {})),
             ("told by DSCP", || {
@@ -260,6 +440,35 @@ pub(super) mod tests {
         })],
     };
 
+    fn changed(change: impl FnOnce(&mut Host)) -> World {
+        let mut host = world(&[50, 50], |_| {}).context().host.clone();
+        change(&mut host);
+        World::of(host)
+    }
+
+    fn limited(rates: &[BitRate]) -> World {
+        let rates = rates.to_vec();
+        world(&[50, 50], |dcb| {
+            dcb.class_max_bit_per_s = Known::Value(rates);
+        })
+    }
+
+    /// `eth0` and `eth1` in a bond, the second with this map.
+    fn bonded(map: Vec<u32>) -> World {
+        changed(|host| {
+            host.nics[0].stack.bond_port = Some(BondPort {
+                bond: Known::Value("bond0".parse().expect("a name")),
+                ..BondPort::default()
+            });
+            let mut other = host.nics[0].clone();
+            other.name = "eth1".parse().expect("a name");
+            if let Known::Value(dcb) = &mut other.shaping.dcb {
+                dcb.priority_class = Known::Value(map);
+            }
+            host.nics.push(other);
+        })
+    }
+
     fn words(words: &[&str]) -> Known<Vec<String>> {
         Known::Value(words.iter().map(|word| (*word).to_owned()).collect())
     }
@@ -269,6 +478,7 @@ pub(super) mod tests {
             priority_class: Known::Value(vec![0, 1, 0, 0, 0, 0, 0, 0]),
             class_bandwidth: Known::Value(shares.to_vec()),
             class_algorithm: words(&["ets", "ets"]),
+            class_max_bit_per_s: Known::Value(Vec::new()),
             pfc_enabled: Known::Value(0),
             dcbx: words(&["host", "IEEE"]),
             peer_class_bandwidth: Known::unknown(Cause::Absent, "DCB_ATTR_IEEE_PEER_ETS", "none"),

@@ -24,6 +24,7 @@ pub mod known;
 pub mod lab;
 pub mod latency;
 pub mod limit;
+pub mod memory_policy;
 pub mod pairing;
 pub mod path;
 pub mod peer_address;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{CpuId, CpuSet, NodeId};
 use crate::known::Known;
 use crate::latency::Histogram;
+use crate::memory_policy::MemoryPolicy;
 use crate::units::{Bytes, Nanoseconds};
-use crate::workload::MemoryPolicy;
 
 /// The maximum number of entries of a submission queue (io_uring/io_uring.h, `IORING_MAX_ENTRIES`).
 pub const DEPTH_MAX: u32 = 32_768;

@@ -3,6 +3,7 @@
 mod block;
 mod check;
 mod diffusion;
+mod marks;
 mod placement;
 mod verbs;
 
@@ -13,7 +14,10 @@ use serde::{Deserialize, Serialize};
 pub use block::Block;
 pub use check::SpecError;
 pub use diffusion::Diffusion;
-pub use placement::{MemoryPolicy, Placement};
+pub use marks::Marks;
+pub use placement::Placement;
+
+pub use crate::memory_policy::MemoryPolicy;
 pub use verbs::{Connect, DeviceChoice, Rdma, Registration, Service, Verb, Verbs};
 
 use crate::end::End;
@@ -79,6 +83,9 @@ pub struct TrialSpec {
     /// `SO_MAX_PACING_RATE` of each flow.
     #[serde(default)]
     pub pacing_bit_per_s: Option<BitRate>,
+    /// The marks of its packets.
+    #[serde(default, skip_serializing_if = "Marks::is_none")]
+    pub marks: Marks,
     /// The sampling rate per CPU and second for a profile of both ends; `None` is no profile.
     #[serde(default)]
     pub profile_hz: Option<u32>,
@@ -110,6 +117,7 @@ impl Default for TrialSpec {
             waiting_remote: None,
             mss_bytes: None,
             pacing_bit_per_s: None,
+            marks: Marks::default(),
             profile_hz: None,
             omit_ns: None,
             unrecorded: false,

@@ -191,9 +191,15 @@ fn a_trial_is_recorded_as_the_end_of_a_path_that_receives() {
     assert_eq!(side.check(&trial), Ok(()));
     let operations = side.operations.as_ref().expect("operations");
     assert_eq!(operations.latency.count(), operations.completed);
-    assert_eq!(operations.per_thread.iter().sum::<u64>(), operations.completed);
+    assert_eq!(
+        operations.per_thread.iter().sum::<u64>(),
+        operations.completed
+    );
     assert_eq!(side.threads.len(), 2);
-    assert_eq!(side.flows[0].total().as_u64(), operations.completed * BLOCK.as_u64());
+    assert_eq!(
+        side.flows[0].total().as_u64(),
+        operations.completed * BLOCK.as_u64()
+    );
     let times: Vec<Nanoseconds> = operations.steps.iter().map(|step| step.at_ns).collect();
     assert!(times.is_sorted() && times.last() == Some(&side.elapsed_ns));
     let more = TrialSpec { flows: 3, ..trial };

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use linerate_model::greeting::{GREETING_BYTES, write};
 use linerate_model::protocol::Token;
-use linerate_model::workload::{TrialSpec, Waiting};
+use linerate_model::workload::{Direction, TrialSpec, Waiting};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
-use super::{ACCEPTED, Connected, Flow, Side, Source, files, select, socket};
+use super::{ACCEPTED, Connected, Flow, Side, Source, files, marks, select, socket};
 use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 
@@ -131,6 +131,10 @@ impl Attempt {
         address: SocketAddr,
     ) -> Result<Self, TrafficError> {
         let socket = socket::new(spec, address)?;
+        // Before the handshake: a firewall mark chooses the route, too.
+        if spec.direction == Direction::Forward {
+            marks::set(&spec.marks, &socket)?;
+        }
         if let Some(source) = source {
             source.bind(&socket)?;
         }

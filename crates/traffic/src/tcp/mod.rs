@@ -27,6 +27,7 @@ pub(crate) mod arrival;
 mod connect;
 mod files;
 pub(crate) mod info;
+pub(crate) mod marks;
 mod select;
 mod settle;
 pub(crate) mod socket;
@@ -122,6 +123,8 @@ impl Flow {
             // Its GO must not wait for an acknowledgement (RFC 896). Senders keep Nagle's algorithm,
             // as a bulk transfer by anyone else would.
             rustix::net::sockopt::set_tcp_nodelay(&socket, true).map_err(failed)?;
+        } else {
+            marks::set(&spec.marks, &socket)?;
         }
         Ok(Self {
             number,

@@ -23,12 +23,13 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recvfrom, send,
-    socket_with,
+    socket_with, sockopt,
 };
 
 use super::check_waiting;
 use crate::sys::set_option;
 use crate::tcp::arrival::{bind_within, taken};
+use crate::tcp::marks;
 use crate::tcp::socket::{Woken, set_buffers, wait};
 use crate::tcp::words::{
     PartialMessage, WORDS_MAX, Word, await_words, local_of, number, peer_of, random, tell,
@@ -303,10 +304,22 @@ fn bound(spec: &TrialSpec, local: SocketAddr, flow: &Flow) -> Result<OwnedFd, Tr
         )
         .map_err(|errno| TrafficError::of_errno("set the pacing rate", errno))?;
     }
+    let local = match (flow.side, spec.marks.udp_port) {
+        // Each is connected to another port of the other end before it sends.
+        (Side::Connecting, Some(port)) => {
+            sockopt::set_socket_reuseport(&socket, true)
+                .map_err(|errno| TrafficError::of_errno("share a UDP port", errno))?;
+            with_port(local, port)
+        }
+        _ => local,
+    };
     bind_within(&socket, local, flow.ports).map_err(|errno| match errno {
         Errno::ADDRINUSE => taken(local, flow.ports),
-        _ => TrafficError::of_errno("bind a UDP socket", errno),
+        _ => TrafficError::of_bind("bind a UDP socket", errno),
     })?;
+    if flow.role == Role::Sender {
+        marks::set(&spec.marks, &socket)?;
+    }
     Ok(socket)
 }
 

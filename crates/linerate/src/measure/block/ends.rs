@@ -187,14 +187,19 @@ impl Ends for DeviceEnds {
         });
         let own = format!("block/{}", self.disk);
         diagnosis.findings.retain(|finding| finding.subject == own);
-        diagnosis.undetermined.retain(|unsure| unsure.subject == own);
+        diagnosis
+            .undetermined
+            .retain(|unsure| unsure.subject == own);
         diagnosis
     }
 
     fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample> {
         self.interrupt.check()?;
         let Workload::Block(block) = &spec.workload else {
-            return Err(Stop::new(Code::Bug, "a trial of two ends on a block device"));
+            return Err(Stop::new(
+                Code::Bug,
+                "a trial of two ends on a block device",
+            ));
         };
         let Some((device, opened)) = self.devices.get(&block.device) else {
             let why = format!("{} was not opened", block.device);

@@ -98,12 +98,7 @@ struct Bench<'a> {
 /// Carries it out.
 pub(super) fn run(args: &MeasureBlock, output: OutputOptions<'_>) -> Outcome<()> {
     check_output(output)?;
-    let until = UntilArgs {
-        until_ci: args.until_ci,
-        max_time: args.max_time,
-        require: args.require.clone(),
-        ..UntilArgs::once()
-    };
+    let until = until(args);
     let requirements = Requirements::new(&until, output.as_junit)?;
     let say = output.say;
     let live = LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
@@ -114,17 +109,10 @@ pub(super) fn run(args: &MeasureBlock, output: OutputOptions<'_>) -> Outcome<()>
     let host = host_from(None)?;
     let facts = host.block.iter().find(|one| one.name == device.disk);
     let mut spec = spec(args, access, (&host, facts), (root, &device))?;
-    let is_valid = |spec: &BlockSpec| {
-        let checked = spec.check(device.logical_block);
-        checked.map_err(|error| {
-            let why = format!("cannot measure {}: {error}", device.path.display());
-            Stop::new(Code::BadInput, why)
-        })
-    };
-    is_valid(&spec)?;
+    check_spec(&spec, &device)?;
     let (opened, area) = opened(root, &device, access).map_err(|error| stop_of(&error))?;
     spec.area = area;
-    is_valid(&spec)?;
+    check_spec(&spec, &device)?;
     let interrupt = Interrupt::listen()?;
     confirm_early_end(&interrupt, say, None);
     say.note(&announced(&device, &spec));
@@ -220,6 +208,24 @@ fn check_output(output: OutputOptions<'_>) -> Outcome<()> {
         }
         None => Ok(()),
     }
+}
+
+/// What repeats the trial, and decides.
+fn until(args: &MeasureBlock) -> UntilArgs {
+    UntilArgs {
+        until_ci: args.until_ci,
+        max_time: args.max_time,
+        require: args.require.clone(),
+        ..UntilArgs::once()
+    }
+}
+
+fn check_spec(spec: &BlockSpec, device: &Device) -> Outcome<()> {
+    let checked = spec.check(device.logical_block);
+    checked.map_err(|error| {
+        let why = format!("cannot measure {}: {error}", device.path.display());
+        Stop::new(Code::BadInput, why)
+    })
 }
 
 /// Refuses `--poll` on a device without polled queues.

@@ -119,6 +119,11 @@ pub(crate) fn measure_stream(args: &MeasureStream) -> Outcome<TrialSpec> {
     if let Workload::Stream(stream) = &mut spec.workload {
         stream.data_check = args.data_check;
     }
+    spec.marks = args.marks.marks();
+    if !spec.marks.is_none() && args.peer.iperf3.is_some() {
+        let why = "`--priority`, `--dscp` and `--mark` need a linerate peer";
+        return Err(Stop::new(Code::Usage, why));
+    }
     over(&args.transport, depth, checked(spec)?)
 }
 
@@ -202,7 +207,10 @@ pub(crate) fn rr(args: &MeasureRr) -> Outcome<TrialSpec> {
         connect_each: args.reconnect,
         rate_per_s: args.rate,
     });
-    let spec = checked(common(&args.trial, TIME, workload))?;
+    let spec = checked(TrialSpec {
+        marks: args.marks.marks(),
+        ..common(&args.trial, TIME, workload)
+    })?;
     over(&args.transport, args.depth, spec)
 }
 
@@ -292,7 +300,10 @@ pub(crate) fn udp(args: &MeasureUdp, mtu: Option<u32>, ipv6: bool) -> Outcome<Tr
         rate_bit_per_s: args.rate,
         batch: args.batch.into(),
     });
-    checked(common(&args.trial, TIME, workload))
+    checked(TrialSpec {
+        marks: args.marks.marks(),
+        ..common(&args.trial, TIME, workload)
+    })
 }
 
 /// The smaller MTU of both ends' ports, when both are known.

@@ -3,8 +3,8 @@
 mod verbs;
 
 use super::{
-    Block, Diffusion, Direction, Http, Pingpong, ReceiveMode, Rr, SendMode, Stream, Transfer, TrialSpec,
-    Udp, Waiting, Workload,
+    Block, Diffusion, Direction, Http, Marks, Pingpong, ReceiveMode, Rr, SendMode, Stream,
+    Transfer, TrialSpec, Udp, Waiting, Workload,
 };
 use crate::block::{DEPTH_MAX, JOB_BUFFER_MAX};
 use crate::units::{BitRate, Bytes, Nanoseconds};
@@ -89,6 +89,30 @@ impl TrialSpec {
         )
     }
 
+    /// Sockets are marked, not queue pairs, which have a traffic class and a service level.
+    fn check_marks(&self) -> Result<(), SpecError> {
+        let marks = &self.marks;
+        require(
+            marks.dscp.is_none_or(|dscp| dscp <= Marks::DSCP_MAX),
+            "the DSCP",
+            || marks.dscp.unwrap_or(0).to_string(),
+            "0 to 63",
+        )?;
+        let is_udp = matches!(self.workload, Workload::Udp(_));
+        require(
+            marks.udp_port.is_none_or(|port| port > 0 && is_udp),
+            "the port of the datagrams",
+            || marks.udp_port.unwrap_or(0).to_string(),
+            "1 to 65535, for `udp`",
+        )?;
+        require(
+            self.verbs.is_none() || marks.is_none(),
+            "the marks of the packets",
+            || "over verbs".to_owned(),
+            "none over verbs, where `--traffic-class` and `--service-level` are set",
+        )
+    }
+
     /// Checks that both ends can run it.
     pub fn check(&self) -> Result<(), SpecError> {
         self.check_end()?;
@@ -127,6 +151,7 @@ impl TrialSpec {
             "1 B to 1 GiB",
         )?;
         self.check_pacing()?;
+        self.check_marks()?;
         require(
             self.socket_buffer_bytes
                 .is_none_or(|size| size.as_u64() <= MESSAGE_MAX),
@@ -218,10 +243,9 @@ impl TrialSpec {
                 | Workload::Transfer(_)
                 | Workload::Diffusion(_) => true,
                 Workload::Rr(rr) => !rr.connect_each,
-                Workload::Http(_)
-                | Workload::Udp(_)
-                | Workload::Rdma(_)
-                | Workload::Block(_) => false,
+                Workload::Http(_) | Workload::Udp(_) | Workload::Rdma(_) | Workload::Block(_) => {
+                    false
+                }
             }
     }
 

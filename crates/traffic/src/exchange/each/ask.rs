@@ -19,8 +19,8 @@ use crate::exchange::pace::Pace;
 use crate::exchange::rr::new_operations;
 use crate::exchange::schedule::Schedule;
 use crate::exchange::{end, flow_places, prepare_timer};
-use crate::tcp::socket;
 use crate::tcp::words::with_port;
+use crate::tcp::{marks, socket};
 use crate::trial::{Counter, DataThread, LatencyReport, Start, WorkResult};
 use crate::waiting::{Event, Poller, prepare_socket, timespec};
 
@@ -235,6 +235,7 @@ impl Caller<'_> {
 
     fn open(&self, index: usize, poller: &Poller) -> Result<OwnedFd, Fault> {
         let connection = socket::new(self.spec, self.address)?;
+        marks::set(&self.spec.marks, &connection)?;
         let failed = |errno| Fault::Kernel("make a connection for a request", errno);
         sockopt::set_tcp_nodelay(&connection, true).map_err(failed)?;
         sockopt::set_socket_linger(&connection, Some(Duration::ZERO)).map_err(failed)?;

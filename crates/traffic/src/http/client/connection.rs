@@ -9,7 +9,7 @@ use rustix::net::{SendFlags, connect, send, sockopt};
 
 use crate::TrafficError;
 use crate::http::parse::response::Reader;
-use crate::tcp::socket;
+use crate::tcp::{marks, socket};
 use crate::waiting::prepare_socket;
 
 /// How far a connection has come.
@@ -64,6 +64,7 @@ impl Connection {
         address: SocketAddr,
     ) -> Result<&OwnedFd, OpenError> {
         let socket = socket::new(spec, address).map_err(OpenError::Own)?;
+        marks::set(&spec.marks, &socket).map_err(OpenError::Own)?;
         let prepared = sockopt::set_tcp_nodelay(&socket, true)
             .map_err(|errno| TrafficError::of_errno("prepare a connection", errno))
             .and_then(|()| prepare_socket(&socket, spec.waiting));

@@ -259,18 +259,18 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                     is_coalescing(other)
                 }
                 // A device that was made, or went: its settings have the kernel's defaults.
-                (NicKnob::VlanLink, NicKnob::Mtu) => true,
                 (NicKnob::VlanLink, NicKnob::Qdisc) => {
                     matches!(found, Value::Qdisc(root) if root.handle == 0)
                 }
-                (NicKnob::VlanLink, other) => {
+                (NicKnob::VlanLink, other) if *other != NicKnob::Mtu => {
                     other.when_made().is_some_and(|made| made == *found)
                 }
                 // The kernel removes IPv6 addresses from an interface that goes down.
                 (NicKnob::Up, NicKnob::Addresses) => matches!(found, Value::Text(_)),
                 (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx)
                 | (NicKnob::LinkAutoneg, NicKnob::LinkSpeed)
-                | (NicKnob::LinkSpeed, NicKnob::LinkAutoneg) => true,
+                | (NicKnob::LinkSpeed, NicKnob::LinkAutoneg)
+                | (NicKnob::VlanLink, NicKnob::Mtu) => true,
                 _ => false,
             }
         }

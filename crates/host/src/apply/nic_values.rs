@@ -201,9 +201,7 @@ fn to_set<'v>(
         NicKnob::DcbEts => parse_classes(text()?).map(NicValue::Ets),
         NicKnob::DcbMaxRate => parse_rates(text()?).map(NicValue::MaxRate),
         NicKnob::DcbApp => parse_applications(text()?).map(NicValue::Applications),
-        NicKnob::VlanLink => {
-            parse_vlan_link(text()?).map(|link| NicValue::VlanLink(link, None))
-        }
+        NicKnob::VlanLink => parse_vlan_link(text()?).map(|link| NicValue::VlanLink(link, None)),
         NicKnob::Up => Some(NicValue::Up(switch()?)),
         NicKnob::Addresses => parse_addresses(text()?).map(NicValue::Addresses),
         NicKnob::ClassRules => parse_class_rules(text()?).map(NicValue::ClassRules),

@@ -164,7 +164,11 @@ impl Table {
             let last = written(touched);
             let is_qdisc = matches!(touched.key, SettingKey::Nic(_, NicKnob::Qdisc));
             let was_made = is_by_name(&touched.key) && !touched.key.makes_interface(&touched.old);
-            (was_made, is_qdisc, last.map_or(usize::MAX, |last| steps.len() - last))
+            (
+                was_made,
+                is_qdisc,
+                last.map_or(usize::MAX, |last| steps.len() - last),
+            )
         });
         Self(all)
     }
@@ -345,7 +349,11 @@ impl Table {
     fn locate(&mut self, machine: &impl Machine) {
         let mut located: Vec<(Subject, Located)> = Vec::new();
         for touched in &mut self.0 {
-            let Some(subject) = touched.subject.as_ref().filter(|_| !is_by_name(&touched.key)) else {
+            let Some(subject) = touched
+                .subject
+                .as_ref()
+                .filter(|_| !is_by_name(&touched.key))
+            else {
                 continue;
             };
             let known = located.iter().find(|(one, _)| one == subject);
@@ -431,7 +439,11 @@ mod tests {
         let is_ours = |found: &Value| is_between(&key, (&from, &to), found);
         assert!(is_ours(&qdisc("htb", "htb default 10")));
         assert!(is_ours(&Value::Qdisc(Qdisc::plain("fq_codel"))));
-        for other in ["htb default 1", "htb default 20", "htb default 10 rate 2gbit"] {
+        for other in [
+            "htb default 1",
+            "htb default 20",
+            "htb default 10 rate 2gbit",
+        ] {
             assert!(!is_ours(&qdisc("htb", other)), "{other}");
         }
         assert!(!is_ours(&qdisc("fq", "fq")));
@@ -449,7 +461,10 @@ mod tests {
             let Value::Qdisc(plain) = qdisc("prio", "") else {
                 unreachable!("a qdisc")
             };
-            Value::Qdisc(Qdisc { below: below.to_vec(), ..plain })
+            Value::Qdisc(Qdisc {
+                below: below.to_vec(),
+                ..plain
+            })
         };
         let from = with(&[part(1), part(2)]);
         let is_ours = |found: &Value| is_between(&key, (&from, &to), found);

@@ -345,8 +345,13 @@ impl<M: Machine> Transaction<M> {
         let Change { setting, from, to } = change;
         let found = self.read(setting)?;
         // Before it is up, a device has no qdisc.
-        let made = self.steps.iter().map(|step| (&step.change.setting, &step.change.to));
-        let is_made = setting.when_made(made).is_some_and(|made| made.is_met_by(from));
+        let made = self
+            .steps
+            .iter()
+            .map(|step| (&step.change.setting, &step.change.to));
+        let is_made = setting
+            .when_made(made)
+            .is_some_and(|made| made.is_met_by(from));
         if found != *from && !is_made && !self.is_our_effect(setting, &found) {
             return Err(conflict(setting, found, from));
         }

@@ -27,6 +27,7 @@ pub use self::link::Interface;
 use self::nldev::Nldev;
 pub use self::nldev_make::{RdmaLink, RdmaLinks};
 pub use self::routing::Rule;
+pub use self::shaping::{ClassCounts, class_name};
 use self::socket::Connection;
 use crate::nic_control::{Loss, NicCounts, NicRead, NicValue, NicWrite};
 use crate::rdma::RdmaRead;
@@ -49,6 +50,7 @@ mod make;
 mod message;
 mod netdev;
 mod netfilter;
+mod nf_tables;
 mod nldev;
 mod nldev_make;
 mod qdisc;
@@ -341,6 +343,44 @@ impl NicRead for Netlink {
     }
 }
 
+impl Netlink {
+    /// Sets what classes of traffic are made of: the qdisc, a VLAN and its addresses, and the rules; also says what it did.
+    fn set_class(
+        &self,
+        nic: &NicName,
+        value: &NicValue<'_>,
+    ) -> (&'static str, Result<(), Failure>) {
+        match value {
+            NicValue::Qdisc(wanted) => {
+                let done = qdisc::set(&mut lock(&self.route), nic, wanted);
+                ("set the root qdisc of", done)
+            }
+            NicValue::VlanLink(link, index) => {
+                let done = vlan_link::set(&mut lock(&self.route), nic, link.as_ref(), *index);
+                ("create or remove the VLAN device", done)
+            }
+            NicValue::Up(up) => {
+                let done = vlan_link::set_up(&mut lock(&self.route), nic, *up);
+                ("set the state of", done)
+            }
+            NicValue::Addresses(addresses) => {
+                let done = static_addresses::set(&mut lock(&self.route), nic, addresses);
+                ("set the addresses of", done)
+            }
+            NicValue::ClassRules(rules) => {
+                let done = link::read(&mut lock(&self.route), nic).and_then(|_| {
+                    Self::netfilter(|connection| class_rules::set(connection, nic, rules))
+                });
+                ("set the class rules of", done)
+            }
+            _ => (
+                "set a value of",
+                Err(Failure::BadInput("not of a class".to_owned())),
+            ),
+        }
+    }
+}
+
 impl NicWrite for Netlink {
     fn track_connections(&self, on: bool) -> io::Result<()> {
         let done = Self::netfilter(|connection| netfilter::track_connections(connection, on));
@@ -377,28 +417,11 @@ impl NicWrite for Netlink {
                 let done = lock(&self.ethtool).set_feature(nic, feature, *on);
                 ("set a feature of", done)
             }
-            NicValue::Qdisc(wanted) => {
-                let done = qdisc::set(&mut lock(&self.route), nic, wanted);
-                ("set the root qdisc of", done)
-            }
-            NicValue::VlanLink(link, index) => {
-                let done = vlan_link::set(&mut lock(&self.route), nic, link.as_ref(), *index);
-                ("create or remove the VLAN device", done)
-            }
-            NicValue::Up(up) => {
-                let done = vlan_link::set_up(&mut lock(&self.route), nic, *up);
-                ("set the state of", done)
-            }
-            NicValue::Addresses(addresses) => {
-                let done = static_addresses::set(&mut lock(&self.route), nic, addresses);
-                ("set the addresses of", done)
-            }
-            NicValue::ClassRules(rules) => {
-                let done = link::read(&mut lock(&self.route), nic).and_then(|_| {
-                    Self::netfilter(|connection| class_rules::set(connection, nic, rules))
-                });
-                ("set the class rules of", done)
-            }
+            NicValue::Qdisc(_)
+            | NicValue::VlanLink(..)
+            | NicValue::Up(_)
+            | NicValue::Addresses(_)
+            | NicValue::ClassRules(_) => self.set_class(nic, value),
             NicValue::Pfc(_) | NicValue::Ets(_) | NicValue::MaxRate(_) => {
                 let done = dcb::set(&mut lock(&self.route), nic, value);
                 ("set the DCB parameters of", done)

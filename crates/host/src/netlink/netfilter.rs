@@ -4,47 +4,24 @@
 
 use super::error::Failure;
 use super::message::{APPEND, Attributes, CREATE, EXCLUSIVE, Request};
+use super::nf_tables::{
+    BATCH_BEGIN, BATCH_END, CHAIN_HOOK, CHAIN_NAME, CHAIN_TYPE, DELETE_TABLE, FILTER, GET_RULE,
+    GET_TABLE, HOOK_NUMBER, HOOK_PRIORITY, NEW_CHAIN, NEW_RULE, NEW_TABLE, OF_BATCH, OF_TABLE,
+    RULE_CHAIN, RULE_EXPRESSIONS, TABLE_NAME,
+};
 use super::socket::{Answer, Connection};
 
-/// `NFNL_SUBSYS_NFTABLES`.
-const NF_TABLES: u16 = 10;
-/// `NFT_MSG_NEWTABLE` is the response to `NFT_MSG_GETTABLE`, `NFT_MSG_NEWRULE` to `NFT_MSG_GETRULE`.
-const NEW_TABLE: u16 = 0;
-const GET_TABLE: u16 = 1;
-const DELETE_TABLE: u16 = 2;
-const NEW_CHAIN: u16 = 3;
-const NEW_RULE: u16 = 6;
-const GET_RULE: u16 = 7;
-/// `NFNL_MSG_BATCH_BEGIN`, `NFNL_MSG_BATCH_END`: nf_tables changes only within a batch, all of it or nothing.
-const BATCH_BEGIN: u16 = 0x10;
-const BATCH_END: u16 = 0x11;
 /// `struct nfgenmsg`: any family, version 0, no resource.
 const OF_EVERY_FAMILY: [u8; 4] = [0; 4];
 /// The same of `NFPROTO_INET`: IPv4 and IPv6.
 const OF_INET: [u8; 4] = [1, 0, 0, 0];
-/// The same that says whose batch it is: the number is in network byte order.
-const OF_BATCH: [u8; 4] = [0, 0, 0, 10];
 
 /// The table that makes the kernel track connections.
 pub(super) const TABLE: &str = "linerate_conntrack";
 const CHAIN: &str = "prerouting";
-/// `NFTA_TABLE_NAME`.
-const TABLE_NAME: u16 = 1;
-/// `NFTA_CHAIN_TABLE`, `NFTA_RULE_TABLE`.
-const OF_TABLE: u16 = 1;
-/// `NFTA_CHAIN_NAME`, `_HOOK`, `_TYPE`.
-const CHAIN_NAME: u16 = 3;
-const CHAIN_HOOK: u16 = 4;
-const CHAIN_TYPE: u16 = 7;
-/// `NFTA_HOOK_HOOKNUM`, `_PRIORITY`.
-const HOOK_NUMBER: u16 = 1;
-const HOOK_PRIORITY: u16 = 2;
-/// `NF_INET_PRE_ROUTING`, and the priority of filters.
+/// `NF_INET_PRE_ROUTING`.
 const PREROUTING: u32 = 0;
-const FILTER: u32 = 0;
-/// `NFTA_RULE_CHAIN`, `_EXPRESSIONS`; `NFTA_LIST_ELEM`; `NFTA_EXPR_NAME`, `_DATA`.
-const RULE_CHAIN: u16 = 2;
-const RULE_EXPRESSIONS: u16 = 4;
+/// `NFTA_LIST_ELEM`; `NFTA_EXPR_NAME`, `_DATA`.
 const ELEMENT: u16 = 1;
 const EXPRESSION_NAME: u16 = 1;
 const EXPRESSION_DATA: u16 = 2;
@@ -56,26 +33,26 @@ const CT_STATE: u32 = 0;
 
 /// The rules of this network namespace, of all tables.
 pub(super) fn count_rules(connection: &mut Connection) -> Result<u64, Failure> {
-    let question = Request::new(NF_TABLES << 8 | GET_RULE, &OF_EVERY_FAMILY);
+    let question = Request::new(GET_RULE, &OF_EVERY_FAMILY);
     connection.dump(&question).map(|answers| count(&answers))
 }
 
 fn count(answers: &[Answer]) -> u64 {
     let rules = answers.iter();
-    let rules = rules.filter(|answer| answer.kind == NF_TABLES << 8 | NEW_RULE);
+    let rules = rules.filter(|answer| answer.kind == NEW_RULE);
     rules.map(|_| 1).sum()
 }
 
 /// Whether linerate's table is there.
 pub(super) fn tracks_connections(connection: &mut Connection) -> Result<bool, Failure> {
-    let question = Request::new(NF_TABLES << 8 | GET_TABLE, &OF_INET);
+    let question = Request::new(GET_TABLE, &OF_INET);
     let answers = connection.dump(&question)?;
     Ok(answers.iter().any(is_ours))
 }
 
 /// Whether an answer is linerate's table; the name ends with a NUL.
 fn is_ours(answer: &Answer) -> bool {
-    if answer.kind != NF_TABLES << 8 | NEW_TABLE {
+    if answer.kind != NEW_TABLE {
         return false;
     }
     let named = Attributes::after(&answer.body, OF_INET.len());
@@ -94,7 +71,7 @@ pub(super) fn track_connections(connection: &mut Connection, on: bool) -> Result
 /// `nft add table inet linerate_conntrack`, its chain, and the rule: `ct state` in every packet's way.
 fn table() -> Vec<Request> {
     let of = |kind: u16, flags: u16| {
-        let request = Request::new(NF_TABLES << 8 | kind, &OF_INET);
+        let request = Request::new(kind, &OF_INET);
         request.with_flags(CREATE | flags)
     };
     let mut table = of(NEW_TABLE, EXCLUSIVE);
@@ -121,7 +98,7 @@ fn table() -> Vec<Request> {
 }
 
 fn removal() -> Request {
-    let mut request = Request::new(NF_TABLES << 8 | DELETE_TABLE, &OF_INET);
+    let mut request = Request::new(DELETE_TABLE, &OF_INET);
     request.put_text(TABLE_NAME, TABLE);
     request
 }

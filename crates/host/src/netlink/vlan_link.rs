@@ -108,8 +108,8 @@ pub(super) fn set(
 }
 
 fn new_link(nic: &NicName, wanted: &VlanLink, parent: u32, index: u32) -> Request {
-    let mut request =
-        Request::new(libc::RTM_NEWLINK, &link::link_header(index, 0, 0)).with_flags(CREATE | EXCLUSIVE);
+    let mut request = Request::new(libc::RTM_NEWLINK, &link::link_header(index, 0, 0))
+        .with_flags(CREATE | EXCLUSIVE);
     request.put_text(libc::IFLA_IFNAME, nic.as_str());
     request.put_u32(libc::IFLA_LINK, parent);
     request.nest(libc::IFLA_LINKINFO, |info| {
@@ -233,7 +233,9 @@ fn own_state(
             let below = Attributes::after(&answer.body, LINK_HEADER_BYTES)?;
             let mac = |of: &Attributes<'_>| of.bytes(libc::IFLA_ADDRESS).map(<[u8]>::to_vec);
             if mac(&below) != mac(&attributes) {
-                return Ok(Some(format!("{nic} has another MAC address than its parent")));
+                return Ok(Some(format!(
+                    "{nic} has another MAC address than its parent"
+                )));
             }
         }
     }
@@ -257,7 +259,11 @@ pub(super) fn lost_routes(
                 .bytes(libc::RTA_MULTIPATH)
                 .is_some_and(|hops| is_hop(hops, index));
         if is_own && ![OF_KERNEL, OF_ROUTER].contains(&protocol) {
-            let version = if i32::from(family) == libc::AF_INET6 { 6 } else { 4 };
+            let version = if i32::from(family) == libc::AF_INET6 {
+                6
+            } else {
+                4
+            };
             return Ok(Some(format!(
                 "{nic} has IPv{version} routes besides those of its addresses"
             )));

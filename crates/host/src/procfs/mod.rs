@@ -13,6 +13,7 @@ pub(crate) mod nfs;
 pub(crate) mod owners;
 pub(crate) mod pressure;
 pub(crate) mod process;
+pub mod qdisc_kinds;
 pub mod sockets;
 pub(crate) mod softnet;
 pub(crate) mod stat;

@@ -13,9 +13,9 @@ fn shown(lab: &Lab) -> Option<Vec<String>> {
         .into_iter()
         .filter(|one| one["scope"] == "global")
         .partition(|one| one["family"] == "inet6");
-    v6.iter_mut().for_each(|one| {
+    for one in &mut v6 {
         one.as_object_mut().expect("an object").remove("tentative");
-    });
+    }
     v6.sort_by_key(ToString::to_string);
     v4.extend(v6);
     Some(v4.iter().map(ToString::to_string).collect())
@@ -49,7 +49,10 @@ fn addresses_of_ip_are_read_removed_and_restored_as_they_were() {
             }
         }
         // One that expires, and one of the link: neither read nor changed.
-        for add in ["10.9.0.1/24 valid_lft 900 preferred_lft 900", "169.254.7.1/16 scope link"] {
+        for add in [
+            "10.9.0.1/24 valid_lft 900 preferred_lft 900",
+            "169.254.7.1/16 scope link",
+        ] {
             tool(&format!("ip addr add {add} dev {nic}"));
         }
         let (before, text) = (shown(lab), read(lab));
@@ -58,7 +61,10 @@ fn addresses_of_ip_are_read_removed_and_restored_as_they_were() {
             "{text}"
         );
         assert!(text.contains("10.8.0.1/32 peer 10.8.0.2"), "{text}");
-        assert!(!text.contains("10.9.0.1") && !text.contains("169.254"), "{text}");
+        assert!(
+            !text.contains("10.9.0.1") && !text.contains("169.254"),
+            "{text}"
+        );
         for other in ["none", "10.7.0.1/24", "192.0.2.1/24 2001:db8:7::1/64"] {
             set(lab, other);
             let dynamic = shown(lab).expect("ip is here").concat();

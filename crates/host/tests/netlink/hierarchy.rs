@@ -115,7 +115,8 @@ fn only_what_differs_is_changed_below_the_same_root() {
         let before = root(lab);
         let handle_below = |root: &Qdisc, minor: u32| {
             let mut parts = root.below.iter();
-            let leaf = parts.find(|part| part.kind.ends_with("fifo") && part.parent & 0xffff == minor);
+            let leaf =
+                parts.find(|part| part.kind.ends_with("fifo") && part.parent & 0xffff == minor);
             leaf.map(|leaf| leaf.handle)
         };
         // Another rate: the root and both leaves stay.

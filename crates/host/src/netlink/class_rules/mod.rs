@@ -14,38 +14,18 @@ use linerate_model::setting::{ClassRule, Packets};
 use self::expression::{Expression, KernelRule};
 use super::error::Failure;
 use super::message::{APPEND, Attributes, CREATE, EXCLUSIVE, Request};
+use super::nf_tables::{
+    BATCH_BEGIN, BATCH_END, CHAIN_HOOK, CHAIN_NAME, CHAIN_TYPE, DELETE_TABLE, FILTER, GET_RULE,
+    GET_TABLE, HOOK_NUMBER, HOOK_PRIORITY, NEW_CHAIN, NEW_RULE, NEW_TABLE, OF_BATCH, OF_TABLE,
+    RULE_CHAIN, RULE_EXPRESSIONS, TABLE_NAME,
+};
 use super::socket::Connection;
 
-/// `NFNL_SUBSYS_NFTABLES`, and its messages.
-const NF_TABLES: u16 = 10 << 8;
-const NEW_TABLE: u16 = NF_TABLES;
-const GET_TABLE: u16 = NF_TABLES | 1;
-const DELETE_TABLE: u16 = NF_TABLES | 2;
-const NEW_CHAIN: u16 = NF_TABLES | 3;
-const NEW_RULE: u16 = NF_TABLES | 6;
-const GET_RULE: u16 = NF_TABLES | 7;
-const BATCH_BEGIN: u16 = 0x10;
-const BATCH_END: u16 = 0x11;
-/// `struct nfgenmsg`: `NFPROTO_NETDEV`, version 0, no resource; and of a batch, in network byte order.
+/// `struct nfgenmsg`: `NFPROTO_NETDEV`, version 0, no resource.
 const NETDEV: [u8; 4] = [5, 0, 0, 0];
-const OF_BATCH: [u8; 4] = [0, 0, 0, 10];
-/// `NFTA_TABLE_NAME`; `NFTA_CHAIN_TABLE` and `NFTA_RULE_TABLE`.
-const TABLE_NAME: u16 = 1;
-const OF_TABLE: u16 = 1;
-/// `NFTA_CHAIN_NAME`, `_HOOK`, `_TYPE`.
-const CHAIN_NAME: u16 = 3;
-const CHAIN_HOOK: u16 = 4;
-const CHAIN_TYPE: u16 = 7;
-/// `NFTA_HOOK_HOOKNUM`, `_PRIORITY`, `_DEV`.
-const HOOK_NUMBER: u16 = 1;
-const HOOK_PRIORITY: u16 = 2;
+/// `NFTA_HOOK_DEV`, and `NF_NETDEV_EGRESS`.
 const HOOK_DEVICE: u16 = 3;
-/// `NF_NETDEV_EGRESS`, and the priority of filters.
 const EGRESS: u32 = 1;
-const FILTER: u32 = 0;
-/// `NFTA_RULE_CHAIN`, `_EXPRESSIONS`.
-const RULE_CHAIN: u16 = 2;
-const RULE_EXPRESSIONS: u16 = 4;
 const CHAIN: &str = "egress";
 const TABLE_PREFIX: &str = "linerate_qos_";
 /// The start of the table's name of an interface whose name nft(8) does not take in one: its bytes follow.
@@ -58,8 +38,8 @@ pub(super) fn table_of(nic: &NicName) -> String {
     if name.bytes().all(is_plain) && !name.starts_with(ENCODED) {
         return format!("{TABLE_PREFIX}{name}");
     }
-    let bytes: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("{TABLE_PREFIX}{ENCODED}{bytes}")
+    let bytes: Vec<String> = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("{TABLE_PREFIX}{ENCODED}{}", bytes.concat())
 }
 
 /// The rules of the interface's table; none without one.

@@ -53,7 +53,9 @@ pub(super) fn between(now: &Qdisc, wanted: &Qdisc) -> Result<Option<Vec<Step>>, 
     let mut removed = Vec::new();
     // Children before what they are below.
     for found in now.below.iter().rev() {
-        let place = wanted_parts.iter().find(|asked| is_at_same_place(asked, found));
+        let place = wanted_parts
+            .iter()
+            .find(|asked| is_at_same_place(asked, found));
         let stays = match (place, found.is) {
             (Some(asked), QdiscPartIs::Class) if asked.parent != found.parent => {
                 return Ok(None);
@@ -108,7 +110,10 @@ fn is_met(
         (QdiscPartIs::Qdisc, Some(spec)) => {
             let minor = minor(asked.parent);
             let own = match spec {
-                QdiscSpec::Htb(htb) => htb.classes.get(&minor).and_then(|class| class.leaf.as_deref()),
+                QdiscSpec::Htb(htb) => htb
+                    .classes
+                    .get(&minor)
+                    .and_then(|class| class.leaf.as_deref()),
                 other => other.leaves().and_then(|leaves| leaves.get(&minor)),
             };
             let leaf = qdisc_options::leaf(found)?;

@@ -23,6 +23,10 @@ struct Kind {
 const U32: &str = "u32";
 const U32_HASH_TABLE: u16 = 4; // TCA_U32_DIVISOR
 const U32_MARK: u16 = 10;
+const FLOWER: &str = "flower";
+const FLOWER_ETHERTYPE: u16 = 8; // TCA_FLOWER_KEY_ETH_TYPE
+/// `ETH_P_ALL`.
+const EVERY_PROTOCOL: u16 = 3;
 const KINDS: [Kind; 5] = [
     Kind {
         name: U32,
@@ -43,7 +47,7 @@ const KINDS: [Kind; 5] = [
         flags: None,
     },
     Kind {
-        name: "flower",
+        name: FLOWER,
         actions: &[3],
         counters: &[86],
         flags: Some(22),
@@ -179,11 +183,14 @@ fn part(filter: &Entry) -> QdiscPart {
     }
 }
 
-/// The options without what changes while packets pass.
+/// The options without what changes while packets pass: counters, and actions, which have some. Of a kind that is not
+/// restored nothing is left.
 fn without_counters(name: &str, options: &[u8]) -> Vec<u8> {
-    let counters = kind(name).map_or(&[][..], |kind| kind.counters);
+    let Some(kind) = kind(name) else {
+        return Vec::new();
+    };
     rewritten(options, |attribute, bytes| {
-        if counters.contains(&attribute) {
+        if kind.counters.contains(&attribute) || kind.actions.contains(&attribute) {
             return None;
         }
         let mut bytes = bytes.to_vec();
@@ -197,8 +204,9 @@ fn without_counters(name: &str, options: &[u8]) -> Vec<u8> {
     })
 }
 
-/// The options as the kernel takes them.
-pub(super) fn request_options(name: &str, options: Vec<u8>) -> Vec<u8> {
+/// The options as the kernel takes them, of a filter with this priority and protocol.
+pub(super) fn request_options(name: &str, info: u32, options: &[u8]) -> Vec<u8> {
+    let options = with_protocol(name, info, options);
     let Some(flags) = kind(name).and_then(|kind| kind.flags) else {
         return options;
     };
@@ -209,6 +217,21 @@ pub(super) fn request_options(name: &str, options: Vec<u8>) -> Vec<u8> {
         let told = u32_at(bytes, 0).unwrap_or(0) & FLAGS_ASKED;
         (told != 0).then(|| told.to_ne_bytes().to_vec())
     })
+}
+
+/// The options of a `flower` filter with the EtherType of its protocol, which a dump leaves out or replaces by that behind
+/// the VLAN tag (`fl_set_key`, net/sched/cls_flower.c).
+fn with_protocol(name: &str, info: u32, options: &[u8]) -> Vec<u8> {
+    let protocol = u16::try_from(info & 0xffff).unwrap_or(0);
+    if name != FLOWER || u16::from_be(protocol) == EVERY_PROTOCOL {
+        return options.to_vec();
+    }
+    let mut request = Request::new(0, &[]);
+    request.put(FLOWER_ETHERTYPE, &protocol.to_ne_bytes());
+    request.put_fixed(&rewritten(options, |attribute, bytes| {
+        (attribute != FLOWER_ETHERTYPE).then(|| bytes.to_vec())
+    }));
+    request.into_body()
 }
 
 /// The attributes, each as `change` returns it; those for which it returns nothing are left out.

@@ -270,7 +270,7 @@ pub(super) fn request(index: u32, part: &QdiscPart, is_new: bool) -> Result<Requ
             (libc::RTM_NEWQDISC, CREATE | REPLACE, options)
         }
         QdiscPartIs::Filter => {
-            let options = filters::request_options(&part.kind, options);
+            let options = filters::request_options(&part.kind, part.info, &options);
             (libc::RTM_NEWTFILTER, CREATE | EXCLUSIVE, options)
         }
     };

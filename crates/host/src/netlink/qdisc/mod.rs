@@ -20,7 +20,7 @@ pub(super) use self::rates::{htb_rate, tbf_rate};
 use super::error::Failure;
 use super::hexadecimal::{from_hex, to_hex};
 use super::link;
-use super::message::{CREATE, NESTED, REPLACE, Request};
+use super::message::{CREATE, NESTED, REPLACE, Request, u32_at};
 use super::qdisc_entry::{Entry, HEADER_BYTES, ROOT};
 use super::qdisc_options;
 use super::socket::Connection;
@@ -144,8 +144,19 @@ fn options_of(wanted: &Qdisc) -> Result<Vec<u8>, Failure> {
 fn request_options(kind: &str, options: Vec<u8>) -> Vec<u8> {
     match kind {
         "htb" => qdisc_options::request_options(options),
+        "sfq" => sfq_options(options),
         kind => qdisc_options::asked_again(kind, options),
     }
+}
+
+/// A request with a limit lowers the number of flows to it (`sfq_change`, net/sched/sch_sfq.c): more flows are from a
+/// request without one, which gives the default limit.
+fn sfq_options(mut options: Vec<u8>) -> Vec<u8> {
+    let (limit, flows) = (u32_at(&options, 8), u32_at(&options, 16));
+    if matches!((limit, flows), (Ok(limit), Ok(flows)) if flows > limit) {
+        options[8..12].fill(0);
+    }
+    options
 }
 
 fn put(
@@ -244,10 +255,11 @@ fn is_as(now: &Qdisc, wanted: &Qdisc) -> bool {
 }
 
 fn other_than(now: &Qdisc, wanted: &Qdisc) -> Failure {
-    let what = if now.kind == wanted.kind {
-        "with other parameters"
-    } else {
-        "another kind"
+    let differs = wanted.below.iter().find(|part| !now.below.contains(part));
+    let what = match differs {
+        _ if now.kind != wanted.kind => "another kind".to_owned(),
+        Some(part) => format!("with another `{}` {:x} below it", part.kind, part.handle),
+        None => "with other parameters".to_owned(),
     };
     Failure::NotDone(format!(
         "the root is now `{}` {:x}: ({what} than `{}` {:x}:)",

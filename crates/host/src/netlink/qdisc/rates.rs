@@ -20,7 +20,10 @@ pub(in crate::netlink) fn tbf_rate(options: &[u8]) -> Result<Option<BitRate>, Fa
 /// its own rate without borrowing (`htb_class_mode` and `htb_charge_class` of net/sched/sch_htb.c), so that classes whose
 /// rates sum to more are not held to that of the top class. Without a default class unclassified packets pass unshaped.
 /// Anything more complex has no single rate.
-pub(in crate::netlink) fn htb_rate(root: &Entry, classes: &[Entry]) -> Result<Option<BitRate>, Failure> {
+pub(in crate::netlink) fn htb_rate(
+    root: &Entry,
+    classes: &[Entry],
+) -> Result<Option<BitRate>, Failure> {
     let init = Attributes::parse(&root.options)?;
     let Some(init) = init.bytes(HTB_INIT) else {
         return Ok(None);

@@ -7,6 +7,7 @@ use linerate_model::setting::QdiscSpec;
 use linerate_model::units::BitRate;
 
 use super::*;
+use crate::netlink::message::Attributes;
 use crate::netlink::qdisc_entry::{HTB_DEFAULT_CLASS_AT, HTB_INIT, HTB_PARAMETERS, HTB_RATE64};
 
 proptest! {
@@ -20,7 +21,7 @@ proptest! {
                 let filter = Entry { kind: kind.to_owned(), ..entry.clone() };
                 let filters = [filter.clone(), filter];
                 let _ = (filters::lost(&filters), filters::parts(&filters));
-                let _ = filters::request_options(kind, body.clone());
+                let _ = filters::request_options(kind, 8, &body);
             }
             let _ = hierarchy::class_parts(0, &[entry]);
         }
@@ -205,7 +206,10 @@ mod filters_of_a_root {
             filter("u32", 0x8000_0800, first, &[(3, &[0, 0, 16, 0])]),
         ];
         assert_eq!(filters::lost(&listed), None);
-        let order: Vec<u32> = filters::parts(&listed).iter().map(|one| one.handle).collect();
+        let order: Vec<u32> = filters::parts(&listed)
+            .iter()
+            .map(|one| one.handle)
+            .collect();
         assert_eq!(
             order,
             [0x10_0000, 0x20_0000, 0x20_0800, 0x8000_0800, 0x8010_0800]
@@ -242,7 +246,15 @@ mod filters_of_a_root {
         assert_eq!(filters::parts(one(&alone)).len(), 1);
         // What only a driver reports is not requested.
         let told = filter("flower", 1, 1, &[(22, &8u32.to_ne_bytes())]);
-        assert!(filters::request_options("flower", told.options).is_empty());
+        let all = u32::from(3u16.to_be());
+        assert!(filters::request_options("flower", all, &told.options).is_empty());
+        // The protocol of a tag is that of the filter.
+        let vlan = u32::from(0x8100u16.to_be());
+        let inner = filter("flower", 1, vlan, &[(8, &[8, 0]), (23, &[10, 0])]);
+        let again = filters::request_options("flower", vlan, &inner.options);
+        let again = Attributes::parse(&again).expect("our own");
+        assert_eq!(again.bytes(8), Some(&[0x81, 0][..]));
+        assert_eq!(again.iter().count(), 2);
     }
 
     #[test]
@@ -262,6 +274,7 @@ mod filters_of_a_root {
                 ("TCA_BASIC_POLICE", 4),
                 ("TCA_BASIC_PCNT", 5),
                 ("TCA_FLOWER_ACT", 3),
+                ("TCA_FLOWER_KEY_ETH_TYPE", 8),
                 ("TCA_FLOWER_FLAGS", 22),
                 ("TCA_FLOWER_IN_HW_COUNT", 86),
                 ("TCA_MATCHALL_ACT", 2),

@@ -39,7 +39,10 @@ pub(super) fn put(options: &mut Request, mqprio: &Mqprio) {
             options.put(kind, &number.to_ne_bytes());
         }
     }
-    for (kind, rates) in [(MIN_RATES, &mqprio.min_rates), (MAX_RATES, &mqprio.max_rates)] {
+    for (kind, rates) in [
+        (MIN_RATES, &mqprio.min_rates),
+        (MAX_RATES, &mqprio.max_rates),
+    ] {
         if !rates.is_empty() {
             options.nest(kind, |all| {
                 for rate in rates {

@@ -1,6 +1,9 @@
 //! Shaping of an interface's packets: its qdisc hierarchy with counters, and the classes of classful qdiscs
 //! (`<linux/pkt_sched.h>`, `<linux/gen_stats.h>`, `tc(8)`).
 
+mod counts;
+
+pub use counts::{ClassCounts, class_name};
 use linerate_model::host::{QdiscClass, QdiscNode, Shaping};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
@@ -47,13 +50,23 @@ impl Netlink {
         }
     }
 
-    /// The counters of the interface's qdiscs.
+    /// The counters of the interface's qdiscs and their classes.
     pub(super) fn counts_of_qdiscs(&self, nic: &NicName, counts: &mut NicCounts) {
         let tables = self.read_route(nic, "qdiscs", |route| read(route, nic));
-        match tables.and_then(|tables| tables.tree(nic)) {
+        let (tree, classes) = match tables {
+            Known::Value(tables) => (tables.tree(nic), tables.class_counts(nic)),
+            Known::Unknown(gap) => (Known::Unknown(gap.clone()), Known::Unknown(gap)),
+        };
+        match tree {
             Known::Value(tree) => put_counts(&tree, nic, counts),
             Known::Unknown(gap) => {
                 counts.gaps.insert("qdisc".to_owned(), gap);
+            }
+        }
+        match classes {
+            Known::Value(classes) => counts::put(&classes, nic, counts),
+            Known::Unknown(gap) => {
+                counts.gaps.insert("class".to_owned(), gap);
             }
         }
     }

@@ -1,0 +1,71 @@
+//! Which kinds of qdisc a kernel has: built in or loaded ones by their functions in `/proc/kallsyms`, which everybody may
+//! list, and those that it could load by `/lib/modules/RELEASE/modules.dep` (modules.dep(5)).
+
+use std::collections::BTreeSet;
+
+use crate::root::HostRoot;
+
+/// The kinds that `linerate qos` uses.
+const KINDS: [&str; 6] = ["htb", "tbf", "mqprio", "fq", "fq_codel", "pfifo_fast"];
+
+/// The kinds of qdisc, of those that are asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QdiscKinds(BTreeSet<&'static str>);
+
+impl QdiscKinds {
+    /// Reads them.
+    pub fn read(root: &HostRoot) -> Self {
+        let text = |path: &str| root.read(path).value().cloned().unwrap_or_default();
+        let symbols = text("proc/kallsyms");
+        let release = text("proc/sys/kernel/osrelease");
+        let modules = text(&format!("lib/modules/{}/modules.dep", release.trim()));
+        Self::parse(&symbols, &modules)
+    }
+
+    fn parse(symbols: &str, modules: &str) -> Self {
+        let mut found = BTreeSet::new();
+        for symbol in symbols
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(2))
+        {
+            let of_symbol = |kind: &&str| symbol.strip_suffix("_init") == Some(kind);
+            found.extend(KINDS.iter().copied().find(|kind| of_symbol(kind)));
+        }
+        for line in modules.lines() {
+            let file = line.split(':').next().unwrap_or_default();
+            let name = file.rsplit('/').next().unwrap_or_default();
+            let name = name.split('.').next().unwrap_or_default();
+            let of_module = |kind: &&str| name.strip_prefix("sch_") == Some(kind);
+            found.extend(KINDS.iter().copied().find(|kind| of_module(kind)));
+        }
+        Self(found)
+    }
+
+    /// Whether it has `kind`.
+    pub fn has(&self, kind: &str) -> bool {
+        self.0.contains(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_built_in_loaded_or_can_be_loaded() {
+        let symbols = "ffffffff81eef260 t htb_init\n0000000000000000 t fq_init\t[sch_fq]\n0 T not_tbf_init\n0 t x";
+        let modules =
+            "kernel/net/sched/sch_fq_codel.ko.xz: kernel/a.ko\nkernel/net/sched/sch_mqprio.ko:\n";
+        let kinds = QdiscKinds::parse(symbols, modules);
+        for (kind, is_there) in [
+            ("htb", true),
+            ("fq", true),
+            ("fq_codel", true),
+            ("mqprio", true),
+            ("tbf", false),
+            ("pfifo_fast", false),
+        ] {
+            assert_eq!(kinds.has(kind), is_there, "{kind}");
+        }
+    }
+}

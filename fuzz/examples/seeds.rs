@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use linerate_analysis::record::{Arm, Record};
+use linerate_analysis::record::Record;
 use linerate_host::capture::Captured;
 use linerate_host::read::read_host;
 use linerate_model::build;
@@ -37,6 +37,7 @@ fn main() -> Outcome<()> {
     seed_of_links(&seeds)?;
     seeds_of_memory(&seeds)?;
     seeds_of_trials(&seeds)?;
+    seeds_of_channel(&seeds)?;
     seeds.put("plan", "plan", PLAN)?;
     for (place, text) in SETTINGS.iter().enumerate() {
         seeds.put("setting_key", &place.to_string(), text)?;
@@ -88,6 +89,40 @@ impl Seeds {
         }
         Ok(())
     }
+}
+
+/// Pairing lines and other names of peers, a frame of each kind, and the greeting of a data connection.
+fn seeds_of_channel(seeds: &Seeds) -> Outcome<()> {
+    let secrets = format!("{}.{}.1795000900", "a5".repeat(32), "0f".repeat(16));
+    let lines = [
+        format!("tls://10.77.0.2:5210#{secrets}"),
+        format!("tls://[fd00::1]#{secrets}\n"),
+        "ssh://me@apricot:2222".to_owned(),
+        "exec:docker exec x linerate agent --stdio".to_owned(),
+    ];
+    for (place, line) in lines.iter().enumerate() {
+        seeds.put("channel", &format!("peer-{place}"), line)?;
+    }
+    let kinds: [(u8, &[u8]); 9] = [
+        (1, b"input"),
+        (2, b""),
+        (3, b"output"),
+        (4, b"errors"),
+        (5, &[0]),
+        (6, &[7; 16]),
+        (7, b""),
+        (8, b""),
+        (9, b"\x15not paired"),
+    ];
+    let mut frames = Vec::new();
+    for (kind, payload) in kinds {
+        frames.push(kind);
+        frames.extend(u16::try_from(payload.len())?.to_be_bytes());
+        frames.extend(payload);
+    }
+    seeds.put("channel", "frames", frames)?;
+    let greeting = linerate_model::greeting::write(Token([7; 16]), 3);
+    seeds.put("channel", "greeting", greeting)
 }
 
 /// One of each kind: hard links, symbolic links, a name in a separate header, one path of many folders.
@@ -252,10 +287,10 @@ fn seeds_of_memory(seeds: &Seeds) -> Outcome<()> {
 fn seeds_of_trials(seeds: &Seeds) -> Outcome<()> {
     let host = || Box::new(build::host().nic("eth2", |nic| nic.gbit(10)).build());
     let sample = || Box::new(build::sample().build());
-    let paired = |pair, arm| Record::Paired {
-        remedy: 0,
-        pair,
-        arm,
+    let staged = |place, without: &[usize]| Record::Staged {
+        stage: 0,
+        place,
+        without: without.to_vec(),
         sample: sample(),
     };
     let records = [
@@ -268,12 +303,13 @@ fn seeds_of_trials(seeds: &Seeds) -> Outcome<()> {
             remedy: 0,
             rule: "qdisc-shaper".to_owned(),
             changes: Vec::new(),
+            level: 0.05,
             beside: Vec::new(),
         },
-        paired(0, Arm::Without),
-        paired(0, Arm::With),
-        paired(1, Arm::With),
-        paired(1, Arm::Without),
+        staged(0, &[0]),
+        staged(1, &[]),
+        staged(2, &[]),
+        staged(3, &[0]),
         Record::Decided {
             remedy: 0,
             kept: true,
@@ -298,6 +334,7 @@ fn seeds_of_trials(seeds: &Seeds) -> Outcome<()> {
             spec: Box::new(trial.spec.clone()),
             token: Token([7; 16]),
             bind: String::new(),
+            report_ns: None,
         },
         Request::Start,
         Request::Bye,

@@ -182,6 +182,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn of_frames_that_are_cut_at_any_byte_only_the_whole_ones_come_out() {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for kind in Kind::ALL {
+            let payload = vec![7; *kind.lengths().start()];
+            encode(kind, &payload, &mut bytes);
+            ends.push(bytes.len());
+        }
+        for length in 0..=bytes.len() {
+            let mut decoder = Decoder::default();
+            decoder.push(&bytes[..length]);
+            let whole = ends.iter().filter(|end| **end <= length).count();
+            assert_eq!(all(&mut decoder).len(), whole, "{length} bytes");
+        }
+    }
+
     proptest! {
         #[test]
         fn frames_come_out_as_they_went_in(

@@ -269,3 +269,46 @@ fn show_run(records: Vec<Record>, torn: bool) {
         let _ = report::render_page(&data);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic_what_reads_them(bytes in vec(any::<u8>(), 0..600)) {
+            channel(&bytes);
+            host_json(&bytes);
+            protocol(&bytes);
+            iperf3(&bytes);
+            plan(&bytes);
+            setting_key(&bytes);
+            store(&bytes);
+        }
+
+        #[test]
+        fn no_frame_panics_a_listening_agent(
+            cut in any::<u8>(),
+            frames in vec((0u8..11, vec(any::<u8>(), 0..40)), 0..9),
+        ) {
+            let mut bytes = vec![cut];
+            for (kind, payload) in frames {
+                bytes.extend([kind, 0, u8::try_from(payload.len()).expect("short")]);
+                bytes.extend(payload);
+            }
+            channel(&bytes);
+            // The first byte is that of a frame, too.
+            channel(&bytes[1..]);
+        }
+
+        #[test]
+        fn no_pairing_line_panics(
+            line in "tls://[a-z0-9.:\\[\\]-]{0,20}#[0-9a-f]{63,65}\\.[0-9a-f]{31,33}\\.[0-9]{0,13}",
+        ) {
+            channel(line.as_bytes());
+        }
+    }
+}

@@ -347,14 +347,15 @@ fn figures(listener: &Listener) -> Result<Step, Trouble> {
     let number = |key: &str| {
         let line = status.lines().find(|line| line.starts_with(key));
         line.and_then(|line| line.split_whitespace().nth(1)?.parse::<i64>().ok())
-            .unwrap_or(-1)
+            .ok_or_else(|| Trouble(format!("find {key} in {folder}/status")))
     };
     Ok(Step {
         run: 0,
         at_s: 0,
-        memory_kib: number("VmRSS:"),
+        // Its own memory: the kernel drops pages of its file when memory is short, which would hide a growth.
+        memory_kib: number("RssAnon:")? + number("VmSwap:")?,
         descriptors: fs::read_dir(format!("{folder}/fd")).map_err(gone)?.count(),
-        threads: usize::try_from(number("Threads:")).unwrap_or(0),
+        threads: usize::try_from(number("Threads:")?).unwrap_or(0),
         disk_bytes: size_of(Path::new(FAR_STATE)),
         is_right: true,
     })

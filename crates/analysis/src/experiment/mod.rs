@@ -14,6 +14,7 @@ pub mod earlier;
 pub mod fabric;
 pub mod flows;
 pub mod hits;
+pub mod host_settings;
 mod idle_states;
 pub mod judge;
 pub mod published;

@@ -405,7 +405,10 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
         keeps: sorted.keeps,
         planted: sorted.planted,
         found,
-        operation_bytes: sorted.before.iter().find_map(|sample| operation_bytes(sample)),
+        operation_bytes: sorted
+            .before
+            .iter()
+            .find_map(|sample| operation_bytes(sample)),
         cpu_other_work: median(&others).ok(),
         search,
         seed: header.seed,

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use linerate_analysis::experiment::resolve::settings_on;
+use linerate_analysis::experiment::host_settings::settings_on;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::lab::Words;

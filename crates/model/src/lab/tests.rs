@@ -336,16 +336,18 @@ fn a_block_device_has_no_peer_to_reach_or_change() {
     let beside = ", \"beside\": [{ \"workload\": \"stream\" }]";
     assert!(refused(beside).contains("at the same time"));
     let factor = |factor: &str| {
-        let text = format!(
-            "{{ \"title\": \"t\", \"workload\": \"block\", \"factors\": [{factor}] }}"
-        );
+        let text =
+            format!("{{ \"title\": \"t\", \"workload\": \"block\", \"factors\": [{factor}] }}");
         let experiment: Experiment = serde_json::from_str(&text).expect("an experiment");
         experiment.check().map_err(|error| error.to_string())
     };
     let setting = "\"setting\": \"block/@/nomerges\", \"levels\": [0, 2]";
     let both = factor(&format!("{{ {setting} }}")).expect_err("both hosts by default");
     assert!(both.contains("on = \"local\""), "{both}");
-    assert_eq!(factor(&format!("{{ {setting}, \"on\": \"local\" }}")), Ok(()));
+    assert_eq!(
+        factor(&format!("{{ {setting}, \"on\": \"local\" }}")),
+        Ok(())
+    );
     let other = factor("{ \"option\": \"workload\", \"levels\": [\"block\", \"stream\"] }");
     assert!(other.expect_err("two kinds").contains("every trial"));
 }

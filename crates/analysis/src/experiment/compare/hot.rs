@@ -3,7 +3,7 @@
 //! A sample stands for 1/Hz of busy CPU time, so samples per gigabyte (or per operation) are CPU cost, which runs of
 //! different rates and durations share; the share of a symbol alone would also move when another symbol does. Counts of
 //! samples have the variance of a Poisson process. With 50 symbols at each end, one in a thousand would be
-//! significant by chance at [`FACTOR`] standard errors.
+//! significant by chance at `FACTOR` standard errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 //!
 //! `record` has what is stored; `trial` the figures of one trial, `proof` the document of `prove`, `experiment` the
 //! definition and the judgement of a designed experiment, `nics` what several NICs move
-//! alone and together, `progress` how far a run is, `run_list` the list of runs, `changes`
+//! alone and together, `qos` whether the limits of classes hold, `progress` how far a run is, `run_list` the list of runs, `changes`
 //! what differs between two of them.
 //! `text` writes numbers, times and foreign text. Everything here can be recomputed from a stored run: no file, socket, clock
 //! or random number generator is used.
@@ -15,6 +15,7 @@ pub mod made_up;
 pub mod nics;
 pub mod progress;
 pub mod proof;
+pub mod qos;
 pub mod record;
 pub mod run_list;
 pub mod text;

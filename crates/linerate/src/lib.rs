@@ -15,6 +15,7 @@ pub mod lab;
 mod measure;
 mod metrics;
 pub mod prove;
+mod qos;
 #[cfg(test)]
 mod schemas;
 mod tune;
@@ -169,6 +170,7 @@ fn dispatch(
             action: TuneAction::Hold(args),
         } => tune::hold::run(args, state, say),
         Command::Tune { action } => tune::run(action, state, say).map(done),
+        Command::Qos { action } => qos::run(action, state, say).map(done),
         Command::Agent(args) => match &args.action {
             Some(action) => commands::pairings::agent(action, state, say).map(done),
             None => endpoint::agent::run(args, state, say).map(done),

@@ -31,6 +31,7 @@ use crate::measure::ladder::LadderDocument;
 use crate::measure::nics::document::NicsDocument;
 use crate::measure::preload::PreloadDocument;
 use crate::measure::stored::StoredDocument;
+use crate::qos::{QosDocument, QosPlanDocument, QosStatusDocument};
 use crate::tune::TuneDocument;
 
 /// Schemas that are kept by hand: iperf3's own format.
@@ -75,6 +76,9 @@ fn documents() -> Vec<Document> {
         document::<PreloadDocument>("preload", "linerate measure --preload"),
         document::<StoredDocument<'_>>("measurement", "linerate report of a measurement"),
         document::<TuneDocument<'_>>("tune", "linerate tune"),
+        document::<QosDocument>("qos", "linerate qos verify"),
+        document::<QosPlanDocument<'_>>("qos-plan", "linerate qos plan"),
+        document::<QosStatusDocument>("qos-status", "linerate qos status"),
         document::<DoctorDocument<'_>>("doctor", "linerate doctor"),
         document::<RunsDocument>("runs", "linerate runs"),
         document::<ProveDocument>("prove", "linerate prove, linerate demo"),

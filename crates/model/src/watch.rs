@@ -22,6 +22,7 @@ use crate::units::{Nanoseconds, real};
 /// | `nic/NAME/queue/rx-3/packets` | netdev `qstats-get` by queue; `nic/NAME/qstat/rx-alloc-fail` by interface |
 /// | `nic/NAME/queue/tx-0/tx_timeout`, `stall_cnt` | sysfs |
 /// | `nic/NAME/qdisc/drops`, `requeues`, `overlimits` | sum over its qdiscs |
+/// | `nic/NAME/class/1:10/bytes`, `packets`, `drops`, `overlimits` | each class of its qdiscs, by its handle |
 /// | `nic/NAME/link/ext_down_cnt` | `ETHTOOL_MSG_LINKSTATE_GET` |
 /// | `nic/NAME/health/tx/errors` | devlink health reporter |
 /// | `nic/NAME/page-pool/alloc-slow` | netdev `page-pool-stats-get` |
@@ -115,7 +116,7 @@ impl Watch {
     }
 
     /// Leaves out unchanged counters if there are more than `most`, with a gap that says so. Those that are needed
-    /// even if unchanged are kept: the statistics of interfaces, of their qdiscs, of each CPU, of RDMA ports, of control
+    /// even if unchanged are kept: the statistics of interfaces, of their qdiscs and classes, of each CPU, of RDMA ports, of control
     /// groups and of NFS, and the drop reasons.
     #[must_use]
     pub fn without_still(mut self, most: usize) -> Self {
@@ -128,7 +129,7 @@ impl Watch {
             let (kind, group) = (words.next(), words.nth(1));
             let stays = matches!(
                 (kind, group),
-                (Some("nic"), Some("stat" | "qdisc"))
+                (Some("nic"), Some("stat" | "qdisc" | "class"))
                     | (Some("cpu"), Some("softnet" | "time"))
                     | (Some("rdma" | "drop" | "cgroup" | "nfs"), _)
             );

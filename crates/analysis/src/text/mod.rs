@@ -1,5 +1,6 @@
 //! Text as every output writes it.
 
+pub mod table;
 pub mod timestamp;
 pub mod visible;
 pub mod words;

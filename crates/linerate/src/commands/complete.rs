@@ -35,11 +35,12 @@ struct Candidate {
 type Source = fn(&Host) -> Vec<Candidate>;
 
 /// The sources of values, by the argument's name or placeholder.
-const SOURCES: [(&str, Source); 13] = [
+const SOURCES: [(&str, Source); 14] = [
     ("NIC", nics),
     ("nic", nics),
     ("PEER", peers),
     ("PEER|URL", peers),
+    ("PEER|DEVICE", peers),
     ("HOST:PORT|KEY", agents),
     ("ADDRESS|KEY", callers),
     ("RULE", topics),

@@ -9,7 +9,11 @@ use super::settings_page;
 use crate::lab::definition::{SHIPPED, read};
 
 /// The pages of the experiments.
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 10] = [
+    (
+        "blk-mq",
+        include_str!("../../../../docs/book/experiments/blk-mq.md"),
+    ),
     (
         "numa-near-far",
         include_str!("../../../../docs/book/experiments/numa-near-far.md"),

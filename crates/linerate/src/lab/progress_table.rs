@@ -5,7 +5,7 @@ use linerate_analysis::experiment::sorted::ExperimentRecords;
 use linerate_analysis::trial::figure::{in_words, mean};
 use linerate_model::lab::{Cell, Experiment, Response};
 
-use super::text::table;
+use linerate_analysis::text::table::table;
 
 /// The results of each combination for the deciding figure.
 pub(super) struct ProgressTable {

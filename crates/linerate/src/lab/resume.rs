@@ -25,9 +25,7 @@ use linerate_store::{self as store, Log, Run};
 
 use super::paths::LabPaths;
 use super::session::{RunOptions, Session};
-use super::{
-    PAGE, between_own_hosts, device, levels, on_stage, others_of, resolver, server, show,
-};
+use super::{PAGE, between_own_hosts, device, levels, on_stage, others_of, resolver, server, show};
 
 /// `lab resume`: the same experiment between the same ends, from where its record stops.
 pub(super) fn resume(

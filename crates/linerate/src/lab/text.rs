@@ -7,6 +7,7 @@ use linerate_analysis::experiment::document::{
 };
 use linerate_analysis::experiment::hits::hits_in_words;
 use linerate_analysis::experiment::published::{OTHER_HARDWARE, notes};
+use linerate_analysis::text::table::table;
 use linerate_analysis::text::words::{TOO_NOISY, detectable, effect_figure, is_too_noisy};
 use linerate_analysis::trial::figure::{in_words, s_per_gb_in_words};
 use linerate_report::flag_in_words;
@@ -110,23 +111,6 @@ fn skipped_levels(document: &LabDocument) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Rows under their heads, each column as wide as its widest.
-pub(super) fn table(lines: &mut Vec<String>, rows: &[Vec<String>]) {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths);
-        let line: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        lines.push(format!("  {}", line.join("  ").trim_end()));
-    }
 }
 
 /// The means and effects of each figure, the first one complete, the others as far as they fit.

@@ -144,7 +144,7 @@ impl Intent {
             Some(Value::Integer(limit)) => Some(u32::try_from(limit).unwrap_or(u32::MAX)),
             _ => None,
         };
-        Ok((Self::from_settings(wanted, endpoint)?, limit))
+        Ok((Self::from_settings(&wanted, endpoint)?, limit))
     }
 
     fn from_file(file: &Path, nic: Option<&NicName>, endpoint: &LocalEndpoint) -> Outcome<Self> {
@@ -160,7 +160,7 @@ impl Intent {
         match read(file)? {
             PlanFile::Findings(findings) => Self::from_findings(&findings, endpoint),
             PlanFile::Settings { local, peer } => {
-                Self::from_settings(without_peer(file, local, &peer)?, endpoint)
+                Self::from_settings(&without_peer(file, local, &peer)?, endpoint)
             }
         }
     }
@@ -175,7 +175,7 @@ impl Intent {
         Ok(intent)
     }
 
-    fn from_settings(wanted: Settings, endpoint: &LocalEndpoint) -> Outcome<Self> {
+    pub(crate) fn from_settings(wanted: &Settings, endpoint: &LocalEndpoint) -> Outcome<Self> {
         let mut changes = Vec::new();
         for (key, to) in wanted.clone() {
             let from = endpoint.read_setting(&key);
@@ -440,7 +440,7 @@ pub(crate) fn both(
         }
     }
     let far = Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))?;
-    Ok((Intent::from_settings(local, &path.endpoint)?, far))
+    Ok((Intent::from_settings(&local, &path.endpoint)?, far))
 }
 
 /// The request of a plan file for two hosts.

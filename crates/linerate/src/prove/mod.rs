@@ -129,7 +129,12 @@ fn weigh(
         local_nic: path.local_nic.clone(),
         remote_nic: path.remote_nic.clone(),
         copy_bit_per_s: copy_bandwidth(&path).map(BitRate::as_bit_per_s),
-        ..header(args, &peer.peer.to_string(), &path.address.to_string(), seed)
+        ..header(
+            args,
+            &peer.peer.to_string(),
+            &path.address.to_string(),
+            seed,
+        )
     };
     let options = options(args, spec, seed, source);
     let folder = folder_of(what, args, &header, state);
@@ -193,12 +198,7 @@ fn folder_of(what: &str, args: &WeighArgs, header: &Header, state: &FilePath) ->
 }
 
 /// What is about to be done, and where it is kept.
-fn announce(
-    what: &str,
-    header: &Header,
-    (options, folder): (&Options, &FilePath),
-    say: &Say,
-) {
+fn announce(what: &str, header: &Header, (options, folder): (&Options, &FilePath), say: &Say) {
     let verb = match what {
         "search" => "searching",
         _ => "proving",

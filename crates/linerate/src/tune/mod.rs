@@ -5,7 +5,7 @@
 
 pub(crate) mod confirm;
 pub(crate) mod hold;
-mod persist;
+pub(crate) mod persist;
 mod probe;
 
 use std::collections::BTreeSet;
@@ -90,7 +90,8 @@ pub(crate) fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<(
                 persist: *persist,
                 ..StayArgs::at_once()
             };
-            apply("affinity", endpoint, state, &intent, &stay, say)
+            let made = Made::plainly("affinity", &intent);
+            apply(&made, endpoint, state, &stay, say)
         }
         TuneAction::Persist(args) => {
             let args = &PersistArgs {
@@ -188,7 +189,8 @@ fn apply_as_asked(args: &ApplyArgs, state: &FilePath, say: &Say) -> Outcome<()> 
     recover_first(state, say)?;
     let endpoint = LocalEndpoint::open(state)?;
     let intent = asked(wanted, &endpoint, say)?;
-    apply("apply", endpoint, state, &intent, stay, say)
+    let made = Made::plainly("apply", &intent);
+    apply(&made, endpoint, state, stay, say)
 }
 
 /// Changes this host and a peer together.
@@ -236,19 +238,46 @@ fn apply_to_both(
     Ok(())
 }
 
+/// Changes to be made, and what there is to say about them.
+pub(crate) struct Made<'a> {
+    /// The action, as the document names it.
+    pub(crate) action: &'static str,
+    /// The changes.
+    pub(crate) intent: &'a Intent,
+    /// Notes whose transaction it is, by its id, once the changes are made.
+    pub(crate) mark: &'a dyn Fn(&str) -> Outcome<()>,
+    /// The command that rolls them back.
+    pub(crate) undo: &'static str,
+    /// Prints them as text.
+    pub(crate) show: fn(&Intent, &Say) -> Outcome<()>,
+}
+
+impl<'a> Made<'a> {
+    /// Changes that only the list of transactions knows.
+    fn plainly(action: &'static str, intent: &'a Intent) -> Self {
+        Self {
+            action,
+            intent,
+            mark: &|_| Ok(()),
+            undo: "linerate tune undo",
+            show: lines,
+        }
+    }
+}
+
 /// Carries a plan out, sees to it that it is confirmed or rolled back, and shows it.
-fn apply(
-    action: &'static str,
+pub(crate) fn apply(
+    made: &Made<'_>,
     mut endpoint: LocalEndpoint,
     state: &FilePath,
-    intent: &Intent,
     stay: &StayArgs,
     say: &Say,
 ) -> Outcome<()> {
+    let Made { action, intent, .. } = *made;
     let plan = intent.plan()?;
     if plan.changes.is_empty() {
         say.note("nothing to change: every setting already has its value");
-        return show(action, intent, say);
+        return show_as(action, intent, made.show, say);
     }
     say.note(&match plan.changes.len() {
         1 => "changing 1 setting".to_owned(),
@@ -272,7 +301,9 @@ fn apply(
         }
         stop
     })?;
-    let (stop, asker) = match decide(&endpoint, state, stay, deadline, &interrupt, say) {
+    let marked = endpoint.open_id().map_or(Ok(()), |id| (made.mark)(&id));
+    let decided = marked.and_then(|()| decide(&endpoint, state, stay, deadline, &interrupt, say));
+    let (stop, asker) = match decided {
         Ok(Decision::Confirmed(asker)) => {
             for moved in endpoint.moved() {
                 say.note(&moved);
@@ -290,8 +321,8 @@ fn apply(
                     .map_err(|stop| stop.hint("changes applied until the next boot"))?;
                 say.note("persistent: applied at every boot");
             }
-            say.note("to roll back: `linerate tune undo`");
-            return show(action, intent, say);
+            say.note(&format!("to roll back: `{}`", made.undo));
+            return show_as(action, intent, made.show, say);
         }
         Ok(Decision::Interrupted) => (Stop::interrupted().rolled_back(), None),
         Ok(Decision::Refused(asker)) => {
@@ -358,7 +389,7 @@ fn decide(
 }
 
 /// Confirms the changes to the process that waits for it.
-fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
+pub(crate) fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
     let id = waiting(state, id)?;
     let name = Names::of(state).get(&id).unwrap_or_else(|| id.clone());
     confirm::tell(&folder_of(state, &id), ConfirmRequest::Confirm)?;
@@ -457,12 +488,26 @@ fn waiting(state: &FilePath, id: Option<&str>) -> Outcome<String> {
 }
 
 fn show(action: &'static str, intent: &Intent, say: &Say) -> Outcome<()> {
+    show_as(action, intent, lines, say)
+}
+
+fn show_as(
+    action: &'static str,
+    intent: &Intent,
+    text: fn(&Intent, &Say) -> Outcome<()>,
+    say: &Say,
+) -> Outcome<()> {
     if say.format == Format::Json {
         return say.json(&TuneDocument {
             changes: Some(&intent.changes),
             ..TuneDocument::of(action)
         });
     }
+    text(intent, say)
+}
+
+/// The changes as text, each with what there is to know of it.
+fn lines(intent: &Intent, say: &Say) -> Outcome<()> {
     if intent.changes.is_empty() {
         return say.data("no changes");
     }
@@ -472,7 +517,7 @@ fn show(action: &'static str, intent: &Intent, say: &Say) -> Outcome<()> {
     Ok(())
 }
 
-fn report(action: &'static str, lines: &[Entry], say: &Say) -> Outcome<()> {
+pub(crate) fn report(action: &'static str, lines: &[Entry], say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
         return say.json(&TuneDocument {
             transactions: Some(lines),

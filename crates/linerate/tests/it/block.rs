@@ -108,7 +108,11 @@ fn a_measurement_is_stored_compared_and_fails_a_bound_that_does_not_hold() {
     assert_eq!(report["results"][0]["response"], "operations");
     // A trial each: too few for a verdict, but runs of one workload.
     let compared = show(&["compare", "before", "after"]).expect_code(12);
-    assert!(compared.out.contains("linerate.compare/1"), "{}", compared.err);
+    assert!(
+        compared.out.contains("linerate.compare/1"),
+        "{}",
+        compared.err
+    );
     let bound = |bound: &str, code| {
         let words = ["--no-store", "--json", "--require", bound];
         let done = measure(&words).expect_code(code);
@@ -195,7 +199,11 @@ fn a_change_is_proved_with_reads_of_the_device_and_rolled_back() {
     let name = device.node.trim_start_matches("/dev/");
     let folder = tempfile::tempdir().expect("a folder");
     let plan = folder.path().join("plan.toml");
-    fs::write(&plan, format!("[settings]\n\"block/{name}/nomerges\" = 2\n")).expect("space");
+    fs::write(
+        &plan,
+        format!("[settings]\n\"block/{name}/nomerges\" = 2\n"),
+    )
+    .expect("space");
     let (state, out) = (folder.path().join("state"), folder.path().join("run"));
     let mut command = linerate(&["--state", text(&state), "--json", "prove", &device.node]);
     command.args(["--from", text(&plan), "--undo", "--time", "50ms"]);
@@ -212,7 +220,12 @@ fn a_change_is_proved_with_reads_of_the_device_and_rolled_back() {
     assert_eq!(tested["setting"], format!("block/{name}/nomerges"));
     assert!(tested["effect"]["relative"].is_number(), "{tested:#}");
     let refused = run(linerate(&["prove", &device.node, "--flows", "2"]));
-    assert!(refused.expect_code(2).err.contains("`--flows` does not apply"));
+    assert!(
+        refused
+            .expect_code(2)
+            .err
+            .contains("`--flows` does not apply")
+    );
 }
 
 fn measured(words: &[&str]) -> Done {

@@ -144,7 +144,10 @@ fn an_interface_with_routes_of_others_is_not_taken_down() {
     assert!(!told().2, "its route goes with it");
     lab.run(&["tune", "undo"]).expect_code(0);
     assert_eq!(told(), before);
-    lab.shell("near", "ip route add 198.51.100.0/24 via 192.0.2.9 dev spare0");
+    lab.shell(
+        "near",
+        "ip route add 198.51.100.0/24 via 192.0.2.9 dev spare0",
+    );
     let refused = lab.run(&apply).expect_code(22);
     assert!(
         refused

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 58] = [
+const COMMANDS: [&[&str]; 67] = [
     &[],
     &["demo"],
     &["map"],
@@ -65,6 +65,15 @@ const COMMANDS: [&[&str]; 58] = [
     &["runs"],
     &["export"],
     &["completions"],
+    &["qos"],
+    &["qos", "plan"],
+    &["qos", "apply"],
+    &["qos", "confirm"],
+    &["qos", "verify"],
+    &["qos", "status"],
+    &["qos", "persist"],
+    &["qos", "undo"],
+    &["qos", "import"],
 ];
 
 #[test]

@@ -40,6 +40,8 @@ mod peers;
 mod preload;
 mod prove;
 mod push;
+mod qos;
+mod qos_verify;
 mod restore;
 mod schema;
 mod serve;

@@ -203,7 +203,7 @@ fn an_ordinary_user_cannot_permit_changes_and_is_shown_which_capabilities_are_mi
 
 #[test]
 fn settings_of_the_agents_host_are_validated_and_the_interface_of_the_control_connection_is_protected()
-{
+ {
     let Some(lab) = Lab::new() else { return };
     let _agent = lab.listen(&["--allow-changes"]);
     let before = lab.dump();

@@ -179,7 +179,10 @@ pub(crate) fn the_experiment_compares_one_queue_with_several_and_polls_where_the
         "{} lab run blk-mq /dev/nullb1 --plan",
         Guest::command()
     ));
-    assert!(plan.contains("varied: completion: interrupt, polled"), "{plan}");
+    assert!(
+        plan.contains("varied: completion: interrupt, polled"),
+        "{plan}"
+    );
     guest.shell("rmdir /sys/kernel/config/nullb/nullb?; rmmod null_blk");
 }
 
@@ -206,7 +209,8 @@ repeats = 3
 "#;
 
 pub(crate) fn the_experiment_reads_scsi_disks_with_each_scheduler_and_restores_it(guest: &Guest) {
-    guest.shell("modprobe sd_mod; modprobe virtio_scsi; modprobe scsi_debug dev_size_mb=64 delay=0");
+    guest
+        .shell("modprobe sd_mod; modprobe virtio_scsi; modprobe scsi_debug dev_size_mb=64 delay=0");
     let (debug, virtio) = (scsi_disk(guest, "scsi_debug"), scsi_disk(guest, "QEMU"));
     let before = guest.shell(&format!(
         "cat /sys/block/{{{debug},{virtio}}}/queue/{{scheduler,nr_requests}}"
@@ -215,7 +219,10 @@ pub(crate) fn the_experiment_reads_scsi_disks_with_each_scheduler_and_restores_i
         "cat >/run/scsi.toml <<'END'{}END",
         QUEUES.replace("levels = [1, 16]", "levels = [16, 4]\nquick = [0, 1]")
     ));
-    let paths = [format!("debug=/dev/{debug}"), format!("virtio=/dev/{virtio}")];
+    let paths = [
+        format!("debug=/dev/{debug}"),
+        format!("virtio=/dev/{virtio}"),
+    ];
     let words = ["/run/scsi.toml", "--path", &paths[0], "--path", &paths[1]];
     let document = experiment(guest, &words);
     let cells = measured_cells(&document, 0);
@@ -242,7 +249,11 @@ pub(crate) fn the_fix_of_a_scheduler_on_nvme_is_tested_and_kept_only_if_it_helps
     assert_eq!(finding["rule"], "blk-mq-config", "{document:#}");
     let remedies = document["remedies"].as_array().expect("remedies");
     // All changes of a rule are one fix.
-    let of_scheduler = |one: &&Value| one["changes"].to_string().contains("block/nvme0n1/scheduler");
+    let of_scheduler = |one: &&Value| {
+        one["changes"]
+            .to_string()
+            .contains("block/nvme0n1/scheduler")
+    };
     let tested = remedies.iter().rfind(of_scheduler).expect("it was tested");
     assert_eq!(tested["rule"], "blk-mq-config");
     assert!(tested["effect"]["relative"].is_number(), "{tested:#}");

@@ -23,6 +23,7 @@ mod iwarp;
 mod lab;
 mod network;
 mod persist;
+mod qos;
 mod rdma;
 #[path = "../it/schema.rs"]
 mod schema;
@@ -47,7 +48,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 77] = tests![
+const TESTS: [Test; 79] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -119,6 +120,8 @@ const TESTS: [Test; 77] = tests![
     guards::with_both_killed_systemd_takes_everything_back_shortly_after_the_deadline,
     service::a_host_is_paired_and_measures_by_the_socket_unit_that_packages_install,
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,
+    qos::three_vlans_are_made_limited_and_taken_away_to_the_byte,
+    qos::what_persists_is_made_at_each_boot_and_undone_for_good,
     persist::what_cannot_be_kept_is_said_and_nothing_is_left,
     persist::what_is_kept_at_once_is_undone_with_every_trace,
     persist::of_changes_of_two_hosts_the_other_half_is_named,

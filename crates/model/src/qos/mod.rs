@@ -1,5 +1,5 @@
-//! Bandwidth of classes of one interface: what a file asks for ([`file`]), how the line is shared ([`share`]), and by which
-//! settings of the catalog an interface can do it ([`plan`]).
+//! Bandwidth of classes of one interface: what a file asks for (`file`), how the line is shared (`share`), and by which
+//! settings of the catalog an interface can do it (`plan`).
 //!
 //! A class has traffic of one kind: a VLAN, a priority, a DSCP, ports or a firewall mark. Its limit is what it may send at
 //! most, its guarantee what it may send whatever the others do.
@@ -12,11 +12,12 @@ mod share;
 use std::fmt;
 
 pub use file::{QosError, QosFile, WrittenClass};
-pub use import::imported;
+pub use import::{Held, imported};
 pub use plan::{Mechanism, NotApplicable, QosPlan, plan};
 pub use share::{Guaranteed, shared};
 
 use crate::ids::NicName;
+pub use crate::setting::{dscp_word, parse_dscp};
 use crate::units::BitRate;
 
 /// Which bytes a limit counts.
@@ -140,49 +141,6 @@ impl fmt::Display for Selector {
             Self::Rest => f.write_str("everything else"),
         }
     }
-}
-
-/// The names of code points: default, class selectors, assured and expedited forwarding (RFC 2474, 2597, 3246, 8622).
-const DSCP: [(&str, u8); 23] = [
-    ("cs0", 0),
-    ("le", 1),
-    ("cs1", 8),
-    ("af11", 10),
-    ("af12", 12),
-    ("af13", 14),
-    ("cs2", 16),
-    ("af21", 18),
-    ("af22", 20),
-    ("af23", 22),
-    ("cs3", 24),
-    ("af31", 26),
-    ("af32", 28),
-    ("af33", 30),
-    ("cs4", 32),
-    ("af41", 34),
-    ("af42", 36),
-    ("af43", 38),
-    ("cs5", 40),
-    ("va", 44),
-    ("ef", 46),
-    ("cs6", 48),
-    ("cs7", 56),
-];
-
-/// A code point by name or number.
-pub fn parse_dscp(word: &str) -> Option<u8> {
-    let word = word.to_ascii_lowercase();
-    let named = DSCP.iter().find(|(name, _)| *name == word);
-    named.map_or_else(
-        || word.parse().ok().filter(|dscp| *dscp < 64),
-        |(_, dscp)| Some(*dscp),
-    )
-}
-
-/// Its name, or its number if it has none.
-pub fn dscp_word(dscp: u8) -> String {
-    let named = DSCP.iter().find(|(_, own)| *own == dscp);
-    named.map_or_else(|| dscp.to_string(), |(name, _)| (*name).to_owned())
 }
 
 #[cfg(test)]

@@ -38,7 +38,10 @@ impl StaticAddress {
             IpAddr::V4(_) => false,
         };
         let is_own = !address.is_unspecified() && !address.is_multicast() && !is_link_local;
-        let prefix = prefix.bytes().all(|byte| byte.is_ascii_digit()).then(|| prefix.parse().ok())?;
+        let prefix = prefix
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| prefix.parse().ok())?;
         Some(Self {
             address,
             prefix: prefix.filter(|prefix| *prefix <= longest && is_own)?,
@@ -147,7 +150,9 @@ pub fn parse_addresses(text: &str) -> Option<Vec<StaticAddress>> {
         }
     }
     let is_new = |(at, one): (usize, &StaticAddress)| {
-        !all[..at].iter().any(|other| other.address == one.address && other.is_same(one))
+        !all[..at]
+            .iter()
+            .any(|other| other.address == one.address && other.is_same(one))
     };
     all.iter().enumerate().all(is_new).then_some(all)
 }

@@ -141,7 +141,10 @@ pub(super) fn by_tc(key: &SettingKey, value: &Value) -> Option<String> {
         } else {
             format!("{major}:{parent:x}")
         };
-        format!(" && tc {what} add dev {nic} parent {parent} {}", quoted_words(&rest))
+        format!(
+            " && tc {what} add dev {nic} parent {parent} {}",
+            quoted_words(&rest)
+        )
     };
     let mut commands = String::new();
     let root = match &qdisc_spec {
@@ -169,7 +172,9 @@ pub(super) fn by_tc(key: &SettingKey, value: &Value) -> Option<String> {
         format!(" handle {major}:")
     };
     let root = quoted_words(root);
-    Some(format!("tc qdisc replace dev {nic} root{handle} {root}{commands}"))
+    Some(format!(
+        "tc qdisc replace dev {nic} root{handle} {root}{commands}"
+    ))
 }
 
 /// The ip-link(8) command for a VLAN device.
@@ -181,7 +186,9 @@ pub(super) fn by_vlan_link(key: &SettingKey, value: &Value) -> Option<String> {
     let words = link.to_string();
     let (parent, rest) = words.split_once(' ')?;
     let parent = quoted(parent);
-    Some(format!("ip link add link {parent} name {nic} type vlan {rest}"))
+    Some(format!(
+        "ip link add link {parent} name {nic} type vlan {rest}"
+    ))
 }
 
 /// The ip-link(8) command for the administrative state.
@@ -366,7 +373,10 @@ mod tests {
             by_hand("nic/v10/vlan/link", "eth1 id 10"),
             "ip link add link eth1 name v10 type vlan id 10"
         );
-        assert_eq!(by_hand("nic/v10/vlan/link", "none"), "ip link delete dev v10");
+        assert_eq!(
+            by_hand("nic/v10/vlan/link", "none"),
+            "ip link delete dev v10"
+        );
         assert_eq!(by_hand("nic/v10/up", "off"), "ip link set dev v10 down");
         assert_eq!(
             by_hand("nic/v10/addresses", "10.0.0.1/24"),

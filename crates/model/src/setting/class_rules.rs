@@ -10,7 +10,7 @@ const CLASS_RULES_MAX: usize = 48;
 pub struct ClassRule {
     /// The packets.
     pub packets: Packets,
-    /// Their class, `1:10` as `0x0001_0010`.
+    /// Their class, `1:10` as `0x0001_0010`; below major number 0, their priority, by which `mqprio` has a class.
     pub class: u32,
 }
 
@@ -59,9 +59,17 @@ const DSCP: [(&str, u8); 23] = [
 const DSCP_MAX: u8 = 63;
 const VLAN_MAX: u16 = 4094;
 
+/// Its name, or its number if it has none.
+pub fn dscp_word(dscp: u8) -> String {
+    let named = DSCP.iter().find(|(_, own)| *own == dscp);
+    named.map_or_else(|| dscp.to_string(), |(name, _)| (*name).to_owned())
+}
+
 /// A DSCP by its name or number.
-fn parse_dscp(word: &str) -> Option<u8> {
-    let named = DSCP.iter().find(|(name, _)| *name == word);
+pub fn parse_dscp(word: &str) -> Option<u8> {
+    let named = DSCP
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(word));
     let number = named.map(|(_, number)| *number);
     number
         .or_else(|| number_of(word)?.try_into().ok())
@@ -81,10 +89,11 @@ fn parse_class(word: &str) -> Option<u32> {
     let half = |digits: &str| {
         let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let number = u16::from_str_radix(digits, 16).ok();
-        number.filter(|number| is_hex && *number != 0)
+        number.filter(|_| is_hex)
     };
     let (major, minor) = word.split_once(':')?;
-    Some(u32::from(half(major)?) << 16 | u32::from(half(minor)?))
+    let minor = half(minor).filter(|minor| *minor != 0)?;
+    Some(u32::from(half(major)?) << 16 | u32::from(minor))
 }
 
 impl ClassRule {
@@ -117,10 +126,7 @@ impl fmt::Display for ClassRule {
             Packets::Mark(number) => write!(f, "mark {number}")?,
             Packets::Vlan(id) => write!(f, "vlan {id}")?,
             Packets::Port(port) => write!(f, "port {port}")?,
-            Packets::Dscp(number) => match DSCP.iter().find(|(_, own)| *own == number) {
-                Some((name, _)) => write!(f, "dscp {name}")?,
-                None => write!(f, "dscp {number}")?,
-            },
+            Packets::Dscp(number) => write!(f, "dscp {}", dscp_word(number))?,
         }
         write!(f, " -> {:x}:{:x}", self.class >> 16, self.class & 0xffff)
     }
@@ -159,7 +165,10 @@ mod tests {
                 "priority 1 -> 1:10; vlan 10 -> 1:20; dscp af21 -> 1:20; port 5001 -> 1:30; mark 1 -> 1:30",
             ),
             ("dscp 18->1:1", ""),
-            (" dscp  18 ->  1:A ;mark 0x10 -> ffff:1", "dscp af21 -> 1:a; mark 16 -> ffff:1"),
+            (
+                " dscp  18 ->  1:A ;mark 0x10 -> ffff:1",
+                "dscp af21 -> 1:a; mark 16 -> ffff:1",
+            ),
             ("dscp 9 -> 1:1", "dscp 9 -> 1:1"),
         ] {
             let rules = parse_class_rules(text);
@@ -204,7 +213,7 @@ mod tests {
             (1u16..).prop_map(Packets::Port),
             (0..=DSCP_MAX).prop_map(Packets::Dscp),
         ];
-        (packets, 1u32..0x1_0000, 1u32..0x1_0000).prop_map(|(packets, major, minor)| ClassRule {
+        (packets, 0u32..0x1_0000, 1u32..0x1_0000).prop_map(|(packets, major, minor)| ClassRule {
             packets,
             class: major << 16 | minor,
         })

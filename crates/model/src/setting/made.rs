@@ -31,9 +31,8 @@ impl SettingKey {
         let Self::Nic(_, knob) = self else {
             return None;
         };
-        let is_made = plan.any(|(key, to)| {
-            key.makes_interface(to) && key.interface() == self.interface()
-        });
+        let is_made =
+            plan.any(|(key, to)| key.makes_interface(to) && key.interface() == self.interface());
         knob.when_made().filter(|_| is_made)
     }
 }
@@ -55,6 +54,9 @@ mod tests {
         assert_eq!(when("nic/v11/up", "eth1 id 10"), None);
         assert_eq!(when("nic/v10/ring/rx", "eth1 id 10"), None);
         assert_eq!(when("nic/v10/vlan/link", "eth1 id 10"), None);
-        assert_eq!(when("sysctl/net.ipv4.conf.v10.forwarding", "eth1 id 10"), None);
+        assert_eq!(
+            when("sysctl/net.ipv4.conf.v10.forwarding", "eth1 id 10"),
+            None
+        );
     }
 }

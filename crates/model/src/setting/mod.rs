@@ -31,7 +31,9 @@ use std::collections::BTreeMap;
 pub use addresses::{StaticAddress, address_words, parse_addresses};
 pub use applications::{Application, application_words, parse_applications};
 pub use by_hand::by_hand;
-pub use class_rules::{ClassRule, Packets, class_rule_words, parse_class_rules};
+pub use class_rules::{
+    ClassRule, Packets, class_rule_words, dscp_word, parse_class_rules, parse_dscp,
+};
 pub use fact::{Fact, Field, egress_text};
 pub use file::{Form, SettingFile, parse_chosen, parse_scheduler};
 pub use hash_key::{key_words, parse_key};

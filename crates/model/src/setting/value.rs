@@ -52,9 +52,7 @@ impl fmt::Display for Value {
             Self::Qdisc(qdisc) => match qdisc.rate_bit_per_s {
                 Some(rate) => write!(f, "{} {rate}", qdisc.kind),
                 // The requested value, word by word; the value found may have more words than fit a line.
-                None if qdisc.is_asked() => {
-                    f.write_str(&qdisc.words)
-                }
+                None if qdisc.is_asked() => f.write_str(&qdisc.words),
                 None => f.write_str(&qdisc.kind),
             },
             Self::Text(text) if text.is_empty() => f.write_str("none"),

@@ -111,7 +111,10 @@ mod tests {
                 "bond0  id 4094 protocol 802.1ad gvrp on reorder_hdr off",
                 Some("bond0 id 4094 protocol 802.1ad reorder_hdr off gvrp on"),
             ),
-            ("eth1 id 1 protocol 802.1Q reorder_hdr on", Some("eth1 id 1")),
+            (
+                "eth1 id 1 protocol 802.1Q reorder_hdr on",
+                Some("eth1 id 1"),
+            ),
             ("none", Some("")),
             ("", Some("")),
             ("eth1", None),

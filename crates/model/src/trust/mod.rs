@@ -116,8 +116,7 @@ pub fn flags(
     };
     flag_if(Flag::SharedKernel, sample.shared_kernel);
     // A remote end that is not linerate reports nothing that could be doubted.
-    let is_foreign =
-        sample.flags.contains(&Flag::ForeignPeer) || sample.spec.workload.is_local();
+    let is_foreign = sample.flags.contains(&Flag::ForeignPeer) || sample.spec.workload.is_local();
     let reported = |(end, ..): &(End, _, _)| !(is_foreign && *end == End::Remote);
     for (end, side, host) in sides.into_iter().filter(reported) {
         let exact = host.identity.irq_time_accounting.get();

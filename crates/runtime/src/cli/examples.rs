@@ -307,6 +307,78 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         ],
     ),
     (
+        "qos",
+        [
+            "linerate qos plan storage.toml",
+            "linerate qos apply storage.toml",
+            "linerate qos verify storage.toml HOST",
+        ],
+    ),
+    (
+        "qos plan",
+        [
+            "linerate qos plan storage.toml",
+            "linerate qos plan storage.toml -J",
+            "linerate qos apply storage.toml",
+        ],
+    ),
+    (
+        "qos apply",
+        [
+            "linerate qos apply storage.toml",
+            "linerate qos apply storage.toml --deadline 2min",
+            "linerate qos apply storage.toml --no-confirm --persist",
+        ],
+    ),
+    (
+        "qos confirm",
+        [
+            "linerate qos confirm",
+            "linerate qos status    # what waits",
+            "linerate qos undo      # instead",
+        ],
+    ),
+    (
+        "qos verify",
+        [
+            "linerate qos verify storage.toml HOST",
+            "linerate qos verify storage.toml HOST --within 2% --rounds 9",
+            "linerate qos verify storage.toml HOST --bidir -J",
+        ],
+    ),
+    (
+        "qos status",
+        [
+            "linerate qos status",
+            "linerate qos status -J",
+            "linerate qos undo eth1",
+        ],
+    ),
+    (
+        "qos persist",
+        [
+            "linerate qos persist",
+            "linerate qos persist --probe 192.0.2.1:22 --deadline 2min",
+            "linerate qos persist --remove",
+        ],
+    ),
+    (
+        "qos undo",
+        [
+            "linerate qos undo",
+            "linerate qos undo eth1",
+            "linerate qos status",
+        ],
+    ),
+    (
+        "qos import",
+        [
+            "linerate qos import eth1",
+            "linerate qos import eth1 > storage.toml",
+            "linerate qos plan storage.toml",
+        ],
+    ),
+    (
         "tune status",
         [
             "linerate tune status",

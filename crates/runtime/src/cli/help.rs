@@ -13,15 +13,17 @@ use super::examples::EXAMPLES;
 use super::{Cli, agent, comparison, measure, verbs};
 
 /// The commands, by what they are for.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Inspect",
         &["doctor", "nic", "map", "ceiling", "explain", "capture"],
     ),
     ("Measure", &["measure", "demo"]),
-    ("Fix", &["prove", "tune"]),
-    ("Experiment", &["lab", "compare"]),
-    ("Results", &["runs", "report", "export"]),
+    ("Fix", &["prove", "tune", "qos"]),
+    (
+        "Experiments and results",
+        &["lab", "compare", "runs", "report", "export"],
+    ),
     (
         "Far end and shell",
         &["agent", "peers", "testbed", "completions"],

@@ -12,8 +12,8 @@ use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 use super::preload::PreloadArg;
 use super::verbs::VERBS;
 use super::{
-    ComparisonArgs, LikeArgs, MeasureBlock, MeasureDiffusion, MeasureRdma, PeerArgs, ReachArgs,
-    Requirement, TransportArgs, parse_seconds,
+    ComparisonArgs, LikeArgs, MarkArgs, MeasureBlock, MeasureDiffusion, MeasureRdma, PeerArgs,
+    ReachArgs, Requirement, TransportArgs, parse_seconds,
 };
 use crate::cli::place_word::{MemoryWhere, Where, WordError};
 
@@ -376,6 +376,9 @@ pub struct MeasureStream {
     /// The transport.
     #[command(flatten)]
     pub transport: TransportArgs,
+    /// Marks of its packets.
+    #[command(flatten)]
+    pub marks: MarkArgs,
     /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
@@ -454,6 +457,9 @@ pub struct MeasureRr {
     /// The transport.
     #[command(flatten)]
     pub transport: TransportArgs,
+    /// Marks of its packets.
+    #[command(flatten)]
+    pub marks: MarkArgs,
     /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
@@ -569,6 +575,9 @@ pub struct MeasureUdp {
     /// How datagrams are passed to and from the kernel.
     #[arg(long, value_enum, default_value_t, hide_short_help = true)]
     pub batch: BatchArg,
+    /// Marks of its packets.
+    #[command(flatten)]
+    pub marks: MarkArgs,
     /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,

@@ -167,7 +167,11 @@ pub fn keep_changes(ends: &mut dyn Ends) -> Outcome<()> {
 }
 
 /// The findings of the rules for both ends.
-pub fn diagnose<E: Ends + ?Sized>(ends: &E, sample: Option<&Sample>, owns_shapers: bool) -> Diagnosis {
+pub fn diagnose<E: Ends + ?Sized>(
+    ends: &E,
+    sample: Option<&Sample>,
+    owns_shapers: bool,
+) -> Diagnosis {
     let mut whole = Diagnosis::default();
     for (end, other) in [(End::Local, End::Remote), (End::Remote, End::Local)] {
         let diagnosis = linerate_model::rules::diagnose(&Context {

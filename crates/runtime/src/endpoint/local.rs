@@ -234,9 +234,8 @@ impl LocalEndpoint {
             };
             // A VLAN device concerns the interface below it too, but disconnects only itself.
             let below = below_vlan(change).filter(|_| !self.disturbs_way_in);
-            let is_below = |nics: &BTreeSet<NicName>| {
-                below.as_ref().is_some_and(|below| nics.contains(below))
-            };
+            let is_below =
+                |nics: &BTreeSet<NicName>| below.as_ref().is_some_and(|below| nics.contains(below));
             let why = match &way_in {
                 Known::Value(nics) if is_below(nics) => {
                     let why = format!(
@@ -431,4 +430,3 @@ fn below_vlan(change: &Change) -> Option<NicName> {
     });
     links.next().map(|link| link.parent)
 }
-

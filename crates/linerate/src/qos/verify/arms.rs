@@ -1,0 +1,174 @@
+//! The trials of a round, and their specifications.
+
+use linerate_model::host::Host;
+use linerate_model::qos::{QosClass, Selector};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::workload::{
+    DatagramBatch, Direction, Marks, Rr, Stream, TrialSpec, Udp, Verbs, Workload,
+};
+use linerate_runtime::cli::QosVerifyArgs;
+
+/// What is not counted at the start of a trial: the burst allowance of a class, and TCP's slow start.
+pub(super) const WARM_UP: Nanoseconds = Nanoseconds::from_millis(1_000);
+/// Round trips per second of a class that is watched: enough for a p99, and too few to load it.
+const PROBES_PER_S: u64 = 500;
+/// How much faster than its limit the datagrams of a class are sent, so that they wait in it.
+const OVERLOAD: f64 = 1.5;
+/// The headers of a datagram (IPv6, UDP), and the default MTU.
+const DATAGRAM_HEADERS: u32 = 48;
+const MTU: u32 = 1_500;
+/// What a flow holds in its socket: its share of the limit for this long.
+const SOCKET_S: f64 = 0.2;
+const SOCKET_MIN: f64 = 32_768.0;
+/// Larger buffers are left to the kernel (`net.core.wmem_max` is 208 KiB by default).
+const SOCKET_MAX: f64 = 131_072.0;
+
+/// The trials that run at the same time, one for each class that is part of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One class sends.
+    Alone(usize),
+    /// All send.
+    Together,
+    /// None sends; the round trips of all are watched.
+    Quiet,
+    /// One sends; the round trips of the others are watched.
+    Beside(usize),
+}
+
+/// Some trials in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arm {
+    pub(super) kind: Kind,
+    pub(super) direction: Direction,
+}
+
+impl Arm {
+    /// All of a round with `classes` classes.
+    pub(super) fn all(classes: usize, directions: &[Direction]) -> Vec<Self> {
+        let mut kinds: Vec<Kind> = (0..classes).map(Kind::Alone).collect();
+        if classes > 1 {
+            kinds.extend([Kind::Together, Kind::Quiet]);
+            kinds.extend((0..classes).map(Kind::Beside));
+        }
+        let of = |direction: &Direction| {
+            let direction = *direction;
+            kinds.iter().map(move |kind| Self {
+                kind: *kind,
+                direction,
+            })
+        };
+        directions.iter().flat_map(of).collect()
+    }
+
+    /// Whether class `at` sends, or its round trips are watched; none if it has no part.
+    pub(super) fn part(self, at: usize) -> Option<Part> {
+        match self.kind {
+            Kind::Alone(own) => (own == at).then_some(Part::Sends),
+            Kind::Together => Some(Part::Sends),
+            Kind::Beside(own) if own == at => Some(Part::Sends),
+            Kind::Quiet | Kind::Beside(_) => Some(Part::Probes),
+        }
+    }
+}
+
+/// What a class does in a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It sends as much as it can.
+    Sends,
+    /// Its round trips are watched.
+    Probes,
+}
+
+/// The marks of the packets of a class.
+fn marks(class: &QosClass, args: &QosVerifyArgs) -> Marks {
+    let mut marks = Marks::default();
+    match &class.selector {
+        Selector::Priority(priority) => marks.priority = Some((*priority).into()),
+        Selector::Dscp(dscp) => marks.dscp = Some(*dscp),
+        Selector::Mark(mark) => marks.mark = Some(*mark),
+        Selector::Ports(ports) if args.udp => marks.udp_port = ports.first().copied(),
+        Selector::Ports(_) | Selector::Vlan | Selector::Rest => {}
+    }
+    marks
+}
+
+/// The traffic class of queue pairs: the DSCP, or the priority as a class selector (RFC 2474), and as service level.
+fn verbs(class: &QosClass) -> Verbs {
+    let mut verbs = Verbs::default();
+    if let Selector::Dscp(dscp) = class.selector {
+        verbs.traffic_class = dscp << 2;
+    } else if let Some(priority) = class.priority {
+        verbs.traffic_class = priority << 5;
+        verbs.service_level = priority;
+    }
+    verbs
+}
+
+/// The trial of one class.
+pub(super) fn spec(
+    part: Part,
+    class: &QosClass,
+    limit: Option<BitRate>,
+    direction: Direction,
+    args: &QosVerifyArgs,
+    host: &Host,
+    device_mtu: Option<u32>,
+) -> TrialSpec {
+    let whole = args.time.as_u64().saturating_add(WARM_UP.as_u64());
+    let cpus = u32::try_from(host.online_cpus().len()).unwrap_or(u32::MAX);
+    let flows = if part == Part::Sends { args.flows } else { 1 };
+    let common = TrialSpec {
+        flows,
+        direction,
+        duration_ns: Nanoseconds::new(whole),
+        interval_ns: Nanoseconds::from_millis(100).min(args.time),
+        threads: Some(flows.min(cpus).max(1)),
+        verbs: args.verbs.then(|| verbs(class)),
+        marks: if args.verbs {
+            Marks::default()
+        } else {
+            marks(class, args)
+        },
+        ..TrialSpec::default()
+    };
+    if part == Part::Probes {
+        return TrialSpec {
+            workload: Workload::Rr(Rr {
+                request_bytes: Bytes::new(1),
+                response_bytes: Bytes::new(1),
+                depth: 1,
+                connect_each: false,
+                rate_per_s: Some(PROBES_PER_S),
+            }),
+            marks: Marks {
+                udp_port: None,
+                ..common.marks
+            },
+            ..common
+        };
+    }
+    let each = limit.map(|limit| limit.as_f64() / f64::from(flows));
+    let workload = if args.udp {
+        let payload = device_mtu.unwrap_or(MTU).saturating_sub(DATAGRAM_HEADERS);
+        Workload::Udp(Udp {
+            datagram_bytes: Bytes::new(payload.clamp(24, 65_507).into()),
+            rate_bit_per_s: each.and_then(|each| BitRate::from_f64(each * OVERLOAD)),
+            batch: DatagramBatch::Mmsg,
+        })
+    } else {
+        Workload::Stream(Stream::default())
+    };
+    // Of a slow class a large socket buffer takes longer to drain than the trial.
+    let held = each.map(|each| (each / 8.0 * SOCKET_S).max(SOCKET_MIN));
+    let held = held.filter(|held| *held <= SOCKET_MAX && !args.udp && !args.verbs);
+    TrialSpec {
+        workload,
+        omit_ns: Some(WARM_UP),
+        socket_buffer_bytes: held
+            .and_then(BitRate::from_f64)
+            .map(|held| Bytes::new(held.as_bit_per_s())),
+        ..common
+    }
+}

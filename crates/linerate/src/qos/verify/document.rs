@@ -1,0 +1,93 @@
+//! What `qos verify --format json` prints.
+
+use linerate_analysis::qos::{ClassResult, Verdict, judge, overall};
+use linerate_model::ids::NicName;
+use linerate_model::qos::Framing;
+use linerate_model::workload::Direction;
+use serde::Serialize;
+
+use super::{Rounds, Verify};
+
+/// What `linerate qos verify FILE PEER --format json` prints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct QosDocument {
+    schema: &'static str,
+    /// The port or bond.
+    pub(super) interface: NicName,
+    /// Which bytes the limits and rates count.
+    pub(super) limit_of: Framing,
+    /// The transport of the flows.
+    #[cfg_attr(test, schemars(extend("enum" = ["tcp", "udp", "verbs"])))]
+    pub(super) transport: &'static str,
+    /// Flows of each class.
+    flows: u32,
+    /// The counted length of each trial.
+    seconds: f64,
+    /// The seed of the order of trials in each round.
+    pub(super) seed: u64,
+    /// The number of rounds.
+    pub(super) rounds: usize,
+    /// How far a rate may be from its limit, as a share of it.
+    pub(super) within: f64,
+    /// The worst of the classes.
+    pub(super) verdict: Verdict,
+    /// Each direction.
+    pub(super) directions: Vec<DirectionResult>,
+    /// Classes that are left out, and why.
+    pub(super) left_out: Vec<String>,
+}
+
+/// The classes of one direction.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DirectionResult {
+    /// forward: from here to the peer.
+    pub(super) direction: Direction,
+    /// In the order of the file.
+    pub(super) classes: Vec<ClassResult>,
+}
+
+impl QosDocument {
+    /// Each class of each direction.
+    pub(super) fn all(&self) -> impl Iterator<Item = &ClassResult> {
+        self.directions.iter().flat_map(|one| &one.classes)
+    }
+}
+
+pub(super) fn document(verify: &Verify<'_>, rounds: &[Rounds]) -> QosDocument {
+    let args = verify.args;
+    let judged = rounds.iter().map(|of| {
+        let mut expected = verify.set_up.expected.clone();
+        if of.direction == Direction::Reverse {
+            // They are of this host's configuration.
+            for class in &mut expected {
+                class.wrong.clear();
+                class.configured = None;
+            }
+        }
+        DirectionResult {
+            direction: of.direction,
+            classes: judge(&expected, &of.rounds, args.within),
+        }
+    });
+    let directions: Vec<DirectionResult> = judged.collect();
+    QosDocument {
+        schema: "linerate.qos/1",
+        interface: verify.set_up.qos.interface.clone(),
+        limit_of: verify.set_up.qos.limit_of,
+        transport: match (args.udp, args.verbs) {
+            (true, _) => "udp",
+            (_, true) => "verbs",
+            _ => "tcp",
+        },
+        flows: args.flows,
+        seconds: args.time.as_secs_f64(),
+        seed: verify.seed,
+        rounds: rounds.first().map_or(0, |of| of.rounds.len()),
+        within: args.within,
+        verdict: overall(directions.iter().flat_map(|one| &one.classes)),
+        directions,
+        left_out: verify.set_up.left_out.clone(),
+    }
+}

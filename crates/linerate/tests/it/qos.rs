@@ -1,0 +1,227 @@
+//! `qos`: classes of an interface planned, made, changed, kept in view and rolled back, each seen by tc(8) and nft(8).
+
+use serde_json::Value;
+
+use crate::fitting;
+use crate::lab::{Lab, assert_same, text};
+
+/// What `apply` may touch, as the tools that made it print it.
+const SEEN: &str = "tc -j -d qdisc show dev near0; tc -j -d class show dev near0; tc -j -d filter show dev near0
+    ip -j -d link show dev near0; ip -j addr show dev near0; nft -j list ruleset 2>/dev/null || true";
+
+const CLASSES: &str = "[qos]
+interface = \"near0\"
+
+[[class]]
+name = \"low\"
+priority = 1
+limit = \"50mbit\"
+
+[[class]]
+name = \"middle\"
+mark = 7
+limit = \"100mbit\"
+
+[[class]]
+name = \"web\"
+ports = [80, 443]
+limit = \"400mbit\"
+guarantee = \"200mbit\"
+";
+
+fn written(lab: &Lab, name: &str, content: &str) -> std::path::PathBuf {
+    let file = lab.path(name);
+    std::fs::write(&file, content).expect("the lab's folder");
+    file
+}
+
+fn seen(lab: &Lab) -> String {
+    lab.shell("near", SEEN)
+}
+
+/// Applies a file; false on a kernel without what it needs, with a line that says so.
+#[track_caller]
+fn applied(lab: &Lab, file: &std::path::Path) -> bool {
+    let done = lab.run(&["qos", "apply", text(file), "--no-confirm"]);
+    if done.code == Some(22) {
+        eprintln!("SKIP: this kernel cannot hold the limits: {}", done.err);
+        return false;
+    }
+    done.expect_code(0);
+    true
+}
+
+#[track_caller]
+fn json(lab: &Lab, arguments: &[&str]) -> Value {
+    let done = lab.run(&[&["--format", "json", "qos"], arguments].concat());
+    fitting(&done.expect_code(0).out)
+}
+
+#[test]
+fn classes_are_planned_made_once_and_rolled_back_to_the_byte() {
+    let Some(lab) = Lab::new() else { return };
+    let file = written(&lab, "classes.toml", CLASSES);
+    let before = seen(&lab);
+    let planned = json(&lab, &["plan", text(&file)]);
+    assert_eq!(planned["mechanism"], "htb", "{planned:#}");
+    let names: Vec<&str> = (planned["classes"].as_array().expect("a list").iter())
+        .filter_map(|class| class["name"].as_str())
+        .collect();
+    assert_eq!(names, ["low", "middle", "web", "rest"]);
+    assert_eq!(seen(&lab), before, "after `qos plan`");
+
+    if !applied(&lab, &file) {
+        return;
+    }
+    let after = seen(&lab);
+    for part in ["\"1:10\"", "\"1:40\"", "linerate_qos", "\"htb\""] {
+        assert!(after.contains(part), "{part}: {after}");
+    }
+    let again = lab.run(&["qos", "apply", text(&file), "--no-confirm"]);
+    assert!(again.expect_code(0).err.contains("nothing to change"));
+    assert_eq!(seen(&lab), after, "after the second `qos apply`");
+    let status = json(&lab, &["status"]);
+    let interfaces = status["interfaces"].as_array().expect("a list");
+    assert_eq!(interfaces.len(), 1, "{status:#}");
+    assert_eq!(interfaces[0]["interface"], "near0");
+    assert_eq!(interfaces[0]["state"], "applied");
+    assert_eq!(
+        interfaces[0]["differs"],
+        serde_json::json!([]),
+        "{status:#}"
+    );
+
+    lab.run(&["qos", "undo"]).expect_code(0);
+    assert_eq!(seen(&lab), before, "after `qos undo`");
+    let status = json(&lab, &["status"]);
+    assert_eq!(status["interfaces"], serde_json::json!([]), "{status:#}");
+    lab.run(&["qos", "undo"]).expect_code(23);
+}
+
+#[test]
+fn an_edited_file_changes_only_what_differs_and_one_undo_takes_back_both() {
+    let Some(lab) = Lab::new() else { return };
+    let before = seen(&lab);
+    let file = written(&lab, "classes.toml", CLASSES);
+    if !applied(&lab, &file) {
+        return;
+    }
+    let first = seen(&lab);
+    let edited = CLASSES.replace("50mbit", "60mbit");
+    let edited = edited
+        .split("[[class]]\nname = \"middle\"")
+        .next()
+        .expect("a part");
+    let file = written(&lab, "classes.toml", edited);
+    let planned = json(&lab, &["plan", text(&file)]);
+    let changes = planned["changes"].as_array().expect("a list");
+    assert_eq!(changes.len(), 2, "{planned:#}");
+    assert!(applied(&lab, &file));
+    let second = seen(&lab);
+    assert_ne!(second, first);
+    assert!(
+        !second.contains("\"1:30\""),
+        "a class that is no longer in the file goes: {second}"
+    );
+    // Somebody else's change is seen.
+    lab.shell(
+        "near",
+        "tc class change dev near0 parent 1:1 classid 1:10 htb rate 70mbit ceil 70mbit burst 15k cburst 15k quantum 60000",
+    );
+    let status = json(&lab, &["status"]);
+    let differs = status["interfaces"][0]["differs"]
+        .as_array()
+        .expect("a list");
+    assert_eq!(differs.len(), 1, "{status:#}");
+    lab.shell(
+        "near",
+        "tc class change dev near0 parent 1:1 classid 1:10 htb rate 60mbit ceil 60mbit burst 15k cburst 15k quantum 60000",
+    );
+    lab.run(&["qos", "undo", "near0"]).expect_code(0);
+    assert_eq!(seen(&lab), before, "after `qos undo`");
+}
+
+#[test]
+fn an_unconfirmed_change_is_rolled_back() {
+    let Some(lab) = Lab::new() else { return };
+    let before = seen(&lab);
+    let file = written(&lab, "classes.toml", CLASSES);
+    let done = lab.run(&["qos", "apply", text(&file), "--deadline", "2s"]);
+    if done.code == Some(22) {
+        eprintln!("SKIP: this kernel cannot hold the limits: {}", done.err);
+        return;
+    }
+    assert_eq!(done.code, Some(40), "{}", done.err);
+    assert_eq!(seen(&lab), before);
+    let status = json(&lab, &["status"]);
+    assert_eq!(status["interfaces"], serde_json::json!([]), "{status:#}");
+}
+
+#[test]
+fn a_file_that_cannot_be_meant_is_refused_and_nothing_changes() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let head = "[qos]\ninterface = \"near0\"\n";
+    for (content, code, said) in [
+        (
+            "[qos]\ninterface = \"eth77\"\n[[class]]\nname = \"a\"\n",
+            23,
+            "no interface `eth77`",
+        ),
+        (head, 23, "there is no class"),
+        ("[qos]\ninterface = \"near0\"\nclas = 1\n", 23, "line 3"),
+        ("[qos\n", 23, "line 1"),
+    ] {
+        let file = written(&lab, "wrong.toml", content);
+        let done = lab.run(&["qos", "apply", text(&file), "--no-confirm"]);
+        assert!(done.err.contains(said), "{content}: {}", done.err);
+        done.expect_code(code);
+    }
+    for (class, code, said) in [
+        ("priority = 9", 23, "a priority is 0 to 7"),
+        ("vlan = 4095", 23, "a VLAN ID is 1 to 4094"),
+        ("mark = 1\nlimit = \"0gbit\"", 23, "is not a rate"),
+        ("mark = 1\nlimit = \"900gbit\"", 23, "is above the line's"),
+        ("mark = 1\npriority = 1", 23, "selects its traffic"),
+        (
+            "mark = 1\n[[class]]\nname = \"b\"\nmark = 1",
+            23,
+            "have the same mark 1",
+        ),
+    ] {
+        let file = written(
+            &lab,
+            "wrong.toml",
+            &format!("{head}[[class]]\nname = \"a\"\n{class}\n"),
+        );
+        let done = lab.run(&["qos", "apply", text(&file), "--no-confirm"]);
+        assert!(done.err.contains(said), "{class}: {}", done.err);
+        done.expect_code(code);
+    }
+    let missing = lab.run(&["qos", "plan", "/run/netns/no-such-file"]);
+    assert!(missing.err.contains("no-such-file"), "{}", missing.err);
+    assert_same(&lab, &before, "after what was refused");
+}
+
+#[test]
+fn what_tc_made_is_imported_as_a_file_that_can_be_planned() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell(
+        "near",
+        "tc qdisc add dev near0 root handle 1: htb default 30
+        tc class add dev near0 parent 1: classid 1:1 htb rate 1gbit quantum 60000
+        tc class add dev near0 parent 1:1 classid 1:10 htb rate 50mbit quantum 60000
+        tc class add dev near0 parent 1:1 classid 1:30 htb rate 100mbit ceil 1gbit quantum 60000",
+    );
+    let imported = lab.run(&["qos", "import", "near0"]).expect_code(0);
+    for part in [
+        "interface = \"near0\"",
+        "limit = \"50mbit\"",
+        "guarantee = \"100mbit\"",
+    ] {
+        assert!(imported.out.contains(part), "{part}: {}", imported.out);
+    }
+    let file = written(&lab, "imported.toml", &imported.out);
+    lab.run(&["qos", "plan", text(&file)]).expect_code(0);
+    lab.run(&["qos", "import", "eth77"]).expect_code(23);
+}

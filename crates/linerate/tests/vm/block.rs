@@ -261,6 +261,11 @@ pub(crate) fn the_fix_of_a_scheduler_on_nvme_is_tested_and_kept_only_if_it_helps
     let is_kept = tested["kept"] == json!(true);
     assert_eq!(now.contains("[none]"), is_kept, "{now} {tested:#}");
     assert_eq!(now.contains("[mq-deadline]"), !is_kept, "{now} {tested:#}");
+    if is_kept {
+        guest.linerate(&["tune", "undo"]);
+        let undone = guest.shell("cat /sys/block/nvme0n1/queue/scheduler");
+        assert!(undone.contains("[mq-deadline]"), "{undone}");
+    }
     guest.shell("rmmod nvme nvme_core");
 }
 

@@ -473,18 +473,20 @@ fn a_plan_whose_later_change_moves_an_earlier_one_is_taken_back_and_says_which()
 }
 
 #[test]
-fn classes_that_could_not_be_made_again_are_not_touched() {
+fn classes_with_a_filter_that_could_not_be_made_again_are_not_touched() {
     let Some(lab) = Lab::new() else { return };
     lab.shell(
         "near",
         "tc qdisc add dev near0 root handle 1: htb default 10
         tc class add dev near0 parent 1: classid 1:10 htb rate 1gbit
-        tc class add dev near0 parent 1: classid 1:11 htb rate 1gbit",
+        tc class add dev near0 parent 1: classid 1:11 htb rate 1gbit
+        tc filter add dev near0 parent 1: protocol ip prio 1 u32 match ip dport 9 0xffff flowid 1:11 \
+            action mirred egress redirect dev near0",
     );
     let told = || {
         lab.shell(
             "near",
-            "tc -d qdisc show dev near0; tc -d class show dev near0",
+            "tc -d qdisc show dev near0; tc -d class show dev near0; tc filter show dev near0",
         )
     };
     let file = lab.path("qdisc.toml");

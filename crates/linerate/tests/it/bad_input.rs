@@ -314,7 +314,7 @@ fn what_is_not_there_is_bad_input_and_named() {
             23,
             &["no-such-rule", "explain rules"],
         ),
-        (&["explain", "irq"], 23, &["similar: irq-"]),
+        (&["explain", "irqs"], 23, &["similar: irq-"]),
         (
             &["explain", "remote numa irqs"],
             23,

@@ -170,6 +170,7 @@ mod tests {
                 "dscp af21 -> 1:a; mark 16 -> ffff:1",
             ),
             ("dscp 9 -> 1:1", "dscp 9 -> 1:1"),
+            ("vlan 10 -> 0:f", "vlan 10 -> 0:f"),
         ] {
             let rules = parse_class_rules(text);
             let rules = rules.map(|rules| class_rule_words(&rules));
@@ -180,7 +181,6 @@ mod tests {
         for wrong in [
             "priority 1",
             "priority 1 -> 1:0",
-            "priority 1 -> 0:1",
             "priority 1 -> 10",
             "priority -1 -> 1:1",
             "priority +1 -> 1:1",

@@ -55,6 +55,7 @@ const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
             "prove::changes_of_a_plan",
             "prove::remedies_can_be_weighed",
             "prove::what_only_both_ends",
+            "qos_verify::",
             "stream::",
             "tls::a_",
             "tls::behind",

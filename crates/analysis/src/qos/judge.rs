@@ -9,7 +9,7 @@ use super::{
 
 /// Below this share of the time with waiting packets, a rate below the limit is the sender's or the path's.
 const WAITS_MIN: f64 = 0.25;
-/// Shorter queues are not told from the delays of a busy CPU.
+/// Shorter queues cannot be distinguished from the delays of a busy CPU.
 const DELAY_MIN_S: f64 = 0.004;
 /// A round trip that rises by this share of the time in another class's queue waits in that queue.
 const SHARES_QUEUE: f64 = 0.5;

@@ -10,7 +10,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::finding::{Context, Finding, Profile, Severity};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-use linerate_model::known::{Cause, Known};
+use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::plan::{Change, End, Plan};
 use linerate_model::propose::{GIVEN, Permit, Proposal, propose};
 use linerate_model::protocol::{Reply, Request};
@@ -181,9 +181,7 @@ impl Intent {
             let from = endpoint.read_setting(&key);
             let from = match (from, key.when_made(wanted.iter())) {
                 (Known::Unknown(gap), Some(made)) if gap.cause == Cause::Absent => made,
-                (from, _) => from.ok().cloned().map_err(|gap| {
-                    Stop::new(Code::NotSupported, format!("cannot change {key}: {gap}"))
-                })?,
+                (from, _) => from.ok().cloned().map_err(|gap| unread(&key, gap))?,
             };
             if to.is_met_by(&from) {
                 continue;
@@ -341,6 +339,21 @@ fn to_be_steady(host: &Host, endpoint: &LocalEndpoint) -> Vec<Change> {
         Some(Change { setting, from, to })
     });
     changes.collect()
+}
+
+/// The error of a setting whose value is not known: without it, nothing could be rolled back.
+fn unread(key: &SettingKey, gap: &Gap) -> Stop {
+    let why = format!("cannot change {key}: {gap}");
+    match (gap.cause, key.needs()) {
+        (Cause::Denied, needs) if !needs.is_empty() => {
+            let needs = needs.join(", ");
+            Stop::new(Code::PermissionMissing, why).hint(format!(
+                "run it as root: changing this setting requires {needs}"
+            ))
+        }
+        (Cause::Denied, _) => Stop::new(Code::PermissionMissing, why),
+        _ => Stop::new(Code::NotSupported, why),
+    }
 }
 
 /// The order of settings in a plan, before their place in the catalog: irqbalance gets its banned interrupts while

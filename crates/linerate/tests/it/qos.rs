@@ -225,3 +225,22 @@ fn what_tc_made_is_imported_as_a_file_that_can_be_planned() {
     lab.run(&["qos", "plan", text(&file)]).expect_code(0);
     lab.run(&["qos", "import", "eth77"]).expect_code(23);
 }
+
+#[test]
+fn without_rights_the_missing_capability_is_named_and_nothing_changes() {
+    let Some(lab) = Lab::new() else { return };
+    if lab.is_user() {
+        return;
+    }
+    let before = lab.dump();
+    let file = written(&lab, "classes.toml", CLASSES);
+    let mut without = lab.on("near", "setpriv");
+    without.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
+    without.arg(env!("CARGO_BIN_EXE_linerate"));
+    without.args(["--state", text(&lab.path("other-state"))]);
+    without.args(["qos", "apply", text(&file), "--no-confirm"]);
+    let done = crate::job::run(without);
+    assert!(done.err.contains("CAP_NET_ADMIN"), "{}", done.err);
+    done.expect_code(21);
+    assert_same(&lab, &before, "after what was refused");
+}

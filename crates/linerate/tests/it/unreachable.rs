@@ -1,5 +1,5 @@
-//! Peers that cannot be reached: a port that refuses is told from a firewall that drops, before anything is measured, and
-//! what a peer may be is listed.
+//! Peers that cannot be reached: the error says whether a port refuses or a firewall drops, before anything is measured, and
+//! lists the forms of a peer.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A file of classes from what an interface has: the inverse of a plan, as far as the host tells.
+//! A file of classes from what an interface has: the inverse of a plan, as far as the facts of the host go.
 
 use super::file::{Dscp, OneOrMore, WrittenQos};
 use super::plan::{is_vlan_of, nic_of};

@@ -20,6 +20,7 @@ pub mod lease;
 pub mod listen;
 pub mod local;
 pub mod nics;
+pub mod one_host;
 pub mod peer;
 pub mod place;
 pub mod record;

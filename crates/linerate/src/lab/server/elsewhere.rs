@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::exit::Outcome;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
@@ -15,7 +15,7 @@ use linerate_model::setting::{SettingKey, Value};
 use linerate_model::workload::TrialSpec;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::endpoint::ends::Ends;
-use linerate_runtime::endpoint::local::LocalEndpoint;
+use linerate_runtime::endpoint::one_host::OneHost;
 use linerate_runtime::endpoint::record::record;
 use linerate_runtime::endpoint::trial::{outgoing_nic, source_towards};
 use linerate_traffic::http::Target;
@@ -26,12 +26,9 @@ pub(in crate::lab) const HTTP_SERVER: &str = "an HTTP server";
 /// This host, and a server that it loads.
 #[derive(Debug)]
 pub(in crate::lab) struct UrlPath {
-    endpoint: LocalEndpoint,
+    here: OneHost,
     target: Target,
-    local: Host,
-    remote: Host,
     local_nic: NicName,
-    remote_nic: NicName,
     interrupt: Interrupt,
 }
 
@@ -43,41 +40,28 @@ impl UrlPath {
         state: &Path,
         interrupt: &Interrupt,
     ) -> Outcome<Self> {
-        let mut endpoint = LocalEndpoint::open(state)?;
-        endpoint.disturb_way_in(includes_way_in);
-        let local = endpoint.read_host();
+        let here = OneHost::open(state, includes_way_in, HTTP_SERVER)?;
         Ok(Self {
-            local_nic: outgoing_nic(&local, server.address.ip())?,
-            remote_nic: NicName::unheard(),
+            local_nic: outgoing_nic(&here.local, server.address.ip())?,
             target: Target {
                 address: server.address,
                 host: server.host.clone(),
             },
-            remote: Host::unheard(HTTP_SERVER),
-            local,
-            endpoint,
+            here,
             interrupt: interrupt.clone(),
         })
-    }
-
-    fn not_there() -> Stop {
-        let why = format!("{HTTP_SERVER} is at the other end: its settings cannot be changed");
-        Stop::new(Code::NotSupported, why)
     }
 }
 
 impl Ends for UrlPath {
     fn host(&self, end: End) -> &Host {
-        match end {
-            End::Local => &self.local,
-            End::Remote => &self.remote,
-        }
+        self.here.host(end)
     }
 
     fn nic(&self, end: End) -> &NicName {
         match end {
             End::Local => &self.local_nic,
-            End::Remote => &self.remote_nic,
+            End::Remote => &self.here.remote_nic,
         }
     }
 
@@ -86,18 +70,12 @@ impl Ends for UrlPath {
     }
 
     fn read_again(&mut self) -> Outcome<()> {
-        self.local = self.endpoint.read_host();
+        self.here.read_again();
         Ok(())
     }
 
     fn settings(&mut self, end: End, keys: &[SettingKey]) -> Outcome<Vec<Known<Value>>> {
-        match end {
-            End::Local => {
-                let read = keys.iter().map(|key| self.endpoint.read_setting(key));
-                Ok(read.collect())
-            }
-            End::Remote => Err(Self::not_there()),
-        }
+        self.here.settings(end, keys)
     }
 
     fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample> {
@@ -117,27 +95,14 @@ impl Ends for UrlPath {
     }
 
     fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()> {
-        match end {
-            End::Local => {
-                // The settings of an experiment are not known in advance.
-                self.endpoint.expect_any();
-                Ok(self.endpoint.apply(plan)?)
-            }
-            End::Remote => Err(Self::not_there()),
-        }
+        self.here.apply(end, plan)
     }
 
     fn undo(&mut self, end: End) -> Outcome<()> {
-        match end {
-            End::Local => Ok(self.endpoint.undo()?),
-            End::Remote => Err(Self::not_there()),
-        }
+        self.here.undo(end)
     }
 
     fn commit(&mut self, end: End) -> Outcome<()> {
-        match end {
-            End::Local => Ok(self.endpoint.commit()?),
-            End::Remote => Err(Self::not_there()),
-        }
+        self.here.commit(end)
     }
 }

@@ -24,7 +24,7 @@ use linerate_runtime::cli::place_word::{MemoryWhere, Where};
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::fresh_seed;
 use linerate_runtime::endpoint::ends::Ends;
-use linerate_runtime::endpoint::local::LocalEndpoint;
+use linerate_runtime::endpoint::one_host::OneHost;
 use linerate_runtime::endpoint::record::record;
 use linerate_traffic::block::read;
 
@@ -37,13 +37,10 @@ pub(crate) const BLOCK_DEVICE: &str = "a block device";
 /// This host, and the block devices that trials read.
 #[derive(Debug)]
 pub(crate) struct DeviceEnds {
-    endpoint: LocalEndpoint,
-    local: Host,
-    remote: Host,
+    here: OneHost,
     /// The disk of the first device, in place of an interface.
     disk: String,
     disk_as_nic: NicName,
-    remote_nic: NicName,
     /// By the names of the trials, opened to read.
     devices: BTreeMap<String, (Device, OwnedFd)>,
     interrupt: Interrupt,
@@ -99,17 +96,12 @@ impl DeviceEnds {
         state: &Path,
         interrupt: &Interrupt,
     ) -> Outcome<Self> {
-        let mut endpoint = LocalEndpoint::open(state)?;
-        endpoint.disturb_way_in(includes_way_in);
-        let local = endpoint.read_host();
-        let disk = find(endpoint.root(), device)?.disk;
+        let here = OneHost::open(state, includes_way_in, BLOCK_DEVICE)?;
+        let disk = find(here.endpoint.root(), device)?.disk;
         let mut ends = Self {
             disk_as_nic: disk.parse().unwrap_or_else(|_| NicName::unheard()),
             disk,
-            remote: Host::unheard(BLOCK_DEVICE),
-            remote_nic: NicName::unheard(),
-            local,
-            endpoint,
+            here,
             devices: BTreeMap::new(),
             interrupt: interrupt.clone(),
         };
@@ -122,16 +114,11 @@ impl DeviceEnds {
         if let Some((found, _)) = self.devices.get(device) {
             return Ok(found.disk.clone());
         }
-        let found = find(self.endpoint.root(), device)?;
+        let found = find(self.here.endpoint.root(), device)?;
         let opened = found.open_to_read().map_err(|error| stop_of(&error))?;
         let disk = found.disk.clone();
         self.devices.insert(device.to_owned(), (found, opened));
         Ok(disk)
-    }
-
-    fn not_there() -> Stop {
-        let why = format!("{BLOCK_DEVICE} is at the other end: it has no settings");
-        Stop::new(Code::NotSupported, why)
     }
 }
 
@@ -141,16 +128,13 @@ fn find(root: &HostRoot, device: &str) -> Outcome<Device> {
 
 impl Ends for DeviceEnds {
     fn host(&self, end: End) -> &Host {
-        match end {
-            End::Local => &self.local,
-            End::Remote => &self.remote,
-        }
+        self.here.host(end)
     }
 
     fn nic(&self, end: End) -> &NicName {
         match end {
             End::Local => &self.disk_as_nic,
-            End::Remote => &self.remote_nic,
+            End::Remote => &self.here.remote_nic,
         }
     }
 
@@ -159,25 +143,19 @@ impl Ends for DeviceEnds {
     }
 
     fn read_again(&mut self) -> Outcome<()> {
-        self.local = self.endpoint.read_host();
+        self.here.read_again();
         Ok(())
     }
 
     fn settings(&mut self, end: End, keys: &[SettingKey]) -> Outcome<Vec<Known<Value>>> {
-        match end {
-            End::Local => {
-                let read = keys.iter().map(|key| self.endpoint.read_setting(key));
-                Ok(read.collect())
-            }
-            End::Remote => Err(Self::not_there()),
-        }
+        self.here.settings(end, keys)
     }
 
     /// What the rules find about the disk: a trial shows nothing of the others.
     fn diagnosis(&self, _: Option<&Sample>, owns_shapers: bool) -> Diagnosis {
         let mut diagnosis = linerate_model::rules::diagnose(&Context {
             end: End::Local,
-            host: &self.local,
+            host: &self.here.local,
             nic: None,
             other: None,
             sample: None,
@@ -220,28 +198,14 @@ impl Ends for DeviceEnds {
     }
 
     fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()> {
-        match end {
-            End::Local => {
-                // The settings of an experiment are not known in advance.
-                self.endpoint.expect_any();
-                Ok(self.endpoint.apply(plan)?)
-            }
-            End::Remote => Err(Self::not_there()),
-        }
+        self.here.apply(end, plan)
     }
 
     fn undo(&mut self, end: End) -> Outcome<()> {
-        match end {
-            End::Local => Ok(self.endpoint.undo()?),
-            End::Remote => Err(Self::not_there()),
-        }
+        self.here.undo(end)
     }
 
     fn commit(&mut self, end: End) -> Outcome<()> {
-        match end {
-            End::Local => Ok(self.endpoint.commit()?),
-            // Nothing can be open there.
-            End::Remote => Ok(()),
-        }
+        self.here.commit(end)
     }
 }

@@ -159,7 +159,7 @@ impl Verify<'_> {
             .saturating_mul(arms as u64)
             .saturating_mul(u64::from(self.args.rounds));
         say.note(&format!(
-            "verifying the classes {} of {}: {} of {} in random order, {} in total, seed {}; Ctrl-C ends it early",
+            "verifying the classes {} of {}: {} of {} in random order, {} in total, seed {}; Ctrl-C stops it without a result",
             names.join(", "),
             self.set_up.qos.interface,
             count(self.args.rounds as usize, "round"),

@@ -156,7 +156,8 @@ pub fn plan(
         refuse_what_is_taken(class, qos, host)?;
     }
     let (holders, about_holders) = holders_of(host, nic);
-    let line = line_of(host, nic, &holders);
+    let known_line = line_of(host, nic, &holders);
+    let line = known_line.unwrap_or(VIRTUAL_LINE);
     let (mechanism, why) = mechanism_of(qos, host, &holders, &has_qdisc)?;
     let rates = shared(&counted_as(qos, nic, mechanism, line), line)?;
     let classes: Vec<PlannedClass> = (qos.classes.iter().zip(rates).enumerate())
@@ -185,6 +186,12 @@ pub fn plan(
     }
     let mut notes = notes_of(qos, nic, mechanism);
     notes.extend(about_holders);
+    if known_line.is_none() {
+        notes.push(format!(
+            "{} has no line rate of its own: {line} is assumed, of which shares are taken",
+            nic.name
+        ));
+    }
     Ok(QosPlan {
         mechanism,
         why,
@@ -268,8 +275,8 @@ fn holders_of(host: &Host, nic: &Nic) -> (Vec<NicName>, Option<String>) {
     (own, Some(about.to_owned()))
 }
 
-/// The rate of the line: a link's, the slowest of several ports' of which one sends, or that of a virtual interface.
-fn line_of(host: &Host, nic: &Nic, holders: &[NicName]) -> BitRate {
+/// The rate of the line: a link's, or the slowest of several ports' of which one sends; none of a virtual interface.
+fn line_of(host: &Host, nic: &Nic, holders: &[NicName]) -> Option<BitRate> {
     let of = |nic: &Nic| match nic.kind {
         NicKind::Physical | NicKind::Virtual | NicKind::Bond | NicKind::Team | NicKind::Ipoib => {
             nic.link_bit_per_s
@@ -282,7 +289,7 @@ fn line_of(host: &Host, nic: &Nic, holders: &[NicName]) -> BitRate {
         .iter()
         .filter_map(|name| host.nic(name))
         .filter_map(of);
-    lines.min().or_else(|| of(nic)).unwrap_or(VIRTUAL_LINE)
+    lines.min().or_else(|| of(nic))
 }
 
 /// The mechanism that the file names or that fits, and why.

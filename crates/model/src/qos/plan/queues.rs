@@ -43,7 +43,7 @@ pub(super) fn lacks(
         let queues = tx_queues(host, holder);
         if queues < count {
             return Some(format!(
-                "{holder} has {queues} transmit queues for {count} classes"
+                "{holder} has too few transmit queues: {queues} for {count} classes"
             ));
         }
     }

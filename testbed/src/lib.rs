@@ -28,6 +28,7 @@ mod error;
 mod link;
 pub mod netns;
 mod relay;
+mod shown;
 mod stage;
 #[expect(
     unsafe_code,
@@ -39,4 +40,5 @@ pub use error::{Obstacle, StageError};
 pub use link::{LinkEnd, TunnelEnd, join, tunnel};
 pub use netns::{Netns, NetnsError};
 pub use relay::{Counts, Impairment, Relay, RelayOptions};
+pub use shown::without_counters;
 pub use stage::{Stage, pin_like, shield_from_interrupts, tie_to_parent};

@@ -369,14 +369,14 @@ pub enum TrafficError {
     /// The trial of a block device is outside its limits.
     #[error("cannot measure the device: {0}")]
     BlockSpec(#[from] BlockSpecError),
-    /// The buffers of a ring are more than this user may lock.
+    /// Over the limit of locked memory, against which the kernel counts rings and registered buffers.
     #[error(
-        "cannot register {size} of buffers with an io_uring: over the limit of locked memory; raise it (`ulimit -l`), \
-         or use a smaller depth or block size"
+        "cannot {doing}: over the limit of locked memory, which all programs of a user share; raise it \
+         (`ulimit -l`), or use fewer flows, smaller buffers or a smaller depth"
     )]
     LockedMemory {
-        /// The buffers of one job.
-        size: Bytes,
+        /// What was being done.
+        doing: &'static str,
     },
     /// Out of file descriptors.
     #[error("cannot {doing}: out of file descriptors; raise the limit (`ulimit -n`)")]
@@ -456,6 +456,15 @@ impl TrafficError {
                 why: format!("this system does not permit it ({errno})"),
             },
             _ => Self::of_errno(what, errno),
+        }
+    }
+
+    /// The error of the kernel's refusal to set up an io_uring or to register something with it (io_uring_setup(2),
+    /// io_uring_register(2)): without CAP_IPC_LOCK what it maps is locked memory.
+    pub(crate) fn of_io_uring(doing: &'static str, errno: Errno) -> Self {
+        match errno {
+            Errno::NOMEM => Self::LockedMemory { doing },
+            _ => Self::refused(doing, errno),
         }
     }
 

@@ -290,7 +290,7 @@ impl Lab {
     pub(crate) fn shell(&self, host: &str, script: &str) -> String {
         let mut command = self.on(host, "sh");
         command.args(["-ec", script]);
-        job::run(command).expect_code(0).out
+        linerate_testbed::without_counters(&job::run(command).expect_code(0).out)
     }
 
     /// Everything of both hosts that linerate could change, as printed by ip, tc, ethtool and sysctl.

@@ -67,12 +67,11 @@ impl<'a> Job<'a> {
         let size = Bytes::new(spec.block.as_u64() * u64::from(spec.depth));
         let memory = Buffer::new(size, &spec.memory)?.into_mapping();
         let block = u32::try_from(spec.block.as_u64()).unwrap_or(u32::MAX);
-        let refused = |error| no_ring(error, size);
         let shape = (spec.depth, block);
         let mut ring =
-            BlockRing::new(device, spec.access, shape, spec.polled, memory).map_err(refused)?;
+            BlockRing::new(device, spec.access, shape, spec.polled, memory).map_err(no_ring)?;
         if !spec.polled {
-            ring.watch(abort.as_fd()).map_err(refused)?;
+            ring.watch(abort.as_fd()).map_err(no_ring)?;
         }
         let allowed = allowed_cpus().unwrap_or_default();
         let cpus_max = allowed
@@ -218,7 +217,7 @@ fn operation_failed(spec: &BlockSpec, offset: u64, result: Result<u32, Errno>) -
 }
 
 /// Why there is no ring (io_uring_setup(2), io_uring_register(2)).
-fn no_ring(error: NotThere, size: Bytes) -> TrafficError {
+fn no_ring(error: NotThere) -> TrafficError {
     match (error.errno, error.doing) {
         (Errno::NOSYS, _) => TrafficError::not_supported(
             "measure a block device",
@@ -228,9 +227,6 @@ fn no_ring(error: NotThere, size: Bytes) -> TrafficError {
             what: doing.to_owned(),
             why: "the sysctl kernel.io_uring_disabled or a seccomp filter forbids it".to_owned(),
         },
-        (Errno::NOMEM, "register the buffers with an io_uring") => {
-            TrafficError::LockedMemory { size }
-        }
-        (errno, doing) => TrafficError::refused(doing, errno),
+        (errno, doing) => TrafficError::of_io_uring(doing, errno),
     }
 }

@@ -152,6 +152,7 @@ impl From<NotThere> for TrafficError {
                 "the kernel has none, or forbids it here (kernel.io_uring_disabled, a seccomp \
                       filter): choose another way of waiting",
             ),
+            Errno::NOMEM => Self::of_io_uring(missing.doing, missing.errno),
             errno => Self::of_errno(missing.doing, errno),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use linerate_model::sample::{Copies, Role};
 use linerate_model::units::Bytes;
-use linerate_model::workload::{Stream, TrialSpec};
+use linerate_model::workload::{SendMode, Stream, TrialSpec};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
@@ -90,6 +90,13 @@ impl<'a> RunningFlow<'a> {
                 _ => Err(closed),
             },
             (_, Some(Errno::PIPE | Errno::CONNRESET)) => Err(closed),
+            (Role::Sender, Some(Errno::NOBUFS))
+                if super::stream_of(data_thread.spec).send == SendMode::Zerocopy =>
+            {
+                Err(TrafficError::LockedMemory {
+                    doing: "send by `zerocopy`",
+                })
+            }
             (_, Some(errno)) => Err(TrafficError::of_errno("move data", errno)),
         }
     }

@@ -73,7 +73,7 @@ impl<'a> Carrier<'a> {
             buffer.into_mapping(),
         );
         let mut ring = ring.map_err(|errno| no_ring(data_thread.spec.waiting, errno))?;
-        let failed = |errno| TrafficError::refused("make an io_uring ready", errno);
+        let failed = |errno| TrafficError::of_io_uring("make an io_uring ready", errno);
         let sockets: Vec<RawFd> = (lanes.iter())
             .map(|lane| lane.one.flow.socket.as_raw_fd())
             .collect();
@@ -261,7 +261,7 @@ impl<'a> Carrier<'a> {
 
 /// Sets up the ring for its method, or reports what this kernel lacks.
 fn equip(ring: &mut Ring, sends: bool, zerocopy: bool, flows: u32) -> Result<(), TrafficError> {
-    let failed = |errno| TrafficError::refused("make an io_uring ready", errno);
+    let failed = |errno| TrafficError::of_io_uring("make an io_uring ready", errno);
     let lacking = if zerocopy {
         let there = ring.has_zerocopy_send().map_err(failed)?;
         (!there).then_some(("send by `uring-zerocopy` with reports of copies", "6.2"))
@@ -328,15 +328,11 @@ fn no_ring(waiting: Waiting, errno: Errno) -> TrafficError {
             what,
             why: "/proc/sys/kernel/io_uring_disabled or a sandbox (seccomp) forbids it".to_owned(),
         },
-        Errno::NOMEM => TrafficError::NotPermitted {
-            what,
-            why: "its queues may not be locked in memory; raise the limit (`ulimit -l`)".to_owned(),
-        },
         Errno::INVAL if matches!(waiting, Waiting::BusyPoll(_)) => TrafficError::NotSupported {
             what: format!("wait by `{waiting}` in io_uring"),
             why: "this kernel does not support it; it came with Linux 6.9".to_owned(),
         },
-        errno => TrafficError::refused("use io_uring", errno),
+        errno => TrafficError::of_io_uring("use io_uring", errno),
     }
 }
 
@@ -351,6 +347,7 @@ mod tests {
         let kind = |errno| no_ring(Waiting::Blocking, errno).kind();
         assert_eq!(kind(Errno::NOSYS), FailureKind::NotSupported);
         assert_eq!(kind(Errno::PERM), FailureKind::Permission);
+        assert_eq!(kind(Errno::NOMEM), FailureKind::Resource);
         let said = no_ring(Waiting::BusyPoll(5), Errno::INVAL).to_string();
         assert!(
             said.contains("`busy-poll:5`") && said.contains("6.9"),

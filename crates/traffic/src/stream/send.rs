@@ -8,7 +8,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::{Errno, write};
 use rustix::net::{SendFlags, send};
+use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use rustix::process::{Resource, Rlimit, getrlimit};
 
 use super::drive::TransferMode;
 use crate::TrafficError;
@@ -131,6 +133,16 @@ impl<'a> Zerocopy<'a> {
     }
 }
 
+/// Whether a send of that size can never lock its pages: the kernel counts two more than it fills
+/// (`mm_account_pinned_pages` of net/core/skbuff.c).
+fn is_beyond_locked(payload: usize, limit: Rlimit) -> bool {
+    let page = page_size();
+    let pages = payload / page + 2;
+    limit
+        .current
+        .is_some_and(|limit| limit / (page as u64) < pages as u64)
+}
+
 impl TransferMode for Zerocopy<'_> {
     const SENDS: bool = true;
     const BLOCKS: bool = true;
@@ -144,9 +156,14 @@ impl TransferMode for Zerocopy<'_> {
                 }
                 Ok(count)
             }
-            // No space for a further notification (optmem_max) until some are taken.
+            // No space for a further notification (optmem_max) until some are taken, or no more pages that this
+            // user may lock until some are released.
             Err(Errno::NOBUFS) => {
+                let payload = part(self.buffer.payload(), most).len();
                 match self.drain(lane, socket) {
+                    0 if is_beyond_locked(payload, getrlimit(Resource::Memlock)) => {
+                        return Err(Errno::NOBUFS);
+                    }
                     0 if self.lanes.len() > 1 => return Err(Errno::AGAIN),
                     0 => self.wait(socket, HEAR_MAX),
                     _ => {}
@@ -266,5 +283,26 @@ impl TransferMode for Splice {
         let moved = splice(&self.reader, None, socket, None, most, SpliceFlags::MOVE)?;
         self.held -= moved;
         Ok(moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_that_needs_more_locked_pages_than_the_limit_has_can_never_be_made() {
+        let limit = |pages: u64| Rlimit {
+            current: Some(pages * page_size() as u64),
+            maximum: None,
+        };
+        assert!(is_beyond_locked(page_size(), limit(2)));
+        assert!(!is_beyond_locked(page_size(), limit(3)));
+        assert!(is_beyond_locked(1, limit(1)));
+        let none = Rlimit {
+            current: None,
+            maximum: None,
+        };
+        assert!(!is_beyond_locked(1 << 30, none));
     }
 }

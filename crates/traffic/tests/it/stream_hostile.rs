@@ -50,12 +50,15 @@ fn name(spec: &TrialSpec) -> String {
     format!("{workload:?} {direction:?} waiting by {waiting}")
 }
 
-/// Whether this kernel lacks the mode: then the test is skipped with a message.
+/// Whether this kernel lacks the mode, or other programs of this user hold the memory that it may lock: then the
+/// test is skipped with a message.
 #[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn is_lacking(spec: &TrialSpec, outcome: &Outcome) -> bool {
     let lacking = matches!(
         outcome,
-        Err(TrafficError::NotSupported { .. } | TrafficError::NotPermitted { .. })
+        Err(TrafficError::NotSupported { .. }
+            | TrafficError::NotPermitted { .. }
+            | TrafficError::LockedMemory { .. })
     );
     if lacking {
         eprintln!("SKIP: {}: {outcome:?}", name(spec));

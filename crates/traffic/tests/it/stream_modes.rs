@@ -53,13 +53,16 @@ fn amount(mut spec: TrialSpec, bytes: u64) -> TrialSpec {
     spec
 }
 
-/// Both ends' records; `None` with a message on stderr, if this kernel lacks or forbids the mode.
+/// Both ends' records; `None` with a message on stderr, if this kernel lacks or forbids the mode, or if other
+/// programs of this user hold the memory that it may lock.
 #[expect(clippy::print_stderr, reason = "a skip is a result and is reported")]
 fn there(what: &str, (near, far): (Outcome, Outcome)) -> Option<(SideSample, SideSample)> {
     let lacking = |outcome: &Outcome| {
         matches!(
             outcome,
-            Err(TrafficError::NotSupported { .. } | TrafficError::NotPermitted { .. })
+            Err(TrafficError::NotSupported { .. }
+                | TrafficError::NotPermitted { .. }
+                | TrafficError::LockedMemory { .. })
         )
     };
     if lacking(&near) || lacking(&far) {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::tally::{Output, Tally};
 
-/// The number of parallel jobs: two that compute, on a machine with two CPUs, and one that mostly waits.
-const LANES: usize = 3;
+/// The number of parallel jobs: two that compute, on a machine with two CPUs, and two that mostly wait.
+const LANES: usize = 4;
 /// How many of the slowest jobs are listed at the end.
 const SLOWEST: usize = 10;
 

@@ -81,6 +81,25 @@ const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
         ],
     ),
 ];
+/// Tests that mostly wait (for deadlines, for processes that they kill, for a class of little bandwidth): they run apart
+/// from the others of their program, beside them. libtest takes those whose names contain one of these.
+const WAITING_TESTS: (&str, &str, &[&str]) = (
+    "linerate",
+    "test it",
+    &[
+        "agent::",
+        "bad_input::",
+        "classes::",
+        "guard::",
+        "hold::",
+        "lease::",
+        "qos::",
+        "qos_verify::",
+        "restore::",
+        "unreachable::",
+        "untrusted::",
+    ],
+);
 /// The programs that take longest, in this order: they come first, so that none starts when the others have ended.
 const LONGEST: [(&str, &str); 6] = [
     ("linerate", "test it"),
@@ -108,6 +127,19 @@ impl Program {
     fn place(&self) -> usize {
         let is_it = |(package, name): &(&str, &str)| self.package == *package && self.name == *name;
         LONGEST.iter().position(is_it).unwrap_or(LONGEST.len())
+    }
+
+    /// The parts that run beside each other, each with its name and the arguments by which libtest selects its tests.
+    fn parts(&self) -> Vec<(&'static str, Vec<&'static str>)> {
+        let (package, name, waiting) = WAITING_TESTS;
+        if (self.package.as_str(), self.name.as_str()) != (package, name) {
+            return vec![("", Vec::new())];
+        }
+        let others = waiting.iter().flat_map(|test| ["--skip", test]);
+        vec![
+            (", those that wait", waiting.to_vec()),
+            (", the others", others.collect()),
+        ]
     }
 
     /// The arguments by which libtest leaves out the tests that do not depend on the user.
@@ -165,11 +197,11 @@ pub(crate) fn run(root: &Path) -> Tally {
     of_users.sort_by_key(|(place, _)| *place);
     let mut of_users = of_users.into_iter().map(|(_, job)| job);
     let mut guests = in_guests(root, guests);
-    // The longest, which mostly waits, beside a guest, which computes all the time, and the checks. These wait for each
-    // other's lock on what cargo builds, so they follow one another in the lane that the other two leave free; then the
-    // second guest.
+    // The longest, in two parts of which one mostly waits, beside a guest, which computes all the time, and the checks.
+    // These wait for each other's lock on what cargo builds, so they follow one another in the lane that the others leave
+    // free; then the second guest.
     let mut jobs: Vec<Job<'_>> = Vec::new();
-    jobs.extend(of_users.next());
+    jobs.extend(of_users.by_ref().take(2));
     jobs.extend(guests.next());
     jobs.extend(check::jobs(root));
     jobs.extend(examples(root));
@@ -320,9 +352,9 @@ fn as_user(
         return Vec::new();
     }
     let user = Arc::new(user);
-    let job = |program: Program| {
-        let place = program.place();
+    let job = |(program, (part, selection)): (&Program, (&str, Vec<&'static str>))| {
         let mut arguments = vec!["--show-output"];
+        arguments.extend(selection);
         if is_second {
             arguments.extend(program.without_same());
         }
@@ -332,16 +364,21 @@ fn as_user(
             folder,
             file,
             ..
-        } = program;
-        let title = format!("{package}/{name} as {}", user.name);
+        } = program.clone();
+        let title = format!("{package}/{name} as {}{part}", user.name);
         let user = Arc::clone(&user);
         let job = Job::new(title.clone(), move || {
             let mut command = user.command(&file, &folder, &arguments);
             of_tests(&title, command.env("CARGO_MANIFEST_DIR", &folder))
         });
-        (place, job)
+        (program.place(), job)
     };
-    programs.into_iter().map(job).collect()
+    let parts = |program| {
+        Program::parts(program)
+            .into_iter()
+            .map(move |part| (program, part))
+    };
+    programs.iter().flat_map(parts).map(job).collect()
 }
 
 fn of_tests(title: &str, command: &mut Command) -> Outcome {

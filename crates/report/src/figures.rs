@@ -362,6 +362,10 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
             "CPUs entered deep C-states between operations: higher load may look faster",
         ),
         Flag::OtherTraffic => ("other-traffic", "other traffic on the interface"),
+        Flag::OtherLoad => (
+            "other-load",
+            "other programs used more than 10 % of the time of the trial's CPUs",
+        ),
         Flag::RateNotKept => (
             "rate-not-kept",
             "the sender could not sustain the requested rate",

@@ -484,6 +484,8 @@ pub enum Flag {
     DeepSleep,
     /// Other traffic on this interface was more than 5 % of the trial's.
     OtherTraffic,
+    /// Other programs used more than 10 % of the time of the CPUs that worked for the trial.
+    OtherLoad,
     /// The load generator reached less than 99 % of the requested rate.
     RateNotKept,
     /// The peer is not linerate and does not report all values.

@@ -1,12 +1,12 @@
-//! Machine conditions that make trials hard to compare: changing frequencies, deep idle states, and other traffic on
-//! the interface.
+//! Machine conditions that make trials hard to compare: changing frequencies, deep idle states, other traffic on the
+//! interface, and other programs on the CPUs.
 
 use std::collections::BTreeSet;
 
 use crate::host::{Host, Nic, NicKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::sample::{FlowRecord, Role, SideSample};
-use crate::units::{Bytes, real};
+use crate::units::{Bytes, Nanoseconds, real};
 use crate::workload::{TrialSpec, Verb, Workload};
 
 /// A CPU whose frequency range exceeded this share was not steady.
@@ -17,6 +17,10 @@ const DEEP_EXIT_US: u32 = 10;
 const DEEP_SHARE: f64 = 0.10;
 /// Above this share beyond the trial's own bytes.
 const OTHERS_SHARE: f64 = 0.05;
+/// Above this share of the time of the CPUs that worked.
+const LOAD_SHARE: f64 = 0.10;
+/// Ten ticks of the coarsest accounting: less than this is no sign of another program.
+const LOAD_MIN: Nanoseconds = Nanoseconds::from_millis(100);
 /// Ethernet with a VLAN tag, IPv6, TCP with timestamps: an upper bound of a segment's headers.
 const HEADERS_BYTES: u64 = 18 + 40 + 20 + 12;
 /// The payload of a segment if the kernel does not report it.
@@ -116,6 +120,24 @@ pub(super) fn other_traffic(spec: &TrialSpec, side: &SideSample, host: &Host) ->
             let counted = watch.grown(&key).get();
             counted.is_some_and(|counted| real(counted.saturating_sub(own)) > allowed)
         })
+}
+
+/// Whether other programs used the CPUs that worked for the ends in `sharing`, which are on one kernel. Judged by user
+/// time: the kernel's own work for the trial (softirqs, zero-copy, polling threads) has none.
+pub(super) fn other_load(sharing: &[&SideSample]) -> bool {
+    let Some(machine) = sharing.first().and_then(|side| side.cpu.machine.value()) else {
+        return false;
+    };
+    let workers: BTreeSet<CpuId> = sharing.iter().flat_map(|side| workers(side)).collect();
+    let own = sharing.iter().map(|side| side.cpu.threads_user_ns.as_u64());
+    let own = own.fold(0, u64::saturating_add);
+    let (mut user, mut total) = (0_u64, 0.0);
+    for cpu in machine.iter().filter(|cpu| workers.contains(&cpu.cpu)) {
+        user = user.saturating_add(cpu.user_ns.as_u64());
+        total += cpu.total().as_secs_f64();
+    }
+    let others = Nanoseconds::new(user.saturating_sub(own));
+    others > LOAD_MIN && others.as_secs_f64() > LOAD_SHARE * total
 }
 
 /// A NIC's port, or a bond, team or VLAN on such ports.
@@ -274,6 +296,26 @@ mod tests {
         assert!(!others(payload / 1_448 * 1_514));
         assert!(!others(payload / 1_448 * 1_514 + payload / 30));
         assert!(others(payload / 1_448 * 1_514 + payload / 10));
+    }
+
+    #[test]
+    fn user_time_that_is_not_the_trials_own_is_load_of_others() {
+        let mut sample = build::sample().build();
+        let load = |sample: &Sample| other_load(&[&sample.local]);
+        assert!(!load(&sample));
+        let worker = *workers(&sample.local).first().expect("a thread ran");
+        let Known::Value(machine) = &mut sample.local.cpu.machine else {
+            panic!("the builder knows the machine's times");
+        };
+        let cpu = machine.iter_mut().find(|cpu| cpu.cpu == worker);
+        let cpu = cpu.expect("its times are known");
+        (cpu.user_ns, cpu.idle_ns) = (Nanoseconds::from_millis(400), Nanoseconds::default());
+        assert!(load(&sample));
+        // As much of its own is none of others, and neither is what the other end on this kernel used.
+        sample.remote.cpu.threads_user_ns = Nanoseconds::from_millis(400);
+        assert!(!other_load(&[&sample.local, &sample.remote]));
+        sample.local.cpu.threads_user_ns = Nanoseconds::from_millis(400);
+        assert!(!load(&sample));
     }
 
     #[test]

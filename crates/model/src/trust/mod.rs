@@ -145,6 +145,12 @@ pub fn flags(
         flag_if(Flag::DeepSleep, machine::slept_deeply(side, host));
         let others = !sample.shared_kernel && machine::other_traffic(&sample.spec, side, host);
         flag_if(Flag::OtherTraffic, others);
+        let sharing: &[&SideSample] = if sample.shared_kernel {
+            &[&sample.local, &sample.remote]
+        } else {
+            &[side]
+        };
+        flag_if(Flag::OtherLoad, !is_foreign && machine::other_load(sharing));
     }
     let disagree = |check: &CountCheck| check.agrees().get() == Some(false);
     // Datagrams may be lost, request workloads count sent and received bytes at either end, and the passive end of

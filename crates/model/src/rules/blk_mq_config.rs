@@ -8,6 +8,7 @@ use crate::finding::{
     Basis, Context, Evidence, Fix, Outcome, Profile, Rule, Severity, Stage, Status,
 };
 use crate::host::BlockDevice;
+use crate::known::Cause;
 use crate::setting::{BlockKnob, Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
@@ -138,6 +139,11 @@ fn queues(context: &Context<'_>, device: &BlockDevice) -> Option<Notice> {
 
 fn completions(context: &Context<'_>, device: &BlockDevice) -> Option<Notice> {
     let own = device.rq_affinity.get().filter(|own| *own == 0)?;
+    // A device without requests of its own, as the head of an NVMe multipath subsystem, passes on what it gets.
+    let queues = device.hardware_queues.gap();
+    if queues.is_some_and(|gap| gap.cause == Cause::Absent) {
+        return None;
+    }
     let summary = format!(
         "{} completes requests on any CPU (rq_affinity 0): set rq_affinity to 1",
         device.name
@@ -221,6 +227,11 @@ pub(super) mod tests {
                     device.nr_requests = Known::Value(4);
                 })
             }),
+            ("completions on any CPU", || {
+                world("nvme0n1", "nvme", |device| {
+                    device.rq_affinity = Known::Value(0);
+                })
+            }),
             ("a disk that rotates without a scheduler", || {
                 world("sda", "scsi", |device| {
                     device.rotational = Known::Value(true);
@@ -231,6 +242,19 @@ pub(super) mod tests {
             ("NVMe without a scheduler", || {
                 world("nvme0n1", "nvme", |_| {})
             }),
+            (
+                "the head of a multipath subsystem, which has no queues",
+                || {
+                    world("nvme0n1", "nvme", |device| {
+                        device.rq_affinity = Known::Value(0);
+                        device.hardware_queues = Known::unknown(
+                            Cause::Absent,
+                            "/sys/block/nvme0n1/mq",
+                            "no such folder",
+                        );
+                    })
+                },
+            ),
             ("a loop device and a virtio disk", || {
                 world("loop0", "loop", |device| schedule(device, "mq-deadline"))
             }),

@@ -15,6 +15,7 @@ pub mod ceiling;
 pub mod end;
 pub mod exit;
 pub mod factor;
+pub mod failover;
 pub mod finding;
 pub mod greeting;
 pub mod guard;

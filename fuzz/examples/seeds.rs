@@ -38,6 +38,9 @@ fn main() -> Outcome<()> {
     seeds_of_memory(&seeds)?;
     seeds_of_trials(&seeds)?;
     seeds_of_channel(&seeds)?;
+    for (place, bytes) in PACKETS.iter().enumerate() {
+        seeds.put("events", &format!("packet-{place}"), bytes)?;
+    }
     seeds.put("plan", "plan", PLAN)?;
     for (place, text) in SETTINGS.iter().enumerate() {
         seeds.put("setting_key", &place.to_string(), text)?;
@@ -75,6 +78,22 @@ const IPERF3: [&str; 3] = [
     r#"{"tcp":true,"omit":0,"time":2,"num":0,"parallel":4,"reverse":true,"len":131072,"MSS":1400,"window":65536,"congestion":"reno","client_version":"3.16"}"#,
     r#"{"udp":true,"omit":1,"time":1e1,"bidirectional":1,"len":1460,"bandwidth":5000000,"udp_counters_64bit":1,"TOS":16}"#,
     r#"{"cpu_util_total":1.5,"cpu_util_user":1,"cpu_util_system":0.5,"sender_has_retransmits":1,"congestion_used":"bbr","streams":[{"id":1,"bytes":99,"retransmits":3,"jitter":0.1,"errors":1,"omitted_errors":0,"packets":7,"omitted_packets":1,"start_time":0,"end_time":1.5}]}"#,
+];
+
+/// A gratuitous ARP, a VRRP advertisement, a neighbor advertisement, each after the byte that chooses its parser.
+const PACKETS: [&[u8]; 3] = [
+    &[
+        5, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1,
+    ],
+    &[
+        6, 0x45, 0xc0, 0, 32, 0, 1, 0, 0, 255, 112, 0, 0, 10, 0, 0, 2, 224, 0, 0, 18, 0x31, 51,
+        150, 1, 0, 10, 0, 0, 10, 0, 0, 1,
+    ],
+    &[
+        3, 0x60, 0, 0, 0, 0, 24, 58, 255, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
+        0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 136, 0, 0, 0, 0x20, 0, 0, 0, 0xfe, 0x80,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
+    ],
 ];
 
 /// The folder of all seeds.
@@ -239,6 +258,11 @@ fn seeds_of_netlink(seeds: &Seeds, folder: &Path) -> Outcome<()> {
             .collect();
         seeds.put(
             "netlink",
+            &format!("whole-{name}"),
+            [&[0], datagram.as_slice()].concat(),
+        )?;
+        seeds.put(
+            "events",
             &format!("whole-{name}"),
             [&[0], datagram.as_slice()].concat(),
         )?;

@@ -7,6 +7,7 @@ pub mod block_device;
 pub mod capture;
 pub mod counters;
 mod eeprom;
+pub mod events;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod hex;

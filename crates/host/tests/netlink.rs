@@ -12,6 +12,8 @@ mod addresses;
 mod class_rules;
 #[path = "netlink/ethtool.rs"]
 mod ethtool;
+#[path = "netlink/events.rs"]
+mod events;
 #[path = "netlink/facts.rs"]
 mod facts;
 #[path = "netlink/hierarchy.rs"]

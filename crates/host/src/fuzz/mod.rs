@@ -7,6 +7,7 @@ mod texts;
 use std::path::Path;
 
 use linerate_model::ceiling::{Packets, ceilings_of_nic};
+use linerate_model::failover::events::Source;
 use linerate_model::finding::{Context, Profile};
 use linerate_model::host::Host;
 use linerate_model::known::Known;
@@ -21,6 +22,8 @@ use crate::capture::pseudonym::Pseudonyms;
 use crate::capture::tarball::{self, Form};
 use crate::capture::{Archive, CaptureError, Captured};
 use crate::eeprom::{HALF_BYTES, Pages};
+use crate::events::{log::Log, packet};
+use crate::netlink::monitor::parse_notifications;
 use crate::netlink::{Netlink, take_apart};
 use crate::nic_control::NicRead;
 use crate::read::read_host;
@@ -98,6 +101,31 @@ pub fn netlink(bytes: &[u8]) {
         12 => drop(kernel.rss_key(&nic)),
         _ => drop(kernel.counts(&nic)),
     }
+}
+
+/// What a recorder of events receives: by the first byte, a datagram of rtnetlink's notifications, an ARP packet, an IPv4
+/// or an IPv6 packet.
+pub fn events(bytes: &[u8]) {
+    let Some((which, rest)) = bytes.split_first() else {
+        return;
+    };
+    let mut log = Log::new((which & 4 != 0).then_some([10, 0, 0, 1].into()));
+    let packet = match which % 4 {
+        0 => {
+            for (time, change) in (0u64..).zip(parse_notifications(rest)) {
+                log.take(Nanoseconds::new(time), Source::Rtnetlink, change);
+            }
+            None
+        }
+        1 => packet::parse_arp(rest),
+        2 => packet::parse_ip4(rest),
+        _ => packet::parse_ip6(rest),
+    };
+    if let Some(packet) = packet {
+        log.hear(Nanoseconds::new(1), 1, &[2, 0, 0, 0, 0, 1], packet);
+    }
+    let record = log.finish();
+    assert_eq!(record.check(), Ok(()), "a record that would be refused");
 }
 
 /// A module's EEPROM, its half pages in the order in which they are requested; the last may be short, and missing

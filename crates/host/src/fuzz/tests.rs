@@ -45,6 +45,7 @@ proptest! {
     fn no_bytes_panic_a_reader(bytes in vec(any::<u8>(), 0..600)) {
         sysfs_text(&bytes);
         netlink(&bytes);
+        events(&bytes);
         eeprom(&bytes);
         pcie_config(&bytes);
         archive(&bytes);

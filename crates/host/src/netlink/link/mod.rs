@@ -15,7 +15,7 @@ use super::socket::{Answer, Connection};
 /// `struct ifinfomsg`.
 pub(super) const LINK_HEADER_BYTES: usize = 16;
 /// `struct ifaddrmsg`.
-const ADDRESS_HEADER_BYTES: usize = 8;
+pub(super) const ADDRESS_HEADER_BYTES: usize = 8;
 
 /// `ARPHRD_LOOPBACK` and `ARPHRD_INFINIBAND` of `<linux/if_arp.h>`: the type of an interface without a link kind.
 const HARDWARE_LOOPBACK: u16 = 772;
@@ -190,7 +190,7 @@ fn kind_of(name: &str) -> NicKind {
 }
 
 /// An address with its prefix length and its interface; `None` for an address family without any.
-fn parse_address(body: &[u8]) -> Result<Option<(u32, String)>, Failure> {
+pub(super) fn parse_address(body: &[u8]) -> Result<Option<(u32, String)>, Failure> {
     let [family, prefix, _, _] = *body
         .first_chunk()
         .ok_or(Failure::Malformed("an address is truncated"))?;

@@ -15,8 +15,10 @@ use super::response::{ResponseAttributes, numbers};
 pub(super) const BOND_MODE: u16 = 1;
 pub(super) const BOND_ACTIVE_SLAVE: u16 = 2;
 pub(super) const BOND_MIIMON: u16 = 3;
+pub(super) const BOND_ARP_INTERVAL: u16 = 7;
 pub(super) const BOND_HASH_POLICY: u16 = 14;
 pub(super) const BOND_LACP_RATE: u16 = 21;
+pub(super) const BOND_AD_SELECT: u16 = 22;
 pub(super) const BOND_AD_INFO: u16 = 23;
 pub(super) const AD_INFO_AGGREGATOR: u16 = 1;
 pub(super) const AD_INFO_PORTS: u16 = 2;
@@ -132,6 +134,12 @@ pub(super) fn bond(data: &ResponseAttributes<'_>, names: &Names) -> Bond {
         hash_policy: word(BOND_HASH_POLICY, "xmit-hash-policy", &POLICIES),
         active_slave: named(data, names, active, "active-slave"),
         miimon_ms: data.u32(BOND_MIIMON, "miimon"),
+        arp_interval_ms: data.u32(BOND_ARP_INTERVAL, "arp-interval"),
+        ad_select: word(
+            BOND_AD_SELECT,
+            "ad-select",
+            &["stable", "bandwidth", "count"],
+        ),
         lacp_rate: word(BOND_LACP_RATE, "lacp-rate", &["slow", "fast"]),
         partner_mac: aggregate.fact("partner-mac", |attributes| {
             attributes.bytes(AD_INFO_PARTNER).map(mac).transpose()

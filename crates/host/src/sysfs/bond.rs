@@ -44,6 +44,10 @@ pub(crate) fn fill_bond(root: &HostRoot, class: &str, known: Bond) -> Bond {
                 .and_then(|text| understood(&file("active_slave"), &text, str::parse::<NicName>))
         }),
         miimon_ms: or_known(known.miimon_ms, || number(root, &file("miimon"))),
+        arp_interval_ms: or_known(known.arp_interval_ms, || {
+            number(root, &file("arp_interval"))
+        }),
+        ad_select: or_known(known.ad_select, || option("ad_select")),
         lacp_rate: or_known(known.lacp_rate, || option("lacp_rate")),
         partner_mac: or_known(known.partner_mac, || filled("ad_partner_mac")),
         aggregator: or_known(known.aggregator, || filled_number("ad_aggregator")),

@@ -82,6 +82,10 @@ pub struct Bond {
     pub active_slave: Known<NicName>,
     /// The link monitoring interval (`miimon`), milliseconds.
     pub miimon_ms: Known<u32>,
+    /// The interval of link monitoring by ARP (`arp_interval`), milliseconds; 0 without it.
+    pub arp_interval_ms: Known<u32>,
+    /// How the active aggregator is selected: `stable`, `bandwidth`, `count`.
+    pub ad_select: Known<String>,
     /// `slow` or `fast`.
     pub lacp_rate: Known<String>,
     /// The partner's MAC address; all zero without an LACP partner.

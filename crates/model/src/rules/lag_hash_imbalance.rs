@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "802.3ad or balance-xor with two or more slaves and xmit_hash_policy layer2 (warn), layer2+3 \
                 (note); ad_partner_mac all zero (crit); slaves in different aggregators or of different speeds \
                 (warn), on different nodes (note); one slave at 80 % of its link while another sends less than \
-                half as much (warn); a slave without a link, or miimon 0 (warn); balance-rr (note)",
+                half as much (warn); a slave without a link, or miimon 0 without arp_interval (warn); balance-rr (note)",
     effect: "several flows get up to the sum of the slaves; a single flow never gets more than one slave",
     source: "Documentation/networking/bonding.rst",
     fix: Fix::Proposed(&[Class::R2]),
@@ -98,13 +98,25 @@ fn members<'a>(context: &Context<'a>, bond: &Nic) -> Vec<&'a Nic> {
 /// Without monitoring a slave whose link fails stays in use, and its share of the packets is lost.
 fn unmonitored(nic: &Nic, bond: &Bond) -> Option<Notice> {
     let interval = *if_read(&bond.miimon_ms).filter(|interval| **interval == 0)?;
+    // Monitoring by ARP takes its place; an older capture does not have it.
+    let by_arp = if_read(&bond.arp_interval_ms).copied();
+    if by_arp.is_some_and(|interval| interval > 0) {
+        return None;
+    }
+    let unless = if by_arp.is_none() {
+        ", unless arp_interval is set"
+    } else {
+        ""
+    };
     let summary = format!(
-        "{} does not monitor its links (miimon 0): packets to a failed slave are lost; set miimon to 100, unless \
-         arp_interval is set",
+        "{} does not monitor its links (miimon 0): packets to a failed slave are lost; set miimon to 100{unless}",
         nic.name
     );
-    let evidence = Evidence::new("miimon", interval, file(nic, "miimon"));
-    Some(Notice::new(Severity::Warn, summary).with([evidence]))
+    let mut evidence = vec![Evidence::new("miimon", interval, file(nic, "miimon"))];
+    evidence.extend(
+        by_arp.map(|interval| Evidence::new("arp_interval", interval, file(nic, "arp_interval"))),
+    );
+    Some(Notice::new(Severity::Warn, summary).with(evidence))
 }
 
 /// bonding.rst, balance-rr: "packets [of one connection] arrive out of order".
@@ -330,6 +342,13 @@ pub(super) mod tests {
             ("layer3+4", || World::of(bond("802.3ad", "layer3+4"))),
             ("active-backup", || {
                 World::of(bond("active-backup", "layer2"))
+            }),
+            ("links that are monitored by ARP", || {
+                let mut host = bond("active-backup", "layer2");
+                let own = host.nics[0].stack.bond.as_mut().expect("a bond");
+                own.miimon_ms = Known::Value(0);
+                own.arp_interval_ms = Known::Value(100);
+                World::of(host)
             }),
             ("no bond", || {
                 World::of(build::host().nic("eth0", |nic| nic).build())

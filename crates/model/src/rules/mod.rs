@@ -147,6 +147,7 @@ rules! {
     cpu_affinity_narrow,
     nfs_client,
     link_speed_below_module,
+    lacp_rate_slow,
 }
 
 /// All roles, for rules that are checked in every one.

@@ -52,6 +52,8 @@ fn the_kinds_have_the_numbers_of_the_kernels_headers() {
             ("IFLA_BOND_MODE", BOND_MODE),
             ("IFLA_BOND_ACTIVE_SLAVE", BOND_ACTIVE_SLAVE),
             ("IFLA_BOND_MIIMON", BOND_MIIMON),
+            ("IFLA_BOND_ARP_INTERVAL", BOND_ARP_INTERVAL),
+            ("IFLA_BOND_AD_SELECT", BOND_AD_SELECT),
             ("IFLA_BOND_XMIT_HASH_POLICY", BOND_HASH_POLICY),
             ("IFLA_BOND_AD_LACP_RATE", BOND_LACP_RATE),
             ("IFLA_BOND_AD_INFO", BOND_AD_INFO),

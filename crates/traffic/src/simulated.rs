@@ -171,6 +171,7 @@ fn side(flows: Vec<FlowRecord>) -> SideSample {
         counters: Known::not_asked("/proc"),
         profile: Known::not_asked("perf_event_open(2)"),
         interface: None,
+        events: None,
     }
 }
 

@@ -18,6 +18,7 @@ mod completions;
 mod demo;
 mod drops;
 mod early_end;
+mod events;
 mod experiment;
 mod full_disk;
 mod gate;

@@ -63,6 +63,7 @@ pub fn sample() -> SampleBuilder {
         counters: Known::default(),
         profile: Known::default(),
         interface: None,
+        events: None,
     };
     let thread = |cpu| Thread {
         cpu: CpuId(cpu),

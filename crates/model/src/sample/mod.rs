@@ -8,6 +8,7 @@ pub use grid::{Checksum, Film, GridPicture, GridRecord, Vectors};
 pub use machine::{CpuFrequency, CpuStep, ProfileScope};
 use serde::{Deserialize, Serialize};
 
+use crate::failover::events::{EVENTS_MAX, HostEvents};
 use crate::ids::{CpuId, CpuSet, NicName, NodeId};
 use crate::known::{Cause, Gap, Known};
 use crate::latency::Histogram;
@@ -55,6 +56,9 @@ pub struct SideSample {
     /// The interface with the address of this end's data connections.
     #[serde(default)]
     pub interface: Option<NicName>,
+    /// What happened to this end's network, if that was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<Box<HostEvents>>,
 }
 
 /// A data thread, or a kernel thread that works for one: where it should run, where it ran, and its CPU time.
@@ -528,6 +532,7 @@ impl SideSample {
             counters: Known::unknown(Cause::NotSaid, path, reason()),
             profile: Known::unknown(Cause::NotSaid, path, reason()),
             interface: None,
+            events: None,
         }
     }
 
@@ -603,6 +608,14 @@ impl SideSample {
         most("CPUs of a step", cpus, CpuSet::CPU_MAX as usize + 1)?;
         let frequencies = self.cpu.frequency.value().map_or(0, Vec::len);
         most("frequencies", frequencies, CpuSet::CPU_MAX as usize + 1)?;
+        if let Some(events) = &self.events {
+            let checked = events.check();
+            checked.map_err(|_| TooMuch {
+                what: "events",
+                given: events.events.len(),
+                most: EVENTS_MAX,
+            })?;
+        }
         self.flows.iter().try_for_each(|flow| {
             most("readings of a flow", flow.at_ns.len(), readings)?;
             most("counts of a flow", flow.bytes.len(), readings)?;

@@ -93,6 +93,9 @@ pub struct TrialSpec {
     /// recording.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unrecorded: bool,
+    /// Both ends record what happens to their network during the trial: links, bonds, routes, neighbors, VRRP.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub events: bool,
     /// The payload goes over RDMA verbs instead of sockets; always set for the workloads that measure verbs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verbs: Option<Verbs>,
@@ -121,6 +124,7 @@ impl Default for TrialSpec {
             profile_hz: None,
             omit_ns: None,
             unrecorded: false,
+            events: false,
             verbs: None,
         }
     }

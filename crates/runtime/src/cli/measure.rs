@@ -90,6 +90,10 @@ pub struct TrialArgs {
     /// instrumentation overhead.
     #[arg(long, hide_short_help = true, conflicts_with_all = ["sample_interval", "perf"])]
     pub no_record: bool,
+    /// Record what happens to the network of both ends during the trial: carrier, bonds, routes, nexthops, the gateway's
+    /// ARP, VRRP. In JSON, below `raw`.
+    #[arg(long, hide_short_help = true, conflicts_with = "no_record")]
+    pub events: bool,
     /// CPU placement of the threads of both ends: `near` (NUMA node of the NIC), `far` (the node farthest from it),
     /// `node:N`, `cpu:LIST`, `spread` (one thread per core, node by node in turn), `same-core` (sender and receiver on
     /// one core), `by-rx-cpu` (the CPUs that receive the connections), or SENDER_CPUS:RECEIVER_CPUS such as `0-3:8`.

@@ -68,6 +68,7 @@ pub fn recorded(sample: &BlockSample, block: Bytes) -> SideSample {
         counters: Known::default(),
         profile: Known::default(),
         interface: None,
+        events: None,
     }
 }
 

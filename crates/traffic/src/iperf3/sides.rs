@@ -155,6 +155,7 @@ impl Foreign {
             counters: Known::unknown(Cause::NotSaid, path, untold("its counters")),
             profile: Known::unknown(Cause::NotSaid, path, untold("a profile")),
             interface: None,
+            events: None,
         }
     }
 }

@@ -99,6 +99,14 @@ impl Connected {
         Some(address.ip().to_canonical())
     }
 
+    /// The other end's address of the data connections, when the kernel reports it.
+    pub fn peer_address(&self) -> Option<IpAddr> {
+        let first = self.flows.first()?;
+        let address = rustix::net::getpeername(&first.socket).ok()??;
+        let address = SocketAddr::try_from(address).ok()?;
+        Some(address.ip().to_canonical())
+    }
+
     /// Waits, at most 2 s, until the remote end has every byte of a stream, and records what the kernel had
     /// sent by then: what programs, sockets and interfaces count agrees only after that.
     pub fn settle(&self, side: &mut SideSample, abort: &Abort) {

@@ -74,6 +74,7 @@ pub(super) fn record(
         counters: Known::default(),
         profile: Known::default(),
         interface: None,
+        events: None,
     }
 }
 

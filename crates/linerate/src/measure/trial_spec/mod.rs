@@ -74,6 +74,7 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
         pacing_bit_per_s: args.pacing,
         profile_hz: args.perf,
         unrecorded: args.no_record,
+        events: args.events,
         ..TrialSpec::default()
     }
 }

@@ -12,11 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_host::counters::{CpuCounters, read_frequency};
+use linerate_host::events::{Recorder, clocks};
 use linerate_host::netlink::Netlink;
 use linerate_host::profile::{Profiler, Samples};
 use linerate_host::root::{HostRoot, LiveHost};
 use linerate_host::watch::Reading;
 use linerate_host::watch::scope::WatchScope;
+use linerate_model::failover::events::HostEvents;
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::protocol::{Failure, FailureKind};
@@ -48,10 +50,10 @@ pub fn record_side(
     spec: &TrialSpec,
     abort: &Abort,
 ) -> Result<SideSample, Failure> {
-    let address = connected.local_address();
+    let addresses = (connected.local_address(), connected.peer_address());
     let run = || connected.carry_out(abort);
     let settle = |side: &mut SideSample| connected.settle(side, abort);
-    let recorded = record_settled(spec, address, None, run, settle);
+    let recorded = record_settled(spec, addresses, None, run, settle);
     drop(connected);
     recorded
 }
@@ -65,14 +67,14 @@ pub fn record(
     step: Option<Duration>,
     run: impl FnOnce() -> Result<SideSample, TrafficError>,
 ) -> Result<SideSample, Failure> {
-    record_settled(spec, address, step, run, |_| ())
+    record_settled(spec, (address, None), step, run, |_| ())
 }
 
 /// The same; `settle` waits for data in flight when `run` has ended, before the counters are read
 /// again.
 fn record_settled(
     spec: &TrialSpec,
-    address: Option<IpAddr>,
+    (address, peer): (Option<IpAddr>, Option<IpAddr>),
     step: Option<Duration>,
     run: impl FnOnce() -> Result<SideSample, TrafficError>,
     settle: impl FnOnce(&mut SideSample),
@@ -80,6 +82,7 @@ fn record_settled(
     if spec.unrecorded {
         return unrecorded(run, settle);
     }
+    let events = spec.events.then(|| Recorder::start(peer));
     let begun = cpu_time_of_this_thread();
     let live = LiveHost::open().map_err(|error| Failure {
         kind: FailureKind::Other,
@@ -108,12 +111,20 @@ fn record_settled(
     let over = cpu_time_of_this_thread();
     let after = machine.read();
     let samples = profiler.map(|profiler| profiler.map(Profiler::stop));
+    let events = events.map(recorded_events);
     let mut side = side.map_err(|error| Failure::from(&error))?;
     side.cpu.machine = times_between(&before, &after);
     side.cpu.series = seen.series(ended, side.elapsed_ns);
     side.cpu.frequency = seen.frequency;
     side.counters = watch_between(&before, &after);
     side.interface = machine.interface();
+    side.events = events.map(|events| {
+        let trial_began_ns = began(ended, side.elapsed_ns);
+        Box::new(HostEvents {
+            trial_began_ns,
+            ..events
+        })
+    });
     // The engine has counted its own readings. Resolving a profile's symbols is not part of recording.
     let before = ready.saturating_sub(begun);
     let own = before + cpu_time_of_this_thread().saturating_sub(over) + seen.took;
@@ -121,6 +132,28 @@ fn record_settled(
     side.cpu.recording_ns = engines.map(|time| (Duration::from(time) + own).into());
     side.profile = named(root, samples, &receiving(&machine.online, &side.counters));
     Ok(side)
+}
+
+/// The events of a recorder; why there are none is a gap.
+fn recorded_events(recorder: std::io::Result<Recorder>) -> HostEvents {
+    recorder.map_or_else(
+        |error| HostEvents {
+            gaps: vec![Gap::new(
+                Cause::Unreadable,
+                "pthread_create(3), eventfd(2)",
+                error.to_string(),
+            )],
+            ..HostEvents::default()
+        },
+        Recorder::stop,
+    )
+}
+
+/// When a trial began that lasted for `elapsed` and whose last thread ended at `ended`, on `CLOCK_MONOTONIC`.
+fn began(ended: Instant, elapsed: Nanoseconds) -> Option<Nanoseconds> {
+    let now = Duration::from(clocks().monotonic_ns);
+    let began = now.checked_sub(ended.elapsed() + Duration::from(elapsed));
+    began.map(Nanoseconds::from)
 }
 
 /// Moves the bytes, and marks everything else as not requested.

@@ -83,6 +83,27 @@ fn a_record_holds_the_interface_its_counters_and_the_cpus_over_time() {
 }
 
 #[test]
+fn events_are_recorded_when_they_are_asked_for_on_the_clock_of_the_trial() {
+    let spec = TrialSpec {
+        events: true,
+        ..spec(300)
+    };
+    let (near, far) = recorded(&spec);
+    for side in [&near, &far] {
+        side.check(&spec).expect("a record within its bounds");
+        let events = side.events.as_ref().expect("they were asked for");
+        let began = events.trial_began_ns.expect("an end that ended");
+        assert!(events.began.monotonic_ns <= began, "{events:?}");
+        assert!(
+            events.ended.monotonic_ns.as_u64() >= began.as_u64() + side.elapsed_ns.as_u64(),
+            "{events:?}"
+        );
+    }
+    let (near, _) = recorded(&self::spec(100));
+    assert_eq!(near.events, None);
+}
+
+#[test]
 fn a_profile_is_taken_when_it_is_asked_for_or_says_why_not() {
     let spec = TrialSpec {
         profile_hz: Some(499),

@@ -44,6 +44,9 @@ pub const CPU_MARGIN: f64 = 0.10;
 pub const SLEPT_SHARE: Ratio = Ratio::new(0.20);
 /// Programs other than linerate that have this share of a host's CPU time make a comparison inconclusive.
 pub const OTHER_WORK: Ratio = Ratio::new(0.30);
+/// A link that went down is the limit if nothing was received for at least this share of the trial: linerate's own
+/// threshold.
+pub const STALLED_SHARE: Ratio = Ratio::new(0.05);
 /// Above this share of lost bytes, loss is the limit (rule 58: 0.1 % within a site).
 pub const LOSS_SHARE: Ratio = Ratio::new(0.001);
 /// A requested rate is reached from this share on.

@@ -8,6 +8,7 @@
 mod cpus;
 mod drops;
 mod flows;
+mod link;
 mod verbs;
 pub mod why;
 
@@ -61,13 +62,15 @@ pub enum LimitKind {
     Wire,
     /// The congestion control: its window or its pacing.
     CongestionControl,
+    /// A link of the path that was down for a part of the trial.
+    LinkDown,
     /// Not determined.
     NotDetermined,
 }
 
 impl LimitKind {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::SenderProgram,
         Self::SenderCpu,
         Self::SendBuffer,
@@ -83,6 +86,7 @@ impl LimitKind {
         Self::Pcie,
         Self::Wire,
         Self::CongestionControl,
+        Self::LinkDown,
         Self::NotDetermined,
     ];
 }
@@ -105,6 +109,7 @@ impl fmt::Display for LimitKind {
             Self::Pcie => "PCIe",
             Self::Wire => "the link",
             Self::CongestionControl => "the congestion control",
+            Self::LinkDown => "link down",
             Self::NotDetermined => "not determined",
         })
     }
@@ -162,7 +167,10 @@ pub fn name_limit(
             .collect()
     };
     let over_verbs = sample.spec.verbs.is_some();
-    let suggested: Vec<Limit> = if over_verbs {
+    let down = link::by_link(&trial, &ways).map(|named| trial.limit(named));
+    let suggested: Vec<Limit> = if let Some(down) = down {
+        vec![down]
+    } else if over_verbs {
         verbs::name(&trial, &ways).into_iter().collect()
     } else if !matches!(sample.spec.workload, Workload::Udp(_)) {
         let figures: Vec<Limit> = figures();

@@ -591,3 +591,29 @@ fn the_list_of_limits_has_each_of_them_in_order() {
     let last = LimitKind::NotDetermined as usize;
     assert_eq!(places, (0..=last).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_link_that_went_down_is_the_limit_whatever_waited_meanwhile() {
+    let (near, far) = build::veth_pair();
+    let with = |carrier_changes: u64, stalled: usize| {
+        let mut sample = build::sample()
+            .cpu_share(0.1, 0.1)
+            .limited(0.9, 0.0)
+            .build();
+        for flow in &mut sample.remote.flows {
+            let from = flow.bytes.len() / 2;
+            let before = flow.bytes[from];
+            flow.bytes[from..from + stalled].fill(before);
+        }
+        let watch = build::watch(&near).grew("nic/near0/stat/carrier_changes", carrier_changes);
+        sample.local.counters = Known::Value(watch.build());
+        limit_of(&near, &far, &sample)
+    };
+    let limit = with(2, 6);
+    assert_eq!(limit.what, LimitKind::LinkDown, "{limit:?}");
+    assert_eq!(limit.what.to_string(), "link down");
+    assert!(limit.evidence[1].what.contains("near0"), "{limit:?}");
+    // A link that only blinked, and a stall without it.
+    assert_ne!(with(2, 1).what, LimitKind::LinkDown);
+    assert_ne!(with(0, 6).what, LimitKind::LinkDown);
+}

@@ -37,14 +37,14 @@ impl At {
 
 /// An interruption of the path in one direction, by send times: no packet that was sent between the two arrived in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outage {
+pub struct Interruption {
     /// When the last packet before it was sent.
     pub begin: At,
     /// When the first packet after it was sent.
     pub end: At,
 }
 
-impl Outage {
+impl Interruption {
     /// Its length.
     pub fn length(&self) -> Nanoseconds {
         self.end.since(self.begin)
@@ -115,7 +115,7 @@ pub struct Incident<'a> {
     /// The end that sent; what it noticed counts before what the other end noticed.
     pub sender: End,
     /// The interruption of the path; none if no packet was lost or late.
-    pub outage: Option<Outage>,
+    pub outage: Option<Interruption>,
     /// How exactly its times are known: the interval of the probes, and the error between the two clocks.
     pub resolution: Nanoseconds,
     /// The longest stall of an established TCP connection in the same direction, if there was one.
@@ -294,7 +294,7 @@ fn without_outage(incident: &Incident<'_>, stall: Nanoseconds) -> Verdict {
 
 fn by_sign(
     incident: &Incident<'_>,
-    outage: Outage,
+    outage: Interruption,
     sign: &Sign,
     backoff: Option<Nanoseconds>,
 ) -> Verdict {
@@ -357,7 +357,11 @@ fn tcp_advice() -> String {
 }
 
 /// Without a sign: either nothing detected the failure until it was restored, or what did is not among the facts.
-fn without_sign(incident: &Incident<'_>, outage: Outage, backoff: Option<Nanoseconds>) -> Verdict {
+fn without_sign(
+    incident: &Incident<'_>,
+    outage: Interruption,
+    backoff: Option<Nanoseconds>,
+) -> Verdict {
     let length = outage.length();
     let waited_for_restore = incident
         .restored
@@ -394,7 +398,7 @@ fn without_sign(incident: &Incident<'_>, outage: Outage, backoff: Option<Nanosec
 }
 
 /// What could have shown more: sources that were not recorded, and losses during the outage.
-fn missing(incident: &Incident<'_>, outage: Outage) -> Vec<Observation> {
+fn missing(incident: &Incident<'_>, outage: Interruption) -> Vec<Observation> {
     let mut all = Vec::new();
     for end in [End::Local, End::Remote] {
         let Some(trace) = incident.traces.iter().find(|trace| trace.end == end) else {

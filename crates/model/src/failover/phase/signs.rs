@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::super::events::{BondMember, Change, Event, Hop, LinkState, VrrpSeries};
-use super::{At, Incident, Mechanism, Observation, Outage, Range, Timer, Trace};
+use super::{At, Incident, Interruption, Mechanism, Observation, Range, Timer, Trace};
 use crate::end::End;
 use crate::ids::NicName;
 use crate::units::Nanoseconds;
@@ -29,7 +29,7 @@ pub(super) struct Sign {
 }
 
 /// The signs of `outage`, the earliest first: from its cause (or its begin) to its end, and before it was restored.
-pub(super) fn signs(incident: &Incident<'_>, outage: Outage) -> Vec<Sign> {
+pub(super) fn signs(incident: &Incident<'_>, outage: Interruption) -> Vec<Sign> {
     let cause = incident.caused.unwrap_or(outage.begin).min(outage.begin);
     let from = cause.minus(incident.resolution);
     let mut to = outage.end.plus(incident.resolution);
@@ -336,7 +336,7 @@ impl Sign {
 }
 
 /// Why nothing took over until the failure was restored, and what would.
-pub(super) fn undetected(incident: &Incident<'_>, outage: Outage) -> (String, String) {
+pub(super) fn undetected(incident: &Incident<'_>, outage: Interruption) -> (String, String) {
     let mut silent = None;
     let mut heard = None;
     for trace in incident.traces {

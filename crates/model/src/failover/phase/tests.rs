@@ -132,7 +132,7 @@ impl Case {
         let at = |micros: u64| At(i64::try_from(micros * 1_000).expect("small"));
         judge(&Incident {
             sender: End::Local,
-            outage: Some(Outage {
+            outage: Some(Interruption {
                 begin: At(0),
                 end: at(self.outage),
             }),
@@ -437,7 +437,7 @@ proptest! {
         events.events[0].at_ns = Nanoseconds::new(at);
         let _ = judge(&Incident {
             sender: End::Remote,
-            outage: Some(Outage { begin: At(outage.0), end: At(outage.1) }),
+            outage: Some(Interruption { begin: At(outage.0), end: At(outage.1) }),
             resolution: Nanoseconds::new(at),
             tcp_stall: Some(Nanoseconds::new(stall)),
             caused: Some(At(offset)),

@@ -42,7 +42,7 @@ use crate::plan::Plan;
 use crate::sample::SideSample;
 use crate::setting::{SettingKey, Value};
 use crate::units::Nanoseconds;
-use crate::workload::TrialSpec;
+use crate::workload::{Probe, TrialSpec, Workload};
 
 /// The version of this protocol. Both ends must use the same one.
 pub const PROTOCOL: u32 = 5;
@@ -87,8 +87,13 @@ pub fn request_bytes_max(start: &[u8]) -> usize {
 pub fn record_bytes_max(spec: &TrialSpec) -> usize {
     let flows = usize::try_from(spec.flows).unwrap_or(usize::MAX);
     let readings = usize::try_from(spec.readings()).unwrap_or(usize::MAX);
+    let probes = match &spec.workload {
+        Workload::Udp(udp) if udp.probe.is_some() => Probe::record_bytes_max(spec.flows),
+        _ => 0,
+    };
     flows
         .saturating_mul(FLOW_BYTES_MAX)
+        .saturating_add(probes)
         .saturating_add(readings.saturating_mul(READING_BYTES_MAX))
         .saturating_add(RECORD_BYTES_MAX)
         .min(LINE_BYTES_MAX)

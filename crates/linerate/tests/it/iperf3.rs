@@ -204,6 +204,7 @@ fn our_document_of_a_udp_test_has_iperf3s_keys_and_types() {
         datagram_bytes: Bytes::new(1_000),
         rate_bit_per_s: Some(BitRate::from_mbit_per_s(4)),
         batch: DatagramBatch::Single,
+        probe: None,
     });
     for (arguments, direction) in [
         (

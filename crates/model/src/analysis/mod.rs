@@ -401,6 +401,7 @@ mod tests {
             datagram_bytes,
             rate_bit_per_s: None,
             batch: DatagramBatch::Single,
+            probe: None,
         });
         // The receiver started 23 ms before the first of 2,500 datagrams came.
         let first_ns = Nanoseconds::from_millis(23);

@@ -9,6 +9,7 @@ pub use machine::{CpuFrequency, CpuStep, ProfileScope};
 use serde::{Deserialize, Serialize};
 
 use crate::failover::events::{EVENTS_MAX, HostEvents};
+use crate::failover::{ERRORS_MAX, ProbeRecord, RUNS_MAX};
 use crate::ids::{CpuId, CpuSet, NicName, NodeId};
 use crate::known::{Cause, Gap, Known};
 use crate::latency::Histogram;
@@ -233,6 +234,9 @@ pub struct Datagrams {
     /// How they were actually sent and received: `UDP_SEGMENT` cannot segment datagrams above the path MTU.
     #[serde(default)]
     pub batch: Option<DatagramBatch>,
+    /// Of probes: the lost and late ones with the times around them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Box<ProbeRecord>>,
 }
 
 /// What arrived within the trial's planned duration, counted from the first datagram. A sender that keeps its rate
@@ -619,6 +623,12 @@ impl SideSample {
         self.flows.iter().try_for_each(|flow| {
             most("readings of a flow", flow.at_ns.len(), readings)?;
             most("counts of a flow", flow.bytes.len(), readings)?;
+            let probe = flow.datagrams.as_ref().and_then(|one| one.probe.as_deref());
+            if let Some(probe) = probe {
+                let (runs, errors) = probe.amounts();
+                most("runs of a flow", runs, RUNS_MAX)?;
+                most("errors of a flow", errors, ERRORS_MAX)?;
+            }
             let mut amounts = flow.grid.iter().flat_map(GridRecord::amounts);
             amounts.try_for_each(|(what, given, allowed)| most(what, given, allowed))
         })

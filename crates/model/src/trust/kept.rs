@@ -262,6 +262,7 @@ mod tests {
                 datagram_bytes: Bytes::new(1_400),
                 rate_bit_per_s: Some(BitRate::from_mbit_per_s(mbit)),
                 batch: DatagramBatch::Gso,
+                probe: None,
             });
             rate_not_kept(&sample.spec, &sample.local)
         };

@@ -5,6 +5,7 @@ mod check;
 mod diffusion;
 mod marks;
 mod placement;
+mod probe;
 mod verbs;
 
 use std::fmt;
@@ -16,6 +17,7 @@ pub use check::SpecError;
 pub use diffusion::Diffusion;
 pub use marks::Marks;
 pub use placement::Placement;
+pub use probe::Probe;
 
 pub use crate::memory_policy::MemoryPolicy;
 pub use verbs::{Connect, DeviceChoice, Rdma, Registration, Service, Verb, Verbs};
@@ -397,6 +399,9 @@ pub struct Udp {
     pub rate_bit_per_s: Option<BitRate>,
     /// How datagrams are passed to and from the kernel.
     pub batch: DatagramBatch,
+    /// They are probes of a path that may fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probe>,
 }
 
 /// How payload is passed to the kernel.

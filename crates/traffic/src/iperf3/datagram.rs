@@ -193,6 +193,7 @@ impl Account {
             socket_drops: None,
             on_time: None,
             batch: None,
+            probe: None,
         }
     }
 }

@@ -237,6 +237,7 @@ fn spec_of(asked: &Parameters) -> TrialSpec {
             datagram_bytes: asked.len,
             rate_bit_per_s: asked.bandwidth,
             batch: DatagramBatch::Single,
+            probe: None,
         })
     } else {
         Workload::Stream(Stream::default())

@@ -337,6 +337,7 @@ mod tests {
                         datagram_bytes: Bytes::new(len),
                         rate_bit_per_s: rate.map(BitRate::from_bit_per_s),
                         batch: linerate_model::workload::DatagramBatch::Single,
+                        probe: None,
                     })
                 } else {
                     Workload::Stream(Stream { bytes: rate.map(Bytes::new), ..Stream::default() })

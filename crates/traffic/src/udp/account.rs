@@ -141,6 +141,7 @@ impl Account {
             delay: self.timing.delay,
             socket_drops: None,
             batch: None,
+            probe: None,
         }
     }
 }

@@ -94,6 +94,7 @@ pub(crate) fn udp(rate: Option<BitRate>) -> Workload {
         datagram_bytes: Bytes::new(1_000),
         rate_bit_per_s: rate,
         batch: DatagramBatch::Single,
+        probe: None,
     })
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn spec(
             datagram_bytes: Bytes::new(datagram_bytes),
             rate_bit_per_s: rate,
             batch,
+            probe: None,
         }),
         ..any_spec(flows, direction)
     }

@@ -300,6 +300,7 @@ pub(crate) fn udp(args: &MeasureUdp, mtu: Option<u32>, ipv6: bool) -> Outcome<Tr
         datagram_bytes,
         rate_bit_per_s: args.rate,
         batch: args.batch.into(),
+        probe: None,
     });
     checked(TrialSpec {
         marks: args.marks.marks(),

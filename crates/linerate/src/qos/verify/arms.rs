@@ -156,6 +156,7 @@ pub(super) fn spec(
             datagram_bytes: Bytes::new(payload.clamp(24, 65_507).into()),
             rate_bit_per_s: each.and_then(|each| BitRate::from_f64(each * OVERLOAD)),
             batch: DatagramBatch::Mmsg,
+            probe: None,
         })
     } else {
         Workload::Stream(Stream::default())

@@ -243,6 +243,7 @@ fn lossy_datagrams(socket_drops: Option<u64>) -> Sample {
         datagram_bytes: Bytes::new(1_400),
         rate_bit_per_s: Some(BitRate::from_mbit_per_s(510)),
         batch: DatagramBatch::Mmsg,
+        probe: None,
     });
     for side in [&mut sample.local, &mut sample.remote] {
         for flow in &mut side.flows {

@@ -173,6 +173,7 @@ impl Intervention {
                     datagram_bytes: segment(measured)?,
                     rate_bit_per_s: Some(per_flow(rate, DATAGRAMS_FACTOR, spec.flows)),
                     batch: DatagramBatch::Gso,
+                    probe: None,
                 });
                 spec.socket_buffer_bytes = None;
                 spec.congestion_control = None;

@@ -22,7 +22,7 @@ pub struct SpecError {
 }
 
 /// An error unless `holds`.
-fn require(
+pub(super) fn require(
     holds: bool,
     what: &'static str,
     given: impl FnOnce() -> String,
@@ -291,11 +291,13 @@ impl TrialSpec {
                 check_repetitions(*repetitions)
             }
             Workload::Diffusion(diffusion) => Self::check_diffusion(diffusion),
-            Workload::Udp(Udp {
-                datagram_bytes,
-                rate_bit_per_s,
-                ..
-            }) => {
+            Workload::Udp(
+                udp @ Udp {
+                    datagram_bytes,
+                    rate_bit_per_s,
+                    ..
+                },
+            ) => {
                 require(
                     (24..=65_507).contains(&datagram_bytes.as_u64()),
                     "the datagram",
@@ -307,7 +309,11 @@ impl TrialSpec {
                     "the rate of a flow",
                     || "0".to_owned(),
                     "1 bit/s and more, or none at all",
-                )
+                )?;
+                match &udp.probe {
+                    Some(probe) => probe.check(udp, self),
+                    None => Ok(()),
+                }
             }
             Workload::Rdma(rdma) => self.check_rdma(rdma),
             Workload::Block(block) => self.check_block(block),

@@ -385,6 +385,7 @@ mod tests {
                     datagram_bytes: Bytes::new(100),
                     rate_bit_per_s: None,
                     batch: crate::workload::DatagramBatch::Gso,
+                    probe: None,
                 });
             }),
         ];

@@ -1,0 +1,174 @@
+//! The outages of all flows of one direction and workload together: how many interruptions there were, how many flows
+//! each affected, and when all flows were back; by the phase of the event that they belong to.
+
+use super::outage::{Outage, shifted};
+use crate::units::Nanoseconds;
+
+/// The outages of one flow.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FlowOutages {
+    /// The number of the flow.
+    pub flow: u32,
+    /// Ascending.
+    pub outages: Vec<Outage>,
+}
+
+/// When the event of a trial began and ended, by the clock of the host that linerate was started on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Phases {
+    /// When the command of the failure was started.
+    pub failure_ns: Option<Nanoseconds>,
+    /// When the command of the return was started.
+    pub return_ns: Option<Nanoseconds>,
+}
+
+/// What an interruption belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// It ended before the failure, or there was no command.
+    NoEvent,
+    /// The failure.
+    Failure,
+    /// The return.
+    Return,
+}
+
+impl Phases {
+    /// The phase of an interruption; one that began before the return belongs to the failure, however long it lasts.
+    fn of(&self, from: Nanoseconds, to: Nanoseconds, step: Nanoseconds) -> Phase {
+        let within_a_step = Nanoseconds::new(from.as_u64().saturating_add(step.as_u64()));
+        let is_after = |event: Option<Nanoseconds>, time| event.is_some_and(|event| time >= event);
+        if is_after(self.return_ns, within_a_step) {
+            Phase::Return
+        } else if is_after(self.failure_ns, to) {
+            Phase::Failure
+        } else {
+            Phase::NoEvent
+        }
+    }
+}
+
+/// An interruption: outages of flows that overlap in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cluster {
+    /// What it belongs to.
+    pub phase: Phase,
+    /// When the last packet before the first outage was sent, by the clock of the events.
+    pub from_ns: Nanoseconds,
+    /// When the first packet was sent after which all flows were back; the last packet if they were not.
+    pub to_ns: Nanoseconds,
+    /// The flows that it affected.
+    pub flows: u32,
+    /// The longest outage of a single flow.
+    pub longest_ns: Nanoseconds,
+    /// How long no flow got a packet through, with its step; none if it did not affect all flows at once.
+    pub common: Option<(Nanoseconds, Nanoseconds)>,
+    /// Packets lost in it.
+    pub lost: u64,
+    /// Packets late in it.
+    pub late: u64,
+    /// Whether all flows were back at the end.
+    pub has_ended: bool,
+}
+
+/// All interruptions of one direction and workload.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Joined {
+    /// Ascending.
+    pub clusters: Vec<Cluster>,
+}
+
+impl Joined {
+    /// Those of one phase.
+    pub fn of(&self, phase: Phase) -> impl Iterator<Item = &Cluster> {
+        self.clusters
+            .iter()
+            .filter(move |cluster| cluster.phase == phase)
+    }
+}
+
+/// Joins the outages of `flows`, which send one packet each `step`. `offset_ns` is how far the clock of the events is
+/// ahead of the senders'.
+pub fn joined(flows: &[FlowOutages], step: Nanoseconds, offset_ns: i64, phases: &Phases) -> Joined {
+    let mut all: Vec<(Outage, u32)> = flows
+        .iter()
+        .flat_map(|flow| flow.outages.iter().map(|outage| (*outage, flow.flow)))
+        .map(|(outage, flow)| (on_clock(outage, offset_ns), flow))
+        .collect();
+    all.sort_by_key(|(outage, _)| outage.from_ns);
+    let mut clusters = Vec::new();
+    let mut rest = all.as_slice();
+    while let Some((first, _)) = rest.first() {
+        let mut to = first.to_ns;
+        let mut phase = phases.of(first.from_ns, to, step);
+        let mut count = 1;
+        for (outage, _) in &rest[1..] {
+            // Outages of the failure and of the return may touch within a step.
+            let next = phases.of(outage.from_ns, outage.to_ns, step);
+            if outage.from_ns > to || next != phase {
+                break;
+            }
+            to = to.max(outage.to_ns);
+            phase = next;
+            count += 1;
+        }
+        let (own, others) = rest.split_at(count);
+        clusters.push(cluster(own, flows.len(), step, phase));
+        rest = others;
+    }
+    Joined { clusters }
+}
+
+fn on_clock(outage: Outage, offset_ns: i64) -> Outage {
+    Outage {
+        from_ns: shifted(outage.from_ns, offset_ns),
+        to_ns: shifted(outage.to_ns, offset_ns),
+        resumed_ns: outage.resumed_ns.map(|at| shifted(at, offset_ns)),
+        ..outage
+    }
+}
+
+/// `own` is not empty.
+fn cluster(own: &[(Outage, u32)], flows: usize, step: Nanoseconds, phase: Phase) -> Cluster {
+    let outages = || own.iter().map(|(outage, _)| outage);
+    let time = |times: Option<Nanoseconds>| times.unwrap_or_default();
+    let mut affected: Vec<u32> = own.iter().map(|(_, flow)| *flow).collect();
+    affected.sort_unstable();
+    affected.dedup();
+    let all_affected = affected.len() == flows;
+    Cluster {
+        phase,
+        from_ns: time(outages().map(|outage| outage.from_ns).min()),
+        to_ns: time(outages().map(|outage| outage.to_ns).max()),
+        flows: u32::try_from(affected.len()).unwrap_or(u32::MAX),
+        longest_ns: time(outages().map(|outage| outage.length(step)).max()),
+        common: all_affected.then(|| common(own, flows, step)).flatten(),
+        lost: outages().map(|outage| outage.lost).sum(),
+        late: outages().map(|outage| outage.late).sum(),
+        has_ended: outages().all(|outage| outage.has_ended),
+    }
+}
+
+/// How long no flow got a packet through: from the last packet of any flow before its longest outage to the first of any
+/// flow after it. The flows take turns, so this is finer than what one of them sees.
+fn common(
+    own: &[(Outage, u32)],
+    flows: usize,
+    step: Nanoseconds,
+) -> Option<(Nanoseconds, Nanoseconds)> {
+    let mut longest: std::collections::BTreeMap<u32, Outage> = std::collections::BTreeMap::new();
+    for (outage, flow) in own {
+        let entry = longest.entry(*flow).or_insert(*outage);
+        if outage.upper() > entry.upper() {
+            *entry = *outage;
+        }
+    }
+    let from = longest.values().map(|outage| outage.from_ns).max()?;
+    let to = longest.values().map(|outage| outage.to_ns).min()?;
+    let turn = step.as_u64() / u64::try_from(flows.max(1)).unwrap_or(1);
+    let length = to.as_u64().checked_sub(from.as_u64())?;
+    Some((
+        Nanoseconds::new(length.saturating_sub(turn)),
+        Nanoseconds::new(turn.max(1)),
+    ))
+}

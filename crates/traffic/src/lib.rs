@@ -46,3 +46,8 @@ pub use abort::Abort;
 pub use error::TrafficError;
 pub use sys::inherited_listener;
 pub use trial::cpu_time_of_this_thread;
+
+/// The time of the clock that probes are stamped with, `CLOCK_MONOTONIC`: for what happens beside a trial.
+pub fn monotonic_now() -> linerate_model::units::Nanoseconds {
+    linerate_model::units::Nanoseconds::new(udp::monotonic_ns())
+}

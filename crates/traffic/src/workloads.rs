@@ -28,6 +28,7 @@ impl Connected {
             | Workload::Transfer(_)
             | Workload::Diffusion(_) => &exchange::work,
             Workload::Http(_) => &http::work,
+            Workload::Udp(ref udp) if udp.probe.is_some() => &udp::probe::work,
             Workload::Udp(_) => &udp::work,
             Workload::Rdma(_) => &rdma::work,
             Workload::Block(_) => return Err(TrafficError::NotBuilt),

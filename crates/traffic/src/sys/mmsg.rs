@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
-use super::last_errno;
+use super::{last_errno, set_option};
 
 /// Maximum messages per call: the kernel's own limit is `UIO_MAXIOV`, 1024.
 pub(crate) const MESSAGES_MAX: usize = 64;
 
-/// Space for the one expected control message, `UDP_GRO` with its number.
+/// Space for the two expected control messages, `UDP_GRO` with its number and `SCM_TIMESTAMPNS` with its time.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(16))]
 struct Control([u8; 64]);
@@ -125,6 +125,22 @@ impl Messages {
         usize::try_from(received).map_err(|_| last_errno())
     }
 
+    /// When the kernel received message `index` of the last receive, in nanoseconds of `CLOCK_REALTIME`; none unless the
+    /// socket asks for it ([`receive_stamps`]).
+    pub(crate) fn stamp(&self, index: usize) -> Option<u64> {
+        let header = &self.headers[index].msg_hdr;
+        let control = control_message(header, (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS))?;
+        // SAFETY: the data of this control message is one timespec (net/core/scm.c, put_cmsg; socket(7)).
+        let time: libc::timespec = unsafe {
+            libc::CMSG_DATA(control)
+                .cast::<libc::timespec>()
+                .read_unaligned()
+        };
+        let seconds = u64::try_from(time.tv_sec).ok()?;
+        let nanoseconds = u64::try_from(time.tv_nsec).ok()?;
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+    }
+
     /// Message `index` of the last receive, which must be below the number that it returned.
     pub(crate) fn received(&self, index: usize) -> Message {
         let header = &self.headers[index];
@@ -136,22 +152,47 @@ impl Messages {
     }
 }
 
+/// Has the kernel stamp what `socket` receives (`SO_TIMESTAMPNS`, socket(7)).
+pub(crate) fn receive_stamps(socket: impl AsFd) -> Result<(), Errno> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1u32)
+}
+
+/// Sets the receive buffer of `socket` to `bytes`, or as close to it as this process may: above `net.core.rmem_max`
+/// only with `CAP_NET_ADMIN`.
+pub(crate) fn force_receive_buffer(socket: impl AsFd, bytes: u64) -> Result<(), Errno> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let socket = socket.as_fd();
+    match set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes) {
+        Err(Errno::PERM) => set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes),
+        other => other,
+    }
+}
+
 /// The number of the control message `UDP_GRO`, when there is one.
 fn segment_size(header: &libc::msghdr) -> Option<usize> {
+    let control = control_message(header, (libc::SOL_UDP, libc::UDP_GRO))?;
+    // SAFETY: the data of this control message is one int (net/ipv4/udp.c, udp_cmsg_recv).
+    let size: libc::c_int = unsafe {
+        libc::CMSG_DATA(control)
+            .cast::<libc::c_int>()
+            .read_unaligned()
+    };
+    usize::try_from(size).ok().filter(|&size| size > 0)
+}
+
+/// The first control message of this level and type, when there is one.
+fn control_message(
+    header: &libc::msghdr,
+    wanted: (libc::c_int, libc::c_int),
+) -> Option<*const libc::cmsghdr> {
     // SAFETY: the header is one that recvmmsg(2) filled: its control buffer is in our table, aligned for a
     // control message, and `msg_controllen` is what the kernel wrote into it.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !control.is_null() {
         // SAFETY: not null, so it points to a whole control message within the buffer.
         let (level, kind) = unsafe { ((*control).cmsg_level, (*control).cmsg_type) };
-        if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
-            // SAFETY: the data of this control message is one int (net/ipv4/udp.c, udp_cmsg_recv).
-            let size: libc::c_int = unsafe {
-                libc::CMSG_DATA(control)
-                    .cast::<libc::c_int>()
-                    .read_unaligned()
-            };
-            return usize::try_from(size).ok().filter(|&size| size > 0);
+        if (level, kind) == wanted {
+            return Some(control);
         }
         // SAFETY: both come from the same filled header.
         control = unsafe { libc::CMSG_NXTHDR(header, control) };

@@ -26,7 +26,9 @@ pub(crate) use block_ring::BlockRing;
 pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
 pub use inherited::inherited_listener;
 pub(crate) use memory::{Mapping, NodeBuffer, node_of, set_thread_policy};
-pub(crate) use mmsg::{MESSAGES_MAX, Message, Messages, socket_drops};
+pub(crate) use mmsg::{
+    MESSAGES_MAX, Message, Messages, force_receive_buffer, receive_stamps, socket_drops,
+};
 pub(crate) use plain::Plain;
 pub(crate) use turns::Turns;
 

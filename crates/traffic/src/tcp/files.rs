@@ -3,7 +3,7 @@
 
 use std::os::fd::AsRawFd;
 
-use linerate_model::workload::{TrialSpec, Workload};
+use linerate_model::workload::{Probe, TrialSpec, Udp, Workload};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::per_direction;
@@ -27,7 +27,13 @@ pub(crate) fn make_room(spec: &TrialSpec) -> Result<(), TrafficError> {
         Workload::Rr(rr) if rr.connect_each => u64::from(spec.flows) * 2 * roles,
         _ => 0,
     };
-    let connections = companions + own;
+    let pending = match &spec.workload {
+        Workload::Udp(Udp {
+            probe: Some(probe), ..
+        }) if probe.connects_per_s > 0 => u64::from(Probe::PENDING_MAX),
+        _ => 0,
+    };
+    let connections = companions + own + pending;
     let threads = u64::from(spec.threads()) * roles;
     let limit = getrlimit(Resource::Nofile);
     let needed = files_open()? + connections + threads * PER_THREAD + SPARE;

@@ -17,6 +17,7 @@ mod account;
 mod companion;
 mod header;
 mod layout;
+pub(crate) mod probe;
 mod receive;
 mod schedule;
 mod send;
@@ -99,8 +100,13 @@ fn flow_end(link: &Link, at: Duration, bytes: u64, datagrams: Datagrams) -> Flow
     }
 }
 
+/// `time` in nanoseconds.
+fn nanoseconds_of(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// `CLOCK_MONOTONIC` in nanoseconds: one clock for all programs on a kernel.
-fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);

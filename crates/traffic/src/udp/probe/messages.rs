@@ -1,0 +1,164 @@
+//! Small messages on an established TCP connection, one each interval whether or not the path works: what an
+//! application sees of an outage, with TCP's retransmission back-off. A message has its number (8 bytes) and its send time
+//! (8), big endian.
+
+use linerate_model::failover::{Departures, ProbeRecord, Recorder, Stamp};
+use linerate_model::units::Nanoseconds;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+
+use super::Plan;
+use crate::TrafficError;
+use crate::tcp::Flow;
+use crate::tcp::words::number;
+use crate::udp::monotonic_ns;
+
+const MESSAGE_BYTES: usize = 16;
+/// Messages that are read in one call.
+const AT_ONCE: usize = 256;
+
+/// The sending end of a connection.
+pub(super) struct Outbox<'a> {
+    flow: &'a Flow,
+    interval: u64,
+    due_ns: u64,
+    departures: Departures,
+    /// The rest of a message of which the kernel took only a part.
+    rest: Vec<u8>,
+    is_broken: bool,
+}
+
+impl<'a> Outbox<'a> {
+    pub(super) fn new(flow: &'a Flow, plan: &Plan) -> Result<Self, TrafficError> {
+        // Each message leaves at once (RFC 896 would keep it back until the one before is acknowledged).
+        sockopt::set_tcp_nodelay(&flow.socket, true)
+            .map_err(|errno| TrafficError::of_errno("set TCP_NODELAY", errno))?;
+        Ok(Self {
+            flow,
+            interval: plan.probe.message_ns.as_u64().max(1),
+            due_ns: 0,
+            departures: Departures::default(),
+            rest: Vec::with_capacity(MESSAGE_BYTES),
+            is_broken: false,
+        })
+    }
+
+    pub(super) fn begin(&mut self, begun: u64) {
+        self.due_ns = begun;
+    }
+
+    /// Sends what is due at `now`; when the next is.
+    pub(super) fn turn(&mut self, now: u64) -> u64 {
+        if self.is_broken {
+            return u64::MAX;
+        }
+        if self.due_ns > now {
+            return self.due_ns;
+        }
+        let missed = now.saturating_sub(self.due_ns) / self.interval;
+        self.departures.skipped += missed;
+        let passed = (missed + 1).saturating_mul(self.interval);
+        self.due_ns = self.due_ns.saturating_add(passed);
+        self.send();
+        self.due_ns
+    }
+
+    fn send(&mut self) {
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            self.rest = rest.get(self.put(&rest)..).unwrap_or_default().to_vec();
+        }
+        if !self.rest.is_empty() || self.is_broken {
+            self.departures.skipped += 1;
+            return;
+        }
+        let now = monotonic_ns();
+        let mut message = [0; MESSAGE_BYTES];
+        message[..8].copy_from_slice(&self.departures.sent.to_be_bytes());
+        message[8..].copy_from_slice(&now.to_be_bytes());
+        match self.put(&message) {
+            // A full send buffer: the message does not exist.
+            0 => self.departures.skipped += 1,
+            count => {
+                self.rest.extend_from_slice(&message[count..]);
+                self.departures.sent(Nanoseconds::new(now));
+            }
+        }
+    }
+
+    /// How many bytes the kernel took.
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match send(&self.flow.socket, bytes, flags) {
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(errno) => {
+                // The connection is gone: what happened to the path has ended it.
+                self.is_broken = true;
+                let now = Nanoseconds::new(monotonic_ns());
+                self.departures.refused(errno.raw_os_error(), now);
+                0
+            }
+        }
+    }
+
+    pub(super) fn close(self) -> ProbeRecord {
+        ProbeRecord {
+            departures: Some(self.departures),
+            ..ProbeRecord::default()
+        }
+    }
+}
+
+/// The receiving end of a connection.
+pub(super) struct Inbox<'a> {
+    flow: &'a Flow,
+    recorder: Recorder,
+    bytes: [u8; MESSAGE_BYTES * AT_ONCE],
+    filled: usize,
+}
+
+impl<'a> Inbox<'a> {
+    pub(super) fn new(flow: &'a Flow, recorder: Recorder) -> Self {
+        Self {
+            flow,
+            recorder,
+            bytes: [0; MESSAGE_BYTES * AT_ONCE],
+            filled: 0,
+        }
+    }
+
+    /// Records what has arrived; whether the connection still exists.
+    pub(super) fn hear(&mut self) -> bool {
+        loop {
+            let room = &mut self.bytes[self.filled..];
+            let count = match recv(&self.flow.socket, room, RecvFlags::DONTWAIT) {
+                Ok((count @ 1.., _)) => count,
+                Err(Errno::AGAIN | Errno::INTR) => return true,
+                Ok(_) | Err(_) => return false,
+            };
+            let now = Nanoseconds::new(monotonic_ns());
+            self.filled += count;
+            let (messages, _) = self.bytes[..self.filled].as_chunks::<MESSAGE_BYTES>();
+            for message in messages {
+                self.recorder.arrived(Stamp {
+                    number: number(&message[..8]),
+                    sent_ns: Nanoseconds::new(number(&message[8..])),
+                    received_ns: now,
+                });
+            }
+            let whole = self.filled / MESSAGE_BYTES * MESSAGE_BYTES;
+            self.bytes.copy_within(whole..self.filled, 0);
+            self.filled -= whole;
+        }
+    }
+
+    pub(super) fn close(self, one_clock: bool) -> ProbeRecord {
+        let mut arrivals = self.recorder.close();
+        arrivals.one_clock = one_clock;
+        ProbeRecord {
+            arrivals: Some(arrivals),
+            ..ProbeRecord::default()
+        }
+    }
+}

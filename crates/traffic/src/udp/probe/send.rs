@@ -1,0 +1,205 @@
+//! The sending end: each flow's datagram in its turn, until the time is over.
+
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+
+use linerate_model::failover::{Departures, ProbeRecord};
+use linerate_model::sample::Datagrams;
+use linerate_model::units::Nanoseconds;
+use linerate_model::workload::{DatagramBatch, Waiting};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use super::connections::Opening;
+use super::messages::Outbox;
+use super::{Plan, boxed};
+use crate::TrafficError;
+use crate::tcp::info;
+use crate::trial::{DataThread, FlowEnd, Start, ThreadFlow};
+use crate::udp::companion::Link;
+use crate::udp::header::Header;
+use crate::udp::{flow_end, monotonic_ns};
+use crate::waiting::{Event, Poller};
+
+/// The event of the sign to stop, not of a connection.
+const STOPPING: u64 = u64::MAX;
+
+/// One flow of a sender.
+struct Outgoing<'a> {
+    one: ThreadFlow<'a>,
+    link: Link,
+    /// When its next datagram is due.
+    due_ns: u64,
+    departures: Departures,
+    outbox: Option<Outbox<'a>>,
+}
+
+/// All that a sending thread has.
+pub(super) struct Sender<'a> {
+    data_thread: &'a DataThread<'a>,
+    plan: Plan,
+    flows: Vec<Outgoing<'a>>,
+    connections: Option<Opening>,
+    poller: Poller,
+    events: Vec<Event>,
+    datagram: Vec<u8>,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(
+        data_thread: &'a DataThread<'a>,
+        plan: Plan,
+        links: Vec<Link>,
+        connections: Option<Opening>,
+    ) -> Result<Self, TrafficError> {
+        let poller = Poller::new(Waiting::Epoll)?;
+        poller.add(&data_thread.shared_state.stopping, STOPPING, EventFlags::IN)?;
+        let mut flows = Vec::with_capacity(links.len());
+        for (&one, link) in data_thread.flows.iter().zip(links) {
+            let outbox = plan
+                .has_messages(one.flow.number)
+                .then(|| Outbox::new(one.flow, &plan))
+                .transpose()?;
+            flows.push(Outgoing {
+                one,
+                link,
+                due_ns: 0,
+                departures: Departures::default(),
+                outbox,
+            });
+        }
+        Ok(Self {
+            data_thread,
+            datagram: vec![0; plan.bytes],
+            plan,
+            flows,
+            connections,
+            poller,
+            events: Vec::with_capacity(64),
+        })
+    }
+
+    /// THE hot loop: per datagram one read of the clock and one system call, and one sleep until the next is due.
+    pub(super) fn run(&mut self) -> Result<(), TrafficError> {
+        // The default lets the kernel wake a sleeper 50 us late. A refusal makes the schedule coarser.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let begun = monotonic_ns();
+        let end = begun.saturating_add(self.plan.duration.as_u64());
+        let step = self.plan.step.as_u64();
+        for flow in &mut self.flows {
+            let turn = u128::from(self.plan.index(flow.one.flow.number)) * u128::from(step);
+            let turn = turn / u128::from(self.plan.flows);
+            flow.due_ns = begun.saturating_add(u64::try_from(turn).unwrap_or(step));
+            if let Some(outbox) = &mut flow.outbox {
+                outbox.begin(begun);
+            }
+        }
+        if let Some(connections) = &mut self.connections {
+            connections.begin(begun, end, &self.plan);
+        }
+        while !self.data_thread.shared_state.is_stopped() {
+            let mut next = end;
+            for flow in &mut self.flows {
+                let now = monotonic_ns();
+                if now >= end {
+                    return Ok(());
+                }
+                if flow.due_ns <= now {
+                    flow.send(&mut self.datagram);
+                    flow.skip_to(now, step);
+                }
+                next = next.min(flow.due_ns);
+                if let Some(outbox) = &mut flow.outbox {
+                    next = next.min(outbox.turn(now));
+                }
+            }
+            if let Some(connections) = &mut self.connections {
+                next = next.min(connections.turn(monotonic_ns(), &self.poller));
+            }
+            let left = next.saturating_sub(monotonic_ns());
+            self.poller
+                .wait(&mut self.events, Some(Duration::from_nanos(left)))?;
+            let now = monotonic_ns();
+            for event in &self.events {
+                let token = event.data.u64();
+                if token != STOPPING
+                    && let Some(connections) = &mut self.connections
+                {
+                    connections.answered(token, now, &self.poller);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(self, start: Start) -> Vec<FlowEnd> {
+        let at = Instant::now().duration_since(start.at);
+        let mut connections = self.connections.map(Opening::close);
+        let mut ends = Vec::with_capacity(self.flows.len());
+        for flow in self.flows {
+            let sent = flow.departures.sent;
+            let bytes = sent * self.plan.bytes as u64;
+            let messages = flow.outbox.map(|outbox| boxed(outbox.close()));
+            let has_messages = messages.is_some();
+            let record = ProbeRecord {
+                departures: Some(flow.departures),
+                messages,
+                connections: connections.take().map(boxed),
+                ..ProbeRecord::default()
+            };
+            let datagrams = Datagrams {
+                count: sent,
+                batch: Some(DatagramBatch::Single),
+                probe: Some(boxed(record)),
+                ..Datagrams::default()
+            };
+            let mut end = flow_end(&flow.link, at, bytes, datagrams);
+            if has_messages {
+                end.tcp = info::read(&flow.one.flow.socket);
+            }
+            ends.push(end);
+        }
+        ends
+    }
+}
+
+impl Outgoing<'_> {
+    /// Sends the flow's next datagram.
+    fn send(&mut self, datagram: &mut [u8]) {
+        let sequence = self.departures.sent;
+        let mut last = Ok(0);
+        let mut now = monotonic_ns();
+        // The first call may return an error that an earlier datagram has caused (ICMP), and then sends nothing.
+        for _ in 0..2 {
+            now = monotonic_ns();
+            let header = Header {
+                secret: self.link.secret,
+                sequence,
+                sent_ns: now,
+            };
+            header.write(datagram);
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            last = send(&self.link.socket, datagram, flags);
+            if last.is_ok() {
+                break;
+            }
+        }
+        let at = Nanoseconds::new(now);
+        self.departures.sent(at);
+        if let Err(errno) = last {
+            self.departures.refused(Errno::raw_os_error(errno), at);
+        }
+        let bytes = self.departures.sent * datagram.len() as u64;
+        self.one.counter.set_bytes(bytes);
+    }
+
+    /// The first planned time after `now`; those that were missed are skipped.
+    fn skip_to(&mut self, now: u64, step: u64) {
+        let missed = now.saturating_sub(self.due_ns) / step.max(1);
+        self.departures.skipped += missed;
+        self.due_ns = self
+            .due_ns
+            .saturating_add((missed + 1).saturating_mul(step.max(1)));
+    }
+}

@@ -9,6 +9,7 @@
 
 mod commands;
 mod demo;
+mod failover;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod lab;
@@ -163,6 +164,7 @@ fn dispatch(
             action,
             ..
         } => measure::run(action, *verbose, format, (state, store), metrics, say).map(done),
+        Command::Failover(args) => failover::run(args, state, say).map(done),
         Command::Prove(args) => prove::prove(args, state, metrics, say).map(done),
         Command::Lab { action } => lab::run(action, state, say).map(done),
         Command::Compare(args) => lab::compare::run(args, state, say).map(done),

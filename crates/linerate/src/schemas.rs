@@ -24,6 +24,7 @@ use crate::commands::doctor::{RuleDocument, RulesDocument, TopicDocument};
 use crate::commands::map::{DiffDocument, FactsDocument};
 use crate::commands::pairings::KeysDocument;
 use crate::commands::testbed::RxeDocument;
+use crate::failover::document::FailoverDocument;
 use crate::lab::ExperimentList;
 use crate::measure::block::document::BlockDocument;
 use crate::measure::document::MeasureDocument;
@@ -77,6 +78,7 @@ fn documents() -> Vec<Document> {
         document::<StoredDocument<'_>>("measurement", "linerate report of a measurement"),
         document::<TuneDocument<'_>>("tune", "linerate tune"),
         document::<QosDocument>("qos", "linerate qos verify"),
+        document::<FailoverDocument>("failover", "linerate failover"),
         document::<QosPlanDocument<'_>>("qos-plan", "linerate qos plan"),
         document::<QosStatusDocument>("qos-status", "linerate qos status"),
         document::<DoctorDocument<'_>>("doctor", "linerate doctor"),

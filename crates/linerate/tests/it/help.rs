@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 67] = [
+const COMMANDS: [&[&str]; 68] = [
     &[],
     &["demo"],
     &["map"],
@@ -65,6 +65,7 @@ const COMMANDS: [&[&str]; 67] = [
     &["runs"],
     &["export"],
     &["completions"],
+    &["failover"],
     &["qos"],
     &["qos", "plan"],
     &["qos", "apply"],

@@ -20,6 +20,7 @@ mod drops;
 mod early_end;
 mod events;
 mod experiment;
+mod failover;
 mod full_disk;
 mod gate;
 mod guard;

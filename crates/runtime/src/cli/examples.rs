@@ -307,6 +307,14 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         ],
     ),
     (
+        "failover",
+        [
+            "linerate failover HOST --do 'ip link set eth0 down' --restore 'ip link set eth0 up'",
+            "linerate failover HOST --time 5min    # what happens by itself",
+            "linerate failover HOST --do ./fail --restore ./restore --require 'gap<200ms'",
+        ],
+    ),
+    (
         "qos",
         [
             "linerate qos plan storage.toml",

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Inspect",
         &["doctor", "nic", "map", "ceiling", "explain", "capture"],
     ),
-    ("Measure", &["measure", "demo"]),
+    ("Measure", &["measure", "failover", "demo"]),
     ("Fix", &["prove", "tune", "qos"]),
     (
         "Experiments and results",
@@ -42,7 +42,7 @@ const DETAILED: [&str; 4] = [
 pub fn command() -> Command {
     let command = with_pages(Cli::command(), "");
     let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}\n{}\n{{options}}{{after-help}}",
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}{}\n{{options}}{{after-help}}",
         groups(&command),
         heading("Options"),
     );

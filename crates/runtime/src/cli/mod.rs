@@ -6,6 +6,7 @@ mod ceiling;
 mod comparison;
 mod diffusion;
 mod examples;
+mod failover;
 pub mod help;
 mod lab;
 pub mod like;
@@ -34,6 +35,7 @@ pub use ceiling::{CeilingArgs, InfinibandLink, PcieFigures, TunnelArg};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use comparison::{ComparisonArgs, NicArg};
 pub use diffusion::MeasureDiffusion;
+pub use failover::{FailoverArgs, FailoverBound, FailoverFigure, FailoverWorkload};
 pub use lab::{
     CompareArgs, LabAction, LabRunArgs, LabStep, NamedPath, PathTarget, RunGroup, Target,
 };
@@ -204,6 +206,11 @@ pub enum Command {
         #[command(subcommand)]
         action: Box<MeasureAction>,
     },
+    /// Measure how long traffic is interrupted when a link, a switch or a router fails.
+    ///
+    /// Sends numbered packets in both directions while a command causes the failure and another one ends it, and shows for
+    /// each how long which flows were interrupted, and what was lost or late. Exits 30 if a command fails.
+    Failover(Box<FailoverArgs>),
     /// Find what limits a path, test all fixes, keep those that help.
     ///
     /// Measures the path, names its bottleneck, tests all fixes in one randomized experiment, and rolls back those

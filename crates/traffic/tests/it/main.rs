@@ -22,6 +22,7 @@ mod http_tools;
 mod iperf3;
 mod iperf3_hostile;
 mod iperf3_real;
+mod probe;
 mod select;
 mod simulated;
 mod strangers;

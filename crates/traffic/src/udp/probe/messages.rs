@@ -21,6 +21,8 @@ const AT_ONCE: usize = 256;
 pub(super) struct Outbox<'a> {
     flow: &'a Flow,
     interval: u64,
+    /// The connections take turns.
+    turn: u64,
     due_ns: u64,
     departures: Departures,
     /// The rest of a message of which the kernel took only a part.
@@ -33,9 +35,12 @@ impl<'a> Outbox<'a> {
         // Each message leaves at once (RFC 896 would keep it back until the one before is acknowledged).
         sockopt::set_tcp_nodelay(&flow.socket, true)
             .map_err(|errno| TrafficError::of_errno("set TCP_NODELAY", errno))?;
+        let interval = plan.probe.message_ns.as_u64().max(1);
+        let index = u64::from(plan.index(flow.number));
         Ok(Self {
             flow,
-            interval: plan.probe.message_ns.as_u64().max(1),
+            interval,
+            turn: interval * index / u64::from(plan.probe.message_flows.max(1)),
             due_ns: 0,
             departures: Departures::default(),
             rest: Vec::with_capacity(MESSAGE_BYTES),
@@ -44,7 +49,7 @@ impl<'a> Outbox<'a> {
     }
 
     pub(super) fn begin(&mut self, begun: u64) {
-        self.due_ns = begun;
+        self.due_ns = begun.saturating_add(self.turn);
     }
 
     /// Sends what is due at `now`; when the next is.

@@ -35,6 +35,9 @@ const BATCHES_IN_TURN: u32 = 4;
 /// The tokens of what is no flow.
 const STOPPING: u64 = u64::MAX;
 const DOOR: u64 = u64::MAX - 1;
+/// How far apart two clocks may be read, and how often that is tried.
+const CLOCK_APART_NS: u64 = 20_000;
+const CLOCK_TRIES: u32 = 4;
 /// A time of the kernel's that is older than this is that of a clock that was set.
 const AGE_MAX_NS: u64 = 60_000_000_000;
 
@@ -164,8 +167,7 @@ impl<'a> Receiver<'a> {
                 // An ICMP error that an own datagram, or nobody's, has caused: the socket goes on.
                 Err(_) => continue,
             };
-            let now = monotonic_ns();
-            let clock = nanoseconds_of_time(clock_gettime(ClockId::Realtime));
+            let (clock, now) = both_clocks();
             for (at, place) in buffer.chunks_exact(stride).take(count).enumerate() {
                 let received = received_at(self.messages.stamp(at), clock, now);
                 flow.count(
@@ -252,6 +254,24 @@ fn received_at(stamp: Option<u64>, clock: u64, now: u64) -> u64 {
     let age = stamp.and_then(|stamp| clock.checked_sub(stamp));
     let age = age.filter(|age| *age <= AGE_MAX_NS);
     now.saturating_sub(age.unwrap_or(0))
+}
+
+/// The clock of the day and the monotonic one, read at the same time: a thread that loses its CPU between the two reads
+/// tries again.
+fn both_clocks() -> (u64, u64) {
+    let mut before = monotonic_ns();
+    for _ in 0..CLOCK_TRIES {
+        let clock = nanoseconds_of_time(clock_gettime(ClockId::Realtime));
+        let now = monotonic_ns();
+        if now.saturating_sub(before) <= CLOCK_APART_NS {
+            return (clock, now);
+        }
+        before = now;
+    }
+    (
+        nanoseconds_of_time(clock_gettime(ClockId::Realtime)),
+        monotonic_ns(),
+    )
 }
 
 fn nanoseconds_of_time(time: rustix::time::Timespec) -> u64 {

@@ -1,0 +1,332 @@
+//! From the records of a trial to its interruptions, for each direction and workload.
+
+use std::collections::BTreeMap;
+
+use linerate_model::failover::{
+    Cluster, Departures, FlowOutages, Phase, ProbeRecord, SendError, joined, outages,
+};
+use linerate_model::sample::{FlowRecord, Role, Sample, SideSample};
+use linerate_model::units::Nanoseconds;
+use linerate_model::workload::{Direction, Probe, TrialSpec, Workload};
+use linerate_runtime::cli::FailoverWorkload;
+use rustix::io::Errno;
+
+use super::document::{
+    ClockResult, Errors, EventResult, Gaps, HostResult, PartResult, PhaseResult, TrialResult,
+    WorkloadWord,
+};
+use super::event::Events;
+use super::step_of;
+
+/// A flow with the record of its sender and that of its receiver.
+struct Pair<'a> {
+    flow: u32,
+    sender: Option<&'a ProbeRecord>,
+    receiver: &'a ProbeRecord,
+}
+
+/// All flows of one direction and workload.
+struct Part<'a> {
+    direction: Direction,
+    workload: FailoverWorkload,
+    step: Nanoseconds,
+    pairs: Vec<Pair<'a>>,
+}
+
+/// What a trial shows.
+pub(super) fn judge(sample: &Sample, spec: &TrialSpec, events: &Events) -> TrialResult {
+    let forward = sides(&sample.local, &sample.remote);
+    let reverse = sides(&sample.remote, &sample.local);
+    let clock = clock(&forward, &reverse);
+    let phases = events.phases();
+    let mut parts = Vec::new();
+    for part in all_parts(spec, forward, reverse) {
+        // This end's clock is that of the events; of the other end's senders it differs.
+        let offset = match part.direction {
+            Direction::Forward => 0,
+            _ => clock.offset_ns.unwrap_or(0),
+        };
+        let flows: Vec<FlowOutages> = part
+            .pairs
+            .iter()
+            .map(|pair| outages_of(pair, part.workload))
+            .collect();
+        let joined = joined(&flows, part.step, offset, &phases);
+        let of_phase = |phase| {
+            let own: Vec<&Cluster> = joined.of(phase).collect();
+            phase_result(phase, &own, event_of(phase, &phases), part.step)
+        };
+        let mut all = Vec::new();
+        if phases.failure_ns.is_some() {
+            all.push(of_phase(Phase::Failure));
+        }
+        if phases.return_ns.is_some() {
+            all.push(of_phase(Phase::Return));
+        }
+        // Without an event all of it is no event's; beside one, only what there is.
+        if phases.failure_ns.is_none() || joined.of(Phase::NoEvent).next().is_some() {
+            all.push(of_phase(Phase::NoEvent));
+        }
+        parts.push(part_result(&part, &flows, all));
+    }
+    TrialResult {
+        clock,
+        events: events.all().iter().map(event_result).collect(),
+        parts,
+    }
+}
+
+fn event_of(phase: Phase, phases: &linerate_model::failover::Phases) -> Option<Nanoseconds> {
+    match phase {
+        Phase::Failure => phases.failure_ns,
+        Phase::Return => phases.return_ns,
+        Phase::NoEvent => None,
+    }
+}
+
+fn event_result(event: &super::event::Event) -> EventResult {
+    let took = event
+        .end_ns
+        .as_u64()
+        .saturating_sub(event.start_ns.as_u64());
+    EventResult {
+        phase: event.phase.into(),
+        command: event.command.clone(),
+        start_ns: event.start_ns,
+        took_ns: Nanoseconds::new(took),
+    }
+}
+
+/// The flows that `from` sends to `to`.
+fn sides<'a>(from: &'a SideSample, to: &'a SideSample) -> Vec<Pair<'a>> {
+    let probe = |flow: &'a FlowRecord| flow.datagrams.as_ref()?.probe.as_deref();
+    let mut senders: BTreeMap<u32, &ProbeRecord> = from
+        .senders()
+        .filter_map(|flow| Some((flow.flow, probe(flow)?)))
+        .collect();
+    to.flows
+        .iter()
+        .filter(|flow| flow.role == Role::Receiver)
+        .filter_map(|flow| {
+            Some(Pair {
+                flow: flow.flow,
+                sender: senders.remove(&flow.flow),
+                receiver: probe(flow)?,
+            })
+        })
+        .collect()
+}
+
+/// Each direction by each workload that the trial had.
+fn all_parts<'a>(
+    spec: &TrialSpec,
+    forward: Vec<Pair<'a>>,
+    reverse: Vec<Pair<'a>>,
+) -> Vec<Part<'a>> {
+    let probe = match &spec.workload {
+        Workload::Udp(udp) => udp.probe.as_ref(),
+        _ => None,
+    };
+    let Some(probe) = probe else {
+        return Vec::new();
+    };
+    let connections = connections(&forward, probe);
+    let mut all = Vec::new();
+    for (direction, pairs) in [(Direction::Forward, forward), (Direction::Reverse, reverse)] {
+        let messages: Vec<Pair<'a>> = pairs
+            .iter()
+            .filter_map(|pair| {
+                Some(Pair {
+                    flow: pair.flow,
+                    sender: pair.sender.and_then(|sender| sender.messages.as_deref()),
+                    receiver: pair.receiver.messages.as_deref()?,
+                })
+            })
+            .collect();
+        all.push(Part {
+            direction,
+            workload: FailoverWorkload::Udp,
+            step: step_of(spec),
+            pairs,
+        });
+        if probe.message_flows > 0 {
+            all.push(Part {
+                direction,
+                workload: FailoverWorkload::Tcp,
+                step: probe.message_ns,
+                pairs: messages,
+            });
+        }
+    }
+    all.extend(connections);
+    all
+}
+
+/// The new connections: the end that made them has both records.
+fn connections<'a>(forward: &[Pair<'a>], probe: &Probe) -> Option<Part<'a>> {
+    let record = forward
+        .iter()
+        .find_map(|pair| pair.sender?.connections.as_deref())?;
+    Some(Part {
+        direction: Direction::Forward,
+        workload: FailoverWorkload::Connect,
+        step: Nanoseconds::new(1_000_000_000 / u64::from(probe.connects_per_s.max(1))),
+        pairs: vec![Pair {
+            flow: 0,
+            sender: Some(record),
+            receiver: record,
+        }],
+    })
+}
+
+fn outages_of(pair: &Pair<'_>, workload: FailoverWorkload) -> FlowOutages {
+    let mut outages = outages(pair.sender, pair.receiver);
+    if workload == FailoverWorkload::Tcp {
+        // A message waits for those before it: the stall ends when the first late one arrives, and those that were sent
+        // shortly before took less than what is late.
+        for outage in &mut outages {
+            outage.to_ns = outage.to_ns.max(outage.resumed_ns.unwrap_or_default());
+        }
+    }
+    FlowOutages {
+        flow: pair.flow,
+        outages,
+    }
+}
+
+/// How far this host's clock is ahead of the peer's: half of the difference between the fastest packets of the two
+/// directions, known to within half of their sum (RFC 5905, section 8, of the fastest exchange).
+fn clock(forward: &[Pair<'_>], reverse: &[Pair<'_>]) -> ClockResult {
+    let arrivals = |pairs: &[Pair<'_>]| -> (Option<i64>, bool) {
+        let all = pairs
+            .iter()
+            .filter_map(|pair| pair.receiver.arrivals.as_ref());
+        let fastest = all.clone().filter_map(|one| one.transit_min_ns).min();
+        (
+            fastest,
+            all.clone().count() > 0 && all.into_iter().all(|one| one.one_clock),
+        )
+    };
+    let ((there, one_clock), (back, _)) = (arrivals(forward), arrivals(reverse));
+    if one_clock {
+        return ClockResult {
+            is_shared: true,
+            offset_ns: Some(0),
+            within_ns: Some(Nanoseconds::new(0)),
+        };
+    }
+    let both = there.zip(back);
+    let within = both.map(|(there, back)| there.saturating_add(back).unsigned_abs() / 2);
+    ClockResult {
+        is_shared: false,
+        offset_ns: both.map(|(there, back)| back.saturating_sub(there) / 2),
+        within_ns: within.map(Nanoseconds::new),
+    }
+}
+
+/// The interruptions of one phase.
+fn phase_result(
+    phase: Phase,
+    clusters: &[&Cluster],
+    event: Option<Nanoseconds>,
+    step: Nanoseconds,
+) -> PhaseResult {
+    let longest = clusters.iter().map(|one| one.longest_ns).max();
+    let total: u64 = clusters
+        .iter()
+        .map(|one| {
+            let between = one.to_ns.as_u64().saturating_sub(one.from_ns.as_u64());
+            between.saturating_sub(step.as_u64())
+        })
+        .sum();
+    let since = |time: Nanoseconds| -> Option<i64> {
+        let (time, event) = (i64::try_from(time.as_u64()), i64::try_from(event?.as_u64()));
+        Some(time.ok()?.saturating_sub(event.ok()?))
+    };
+    let common = clusters.iter().filter_map(|one| one.common).max();
+    PhaseResult {
+        phase: phase.into(),
+        gaps: Gaps {
+            count: clusters.len() as u64,
+            longest_ns: longest.unwrap_or_default(),
+            total_ns: Nanoseconds::new(total),
+        },
+        lost: clusters.iter().map(|one| one.lost).sum(),
+        late: clusters.iter().map(|one| one.late).sum(),
+        flows_affected: clusters.iter().map(|one| one.flows).max().unwrap_or(0),
+        all_flows_ns: common.map(|(length, _)| length),
+        all_flows_within_ns: common.map(|(_, within)| within),
+        first_affected_ns: clusters.first().and_then(|one| since(one.from_ns)),
+        all_back_ns: clusters.last().and_then(|one| since(one.to_ns)),
+        is_over: clusters.iter().all(|one| one.has_ended),
+    }
+}
+
+/// The whole trial of one direction and workload.
+fn part_result(part: &Part<'_>, flows: &[FlowOutages], phases: Vec<PhaseResult>) -> PartResult {
+    let arrivals = || {
+        let all = part.pairs.iter();
+        all.filter_map(|pair| pair.receiver.arrivals.as_ref())
+    };
+    let departures = || {
+        let all = part.pairs.iter().filter_map(|pair| pair.sender);
+        all.filter_map(|sender| sender.departures.as_ref())
+    };
+    let outages = || flows.iter().flat_map(|flow| &flow.outages);
+    let gaps = Gaps {
+        count: phases.iter().map(|phase| phase.gaps.count).sum(),
+        longest_ns: phases
+            .iter()
+            .map(|phase| phase.gaps.longest_ns)
+            .max()
+            .unwrap_or_default(),
+        total_ns: Nanoseconds::new(
+            phases
+                .iter()
+                .map(|phase| phase.gaps.total_ns.as_u64())
+                .sum(),
+        ),
+    };
+    let longest_gap = departures().filter_map(|one| one.longest_gap);
+    let stalls = arrivals().map(|one| one.stall);
+    let drops: Option<u64> = arrivals().map(|one| one.socket_drops).sum();
+    PartResult {
+        direction: part.direction,
+        workload: WorkloadWord::from(part.workload),
+        flows: u32::try_from(part.pairs.len()).unwrap_or(u32::MAX),
+        step_ns: part.step,
+        sent: departures().map(|one| one.sent).sum(),
+        received: arrivals().map(|one| one.received).sum(),
+        gaps,
+        lost: outages().map(|one| one.lost).sum(),
+        late: outages().map(|one| one.late).sum(),
+        duplicated: arrivals().map(|one| one.duplicated).sum(),
+        reordered: arrivals().map(|one| one.reordered).sum(),
+        unrecorded: arrivals().map(|one| one.unrecorded).sum(),
+        phases,
+        hosts: HostResult {
+            longest_send_gap_ns: longest_gap.map(|gap| gap.length()).max(),
+            skipped: departures().map(|one| one.skipped).sum(),
+            longest_stall_ns: stalls.clone().map(|one| one.longest_ns).max(),
+            stalls: stalls.map(|one| one.count).max().unwrap_or(0),
+            socket_drops: drops,
+            ignored: arrivals().map(|one| one.ignored).sum(),
+            send_errors: errors(departures()),
+        },
+    }
+}
+
+/// The packets that the sender's kernel refused, by the error's name.
+fn errors<'a>(all: impl Iterator<Item = &'a Departures>) -> Vec<Errors> {
+    let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
+    for SendError { errno, count, .. } in all.flat_map(|one| &one.errors) {
+        *counts.entry(*errno).or_default() += count;
+    }
+    counts
+        .into_iter()
+        .map(|(errno, count)| Errors {
+            error: std::io::Error::from(Errno::from_raw_os_error(errno)).to_string(),
+            count,
+        })
+        .collect()
+}

@@ -1,0 +1,237 @@
+//! `failover`: black holes made by nftables, read from the probes and compared with the dropping rule's own counter.
+
+use serde_json::Value;
+
+use crate::fitting;
+use crate::lab::{Lab, text};
+
+/// Counters that outlive the rules, for each direction.
+const TABLE: &str = "add table netdev hole
+add counter netdev hole there
+add counter netdev hole back
+add chain netdev hole out { type filter hook egress device near0 priority 0 ; }
+add chain netdev hole in { type filter hook ingress device near0 priority 0 ; }
+";
+const HEAL: &str = "flush chain netdev hole out\nflush chain netdev hole in\n";
+/// Both directions, and TCP, which is not counted.
+const BOTH: &str = "add rule netdev hole out meta l4proto udp counter name there drop
+add rule netdev hole in meta l4proto udp counter name back drop
+add rule netdev hole out meta l4proto tcp drop
+add rule netdev hole in meta l4proto tcp drop
+";
+/// To the peer, and only the flows with every fourth port.
+const QUARTER: &str = "add rule netdev hole out udp sport and 3 == 0 counter name there drop\n";
+
+/// A lab whose kernel can drop what leaves an interface, with the files of its rules.
+fn holed(hole: &str) -> Option<Lab> {
+    let lab = Lab::new()?;
+    for (name, rules) in [("table", TABLE), ("hole", hole), ("heal", HEAL)] {
+        std::fs::write(lab.path(name), rules).expect("the lab's folder");
+    }
+    let mut nft = lab.on("near", "nft");
+    nft.args(["-f", text(&lab.path("table"))]);
+    let done = crate::job::run(nft);
+    if done.code != Some(0) {
+        eprintln!("SKIP: nftables cannot drop on egress here: {}", done.err);
+        return None;
+    }
+    Some(lab)
+}
+
+fn rules(lab: &Lab, name: &str) -> String {
+    format!("nft -f {}", text(&lab.path(name)))
+}
+
+fn dropped(lab: &Lab, counter: &str) -> u64 {
+    let listed = lab.shell(
+        "near",
+        &format!("nft -j list counter netdev hole {counter}"),
+    );
+    let listed: Value = serde_json::from_str(&listed).expect("JSON of nft");
+    let objects = listed["nftables"].as_array().expect("a list");
+    let counter = objects
+        .iter()
+        .find_map(|one| one["counter"]["packets"].as_u64());
+    counter.expect("a counter")
+}
+
+fn failover(lab: &Lab, options: &[&str]) -> Value {
+    let words = [&["--format", "json", "failover", "netns:far"], options].concat();
+    fitting(&lab.run(&words).expect_code(0).out)
+}
+
+fn part<'a>(document: &'a Value, direction: &str, workload: &str) -> &'a Value {
+    let parts = document["trials"][0]["parts"].as_array().expect("a list");
+    let part = parts
+        .iter()
+        .find(|part| part["direction"] == direction && part["workload"] == workload);
+    part.unwrap_or_else(|| panic!("{direction} {workload}: {document:#}"))
+}
+
+fn phase<'a>(part: &'a Value, phase: &str) -> &'a Value {
+    let phases = part["phases"].as_array().expect("a list");
+    let found = phases.iter().find(|one| one["phase"] == phase);
+    found.unwrap_or_else(|| panic!("{phase}: {part:#}"))
+}
+
+fn number(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// How far a time may be off: one step, or the pause of a sender that did not run.
+fn within(part: &Value) -> u64 {
+    number(&part["step_ns"]).max(number(&part["hosts"]["longest_send_gap_ns"]))
+}
+
+/// Lost but for what the receiver's own sockets dropped.
+fn lost_on_the_path(part: &Value) -> u64 {
+    number(&part["lost"]) - number(&part["hosts"]["socket_drops"])
+}
+
+#[test]
+fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_counted() {
+    let Some(lab) = holed(BOTH) else { return };
+    let cause = format!(
+        "{}; sleep 0.4; {}",
+        rules(&lab, "hole"),
+        rules(&lab, "heal")
+    );
+    let document = failover(
+        &lab,
+        &[
+            "--do",
+            &cause,
+            "--repeats",
+            "1",
+            "--time",
+            "3s",
+            "-P",
+            "16",
+            "--rate",
+            "100",
+        ],
+    );
+    let took = number(&document["trials"][0]["events"][0]["took_ns"]);
+    for (direction, counter) in [("forward", "there"), ("reverse", "back")] {
+        let udp = part(&document, direction, "udp");
+        assert_eq!(lost_on_the_path(udp), dropped(&lab, counter), "{udp:#}");
+        let failure = phase(udp, "failure");
+        assert_eq!(number(&failure["flows_affected"]), 16, "{udp:#}");
+        assert_eq!(failure["is_over"], true, "{udp:#}");
+        let read = number(&failure["gaps"]["longest_ns"]);
+        let around = within(udp);
+        assert!(
+            read + around >= 400_000_000 && read <= took + around,
+            "{udp:#}"
+        );
+        // TCP goes on later than the path, as its retransmissions back off.
+        let tcp = phase(part(&document, direction, "tcp"), "failure");
+        assert!(number(&tcp["gaps"]["longest_ns"]) >= 300_000_000, "{tcp:#}");
+    }
+    let connect = phase(part(&document, "forward", "connect"), "failure");
+    assert!(number(&connect["late"]) > 0, "{connect:#}");
+}
+
+#[test]
+fn failure_and_return_are_apart_and_a_part_of_the_flows_is_named_as_such() {
+    let Some(lab) = holed(QUARTER) else { return };
+    let (hole, heal) = (rules(&lab, "hole"), rules(&lab, "heal"));
+    let document = failover(
+        &lab,
+        &[
+            "--do",
+            &hole,
+            "--restore",
+            &heal,
+            "--repeats",
+            "1",
+            "--time",
+            "2s",
+            "--workload",
+            "udp",
+        ],
+    );
+    let udp = part(&document, "forward", "udp");
+    assert_eq!(lost_on_the_path(udp), dropped(&lab, "there"), "{udp:#}");
+    let failure = phase(udp, "failure");
+    let affected = number(&failure["flows_affected"]);
+    assert!((1..64).contains(&affected), "{udp:#}");
+    assert!(failure["all_flows_ns"].is_null(), "{udp:#}");
+    let events = &document["trials"][0]["events"];
+    let time = |event: usize, key: &str| number(&events[event][key]);
+    let least = time(1, "start_ns") - time(0, "start_ns") - time(0, "took_ns");
+    let most = time(1, "start_ns") + time(1, "took_ns") - time(0, "start_ns");
+    let (read, around) = (number(&failure["gaps"]["longest_ns"]), within(udp));
+    assert!(read + around >= least && read <= most + around, "{udp:#}");
+    let lost = |direction| {
+        let udp = part(&document, direction, "udp");
+        number(&phase(udp, "return")["lost"])
+    };
+    assert_eq!((lost("forward"), lost("reverse")), (0, 0), "{document:#}");
+}
+
+#[test]
+fn without_a_fault_nothing_is_lost_late_or_duplicated() {
+    let Some(lab) = Lab::new() else { return };
+    let bounds = [
+        "--require",
+        "lost<=0",
+        "--require",
+        "duplicated<=0",
+        "--require",
+        "gap<1s",
+    ];
+    let options = [&["--time", "1s", "--late", "1s", "-v"], &bounds[..]].concat();
+    let done = lab.run(&[&["failover", "netns:far"], &options[..]].concat());
+    let out = &done.expect_code(0).out;
+    assert!(
+        out.contains("no event: no packet lost or late, resolution "),
+        "{out}"
+    );
+    assert!(out.contains("gap<1s: kept"), "{out}");
+}
+
+#[test]
+fn a_bound_that_a_failure_breaks_is_exit_code_11() {
+    let Some(lab) = holed(QUARTER) else { return };
+    let (hole, heal) = (rules(&lab, "hole"), rules(&lab, "heal"));
+    let done = lab.run(&[
+        "failover",
+        "netns:far",
+        "--do",
+        &hole,
+        "--restore",
+        &heal,
+        "--repeats",
+        "1",
+        "--time",
+        "2s",
+        "--workload",
+        "udp",
+        "--require",
+        "gap<50ms",
+    ]);
+    assert!(done.expect_code(11).err.contains("violated: gap<50ms"));
+}
+
+#[test]
+fn a_command_that_fails_is_reported_with_its_output_and_the_return_is_run() {
+    let Some(lab) = Lab::new() else { return };
+    let mark = lab.path("restored");
+    let restore = format!("touch {}", text(&mark));
+    let done = lab.run(&[
+        "failover",
+        "netns:far",
+        "--do",
+        "echo no such link >&2; exit 3",
+        "--restore",
+        &restore,
+        "--time",
+        "2s",
+    ]);
+    let err = &done.expect_code(30).err;
+    assert!(err.contains("no such link"), "{err}");
+    assert!(mark.exists(), "`--restore` was not run: {err}");
+}

@@ -44,7 +44,7 @@ impl Commands {
             cause,
             restore,
             cause_after,
-            restore_after: cause_after + (time - cause_after) / 2,
+            restore_after: cause_after + time.saturating_sub(cause_after) / 2,
         }
     }
 }
@@ -231,13 +231,12 @@ fn output_of(command: &str, limit: Duration) -> Result<(), String> {
         .name("event".to_owned())
         .spawn(move || ended.send(child.wait()))
         .map_err(why)?;
-    let status = match end.recv_timeout(limit) {
-        Ok(status) => Ok(status.map_err(why)?),
-        Err(_) => {
-            // It may end right now: then there is nothing left to end.
-            let _ = kill_process_group(group, Signal::KILL);
-            Err(format!("it did not end within {} s", limit.as_secs()))
-        }
+    let status = if let Ok(status) = end.recv_timeout(limit) {
+        Ok(status.map_err(why)?)
+    } else {
+        // It may end right now: then there is nothing left to end.
+        let _ = kill_process_group(group, Signal::KILL);
+        Err(format!("it did not end within {} s", limit.as_secs()))
     };
     // The thread ends with the child.
     let _ = waiting.join();
@@ -279,7 +278,7 @@ mod tests {
         assert_eq!(output_of("true", COMMAND_MAX), Ok(()));
         let why = output_of("echo no such link >&2; exit 3", COMMAND_MAX).expect_err("it fails");
         assert!(
-            why.contains("3") && why.ends_with(": no such link"),
+            why.contains('3') && why.ends_with(": no such link"),
             "{why}"
         );
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use linerate_model::failover::{
-    Cluster, Departures, FlowOutages, Phase, ProbeRecord, SendError, joined, outages,
+    Cluster, Departures, FlowOutages, Phase, ProbeRecord, SendError, SendGap, joined, outages,
 };
 use linerate_model::sample::{FlowRecord, Role, Sample, SideSample};
 use linerate_model::units::Nanoseconds;
@@ -305,7 +305,7 @@ fn part_result(part: &Part<'_>, flows: &[FlowOutages], phases: Vec<PhaseResult>)
         unrecorded: arrivals().map(|one| one.unrecorded).sum(),
         phases,
         hosts: HostResult {
-            longest_send_gap_ns: longest_gap.map(|gap| gap.length()).max(),
+            longest_send_gap_ns: longest_gap.map(SendGap::length).max(),
             skipped: departures().map(|one| one.skipped).sum(),
             longest_stall_ns: stalls.clone().map(|one| one.longest_ns).max(),
             stalls: stalls.map(|one| one.count).max().unwrap_or(0),

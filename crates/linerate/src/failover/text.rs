@@ -81,7 +81,7 @@ fn answer(document: &FailoverDocument, phase: PhaseWord) -> String {
             "{line}; in {} of {} not longer (median {}); with 95 % confidence at least {:.0} % are not longer",
             worst.trials,
             count(usize::try_from(worst.trials).unwrap_or(usize::MAX), "trial"),
-            worst.median_ns,
+            or_none(Some(worst.median_ns)),
             worst.share_at_least * 100.0
         );
     }

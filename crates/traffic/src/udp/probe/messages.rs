@@ -133,8 +133,9 @@ impl<'a> Inbox<'a> {
         }
     }
 
-    /// Records what has arrived; whether the connection still exists.
-    pub(super) fn hear(&mut self) -> bool {
+    /// Records what has arrived; whether the connection still exists. The thread was `stalled` for so long before it ran:
+    /// TCP has no time of each message.
+    pub(super) fn hear(&mut self, stalled: u64) -> bool {
         loop {
             let room = &mut self.bytes[self.filled..];
             let count = match recv(&self.flow.socket, room, RecvFlags::DONTWAIT) {
@@ -142,7 +143,7 @@ impl<'a> Inbox<'a> {
                 Err(Errno::AGAIN | Errno::INTR) => return true,
                 Ok(_) | Err(_) => return false,
             };
-            let now = Nanoseconds::new(monotonic_ns());
+            let now = Nanoseconds::new(monotonic_ns().saturating_sub(stalled));
             self.filled += count;
             let (messages, _) = self.bytes[..self.filled].as_chunks::<MESSAGE_BYTES>();
             for message in messages {

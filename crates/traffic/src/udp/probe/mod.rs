@@ -43,7 +43,7 @@ pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult
                 return Ok(None);
             };
             let mut sender = send::Sender::new(data_thread, plan, links, connections)?;
-            sender.run()?;
+            sender.run(start)?;
             sender.close(start)
         }
         Role::Receiver => {

@@ -24,8 +24,10 @@ use crate::udp::layout::Layout;
 use crate::udp::{flow_end, monotonic_ns, nanoseconds_of};
 use crate::waiting::{Event, Poller};
 
-/// How long after its end a receiver waits for what is still in flight, beyond what is late.
-const LINGER: Duration = Duration::from_millis(200);
+/// How long a receiver waits after its end and the last packet, beyond what is late: the sender may have begun later.
+const LINGER: Duration = Duration::from_millis(500);
+/// At the latest so long after its end.
+const LINGER_MAX: Duration = Duration::from_secs(5);
 /// A receiver that does not run for this long loses nothing.
 const STALL_MAX: Duration = Duration::from_secs(1);
 /// What the kernel accounts for a small datagram in a receive buffer (`skb->truesize`).
@@ -115,20 +117,26 @@ impl<'a> Receiver<'a> {
     /// THE hot loop: per batch one system call and two reads of clocks.
     pub(super) fn run(&mut self, buffer: &mut [u8]) -> Result<(), TrafficError> {
         let linger = LINGER + Duration::from(self.plan.probe.late_ns);
-        let mut events: Vec<Event> = Vec::with_capacity(256);
-        let mut ends_at: Option<Instant> = None;
+        let mut events: Vec<Event> = Vec::with_capacity(2 * self.flows.len() + 2);
+        let mut stopped: Option<Instant> = None;
+        let mut last = Instant::now();
         loop {
-            if ends_at.is_none() && self.data_thread.shared_state.is_stopped() {
-                ends_at = Some(Instant::now() + linger);
+            if stopped.is_none() && self.data_thread.shared_state.is_stopped() {
+                stopped = Some(Instant::now());
                 self.poller
                     .remove(&self.data_thread.shared_state.stopping)?;
             }
-            let left = ends_at.map(|end| end.saturating_duration_since(Instant::now()));
+            let left = stopped.map(|stopped| {
+                let end = (stopped.max(last) + linger).min(stopped + LINGER_MAX);
+                end.saturating_duration_since(Instant::now())
+            });
             if left.is_some_and(|left| left.is_zero()) || self.data_thread.shared_state.has_failed()
             {
                 return Ok(());
             }
             self.poller.wait(&mut events, left)?;
+            // The datagrams first: their age shows for how long this thread has not run.
+            let mut stalled = 0;
             for event in &events {
                 match event.data.u64() {
                     STOPPING => {}
@@ -137,39 +145,55 @@ impl<'a> Receiver<'a> {
                             door.accept();
                         }
                     }
-                    token => self.take(token, buffer)?,
+                    token if token % 2 == 0 => {
+                        stalled = self.take(token, buffer)?.max(stalled);
+                        last = Instant::now();
+                    }
+                    _ => {}
+                }
+            }
+            for event in &events {
+                let token = event.data.u64();
+                if token < DOOR && token % 2 == 1 {
+                    self.hear(token, stalled)?;
                 }
             }
         }
     }
 
-    /// Takes what is there of the socket with `token`.
-    fn take(&mut self, token: u64, buffer: &mut [u8]) -> Result<(), TrafficError> {
+    /// Takes the messages of the connection with `token`.
+    fn hear(&mut self, token: u64, stalled: u64) -> Result<(), TrafficError> {
         let index = usize::try_from(token / 2).unwrap_or(usize::MAX);
-        let Some(flow) = self.flows.get_mut(index) else {
-            return Ok(());
-        };
-        if token % 2 == 1 {
-            // A connection that has ended stays readable.
-            if let Some(inbox) = &mut flow.inbox
-                && !inbox.hear()
-            {
-                self.poller.remove(&flow.one.flow.socket)?;
-            }
-            return Ok(());
+        // A connection that has ended stays readable.
+        if let Some(flow) = self.flows.get_mut(index)
+            && let Some(inbox) = &mut flow.inbox
+            && !inbox.hear(stalled)
+        {
+            self.poller.remove(&flow.one.flow.socket)?;
         }
+        Ok(())
+    }
+
+    /// Takes what is there of the socket with `token`; the age of the oldest datagram.
+    fn take(&mut self, token: u64, buffer: &mut [u8]) -> Result<u64, TrafficError> {
+        let index = usize::try_from(token / 2).unwrap_or(usize::MAX);
+        let mut oldest = 0;
+        let Some(flow) = self.flows.get_mut(index) else {
+            return Ok(oldest);
+        };
         for _ in 0..BATCHES_IN_TURN {
             let socket = flow.link.socket.as_fd();
             let stride = self.layout.stride;
             let count = match self.messages.receive(socket, buffer, stride, false) {
                 Ok(count) => count,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(oldest),
                 // An ICMP error that an own datagram, or nobody's, has caused: the socket goes on.
                 Err(_) => continue,
             };
             let (clock, now) = both_clocks();
             for (at, place) in buffer.chunks_exact(stride).take(count).enumerate() {
                 let received = received_at(self.messages.stamp(at), clock, now);
+                oldest = now.saturating_sub(received).max(oldest);
                 flow.count(
                     place,
                     self.messages.received(at).length,
@@ -178,10 +202,10 @@ impl<'a> Receiver<'a> {
                 );
             }
             if count < self.layout.messages {
-                return Ok(());
+                return Ok(oldest);
             }
         }
-        Ok(())
+        Ok(oldest)
     }
 
     pub(super) fn close(self, start: Start) -> Vec<FlowEnd> {

@@ -19,7 +19,7 @@ use crate::tcp::info;
 use crate::trial::{DataThread, FlowEnd, Start, ThreadFlow};
 use crate::udp::companion::Link;
 use crate::udp::header::Header;
-use crate::udp::{flow_end, monotonic_ns};
+use crate::udp::{flow_end, monotonic_ns, nanoseconds_of};
 use crate::waiting::{Event, Poller};
 
 /// The event of the sign to stop, not of a connection.
@@ -81,11 +81,14 @@ impl<'a> Sender<'a> {
     }
 
     /// THE hot loop: per datagram one read of the clock and one system call, and one sleep until the next is due.
-    pub(super) fn run(&mut self) -> Result<(), TrafficError> {
+    pub(super) fn run(&mut self, start: Start) -> Result<(), TrafficError> {
         // The default lets the kernel wake a sleeper 50 us late. A refusal makes the schedule coarser.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let begun = monotonic_ns();
-        let end = begun.saturating_add(self.plan.duration.as_u64());
+        // The receiver's time is over when the trial's is, however late this thread began.
+        let end = begun
+            .saturating_add(self.plan.duration.as_u64())
+            .saturating_sub(nanoseconds_of(start.at.elapsed()));
         let step = self.plan.step.as_u64();
         for flow in &mut self.flows {
             let turn = u128::from(self.plan.index(flow.one.flow.number)) * u128::from(step);
@@ -114,13 +117,15 @@ impl<'a> Sender<'a> {
                     next = next.min(outbox.turn(now));
                 }
             }
+            let turned = monotonic_ns();
             if let Some(connections) = &mut self.connections {
-                next = next.min(connections.turn(monotonic_ns(), &self.poller));
+                next = next.min(connections.turn(turned, &self.poller));
             }
             let left = next.saturating_sub(monotonic_ns());
             self.poller
                 .wait(&mut self.events, Some(Duration::from_nanos(left)))?;
-            let now = monotonic_ns();
+            // A connection was established before the thread was to run again: that it ran later is its own delay.
+            let now = monotonic_ns().min(next.max(turned));
             for event in &self.events {
                 let token = event.data.u64();
                 if token != STOPPING

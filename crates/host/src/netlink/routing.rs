@@ -2,13 +2,13 @@
 //! testbed that sends packets between two addresses of one host over the wire.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use linerate_model::ids::NicName;
 
 use super::error::Failure;
 use super::link;
-use super::message::{Attributes, CREATE, EXCLUSIVE, Request, u32_at};
+use super::message::{Attributes, CREATE, EXCLUSIVE, Request, u16_at, u32_at};
 use super::{Netlink, lock};
 
 /// `struct fib_rule_hdr`.
@@ -20,6 +20,12 @@ const RULE_TABLE: u16 = 15;
 const RULE_PROTOCOL: u16 = 21;
 /// `FR_ACT_TO_TBL`: look the address up in a table.
 const TO_TABLE: u8 = 1;
+
+/// `struct rtmsg` and `struct rtnexthop` (`<linux/rtnetlink.h>`).
+const ROUTE_HEADER_BYTES: usize = 12;
+const NEXTHOP_HEADER_BYTES: usize = 8;
+/// `RTNH_F_DEAD` and `RTNH_F_LINKDOWN`.
+const UNUSABLE: u8 = 1 | 16;
 
 /// A routing rule that selects a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +88,25 @@ impl Netlink {
                 let subject = format!("rule {} to table {}", rule.priority, rule.table);
                 failure.during(doing, subject)
             })
+    }
+
+    /// How many usable next hops the route to the network `to`/`prefix` has in the main table; 0 without such a route.
+    pub fn next_hops(&self, to: IpAddr, prefix: u8) -> io::Result<usize> {
+        let mut header = [0; ROUTE_HEADER_BYTES];
+        header[0] = match to {
+            IpAddr::V4(_) => family(),
+            IpAddr::V6(_) => u8::try_from(libc::AF_INET6).expect("a byte (socket.h)"),
+        };
+        let mut route = lock(&self.route);
+        route
+            .dump(&Request::new(libc::RTM_GETROUTE, &header))
+            .and_then(|answers| {
+                let hops = answers
+                    .iter()
+                    .map(|answer| parse_next_hops(&answer.body, to, prefix));
+                hops.sum()
+            })
+            .map_err(|failure| failure.during("list the routes", format!("to {to}/{prefix}")))
     }
 
     /// Adds a route to the one address `to` over `nic`, from the address `from`, to the table `table`.
@@ -171,9 +196,83 @@ fn parse_rule(body: &[u8]) -> Result<Option<Rule>, Failure> {
     }))
 }
 
+/// The usable next hops of a dumped route, 0 if it is another one.
+fn parse_next_hops(body: &[u8], to: IpAddr, prefix: u8) -> Result<usize, Failure> {
+    let &[_, to_bits, _, _, table, _, _, kind, ..] = body else {
+        return Err(Failure::Malformed("a route is truncated"));
+    };
+    let attributes = Attributes::after(body, ROUTE_HEADER_BYTES)?;
+    let table = attributes.u32(libc::RTA_TABLE)?.unwrap_or(u32::from(table));
+    let is_same = match (to, attributes.bytes(libc::RTA_DST)) {
+        (IpAddr::V4(to), Some(bytes)) => to.octets() == bytes,
+        (IpAddr::V6(to), Some(bytes)) => to.octets() == bytes,
+        (_, None) => prefix == 0,
+    };
+    if to_bits != prefix
+        || !is_same
+        || kind != libc::RTN_UNICAST
+        || table != u32::from(libc::RT_TABLE_MAIN)
+    {
+        return Ok(0);
+    }
+    let Some(mut list) = attributes.bytes(libc::RTA_MULTIPATH) else {
+        let flags = u32_at(body, 8)?;
+        return Ok(usize::from(flags & u32::from(UNUSABLE) == 0));
+    };
+    let mut count = 0;
+    while !list.is_empty() {
+        let length = usize::from(u16_at(list, 0)?);
+        let hop = list
+            .get(..length)
+            .filter(|hop| hop.len() >= NEXTHOP_HEADER_BYTES)
+            .ok_or(Failure::Malformed("a next hop is truncated"))?;
+        count += usize::from(hop[2] & UNUSABLE == 0);
+        list = list.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(count)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A route to 10.0.0.0/24 in the main table, with next hops of these flags.
+    fn multipath(flags: &[u8]) -> Vec<u8> {
+        let main = libc::RT_TABLE_MAIN;
+        let header = [
+            family(),
+            24,
+            0,
+            0,
+            main,
+            0,
+            0,
+            libc::RTN_UNICAST,
+            0,
+            0,
+            0,
+            0,
+        ];
+        let mut request = Request::new(libc::RTM_NEWROUTE, &header);
+        request.put(libc::RTA_DST, &[10, 0, 0, 0]);
+        let hops = flags
+            .iter()
+            .flat_map(|flags| [8u16.to_ne_bytes(), [*flags, 0], [2, 0], [0, 0]].concat());
+        request.put(libc::RTA_MULTIPATH, &hops.collect::<Vec<u8>>());
+        request.into_body()
+    }
+
+    #[test]
+    fn next_hops_without_a_link_do_not_count() {
+        let to = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0));
+        let count = |flags: &[u8], prefix| parse_next_hops(&multipath(flags), to, prefix);
+        assert_eq!(count(&[0, 0], 24).expect("our own"), 2);
+        assert_eq!(count(&[0, 16], 24).expect("our own"), 1);
+        assert_eq!(count(&[0, 0], 16).expect("our own"), 0);
+        let truncated = &multipath(&[0, 0]);
+        let end = truncated.len() - 4;
+        assert!(parse_next_hops(&truncated[..end], to, 24).is_err());
+    }
 
     #[test]
     fn the_numbers_are_the_headers() {

@@ -27,6 +27,7 @@
 mod error;
 mod link;
 pub mod netns;
+pub mod redundant;
 mod relay;
 mod shown;
 mod stage;

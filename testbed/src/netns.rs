@@ -51,6 +51,11 @@ pub(crate) fn path(name: &str) -> Result<PathBuf, NetnsError> {
     }
 }
 
+/// Whether something has that name, a namespace or a file that was left.
+pub(crate) fn is_taken(name: &str) -> bool {
+    path(name).is_ok_and(|path| path.symlink_metadata().is_ok())
+}
+
 /// Opens the namespace called `name`.
 pub fn open(name: &str) -> Result<Netns, NetnsError> {
     let path = path(name)?;

@@ -1,7 +1,7 @@
 //! The system calls of the testbed that need unsafe code. Sources: unshare(2), setns(2), mount(2), prctl(2),
 //! sched_setaffinity(2), signal-safety(7) for what a hook between fork and exec may do.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -152,6 +152,55 @@ pub(crate) fn enter_netns(command: &mut Command, netns: OwnedFd) {
     };
     // SAFETY: the hook makes system calls only, with strings that are constants.
     unsafe { command.pre_exec(hook) };
+}
+
+/// A directory that a daemon sees in place of another one.
+#[derive(Debug)]
+pub(crate) struct Cover {
+    /// What is shown; an empty tmpfs without it.
+    pub(crate) source: Option<CString>,
+    /// Where.
+    pub(crate) target: CString,
+}
+
+/// The child will be a daemon in `netns`: in a session of its own, with its own `/sys`, and with `covers` that no other
+/// process sees. It writes its line of `/proc/self/stat` (proc_pid_stat(5)) to `identity` before its program starts, so
+/// that there is no daemon without a record.
+pub(crate) fn daemonize(
+    command: &mut Command,
+    netns: OwnedFd,
+    covers: Vec<Cover>,
+    identity: OwnedFd,
+) {
+    let hook = move || {
+        rustix::process::setsid()?;
+        enter_thread(netns.as_fd())?;
+        mount_own_sysfs()?;
+        for cover in &covers {
+            match &cover.source {
+                Some(source) => mount(source, &cover.target, None, libc::MS_BIND)?,
+                None => mount(c"tmpfs", &cover.target, Some(c"tmpfs"), libc::MS_NOSUID)?,
+            }
+        }
+        write_own_stat(identity.as_fd())
+    };
+    // SAFETY: the hook makes system calls only, with strings and descriptors made before the fork; it allocates
+    // nothing.
+    unsafe { command.pre_exec(hook) };
+}
+
+fn write_own_stat(to: BorrowedFd<'_>) -> io::Result<()> {
+    use rustix::fs::{Mode, OFlags, open};
+    let stat = open(
+        c"/proc/self/stat",
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let mut line = [0u8; 1024];
+    let length = rustix::io::read(&stat, &mut line)?;
+    // A regular file takes so few bytes at once.
+    rustix::io::write(to, &line[..length])?;
+    Ok(())
 }
 
 /// Gives this thread its own mount namespace in which `/sys` shows its network namespace: a sysfs shows the namespace

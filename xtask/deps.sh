@@ -10,6 +10,7 @@ build="cc:gcc git:git"
 test="ip:iproute2 ethtool:ethtool sysctl:procps setpriv:util-linux unshare:util-linux iperf3:iperf3 node:nodejs npm:npm chromium:chromium
     prometheus:prometheus promtool:prometheus prometheus-node-exporter:prometheus-node-exporter
     /usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py:python3-prometheus-client
+    keepalived:keepalived /usr/lib/frr/zebra:frr ovs-vswitchd:openvswitch-switch nft:nftables nginx:nginx-light wrk:wrk
     mandoc:mandoc zsh:zsh fish:fish rpmbuild:rpm curl:curl
     /usr/lib/python3/dist-packages/junitparser:python3-junitparser
     /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev"
@@ -33,6 +34,15 @@ unit() {
     [ ! -d /run/systemd/system ] || systemctl "$@" >/dev/null 2>&1 || :
 }
 
+# The services of a package that would run once it is installed.
+units_of() {
+    case $1 in
+        prometheus* | keepalived | frr) echo "$1.service" ;;
+        openvswitch-switch) echo "openvswitch-switch.service ovs-vswitchd.service ovsdb-server.service" ;;
+        nginx-light) echo nginx.service ;;
+    esac
+}
+
 install() {
     export DEBIAN_FRONTEND=noninteractive
     log=$(mktemp)
@@ -40,18 +50,18 @@ install() {
     for package in $1; do
         echo "installing $package"
         # The tests start their own: no server is to run on this machine because of them.
-        case $package in
-            prometheus*) unit mask --runtime "$package.service" ;;
-        esac
+        units=$(units_of "$package")
+        # shellcheck disable=SC2086 # one word for each unit
+        [ -z "$units" ] || unit mask --runtime $units
         apt-get install -y --no-install-recommends "$package" >"$log" 2>&1 ||
             { apt-get update && apt-get install -y --no-install-recommends "$package"; } >"$log" 2>&1 ||
             { tail -n 5 "$log"; echo "could not install $package"; }
-        case $package in
-            prometheus*)
-                unit unmask --runtime "$package.service"
-                unit disable "$package.service"
-                ;;
-        esac
+        if [ -n "$units" ]; then
+            # shellcheck disable=SC2086
+            unit unmask --runtime $units
+            # shellcheck disable=SC2086
+            unit disable $units
+        fi
     done >&2
     rm -f "$log"
 }

@@ -23,6 +23,7 @@ use crate::commands::ceiling::CeilingDocument;
 use crate::commands::doctor::{RuleDocument, RulesDocument, TopicDocument};
 use crate::commands::map::{DiffDocument, FactsDocument};
 use crate::commands::pairings::KeysDocument;
+use crate::commands::redundant::RedundantDocument;
 use crate::commands::testbed::RxeDocument;
 use crate::failover::document::FailoverDocument;
 use crate::lab::ExperimentList;
@@ -70,6 +71,7 @@ fn documents() -> Vec<Document> {
         document::<RulesDocument>("rules", "linerate explain rules"),
         document::<CompareDocument>("compare", "linerate compare"),
         document::<RxeDocument>("testbed-rxe", "linerate testbed rxe"),
+        document::<RedundantDocument>("testbed-redundant", "linerate testbed redundant"),
         document::<KeysDocument>("keys", "linerate peers list, linerate agent paired"),
         document::<PairingDocument>("pairing", "linerate agent --listen, linerate agent pair"),
         document::<MeasureDocument<'_>>("sample", "linerate measure"),

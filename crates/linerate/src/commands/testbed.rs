@@ -28,7 +28,13 @@ pub(crate) struct RxeDocument {
 
 /// Carries out a `testbed` action.
 pub(crate) fn run(action: &TestbedAction, state: &FilePath, say: &Say) -> Outcome<()> {
-    let TestbedAction::Rxe { action } = action;
+    match action {
+        TestbedAction::Rxe { action } => rxe(action, state, say),
+        TestbedAction::Redundant { action } => super::redundant::run(action, state, say),
+    }
+}
+
+fn rxe(action: &RxeAction, state: &FilePath, say: &Say) -> Outcome<()> {
     // A few quick steps, which end as a whole.
     let _interrupt = Interrupt::listen()?;
     let mut all = SoftRoce::open(state).map_err(stop)?;

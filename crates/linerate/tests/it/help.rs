@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 68] = [
+const COMMANDS: [&[&str]; 78] = [
     &[],
     &["demo"],
     &["map"],
@@ -55,6 +55,16 @@ const COMMANDS: [&[&str]; 68] = [
     &["peers", "pair"],
     &["peers", "forget"],
     &["testbed"],
+    &["testbed", "redundant"],
+    &["testbed", "redundant", "add"],
+    &["testbed", "redundant", "add", "vrrp"],
+    &["testbed", "redundant", "add", "ecmp"],
+    &["testbed", "redundant", "add", "magp"],
+    &["testbed", "redundant", "add", "mlag"],
+    &["testbed", "redundant", "remove"],
+    &["testbed", "redundant", "list"],
+    &["testbed", "redundant", "stop"],
+    &["testbed", "redundant", "start"],
     &["testbed", "rxe"],
     &["testbed", "rxe", "add"],
     &["testbed", "rxe", "pair"],

@@ -44,6 +44,7 @@ mod prove;
 mod push;
 mod qos;
 mod qos_verify;
+mod redundant;
 mod restore;
 mod schema;
 mod serve;

@@ -48,7 +48,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 79] = tests![
+const TESTS: [Test; 80] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -73,6 +73,7 @@ const TESTS: [Test; 79] = tests![
     testbed::a_device_of_others_keeps_the_module,
     testbed::a_maker_that_was_killed_leaves_what_a_removal_takes_away,
     testbed::what_rdma_lacks_at_either_end_is_named_by_its_exit_code,
+    testbed::a_lag_over_two_switches_outlives_a_member,
     testbed::a_program_that_was_not_changed_is_carried_by_rsocket,
     rdma::soft_roce_is_an_rdma_device_of_its_nic,
     rdma::two_soft_roce_devices_reach_each_other,

@@ -116,6 +116,29 @@ pub(crate) fn what_rdma_lacks_at_either_end_is_named_by_its_exit_code(guest: &Gu
     assert!(done.err.contains("linerate testbed rxe"), "{}", done.err);
 }
 
+pub(crate) fn a_lag_over_two_switches_outlives_a_member(guest: &Guest) {
+    let surroundings = "ip -o link | cut -d: -f2; ip netns";
+    let before = guest.shell(surroundings);
+    let made = guest.linerate(&["testbed", "redundant", "add", "mlag"]);
+    assert_eq!(made["network"]["spec"]["lag"], "bonding", "{made:#}");
+    let measure = || {
+        let words = ["measure", "--no-store", "rr", "netns:lr-server"];
+        let more = ["--address", "10.205.1.20", "--time", "0.5"];
+        guest.linerate_in("lr-client", &[&words[..], &more].concat());
+    };
+    measure();
+    let faults = &made["network"]["faults"];
+    for name in ["member-down", "second-member-down", "link-down"] {
+        let fault = entry(faults, "name", name);
+        guest.shell(fault["do"].as_str().expect("a command"));
+        measure();
+        guest.shell(fault["restore"].as_str().expect("a command"));
+    }
+    let removed = guest.linerate(&["testbed", "redundant", "remove"]);
+    assert_eq!(removed["removed"], true);
+    assert_eq!(guest.shell(surroundings), before);
+}
+
 pub(crate) fn a_program_that_was_not_changed_is_carried_by_rsocket(guest: &Guest) {
     guest.linerate(&["testbed", "rxe", "pair"]);
     let packets = "cat /sys/class/infiniband/rxe-a/ports/1/hw_counters/sent_pkts";

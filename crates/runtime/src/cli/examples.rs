@@ -462,8 +462,88 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         "testbed",
         [
             "linerate testbed rxe pair",
-            "linerate testbed rxe list",
             "linerate testbed rxe remove --all",
+            "linerate testbed redundant add vrrp",
+        ],
+    ),
+    (
+        "testbed redundant",
+        [
+            "linerate testbed redundant add vrrp --advert 100ms",
+            "linerate testbed redundant list",
+            "linerate testbed redundant remove",
+        ],
+    ),
+    (
+        "testbed redundant add",
+        [
+            "linerate testbed redundant add ecmp",
+            "linerate testbed redundant add mlag",
+            "linerate testbed redundant remove",
+        ],
+    ),
+    (
+        "testbed redundant add vrrp",
+        [
+            "linerate testbed redundant add vrrp",
+            "linerate testbed redundant add vrrp --advert 100ms",
+            "linerate testbed redundant list",
+        ],
+    ),
+    (
+        "testbed redundant add ecmp",
+        [
+            "linerate testbed redundant add ecmp --bfd off",
+            "linerate testbed redundant add ecmp --igp ospf --bfd 300ms",
+            "linerate testbed redundant add ecmp --igp static --resilient",
+        ],
+    ),
+    (
+        "testbed redundant add magp",
+        [
+            "linerate testbed redundant add magp",
+            "linerate testbed redundant list",
+            "linerate testbed redundant remove",
+        ],
+    ),
+    (
+        "testbed redundant add mlag",
+        [
+            "linerate testbed redundant add mlag",
+            "linerate testbed redundant add mlag --lag openvswitch",
+            "linerate testbed redundant add mlag --lacp-rate slow",
+        ],
+    ),
+    (
+        "testbed redundant remove",
+        [
+            "linerate testbed redundant remove",
+            "linerate testbed redundant remove -J",
+            "linerate testbed redundant list",
+        ],
+    ),
+    (
+        "testbed redundant list",
+        [
+            "linerate testbed redundant list",
+            "linerate testbed redundant list -J",
+            "linerate testbed redundant remove",
+        ],
+    ),
+    (
+        "testbed redundant stop",
+        [
+            "linerate testbed redundant stop lr-r1",
+            "linerate testbed redundant stop lr-r1 --kill",
+            "linerate testbed redundant start lr-r1",
+        ],
+    ),
+    (
+        "testbed redundant start",
+        [
+            "linerate testbed redundant start lr-r1",
+            "linerate testbed redundant stop lr-r1",
+            "linerate testbed redundant list",
         ],
     ),
     (

@@ -57,7 +57,10 @@ pub use prove::{ProveArgs, SearchArgs, WeighArgs};
 pub use qos::{QosAction, QosApplyArgs, QosVerifyArgs};
 pub use requirement::{Bound, Requirement};
 pub use store::{ExportArgs, ReportArgs, RunsArgs, StoreArgs, TableFormatArg};
-pub use testbed::{RxeAction, TestbedAction};
+pub use testbed::{
+    BfdArg, EcmpArgs, IgpArg, LacpRateArg, LagArg, RedundantAction, RedundantKind, RxeAction,
+    TestbedAction,
+};
 pub use tune::{ApplyArgs, HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};
 pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
 
@@ -273,9 +276,9 @@ pub enum Command {
         #[arg(long, value_name = "CAPABILITY")]
         hold: Vec<String>,
     },
-    /// Create software RDMA devices (soft-RoCE) for tests.
+    /// Create software RDMA devices or a redundant network for tests.
     Testbed {
-        /// The kind of device.
+        /// What to create.
         #[command(subcommand)]
         action: TestbedAction,
     },

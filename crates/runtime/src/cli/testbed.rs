@@ -2,9 +2,12 @@
 
 use std::net::Ipv4Addr;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand, ValueEnum};
 use linerate_host::soft_roce::Wire;
 use linerate_model::ids::NicName;
+use linerate_testbed::redundant;
+
+use super::parse_nonzero_time;
 
 /// `testbed`.
 #[derive(Debug, Subcommand)]
@@ -15,6 +18,165 @@ pub enum TestbedAction {
         #[command(subcommand)]
         action: RxeAction,
     },
+    /// A redundant network of network namespaces, for failover tests.
+    Redundant {
+        /// What to do.
+        #[command(subcommand)]
+        action: RedundantAction,
+    },
+}
+
+/// `testbed redundant`.
+#[derive(Debug, Subcommand)]
+pub enum RedundantAction {
+    /// Create the network; waits until it forwards.
+    Add {
+        /// What makes it redundant.
+        #[command(subcommand)]
+        kind: RedundantKind,
+    },
+    /// Remove the network: its daemons, namespaces and files.
+    Remove,
+    /// Show the network, its daemons and the commands that inject faults.
+    List,
+    /// Stop the daemons of a namespace.
+    Stop {
+        /// The namespace, such as lr-r1.
+        namespace: String,
+        /// Send SIGKILL instead of SIGTERM.
+        #[arg(long)]
+        kill: bool,
+    },
+    /// Start the daemons of a namespace that are not running.
+    Start {
+        /// The namespace, such as lr-r1.
+        namespace: String,
+    },
+}
+
+/// `testbed redundant add`.
+#[derive(Debug, Subcommand)]
+pub enum RedundantKind {
+    /// Two routers with virtual gateway addresses (keepalived, VRRP version 3).
+    Vrrp {
+        /// Advertisement interval, from 10ms to 40s.
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_advert)]
+        advert: u32,
+    },
+    /// Two next hops of equal cost at each side (FRR, or static nexthop groups).
+    Ecmp(EcmpArgs),
+    /// The same gateway address and MAC on two routers (macvlan), as with MAGP.
+    Magp,
+    /// A LAG over two switches (bonding 802.3ad, or Open vSwitch).
+    Mlag {
+        /// What forms the LAG [default: bonding if the kernel has it].
+        #[arg(long)]
+        lag: Option<LagArg>,
+        /// How often LACPDUs are sent: fast is every second, slow every 30 s.
+        #[arg(long, value_name = "RATE", default_value = "fast")]
+        lacp_rate: LacpRateArg,
+    },
+}
+
+/// `testbed redundant add ecmp`.
+#[derive(Debug, Args)]
+pub struct EcmpArgs {
+    /// Routing protocol.
+    #[arg(long, value_name = "PROTOCOL", default_value = "bgp")]
+    pub igp: IgpArg,
+    /// BFD interval, from 10ms to 60s, or off; a neighbor is down after three [default: 50ms].
+    #[arg(long, value_name = "TIME", value_parser = parse_bfd)]
+    pub bfd: Option<BfdArg>,
+    /// Use resilient nexthop groups (static only).
+    #[arg(long)]
+    pub resilient: bool,
+}
+
+/// The BFD interval in milliseconds; none without BFD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BfdArg(pub Option<u32>);
+
+/// The routing protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IgpArg {
+    /// eBGP, hold time 3 s.
+    Bgp,
+    /// OSPFv2 and OSPFv3, dead interval 4 s.
+    Ospf,
+    /// Static routes with nexthop groups.
+    Static,
+}
+
+impl From<IgpArg> for redundant::Igp {
+    fn from(arg: IgpArg) -> Self {
+        match arg {
+            IgpArg::Bgp => Self::Bgp,
+            IgpArg::Ospf => Self::Ospf,
+            IgpArg::Static => Self::Static,
+        }
+    }
+}
+
+/// What forms a LAG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LagArg {
+    /// The kernel's bonding driver.
+    Bonding,
+    /// Open vSwitch in user space.
+    Openvswitch,
+}
+
+impl From<LagArg> for redundant::Lag {
+    fn from(arg: LagArg) -> Self {
+        match arg {
+            LagArg::Bonding => Self::Bonding,
+            LagArg::Openvswitch => Self::Openvswitch,
+        }
+    }
+}
+
+/// The LACP rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LacpRateArg {
+    /// Every second.
+    Fast,
+    /// Every 30 seconds.
+    Slow,
+}
+
+impl From<LacpRateArg> for redundant::LacpRate {
+    fn from(arg: LacpRateArg) -> Self {
+        match arg {
+            LacpRateArg::Fast => Self::Fast,
+            LacpRateArg::Slow => Self::Slow,
+        }
+    }
+}
+
+/// keepalived counts the interval of VRRP version 3 in hundredths of a second, in 12 bits (RFC 9568).
+fn parse_advert(text: &str) -> Result<u32, String> {
+    let interval = parse_interval_ms(text, 10, 40_000)?;
+    if interval % 10 == 0 {
+        Ok(interval)
+    } else {
+        Err("expected a multiple of 10ms".to_owned())
+    }
+}
+
+/// The limits are FRR's.
+fn parse_bfd(text: &str) -> Result<BfdArg, String> {
+    if text == "off" {
+        return Ok(BfdArg(None));
+    }
+    parse_interval_ms(text, 10, 60_000).map(|interval| BfdArg(Some(interval)))
+}
+
+fn parse_interval_ms(text: &str, min: u32, max: u32) -> Result<u32, String> {
+    let time = std::time::Duration::from(parse_nonzero_time(text)?);
+    let interval = u32::try_from(time.as_millis()).ok();
+    interval
+        .filter(|ms| (min..=max).contains(ms) && time.subsec_nanos() % 1_000_000 == 0)
+        .ok_or_else(|| format!("expected whole milliseconds, from {min}ms to {max}ms"))
 }
 
 /// `testbed rxe`.
@@ -65,4 +227,21 @@ fn parse_device(text: &str) -> Result<String, String> {
         return Err("expected a name of letters, digits, `-`, `_` and `.`".to_owned());
     }
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_the_limits_of_the_programs_that_use_them() {
+        assert_eq!(parse_advert("100ms"), Ok(100));
+        assert_eq!(parse_advert("1s"), Ok(1000));
+        for refused in ["15ms", "1ms", "41s", "0s", "often"] {
+            assert!(parse_advert(refused).is_err(), "{refused}");
+        }
+        assert_eq!(parse_bfd("50ms"), Ok(BfdArg(Some(50))));
+        assert_eq!(parse_bfd("off"), Ok(BfdArg(None)));
+        assert!(parse_bfd("61s").is_err());
+    }
 }

@@ -29,7 +29,7 @@ pub enum RedundantObstacle {
 #[derive(Debug, thiserror::Error)]
 pub enum RedundantError {
     /// Programs are not installed.
-    #[error("{}", missing(.programs))]
+    #[error("cannot make the network: {}", missing(.programs))]
     Missing {
         /// The programs.
         programs: Vec<&'static Program>,
@@ -53,16 +53,19 @@ pub enum RedundantError {
     #[error("cannot make network namespaces: this requires root (CAP_SYS_ADMIN and CAP_NET_ADMIN)")]
     Permission,
     /// A network exists already.
-    #[error("a redundant network exists already: {words}")]
+    #[error("cannot make a redundant network: one exists already ({words})")]
     Exists {
         /// The network.
         words: String,
     },
     /// An earlier `add` or `remove` did not finish.
-    #[error("a redundant network is partially configured: an `add` or `remove` did not finish")]
+    #[error(
+        "cannot make a redundant network: one is partially configured, since an `add` or `remove` \
+         did not finish"
+    )]
     HalfMade,
     /// There is none.
-    #[error("there is no redundant network")]
+    #[error("cannot use the redundant network: there is none")]
     None,
     /// A namespace of others has the name of one of ours.
     #[error(
@@ -74,7 +77,7 @@ pub enum RedundantError {
         name: String,
     },
     /// No such node, or it has no daemons.
-    #[error("no daemons run in `{name}`: they run in {}", .known.join(", "))]
+    #[error("cannot find daemons in `{name}`: they run in {}", .known.join(", "))]
     NoNode {
         /// The name.
         name: String,
@@ -90,7 +93,7 @@ pub enum RedundantError {
         why: String,
     },
     /// A daemon ended.
-    #[error("{daemon} ended ({how}): {output}")]
+    #[error("cannot run {daemon}: it ended ({how}): {output}")]
     DaemonEnded {
         /// The daemon.
         daemon: String,
@@ -100,7 +103,7 @@ pub enum RedundantError {
         output: String,
     },
     /// It was not ready in time.
-    #[error("{what} after {} s{output}", .limit.as_secs())]
+    #[error("cannot make the network: {what} after {} s{output}", .limit.as_secs())]
     NotReady {
         /// What was missing.
         what: String,
@@ -214,14 +217,14 @@ mod tests {
         };
         assert_eq!(
             one.to_string(),
-            "keepalived is not installed (Debian package keepalived)"
+            "cannot make the network: keepalived is not installed (Debian package keepalived)"
         );
         let two = RedundantError::Missing {
             programs: vec![&ZEBRA, &BFDD],
         };
         assert_eq!(
             two.to_string(),
-            "zebra, bfdd are not installed (Debian package frr)"
+            "cannot make the network: zebra, bfdd are not installed (Debian package frr)"
         );
         assert_eq!(two.obstacle(), RedundantObstacle::NotSupported);
         assert_eq!(two.packages(), ["frr"]);

@@ -39,6 +39,8 @@ pub struct Progress {
     made: BTreeMap<(u32, Vec<usize>), Option<f64>>,
     /// That figure.
     response: Option<Response>,
+    /// The classes of `qos verify`.
+    classes: Vec<String>,
 }
 
 /// A remedy.
@@ -99,6 +101,7 @@ impl Progress {
             varied: Vec::new(),
             made: BTreeMap::new(),
             response: None,
+            classes: Vec::new(),
         }
     }
 
@@ -193,6 +196,14 @@ impl Progress {
                 samples,
                 why,
             } => self.cell(*block, levels, samples, why.as_deref()),
+            Record::Qos(asked) => self.classes.clone_from(&asked.classes),
+            Record::QosTrial(trial) => {
+                let what = trial.arm.in_words(&self.classes);
+                let what = format!("round {}: {what}", trial.round.saturating_add(1));
+                if let Some((_, sample)) = trial.samples.first() {
+                    self.trial(&what, sample);
+                }
+            }
             Record::Remedy { rule, .. } => self.remedies.push(RemedyProgress {
                 rule: rule.clone(),
                 kept: None,

@@ -29,6 +29,10 @@ pub struct MeasurementPage<'a> {
     pub remote: &'a Host,
     /// One result, or several.
     pub results: &'a [ShownResult<'a>],
+    /// The title, if it is not that of `measure`.
+    pub title: Option<String>,
+    /// What the command printed, if that is not the lines of its results.
+    pub summary: Option<String>,
 }
 
 /// A result, and what follows from its counters.
@@ -47,11 +51,13 @@ pub fn measurement_page(page: &MeasurementPage<'_>) -> String {
     let header = page.header;
     let mut drawn: Vec<Value> = Vec::new();
     let workload = page.results.first().map(|one| one.result.workload.as_str());
-    let title = format!(
-        "linerate measure {} {}",
-        workload.unwrap_or_default(),
-        header.peer
-    );
+    let title = page.title.clone().unwrap_or_else(|| {
+        format!(
+            "linerate measure {} {}",
+            workload.unwrap_or_default(),
+            header.peer
+        )
+    });
     let parts = [
         results(page, &title),
         rates(page, &mut drawn),
@@ -73,9 +79,10 @@ pub fn measurement_page(page: &MeasurementPage<'_>) -> String {
 
 /// What the command printed; of several results each on a line.
 fn results(page: &MeasurementPage<'_>, title: &str) -> String {
-    let text = match page.results {
-        [one] => one.lines.clone(),
-        several => {
+    let text = match (&page.summary, page.results) {
+        (Some(summary), _) => summary.clone(),
+        (None, [one]) => one.lines.clone(),
+        (None, several) => {
             let line = |one: &ShownResult<'_>| {
                 let label = one.result.label.as_deref().unwrap_or_default();
                 format!("{label}: {}", one.result.headline())

@@ -1,17 +1,17 @@
-//! Keeps every `measure` in the folder of runs, and the folder within its limit.
+//! Keeps every `measure` and `qos verify` in the folder of runs, and the folder within its limit.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use linerate_analysis::record::{Header, Record};
+use linerate_analysis::record::{Header, Record, RunKind};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::units::Bytes;
 
 use crate::{Log as _, Run, is_being_written, run_folder};
 
-/// The word of the command in the names of its runs.
-const COMMAND: &str = "measure";
+/// The commands whose runs without a name make room for newer ones.
+const KINDS: [RunKind; 2] = [RunKind::Measure, RunKind::Qos];
 /// A file in the folder of runs that remembers that old measurements are removed there.
 const REMOVED_BEFORE: &str = "old-measurements-are-removed";
 /// A larger record of a trial is left out; its figures stay.
@@ -34,18 +34,8 @@ pub fn store(
     records: Vec<Record>,
     most: Bytes,
 ) -> Outcome<Stored> {
-    let folder = match name {
-        Some(name) => state.join("runs").join(name),
-        None => run_folder(state, COMMAND, header.created_unix_s, header.seed),
-    };
-    if let Some(name) = name.filter(|_| folder.exists()) {
-        let why = format!("there is a run `{name}` already");
-        return Err(Stop::new(Code::BadInput, why).hint("choose another name"));
-    }
-    let mut run = Run::create(&folder, header).inspect_err(|_| {
-        // Only if it is empty: another process may have written a run there meanwhile.
-        let _ = fs::remove_dir(&folder);
-    })?;
+    let mut run = create(state, RunKind::Measure, name, header)?;
+    let folder = run.folder().to_owned();
     let mut records = records.into_iter();
     if let Err(stop) = records.try_for_each(|record| run.add(record)) {
         // Part of a result is none.
@@ -53,18 +43,42 @@ pub fn store(
         return Err(stop);
     }
     drop(run);
-    let runs = state.join("runs");
-    let removed = trim(&runs, &folder, most);
-    let first = removed > 0 && is_first_removal(&runs);
+    let first_removal = make_room(state, &folder, most);
     Ok(Stored {
         folder,
-        first_removal: first.then_some(removed),
+        first_removal,
     })
+}
+
+/// Makes the folder of a run that is written record by record.
+pub fn create(state: &Path, kind: RunKind, name: Option<&str>, header: &Header) -> Outcome<Run> {
+    let folder = match name {
+        Some(name) => state.join("runs").join(name),
+        None => run_folder(state, kind.word(), header.created_unix_s, header.seed),
+    };
+    if let Some(name) = name.filter(|_| folder.exists()) {
+        let why = format!("there is a run `{name}` already");
+        return Err(Stop::new(Code::BadInput, why).hint("choose another name"));
+    }
+    Run::create(&folder, header).inspect_err(|_| {
+        // Only if it is empty: another process may have written a run there meanwhile.
+        let _ = fs::remove_dir(&folder);
+    })
+}
+
+/// Removes the oldest runs without a name if all of them have more than `most` bytes; how many, if this is the first time in
+/// this folder.
+pub fn make_room(state: &Path, newest: &Path, most: Bytes) -> Option<usize> {
+    let runs = state.join("runs");
+    let removed = trim(&runs, newest, most);
+    (removed > 0 && is_first_removal(&runs)).then_some(removed)
 }
 
 /// Whether a run has the name that this program gave it, from the time of the measurement: `2026-11-26-19-04-21-measure-71`.
 fn is_unnamed(name: &str) -> bool {
-    let Some((stamp, seed)) = name.split_once(&format!("-{COMMAND}-")) else {
+    let mut kinds = KINDS.into_iter();
+    let of = |kind: RunKind| name.split_once(&format!("-{}-", kind.word()));
+    let Some((stamp, seed)) = kinds.find_map(of) else {
         return false;
     };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -200,6 +214,7 @@ mod tests {
     #[test]
     fn only_names_that_measure_gives_are_unnamed() {
         assert!(is_unnamed("2026-11-26-19-04-21-measure-71"));
+        assert!(is_unnamed("2026-11-26-19-04-21-qos-71"));
         for name in [
             "before",
             "2026-11-26-19-04-21-lab-71",

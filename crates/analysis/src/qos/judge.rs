@@ -3,6 +3,8 @@
 use linerate_model::units::BitRate;
 use linerate_stats::summary::median;
 
+use crate::text::words::count;
+
 use super::{
     Beside, Check, ClassResult, ExpectedClass, Figure, Probed, Reason, Round, Streamed, Verdict,
 };
@@ -13,6 +15,9 @@ const WAITS_MIN: f64 = 0.25;
 const DELAY_MIN_S: f64 = 0.004;
 /// A round trip that rises by this share of the time in another class's queue waits in that queue.
 const SHARES_QUEUE: f64 = 0.5;
+
+/// Fewer trials of a kind show nothing of a limit.
+const TRIALS_MIN: usize = 3;
 
 /// What the rounds show of each class, in the order of `expected`. A rate holds if it is within `within` of its limit.
 pub fn judge(expected: &[ExpectedClass], rounds: &[Round], within: f64) -> Vec<ClassResult> {
@@ -37,8 +42,8 @@ impl All<'_> {
             let values: Vec<f64> = self.rounds.iter().filter_map(of).collect();
             Figure::of(&values)
         };
-        let alone = figure(&|round| round.alone.get(at)?.rate_bit_per_s);
-        let together = figure(&|round| round.together.get(at)?.rate_bit_per_s);
+        let alone = figure(&|round| round.alone(at)?.rate_bit_per_s);
+        let together = figure(&|round| round.together(at)?.rate_bit_per_s);
         let reasons = self.reasons(at, alone, together);
         let worst = reasons.iter().map(|reason| reason.verdict).max();
         let middle = |of: &dyn Fn(&Round) -> Option<f64>| figure(of).map(|figure| figure.median);
@@ -48,11 +53,11 @@ impl All<'_> {
             limit_bit_per_s: expected.limit_bit_per_s,
             guarantee_bit_per_s: expected.guarantee_bit_per_s,
             alone_bit_per_s: alone,
-            payload_bit_per_s: figure(&|round| round.alone.get(at)?.payload_bit_per_s),
+            payload_bit_per_s: figure(&|round| round.alone(at)?.payload_bit_per_s),
             together_bit_per_s: together,
             share_of_limit: share.map(|(limit, alone)| alone.over(limit)),
-            waiting_share: middle(&|round| round.alone.get(at)?.waiting_share),
-            fairness: middle(&|round| round.alone.get(at)?.fairness),
+            waiting_share: middle(&|round| round.alone(at)?.waiting_share),
+            fairness: middle(&|round| round.alone(at)?.fairness),
             others: self.others(at),
             verdict: worst.unwrap_or(Verdict::Holds),
             reasons,
@@ -74,11 +79,14 @@ impl All<'_> {
         }
         reasons.extend(self.alone(at, alone));
         // Too high or too low alone: it is no other when all send.
-        if reasons.is_empty() {
-            reasons.extend(match expected.limit_bit_per_s {
+        let is_open = |reason: &Reason| reason.verdict == Verdict::NotTried;
+        if reasons.iter().all(is_open) {
+            let tried = self.rounds.iter().filter_map(|round| round.together(at));
+            let few = few(Check::Together, "while all send", tried.count());
+            reasons.extend(few.or_else(|| match expected.limit_bit_per_s {
                 Some(limit) => self.limited_together(at, limit, together),
                 None => self.unlimited_together(at, together),
-            });
+            }));
         }
         reasons.extend(self.isolation(at));
         // Another class's bytes in this one explain what is seen of it.
@@ -87,7 +95,8 @@ impl All<'_> {
         if let Some(guest) = guest {
             let guest = &self.expected[guest].name;
             for reason in &mut reasons {
-                if matches!(reason.check, Check::Together | Check::Isolation) {
+                let is_of_both = matches!(reason.check, Check::Together | Check::Isolation);
+                if is_of_both && reason.verdict != Verdict::NotTried {
                     reason.verdict = Verdict::CannotTell;
                     reason.what = format!("{}; class {guest} passes it, too", reason.what);
                 }
@@ -99,20 +108,19 @@ impl All<'_> {
     /// The class that most trials alone saw the bytes of class `at` in, if it is not its own.
     fn goes_to(&self, at: usize) -> Option<usize> {
         let mut strayed = self.rounds.iter().filter_map(|round| {
-            let strayed = round.alone.get(at)?.strayed.as_ref()?;
+            let strayed = round.alone(at)?.strayed.as_ref()?;
             strayed.class
         });
         strayed.next_back()
     }
 
     fn strayed(&self, at: usize) -> Option<Reason> {
-        let strayed = self
-            .rounds
-            .iter()
-            .filter_map(|round| round.alone.get(at)?.strayed.as_ref());
+        let alone = self.rounds.iter().filter_map(|round| round.alone(at));
+        let alone: Vec<&Streamed> = alone.collect();
+        let strayed = alone.iter().filter_map(|trial| trial.strayed.as_ref());
         let strayed: Vec<_> = strayed.collect();
         let last = strayed.last()?;
-        (strayed.len() * 2 > self.rounds.len()).then(|| Reason {
+        (strayed.len() * 2 > alone.len()).then(|| Reason {
             check: Check::Class,
             verdict: Verdict::Fails,
             what: format!(
@@ -128,6 +136,10 @@ impl All<'_> {
             verdict,
             what,
         };
+        let tried = self.rounds.iter().filter_map(|round| round.alone(at));
+        if let Some(few) = few(Check::Alone, "alone", tried.count()) {
+            return Some(few);
+        }
         let Some(rate) = rate else {
             return Some(reason(
                 Verdict::CannotTell,
@@ -140,7 +152,7 @@ impl All<'_> {
             rate_in_words(rate.median),
             share_in_words(rate.median / limit)
         );
-        let of = |round: &Round| round.alone.get(at).cloned();
+        let of = |round: &Round| round.alone(at).cloned();
         let verdict = self.outside(rate, limit, limit, &of)?;
         let (verdict, why) = verdict;
         let configured = match (&self.expected[at].configured, verdict) {
@@ -200,7 +212,7 @@ impl All<'_> {
             .guarantee_bit_per_s
             .unwrap_or(0.0)
             .min(limit);
-        let of = |round: &Round| round.together.get(at).cloned();
+        let of = |round: &Round| round.together(at).cloned();
         let (verdict, why) = self.outside(rate, least, limit, &of)?;
         let of_what = if rate.median > limit {
             format!("{} of its limit", share_in_words(rate.median / limit))
@@ -234,12 +246,10 @@ impl All<'_> {
                 "no rate was measured while all send".to_owned(),
             ));
         };
-        let cpu_bound = self
-            .rounds
-            .iter()
-            .filter_map(|round| round.together.get(at));
-        let cpu_bound =
-            cpu_bound.filter(|trial| trial.is_cpu_bound).count() * 2 > self.rounds.len();
+        let tried = self.rounds.iter().filter_map(|round| round.together(at));
+        let tried: Vec<&Streamed> = tried.collect();
+        let cpu_bound = tried.iter().filter(|trial| trial.is_cpu_bound);
+        let cpu_bound = cpu_bound.count() * 2 > tried.len();
         let judged = |what: String| {
             if cpu_bound {
                 reason(
@@ -282,6 +292,7 @@ impl All<'_> {
                 .iter()
                 .zip(round.alone.iter().zip(&round.together))
             {
+                let (alone, together) = (alone.as_ref()?, together.as_ref()?);
                 if class.limit_bit_per_s.is_some() {
                     limited += rate(together);
                 } else {
@@ -302,11 +313,20 @@ impl All<'_> {
             if sending == at || self.goes_to(sending).is_some() {
                 continue;
             }
-            let rises = self.rounds.iter().filter_map(|round| {
+            let pairs = self.rounds.iter().filter_map(|round| {
                 let before = round.quiet.get(at)?.as_ref()?;
                 let after = round.beside.get(sending)?.get(at)?.as_ref()?;
-                let delay = round.alone.get(sending)?.delay_s?;
-                Some((after.p50_s - before.p50_s, delay))
+                Some((round, after.p50_s - before.p50_s))
+            });
+            let pairs: Vec<(&Round, f64)> = pairs.collect();
+            let what = format!("its round trips while class {} sends", class.name);
+            if let Some(few) = few(Check::Isolation, &what, pairs.len()) {
+                reasons.push(few);
+                continue;
+            }
+            let rises = pairs.iter().filter_map(|(round, rise)| {
+                let delay = round.alone(sending)?.delay_s?;
+                Some((*rise, delay))
             });
             let (rises, delays): (Vec<f64>, Vec<f64>) = rises.unzip();
             let (Ok(rise), Ok(delay)) = (median(&rises), median(&delays)) else {
@@ -356,6 +376,23 @@ impl All<'_> {
             });
         beside.collect()
     }
+}
+
+/// Why trials of a kind are too few to be judged.
+fn few(check: Check, what: &str, trials: usize) -> Option<Reason> {
+    let (verdict, why) = match trials {
+        0 => (Verdict::NotTried, "not tried".to_owned()),
+        few if few < TRIALS_MIN => (
+            Verdict::CannotTell,
+            format!("only {}, {TRIALS_MIN} are needed", count(few, "trial")),
+        ),
+        _ => return None,
+    };
+    Some(Reason {
+        check,
+        verdict,
+        what: format!("{what}: {why}"),
+    })
 }
 
 /// Why a rate below `lowest` is not the class's own bound.

@@ -6,6 +6,7 @@
 
 mod judge;
 pub mod series;
+pub mod verification;
 
 use linerate_stats::summary::{median, median_interval};
 use serde::Serialize;
@@ -74,17 +75,29 @@ pub struct Probed {
     pub per_s: f64,
 }
 
-/// A whole round of one direction.
+/// A round of one direction. What was not tried before the end is none.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Round {
     /// Each class while only it sends.
-    pub alone: Vec<Streamed>,
+    pub alone: Vec<Option<Streamed>>,
     /// Each class while all send.
-    pub together: Vec<Streamed>,
+    pub together: Vec<Option<Streamed>>,
     /// The round trips of each class while none sends.
     pub quiet: Vec<Option<Probed>>,
     /// For each class that sends, the round trips of the others.
     pub beside: Vec<Vec<Option<Probed>>>,
+}
+
+impl Round {
+    /// Class `at` while only it sends; none if that was not tried.
+    pub fn alone(&self, at: usize) -> Option<&Streamed> {
+        self.alone.get(at)?.as_ref()
+    }
+
+    /// Class `at` while all send; none if that was not tried.
+    pub fn together(&self, at: usize) -> Option<&Streamed> {
+        self.together.get(at)?.as_ref()
+    }
 }
 
 /// A median of the rounds with its 95 % CI.
@@ -142,6 +155,8 @@ impl Figure {
 pub enum Verdict {
     /// It does.
     Holds,
+    /// The verification ended before it was tried.
+    NotTried,
     /// The trials cannot show it.
     CannotTell,
     /// It does not.

@@ -3,7 +3,9 @@
 //! Only intervals in which packets wait at both ends count: a sender that waits for a CPU leaves the class empty, and then
 //! its rate says nothing about its limit.
 
+use linerate_model::units::Nanoseconds;
 use linerate_stats::summary::{mean, quantile};
+use serde::{Deserialize, Serialize};
 
 use crate::trial::operations::real;
 
@@ -15,10 +17,10 @@ const STRETCH: usize = 8;
 const STRETCHES_MIN: usize = 3;
 
 /// One reading of a class's counters.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ClassReading {
     /// Since any fixed time.
-    pub at_s: f64,
+    pub at_ns: Nanoseconds,
     /// Bytes of frames sent.
     pub bytes: u64,
     /// Frames sent.
@@ -54,13 +56,17 @@ struct Step {
     waits: bool,
 }
 
+fn seconds_between(from: Nanoseconds, to: Nanoseconds) -> f64 {
+    to.as_secs_f64() - from.as_secs_f64()
+}
+
 fn steps(readings: &[ClassReading]) -> Vec<Step> {
     let pairs = readings.windows(2).filter_map(|pair| {
-        let seconds = pair[1].at_s - pair[0].at_s;
+        let seconds = seconds_between(pair[0].at_ns, pair[1].at_ns);
         let bytes = pair[1].bytes.checked_sub(pair[0].bytes)?;
         let packets = pair[1].packets.checked_sub(pair[0].packets)?;
         (seconds > 0.0).then(|| Step {
-            from_s: pair[0].at_s,
+            from_s: pair[0].at_ns.as_secs_f64(),
             seconds,
             bytes: real(bytes),
             packets: real(packets),
@@ -100,7 +106,7 @@ pub fn class_series(
     let mean_bytes_per_s = bytes / seconds;
     let readings: Vec<&ClassReading> = readings
         .iter()
-        .filter(|reading| is_counted(reading.at_s))
+        .filter(|reading| is_counted(reading.at_ns.as_secs_f64()))
         .collect();
     let bytes_per_s = slope(&readings).unwrap_or(mean_bytes_per_s);
     let waiting_readings = readings.split(|reading| reading.backlog_bytes == 0);
@@ -125,7 +131,10 @@ pub fn class_series(
 fn slope(readings: &[&ClassReading]) -> Option<f64> {
     let (mut products, mut squares) = (0.0, 0.0);
     for stretch in readings.split(|reading| reading.backlog_bytes == 0) {
-        let times: Vec<f64> = stretch.iter().map(|reading| reading.at_s).collect();
+        let times: Vec<f64> = stretch
+            .iter()
+            .map(|reading| reading.at_ns.as_secs_f64())
+            .collect();
         let first = stretch.first().map_or(0, |reading| reading.bytes);
         let grown = |reading: &&ClassReading| real(reading.bytes.saturating_sub(first));
         let bytes: Vec<f64> = stretch.iter().map(grown).collect();
@@ -154,7 +163,7 @@ mod tests {
                     bytes += 20_000;
                 }
                 ClassReading {
-                    at_s: f64::from(number) * 0.02,
+                    at_ns: Nanoseconds::from_millis(u64::from(number) * 20),
                     bytes,
                     packets: bytes / 1_000,
                     backlog_bytes: if is_idle || number < 10 { 0 } else { 10_000 },

@@ -51,14 +51,17 @@ fn rounds(change: impl Fn(usize, &mut Round)) -> Vec<Round> {
         rest.is_cpu_bound = true;
         let mut round = Round {
             alone: vec![
-                streamed(20.0 * MBIT * noise),
-                streamed(50.0 * MBIT / noise),
-                rest.clone(),
+                Some(streamed(20.0 * MBIT * noise)),
+                Some(streamed(50.0 * MBIT / noise)),
+                Some(rest.clone()),
             ],
             together: vec![
-                streamed(20.0 * MBIT * noise),
-                streamed(50.0 * MBIT / noise),
-                streamed(1_935.0 * MBIT * noise),
+                Some(streamed(20.0 * MBIT * noise)),
+                Some(streamed(50.0 * MBIT / noise)),
+                Some(Streamed {
+                    is_cpu_bound: true,
+                    ..streamed(1_935.0 * MBIT * noise)
+                }),
             ],
             quiet: vec![Some(probed(50e-6)); 3],
             beside: vec![vec![Some(probed(80e-6)); 3]; 3],
@@ -66,7 +69,6 @@ fn rounds(change: impl Fn(usize, &mut Round)) -> Vec<Round> {
         for at in 0..3 {
             round.beside[at][at] = None;
         }
-        round.together[2].is_cpu_bound = true;
         change(number as usize, &mut round);
         round
     };
@@ -106,7 +108,7 @@ fn a_limit_that_is_off_by_five_per_cent_is_named() {
     for factor in [0.95, 1.05] {
         let off = |_: usize, round: &mut Round| {
             for trial in [&mut round.alone[1], &mut round.together[1]] {
-                *trial = streamed(50.0 * MBIT * factor);
+                *trial = Some(streamed(50.0 * MBIT * factor));
             }
         };
         let mut classes = expected();
@@ -125,9 +127,11 @@ fn a_limit_that_is_off_by_five_per_cent_is_named() {
 fn a_sender_that_is_too_slow_is_no_wrong_limit() {
     let slow = |_: usize, round: &mut Round| {
         for trial in [&mut round.alone[1], &mut round.together[1]] {
-            *trial = streamed(30.0 * MBIT);
-            trial.waiting_share = Some(0.02);
-            trial.is_cpu_bound = true;
+            *trial = Some(Streamed {
+                waiting_share: Some(0.02),
+                is_cpu_bound: true,
+                ..streamed(30.0 * MBIT)
+            });
         }
     };
     let results = judge(&expected(), &rounds(slow), 0.01);
@@ -141,9 +145,11 @@ fn a_sender_that_is_too_slow_is_no_wrong_limit() {
     // The same where no class is counted: it stalls.
     let stalls = |_: usize, round: &mut Round| {
         for trial in [&mut round.alone[1], &mut round.together[1]] {
-            *trial = streamed(48.0 * MBIT);
-            trial.waiting_share = None;
-            trial.upper_bit_per_s = Some(50.4 * MBIT);
+            *trial = Some(Streamed {
+                waiting_share: None,
+                upper_bit_per_s: Some(50.4 * MBIT),
+                ..streamed(48.0 * MBIT)
+            });
         }
     };
     let results = judge(&expected(), &rounds(stalls), 0.01);
@@ -154,7 +160,7 @@ fn a_sender_that_is_too_slow_is_no_wrong_limit() {
 fn an_interval_that_reaches_the_limit_is_not_judged() {
     let noisy = |number: usize, round: &mut Round| {
         let rate = if number == 0 { 50.0 } else { 48.0 };
-        round.alone[1] = streamed(rate * MBIT);
+        round.alone[1] = Some(streamed(rate * MBIT));
     };
     let results = judge(&expected(), &rounds(noisy), 0.01);
     assert_eq!(only_reason(&results, 1).verdict, Verdict::CannotTell);
@@ -163,12 +169,15 @@ fn an_interval_that_reaches_the_limit_is_not_judged() {
 #[test]
 fn traffic_that_passes_another_class_is_named_with_what_to_check() {
     let stray = |_: usize, round: &mut Round| {
-        round.alone[0] = streamed(2_000.0 * MBIT);
-        round.alone[0].strayed = Some(Strayed {
+        let strayed = Strayed {
             into: "class rest (1:30)".to_owned(),
             class: Some(2),
+        };
+        round.alone[0] = Some(Streamed {
+            strayed: Some(strayed),
+            ..streamed(2_000.0 * MBIT)
         });
-        round.together[2] = streamed(900.0 * MBIT);
+        round.together[2] = Some(streamed(900.0 * MBIT));
     };
     let results = judge(&expected(), &rounds(stray), 0.01);
     assert_eq!(results[0].verdict, Verdict::Fails);
@@ -188,7 +197,7 @@ fn traffic_that_passes_another_class_is_named_with_what_to_check() {
 #[test]
 fn classes_that_share_a_parent_without_a_guarantee_are_found() {
     let shared = |_: usize, round: &mut Round| {
-        round.together[1] = streamed(35.0 * MBIT);
+        round.together[1] = Some(streamed(35.0 * MBIT));
     };
     let results = judge(&expected(), &rounds(shared), 0.01);
     let reason = only_reason(&results, 1);
@@ -221,8 +230,10 @@ fn a_class_that_waits_in_the_queue_of_another_is_not_isolated() {
 fn a_class_without_a_limit_gets_what_the_others_leave() {
     let starved = |bound: bool| {
         move |_: usize, round: &mut Round| {
-            round.together[2] = streamed(1_000.0 * MBIT);
-            round.together[2].is_cpu_bound = bound;
+            round.together[2] = Some(Streamed {
+                is_cpu_bound: bound,
+                ..streamed(1_000.0 * MBIT)
+            });
         }
     };
     for (bound, verdict) in [(false, Verdict::Fails), (true, Verdict::CannotTell)] {
@@ -245,7 +256,7 @@ fn of_three_rounds_each_must_be_outside() {
     let low = |lows: usize| {
         move |number: usize, round: &mut Round| {
             if number < lows {
-                round.together[0] = streamed(19.5 * MBIT);
+                round.together[0] = Some(streamed(19.5 * MBIT));
             }
         }
     };
@@ -254,4 +265,33 @@ fn of_three_rounds_each_must_be_outside() {
         let results = judge(&expected(), &rounds, 0.01);
         assert_eq!(only_reason(&results, 0).verdict, verdict, "{lows}");
     }
+}
+
+#[test]
+fn what_was_not_tried_before_the_end_does_not_hold() {
+    let ended = |tried: usize| {
+        move |number: usize, round: &mut Round| {
+            if number >= tried {
+                round.together = vec![None; 3];
+                round.beside[1][0] = None;
+            }
+        }
+    };
+    for (tried, verdict) in [(0, Verdict::NotTried), (2, Verdict::CannotTell)] {
+        let results = judge(&expected(), &rounds(ended(tried)), 0.01);
+        let all: Vec<&str> = results[0]
+            .reasons
+            .iter()
+            .map(|reason| reason.what.as_str())
+            .collect();
+        let why = ["not tried", "", "only 2 trials, 3 are needed"][tried];
+        let isolation = format!("its round trips while class backup sends: {why}");
+        assert_eq!(all, [format!("while all send: {why}"), isolation]);
+        assert_eq!(results[0].verdict, verdict);
+        assert_eq!(overall(&results), verdict);
+        // What was tried is shown.
+        assert!(results[0].alone_bit_per_s.is_some());
+    }
+    let all = judge(&expected(), &[], 0.01);
+    assert_eq!(overall(&all), Verdict::NotTried);
 }

@@ -20,16 +20,19 @@ pub enum RunKind {
     Search,
     /// `measure`.
     Measure,
+    /// `qos verify`.
+    Qos,
 }
 
 impl RunKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Lab,
         Self::Prove,
         Self::Demo,
         Self::Search,
         Self::Measure,
+        Self::Qos,
     ];
 
     /// The word of the kind, as people type and read it.
@@ -40,6 +43,7 @@ impl RunKind {
             Self::Demo => "demo",
             Self::Search => "search",
             Self::Measure => "measure",
+            Self::Qos => "qos",
         }
     }
 
@@ -58,7 +62,9 @@ impl RunKind {
             Record::Lab { .. } => Self::Lab,
             Record::Factors(_) | Record::Explored { .. } => Self::Search,
             Record::Planted(_) => Self::Demo,
-            Record::Measured(_) => Self::Measure,
+            Record::Qos(_) => Self::Qos,
+            // It also has a result for each class.
+            Record::Measured(_) if self != Self::Qos => Self::Measure,
             _ => self,
         }
     }

@@ -18,6 +18,8 @@ use linerate_model::sample::Sample;
 use linerate_model::setting::Class;
 use serde::{Deserialize, Serialize};
 
+use crate::qos::verification::{ArmTrial, Verification};
+
 pub use self::facts::{EndFacts, flag_word};
 pub use self::kind::RunKind;
 pub use self::measurement::Measurement;
@@ -241,8 +243,14 @@ pub enum Record {
     },
     /// A trial with every kept remedy.
     After(Box<Sample>),
-    /// A result of `measure`.
+    /// A result of `measure`, or of a class of `qos verify`.
     Measured(Box<Measurement>),
+    /// What `qos verify` was asked.
+    Qos(Box<Verification>),
+    /// The trials of `qos verify` that ran at the same time.
+    QosTrial(Box<ArmTrial>),
+    /// The verdict of `qos verify` in words, for lists.
+    QosVerdict(String),
     /// What was restored at the end.
     Ended {
         /// Whether both hosts equal their baseline.

@@ -7,7 +7,7 @@ use linerate_model::units::Nanoseconds;
 pub fn count(number: usize, noun: &str) -> String {
     let ending = match number {
         1 => "",
-        _ if noun.ends_with('x') => "es",
+        _ if noun.ends_with(['s', 'x']) => "es",
         _ => "s",
     };
     format!("{number} {noun}{ending}")

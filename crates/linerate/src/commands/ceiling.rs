@@ -66,9 +66,11 @@ pub(crate) fn run(
 pub(crate) struct TypedOptions(BTreeSet<String>);
 
 impl TypedOptions {
-    /// Those of the subcommand that was chosen.
+    /// Those of `ceiling`; none of any other command.
     pub(crate) fn of(matches: &ArgMatches) -> Self {
-        let chosen = matches.subcommand().map(|(_, own)| own);
+        // clap passes global options of a subcommand up to commands that do not have them, where asking for one panics.
+        let chosen = matches.subcommand().filter(|(name, _)| *name == "ceiling");
+        let chosen = chosen.map(|(_, own)| own);
         let typed = chosen.into_iter().flat_map(|own| {
             let ids = own.ids().map(clap::Id::as_str);
             ids.filter(|id| own.value_source(id) == Some(ValueSource::CommandLine))

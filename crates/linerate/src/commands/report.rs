@@ -12,6 +12,7 @@ use super::serve;
 use crate::lab;
 use crate::measure::stored;
 use crate::prove::show;
+use crate::qos::stored as qos;
 
 /// `linerate report`.
 pub(crate) fn run(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()> {
@@ -31,6 +32,9 @@ fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     if lab::is_lab(folder)? {
         return lab::show(folder, Some(page), say);
     }
+    if qos::is_verification(folder)? {
+        return qos::show(folder, page, say);
+    }
     if stored::is_measurement(folder)? {
         return stored::show(folder, page, say);
     }
@@ -44,6 +48,9 @@ pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
         let mut document = experiment::judge::document(&stored.header, &stored.records)?;
         document.run = Some(folder.display().to_string());
         return Ok(lab::page(&document, &stored.header, seen));
+    }
+    if qos::is_verification(folder)? {
+        return qos::page_of(folder);
     }
     if stored::is_measurement(folder)? {
         return stored::page_of(folder);

@@ -262,5 +262,7 @@ fn page_from(sorted: &Sorted<'_>, rows: &[Row<'_>]) -> String {
         local: sorted.hosts.0,
         remote: sorted.hosts.1,
         results: &results,
+        title: None,
+        summary: None,
     })
 }

@@ -18,7 +18,7 @@ pub(super) fn read(path: &Path) -> Outcome<(String, Qos)> {
 }
 
 /// The classes of a text; `name` is where it is from.
-pub(super) fn parse(text: &str, name: &str) -> Outcome<Qos> {
+pub(crate) fn parse(text: &str, name: &str) -> Outcome<Qos> {
     let file: QosFile = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         let line = text[..at.min(text.len())].matches('\n').count() + 1;

@@ -2,11 +2,12 @@
 //!
 //! A busy machine may leave a class empty, so that its limit cannot be judged (exit code 12): a correct limit never fails.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::fitting;
-use crate::job::Done;
-use crate::lab::Lab;
+use crate::job::{Done, Job};
+use crate::lab::{FAR, Lab};
 
 /// A class as tc(8) makes it.
 struct Made {
@@ -369,4 +370,149 @@ fn what_cannot_be_verified_is_an_error_that_names_the_class_or_the_file() {
     }
     let done = lab.run(&["qos", "verify", file, "netns:far", "--port", "5000"]);
     assert_eq!(done.code, Some(2), "{}", done.err);
+}
+
+/// Two classes with their limits.
+fn made_twice(lab: &Lab) {
+    let classes = [
+        made("1:10", "20mbit", "20mbit"),
+        made("1:20", "40mbit", "40mbit"),
+    ];
+    make(lab, "10gbit", "20", &classes, &[BY_PRIORITY]);
+}
+
+#[test]
+fn a_verification_is_stored_shown_the_same_later_listed_exported_and_compared() {
+    let Some(lab) = Lab::new() else { return };
+    if !can_make(&lab) {
+        return;
+    }
+    made_twice(&lab);
+    let (done, document) = verify(&lab, TWO, &["--name", "before"]);
+    assert_holds(&done, &document);
+    let (done, _) = verify(&lab, TWO, &["--name", "before"]);
+    assert_eq!(done.code, Some(23), "the name is taken: {}", done.err);
+    verify(&lab, TWO, &[]);
+
+    let shown = lab.run(&["report", "before", "--format", "json"]);
+    let shown = fitting(&shown.expect_code(0).out);
+    assert_eq!(shown, document);
+    let page = lab.path("state/runs/before/report.html");
+    let page = std::fs::read_to_string(page).expect("the page");
+    assert!(page.contains("linerate qos verify near0 netns:far"));
+    assert!(page.contains("of limit [95 % CI]"), "the table");
+
+    let listed = lab.run(&["runs", "--kind", "qos", "--format", "json"]);
+    let listed = fitting(&listed.expect_code(0).out);
+    let runs = listed["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 2, "{listed:#}");
+    for run in runs {
+        assert_eq!(run["state"], "ended", "{run:#}");
+        // 3 rounds: 2 alone, both together, both quiet, 2 beside.
+        assert_eq!(run["trials"], 3 * (2 + 2 + 2 + 4), "{run:#}");
+        let headline = run["headline"].as_str().expect("a headline");
+        assert!(headline.ends_with("of 2 classes hold"), "{headline}");
+    }
+
+    let compared = lab.run(&["compare", "before", "last", "--format", "json"]);
+    // Two runs at different times do not show a regression.
+    assert_eq!(compared.code, Some(12), "{}", compared.err);
+    let compared = fitting(&compared.out);
+    let cells = compared["cells"].as_array().expect("a list");
+    let cells: Vec<&Value> = cells.iter().map(|cell| &cell["levels"][0]).collect();
+    assert_eq!(
+        cells,
+        [
+            "rest alone",
+            "rest together",
+            "storage alone",
+            "storage together"
+        ]
+    );
+
+    let table = lab.run(&["export", "before"]).expect_code(0);
+    assert_eq!(table.out.lines().count(), 1 + 30, "a row for each sample");
+    assert!(table.out.contains("qos-trial"), "{}", table.out);
+}
+
+#[test]
+fn a_signal_ends_it_early_with_what_is_judged_so_far_and_nothing_is_left() {
+    const SEEN: &str = "tc -d qdisc show dev near0; tc -d class show dev near0; nft list ruleset";
+    let Some(lab) = Lab::new() else { return };
+    if !can_make(&lab) {
+        return;
+    }
+    made_twice(&lab);
+    let before = lab.shell("near", SEEN);
+    let path = lab.path("classes.toml");
+    std::fs::write(&path, format!("[qos]\ninterface = \"near0\"\n{TWO}")).expect("a file");
+    let file = path.to_str().expect("UTF-8");
+    let words = [
+        "--format",
+        "json",
+        "qos",
+        "verify",
+        file,
+        "netns:far",
+        "--rounds",
+        "1000",
+        "--time",
+        "500ms",
+        "--flows",
+        "2",
+    ];
+    // Before the first round is over, and after four.
+    for (line, signal) in [("verifying", Signal::TERM), ("round 4", Signal::INT)] {
+        let job = Job::start(lab.linerate(&words));
+        job.wait_for_line(|text| text.starts_with(line));
+        if line == "verifying" {
+            wait_for_data(&lab, &job);
+        }
+        job.send(signal);
+        let done = job.end().expect_code(130);
+        assert!(
+            done.err.contains("interrupted: the result is that of "),
+            "{}",
+            done.err
+        );
+        let document = fitting(&done.out);
+        assert_eq!(document["interrupted"], true);
+        let classes = document["directions"][0]["classes"].as_array();
+        for class in classes.expect("a list") {
+            let verdict = class["verdict"].as_str().expect("a word");
+            if line == "verifying" {
+                assert!(["not-tried", "cannot-tell"].contains(&verdict), "{class:#}");
+            } else {
+                assert_ne!(verdict, "not-tried", "{class:#}");
+                assert!(class["alone_bit_per_s"]["median"].is_f64(), "{class:#}");
+            }
+        }
+        if document["rounds"] != 0 {
+            let shown = lab.run(&["report", "last", "--format", "json"]);
+            assert_eq!(fitting(&shown.expect_code(0).out), document);
+            let listed = lab.run(&["runs"]).expect_code(0);
+            assert!(listed.out.contains("qos (stopped)"), "{}", listed.out);
+        }
+        assert_eq!(lab.shell("near", SEEN), before);
+    }
+}
+
+/// Waits until a trial has moved data.
+fn wait_for_data(lab: &Lab, job: &Job) {
+    let before = lab.counter("near", "tx_bytes");
+    while lab.counter("near", "tx_bytes") < before + 200_000 && !job.has_ended() {}
+}
+
+#[test]
+fn a_class_of_ports_cannot_be_verified_with_a_listening_agent() {
+    let Some(lab) = Lab::new() else { return };
+    let path = lab.path("classes.toml");
+    let file = path.to_str().expect("UTF-8");
+    let text = TWO.replace("priority = 1", "ports = [5001]");
+    std::fs::write(&path, format!("[qos]\ninterface = \"near0\"\n{text}")).expect("a file");
+    let done = lab.run(&["qos", "verify", file, FAR]);
+    assert_eq!(done.code, Some(23), "{}", done.err);
+    for part in ["class storage", "at its own port 5210", "hint: "] {
+        assert!(done.err.contains(part), "{part}: {}", done.err);
+    }
 }

@@ -7,7 +7,7 @@ use linerate_model::ids::NicName;
 use linerate_model::units::Nanoseconds;
 
 use super::measure::parse_percent;
-use super::{PeerArgs, PersistArgs, StayArgs, parse_nonzero_time};
+use super::{PeerArgs, PersistArgs, StayArgs, StoreArgs, parse_nonzero_time};
 
 /// `qos`.
 #[derive(Debug, Subcommand)]
@@ -91,4 +91,7 @@ pub struct QosVerifyArgs {
     /// Seed of the trial order [default: random, printed].
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Where the result is stored.
+    #[command(flatten)]
+    pub store: StoreArgs,
 }

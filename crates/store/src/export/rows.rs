@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use linerate_analysis::qos::verification::ArmTrial;
 use linerate_analysis::record::{EndFacts, Header, Record, RunKind, flag_word};
 use linerate_analysis::trial::operations::ops_per_s;
 use linerate_analysis::trial::{figure, is_doubtful};
@@ -36,6 +37,8 @@ pub(super) enum TrialKind {
     Cell,
     /// A trial of `measure`.
     Measured,
+    /// A trial of `qos verify`.
+    QosTrial,
 }
 
 impl TrialKind {
@@ -50,9 +53,13 @@ impl TrialKind {
             Self::Pilot => "pilot",
             Self::Cell => "cell",
             Self::Measured => "measured",
+            Self::QosTrial => "qos-trial",
         }
     }
 }
+
+/// The levels of a trial of `qos verify`: its class, and which classes sent.
+const OF_CLASSES: [&str; 2] = ["class", "trial"];
 
 /// What all rows of a run have in common.
 #[derive(Debug, Clone, PartialEq)]
@@ -245,10 +252,12 @@ pub(super) fn factors_of(folder: &Path) -> Vec<String> {
     while let Ok(Some(line)) = lines.next_line() {
         // Behind the checksum and a blank. A trial may have megabytes, and is not of interest here.
         let json = line.get(9..).unwrap_or_default();
-        if !is_of(json, b"\"lab\"") && !is_of(json, b"\"factors\"") {
+        let names_factors = [&b"\"lab\""[..], b"\"factors\"", b"\"qos\""];
+        if !names_factors.into_iter().any(|key| is_of(json, key)) {
             continue;
         }
         match str::from_utf8(json).map(serde_json::from_str) {
+            Ok(Ok(Record::Qos(_))) => names.extend(OF_CLASSES.map(str::to_owned)),
             Ok(Ok(Record::Lab { experiment, .. })) => {
                 names.extend(experiment.factors.iter().map(|one| one.name().to_owned()));
             }
@@ -276,6 +285,8 @@ struct Gathered {
     others: HashMap<String, Arc<OtherPeer>>,
     searched: Vec<Searched>,
     rules: HashMap<usize, String>,
+    /// The classes of `qos verify`.
+    classes: Vec<String>,
     /// How many of each kind were made.
     made: HashMap<TrialKind, u64>,
     /// Where the rows begin that stand for what is tried now.
@@ -303,6 +314,7 @@ impl Gathered {
             others: HashMap::new(),
             searched: Vec::new(),
             rules: HashMap::new(),
+            classes: Vec::new(),
             made: HashMap::new(),
             newest: HashMap::new(),
         }
@@ -346,6 +358,8 @@ impl Gathered {
                 sample,
             } => self.staged(*stage, *place, without, sample),
             Record::Explored { levels, sample, .. } => self.explored(levels, sample.as_deref()),
+            Record::Qos(asked) => self.classes.clone_from(&asked.classes),
+            Record::QosTrial(trial) => self.of_classes(trial),
             Record::Measured(measured) => {
                 let row = self.row(TrialKind::Measured, measured.sample.as_ref());
                 // Without raw counters there is no trial to describe.
@@ -421,6 +435,30 @@ impl Gathered {
             ..self.row(TrialKind::Explored, sample)
         };
         self.rows.push(row);
+    }
+
+    /// A row for each class that had a part: its round is the block.
+    fn of_classes(&mut self, trial: &ArmTrial) {
+        let Some((_, first)) = trial.samples.first() else {
+            return;
+        };
+        let row = Row {
+            block: Some(trial.round.into()),
+            ..self.row(TrialKind::QosTrial, Some(first))
+        };
+        for (beside, (class, sample)) in (0..).zip(&trial.samples) {
+            let class = self.classes.get(*class).cloned().unwrap_or_default();
+            self.rows.push(Row {
+                beside,
+                levels: OF_CLASSES
+                    .map(str::to_owned)
+                    .into_iter()
+                    .zip([class, trial.arm.in_words(&self.classes)])
+                    .collect(),
+                figures: Some(Figures::of(sample)),
+                ..row.clone()
+            });
+        }
     }
 
     fn cell(&mut self, block: u32, cell: &[usize], samples: &[Sample], why: Option<&str>) {

@@ -400,6 +400,10 @@ fn check_trial(record: &Record) -> Result<(), String> {
             let mut trials = earlier.trials.iter();
             return trials.try_for_each(|trial| check_sample(&trial.sample));
         }
+        Record::QosTrial(trial) => {
+            let mut samples = trial.samples.iter();
+            return samples.try_for_each(|(_, sample)| check_sample(sample));
+        }
         Record::Measured(measured) => {
             if !measured.figures.are_valid() {
                 return Err("a figure of a trial is not a positive number".to_owned());

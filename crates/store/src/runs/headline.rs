@@ -16,6 +16,8 @@ pub(super) struct Headline {
     /// The best of several results: how good it is, and its words.
     best: Option<(f64, String)>,
     results: usize,
+    /// The verdict of `qos verify`.
+    verdict: Option<String>,
 }
 
 impl Headline {
@@ -44,6 +46,7 @@ impl Headline {
                 let gain = value.map(|value| gain(value, measured.response.more_is_better()));
                 self.see(gain.unwrap_or(f64::NEG_INFINITY), words);
             }
+            Record::QosVerdict(verdict) => self.verdict = Some(verdict.clone()),
             _ => {}
         }
     }
@@ -57,6 +60,9 @@ impl Headline {
 
     /// The result; none if there is none yet.
     pub(super) fn in_words(&self) -> Option<String> {
+        if self.verdict.is_some() {
+            return self.verdict.clone();
+        }
         let before = self.before.as_ref().and_then(Figures::in_words);
         let after = self.after.as_ref().and_then(Figures::in_words);
         if let (Some(before), Some(after)) = (&before, &after) {

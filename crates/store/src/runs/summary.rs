@@ -108,7 +108,13 @@ impl Summary {
                 ..
             } => self.count(sample),
             Record::Cell { samples, .. } => samples.iter().for_each(|sample| self.count(sample)),
+            // Its trials were counted one by one.
+            Record::Measured(_) if self.kind == RunKind::Qos => {}
             Record::Measured(measured) => self.measured(measured),
+            Record::QosTrial(trial) => {
+                let samples = trial.samples.iter();
+                samples.for_each(|(_, sample)| self.count(sample));
+            }
             Record::Stopped(why) => {
                 self.state = State::Stopped;
                 self.stopped = Some(why.clone());

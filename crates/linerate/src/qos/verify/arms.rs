@@ -1,5 +1,6 @@
-//! The trials of a round, and their specifications.
+//! The specification of the trial of one class.
 
+use linerate_analysis::qos::verification::Part;
 use linerate_model::host::Host;
 use linerate_model::qos::{QosClass, Selector};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
@@ -22,64 +23,6 @@ const SOCKET_S: f64 = 0.2;
 const SOCKET_MIN: f64 = 32_768.0;
 /// Larger buffers are left to the kernel (`net.core.wmem_max` is 208 KiB by default).
 const SOCKET_MAX: f64 = 131_072.0;
-
-/// The trials that run at the same time, one for each class that is part of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// One class sends.
-    Alone(usize),
-    /// All send.
-    Together,
-    /// None sends; the round trips of all are watched.
-    Quiet,
-    /// One sends; the round trips of the others are watched.
-    Beside(usize),
-}
-
-/// Some trials in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Arm {
-    pub(super) kind: Kind,
-    pub(super) direction: Direction,
-}
-
-impl Arm {
-    /// All of a round with `classes` classes.
-    pub(super) fn all(classes: usize, directions: &[Direction]) -> Vec<Self> {
-        let mut kinds: Vec<Kind> = (0..classes).map(Kind::Alone).collect();
-        if classes > 1 {
-            kinds.extend([Kind::Together, Kind::Quiet]);
-            kinds.extend((0..classes).map(Kind::Beside));
-        }
-        let of = |direction: &Direction| {
-            let direction = *direction;
-            kinds.iter().map(move |kind| Self {
-                kind: *kind,
-                direction,
-            })
-        };
-        directions.iter().flat_map(of).collect()
-    }
-
-    /// Whether class `at` sends, or its round trips are watched; none if it has no part.
-    pub(super) fn part(self, at: usize) -> Option<Part> {
-        match self.kind {
-            Kind::Alone(own) => (own == at).then_some(Part::Sends),
-            Kind::Together => Some(Part::Sends),
-            Kind::Beside(own) if own == at => Some(Part::Sends),
-            Kind::Quiet | Kind::Beside(_) => Some(Part::Probes),
-        }
-    }
-}
-
-/// What a class does in a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    /// It sends as much as it can.
-    Sends,
-    /// Its round trips are watched.
-    Probes,
-}
 
 /// The marks of the packets of a class.
 fn marks(class: &QosClass, args: &QosVerifyArgs) -> Marks {

@@ -6,7 +6,7 @@ use linerate_model::qos::Framing;
 use linerate_model::workload::Direction;
 use serde::Serialize;
 
-use super::{Rounds, Verify};
+use super::judged::Judged;
 
 /// What `linerate qos verify FILE PEER --format json` prints.
 #[derive(Debug, Serialize)]
@@ -26,8 +26,12 @@ pub(crate) struct QosDocument {
     seconds: f64,
     /// The seed of the order of trials in each round.
     pub(super) seed: u64,
-    /// The number of rounds.
+    /// The number of complete rounds.
     pub(super) rounds: usize,
+    /// The number of rounds that were asked for.
+    pub(super) rounds_asked: u32,
+    /// Whether it ended early: what was not tried until then is `not-tried`, and nothing is judged by fewer than three trials.
+    pub(super) interrupted: bool,
     /// How far a rate may be from its limit, as a share of it.
     pub(super) within: f64,
     /// The worst of the classes.
@@ -55,11 +59,11 @@ impl QosDocument {
     }
 }
 
-pub(super) fn document(verify: &Verify<'_>, rounds: &[Rounds]) -> QosDocument {
-    let args = verify.args;
-    let judged = rounds.iter().map(|of| {
-        let mut expected = verify.set_up.expected.clone();
-        if of.direction == Direction::Reverse {
+pub(super) fn document(judged: &Judged<'_>, seed: u64, interrupted: bool) -> QosDocument {
+    let (asked, set_up) = (judged.asked, judged.set_up);
+    let results = asked.directions.iter().map(|direction| {
+        let mut expected = set_up.expected.clone();
+        if *direction == Direction::Reverse {
             // They are of this host's configuration.
             for class in &mut expected {
                 class.wrong.clear();
@@ -67,27 +71,29 @@ pub(super) fn document(verify: &Verify<'_>, rounds: &[Rounds]) -> QosDocument {
             }
         }
         DirectionResult {
-            direction: of.direction,
-            classes: judge(&expected, &of.rounds, args.within),
+            direction: *direction,
+            classes: judge(&expected, &judged.rounds(*direction), asked.within),
         }
     });
-    let directions: Vec<DirectionResult> = judged.collect();
+    let directions: Vec<DirectionResult> = results.collect();
     QosDocument {
         schema: "linerate.qos/1",
-        interface: verify.set_up.qos.interface.clone(),
-        limit_of: verify.set_up.qos.limit_of,
-        transport: match (args.udp, args.verbs) {
+        interface: set_up.qos.interface.clone(),
+        limit_of: set_up.qos.limit_of,
+        transport: match (asked.udp, asked.verbs) {
             (true, _) => "udp",
             (_, true) => "verbs",
             _ => "tcp",
         },
-        flows: args.flows,
-        seconds: args.time.as_secs_f64(),
-        seed: verify.seed,
-        rounds: rounds.first().map_or(0, |of| of.rounds.len()),
-        within: args.within,
+        flows: asked.flows,
+        seconds: asked.time_ns.as_secs_f64(),
+        seed,
+        rounds: judged.complete(),
+        rounds_asked: asked.rounds,
+        interrupted,
+        within: asked.within,
         verdict: overall(directions.iter().flat_map(|one| &one.classes)),
         directions,
-        left_out: verify.set_up.left_out.clone(),
+        left_out: set_up.left_out.clone(),
     }
 }

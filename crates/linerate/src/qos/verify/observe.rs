@@ -1,6 +1,7 @@
 //! From the samples of a trial to what is judged: rates in the file's bytes, and the classes that the bytes passed.
 
 use linerate_analysis::qos::series::{ClassSeries, class_series};
+use linerate_analysis::qos::verification::Readings;
 use linerate_analysis::qos::{Probed, Strayed, Streamed};
 use linerate_analysis::trial::figure::times;
 use linerate_analysis::trial::operations::{ops_per_s, real};
@@ -18,7 +19,6 @@ use linerate_model::workload::Workload;
 use linerate_stats::summary::{mean, median, quantile};
 
 use super::arms::WARM_UP;
-use super::sampler::Readings;
 use super::set_up::{SetUp, class_of, framed};
 
 /// The low part of the first handle that `mqprio` gives its traffic classes; those below are queues.

@@ -32,13 +32,21 @@ pub(super) fn text(document: &QosDocument) -> String {
     for left_out in &document.left_out {
         wrapped(&mut lines, left_out);
     }
+    let rounds = if document.interrupted {
+        format!(
+            "interrupted after {} of {}",
+            count(document.rounds, "complete round"),
+            document.rounds_asked
+        )
+    } else {
+        count(document.rounds, "round")
+    };
     wrapped(
         &mut lines,
         &format!(
-            "{}: rates in bytes of {}, {} in random order, seed {}",
+            "{}: rates in bytes of {}, {rounds} in random order, seed {}",
             overall_in_words(document),
             document.limit_of.word(),
-            count(document.rounds, "round"),
             document.seed
         ),
     );
@@ -49,6 +57,7 @@ fn overall_in_words(document: &QosDocument) -> String {
     let within = format!("within {} %", document.within * 100.0);
     match document.verdict {
         Verdict::Holds => format!("every limit holds {within}"),
+        Verdict::NotTried => "not every limit was tried".to_owned(),
         Verdict::CannotTell => format!("not every limit can be judged {within}"),
         Verdict::Fails => format!("not every limit holds {within}"),
     }
@@ -103,6 +112,7 @@ fn table(direction: &DirectionResult) -> Vec<String> {
 fn verdict_in_words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "holds",
+        Verdict::NotTried => "not tried",
         Verdict::CannotTell => "can't tell",
         Verdict::Fails => "fails",
     }

@@ -376,6 +376,7 @@ const SOURCES: &[(&str, &str)] = &[
     ),
     ("nics/*/dispatch/**", "netdev dev-get {1}"),
     ("nics/*/shaping/dcb/**", "rtnetlink RTM_GETDCB {1}"),
+    ("nics/*/shaping/class_rules**", "nf_tables {1}"),
     ("nics/*/shaping/classes**", "rtnetlink RTM_GETTCLASS {1}"),
     ("nics/*/shaping/**", "rtnetlink RTM_GETQDISC {1}"),
     (

@@ -8,6 +8,7 @@ pub(crate) mod conntrack_stat;
 pub(crate) mod identity;
 pub(crate) mod interrupts;
 pub(crate) mod limits;
+pub mod managers;
 pub(crate) mod netstat;
 pub(crate) mod nfs;
 pub(crate) mod owners;

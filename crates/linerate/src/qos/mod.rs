@@ -26,10 +26,13 @@ use linerate_runtime::endpoint::recover::recover_first;
 use linerate_runtime::endpoint::transactions;
 
 use self::applied::{Applied, Note};
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use self::file::parse as parse_file;
 #[cfg(test)]
 pub(crate) use self::text::{QosPlanDocument, QosStatusDocument};
 #[cfg(test)]
 pub(crate) use self::verify::document::QosDocument;
+pub(crate) use self::verify::stored;
 use crate::prove::intent::Intent;
 use crate::tune;
 
@@ -39,7 +42,7 @@ pub(crate) fn run(action: &QosAction, state: &Path, say: &Say) -> Outcome<()> {
         QosAction::Plan { file } => {
             let endpoint = LocalEndpoint::open(state)?;
             let (_, asked) = Asked::of(file, &endpoint, state)?;
-            text::plan(&asked, say)
+            text::plan(&asked, endpoint.root(), say)
         }
         QosAction::Apply(args) => apply(args, state, say),
         QosAction::Confirm => {
@@ -147,6 +150,7 @@ fn apply(args: &QosApplyArgs, state: &Path, say: &Say) -> Outcome<()> {
         intent: &asked.intent,
         mark: &|id| applied::write(state, id, &note),
         undo: "linerate qos undo",
+        confirm: |_| "linerate qos confirm".to_owned(),
         show: text::changes,
     };
     tune::apply(&made, endpoint, state, &args.stay, say)
@@ -177,6 +181,9 @@ fn persist(args: &PersistArgs, state: &Path, say: &Say) -> Outcome<()> {
     if applied.is_empty() {
         return Err(nothing_applied(None));
     }
+    if !args.remove {
+        name_managers(&applied, state, say)?;
+    }
     let mut entries = Vec::new();
     for Applied { entry, .. } in applied {
         let args = PersistArgs {
@@ -186,6 +193,30 @@ fn persist(args: &PersistArgs, state: &Path, say: &Say) -> Outcome<()> {
         entries.extend(tune::persist::persist(&args, state)?);
     }
     tune::report("persist", &entries, say)
+}
+
+/// Names the programs that manage the interfaces of what is applied.
+fn name_managers(applied: &[Applied], state: &Path, say: &Say) -> Outcome<()> {
+    let endpoint = LocalEndpoint::open(state)?;
+    let mut newest: BTreeMap<&NicName, &Applied> = BTreeMap::new();
+    for one in applied {
+        newest.insert(&one.note.interface, one);
+    }
+    for one in newest.into_values() {
+        let asked = file::parse(&one.note.file, "the applied file")
+            .and_then(|qos| Asked::with(qos, &endpoint, state));
+        let Ok(asked) = asked else { continue };
+        let managed = text::Managed::all(&asked, endpoint.root());
+        for line in managed
+            .value()
+            .into_iter()
+            .flatten()
+            .flat_map(text::Managed::lines)
+        {
+            say.note(line.strip_prefix("note: ").unwrap_or(&line));
+        }
+    }
+    Ok(())
 }
 
 /// Undoes the newest transaction first, so that each finds what it left.

@@ -1,10 +1,15 @@
 //! What `qos plan` and `qos status` print.
 
 use linerate_analysis::text::table::table;
+use linerate_host::procfs::managers::read_managers;
+use linerate_host::root::HostRoot;
 use linerate_model::exit::{Outcome, Stop};
 use linerate_model::ids::NicName;
+use linerate_model::known::Known;
 use linerate_model::plan::Plan;
-use linerate_model::qos::{Framing, Mechanism, QosClass};
+use linerate_model::qos::{
+    Framing, Manager, ManagerFile, Mechanism, QosClass, manager_files, manager_notes,
+};
 use linerate_model::units::BitRate;
 use linerate_runtime::console::say::{Format, Say};
 use serde::Serialize;
@@ -36,6 +41,77 @@ pub(crate) struct QosPlanDocument<'a> {
     classes: Vec<PlannedLine>,
     /// What this host does not have yet, in the order in which it is made.
     changes: &'a [IntendedChange],
+    /// The programs that manage the interfaces that change, with the files that would make the VLANs.
+    managers: &'a [Managed],
+    /// Why it is not known which programs do; null if it is.
+    managers_unknown: Option<&'a str>,
+}
+
+/// A program that manages an interface of the file.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Managed {
+    #[serde(flatten)]
+    manager: Manager,
+    /// What it does to what `apply` makes.
+    notes: Vec<String>,
+    /// The files that make the VLANs of the classes at boot in place of `qos persist`; empty without VLANs.
+    files: Vec<ManagerFile>,
+}
+
+impl Managed {
+    /// The programs that manage the interface of the file, the ports that hold the limits, or a VLAN of it.
+    pub(super) fn all(asked: &Asked, root: &HostRoot) -> Known<Vec<Self>> {
+        let mut nics = vec![asked.qos.interface.clone()];
+        let vlans = asked.qos.classes.iter().filter_map(|class| {
+            let vlan = class.vlan.as_ref()?;
+            Some(vlan.device.clone())
+        });
+        nics.extend(asked.plan.holders.iter().cloned().chain(vlans));
+        let mut found: Vec<Self> = Vec::new();
+        let mut seen: Vec<&NicName> = Vec::new();
+        for nic in &nics {
+            let is_there = root.exists(&format!("sys/class/net/{nic}"));
+            if seen.contains(&nic) || !is_there {
+                continue;
+            }
+            seen.push(nic);
+            match read_managers(root, nic) {
+                Known::Value(managers) => {
+                    found.extend(managers.into_iter().map(|manager| {
+                        let is_port = manager.interface == asked.qos.interface;
+                        let files = manager_files(&asked.qos, &manager);
+                        let files = if is_port { files } else { Vec::new() };
+                        Self {
+                            notes: manager_notes(&manager, &files),
+                            files,
+                            manager,
+                        }
+                    }));
+                }
+                Known::Unknown(gap) => return Known::Unknown(gap),
+            }
+        }
+        Known::Value(found)
+    }
+
+    /// What a person reads.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = (self.notes.iter())
+            .map(|note| format!("note: {note}"))
+            .collect();
+        if !self.files.is_empty() {
+            let name = self.manager.name.word();
+            lines.push(format!(
+                "to have {name} make the VLANs at boot (not their limits), in place of `linerate qos persist`:"
+            ));
+        }
+        for file in &self.files {
+            lines.push(format!("  # {}", file.path));
+            lines.extend(file.lines.iter().map(|line| format!("  {line}")));
+        }
+        lines
+    }
 }
 
 /// A class of a plan.
@@ -66,7 +142,8 @@ pub(super) fn traffic(class: &QosClass) -> String {
 }
 
 /// Prints a plan.
-pub(super) fn plan(asked: &Asked, say: &Say) -> Outcome<()> {
+pub(super) fn plan(asked: &Asked, root: &HostRoot, say: &Say) -> Outcome<()> {
+    let managed = Managed::all(asked, root);
     let number = |number: u16| match asked.plan.mechanism {
         Mechanism::Htb => format!("1:{number:x}"),
         Mechanism::Dcb | Mechanism::Mqprio => number.to_string(),
@@ -91,6 +168,11 @@ pub(super) fn plan(asked: &Asked, say: &Say) -> Outcome<()> {
         holders: &asked.plan.holders,
         classes: lines.collect(),
         changes: &asked.intent.changes,
+        managers: managed.value().map_or(&[][..], Vec::as_slice),
+        managers_unknown: match &managed {
+            Known::Unknown(gap) => Some(gap.reason.as_str()),
+            Known::Value(_) => None,
+        },
     };
     if say.format == Format::Json {
         return say.json(&document);
@@ -98,7 +180,11 @@ pub(super) fn plan(asked: &Asked, say: &Say) -> Outcome<()> {
     for line in plan_lines(&document) {
         say.data(&line)?;
     }
-    changes(&asked.intent, say)
+    changes(&asked.intent, say)?;
+    for line in document.managers.iter().flat_map(Managed::lines) {
+        say.data(&line)?;
+    }
+    Ok(())
 }
 
 /// Prints what changes, a line each: the settings are explained by `explain`.
@@ -151,6 +237,12 @@ fn plan_lines(document: &QosPlanDocument<'_>) -> Vec<String> {
     rows.extend(document.classes.iter().map(row));
     table(&mut lines, &rows);
     lines.extend(document.notes.iter().map(|note| format!("note: {note}")));
+    if let Some(why) = document.managers_unknown {
+        lines.push(format!(
+            "note: whether another program manages {} is not known: {why}",
+            document.interface
+        ));
+    }
     lines
 }
 

@@ -248,6 +248,8 @@ pub(crate) struct Made<'a> {
     pub(crate) mark: &'a dyn Fn(&str) -> Outcome<()>,
     /// The command that rolls them back.
     pub(crate) undo: &'static str,
+    /// The command that confirms the transaction of this name.
+    pub(crate) confirm: fn(&str) -> String,
     /// Prints them as text.
     pub(crate) show: fn(&Intent, &Say) -> Outcome<()>,
 }
@@ -260,6 +262,7 @@ impl<'a> Made<'a> {
             intent,
             mark: &|_| Ok(()),
             undo: "linerate tune undo",
+            confirm: |name| format!("linerate tune confirm {name}"),
             show: lines,
         }
     }
@@ -302,7 +305,8 @@ pub(crate) fn apply(
         stop
     })?;
     let marked = endpoint.open_id().map_or(Ok(()), |id| (made.mark)(&id));
-    let decided = marked.and_then(|()| decide(&endpoint, state, stay, deadline, &interrupt, say));
+    let decided =
+        marked.and_then(|()| decide(made, &endpoint, (state, stay), deadline, &interrupt, say));
     let (stop, asker) = match decided {
         Ok(Decision::Confirmed(asker)) => {
             for moved in endpoint.moved() {
@@ -345,9 +349,9 @@ pub(crate) fn apply(
 
 /// Whether changes that were just made are to be kept.
 fn decide(
+    made: &Made<'_>,
     endpoint: &LocalEndpoint,
-    state: &FilePath,
-    stay: &StayArgs,
+    (state, stay): (&FilePath, &StayArgs),
     deadline: Boottime,
     interrupt: &Interrupt,
     say: &Say,
@@ -380,8 +384,9 @@ fn decide(
         ));
     } else {
         say.note(&format!(
-            "changed; run `linerate tune confirm {id}` over a new connection within {seconds} s to keep the \
-             changes; otherwise they are rolled back; {}",
+            "changed; run `{}` over a new connection within {seconds} s to keep the changes; otherwise they are rolled \
+             back; {}",
+            (made.confirm)(&id),
             endpoint.with_both_killed()
         ));
     }

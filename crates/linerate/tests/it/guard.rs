@@ -495,6 +495,35 @@ fn the_interface_that_an_ssh_connection_comes_in_by_is_not_cut_off() {
 }
 
 #[test]
+fn classes_are_made_on_the_management_interface_only_where_it_may_be_disrupted() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let serve = neighbour(&lab);
+    let file = lab.path("classes.toml");
+    let classes = "[qos]\ninterface = \"near0\"\n[[class]]\nname = \"low\"\npriority = 1\nlimit = \"50mbit\"\n";
+    std::fs::write(&file, classes).expect("a file");
+    let apply = |flag: &str| {
+        let arguments = format!("qos apply {} --no-confirm {flag}", file.display());
+        by_near0(&lab, &arguments)
+    };
+    let refused = apply("");
+    if refused.code == Some(22) {
+        eprintln!("SKIP: this kernel cannot hold the limits: {}", refused.err);
+        return;
+    }
+    let refused = refused.expect_code(21);
+    for part in ["uses near0", "--allow-management-disruption"] {
+        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+    }
+    assert_same(&lab, &before, "refused");
+    apply("--allow-management-disruption").expect_code(0);
+    lab.run(&["qos", "undo"]).expect_code(0);
+    assert_same(&lab, &before, "undone");
+    serve.send(Signal::INT);
+    serve.end().expect_code(0);
+}
+
+#[test]
 fn prove_does_not_try_what_would_disturb_the_way_in_unless_told() {
     let Some(lab) = Lab::new() else { return };
     lab.shell("near", crate::prove::NO_SEGMENTATION);

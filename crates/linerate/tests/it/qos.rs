@@ -91,6 +91,22 @@ fn classes_are_planned_made_once_and_rolled_back_to_the_byte() {
         "{status:#}"
     );
 
+    let map = lab.run(&["map", "near0"]).expect_code(0).out;
+    // Without the breaks of its lines.
+    let map = map.replace('│', " ");
+    let map = map.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "any > priority 1 > class 1:10 > limit 50.00 Mb/s",
+        "any > mark 7 > class 1:20 > limit 100.0 Mb/s",
+        "any > port 443 > class 1:30 > limit 400.0 Mb/s, guaranteed 200.0 Mb/s",
+        "any > everything else > class 1:40 > limit ",
+    ] {
+        assert!(map.contains(part), "{part}: {map}");
+    }
+    let picture = lab.run(&["--format", "svg", "map"]).expect_code(0).out;
+    assert!(picture.contains("classes by htb:"), "{picture}");
+    assert!(picture.contains("port 443"), "{picture}");
+
     lab.run(&["qos", "undo"]).expect_code(0);
     assert_eq!(seen(&lab), before, "after `qos undo`");
     let status = json(&lab, &["status"]);
@@ -152,6 +168,12 @@ fn an_unconfirmed_change_is_rolled_back() {
         return;
     }
     assert_eq!(done.code, Some(40), "{}", done.err);
+    assert!(
+        done.err
+            .contains("run `linerate qos confirm` over a new connection"),
+        "{}",
+        done.err
+    );
     assert_eq!(seen(&lab), before);
     let status = json(&lab, &["status"]);
     assert_eq!(status["interfaces"], serde_json::json!([]), "{status:#}");
@@ -243,4 +265,98 @@ fn without_rights_the_missing_capability_is_named_and_nothing_changes() {
     assert!(done.err.contains("CAP_NET_ADMIN"), "{}", done.err);
     done.expect_code(21);
     assert_same(&lab, &before, "after what was refused");
+}
+
+const NETWORKD: &str = "/lib/systemd/systemd-networkd";
+
+/// Runs a script on `near` beside systemd-networkd, whose files are those of `folder`, and which writes its log to `log`. It has
+/// a `/run` of its own. It waits for udev unless `/sys` is read-only.
+#[track_caller]
+fn beside_networkd(
+    lab: &Lab,
+    folder: &std::path::Path,
+    log: &std::path::Path,
+    script: &str,
+) -> String {
+    let whole = format!(
+        "mount -t tmpfs none /run; mount -o remount,bind,ro /sys
+        mkdir -p /run/systemd/network; cp {folder}/* /run/systemd/network/
+        SYSTEMD_LOG_LEVEL=debug SYSTEMD_LOG_TARGET=console {NETWORKD} >{log} 2>&1 &
+        trap 'kill $!; wait $! || true' EXIT
+        {script}",
+        folder = folder.display(),
+        log = log.display(),
+    );
+    let mut command = lab.on("near", "unshare");
+    command.args(["-m", "sh", "-ec", &whole]);
+    crate::job::run(command).expect_code(0).out
+}
+
+#[test]
+fn networkd_is_named_as_the_manager_of_a_port_and_takes_the_lines_for_its_files() {
+    let Some(lab) = Lab::new() else { return };
+    if lab.is_user() || !std::path::Path::new(NETWORKD).exists() {
+        eprintln!("SKIP: no systemd-networkd here, or no rights to run it");
+        return;
+    }
+    let classes = "[qos]
+interface = \"near0\"
+[[class]]
+name = \"storage\"
+vlan = 10
+address = \"12.0.10.2/24\"
+priority = 5
+limit = \"50mbit\"
+";
+    let file = written(&lab, "classes.toml", classes);
+    let (folder, log) = (lab.path("networkd"), lab.path("networkd.log"));
+    std::fs::create_dir(&folder).expect("the lab's folder");
+    let network = "[Match]\nName=near0\n[Network]\nKeepConfiguration=yes\nLinkLocalAddressing=no\n";
+    std::fs::write(folder.join("10-near0.network"), network).expect("a file");
+    let plan = |format: &str| {
+        let script = format!(
+            "until grep -qs ^NETWORK_FILE=/run/systemd/network/10-near0.network /run/systemd/netif/links/*; do :; done
+            {} --state {} --format {format} qos plan {}",
+            crate::LINERATE,
+            lab.state().display(),
+            file.display()
+        );
+        beside_networkd(&lab, &folder, &log, &script)
+    };
+    let planned = fitting(&plan("json"));
+    let manager = &planned["managers"][0];
+    assert_eq!(manager["name"], "systemd-networkd", "{planned:#}");
+    assert_eq!(manager["interface"], "near0");
+    let own = "/run/systemd/network/10-near0.network";
+    assert_eq!(manager["configuration"], own);
+    let shown = plan("text");
+    for part in [
+        "systemd-networkd manages near0 (/run/systemd/network/10-near0.network)",
+        "Kind=vlan",
+        "EgressQOSMaps=0-5 1-5",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+
+    // Its own parser takes all lines.
+    for file in manager["files"].as_array().expect("a list") {
+        let name = file["path"].as_str().expect("a path").rsplit('/').next();
+        let lines = file["lines"].as_array().expect("a list").iter();
+        let lines: Vec<&str> = lines.filter_map(Value::as_str).collect();
+        let file = folder.join(name.expect("a name"));
+        let mut text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.push_str(&lines.join("\n"));
+        text.push('\n');
+        std::fs::write(&file, text).expect("a file");
+    }
+    let script = format!(
+        "until grep -q 'loaded .vlan.' {}; do :; done",
+        log.display()
+    );
+    beside_networkd(&lab, &folder, &log, &script);
+    let log = std::fs::read_to_string(&log).expect("its log");
+    let complaints = log
+        .lines()
+        .filter(|line| line.starts_with("/run/systemd/network/"));
+    assert_eq!(complaints.count(), 0, "{log}");
 }

@@ -521,5 +521,7 @@ fn node(kind: &str, rate_bit_per_s: Option<BitRate>) -> QdiscNode {
         requeues: Known::Value(0),
         overlimits: Known::Value(0),
         offloaded: Known::Value(false),
+        default_class: None,
+        traffic_classes: Vec::new(),
     }
 }

@@ -148,6 +148,32 @@ pub struct Shaping {
     pub classes: Known<Vec<QdiscClass>>,
     /// Data center bridging.
     pub dcb: Known<Dcb>,
+    /// Which packets linerate's own nf_tables table gives which class; read only beside classes.
+    pub class_rules: Known<Vec<ClassSelector>>,
+}
+
+/// Packets that a rule gives a class; the first one that matches decides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ClassSelector {
+    /// `priority 1`, `vlan 10`, `dscp af21`, `port 5001`, `mark 1`.
+    pub packets: String,
+    /// The class in the format of `handle`; below 65536 a priority, whose class `mqprio` chooses.
+    pub class: u32,
+}
+
+/// A traffic class of an `mqprio`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TrafficClass {
+    /// The socket priorities of its packets.
+    pub priorities: Vec<u32>,
+    /// Its first TX queue.
+    pub first_queue: u32,
+    /// The number of its TX queues.
+    pub queues: u32,
+    /// Its limit in the NIC.
+    pub max_bit_per_s: Option<BitRate>,
 }
 
 /// One qdisc of a hierarchy.
@@ -170,6 +196,12 @@ pub struct QdiscNode {
     pub overlimits: Known<u64>,
     /// Whether it is offloaded to hardware.
     pub offloaded: Known<bool>,
+    /// The class of packets that nothing selects, if it is an `htb`; null if they pass it without a limit.
+    #[serde(default)]
+    pub default_class: Option<u32>,
+    /// Its traffic classes, if it is an `mqprio`.
+    #[serde(default)]
+    pub traffic_classes: Vec<TrafficClass>,
 }
 
 /// A class of a classful qdisc.

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::devices::{BlockDevice, Gid, NvmePath, RdmaDevice, RdmaPort};
 pub use self::dispatch::{
-    Card, Dcb, Dispatch, FirmwareVersion, HealthReporter, Napi, QdiscClass, QdiscNode,
-    QueueCoalesce, Rss, Shaping, Temperature, TunnelPort, VersionState,
+    Card, ClassSelector, Dcb, Dispatch, FirmwareVersion, HealthReporter, Napi, QdiscClass,
+    QdiscNode, QueueCoalesce, Rss, Shaping, Temperature, TrafficClass, TunnelPort, VersionState,
 };
 pub use self::pci::{
     NodeReport, NodeSource, PciFunction, PciNames, PcieControl, PcieHop, PcieLink,

@@ -4,15 +4,19 @@
 //! A class has traffic of one kind: a VLAN, a priority, a DSCP, ports or a firewall mark. Its limit is what it may send at
 //! most, its guarantee what it may send whatever the others do.
 
+mod class_path;
 mod file;
 mod import;
+mod managers;
 mod plan;
 mod share;
 
 use std::fmt;
 
+pub use class_path::{CLASS_ROWS_SHOWN, ClassPath, ClassPaths, class_paths};
 pub use file::{QosError, QosFile, WrittenClass};
 pub use import::{Held, imported};
+pub use managers::{Manager, ManagerFile, ManagerKind, manager_files, manager_notes};
 pub use plan::{Mechanism, NotApplicable, QosPlan, plan};
 pub use share::{Guaranteed, shared};
 

@@ -119,16 +119,22 @@ impl ClassRule {
     }
 }
 
+impl fmt::Display for Packets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Priority(number) => write!(f, "priority {number}"),
+            Self::Mark(number) => write!(f, "mark {number}"),
+            Self::Vlan(id) => write!(f, "vlan {id}"),
+            Self::Port(port) => write!(f, "port {port}"),
+            Self::Dscp(number) => write!(f, "dscp {}", dscp_word(*number)),
+        }
+    }
+}
+
 impl fmt::Display for ClassRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.packets {
-            Packets::Priority(number) => write!(f, "priority {number}")?,
-            Packets::Mark(number) => write!(f, "mark {number}")?,
-            Packets::Vlan(id) => write!(f, "vlan {id}")?,
-            Packets::Port(port) => write!(f, "port {port}")?,
-            Packets::Dscp(number) => write!(f, "dscp {}", dscp_word(number))?,
-        }
-        write!(f, " -> {:x}:{:x}", self.class >> 16, self.class & 0xffff)
+        let (major, minor) = (self.class >> 16, self.class & 0xffff);
+        write!(f, "{} -> {major:x}:{minor:x}", self.packets)
     }
 }
 

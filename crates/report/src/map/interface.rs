@@ -7,6 +7,7 @@ use linerate_model::host::{
     Tun,
 };
 use linerate_model::known::{Cause, Known};
+use linerate_model::qos::{CLASS_ROWS_SHOWN, ClassPath, ClassPaths, class_paths};
 
 use super::machine::is_on;
 use super::queues::queue_branches;
@@ -25,14 +26,44 @@ pub(super) fn nic_branches(host: &Host, more: &dyn Fn(&Nic) -> Vec<Branch>) -> V
     nics.sort_by_key(rank);
     nics.into_iter()
         .map(|nic| {
-            let mut branch = nic_branch(nic);
+            let mut branch = nic_branch(nic, host);
             branch.below.extend(more(nic));
             branch
         })
         .collect()
 }
 
-fn nic_branch(nic: &Nic) -> Branch {
+/// The way of its traffic through classes: VLAN, priority, class, limit.
+fn class_branches(nic: &Nic, host: &Host) -> Vec<Branch> {
+    let row = |row: &ClassPath| {
+        let words = [
+            visible(&row.from),
+            visible(&row.selected_by),
+            row.class.clone(),
+            row.limit_in_words(),
+        ];
+        Branch::leaf(words.join(" > "))
+    };
+    let branch = |paths: &ClassPaths| {
+        let hidden = paths.rows.len().saturating_sub(CLASS_ROWS_SHOWN);
+        let mut below: Vec<Branch> = paths.rows.iter().take(CLASS_ROWS_SHOWN).map(row).collect();
+        if hidden > 0 {
+            below.push(Branch::leaf(format!("and {hidden} more")));
+        }
+        let unknown = paths.unknown.iter();
+        below.extend(unknown.map(|why| Branch::leaf(format!("? {}", visible(why)))));
+        Branch {
+            text: format!(
+                "classes by {} (VLAN > priority > class > limit)",
+                paths.mechanism
+            ),
+            below,
+        }
+    };
+    class_paths(host, nic).iter().map(branch).collect()
+}
+
+fn nic_branch(nic: &Nic, host: &Host) -> Branch {
     let mut below = Vec::new();
     if nic.kind.has_wire() {
         below.push(pcie_branch(nic));
@@ -59,6 +90,7 @@ fn nic_branch(nic: &Nic) -> Branch {
     if let Some(rdma) = nic.rdma.value() {
         below.push(Branch::leaf(format!("RDMA device {}", visible(rdma))));
     }
+    below.extend(class_branches(nic, host));
     let mut text = head_text(nic);
     // What was not requested of any interface is shown once, below all of them.
     if nic.kind != NicKind::Loopback && !is_unasked(nic) {

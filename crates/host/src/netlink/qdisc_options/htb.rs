@@ -68,7 +68,7 @@ pub(in crate::netlink) fn class_options(class: &HtbClass) -> Result<Vec<u8>, Fai
 }
 
 /// A root's `r2q` and its default class; nothing if it is offloaded.
-fn global(options: &[u8]) -> Result<Option<(u32, u16)>, Failure> {
+pub(in crate::netlink) fn global(options: &[u8]) -> Result<Option<(u32, u16)>, Failure> {
     let options = Attributes::parse(options)?;
     let Some(global) = options.bytes(HTB_INIT) else {
         return Ok(None);

@@ -10,9 +10,11 @@ use linerate_model::setting::qdisc_spec::{
 };
 use linerate_model::units::BitRate;
 
+pub(super) use self::htb::global as htb_global;
 pub(super) use self::htb::{
     HTB_LEVEL_AT, HTB_OFFLOAD, class, class_options, request_options, without_count,
 };
+pub(super) use self::mqprio::spec as mqprio_root;
 use super::error::Failure;
 use super::hexadecimal::from_hex;
 use super::message::{Attributes, Request, u16_at, u32_at};

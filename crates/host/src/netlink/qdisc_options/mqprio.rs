@@ -54,7 +54,7 @@ pub(super) fn put(options: &mut Request, mqprio: &Mqprio) {
 }
 
 /// Without its leaves; none if it has more than words describe.
-pub(super) fn spec(options: &[u8]) -> Result<Option<Mqprio>, Failure> {
+pub(in crate::netlink) fn spec(options: &[u8]) -> Result<Option<Mqprio>, Failure> {
     let Some(bytes) = options.get(..MQPRIO_BYTES) else {
         return Ok(None);
     };

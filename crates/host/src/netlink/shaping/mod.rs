@@ -4,7 +4,7 @@
 mod counts;
 
 pub use counts::{ClassCounts, class_name};
-use linerate_model::host::{QdiscClass, QdiscNode, Shaping};
+use linerate_model::host::{ClassSelector, QdiscClass, QdiscNode, Shaping, TrafficClass};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::units::BitRate;
@@ -16,7 +16,7 @@ use super::qdisc_entry::{
 };
 use super::response::{ResponseAttributes, numbers};
 use super::socket::Connection;
-use super::{NO_KERNEL, Netlink, dcb, link, lock, qdisc};
+use super::{NO_KERNEL, Netlink, class_rules, dcb, link, lock, qdisc, qdisc_options};
 use crate::nic_control::NicCounts;
 
 /// `TCA_HW_OFFLOAD`, which the libc crate has for glibc only.
@@ -44,6 +44,7 @@ impl Netlink {
             Known::Unknown(gap) => (Known::Unknown(gap.clone()), Known::Unknown(gap)),
         };
         Shaping {
+            class_rules: rules_beside(&tree, nic),
             tree,
             classes,
             dcb: dcb::read(&mut lock(&self.route), nic),
@@ -70,6 +71,30 @@ impl Netlink {
             }
         }
     }
+}
+
+/// linerate's own rules of an interface whose qdisc has classes. Without them no socket is opened, which would make the kernel
+/// load nfnetlink.
+fn rules_beside(tree: &Known<Vec<QdiscNode>>, nic: &NicName) -> Known<Vec<ClassSelector>> {
+    let path = format!("netlink/netfilter/{nic}");
+    let tree = match tree {
+        Known::Value(tree) => tree,
+        Known::Unknown(gap) => return Known::Unknown(gap.clone()),
+    };
+    if !tree
+        .iter()
+        .any(|node| matches!(node.kind.as_str(), "htb" | "mqprio"))
+    {
+        return Known::unknown(Cause::Inapplicable, path, "its qdisc has no classes");
+    }
+    let rules = Netlink::netfilter(|connection| class_rules::read(connection, nic));
+    super::known(rules, path, NO_KERNEL).map(|rules| {
+        let rules = rules.into_iter().map(|rule| ClassSelector {
+            packets: rule.packets.to_string(),
+            class: rule.class,
+        });
+        rules.collect()
+    })
 }
 
 /// Drops and requeues of a hierarchy are those of its root, since every level includes those below it
@@ -173,6 +198,8 @@ fn built_in(kind: &str, path: &str) -> QdiscNode {
         requeues: not_said(),
         overlimits: not_said(),
         offloaded: Known::Value(false),
+        default_class: None,
+        traffic_classes: Vec::new(),
     }
 }
 
@@ -191,6 +218,8 @@ fn parse_node(body: &[u8], classes: &[Entry], path: &str) -> Result<QdiscNode, F
             .map(|numbers| numbers.get(at).copied().map_or(0, u64::from))
     };
     Ok(QdiscNode {
+        default_class: htb_default(&entry),
+        traffic_classes: traffic_classes(&entry),
         rate_bit_per_s: rate_of(&entry, classes).ok().flatten(),
         drops: count(2),
         requeues: count(3),
@@ -200,6 +229,40 @@ fn parse_node(body: &[u8], classes: &[Entry], path: &str) -> Result<QdiscNode, F
         handle: entry.handle,
         parent: entry.parent,
     })
+}
+
+/// The handle of the class of an `htb` that takes what nothing selects.
+fn htb_default(entry: &Entry) -> Option<u32> {
+    if entry.kind != "htb" {
+        return None;
+    }
+    let (_, default) = qdisc_options::htb_global(&entry.options).ok().flatten()?;
+    (default != 0).then(|| entry.handle & 0xffff_0000 | u32::from(default))
+}
+
+fn traffic_classes(entry: &Entry) -> Vec<TrafficClass> {
+    if entry.kind != "mqprio" {
+        return Vec::new();
+    }
+    let Ok(Some(mqprio)) = qdisc_options::mqprio_root(&entry.options) else {
+        return Vec::new();
+    };
+    let classes = mqprio.queues.iter().zip(0_u8..);
+    let classes = classes.map(|(&(count, first), class)| TrafficClass {
+        priorities: (0..)
+            .zip(mqprio.map)
+            .filter(|(_, own)| *own == class)
+            .map(|(priority, _)| priority)
+            .collect(),
+        first_queue: first.into(),
+        queues: count.into(),
+        max_bit_per_s: mqprio
+            .max_rates
+            .get(usize::from(class))
+            .copied()
+            .filter(|rate| rate.as_bit_per_s() > 0),
+    });
+    classes.collect()
 }
 
 /// The rate of a shaper, if it is one number.

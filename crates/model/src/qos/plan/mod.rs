@@ -140,7 +140,7 @@ const MTU: u64 = 1500;
 /// The number of the first `htb` class, and the distance between two, so that the numbers read well.
 const FIRST: u16 = 0x10;
 /// How many socket priorities a map of a VLAN or a qdisc names (`TC_PRIO_MAX`).
-const PRIORITIES: u8 = 16;
+pub(super) const PRIORITIES: u8 = 16;
 
 /// What `qos` makes on `host`. `has_qdisc` says whether the kernel has a kind of qdisc.
 ///

@@ -5,6 +5,7 @@ use linerate_analysis::text::words::wrap;
 use linerate_model::host::{BlockDevice, Host, Module, Nic, PcieHop, RdmaDevice};
 use linerate_model::ids::CpuId;
 use linerate_model::known::Gap;
+use linerate_model::qos::{CLASS_ROWS_SHOWN, ClassPath, class_paths};
 
 use super::flow::{Flow, Via, flows};
 use super::shapes::{
@@ -20,6 +21,9 @@ const HEAD: u32 = 26;
 /// Boxes of a flow: its CPUs, what leads to them, its queues; and the arrows between them.
 const CHIPS: [u32; 3] = [120, 76, 112];
 const ARROW: u32 = 16;
+/// Boxes of a class: VLAN, priority, class, limit; and the arrows between them.
+const CLASS_CHIPS: [u32; 4] = [98, 88, 66, 58];
+const CLASS_ARROW: u32 = 10;
 /// Maximum number of links that are drawn separately.
 const HOPS: usize = 4;
 const FLOWS: usize = 6;
@@ -130,6 +134,7 @@ pub(super) fn nic_card(nic: &Nic, host: &Host, hot: Option<&HotPath>) -> Card {
         &format!("qdisc {}", qdisc_text(nic)),
         &gaps(&[nic.qdisc.gap()]),
     );
+    draw_classes(nic, host, &mut pen);
     if let Some(module) = nic.wire.module.value() {
         pen.line(&module_text(module), &[]);
     }
@@ -184,6 +189,64 @@ fn draw_flows(nic: &Nic, host: &Host, hot: Option<&HotPath>, pen: &mut Pen) -> V
         exit.hot = hot.packets.iter().map(|cpu| (cpu, 0.5)).collect();
     }
     exits
+}
+
+/// VLAN, priority, class, limit: a box each, for each kind of traffic.
+fn draw_classes(nic: &Nic, host: &Host, pen: &mut Pen) {
+    for paths in class_paths(host, nic) {
+        pen.line(&format!("classes by {}:", paths.mechanism), &[]);
+        for row in paths.rows.iter().take(CLASS_ROWS_SHOWN) {
+            draw_class(row, pen);
+        }
+        let hidden = paths.rows.len().saturating_sub(CLASS_ROWS_SHOWN);
+        if hidden > 0 {
+            pen.line(&format!("and {hidden} more classes"), &[]);
+        }
+        for why in &paths.unknown {
+            pen.line(&format!("? {why}"), &[]);
+        }
+        pen.y += 4;
+    }
+}
+
+fn draw_class(row: &ClassPath, pen: &mut Pen) {
+    let y = pen.y + 4;
+    let limit = match row.limit {
+        Some(limit) => limit.to_string(),
+        None => "no limit".to_owned(),
+    };
+    let texts = [&row.from, &row.selected_by, &row.class, &limit];
+    let (mut x, mut body) = (PAD, String::new());
+    for ((at, width), text) in CLASS_CHIPS.into_iter().enumerate().zip(texts) {
+        let is_limited = at == 3 && row.limit.is_some();
+        let (stroke, style) = if is_limited {
+            (INK, " rx=\"3\" stroke-width=\"2\"")
+        } else {
+            (LINE, " rx=\"3\"")
+        };
+        body += &rect([x, y, width, 18], CARD, stroke, style);
+        let small = Style::of(9, INK).anchored("middle");
+        body += &fitted((x + width / 2, y + 13), width - 4, small, text, &[]);
+        if at > 0 {
+            let path = format!(
+                "M{} {} H{} m-3 -3 l3 3 l-3 3",
+                x - CLASS_ARROW,
+                y + 9,
+                x - 1
+            );
+            body += &line(&path, INK, "", "");
+        }
+        x += width + CLASS_ARROW;
+    }
+    let about = format!(
+        "{} > {} > {} > {}",
+        row.from,
+        row.selected_by,
+        row.class,
+        row.limit_in_words()
+    );
+    pen.body += &titled(&about, &body);
+    pen.y += 22;
 }
 
 /// The interrupts of a flow, by CPU.

@@ -16,6 +16,7 @@ use linerate_analysis::text::words::count;
 use linerate_model::host::{Host, Nic, RdmaDevice};
 use linerate_model::ids::{CpuId, CpuSet, NicName, NodeId};
 use linerate_model::known::Known;
+use linerate_model::qos::class_paths;
 
 use self::card::{Card, Exit, list_card, nic_card};
 pub(super) use self::card::{block_text, is_made_up, rdma_text};
@@ -253,7 +254,13 @@ fn cards(host: &Host, node: Option<NodeId>) -> Vec<Card> {
     let here = |fact: &Known<NodeId>| fact.get().filter(|one| listed(*one)) == node;
     let nics = host.nics.iter();
     let nics: Vec<&Nic> = nics
-        .filter(|nic| nic.kind.has_wire() && here(&nic.numa_node))
+        .filter(|nic| {
+            if nic.kind.has_wire() {
+                return here(&nic.numa_node);
+            }
+            // A bond or another interface of no node, whose classes are drawn.
+            node.is_none() && !class_paths(host, nic).is_empty()
+        })
         .collect();
     let shown = nics.iter().take(NICS_DRAWN);
     let mut cards: Vec<Card> = shown.map(|nic| nic_card(nic, host, None)).collect();

@@ -148,6 +148,7 @@ rules! {
     nfs_client,
     link_speed_below_module,
     lacp_rate_slow,
+    qdisc_class_conflict,
 }
 
 /// All roles, for rules that are checked in every one.

@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
                 differ from the peer's; firmware DCBX together with lldpad; a VLAN without egress-qos-map on \
                 an interface that trusts PCP, or beside VLANs that have one; a rate limit of a class above the \
                 link's rate; priority maps or limits that differ between the ports of a bond; priority maps \
-                that differ between the two ends",
+                that differ between the two ends; PFC on one end only (ports without RDMA)",
     effect: "traffic gets its intended class; no verified figure",
     source: "dcb(8), dcb-ets(8), dcb-apptrust(8); IEEE 802.1Qaz",
     fix: Fix::Advised(&[Class::R2, Class::R3]),
@@ -50,6 +50,7 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
             above_line(nic, dcb),
             other_port(context, nic, dcb),
             other_end(context, nic, dcb),
+            pfc_of_one_end(context, nic, dcb),
         ];
         let notices = notices.into_iter().flatten().collect();
         judged(rule, context, subject(nic), notices, Vec::new())
@@ -358,6 +359,61 @@ fn other_end(context: &Context<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     Some(differing(values.0, values.1, what, " at the remote end"))
 }
 
+/// Lossless priorities here and none at the DCBX peer or the remote end, or the reverse. Of ports with RDMA
+/// `roce-pfc-ecn-mismatch` compares each priority.
+fn pfc_of_one_end(context: &Context<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
+    if matches!(nic.rdma, Known::Value(_)) {
+        return None;
+    }
+    let own = dcb.pfc_enabled.get()?;
+    let differs = |theirs: &u32| (own == 0) != (*theirs == 0);
+    let with_pfc = |other: &&Nic| {
+        let dcb = other.shaping.dcb.value();
+        other.kind == NicKind::Physical && dcb.is_some_and(|dcb| dcb.pfc_enabled.get().is_some())
+    };
+    let remote = || {
+        if context.nic.is_some_and(|own| *own != nic.name) {
+            return None;
+        }
+        let mut others = context.other?.nics.iter().filter(with_pfc);
+        let (other, None) = (others.next()?, others.next()) else {
+            return None;
+        };
+        let theirs = other.shaping.dcb.value()?.pfc_enabled.get()?;
+        Some((theirs, format!("{} at the remote end", other.name)))
+    };
+    let peer = || {
+        let theirs = dcb.peer_pfc_enabled.get()?;
+        Some((theirs, "its DCBX peer".to_owned()))
+    };
+    let other_than_own = |found: &(u32, String)| differs(&found.0);
+    let found = peer().filter(other_than_own);
+    let (theirs, place) = found.or_else(|| remote().filter(other_than_own))?;
+    let (on, off) = if own == 0 {
+        (place.clone(), nic.name.to_string())
+    } else {
+        (nic.name.to_string(), place.clone())
+    };
+    let summary = format!(
+        "PFC is on at {on} and off at {off}: pause frames of one end are not obeyed by the other"
+    );
+    let bitmap = |bits: u32| format!("{bits:#04x}");
+    Some(
+        Notice::new(severity_for(context, RDMA, Severity::Warn), summary).with([
+            Evidence::new(
+                format!("lossless priorities of {}, bitmap", nic.name),
+                bitmap(own),
+                path(nic, "pfc_en"),
+            ),
+            Evidence::new(
+                format!("lossless priorities of {place}, bitmap"),
+                bitmap(theirs),
+                path(nic, "pfc_en"),
+            ),
+        ]),
+    )
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::testing::{Cases, World, finding};
@@ -406,6 +462,21 @@ pub(super) mod tests {
             ("ports of a bond with other maps", || {
                 bonded(vec![0, 0, 1, 1, 0, 0, 0, 0])
             }),
+            ("PFC that the DCBX peer does not have", || {
+                world(&[50, 50], |dcb| {
+                    dcb.pfc_enabled = Known::Value(1 << 3);
+                    dcb.trust = words(&["dscp"]);
+                    dcb.peer_pfc_enabled = Known::Value(0);
+                })
+            }),
+            ("PFC at the remote end only", || {
+                let far = world(&[50, 50], |dcb| {
+                    dcb.pfc_enabled = Known::Value(1 << 3);
+                    dcb.trust = words(&["dscp"]);
+                });
+                let far = far.context().host.clone();
+                world(&[50, 50], |_| {}).towards(far)
+            }),
             ("another map at the remote end", || {
                 let far = bonded(vec![0, 0, 1, 1, 0, 0, 0, 0]).context().host.clone();
                 let far = build::host().with(|host| host.nics = vec![far.nics[2].clone()]);
@@ -413,6 +484,16 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
+            ("PFC at both ends", || {
+                let both = || {
+                    world(&[50, 50], |dcb| {
+                        dcb.pfc_enabled = Known::Value(1 << 3);
+                        dcb.trust = words(&["dscp"]);
+                    })
+                };
+                let far = both().context().host.clone();
+                both().towards(far)
+            }),
             ("ports of a bond with one map", || {
                 bonded(vec![0, 1, 0, 0, 0, 0, 0, 0])
             }),
@@ -482,6 +563,7 @@ pub(super) mod tests {
             pfc_enabled: Known::Value(0),
             dcbx: words(&["host", "IEEE"]),
             peer_class_bandwidth: Known::unknown(Cause::Absent, "DCB_ATTR_IEEE_PEER_ETS", "none"),
+            peer_pfc_enabled: Known::unknown(Cause::Absent, "DCB_ATTR_IEEE_PEER_PFC", "none"),
             ..Dcb::default()
         };
         change(&mut dcb);

@@ -45,6 +45,9 @@ fn main() -> Outcome<()> {
     for (place, text) in SETTINGS.iter().enumerate() {
         seeds.put("setting_key", &place.to_string(), text)?;
     }
+    for (place, text) in QOS.iter().enumerate() {
+        seeds.put("qos", &place.to_string(), text)?;
+    }
     for (place, text) in HTTP_REQUESTS.iter().enumerate() {
         seeds.put("http_request", &place.to_string(), text)?;
     }
@@ -59,6 +62,16 @@ fn main() -> Outcome<()> {
     }
     seeds.put("host_facts", "none", [0; 12])
 }
+
+/// A file of classes, class rules, and qdisc hierarchies in words.
+const QOS: [&str; 6] = [
+    "[qos]\ninterface = \"eth1\"\n\n[[class]]\nname = \"storage\"\nvlan = 10\naddress = \"12.0.10.2/24\"\nlimit = \"1gbit\"\nguarantee = \"200mbit\"\npriority = 1\n",
+    "[qos]\ninterface = \"eth1\"\nlimit-of = \"wire\"\nmechanism = \"htb\"\n[[class]]\nname = \"a\"\ndscp = \"af21\"\nlimit = \"5 %\"\n[[class]]\nname = \"b\"\nports = [80, 443]\n[[class]]\nname = \"c\"\nmark = 7\nlimit = \"none\"\n",
+    "priority 1 -> 1:10; vlan 10 -> 1:20; dscp af21 -> 1:20; port 5001 -> 1:30; mark 1 -> 1:30",
+    "htb default 30 class 1:1 rate 1gbit class 1:10 parent 1:1 rate 50mbit ceil 100mbit leaf 1:10 pfifo limit 100",
+    "mqprio num_tc 2 map 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 1@1 hw 0",
+    "tbf rate 10mbit burst 16kb limit 100kb",
+];
 
 const HTTP_REQUESTS: [&str; 3] = [
     "GET / HTTP/1.1\r\nHost: linerate.localhost\r\n\r\n",

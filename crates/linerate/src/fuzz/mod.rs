@@ -12,6 +12,7 @@ use linerate_analysis::record::{Header, Record, SCHEMA, StoredRun};
 use linerate_analysis::{experiment, proof};
 use linerate_channel::frame::{Decoder, encode};
 use linerate_host::fuzz::{PROFILES, judge};
+use linerate_model::build;
 use linerate_model::finding::{Context, Diagnosis};
 use linerate_model::greeting::token_in;
 use linerate_model::host::Host;
@@ -20,9 +21,14 @@ use linerate_model::pairing::Pairing;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Request, request_bytes_max};
+use linerate_model::qos::{
+    Manager, ManagerKind, Mechanism, Qos, manager_files, manager_notes, plan as qos_plan,
+};
 use linerate_model::rules::diagnose;
 use linerate_model::sample::Sample;
-use linerate_model::setting::{SettingKey, Settings};
+use linerate_model::setting::{
+    QdiscSpec, SettingKey, Settings, class_rule_words, parse_class_rules,
+};
 use linerate_model::talk::{AgentTalk, Lines, answer};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::watch::Watch;
@@ -38,6 +44,7 @@ use linerate_traffic::iperf3_protocol::{
 
 use crate::metrics::provenance;
 use crate::prove::intent;
+use crate::qos::{parse_file, stored};
 
 /// What strangers send to a listening agent, and lines that people paste: frames, pairing lines, greetings.
 pub fn channel(bytes: &[u8]) {
@@ -222,6 +229,52 @@ pub fn setting_key(bytes: &[u8]) {
     }
 }
 
+/// The words of a qdisc hierarchy, class rules, and a file of classes: what is understood is written and read again, and a file
+/// is planned on a made-up host by each mechanism.
+pub fn qos(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(spec) = QdiscSpec::parse(&text) {
+        let words = spec.to_string();
+        assert_eq!(QdiscSpec::parse(&words).as_ref(), Some(&spec), "{words}");
+    }
+    if let Some(rules) = parse_class_rules(&text) {
+        let words = class_rule_words(&rules);
+        assert_eq!(parse_class_rules(&words), Some(rules), "{words}");
+    }
+    let Ok(qos) = parse_file(&text, "fuzz") else {
+        return;
+    };
+    let host = build::host().nic(qos.interface.as_str(), |nic| nic).build();
+    for mechanism in [
+        None,
+        Some(Mechanism::Htb),
+        Some(Mechanism::Mqprio),
+        Some(Mechanism::Dcb),
+    ] {
+        let asked = Qos {
+            mechanism: mechanism.or(qos.mechanism),
+            ..qos.clone()
+        };
+        let Ok(plan) = qos_plan(&asked, &host, |_| true) else {
+            continue;
+        };
+        for planned in &plan.settings {
+            let key = planned.key.parse::<SettingKey>();
+            let value = key.as_ref().map(|key| key.parse_value(&planned.value));
+            assert!(matches!(value, Ok(Ok(_))), "{planned:?}");
+        }
+    }
+    for name in [ManagerKind::Networkd, ManagerKind::NetworkManager] {
+        let manager = Manager {
+            name,
+            interface: qos.interface.clone(),
+            configuration: None,
+            path: String::new(),
+        };
+        let _ = manager_notes(&manager, &manager_files(&qos, &manager));
+    }
+}
+
 /// The records of a stored run, as they are and with the right checksums; then the run's document, page
 /// and text.
 pub fn store(bytes: &[u8]) {
@@ -259,6 +312,7 @@ fn show_run(records: Vec<Record>, torn: bool) {
         let _ = serde_json::to_value(&document);
         let _ = report::lab_page(&document, &header, &report::LabData::of(&records));
     }
+    let _ = stored::page_of_records(&records, &header);
     let stored = StoredRun {
         folder: PathBuf::from("run"),
         header,
@@ -286,6 +340,7 @@ mod tests {
             iperf3(&bytes);
             plan(&bytes);
             setting_key(&bytes);
+            qos(&bytes);
             store(&bytes);
         }
 
@@ -302,6 +357,27 @@ mod tests {
             channel(&bytes);
             // The first byte is that of a frame, too.
             channel(&bytes[1..]);
+        }
+
+        #[test]
+        fn no_file_of_classes_panics(
+            classes in vec(
+                "(vlan = [0-9]{1,4}\n)?(address = \"[0-9.:/]{1,16}\"\n)?(priority = [0-9]\n|dscp = \"(af21|ef|[0-9]{2})\"\n|ports = \\[[0-9]{1,5}\\]\n|mark = [0-9]\n)?(limit = \"([0-9]{1,4}mbit|[0-9]{1,3} %|none)\"\n)?(guarantee = \"[0-9]{1,3}mbit\"\n)?",
+                0..5,
+            ),
+        ) {
+            let mut text = "[qos]\ninterface = \"eth0\"\n".to_owned();
+            for (number, class) in classes.into_iter().enumerate() {
+                text.push_str(&format!("[[class]]\nname = \"c{number}\"\n{class}"));
+            }
+            qos(text.as_bytes());
+        }
+
+        #[test]
+        fn no_words_of_classes_panic(
+            words in vec("htb|mqprio|default|num_tc|map|queues|class|rate|ceil|1:|1:10|root|parent|leaf|fq_codel|pfifo|limit|[0-9]{1,3}|[0-9]{1,3}[mkg]bit|priority|vlan|dscp|->|;", 0..24),
+        ) {
+            qos(words.join(" ").as_bytes());
         }
 
         #[test]

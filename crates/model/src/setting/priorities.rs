@@ -135,8 +135,12 @@ pub fn class_words(classes: &TrafficClasses) -> String {
     parts.join(" ")
 }
 
-/// Parses the text of [`class_words`]; every class must be named, since a part would leave the others undefined.
+/// Parses the text of [`class_words`], in which every class must be named, since a part would leave the others undefined; or
+/// classes one by one, `tc 0 prio 0 1 2 4 5 6 ets 40; tc 1 prio 3 ets 60; tc 2 prio 7 strict`.
 pub fn parse_classes(words: &str) -> Option<TrafficClasses> {
+    if words.split_whitespace().next() == Some("tc") {
+        return parse_one_by_one(words);
+    }
     let mut found: [[Option<u8>; CLASSES]; 3] = Default::default();
     let mut part = None;
     for word in words.split_whitespace() {
@@ -167,6 +171,48 @@ pub fn parse_classes(words: &str) -> Option<TrafficClasses> {
         of_priority: whole(of_priority)?,
         share: whole(share)?,
         served: whole(served)?,
+    })
+}
+
+/// Each class with its priorities and its algorithm; every priority has one class, and a class that is not named has none.
+fn parse_one_by_one(words: &str) -> Option<TrafficClasses> {
+    let mut of_priority = [None; CLASSES];
+    let mut share = [0; CLASSES];
+    let mut served = [0; CLASSES];
+    let mut named = [false; CLASSES];
+    for one in words.split(';') {
+        let mut words = one.split_whitespace();
+        if words.next() != Some("tc") {
+            return None;
+        }
+        let class: u8 = words.next()?.parse().ok()?;
+        let at = usize::from(class);
+        let is_named = named.get_mut(at)?;
+        if std::mem::replace(is_named, true) || words.next() != Some("prio") {
+            return None;
+        }
+        let mut words = words.peekable();
+        while let Some(priority) = words.peek().and_then(|word| word.parse::<usize>().ok()) {
+            words.next();
+            let slot: &mut Option<u8> = of_priority.get_mut(priority)?;
+            if slot.replace(class).is_some() {
+                return None;
+            }
+        }
+        let how = words.next()?;
+        *served.get_mut(at)? = served_number(how)?;
+        if how == "ets" {
+            let own = words.next()?.parse().ok().filter(|share| *share <= 100)?;
+            *share.get_mut(at)? = own;
+        }
+        if words.next().is_some() {
+            return None;
+        }
+    }
+    Some(TrafficClasses {
+        of_priority: whole(of_priority)?,
+        share,
+        served,
     })
 }
 
@@ -263,6 +309,32 @@ mod tests {
             ("prio-tc ", ""),
         ] {
             let wrong = CLASS_WORDS.replace(part, other);
+            assert_eq!(parse_classes(&wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn classes_are_also_written_one_by_one() {
+        let words = "tc 0 prio 0 1 2 4 5 6 ets 40; tc 1 prio 3 ets 60; tc 2 prio 7 strict";
+        let classes = parse_classes(words).expect("every priority has a class");
+        assert_eq!(classes.of_priority, [0, 0, 0, 1, 0, 0, 0, 2]);
+        assert_eq!(classes.share, [40, 60, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(classes.served, [2, 2, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(parse_classes(&class_words(&classes)), Some(classes));
+        for (part, other) in [
+            ("prio 3", "prio"),
+            ("prio 3", "prio 7"),
+            ("prio 3", "prio 8"),
+            ("tc 1", "tc 0"),
+            ("tc 1", "tc 8"),
+            ("ets 60", "ets 160"),
+            ("ets 60", "ets"),
+            ("strict", "best"),
+            ("strict", "strict 5"),
+            ("strict", "strict;"),
+            ("tc 2 ", ""),
+        ] {
+            let wrong = words.replace(part, other);
             assert_eq!(parse_classes(&wrong), None, "{wrong}");
         }
     }

@@ -75,7 +75,7 @@ impl Domain {
             }
             Self::Priorities => "priorities from 0 to 7 such as `3 4`, or nothing",
             Self::Classes => {
-                "`prio-tc 0:0 1:1 ... tc-bw 0:40 1:60 ... tc-tsa 0:ets 1:strict ...`, each of all eight from 0 to 7"
+                "`prio-tc 0:0 1:1 ... tc-bw 0:40 1:60 ... tc-tsa 0:ets 1:strict ...`, each of all eight from 0 to 7, or `tc 0 prio 0 1 ets 40; tc 1 prio 2 3 4 5 6 7 strict`"
             }
             Self::ClassRates => {
                 "a rate for each class such as `1gbit 5gbit none`, or classes and bit/s such as `0:10000000000`, whole kbit/s, or nothing: what is not named has no limit"

@@ -3,7 +3,7 @@
 use super::super::{Qos, Selector};
 use super::tree::selected;
 use super::{PRIORITIES, PlannedClass, PlannedSetting};
-use crate::host::{Host, QueueKind};
+use crate::host::{Host, NicKind, QueueKind};
 use crate::ids::NicName;
 use crate::setting::qdisc_spec::{byte_words, rate_words};
 use crate::units::BitRate;
@@ -40,6 +40,18 @@ pub(super) fn lacks(
         return Some(format!("there are {count} classes, and it has {CLASSES}"));
     }
     for holder in holders {
+        let kind = host.nic(holder).map(|nic| nic.kind);
+        // `bond_select_queue` and `team_select_queue` do not use the traffic class of the priority.
+        if let Some(what @ (NicKind::Bond | NicKind::Team)) = kind {
+            let what = if what == NicKind::Bond {
+                "bond"
+            } else {
+                "team"
+            };
+            return Some(format!(
+                "{holder} is a {what}, which does not choose its queue by priority"
+            ));
+        }
         let queues = tx_queues(host, holder);
         if queues < count {
             return Some(format!(

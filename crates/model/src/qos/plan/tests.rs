@@ -207,6 +207,12 @@ fn each_port_of_an_active_backup_bond_holds_the_limits_and_otherwise_the_bond() 
     let plan = planned(&report(""), &bond("802.3ad"));
     assert_eq!(names(&plan), ["eth1"]);
     assert_eq!(plan.line, BitRate::from_bit_per_s(20_000_000_000));
+    assert_eq!(plan.mechanism, Mechanism::Htb);
+    assert!(
+        plan.why.contains("not mqprio: eth1 is a bond"),
+        "{}",
+        plan.why
+    );
 }
 
 #[test]

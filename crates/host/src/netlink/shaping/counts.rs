@@ -4,7 +4,7 @@
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 
-use super::{CLASSFUL, STATS_QUEUE, Tables, read};
+use super::{CLASSFUL, STATS_QUEUE, link, table};
 use crate::netlink::error::Failure;
 use crate::netlink::message::{Attributes, u32_at};
 use crate::netlink::qdisc_entry::{Entry, HEADER_BYTES};
@@ -51,22 +51,23 @@ pub fn class_name(handle: u32) -> String {
 impl Netlink {
     /// The statistics of the interface's classes, ordered by handle; those that are only queues are left out.
     pub fn classes(&self, nic: &NicName) -> Known<Vec<ClassCounts>> {
-        let tables = self.read_route(nic, "classes", |route| read(route, nic));
-        tables.and_then(|tables| tables.class_counts(nic))
+        let classes = self.read_route(nic, "classes", |route| {
+            let index = link::read(route, nic)?.index;
+            table(route, index, libc::RTM_GETTCLASS)
+        });
+        classes.and_then(|classes| class_counts(&classes, nic))
     }
 }
 
-impl Tables {
-    pub(super) fn class_counts(&self, nic: &NicName) -> Known<Vec<ClassCounts>> {
-        let all: Result<Vec<Option<ClassCounts>>, Failure> =
-            self.classes.iter().map(|body| parse(body)).collect();
-        let all = all.map(|all| {
-            let mut all: Vec<ClassCounts> = all.into_iter().flatten().collect();
-            all.sort_by_key(|class| class.handle);
-            all
-        });
-        known(all, format!("netlink/route/{nic}/classes"), NO_KERNEL)
-    }
+pub(super) fn class_counts(classes: &[Vec<u8>], nic: &NicName) -> Known<Vec<ClassCounts>> {
+    let all: Result<Vec<Option<ClassCounts>>, Failure> =
+        classes.iter().map(|body| parse(body)).collect();
+    let all = all.map(|all| {
+        let mut all: Vec<ClassCounts> = all.into_iter().flatten().collect();
+        all.sort_by_key(|class| class.handle);
+        all
+    });
+    known(all, format!("netlink/route/{nic}/classes"), NO_KERNEL)
 }
 
 /// The statistics of a class; `None` if it is only a queue.

@@ -55,7 +55,7 @@ impl Netlink {
     pub(super) fn counts_of_qdiscs(&self, nic: &NicName, counts: &mut NicCounts) {
         let tables = self.read_route(nic, "qdiscs", |route| read(route, nic));
         let (tree, classes) = match tables {
-            Known::Value(tables) => (tables.tree(nic), tables.class_counts(nic)),
+            Known::Value(tables) => (tables.tree(nic), counts::class_counts(&tables.classes, nic)),
             Known::Unknown(gap) => (Known::Unknown(gap.clone()), Known::Unknown(gap)),
         };
         match tree {
@@ -136,22 +136,21 @@ struct Tables {
 
 fn read(connection: &mut Connection, nic: &NicName) -> Result<Tables, Failure> {
     let link = link::read(connection, nic)?;
-    let mut table = |question| -> Result<Vec<Vec<u8>>, Failure> {
-        let request = Request::new(question, &qdisc::header(link.index, 0, 0));
-        let answers = connection.dump(&request)?;
-        // Not every kernel filters by interface.
-        let own = |body: &Vec<u8>| u32_at(body, 4).is_ok_and(|index| index == link.index);
-        Ok(answers
-            .into_iter()
-            .map(|answer| answer.body)
-            .filter(own)
-            .collect())
-    };
     Ok(Tables {
-        qdiscs: table(libc::RTM_GETQDISC)?,
-        classes: table(libc::RTM_GETTCLASS)?,
+        qdiscs: table(connection, link.index, libc::RTM_GETQDISC)?,
+        classes: table(connection, link.index, libc::RTM_GETTCLASS)?,
         root: link.qdisc,
     })
+}
+
+/// The table of one interface that `question` asks for.
+fn table(connection: &mut Connection, index: u32, question: u16) -> Result<Vec<Vec<u8>>, Failure> {
+    let request = Request::new(question, &qdisc::header(index, 0, 0));
+    let answers = connection.dump(&request)?;
+    // Not every kernel filters by interface.
+    let own = |body: &Vec<u8>| u32_at(body, 4).is_ok_and(|own| own == index);
+    let bodies = answers.into_iter().map(|answer| answer.body);
+    Ok(bodies.filter(own).collect())
 }
 
 impl Tables {

@@ -17,7 +17,7 @@ pub use class_path::{CLASS_ROWS_SHOWN, ClassPath, ClassPaths, class_paths};
 pub use file::{QosError, QosFile, WrittenClass};
 pub use import::{Held, imported};
 pub use managers::{Manager, ManagerFile, ManagerKind, manager_files, manager_notes};
-pub use plan::{Mechanism, NotApplicable, QosPlan, plan};
+pub use plan::{Mechanism, NotApplicable, PlannedClass, QosPlan, plan};
 pub use share::{Guaranteed, shared};
 
 use crate::ids::NicName;

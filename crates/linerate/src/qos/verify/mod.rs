@@ -7,6 +7,7 @@
 //! computed from the trials (`judged`), also of a stored run (`stored`).
 
 mod arms;
+mod configuration;
 pub(crate) mod document;
 mod judged;
 mod kept;

@@ -30,12 +30,18 @@ const CARRIED: f64 = 0.05;
 /// A CPU that is busy for this share of a trial, and a machine that is idle for no more than the other, bound its rate.
 const THREAD_BUSY: f64 = 0.85;
 const MACHINE_IDLE: f64 = 0.08;
+/// A CPU that is busy for the first share of a trial and in interrupts for the second one bounds it, too: it sends or receives
+/// for threads elsewhere. (A CPU that only another program keeps busy does not.)
+const CPU_BUSY: f64 = 0.9;
+const CPU_IN_INTERRUPTS: f64 = 0.2;
 /// Ethernet, UDP, TCP and its timestamps; the maximum segment where it is not known.
 const ETHERNET: f64 = 14.0;
 const UDP: f64 = 8.0;
 const TCP: f64 = 20.0;
 const TIMESTAMPS: f64 = 12.0;
 const MSS: f64 = 1_448.0;
+/// The base transport header and the invariant CRC of a packet of RoCE v2, which is in UDP (InfiniBand Annex A17).
+const ROCE: f64 = 12.0 + 4.0;
 
 /// A class of an interface.
 pub(super) type ClassOf = (NicName, u32);
@@ -132,7 +138,11 @@ impl Sent<'_> {
     /// The file's bytes for each byte of payload, by the sizes of segments and headers.
     fn frames(&self, way: &OneWay<'_>) -> f64 {
         let ip = if self.is_ipv6 { 40.0 } else { 20.0 };
-        let (segment, headers) = if let Workload::Udp(udp) = &self.sample.spec.workload {
+        let mut senders = way.sender.senders();
+        let roce = senders.find_map(|flow| flow.verbs.as_ref()?.mtu);
+        let (segment, headers) = if let Some(mtu) = roce {
+            (f64::from(mtu), ip + UDP + ROCE)
+        } else if let Workload::Udp(udp) = &self.sample.spec.workload {
             (real(udp.datagram_bytes.as_u64()), ip + UDP)
         } else {
             let tcp = way.first_tcp();
@@ -324,7 +334,7 @@ fn rtt(way: &OneWay<'_>) -> Option<f64> {
     median(&all.collect::<Vec<f64>>()).ok()
 }
 
-/// Whether a thread of either end, or either machine, was busy all the time.
+/// Whether a thread of either end, a CPU that handles interrupts, or either machine, was busy all the time.
 fn is_cpu_bound(sample: &Sample) -> bool {
     [&sample.local, &sample.remote].into_iter().any(|side| {
         let elapsed = side.elapsed_ns.as_secs_f64();
@@ -334,13 +344,18 @@ fn is_cpu_bound(sample: &Sample) -> bool {
         });
         let machine = side.cpu.machine.value();
         let idle = machine.into_iter().flatten();
-        let (mut idle_s, mut all_s) = (0.0, 0.0);
+        let (mut idle_s, mut all_s, mut is_full) = (0.0, 0.0, false);
         for cpu in idle {
-            idle_s += cpu.idle_ns.as_secs_f64();
-            all_s +=
-                (cpu.busy().as_secs_f64()) + cpu.idle_ns.as_secs_f64() + cpu.steal_ns.as_secs_f64();
+            let own_idle_s = cpu.idle_ns.as_secs_f64();
+            let own_s = cpu.busy().as_secs_f64() + own_idle_s + cpu.steal_ns.as_secs_f64();
+            let interrupts_s = cpu.softirq_ns.as_secs_f64() + cpu.irq_ns.as_secs_f64();
+            is_full |= own_s > 0.0
+                && own_idle_s < own_s * (1.0 - CPU_BUSY)
+                && interrupts_s > own_s * CPU_IN_INTERRUPTS;
+            idle_s += own_idle_s;
+            all_s += own_s;
         }
-        is_busy || (all_s > 0.0 && idle_s < all_s * MACHINE_IDLE)
+        is_busy || is_full || (all_s > 0.0 && idle_s < all_s * MACHINE_IDLE)
     })
 }
 
@@ -352,4 +367,24 @@ pub(super) fn probed(sample: &Sample) -> Option<Probed> {
         p99_s: times.quantile(0.99)?.as_secs_f64(),
         per_s: ops_per_s(sample)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::build;
+
+    use super::*;
+
+    #[test]
+    fn a_cpu_full_of_interrupts_bounds_a_sender_and_one_that_another_program_polls_on_does_not() {
+        let bound = |first| {
+            let mut sample = build::sample().cpu_share(0.3, 0.3).build();
+            let second = build::cpu_times(1, 200, 0, 1_800);
+            sample.local.cpu.machine = Known::Value(vec![first, second]);
+            is_cpu_bound(&sample)
+        };
+        assert!(bound(build::cpu_times(0, 400, 1_550, 50)));
+        assert!(!bound(build::cpu_times(0, 400, 1_200, 400)));
+        assert!(!bound(build::cpu_times(0, 2_000, 0, 0)));
+    }
 }

@@ -1,17 +1,17 @@
 //! What the file asks for, and which of this host's classes should hold it.
 
 use linerate_analysis::qos::ExpectedClass;
-use linerate_host::netlink::class_name;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Nic, QdiscClass};
 use linerate_model::ids::NicName;
-use linerate_model::qos::{Framing, Mechanism, Qos, QosClass, QosPlan, Selector, plan, shared};
-use linerate_model::units::BitRate;
+use linerate_model::qos::{
+    Framing, Mechanism, NotApplicable, Qos, QosClass, Selector, plan, shared,
+};
+
+use super::configuration::configuration;
 
 /// The low part of the handle of traffic class 0 of an `mqprio` (`TC_H_MIN_PRIORITY`, `<linux/pkt_sched.h>`).
 const TRAFFIC_CLASS: u16 = 0xffe0;
-/// A ceil that differs by less than this is the planned one: kernels round rates.
-const CEIL_WITHIN: f64 = 0.001;
 
 /// The classes that are measured, and where they should be.
 #[derive(Debug)]
@@ -36,7 +36,14 @@ pub(super) fn set_up(qos: Qos, host: &Host) -> Outcome<SetUp> {
         asked.mechanism = mechanism_in_use(&qos, host);
     }
     // The mechanism is named or found: which kinds of qdisc the kernel could have does not matter.
-    let planned = plan(&asked, host, |_| true).map_err(|error| bad(error.to_string()))?;
+    let planned = match plan(&asked, host, |_| true) {
+        // Somebody made it in another way than `apply` would.
+        Err(NotApplicable::Mechanism { .. }) if qos.mechanism.is_none() => {
+            plan(&qos, host, |_| true)
+        }
+        planned => planned,
+    };
+    let planned = planned.map_err(|error| bad(error.to_string()))?;
     let shares = shared(&qos, planned.line).map_err(|error| bad(error.to_string()))?;
     let has_line = planned.holders.iter().any(|name| {
         let nic = host.nic(name);
@@ -58,14 +65,14 @@ pub(super) fn set_up(qos: Qos, host: &Host) -> Outcome<SetUp> {
         let is_promised = class.limit.is_some() || class.guarantee.is_some() || has_line;
         let guarantee = is_promised.then(|| shares[at].rate.as_f64());
         let number = minor(planned.mechanism, planned.classes[at].number);
-        let (wrong, configured) = configuration(&planned, at, host, number);
+        let found = configuration(&planned, at, class, host, number);
         expected.push(ExpectedClass {
             name: class.name.clone(),
             limit_bit_per_s: class.limit.map(|limit| limit.on(planned.line).as_f64()),
             guarantee_bit_per_s: guarantee,
             check: check(class),
-            wrong,
-            configured,
+            wrong: found.wrong,
+            configured: found.configured,
         });
         numbers.push(number);
         kept.push(class.clone());
@@ -85,16 +92,20 @@ pub(super) fn set_up(qos: Qos, host: &Host) -> Outcome<SetUp> {
 
 /// The mechanism that the interface has, whoever made it.
 fn mechanism_in_use(qos: &Qos, host: &Host) -> Option<Mechanism> {
-    let holds = |name: &NicName| {
-        let classes = host.nic(name).and_then(|nic| nic.shaping.classes.value());
-        classes.is_some_and(|classes| classes.iter().any(|class| class.kind == "htb"))
+    let holds = |name: &NicName, kind: &str| {
+        let tree = host.nic(name).and_then(|nic| nic.shaping.tree.value());
+        tree.is_some_and(|tree| tree.iter().any(|node| node.kind == kind))
     };
     let below = host.nics.iter().filter(|nic| {
         let port = nic.stack.bond_port.as_ref();
         port.is_some_and(|port| port.bond.value() == Some(&qos.interface))
     });
-    let mut all = std::iter::once(&qos.interface).chain(below.map(|nic| &nic.name));
-    all.any(holds).then_some(Mechanism::Htb)
+    let all: Vec<&NicName> = std::iter::once(&qos.interface)
+        .chain(below.map(|nic| &nic.name))
+        .collect();
+    [Mechanism::Htb, Mechanism::Mqprio]
+        .into_iter()
+        .find(|mechanism| all.iter().any(|name| holds(name, mechanism.word())))
 }
 
 /// Whether untagged packets have an address to be sent from.
@@ -118,63 +129,6 @@ pub(super) fn class_of(nic: &Nic, number: u16) -> Option<&QdiscClass> {
     let classes = nic.shaping.classes.value()?;
     let mut own = classes.iter();
     own.find(|class| class.handle & 0xffff == u32::from(number))
-}
-
-/// What the interfaces that hold the limits have wrong, and what they have in place of the limit.
-fn configuration(
-    planned: &QosPlan,
-    at: usize,
-    host: &Host,
-    number: u16,
-) -> (Vec<String>, Option<String>) {
-    if planned.mechanism != Mechanism::Htb {
-        return (Vec::new(), None);
-    }
-    let class = &planned.classes[at];
-    let holders = planned.holders.iter().filter_map(|name| host.nic(name));
-    let found: Vec<(&Nic, Option<&QdiscClass>)> =
-        holders.map(|nic| (nic, class_of(nic, number))).collect();
-    let is_anywhere = found.iter().any(|(_, class)| class.is_some());
-    let mut wrong = Vec::new();
-    let mut configured = None;
-    for (nic, own) in &found {
-        let Some(own) = own else {
-            if is_anywhere {
-                let handle = class_name(0x1_0000 | u32::from(number));
-                wrong.push(format!(
-                    "{} has no class {handle}, so nothing limits it there",
-                    nic.name
-                ));
-            }
-            continue;
-        };
-        let Some(ceil) = own
-            .ceil_bit_per_s
-            .filter(|ceil| differ(*ceil, class.rates.ceil))
-        else {
-            continue;
-        };
-        if class.limit.is_none() {
-            continue;
-        }
-        let what = format!(
-            "class {} of {} has a ceil of {ceil}, not {}",
-            class_name(own.handle),
-            nic.name,
-            class.rates.ceil
-        );
-        // One port of a bond sends at a time: what is wrong with another one is not measured.
-        if found.len() > 1 {
-            wrong.push(what);
-        } else {
-            configured = Some(what);
-        }
-    }
-    (wrong, configured)
-}
-
-fn differ(one: BitRate, other: BitRate) -> bool {
-    (one.as_f64() / other.as_f64() - 1.0).abs() > CEIL_WITHIN
 }
 
 /// What puts the packets of a class into it.

@@ -69,7 +69,7 @@ fn table(direction: &DirectionResult) -> Vec<String> {
     let row = |cells: [&str; 8]| {
         let [class, limit, alone, together, share, p99, fairness, verdict] = cells;
         format!(
-            "{class:width$}  {limit:>9}  {alone:>9}  {together:>9}  {share:<21}  {p99:<15}  {fairness:>5}  {verdict}"
+            "{class:width$}  {limit:>10}  {alone:>10}  {together:>10}  {share:<20}  {p99:<14}  {fairness:>4}  {verdict}"
         )
         .trim_end()
         .to_owned()

@@ -2,18 +2,20 @@
 /*
  * fake0: an interface for tests that takes settings which no card that QEMU emulates takes, and only remembers them:
  * moderation of single queues, energy-efficient Ethernet, forward error correction, forced speeds, data centre bridging.
- * It moves no packet. What netlink and ethtool make of a request is the kernel's own code; only the card is missing.
+ * It counts the bytes of each VLAN priority (tx_prio0_bytes ...), as mlx5 does, and drops every packet. What netlink and ethtool make of a request is the kernel's own code; only the card is missing.
  *
  * Written for Linux 6.1 (include/linux/ethtool.h, include/net/dcbnl.h there), a module of the guest's kernel and no part
  * of any program.
  */
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
+#include <linux/if_vlan.h>
 #include <linux/linkmode.h>
 #include <linux/module.h>
 #include <net/dcbnl.h>
 
 #define QUEUES 4
+#define PRIORITIES 8
 
 static struct net_device *nic;
 
@@ -25,6 +27,7 @@ static struct {
 	struct ieee_ets ets;
 	struct ieee_pfc pfc;
 	struct ieee_maxrate maxrate;
+	atomic64_t sent_bytes[PRIORITIES];
 } card;
 
 /* In /sys/module/fakenic/parameters, as iproute2's dcb took the kernel's kbit/s for bytes/s for years. */
@@ -32,6 +35,13 @@ module_param_array_named(maxrate_kbit, card.maxrate.tc_maxrate, ullong, NULL, 04
 
 static netdev_tx_t transmit(struct sk_buff *packet, struct net_device *dev)
 {
+	struct vlan_ethhdr *header = (struct vlan_ethhdr *)packet->data;
+	unsigned int priority = 0;
+
+	/* The tag is in the frame: this card does not offer to insert it. */
+	if (packet->len >= VLAN_ETH_HLEN && header->h_vlan_proto == htons(ETH_P_8021Q))
+		priority = ntohs(header->h_vlan_TCI) >> VLAN_PRIO_SHIFT;
+	atomic64_add(packet->len, &card.sent_bytes[priority]);
 	dev_kfree_skb(packet);
 	return NETDEV_TX_OK;
 }
@@ -126,9 +136,34 @@ static int set_fec(struct net_device *dev, struct ethtool_fecparam *told)
 	return 0;
 }
 
+static int get_count(struct net_device *dev, int set)
+{
+	return set == ETH_SS_STATS ? PRIORITIES : -EOPNOTSUPP;
+}
+
+static void get_names(struct net_device *dev, u32 set, u8 *names)
+{
+	unsigned int priority;
+
+	if (set == ETH_SS_STATS)
+		for (priority = 0; priority < PRIORITIES; priority++)
+			ethtool_sprintf(&names, "tx_prio%u_bytes", priority);
+}
+
+static void get_counters(struct net_device *dev, struct ethtool_stats *told, u64 *values)
+{
+	unsigned int priority;
+
+	for (priority = 0; priority < PRIORITIES; priority++)
+		values[priority] = atomic64_read(&card.sent_bytes[priority]);
+}
+
 static const struct ethtool_ops ethtool_ops = {
 	.supported_coalesce_params = ETHTOOL_COALESCE_USECS | ETHTOOL_COALESCE_MAX_FRAMES |
 		ETHTOOL_COALESCE_USE_ADAPTIVE,
+	.get_sset_count = get_count,
+	.get_strings = get_names,
+	.get_ethtool_stats = get_counters,
 	.get_channels = get_channels,
 	.get_coalesce = get_coalesce,
 	.set_coalesce = set_coalesce,

@@ -20,7 +20,7 @@ for what in pfc ets maxrate app; do echo $what; dcb $what show dev fake0; done
 cat /sys/module/fakenic/parameters/maxrate_kbit";
 
 /// Whether there is fake0; where not, the test is a skip.
-fn is_there(guest: &Guest) -> bool {
+pub(crate) fn is_there(guest: &Guest) -> bool {
     let there = !guest.shell(FAKE).is_empty();
     if !there {
         println!(

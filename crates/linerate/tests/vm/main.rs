@@ -48,7 +48,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 80] = tests![
+const TESTS: [Test; 82] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -67,6 +67,8 @@ const TESTS: [Test; 80] = tests![
     classes::vlan_devices_are_made_and_removed_and_undone_whole,
     classes::leaves_of_queues_and_classes_are_made_and_undone,
     classes::hierarchies_of_others_are_restored_with_filters_of_each_kind,
+    qos::limits_hold_on_bonds_and_a_port_without_one_and_a_forgotten_map_are_named,
+    qos::a_nic_with_traffic_classes_holds_the_limits_itself,
     network::loss_on_the_way_is_named,
     network::a_window_below_what_the_round_trip_holds_is_named,
     testbed::a_pair_is_made_used_and_taken_away_without_a_trace,

@@ -1,25 +1,34 @@
 //! `qos` with what network namespaces of a common host lack: VLANs, bonds and traffic classes of queues. Report 000's three
 //! VLANs, at a hundredth of their rates.
 
+use serde_json::Value;
+
+use crate::cards;
 use crate::guest::{DISK, Done, Guest};
+use crate::schema::fitting;
 
 /// What `apply` may touch, as other programs print it, without what counts or ages.
-const SEEN: &str = "for nic in n0 n1; do
-        tc -j -d qdisc show dev $nic; tc -j -d class show dev $nic; tc -j -d filter show dev $nic
-    done
-    ip -j -d link; ip -j addr; nft -j list ruleset";
+fn seen(guest: &Guest, nics: &str) -> String {
+    guest.shell(&format!(
+        "for nic in {nics}; do
+            tc -j -d qdisc show dev $nic; tc -j -d class show dev $nic; tc -j -d filter show dev $nic
+        done
+        ip -j -d link; ip -j addr; nft -j list ruleset"
+    ))
+}
 
 /// The link has a carrier, and its own IPv6 address is known to be unique.
 const SETTLED: &str = "until [ \"$(cat /sys/class/net/n0/carrier)\" = 1 ]; do :; done
         while ip -6 addr show dev n0 | grep -q tentative; do sleep 0.1; done";
 
-/// The report's file.
-fn write(guest: &Guest, mechanism: &str) {
+/// The report's file for an interface; without `mechanism`, linerate chooses it.
+fn file(guest: &Guest, interface: &str, mechanism: Option<&str>) {
+    let mechanism = mechanism.map_or_else(String::new, |word| format!("mechanism = \"{word}\""));
     guest.shell(&format!(
         "cat >/run/classes.toml <<'END'
 [qos]
-interface = \"n0\"
-mechanism = \"{mechanism}\"
+interface = \"{interface}\"
+{mechanism}
 
 [[class]]
 name = \"low\"
@@ -41,10 +50,13 @@ vlan = 12
 address = \"12.0.12.2/24\"
 limit = \"none\"
 priority = 3
-END
-        ip link set n0 up
-        {SETTLED}"
+END"
     ));
+}
+
+fn write(guest: &Guest, mechanism: &str) {
+    file(guest, "n0", Some(mechanism));
+    guest.shell(&format!("ip link set n0 up\n{SETTLED}"));
 }
 
 fn qos(guest: &Guest, words: &[&str]) -> Done {
@@ -54,14 +66,10 @@ fn qos(guest: &Guest, words: &[&str]) -> Done {
     done
 }
 
-fn seen(guest: &Guest) -> String {
-    guest.shell(SEEN)
-}
-
 pub(crate) fn three_vlans_are_made_limited_and_taken_away_to_the_byte(guest: &Guest) {
     for mechanism in ["htb", "mqprio"] {
         write(guest, mechanism);
-        let before = seen(guest);
+        let before = seen(guest, "n0 n1");
         qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
         let maps = guest.shell("ip -d link show n0.11; ip addr show n0.11");
         assert!(maps.contains("vlan protocol 802.1Q id 11"), "{maps}");
@@ -87,7 +95,7 @@ pub(crate) fn three_vlans_are_made_limited_and_taken_away_to_the_byte(guest: &Gu
         assert!(status.contains("the host has all of the file"), "{status}");
         guest.shell("ip neigh flush all");
         qos(guest, &["undo"]);
-        assert_eq!(seen(guest), before, "{mechanism}");
+        assert_eq!(seen(guest, "n0 n1"), before, "{mechanism}");
     }
     guest.shell("ip link set n0 down");
 }
@@ -95,7 +103,7 @@ pub(crate) fn three_vlans_are_made_limited_and_taken_away_to_the_byte(guest: &Gu
 pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Guest) {
     guest.power_cut();
     write(guest, "htb");
-    let before = seen(guest);
+    let before = seen(guest, "n0 n1");
     guest.shell(&format!("mkdir -p {DISK}/etc/systemd/system"));
     let etc = format!("{DISK}/etc");
     qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
@@ -114,8 +122,177 @@ pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Gue
         assert_eq!(held(), with, "boot {boot}");
     }
     qos(guest, &["undo"]);
-    assert_eq!(seen(guest), before);
+    assert_eq!(seen(guest, "n0 n1"), before);
     let gone = guest.shell(&format!("ls {etc}/linerate 2>/dev/null || true"));
     assert_eq!(gone, "");
     guest.shell("ip link set n0 down");
+}
+
+/// Runs `qos verify` with few and short trials; in less than that, packets of 64 KiB are too large a part of 50 Mb/s.
+fn verify(guest: &Guest, peer: &str) -> (Done, Value) {
+    let command = Guest::command();
+    let words = "--rounds 3 --time 1s --flows 2";
+    let done = guest.run(&[
+        "bash",
+        "-c",
+        &format!("{command} --format json qos verify /run/classes.toml {peer} {words}"),
+    ]);
+    assert!(matches!(done.code, 0 | 11 | 12), "{}{}", done.out, done.err);
+    let document = fitting(&done.out);
+    (done, document)
+}
+
+fn class<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let classes = document["directions"][0]["classes"].as_array();
+    let mut classes = classes.expect("a list").iter();
+    let found = classes.find(|class| class["class"] == name);
+    found.unwrap_or_else(|| panic!("class {name}: {document:#}"))
+}
+
+/// No class fails, and a limit that holds is within 1 %. A host that is busy may leave one unjudged.
+#[track_caller]
+fn assert_holds(done: &Done, document: &Value) {
+    assert_ne!(done.code, 11, "{}\n{document:#}", done.err);
+    for class in document["directions"][0]["classes"]
+        .as_array()
+        .expect("a list")
+    {
+        let share = class["share_of_limit"]["median"].as_f64();
+        if let (Some(share), "holds") = (share, class["verdict"].as_str().expect("a word")) {
+            assert!((share - 1.0).abs() <= 0.01, "{class:#}");
+        }
+    }
+}
+
+/// The report's VLANs at the other end of a link, in namespace `far`.
+fn far_vlans(guest: &Guest, port: &str) {
+    guest.shell(&format!(
+        "for id in 10 11 12; do
+            ip -n far link add link {port} name {port}.$id type vlan id $id
+            ip -n far addr add 12.0.$id.1/24 dev {port}.$id
+            ip -n far link set {port}.$id up
+        done"
+    ));
+}
+
+/// A bond of two veths, and at their other ends a bridge or another bond with LACP.
+fn bonds(guest: &Guest, mode: &str) {
+    let (near, far) = match mode {
+        "active-backup" => (String::new(), "bridge".to_owned()),
+        _ => {
+            let lacp = "lacp_rate fast xmit_hash_policy layer3+4".to_owned();
+            let far = format!("bond mode {mode} miimon 50 {lacp}");
+            (lacp, far)
+        }
+    };
+    guest.shell(&format!(
+        "ip netns add far
+        ip link add b0 type bond mode {mode} miimon 50 {near}; ip -n far link add br0 type {far}
+        for near in 0 2; do
+            port=$((near + 1))
+            ip link add f$near numtxqueues 4 numrxqueues 4 type veth peer name f$port netns far \
+                numtxqueues 4 numrxqueues 4
+            ip link set f$near master b0; ip -n far link set f$port master br0
+            ip link set f$near up; ip -n far link set f$port up
+        done
+        ip link set b0 up; ip -n far link set br0 up
+        until [ {mode} = active-backup ] || [ \"$(cat /sys/class/net/b0/bonding/ad_num_ports)\" = 2 ]; do
+            sleep 0.1
+        done
+        while ip -6 addr show dev b0 | grep -q tentative; do sleep 0.1; done"
+    ));
+    far_vlans(guest, "br0");
+}
+
+pub(crate) fn limits_hold_on_bonds_and_a_port_without_one_and_a_forgotten_map_are_named(
+    guest: &Guest,
+) {
+    for (mode, mechanism, holders) in [
+        ("active-backup", "mqprio", "f0 f2"),
+        ("802.3ad", "htb", "b0"),
+    ] {
+        bonds(guest, mode);
+        file(guest, "b0", None);
+        // One class has few trials.
+        guest.shell("sed -i -e '5,10d' -e '18,$d' /run/classes.toml");
+        let nics = "b0 f0 f2";
+        let before = seen(guest, nics);
+        let made = qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]).out;
+        for nic in holders.split(' ') {
+            let limits = format!("nic/{nic}/qdisc: noqueue -> {mechanism} ");
+            assert!(made.contains(&limits), "{made}");
+        }
+        let (done, document) = verify(guest, "netns:far");
+        assert_holds(&done, &document);
+        if mode == "active-backup" {
+            // The port that does not send.
+            guest.shell("tc qdisc del dev f2 root; ip link set b0.11 type vlan egress-qos-map 0:0");
+            let (done, document) = verify(guest, "netns:far");
+            assert_eq!(done.code, 11, "{document:#}");
+            let reasons = class(&document, "middle")["reasons"].to_string();
+            for reason in [
+                "f2 has no token bucket of 50.00 Mb/s, so nothing limits it to that there",
+                "the egress map of b0.11 does not map socket priority 0 to 2: its frames leave with PCP 0, not 2",
+            ] {
+                assert!(reasons.contains(reason), "{reasons}");
+            }
+            qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
+        }
+        qos(guest, &["undo"]);
+        guest.shell("ip neigh flush all");
+        assert_eq!(seen(guest, nics), before, "{mode}");
+        guest.shell("ip link del b0; ip link del f0; ip link del f2; ip netns del far");
+    }
+}
+
+/// fake0's data center bridging, as dcb(8) prints it.
+const CLASSES: &str = "for what in pfc ets maxrate app; do dcb $what show dev fake0; done
+    cat /sys/module/fakenic/parameters/maxrate_kbit";
+
+pub(crate) fn a_nic_with_traffic_classes_holds_the_limits_itself(guest: &Guest) {
+    if !cards::is_there(guest) {
+        return;
+    }
+    file(guest, "fake0", None);
+    guest.shell("while ip -6 addr show dev fake0 | grep -q tentative; do sleep 0.1; done");
+    let all = || guest.shell(CLASSES) + &seen(guest, "fake0");
+    let before = all();
+    let plan = qos(guest, &["plan", "/run/classes.toml"]).out;
+    assert!(
+        plan.starts_with("fake0: dcb (the NIC limits its traffic classes itself)"),
+        "{plan}"
+    );
+    qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
+    let made = guest.shell(CLASSES);
+    assert!(made.contains("prio-tc 0:0 1:1 2:2 3:3 4:0"), "{made}");
+    // What 1542 bytes on the wire carry for a frame of 1514.
+    assert!(made.contains("0,10184,50924,0,0,0,0,0"), "{made}");
+    // Frames of each VLAN leave with its priority.
+    guest.shell(
+        "for id in 10 11 12; do
+            ip neigh replace 12.0.$id.1 lladdr 52:54:00:00:00:01 dev fake0.$id
+            echo x >/dev/udp/12.0.$id.1/9
+        done",
+    );
+    let counters = guest.shell("ethtool -S fake0");
+    for priority in 1..=3 {
+        let counter = format!("tx_prio{priority}_bytes: ");
+        let counted = counters
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(&counter));
+        assert_ne!(counted.expect("a counter"), "0", "{counters}");
+    }
+    // A guarantee is a share of ETS.
+    guest.shell(
+        "sed -i 's/limit = \"none\"/limit = \"5gbit\"\\nguarantee = \"1gbit\"/' /run/classes.toml",
+    );
+    qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
+    let made = guest.shell(CLASSES);
+    assert!(
+        made.contains("3:ets") && made.contains("0,10184,50924,5092470,0"),
+        "{made}"
+    );
+    qos(guest, &["undo"]);
+    guest.shell("ip neigh flush all");
+    assert_eq!(all(), before);
 }

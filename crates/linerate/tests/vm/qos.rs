@@ -128,7 +128,7 @@ pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Gue
     guest.shell("ip link set n0 down");
 }
 
-/// Runs `qos verify` with few and short trials; in less than that, packets of 64 KiB are too large a part of 50 Mb/s.
+/// Runs `qos verify` with few and short trials; 200 ms read 102 % of a limit that holds in 1 s.
 fn verify(guest: &Guest, peer: &str) -> (Done, Value) {
     let command = Guest::command();
     let words = "--rounds 3 --time 1s --flows 2";

@@ -64,7 +64,9 @@ fn of_event(trace: &Trace<'_>, event: &Event) -> Option<Sign> {
         advert: None,
         path,
     };
-    let routing = |what| sign(Mechanism::Routing, what, "rtnetlink(7)");
+    if let Some(what) = rerouted(&event.change) {
+        return Some(sign(Mechanism::Routing, what, "rtnetlink(7)"));
+    }
     Some(match &event.change {
         Change::Link(link) => {
             let what = lost_link(link, &trace.events.nics)?;
@@ -89,31 +91,6 @@ fn of_event(trace: &Trace<'_>, event: &Event) -> Option<Sign> {
             let what = format!("the neighbor entry of {address} on {nic} failed");
             sign(Mechanism::Neighbor, what, "rtnetlink(7)")
         }
-        Change::Route(route) => {
-            let verb = if route.removed {
-                "was withdrawn"
-            } else {
-                "changed"
-            };
-            let hops = hops(&route.next_hops);
-            let (protocol, to) = (&route.protocol, &route.destination);
-            routing(format!("the {protocol} route to {to}{hops} {verb}"))
-        }
-        Change::NextHop(object) => {
-            let verb = if object.removed {
-                "was removed"
-            } else {
-                "changed"
-            };
-            let hop = object.hop.iter().cloned().collect::<Vec<_>>();
-            let kind = if object.hop.is_some() {
-                "nexthop"
-            } else {
-                "nexthop group"
-            };
-            routing(format!("{kind} {}{} {verb}", object.id, hops(&hop)))
-        }
-        Change::Bucket { group, .. } => routing(format!("buckets of nexthop group {group} moved")),
         Change::Arp {
             nic,
             address,
@@ -128,6 +105,38 @@ fn of_event(trace: &Trace<'_>, event: &Event) -> Option<Sign> {
             solicited: false,
             ..
         } => moved("an unsolicited advertisement", nic, *address, mac, sign),
+        _ => return None,
+    })
+}
+
+/// How a route or a nexthop changed.
+fn rerouted(change: &Change) -> Option<String> {
+    Some(match change {
+        Change::Route(route) => {
+            let verb = if route.removed {
+                "was withdrawn"
+            } else {
+                "changed"
+            };
+            let hops = hops(&route.next_hops);
+            let (protocol, to) = (&route.protocol, &route.destination);
+            format!("the {protocol} route to {to}{hops} {verb}")
+        }
+        Change::NextHop(object) => {
+            let verb = if object.removed {
+                "was removed"
+            } else {
+                "changed"
+            };
+            let hop = object.hop.iter().cloned().collect::<Vec<_>>();
+            let kind = if object.hop.is_some() {
+                "nexthop"
+            } else {
+                "nexthop group"
+            };
+            format!("{kind} {}{} {verb}", object.id, hops(&hop))
+        }
+        Change::Bucket { group, .. } => format!("buckets of nexthop group {group} moved"),
         _ => return None,
     })
 }

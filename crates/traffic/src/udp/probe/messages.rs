@@ -143,14 +143,19 @@ impl<'a> Inbox<'a> {
                 Err(Errno::AGAIN | Errno::INTR) => return true,
                 Ok(_) | Err(_) => return false,
             };
-            let now = Nanoseconds::new(monotonic_ns().saturating_sub(stalled));
+            let now = monotonic_ns();
             self.filled += count;
             let (messages, _) = self.bytes[..self.filled].as_chunks::<MESSAGE_BYTES>();
             for message in messages {
+                let sent = number(&message[8..]);
+                // One that was sent during the stall took no less than the fastest.
+                let fastest = self.recorder.arrivals().transit_min_ns;
+                let least = fastest.map_or(now, |fastest| sent.saturating_add_signed(fastest));
+                let received = now.saturating_sub(stalled).max(least.min(now));
                 self.recorder.arrived(Stamp {
                     number: number(&message[..8]),
-                    sent_ns: Nanoseconds::new(number(&message[8..])),
-                    received_ns: now,
+                    sent_ns: Nanoseconds::new(sent),
+                    received_ns: Nanoseconds::new(received),
                 });
             }
             let whole = self.filled / MESSAGE_BYTES * MESSAGE_BYTES;

@@ -215,7 +215,6 @@ fn not_removed(error: RedundantError) -> Stop {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "what `map_err` gives")]
 fn stop(error: RedundantError) -> Stop {
     let code = match error.obstacle() {
         Obstacle::NotSupported => Code::NotSupported,

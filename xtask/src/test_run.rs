@@ -184,7 +184,7 @@ pub(crate) fn run(root: &Path) -> Tally {
                 let is_second = number > 0;
                 of_users.extend(as_user(
                     user,
-                    wanted.cloned().collect(),
+                    &wanted.cloned().collect::<Vec<_>>(),
                     is_second,
                     &mut failed,
                 ));
@@ -341,7 +341,7 @@ fn page<'a>(root: &'a Path, programs: &[Program]) -> Option<Job<'a>> {
 /// second one without what the first one has shown for both.
 fn as_user(
     user: User,
-    programs: Vec<Program>,
+    programs: &[Program],
     is_second: bool,
     failed: &mut Tally,
 ) -> Vec<(usize, Job<'static>)> {

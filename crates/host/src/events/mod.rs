@@ -305,10 +305,9 @@ impl Worker {
                 .gap(Gap::new(Cause::NotAsked, "netlink/route", why));
         }
         for interface in members.into_iter().take(MEMBERS_MAX) {
-            match monitor.link(interface) {
-                Ok(Some(link)) => self.log.take(now(), Source::Bonds, link),
-                // It is gone: its notification is on the way.
-                Ok(None) | Err(_) => {}
+            // One that is gone has a notification on the way.
+            if let Ok(Some(link)) = monitor.link(interface) {
+                self.log.take(now(), Source::Bonds, link);
             }
         }
     }

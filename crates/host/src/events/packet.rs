@@ -36,7 +36,7 @@ pub(crate) enum Packet {
 }
 
 /// A VRRP advertisement.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Vrrp {
     pub(crate) version: u8,
     pub(crate) source: IpAddr,

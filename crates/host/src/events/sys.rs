@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// The most link-layer address bytes of `struct sockaddr_ll`.
 const MAC_BYTES_MAX: usize = 8;
+/// The length of the control message's data with a time stamp.
+#[expect(clippy::cast_possible_truncation, reason = "16 bytes")]
+const STAMP_LENGTH: u32 = size_of::<libc::timespec>() as u32;
 
 /// An instruction of a filter: code, jumps if true and if false, and the constant.
 pub(super) type Instruction = (u16, u8, u8, u32);
@@ -169,7 +172,7 @@ fn stamp(header: &libc::msghdr) -> Option<Duration> {
         let is_stamp =
             message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SCM_TIMESTAMPNS;
         // SAFETY: no pointers: the length of a message with a `timespec`.
-        let whole = unsafe { libc::CMSG_LEN(size_of::<libc::timespec>() as _) };
+        let whole = unsafe { libc::CMSG_LEN(STAMP_LENGTH) };
         if is_stamp && message.cmsg_len as usize >= whole as usize {
             // SAFETY: the message is long enough for a `timespec`, which need not be aligned.
             let time: libc::timespec = unsafe {

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use linerate_model::failover::{Phase, repeated};
+use linerate_model::failover::phase::Verdict;
+use linerate_model::failover::{Trigger, repeated};
 use linerate_model::ids::NicName;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::{Direction, TrialSpec};
@@ -36,7 +37,7 @@ pub(crate) struct FailoverDocument {
     pub(super) time_ns: Nanoseconds,
     /// Each trial.
     pub(super) trials: Vec<TrialResult>,
-    /// All trials together: one for each phase, direction and workload.
+    /// All trials together: one for each trigger, direction and workload.
     pub(super) summary: Vec<Summary>,
     /// Whether the bounds of `--require` hold.
     pub(super) requirements: Vec<RequirementResult>,
@@ -71,7 +72,7 @@ pub(super) struct ClockResult {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct EventResult {
     /// What it caused.
-    pub(super) phase: PhaseWord,
+    pub(super) trigger: TriggerWord,
     /// The command.
     pub(super) command: String,
     /// When it was started (`CLOCK_MONOTONIC` of this host).
@@ -108,8 +109,8 @@ pub(super) struct PartResult {
     pub(super) reordered: u64,
     /// Lost or late ones that are in no interruption, because there were too many interruptions to record.
     pub(super) unrecorded: u64,
-    /// Each phase.
-    pub(super) phases: Vec<PhaseResult>,
+    /// Each trigger.
+    pub(super) triggers: Vec<TriggerResult>,
     /// What the two hosts themselves held up or refused.
     pub(super) hosts: HostResult,
 }
@@ -126,12 +127,12 @@ pub(super) struct Gaps {
     pub(super) total_ns: Nanoseconds,
 }
 
-/// The interruptions of one phase.
+/// The interruptions of one trigger.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct PhaseResult {
+pub(super) struct TriggerResult {
     /// What they belong to.
-    pub(super) phase: PhaseWord,
+    pub(super) trigger: TriggerWord,
     /// The interruptions.
     pub(super) gaps: Gaps,
     /// Lost in them.
@@ -151,6 +152,9 @@ pub(super) struct PhaseResult {
     pub(super) all_back_ns: Option<i64>,
     /// Whether all flows were back at the end of the trial.
     pub(super) is_over: bool,
+    /// What held up the traffic of the longest interruption, from the events of both hosts; null if there was none, and
+    /// for other workloads than `udp`.
+    pub(super) held_up: Option<Verdict>,
 }
 
 /// What the two hosts themselves held up: no interruption of the path, but the limit of what is known of one.
@@ -187,7 +191,7 @@ pub(super) struct Errors {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum PhaseWord {
+pub(super) enum TriggerWord {
     /// The failure (`--do`).
     Failure,
     /// The return (`--restore`).
@@ -196,12 +200,12 @@ pub(super) enum PhaseWord {
     NoEvent,
 }
 
-impl From<Phase> for PhaseWord {
-    fn from(phase: Phase) -> Self {
-        match phase {
-            Phase::Failure => Self::Failure,
-            Phase::Return => Self::Return,
-            Phase::NoEvent => Self::NoEvent,
+impl From<Trigger> for TriggerWord {
+    fn from(trigger: Trigger) -> Self {
+        match trigger {
+            Trigger::Failure => Self::Failure,
+            Trigger::Return => Self::Return,
+            Trigger::NoEvent => Self::NoEvent,
         }
     }
 }
@@ -233,8 +237,8 @@ impl From<FailoverWorkload> for WorkloadWord {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Summary {
-    /// The phase.
-    pub(super) phase: PhaseWord,
+    /// The trigger.
+    pub(super) trigger: TriggerWord,
     /// The direction.
     pub(super) direction: Direction,
     /// The workload.
@@ -282,10 +286,14 @@ impl FailoverDocument {
     }
 }
 
-/// One row for each phase, direction and workload that any trial has.
+/// One row for each trigger, direction and workload that any trial has.
 fn summary(trials: &[TrialResult]) -> Vec<Summary> {
     let mut rows = Vec::new();
-    for phase in [PhaseWord::Failure, PhaseWord::Return, PhaseWord::NoEvent] {
+    for trigger in [
+        TriggerWord::Failure,
+        TriggerWord::Return,
+        TriggerWord::NoEvent,
+    ] {
         let parts = trials.first().map_or(&[][..], |trial| &trial.parts);
         for part in parts {
             let key = (part.direction, part.workload);
@@ -293,14 +301,14 @@ fn summary(trials: &[TrialResult]) -> Vec<Summary> {
                 .iter()
                 .flat_map(|trial| &trial.parts)
                 .filter(|part| (part.direction, part.workload) == key)
-                .flat_map(|part| &part.phases)
-                .filter(|one| one.phase == phase);
+                .flat_map(|part| &part.triggers)
+                .filter(|one| one.trigger == trigger);
             let longest: Vec<Nanoseconds> = of.clone().map(|one| one.gaps.longest_ns).collect();
             let Some(repeated) = repeated(&longest) else {
                 continue;
             };
             rows.push(Summary {
-                phase,
+                trigger,
                 direction: part.direction,
                 workload: part.workload,
                 trials: repeated.count as u64,

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::failover::{Phase, Phases};
+use linerate_model::failover::{Trigger, TriggerTimes};
 use linerate_model::units::Nanoseconds;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_traffic::{Abort, monotonic_now};
@@ -52,7 +52,7 @@ impl Commands {
 /// A command that was run.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
-    pub(super) phase: Phase,
+    pub(super) trigger: Trigger,
     pub(super) command: String,
     /// When it was started, by `CLOCK_MONOTONIC`.
     pub(super) start_ns: Nanoseconds,
@@ -70,14 +70,14 @@ impl Events {
         &self.0
     }
 
-    pub(super) fn phases(&self) -> Phases {
-        let start = |phase| {
-            let event = self.0.iter().find(|event| event.phase == phase);
+    pub(super) fn triggers(&self) -> TriggerTimes {
+        let start = |trigger| {
+            let event = self.0.iter().find(|event| event.trigger == trigger);
             event.map(|event| event.start_ns)
         };
-        Phases {
-            failure_ns: start(Phase::Failure),
-            return_ns: start(Phase::Return),
+        TriggerTimes {
+            failure_ns: start(Trigger::Failure),
+            return_ns: start(Trigger::Return),
         }
     }
 
@@ -85,8 +85,8 @@ impl Events {
     pub(super) fn failure(&self) -> Option<Stop> {
         let failed = |event: &&Event| event.failure.is_some();
         let event = self.0.iter().rev().find(failed)?;
-        let code = match event.phase {
-            Phase::Return => Code::RestoreIncomplete,
+        let code = match event.trigger {
+            Trigger::Return => Code::RestoreIncomplete,
             _ => Code::FailedRestored,
         };
         Some(
@@ -178,7 +178,7 @@ fn conduct(
     if !passes(is_over, began + commands.cause_after) {
         return events;
     }
-    events.0.push(carried_out(Phase::Failure, cause));
+    events.0.push(carried_out(Trigger::Failure, cause));
     if events.failure().is_some() {
         // Nothing that the trial would show belongs to the failure.
         abort.trigger();
@@ -186,7 +186,7 @@ fn conduct(
         passes(is_over, began + commands.restore_after);
     }
     if let Some(restore) = &commands.restore {
-        events.0.push(carried_out(Phase::Return, restore));
+        events.0.push(carried_out(Trigger::Return, restore));
     }
     events
 }
@@ -198,11 +198,11 @@ fn passes(is_over: &Receiver<()>, until: Instant) -> bool {
 }
 
 /// Runs `command` and waits until it ends, at most [`COMMAND_MAX`].
-fn carried_out(phase: Phase, command: &str) -> Event {
+fn carried_out(trigger: Trigger, command: &str) -> Event {
     let start_ns = monotonic_now();
     let outcome = output_of(command, COMMAND_MAX);
     Event {
-        phase,
+        trigger,
         command: command.to_owned(),
         start_ns,
         end_ns: monotonic_now(),

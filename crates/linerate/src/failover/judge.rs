@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use linerate_model::failover::{
-    Cluster, Departures, FlowOutages, Phase, ProbeRecord, SendError, SendGap, joined, outages,
+    Cluster, Departures, FlowOutages, Joined, ProbeRecord, SendError, SendGap, Trigger,
+    TriggerTimes, joined, outages,
 };
 use linerate_model::sample::{FlowRecord, Role, Sample, SideSample};
 use linerate_model::units::Nanoseconds;
@@ -12,10 +13,11 @@ use linerate_runtime::cli::FailoverWorkload;
 use rustix::io::Errno;
 
 use super::document::{
-    ClockResult, Errors, EventResult, Gaps, HostResult, PartResult, PhaseResult, TrialResult,
+    ClockResult, Errors, EventResult, Gaps, HostResult, PartResult, TrialResult, TriggerResult,
     WorkloadWord,
 };
 use super::event::Events;
+use super::held_up::Evidence;
 use super::step_of;
 
 /// A flow with the record of its sender and that of its receiver.
@@ -38,37 +40,48 @@ pub(super) fn judge(sample: &Sample, spec: &TrialSpec, events: &Events) -> Trial
     let forward = sides(&sample.local, &sample.remote);
     let reverse = sides(&sample.remote, &sample.local);
     let clock = clock(&forward, &reverse);
-    let phases = events.phases();
-    let mut parts = Vec::new();
-    for part in all_parts(spec, forward, reverse) {
-        // This end's clock is that of the events; of the other end's senders it differs.
-        let offset = match part.direction {
-            Direction::Forward => 0,
-            _ => clock.offset_ns.unwrap_or(0),
-        };
-        let flows: Vec<FlowOutages> = part
-            .pairs
-            .iter()
-            .map(|pair| outages_of(pair, part.workload))
-            .collect();
-        let joined = joined(&flows, part.step, offset, &phases);
-        let of_phase = |phase| {
-            let own: Vec<&Cluster> = joined.of(phase).collect();
-            phase_result(phase, &own, event_of(phase, &phases), part.step)
+    let times = events.triggers();
+    let evidence = Evidence::of(sample, &clock, &times);
+    let parts = all_parts(spec, forward, reverse);
+    let joined: Vec<(Vec<FlowOutages>, Joined)> = parts
+        .iter()
+        .map(|part| joined_of(part, &clock, &times))
+        .collect();
+    let tcp = |direction| {
+        let mut all = parts.iter().zip(&joined);
+        let own = all.find(|(part, _)| {
+            (part.direction, part.workload) == (direction, FailoverWorkload::Tcp)
+        });
+        own.map(|(_, (_, joined))| joined)
+    };
+    let result = |(part, (flows, joined)): (&Part<'_>, &(Vec<FlowOutages>, Joined))| {
+        let of_trigger = |trigger| {
+            let own: Vec<&Cluster> = joined.of(trigger).collect();
+            let held_up = (part.workload == FailoverWorkload::Udp)
+                .then(|| {
+                    let tcp = tcp(part.direction);
+                    evidence.verdict(part.direction, (joined, tcp), trigger, part.step)
+                })
+                .flatten();
+            TriggerResult {
+                held_up,
+                ..trigger_result(trigger, &own, event_of(trigger, &times), part.step)
+            }
         };
         let mut all = Vec::new();
-        if phases.failure_ns.is_some() {
-            all.push(of_phase(Phase::Failure));
+        if times.failure_ns.is_some() {
+            all.push(of_trigger(Trigger::Failure));
         }
-        if phases.return_ns.is_some() {
-            all.push(of_phase(Phase::Return));
+        if times.return_ns.is_some() {
+            all.push(of_trigger(Trigger::Return));
         }
         // Without an event all of it is no event's; beside one, only what there is.
-        if phases.failure_ns.is_none() || joined.of(Phase::NoEvent).next().is_some() {
-            all.push(of_phase(Phase::NoEvent));
+        if times.failure_ns.is_none() || joined.of(Trigger::NoEvent).next().is_some() {
+            all.push(of_trigger(Trigger::NoEvent));
         }
-        parts.push(part_result(&part, &flows, all));
-    }
+        part_result(part, flows, all)
+    };
+    let parts = parts.iter().zip(&joined).map(result).collect();
     TrialResult {
         clock,
         events: events.all().iter().map(event_result).collect(),
@@ -76,11 +89,28 @@ pub(super) fn judge(sample: &Sample, spec: &TrialSpec, events: &Events) -> Trial
     }
 }
 
-fn event_of(phase: Phase, phases: &linerate_model::failover::Phases) -> Option<Nanoseconds> {
-    match phase {
-        Phase::Failure => phases.failure_ns,
-        Phase::Return => phases.return_ns,
-        Phase::NoEvent => None,
+/// The outages of each flow of a part, and those of all of them together.
+fn joined_of(
+    part: &Part<'_>,
+    clock: &ClockResult,
+    times: &TriggerTimes,
+) -> (Vec<FlowOutages>, Joined) {
+    // This end's clock is that of the events; of the other end's senders it differs.
+    let offset = match part.direction {
+        Direction::Forward => 0,
+        _ => clock.offset_ns.unwrap_or(0),
+    };
+    let flows = part.pairs.iter();
+    let flows: Vec<FlowOutages> = flows.map(|pair| outages_of(pair, part.workload)).collect();
+    let joined = joined(&flows, part.step, offset, times);
+    (flows, joined)
+}
+
+fn event_of(trigger: Trigger, times: &TriggerTimes) -> Option<Nanoseconds> {
+    match trigger {
+        Trigger::Failure => times.failure_ns,
+        Trigger::Return => times.return_ns,
+        Trigger::NoEvent => None,
     }
 }
 
@@ -90,7 +120,7 @@ fn event_result(event: &super::event::Event) -> EventResult {
         .as_u64()
         .saturating_sub(event.start_ns.as_u64());
     EventResult {
-        phase: event.phase.into(),
+        trigger: event.trigger.into(),
         command: event.command.clone(),
         start_ns: event.start_ns,
         took_ns: Nanoseconds::new(took),
@@ -224,13 +254,13 @@ fn clock(forward: &[Pair<'_>], reverse: &[Pair<'_>]) -> ClockResult {
     }
 }
 
-/// The interruptions of one phase.
-fn phase_result(
-    phase: Phase,
+/// The interruptions of one trigger.
+fn trigger_result(
+    trigger: Trigger,
     clusters: &[&Cluster],
     event: Option<Nanoseconds>,
     step: Nanoseconds,
-) -> PhaseResult {
+) -> TriggerResult {
     let longest = clusters.iter().map(|one| one.longest_ns).max();
     let total: u64 = clusters
         .iter()
@@ -244,8 +274,8 @@ fn phase_result(
         Some(time.ok()?.saturating_sub(event.ok()?))
     };
     let common = clusters.iter().filter_map(|one| one.common).max();
-    PhaseResult {
-        phase: phase.into(),
+    TriggerResult {
+        trigger: trigger.into(),
         gaps: Gaps {
             count: clusters.len() as u64,
             longest_ns: longest.unwrap_or_default(),
@@ -259,11 +289,12 @@ fn phase_result(
         first_affected_ns: clusters.first().and_then(|one| since(one.from_ns)),
         all_back_ns: clusters.last().and_then(|one| since(one.to_ns)),
         is_over: clusters.iter().all(|one| one.has_ended),
+        held_up: None,
     }
 }
 
 /// The whole trial of one direction and workload.
-fn part_result(part: &Part<'_>, flows: &[FlowOutages], phases: Vec<PhaseResult>) -> PartResult {
+fn part_result(part: &Part<'_>, flows: &[FlowOutages], triggers: Vec<TriggerResult>) -> PartResult {
     let arrivals = || {
         let all = part.pairs.iter();
         all.filter_map(|pair| pair.receiver.arrivals.as_ref())
@@ -274,16 +305,16 @@ fn part_result(part: &Part<'_>, flows: &[FlowOutages], phases: Vec<PhaseResult>)
     };
     let outages = || flows.iter().flat_map(|flow| &flow.outages);
     let gaps = Gaps {
-        count: phases.iter().map(|phase| phase.gaps.count).sum(),
-        longest_ns: phases
+        count: triggers.iter().map(|trigger| trigger.gaps.count).sum(),
+        longest_ns: triggers
             .iter()
-            .map(|phase| phase.gaps.longest_ns)
+            .map(|trigger| trigger.gaps.longest_ns)
             .max()
             .unwrap_or_default(),
         total_ns: Nanoseconds::new(
-            phases
+            triggers
                 .iter()
-                .map(|phase| phase.gaps.total_ns.as_u64())
+                .map(|trigger| trigger.gaps.total_ns.as_u64())
                 .sum(),
         ),
     };
@@ -303,7 +334,7 @@ fn part_result(part: &Part<'_>, flows: &[FlowOutages], phases: Vec<PhaseResult>)
         duplicated: arrivals().map(|one| one.duplicated).sum(),
         reordered: arrivals().map(|one| one.reordered).sum(),
         unrecorded: arrivals().map(|one| one.unrecorded).sum(),
-        phases,
+        triggers,
         hosts: HostResult {
             longest_send_gap_ns: longest_gap.map(SendGap::length).max(),
             skipped: departures().map(|one| one.skipped).sum(),

@@ -1,11 +1,12 @@
 //! `linerate failover`: how long traffic is interrupted when a link, a switch or a router fails.
 //!
 //! Each trial sends probes in both directions for a fixed time. In it, `event` runs the commands of the failure and of the
-//! return and stamps them with the clock of the probes; `judge` joins the records of both ends; `document` and `text` show
+//! return and stamps them with the clock of the probes; `judge` joins the records of both ends, `held_up` finds in their events what took the time; `document` and `text` show
 //! all trials together, `require` compares them with bounds.
 
 pub(crate) mod document;
 mod event;
+mod held_up;
 mod judge;
 mod require;
 mod text;
@@ -115,6 +116,7 @@ fn spec(args: &FailoverArgs) -> TrialSpec {
         duration_ns: args.time,
         interval_ns: point.max(Nanoseconds::from_millis(50)).min(args.time),
         threads: Some(1),
+        events: true,
         ..TrialSpec::default()
     }
 }

@@ -50,8 +50,8 @@ fn judge(bound: &FailoverBound, trials: &[TrialResult]) -> RequirementResult {
     let within = within.unwrap_or(0);
     // The last packet of an interruption that goes on bounds nothing.
     let is_over = parts
-        .flat_map(|part| &part.phases)
-        .all(|phase| phase.is_over);
+        .flat_map(|part| &part.triggers)
+        .all(|trigger| trigger.is_over);
     let keeps = |value: u64| {
         if bound.is_strict {
             value < bound.most

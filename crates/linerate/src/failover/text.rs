@@ -5,17 +5,21 @@ use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Direction;
 
 use super::document::{
-    FailoverDocument, PartResult, PhaseResult, PhaseWord, Summary, TrialResult, WorkloadWord,
+    FailoverDocument, PartResult, Summary, TrialResult, TriggerResult, TriggerWord, WorkloadWord,
 };
 use super::require::Verdict;
 
 /// Text of `document`; with each trial if `verbose`.
 pub(super) fn text(document: &FailoverDocument, verbose: bool) -> String {
-    let mut lines = vec![
-        answer(document, PhaseWord::Failure),
-        answer(document, PhaseWord::Return),
-        answer(document, PhaseWord::NoEvent),
-    ];
+    let mut lines = Vec::new();
+    for trigger in [
+        TriggerWord::Failure,
+        TriggerWord::Return,
+        TriggerWord::NoEvent,
+    ] {
+        lines.push(answer(document, trigger));
+        lines.extend(held_up(document, trigger));
+    }
     lines.retain(|line| !line.is_empty());
     lines.push(counts(document));
     lines.push(resolution(document));
@@ -43,33 +47,33 @@ fn of_udp(trial: &TrialResult) -> impl Iterator<Item = &PartResult> {
     parts.filter(|part| part.workload == WorkloadWord::Udp)
 }
 
-/// The line of a phase: the longest interruption of UDP in either direction.
-fn answer(document: &FailoverDocument, phase: PhaseWord) -> String {
+/// The line of a trigger: the longest interruption of UDP in either direction.
+fn answer(document: &FailoverDocument, trigger: TriggerWord) -> String {
     let rows = document.summary.iter();
-    let rows = rows.filter(|row| row.phase == phase && row.workload == WorkloadWord::Udp);
+    let rows = rows.filter(|row| row.trigger == trigger && row.workload == WorkloadWord::Udp);
     let Some(worst) = rows.max_by_key(|row| row.max_ns) else {
         return String::new();
     };
-    let name = match phase {
-        PhaseWord::Failure => "failure",
-        PhaseWord::Return => "return",
-        PhaseWord::NoEvent if document.summary.iter().any(|row| row.phase != phase) => {
+    let name = match trigger {
+        TriggerWord::Failure => "failure",
+        TriggerWord::Return => "return",
+        TriggerWord::NoEvent if document.summary.iter().any(|row| row.trigger != trigger) => {
             "apart from the event"
         }
-        PhaseWord::NoEvent => "no event",
+        TriggerWord::NoEvent => "no event",
     };
-    let phases = || {
+    let triggers = || {
         let parts = document.trials.iter().flat_map(of_udp);
-        let phases = parts.flat_map(|part| &part.phases);
-        phases.filter(|one| one.phase == phase)
+        let triggers = parts.flat_map(|part| &part.triggers);
+        triggers.filter(|one| one.trigger == trigger)
     };
-    if phases().all(|one| one.gaps.count == 0) {
+    if triggers().all(|one| one.gaps.count == 0) {
         return format!(
             "{name}: no packet lost or late, resolution {}",
             document.step_ns
         );
     }
-    let affected = phases().map(|one| one.flows_affected).max().unwrap_or(0);
+    let affected = triggers().map(|one| one.flows_affected).max().unwrap_or(0);
     let mut line = format!(
         "{name}: interrupted for {} ({}), {affected} of {} affected",
         worst.max_ns,
@@ -89,6 +93,22 @@ fn answer(document: &FailoverDocument, phase: PhaseWord) -> String {
         line.push_str("; not all flows were back at the end");
     }
     line
+}
+
+/// What held up the longest interruption, and what would shorten it.
+fn held_up(document: &FailoverDocument, trigger: TriggerWord) -> Vec<String> {
+    let parts = document.trials.iter().flat_map(of_udp);
+    let results = parts.flat_map(|part| &part.triggers);
+    let own = results.filter(|one| one.trigger == trigger && one.gaps.count > 0);
+    let longest = own.max_by_key(|one| one.gaps.longest_ns);
+    let Some(verdict) = longest.and_then(|one| one.held_up.as_ref()) else {
+        return Vec::new();
+    };
+    let advice = verdict.advice.iter();
+    let advice = advice.map(|advice| format!("  to shorten it: {advice}"));
+    let mut lines = vec![format!("  phase: {}", verdict.summary)];
+    lines.extend(advice);
+    lines
 }
 
 /// What became of all datagrams.
@@ -146,11 +166,11 @@ fn direction_word(direction: Direction) -> &'static str {
     }
 }
 
-fn phase_word(phase: PhaseWord) -> &'static str {
-    match phase {
-        PhaseWord::Failure => "failure",
-        PhaseWord::Return => "return",
-        PhaseWord::NoEvent => "no event",
+fn trigger_word(trigger: TriggerWord) -> &'static str {
+    match trigger {
+        TriggerWord::Failure => "failure",
+        TriggerWord::Return => "return",
+        TriggerWord::NoEvent => "no event",
     }
 }
 
@@ -163,18 +183,18 @@ fn workload_word(workload: WorkloadWord) -> &'static str {
 }
 
 fn row(cells: [&str; 9]) -> String {
-    let [phase, direction, workload, rest @ ..] = cells;
-    let mut line = format!("{phase:<9} {direction:<14} {workload:<8}");
+    let [trigger, direction, workload, rest @ ..] = cells;
+    let mut line = format!("{trigger:<9} {direction:<14} {workload:<8}");
     for cell in rest {
         line = format!("{line} {cell:>10}");
     }
     line.trim_end().to_owned()
 }
 
-/// A row for each phase, direction and workload.
+/// A row for each trigger, direction and workload.
 fn table(summary: &[Summary], trials: &[TrialResult]) -> Vec<String> {
     let mut lines = vec![row([
-        "phase",
+        "trigger",
         "direction",
         "workload",
         "gaps",
@@ -185,30 +205,30 @@ fn table(summary: &[Summary], trials: &[TrialResult]) -> Vec<String> {
         "late",
     ])];
     for one in summary {
-        let phases = || {
+        let triggers = || {
             let parts = trials.iter().flat_map(|trial| &trial.parts);
             let own = parts
                 .filter(|part| (part.direction, part.workload) == (one.direction, one.workload));
-            let phases = own.flat_map(|part| &part.phases);
-            phases.filter(|phase| phase.phase == one.phase)
+            let triggers = own.flat_map(|part| &part.triggers);
+            triggers.filter(|trigger| trigger.trigger == one.trigger)
         };
-        let sum = |value: fn(&PhaseResult) -> u64| phases().map(value).sum::<u64>().to_string();
-        let back = phases().filter_map(|phase| phase.all_back_ns).max();
+        let sum = |value: fn(&TriggerResult) -> u64| triggers().map(value).sum::<u64>().to_string();
+        let back = triggers().filter_map(|trigger| trigger.all_back_ns).max();
         let back = match back {
             _ if one.not_over > 0 => "not back".to_owned(),
             Some(back) => Nanoseconds::new(back.unsigned_abs()).to_string(),
             None => "-".to_owned(),
         };
         lines.push(row([
-            phase_word(one.phase),
+            trigger_word(one.trigger),
             direction_word(one.direction),
             workload_word(one.workload),
-            &sum(|phase| phase.gaps.count),
+            &sum(|trigger| trigger.gaps.count),
             &or_none(Some(one.median_ns)),
             &or_none(Some(one.max_ns)),
             &back,
-            &sum(|phase| phase.lost),
-            &sum(|phase| phase.late),
+            &sum(|trigger| trigger.lost),
+            &sum(|trigger| trigger.late),
         ]));
     }
     lines
@@ -220,7 +240,7 @@ fn one_trial(number: u32, trial: &TrialResult) -> Vec<String> {
     for event in &trial.events {
         lines.push(format!(
             "  {}: `{}` took {}",
-            phase_word(event.phase),
+            trigger_word(event.trigger),
             event.command,
             event.took_ns
         ));
@@ -240,8 +260,12 @@ fn one_trial(number: u32, trial: &TrialResult) -> Vec<String> {
             workload_word(part.workload),
             direction_word(part.direction)
         );
-        for phase in &part.phases {
-            lines.push(phase_line(&name, part, phase));
+        for trigger in &part.triggers {
+            lines.push(trigger_line(&name, part, trigger));
+            let evidence = trigger.held_up.iter().flat_map(|one| &one.evidence);
+            lines.extend(
+                evidence.map(|one| format!("    {}: {} ({})", one.what, one.value, one.path)),
+            );
         }
         let hosts = &part.hosts;
         lines.push(format!(
@@ -277,15 +301,15 @@ fn one_trial(number: u32, trial: &TrialResult) -> Vec<String> {
     lines
 }
 
-fn phase_line(name: &str, part: &PartResult, phase: &PhaseResult) -> String {
-    if phase.gaps.count == 0 {
+fn trigger_line(name: &str, part: &PartResult, trigger: &TriggerResult) -> String {
+    if trigger.gaps.count == 0 {
         return format!(
             "  {name}, {}: no packet lost or late, resolution {}",
-            phase_word(phase.phase),
+            trigger_word(trigger.trigger),
             part.step_ns
         );
     }
-    let all = match (phase.all_flows_ns, phase.all_flows_within_ns) {
+    let all = match (trigger.all_flows_ns, trigger.all_flows_within_ns) {
         (Some(length), Some(within)) => {
             format!(", all flows at once for {length} (within {within})")
         }
@@ -293,16 +317,16 @@ fn phase_line(name: &str, part: &PartResult, phase: &PhaseResult) -> String {
     };
     format!(
         "  {name}, {}: {}, longest {} (within {}){all}, {} of {} affected, {} lost, {} late",
-        phase_word(phase.phase),
+        trigger_word(trigger.trigger),
         count(
-            usize::try_from(phase.gaps.count).unwrap_or(usize::MAX),
+            usize::try_from(trigger.gaps.count).unwrap_or(usize::MAX),
             "interruption"
         ),
-        phase.gaps.longest_ns,
+        trigger.gaps.longest_ns,
         part.step_ns,
-        phase.flows_affected,
+        trigger.flows_affected,
         count(part.flows as usize, "flow"),
-        phase.lost,
-        phase.late,
+        trigger.lost,
+        trigger.late,
     )
 }

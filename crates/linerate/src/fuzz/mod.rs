@@ -366,11 +366,10 @@ mod tests {
                 0..5,
             ),
         ) {
-            let mut text = "[qos]\ninterface = \"eth0\"\n".to_owned();
-            for (number, class) in classes.into_iter().enumerate() {
-                text.push_str(&format!("[[class]]\nname = \"c{number}\"\n{class}"));
-            }
-            qos(text.as_bytes());
+            let tables = classes.iter().enumerate();
+            let tables = tables.map(|(number, class)| format!("[[class]]\nname = \"c{number}\"\n{class}"));
+            let tables: String = tables.collect();
+            qos(format!("[qos]\ninterface = \"eth0\"\n{tables}").as_bytes());
         }
 
         #[test]

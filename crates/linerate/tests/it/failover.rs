@@ -68,10 +68,10 @@ fn part<'a>(document: &'a Value, direction: &str, workload: &str) -> &'a Value {
     part.unwrap_or_else(|| panic!("{direction} {workload}: {document:#}"))
 }
 
-fn phase<'a>(part: &'a Value, phase: &str) -> &'a Value {
-    let phases = part["phases"].as_array().expect("a list");
-    let found = phases.iter().find(|one| one["phase"] == phase);
-    found.unwrap_or_else(|| panic!("{phase}: {part:#}"))
+fn trigger<'a>(part: &'a Value, trigger: &str) -> &'a Value {
+    let triggers = part["triggers"].as_array().expect("a list");
+    let found = triggers.iter().find(|one| one["trigger"] == trigger);
+    found.unwrap_or_else(|| panic!("{trigger}: {part:#}"))
 }
 
 fn number(value: &Value) -> u64 {
@@ -117,7 +117,7 @@ fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_c
     for (direction, counter) in [("forward", "there"), ("reverse", "back")] {
         let udp = part(&document, direction, "udp");
         assert_eq!(lost_on_the_path(udp), dropped(&lab, counter), "{udp:#}");
-        let failure = phase(udp, "failure");
+        let failure = trigger(udp, "failure");
         assert_eq!(number(&failure["flows_affected"]), 16, "{udp:#}");
         assert_eq!(failure["is_over"], true, "{udp:#}");
         let read = number(&failure["gaps"]["longest_ns"]);
@@ -127,10 +127,10 @@ fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_c
             "{udp:#}"
         );
         // TCP goes on later than the path, as its retransmissions back off.
-        let tcp = phase(part(&document, direction, "tcp"), "failure");
+        let tcp = trigger(part(&document, direction, "tcp"), "failure");
         assert!(number(&tcp["gaps"]["longest_ns"]) >= 300_000_000, "{tcp:#}");
     }
-    let connect = phase(part(&document, "forward", "connect"), "failure");
+    let connect = trigger(part(&document, "forward", "connect"), "failure");
     assert!(number(&connect["late"]) > 0, "{connect:#}");
 }
 
@@ -155,7 +155,7 @@ fn failure_and_return_are_apart_and_a_part_of_the_flows_is_named_as_such() {
     );
     let udp = part(&document, "forward", "udp");
     assert_eq!(lost_on_the_path(udp), dropped(&lab, "there"), "{udp:#}");
-    let failure = phase(udp, "failure");
+    let failure = trigger(udp, "failure");
     let affected = number(&failure["flows_affected"]);
     assert!((1..64).contains(&affected), "{udp:#}");
     assert!(failure["all_flows_ns"].is_null(), "{udp:#}");
@@ -167,7 +167,7 @@ fn failure_and_return_are_apart_and_a_part_of_the_flows_is_named_as_such() {
     assert!(read + around >= least && read <= most + around, "{udp:#}");
     let lost = |direction| {
         let udp = part(&document, direction, "udp");
-        number(&phase(udp, "return")["lost"])
+        number(&trigger(udp, "return")["lost"])
     };
     assert_eq!((lost("forward"), lost("reverse")), (0, 0), "{document:#}");
 }

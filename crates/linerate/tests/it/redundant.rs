@@ -63,9 +63,9 @@ impl Network {
         run(command(&self.lab, words))
     }
 
-    /// Runs the command `which` (`do` or `restore`) of a fault, as a shell does.
+    /// The command `which` (`do` or `restore`) of a fault.
     #[track_caller]
-    fn fault(&self, name: &str, which: &str) {
+    fn command_of(&self, name: &str, which: &str) -> String {
         let faults = self.document["network"]["faults"]
             .as_array()
             .expect("a list");
@@ -73,13 +73,42 @@ impl Network {
         let script = fault.expect("it is offered")[which]
             .as_str()
             .expect("a command");
-        let script = script.strip_prefix("linerate ").map_or_else(
+        script.strip_prefix("linerate ").map_or_else(
             || script.to_owned(),
             |words| format!("'{}' {words}", crate::LINERATE),
-        );
+        )
+    }
+
+    /// Runs the command `which` of a fault, as a shell does.
+    #[track_caller]
+    fn fault(&self, name: &str, which: &str) {
         let mut shell = self.lab.outside("sh");
-        shell.args(["-ec", &script]);
+        shell.args(["-ec", &self.command_of(name, which)]);
         run(shell).expect_code(0);
+    }
+
+    /// The interruption that a fault causes in packets from client to server, as `failover` measures it.
+    #[track_caller]
+    fn interruption(&self, fault: &str, time: &str) -> Value {
+        let server = self.document["network"]["server"][0].as_str();
+        let (cause, restore) = (
+            self.command_of(fault, "do"),
+            self.command_of(fault, "restore"),
+        );
+        let mut failover = self.lab.outside("ip");
+        failover.args(["netns", "exec", "lr-client", crate::LINERATE, "--state"]);
+        failover.arg(self.lab.state());
+        failover.args(["--format", "json", "failover", "netns:lr-server"]);
+        failover.args(["--address", server.expect("an address"), "--time", time]);
+        failover.args(["--repeats", "1", "--workload", "udp"]);
+        failover.args(["--do", &cause, "--restore", &restore]);
+        let document = fitting(&run(failover).expect_code(0).out);
+        let parts = document["trials"][0]["parts"].as_array().expect("a list");
+        let forward = parts.iter().find(|part| part["direction"] == "forward");
+        let triggers = forward.expect("one each")["triggers"].as_array();
+        let mut triggers = triggers.expect("a list").iter();
+        let failure = triggers.find(|one| one["trigger"] == "failure");
+        failure.expect("a command was run").clone()
     }
 
     /// Requests and responses really pass between client and server: a connection is opened, by retransmissions if it must
@@ -172,6 +201,9 @@ fn vrrp_moves_the_gateway_to_the_second_router_and_back() {
     network.fault("silent-router", "do");
     network.crosses_r2(["to-sw1", "to-sw2"], || network.forwards(0));
     network.fault("silent-router", "restore");
+    let failure = network.interruption("silent-router", "6s");
+    assert!(failure["lost"].as_u64() > Some(0), "{failure:#}");
+    assert_eq!(failure["held_up"]["mechanism"], "vrrp", "{failure:#}");
     network.fault("daemon-killed", "do");
     let list = fitting(&network.run(&["list"]).expect_code(0).out);
     assert_eq!(

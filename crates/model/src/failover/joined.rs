@@ -1,5 +1,5 @@
 //! The outages of all flows of one direction and workload together: how many interruptions there were, how many flows
-//! each affected, and when all flows were back; by the phase of the event that they belong to.
+//! each affected, and when all flows were back; by the event that triggered them.
 
 use super::outage::{Outage, shifted};
 use crate::units::Nanoseconds;
@@ -15,7 +15,7 @@ pub struct FlowOutages {
 
 /// When the event of a trial began and ended, by the clock of the host that linerate was started on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Phases {
+pub struct TriggerTimes {
     /// When the command of the failure was started.
     pub failure_ns: Option<Nanoseconds>,
     /// When the command of the return was started.
@@ -24,7 +24,7 @@ pub struct Phases {
 
 /// What an interruption belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
+pub enum Trigger {
     /// It ended before the failure, or there was no command.
     NoEvent,
     /// The failure.
@@ -33,17 +33,17 @@ pub enum Phase {
     Return,
 }
 
-impl Phases {
-    /// The phase of an interruption; one that began before the return belongs to the failure, however long it lasts.
-    fn of(&self, from: Nanoseconds, to: Nanoseconds, step: Nanoseconds) -> Phase {
+impl TriggerTimes {
+    /// The trigger of an interruption; one that began before the return belongs to the failure, however long it lasts.
+    fn of(&self, from: Nanoseconds, to: Nanoseconds, step: Nanoseconds) -> Trigger {
         let within_a_step = Nanoseconds::new(from.as_u64().saturating_add(step.as_u64()));
         let is_after = |event: Option<Nanoseconds>, time| event.is_some_and(|event| time >= event);
         if is_after(self.return_ns, within_a_step) {
-            Phase::Return
+            Trigger::Return
         } else if is_after(self.failure_ns, to) {
-            Phase::Failure
+            Trigger::Failure
         } else {
-            Phase::NoEvent
+            Trigger::NoEvent
         }
     }
 }
@@ -52,7 +52,7 @@ impl Phases {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cluster {
     /// What it belongs to.
-    pub phase: Phase,
+    pub trigger: Trigger,
     /// When the last packet before the first outage was sent, by the clock of the events.
     pub from_ns: Nanoseconds,
     /// When the first packet was sent after which all flows were back; the last packet if they were not.
@@ -79,17 +79,22 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// Those of one phase.
-    pub fn of(&self, phase: Phase) -> impl Iterator<Item = &Cluster> {
+    /// Those of one trigger.
+    pub fn of(&self, trigger: Trigger) -> impl Iterator<Item = &Cluster> {
         self.clusters
             .iter()
-            .filter(move |cluster| cluster.phase == phase)
+            .filter(move |cluster| cluster.trigger == trigger)
     }
 }
 
 /// Joins the outages of `flows`, which send one packet each `step`. `offset_ns` is how far the clock of the events is
 /// ahead of the senders'.
-pub fn joined(flows: &[FlowOutages], step: Nanoseconds, offset_ns: i64, phases: &Phases) -> Joined {
+pub fn joined(
+    flows: &[FlowOutages],
+    step: Nanoseconds,
+    offset_ns: i64,
+    triggers: &TriggerTimes,
+) -> Joined {
     let mut all: Vec<(Outage, u32)> = flows
         .iter()
         .flat_map(|flow| flow.outages.iter().map(|outage| (*outage, flow.flow)))
@@ -100,20 +105,20 @@ pub fn joined(flows: &[FlowOutages], step: Nanoseconds, offset_ns: i64, phases: 
     let mut rest = all.as_slice();
     while let Some((first, _)) = rest.first() {
         let mut to = first.to_ns;
-        let mut phase = phases.of(first.from_ns, to, step);
+        let mut trigger = triggers.of(first.from_ns, to, step);
         let mut count = 1;
         for (outage, _) in &rest[1..] {
             // Outages of the failure and of the return may touch within a step.
-            let next = phases.of(outage.from_ns, outage.to_ns, step);
-            if outage.from_ns > to || next != phase {
+            let next = triggers.of(outage.from_ns, outage.to_ns, step);
+            if outage.from_ns > to || next != trigger {
                 break;
             }
             to = to.max(outage.to_ns);
-            phase = next;
+            trigger = next;
             count += 1;
         }
         let (own, others) = rest.split_at(count);
-        clusters.push(cluster(own, flows.len(), step, phase));
+        clusters.push(cluster(own, flows.len(), step, trigger));
         rest = others;
     }
     Joined { clusters }
@@ -129,7 +134,7 @@ fn on_clock(outage: Outage, offset_ns: i64) -> Outage {
 }
 
 /// `own` is not empty.
-fn cluster(own: &[(Outage, u32)], flows: usize, step: Nanoseconds, phase: Phase) -> Cluster {
+fn cluster(own: &[(Outage, u32)], flows: usize, step: Nanoseconds, trigger: Trigger) -> Cluster {
     let outages = || own.iter().map(|(outage, _)| outage);
     let time = |times: Option<Nanoseconds>| times.unwrap_or_default();
     let mut affected: Vec<u32> = own.iter().map(|(_, flow)| *flow).collect();
@@ -137,7 +142,7 @@ fn cluster(own: &[(Outage, u32)], flows: usize, step: Nanoseconds, phase: Phase)
     affected.dedup();
     let all_affected = affected.len() == flows;
     Cluster {
-        phase,
+        trigger,
         from_ns: time(outages().map(|outage| outage.from_ns).min()),
         to_ns: time(outages().map(|outage| outage.to_ns).max()),
         flows: u32::try_from(affected.len()).unwrap_or(u32::MAX),

@@ -15,7 +15,7 @@ mod record;
 mod recorder;
 mod repeated;
 
-pub use joined::{Cluster, FlowOutages, Joined, Phase, Phases, joined};
+pub use joined::{Cluster, FlowOutages, Joined, Trigger, TriggerTimes, joined};
 pub use outage::{Outage, outages};
 pub use record::{
     Arrivals, Departures, ERRORS_MAX, NumberRun, ProbeRecord, RUNS_MAX, RunKind, SendError,

@@ -193,14 +193,14 @@ fn a_fault_of_a_quarter_of_the_flows_affects_a_quarter() {
             }
         })
         .collect();
-    let phases = Phases {
+    let triggers = TriggerTimes {
         failure_ns: Some(ns(2_000 * MS)),
         return_ns: None,
     };
-    let joined = joined(&flows, ns(step), 0, &phases);
+    let joined = joined(&flows, ns(step), 0, &triggers);
     assert_eq!(joined.clusters.len(), 1, "{joined:?}");
     let cluster = joined.clusters[0];
-    assert_eq!((cluster.flows, cluster.phase), (16, Phase::Failure));
+    assert_eq!((cluster.flows, cluster.trigger), (16, Trigger::Failure));
     assert_eq!(cluster.common, None);
     let off = cluster.longest_ns.as_u64().abs_diff(180 * MS);
     assert!(off <= step, "{cluster:?}");
@@ -231,13 +231,13 @@ fn failure_and_return_are_apart_and_all_flows_together_are_finer_than_one() {
         .collect();
     // The clock of the events is one second ahead.
     let ahead = 1_000 * MS;
-    let phases = Phases {
+    let triggers = TriggerTimes {
         failure_ns: Some(ns(2_000 * MS + ahead)),
         return_ns: Some(ns(5_000 * MS + ahead)),
     };
-    let joined = joined(&flows, ns(step), ahead.cast_signed(), &phases);
-    let kinds: Vec<Phase> = joined.clusters.iter().map(|one| one.phase).collect();
-    assert_eq!(kinds, [Phase::Failure, Phase::Return]);
+    let joined = joined(&flows, ns(step), ahead.cast_signed(), &triggers);
+    let kinds: Vec<Trigger> = joined.clusters.iter().map(|one| one.trigger).collect();
+    assert_eq!(kinds, [Trigger::Failure, Trigger::Return]);
     for (cluster, truth) in joined.clusters.iter().zip([500 * MS, 40 * MS]) {
         assert_eq!(cluster.flows, 64);
         assert!(cluster.longest_ns.as_u64().abs_diff(truth) <= step);

@@ -10,7 +10,7 @@ use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "qdisc-class-conflict",
-    number: 108,
+    number: 109,
     status: Status::Implemented,
     title: "classes of a qdisc that hold no traffic, or not all of it",
     severity: Severity::Warn,

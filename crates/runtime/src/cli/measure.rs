@@ -26,6 +26,7 @@ pub(super) const PLACE: &str = "Placement";
 
 /// Options of every workload.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 #[command(next_help_heading = TRIAL)]
 pub struct TrialArgs {
     /// Duration of each trial: `90s`, `2min` [default: 10s; `prove`: 1s].

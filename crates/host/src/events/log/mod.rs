@@ -211,7 +211,7 @@ impl Log {
                 let mac = mac.as_deref().map(mac_text);
                 self.take_neighbor(at, (interface, address), (state, mac, removed));
             }
-            Notification::Route(route) => self.take_route(at, route),
+            Notification::Route(route) => self.take_route(at, &route),
             Notification::NextHop {
                 id,
                 hop,
@@ -294,17 +294,17 @@ impl Log {
     }
 
     /// Only routes to the peer: a router may have a million others.
-    fn take_route(&mut self, at: Nanoseconds, route: RouteChange) {
-        let leads_to_peer = (self.peer).is_none_or(|peer| covers(&route, peer));
+    fn take_route(&mut self, at: Nanoseconds, route: &RouteChange) {
+        let leads_to_peer = (self.peer).is_none_or(|peer| covers(route, peer));
         if !leads_to_peer {
             return;
         }
         if !route.removed {
-            self.follow(&route);
+            self.follow(route);
         }
         let next_hops = route.hops.iter().map(|hop| self.hop(hop)).collect();
         let change = Change::Route(Route {
-            destination: destination(&route),
+            destination: destination(route),
             table: route.table,
             protocol: protocol_name(route.protocol),
             metric: route.metric,

@@ -263,7 +263,7 @@ proptest! {
     ) {
         let mut log = Log::new(None);
         for (time, (interface, carrier, removed, master, operstate)) in (0u64..).zip(changes) {
-            let change = LinkChange { removed, master, operstate, ..member(interface, operstate) };
+            let change = LinkChange { operstate, removed, master, ..member(interface, operstate) };
             let change = LinkChange { carrier, ..change };
             log.take(at(time), Source::Rtnetlink, Notification::Link(change));
         }

@@ -346,6 +346,8 @@ mod tests {
                 requeues: Known::Value(0),
                 overlimits: Known::Value(0),
                 offloaded: Known::Value(false),
+                default_class: None,
+                traffic_classes: Vec::new(),
             }]),
             ..Shaping::default()
         };

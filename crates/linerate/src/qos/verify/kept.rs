@@ -148,7 +148,9 @@ fn results(judged: &Judged<'_>) -> Vec<Measurement> {
                     continue;
                 };
                 let mut figures = Figures::default();
-                samples.iter().for_each(|sample| figures.add(sample));
+                for sample in &samples {
+                    figures.add(sample);
+                }
                 results.push(Measurement {
                     label: Some(format!("{name} {word}{from}")),
                     workload: first.spec.workload.name().to_owned(),

@@ -6,6 +6,8 @@
 
 mod signs;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use self::signs::{Sign, signs};
@@ -259,7 +261,12 @@ pub fn judge(incident: &Incident<'_>) -> Verdict {
         Some(sign) => by_sign(incident, outage, sign, backoff),
         None => without_sign(incident, outage, backoff),
     };
-    let shown = all.iter().take(SIGNS_SHOWN);
+    // A router announces its addresses several times.
+    let mut seen = BTreeSet::new();
+    let first = all
+        .iter()
+        .filter(|sign| seen.insert((sign.end, sign.what.as_str())));
+    let shown = first.take(SIGNS_SHOWN);
     verdict.evidence = shown.map(|sign| sign.evidence(outage.begin)).collect();
     verdict.evidence.extend(missing(incident, outage));
     verdict

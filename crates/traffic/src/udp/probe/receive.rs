@@ -146,7 +146,7 @@ impl<'a> Receiver<'a> {
                         }
                     }
                     token if token % 2 == 0 => {
-                        stalled = self.take(token, buffer)?.max(stalled);
+                        stalled = self.take(token, buffer).max(stalled);
                         last = Instant::now();
                     }
                     _ => {}
@@ -175,18 +175,18 @@ impl<'a> Receiver<'a> {
     }
 
     /// Takes what is there of the socket with `token`; the age of the oldest datagram.
-    fn take(&mut self, token: u64, buffer: &mut [u8]) -> Result<u64, TrafficError> {
+    fn take(&mut self, token: u64, buffer: &mut [u8]) -> u64 {
         let index = usize::try_from(token / 2).unwrap_or(usize::MAX);
         let mut oldest = 0;
         let Some(flow) = self.flows.get_mut(index) else {
-            return Ok(oldest);
+            return oldest;
         };
         for _ in 0..BATCHES_IN_TURN {
             let socket = flow.link.socket.as_fd();
             let stride = self.layout.stride;
             let count = match self.messages.receive(socket, buffer, stride, false) {
                 Ok(count) => count,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(oldest),
+                Err(Errno::AGAIN | Errno::INTR) => return oldest,
                 // An ICMP error that an own datagram, or nobody's, has caused: the socket goes on.
                 Err(_) => continue,
             };
@@ -202,10 +202,10 @@ impl<'a> Receiver<'a> {
                 );
             }
             if count < self.layout.messages {
-                return Ok(oldest);
+                return oldest;
             }
         }
-        Ok(oldest)
+        oldest
     }
 
     pub(super) fn close(self, start: Start) -> Vec<FlowEnd> {

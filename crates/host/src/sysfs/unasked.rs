@@ -49,6 +49,7 @@ pub(crate) fn name_unasked(nic: &mut Nic) {
     place(&mut shaping.tree, || path("qdiscs"));
     place(&mut shaping.classes, || path("traffic classes"));
     place(&mut shaping.dcb, || path("DCB"));
+    place(&mut shaping.class_rules, || path("class rules"));
     name_link(&mut nic.stack, || path("link"));
 }
 

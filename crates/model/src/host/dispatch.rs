@@ -196,8 +196,8 @@ pub struct QdiscNode {
     pub overlimits: Known<u64>,
     /// Whether it is offloaded to hardware.
     pub offloaded: Known<bool>,
-    /// The class of packets that nothing selects, if it is an `htb`; null if they pass it without a limit.
-    #[serde(default)]
+    /// The class of packets that nothing selects, if it is an `htb`; without one they pass it without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_class: Option<u32>,
     /// Its traffic classes, if it is an `mqprio`.
     #[serde(default)]

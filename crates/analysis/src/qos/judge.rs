@@ -175,25 +175,26 @@ impl All<'_> {
         if (lowest..=highest).contains(&rate.median) {
             return None;
         }
-        if rate.median > highest {
-            return Some(if low > highest {
-                (Verdict::Fails, None)
-            } else {
-                (
-                    Verdict::CannotTell,
-                    Some("the interval of the rounds reaches the limit".to_owned()),
-                )
-            });
-        }
-        if high >= lowest {
-            let why = "the interval of the rounds reaches it".to_owned();
-            return Some((Verdict::CannotTell, Some(why)));
-        }
         let trials: Vec<Streamed> = self.rounds.iter().filter_map(of).collect();
-        Some(match bound_by_something_else(&trials, lowest) {
-            Some(why) => (Verdict::CannotTell, Some(why)),
-            None => (Verdict::Fails, None),
-        })
+        let step = trials.iter().map(|trial| trial.step_bit_per_s);
+        let step = step.fold(0.0, f64::max);
+        let cannot_tell = |why: String| Some((Verdict::CannotTell, Some(why)));
+        let beyond = (rate.median - highest).max(lowest - rate.median);
+        if low <= highest && high >= lowest {
+            return cannot_tell("the interval of the rounds reaches it".to_owned());
+        }
+        let other = (rate.median < lowest).then(|| bound_by_something_else(&trials, lowest));
+        let short = || {
+            let packet = share_in_words(step / limit);
+            format!(
+                "in so short a trial one packet of 64 KiB is {packet} of it: use a longer `--time`"
+            )
+        };
+        let why = other.flatten().or_else(|| (beyond <= step).then(short));
+        match why {
+            Some(why) => cannot_tell(why),
+            None => Some((Verdict::Fails, None)),
+        }
     }
 
     fn limited_together(&self, at: usize, limit: f64, rate: Option<Figure>) -> Option<Reason> {

@@ -41,6 +41,8 @@ pub struct Streamed {
     pub mean_bit_per_s: Option<f64>,
     /// What its receivers got of payload.
     pub payload_bit_per_s: Option<f64>,
+    /// How much one packet of the largest size adds to the rate in the counted time: it is known no better.
+    pub step_bit_per_s: f64,
     /// The share of the time in which packets waited in the class; none if that is not known.
     pub waiting_share: Option<f64>,
     /// The 75th percentile of its rate in short intervals.

@@ -25,6 +25,7 @@ fn streamed(rate: f64) -> Streamed {
         rate_bit_per_s: Some(rate),
         mean_bit_per_s: Some(rate),
         payload_bit_per_s: Some(rate * 0.95),
+        step_bit_per_s: 0.1 * MBIT,
         waiting_share: Some(0.98),
         upper_bit_per_s: Some(rate * 1.01),
         delay_s: Some(0.02),
@@ -101,6 +102,25 @@ fn a_clean_set_up_holds() {
     assert_eq!(results[2].share_of_limit, None);
     assert_eq!(results[0].others.len(), 2);
     assert!((results[0].others[0].p99_after_s - 320e-6).abs() < 1e-9);
+}
+
+#[test]
+fn what_one_packet_adds_in_a_short_trial_is_no_wrong_limit() {
+    let off = |_: usize, round: &mut Round| {
+        let short = |factor: f64| Streamed {
+            // 64 KiB in 200 ms.
+            step_bit_per_s: 2.6 * MBIT,
+            ..streamed(50.0 * MBIT * factor)
+        };
+        (round.alone[1], round.together[1]) = (Some(short(1.02)), Some(short(0.98)));
+    };
+    let results = judge(&expected(), &rounds(off), 0.01);
+    assert_eq!(results[1].verdict, Verdict::CannotTell, "{results:?}");
+    let reason = &results[1].reasons[0].what;
+    assert!(
+        reason.contains("one packet of 64 KiB is 5.2 % of it"),
+        "{reason}"
+    );
 }
 
 #[test]

@@ -40,6 +40,8 @@ const UDP: f64 = 8.0;
 const TCP: f64 = 20.0;
 const TIMESTAMPS: f64 = 12.0;
 const MSS: f64 = 1_448.0;
+/// The largest packet, as TSO makes it: a queue counts it as a whole.
+const PACKET_MAX: f64 = 65_536.0;
 /// The base transport header and the invariant CRC of a packet of RoCE v2, which is in UDP (InfiniBand Annex A17).
 const ROCE: f64 = 12.0 + 4.0;
 
@@ -108,6 +110,7 @@ impl Sent<'_> {
             rate_bit_per_s: rate,
             mean_bit_per_s: mean,
             payload_bit_per_s: payload,
+            step_bit_per_s: PACKET_MAX * 8.0 / (self.counted.as_secs_f64() - WARM_UP.as_secs_f64()),
             waiting_share: series.map(|series| series.waiting_share),
             upper_bit_per_s: upper,
             delay_s: series.map(|series| series.delay_s).or_else(|| rtt(way)),

@@ -137,8 +137,8 @@ impl Program {
         }
         let others = waiting.iter().flat_map(|test| ["--skip", test]);
         vec![
-            (", those that wait", waiting.to_vec()),
-            (", the others", others.collect()),
+            ("", others.collect()),
+            (", tests that wait", waiting.to_vec()),
         ]
     }
 
@@ -197,11 +197,11 @@ pub(crate) fn run(root: &Path) -> Tally {
     of_users.sort_by_key(|(place, _)| *place);
     let mut of_users = of_users.into_iter().map(|(_, job)| job);
     let mut guests = in_guests(root, guests);
-    // The longest, in two parts of which one mostly waits, beside a guest, which computes all the time, and the checks.
-    // These wait for each other's lock on what cargo builds, so they follow one another in the lane that the others leave
-    // free; then the second guest.
+    // The longest, whose other half mostly waits and follows later, beside a guest, which computes all the time, and the
+    // checks. These wait for each other's lock on what cargo builds, so they follow one another in the lane that the other
+    // two leave free; then the second guest.
     let mut jobs: Vec<Job<'_>> = Vec::new();
-    jobs.extend(of_users.by_ref().take(2));
+    jobs.extend(of_users.next());
     jobs.extend(guests.next());
     jobs.extend(check::jobs(root));
     jobs.extend(examples(root));

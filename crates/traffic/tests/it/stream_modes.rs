@@ -37,7 +37,8 @@ pub(crate) fn stream(send: SendMode, receive: ReceiveMode, flows: u32) -> TrialS
             bytes: None,
             data_check: false,
         }),
-        duration_ns: Nanoseconds::from_millis(60),
+        // So long that something moves in each of them on a busy machine, too.
+        duration_ns: Nanoseconds::from_millis(250),
         ..spec(flows, Direction::Forward)
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn what_rdma_cm_takes_by_default_is_set_and_put_back(guest: &Guest) {
         "cd /sys/kernel/config/rdma_cm/rxa/ports/1; cat default_roce_mode default_roce_tos";
     pair(guest);
     guest.shell(
-        "modprobe rdma_cm; mount -t configfs none /sys/kernel/config
+        "modprobe rdma_cm; mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
         plan() { printf '[settings]\n\"rdma/rxa/%s\" = %s\n' \"$2\" \"$3\" >/run/$1.toml; }
         plan folder cm-defaults true
         plan tos 1/default-roce-tos 104

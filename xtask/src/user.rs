@@ -9,16 +9,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// In none of the ranges that Debian, systemd or container tools hand out (60706-61183 is unused).
 const ORDINARY_ID: u32 = 61_000;
-
-/// `sh -c` script: id, program, arguments. io_uring and zero-copy sends of all tests share the memory that the user may
-/// lock (prlimit(1), util-linux).
-const BECOME: &str = r#"id=$1; shift
-exec prlimit --memlock=$((64 << 20)) setpriv --reuid="$id" --regid="$id" --clear-groups -- "$@""#;
 
 /// `sh -c` script: tree, closed folder, spare folder, working folder, id, program, arguments.
 const OPEN_TREE: &str = r#"set -e
@@ -28,7 +24,7 @@ mount -t tmpfs -o mode=755 none "$closed"
 mkdir -p "$tree"
 mount --bind "$spare" "$tree"
 cd "$folder"
-exec prlimit --memlock=$((64 << 20)) setpriv --reuid="$id" --regid="$id" --clear-groups -- "$@""#;
+exec setpriv --reuid="$id" --regid="$id" --clear-groups -- "$@""#;
 
 /// Who runs the test programs.
 #[derive(Debug)]
@@ -92,12 +88,9 @@ impl User {
                 command
             }
             (None, Some(id)) => {
-                let mut command = Command::new("sh");
-                command
-                    .args(["-c", BECOME, "sh"])
-                    .arg(id.to_string())
-                    .arg(program)
-                    .current_dir(folder);
+                // The standard library drops the supplementary groups with the id.
+                let mut command = Command::new(program);
+                command.uid(id).gid(id).current_dir(folder);
                 command
             }
             (_, None) => {

@@ -152,8 +152,8 @@ pub(crate) fn the_experiment_compares_one_queue_with_several_and_polls_where_the
     guest: &Guest,
 ) {
     guest.shell(
-        "mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
-        modprobe null_blk nr_devices=0
+        "modprobe null_blk nr_devices=0
+        mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
         cd /sys/kernel/config/nullb
         for device in 'nullb0 1 0' 'nullb1 4 2'; do
             set -- $device; mkdir $1

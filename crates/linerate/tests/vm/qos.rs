@@ -177,13 +177,11 @@ fn far_vlans(guest: &Guest, port: &str) {
 
 /// A bond of two veths, and at their other ends a bridge or another bond with LACP.
 fn bonds(guest: &Guest, mode: &str) {
-    let (near, far) = match mode {
-        "active-backup" => (String::new(), "bridge".to_owned()),
-        _ => {
-            let lacp = "lacp_rate fast xmit_hash_policy layer3+4".to_owned();
-            let far = format!("bond mode {mode} miimon 50 {lacp}");
-            (lacp, far)
-        }
+    let (near, far) = if mode == "active-backup" {
+        (String::new(), "bridge".to_owned())
+    } else {
+        let lacp = "lacp_rate fast xmit_hash_policy layer3+4".to_owned();
+        (lacp.clone(), format!("bond mode {mode} miimon 50 {lacp}"))
     };
     guest.shell(&format!(
         "ip netns add far

@@ -135,7 +135,7 @@ impl Hole {
     }
 }
 
-/// Makes the table anew, with its counters at zero.
+/// Replaces the table, so that its counters are zero.
 pub(super) fn prepare(near: &Netns) -> Result<(), Trouble> {
     // It is not there at first.
     let _ = run_inside(near, "nft", "delete table netdev hole");

@@ -22,6 +22,9 @@ add rule netdev hole in meta l4proto tcp drop
 /// To the peer, and only the flows with every fourth port.
 const QUARTER: &str = "add rule netdev hole out udp sport and 3 == 0 counter name there drop\n";
 
+/// One short trial of probes alone.
+const ONE_OF_UDP: [&str; 6] = ["--repeats", "1", "--time", "2s", "--workload", "udp"];
+
 /// A lab whose kernel can drop what leaves an interface, with the files of its rules.
 fn holed(hole: &str) -> Option<Lab> {
     let lab = Lab::new()?;
@@ -138,21 +141,8 @@ fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_c
 fn failure_and_return_are_apart_and_a_part_of_the_flows_is_named_as_such() {
     let Some(lab) = holed(QUARTER) else { return };
     let (hole, heal) = (rules(&lab, "hole"), rules(&lab, "heal"));
-    let document = failover(
-        &lab,
-        &[
-            "--do",
-            &hole,
-            "--restore",
-            &heal,
-            "--repeats",
-            "1",
-            "--time",
-            "2s",
-            "--workload",
-            "udp",
-        ],
-    );
+    let once = ["--do", &hole, "--restore", &heal];
+    let document = failover(&lab, &[&once[..], &ONE_OF_UDP].concat());
     let udp = part(&document, "forward", "udp");
     assert_eq!(lost_on_the_path(udp), dropped(&lab, "there"), "{udp:#}");
     let failure = trigger(udp, "failure");
@@ -197,22 +187,10 @@ fn without_a_fault_nothing_is_lost_late_or_duplicated() {
 fn a_bound_that_a_failure_breaks_is_exit_code_11() {
     let Some(lab) = holed(QUARTER) else { return };
     let (hole, heal) = (rules(&lab, "hole"), rules(&lab, "heal"));
-    let done = lab.run(&[
-        "failover",
-        "netns:far",
-        "--do",
-        &hole,
-        "--restore",
-        &heal,
-        "--repeats",
-        "1",
-        "--time",
-        "2s",
-        "--workload",
-        "udp",
-        "--require",
-        "gap<50ms",
-    ]);
+    let once = ["--do", &hole, "--restore", &heal];
+    let bound = ["--require", "gap<50ms"];
+    let words = ["failover", "netns:far"];
+    let done = lab.run(&[&words[..], &once, &ONE_OF_UDP, &bound].concat());
     assert!(done.expect_code(11).err.contains("violated: gap<50ms"));
 }
 

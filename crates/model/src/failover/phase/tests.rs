@@ -100,7 +100,7 @@ fn record(events: Vec<Event>, vrrp: Vec<VrrpSeries>) -> HostEvents {
     }
 }
 
-/// An outage of so many microseconds, and what both ends saw.
+/// An outage of the given length in microseconds, and what both ends saw.
 struct Case {
     outage: u64,
     stall: Option<u64>,

@@ -108,6 +108,10 @@ fn assert_holds(done: &Done, document: &Value) {
 #[track_caller]
 fn reasons(done: &Done, document: &Value, name: &str) -> Option<String> {
     if done.code == Some(12) {
+        // Long enough for the limits of these tests: only other load excuses it.
+        let is_too_short = document.to_string().contains("use a longer `--time`");
+        assert!(!is_too_short, "{document:#}");
+        eprintln!("SKIP: the machine is too busy to judge class {name}");
         return None;
     }
     assert_eq!(done.code, Some(11), "{}\n{document:#}", done.err);
@@ -219,7 +223,7 @@ fn datagrams_are_held_to_the_limit_and_both_directions_are_judged() {
     assert_holds(&done, &document);
     // The peer has no limit.
     let (done, document) = verify(&lab, TWO, &["--bidir"]);
-    assert_eq!(done.code, Some(11), "{}", done.err);
+    assert_eq!(done.code, Some(11), "{}\n{document:#}", done.err);
     let back = &document["directions"][1];
     assert_eq!(back["direction"], "reverse");
     for class in back["classes"].as_array().expect("a list") {

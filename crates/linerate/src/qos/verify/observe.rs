@@ -110,7 +110,7 @@ impl Sent<'_> {
             rate_bit_per_s: rate,
             mean_bit_per_s: mean,
             payload_bit_per_s: payload,
-            step_bit_per_s: PACKET_MAX * 8.0 / (self.counted.as_secs_f64() - WARM_UP.as_secs_f64()),
+            step_bit_per_s: PACKET_MAX * 8.0 / self.counted.as_secs_f64(),
             waiting_share: series.map(|series| series.waiting_share),
             upper_bit_per_s: upper,
             delay_s: series.map(|series| series.delay_s).or_else(|| rtt(way)),

@@ -6,6 +6,7 @@
 //!
 //! - [`effect`]: the effect of a change on a rate, from interleaved pairs, with an interval.
 //! - [`staged`]: which of several changes to keep, with one error rate for all of them.
+//! - [`shift`]: how much longer times became, from their order only.
 //! - [`share`]: exact bounds of a share from a count.
 //! - [`summary`]: center, spread and quantiles of a handful of values.
 //! - [`sequential`]: the median of trials that are repeated until it is precise.
@@ -26,6 +27,7 @@ mod random;
 pub mod screening;
 pub mod sequential;
 pub mod share;
+pub mod shift;
 pub mod staged;
 pub mod summary;
 pub mod surrogate;

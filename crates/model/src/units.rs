@@ -256,6 +256,25 @@ impl Nanoseconds {
     pub const fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
+    /// The number of nanoseconds for arithmetic in `stats`; exact up to 2^53 ns (104 days).
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "104 days of nanoseconds fit in 2^53"
+    )]
+    pub const fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+    /// The nearest time to `time` nanoseconds; `None` when it is negative, not finite or too long.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "the range is checked first"
+    )]
+    pub fn from_f64(time: f64) -> Option<Self> {
+        (time.is_finite() && (0.0..u64::MAX as f64).contains(&time))
+            .then(|| Self(time.round() as u64))
+    }
 }
 
 impl From<std::time::Duration> for Nanoseconds {

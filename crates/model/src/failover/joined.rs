@@ -1,6 +1,8 @@
 //! The outages of all flows of one direction and workload together: how many interruptions there were, how many flows
 //! each affected, and when all flows were back; by the event that triggered them.
 
+use serde::{Deserialize, Serialize};
+
 use super::outage::{Outage, shifted};
 use crate::units::Nanoseconds;
 
@@ -23,7 +25,8 @@ pub struct TriggerTimes {
 }
 
 /// What an interruption belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Trigger {
     /// It ended before the failure, or there was no command.
     NoEvent,
@@ -87,18 +90,56 @@ impl Joined {
     }
 }
 
-/// Joins the outages of `flows`, which send one packet each `step`. `offset_ns` is how far the clock of the events is
-/// ahead of the senders'.
-pub fn joined(
+impl FlowOutages {
+    /// The same on a clock that is `offset_ns` ahead.
+    #[must_use]
+    pub fn on_clock(&self, offset_ns: i64) -> Self {
+        let outages = self.outages.iter();
+        Self {
+            flow: self.flow,
+            outages: outages
+                .map(|outage| on_clock(*outage, offset_ns))
+                .collect(),
+        }
+    }
+}
+
+/// The highest number of flows that were interrupted at the same time by the outages of one trigger.
+pub fn interrupted_at_once(
     flows: &[FlowOutages],
     step: Nanoseconds,
-    offset_ns: i64,
     triggers: &TriggerTimes,
-) -> Joined {
+    trigger: Trigger,
+) -> usize {
+    // Each began within a step after `from_ns` and ended within one before `to_ns`.
+    let half = step.as_u64() / 2;
+    let mut edges: Vec<(u64, bool)> = Vec::new();
+    for outage in flows.iter().flat_map(|flow| &flow.outages) {
+        if triggers.of(outage.from_ns, outage.to_ns, step) == trigger {
+            let begin = outage.from_ns.as_u64().saturating_add(half).min(u64::MAX - 1);
+            let end = outage.to_ns.as_u64().saturating_sub(half).max(begin + 1);
+            edges.extend([(begin, true), (end, false)]);
+        }
+    }
+    // Of two at the same time, the end first.
+    edges.sort_unstable();
+    let (mut now, mut most) = (0_usize, 0);
+    for (_, begins) in edges {
+        now = if begins {
+            now + 1
+        } else {
+            now.saturating_sub(1)
+        };
+        most = most.max(now);
+    }
+    most
+}
+
+/// Joins the outages of `flows`, which send one packet each `step`, by the clock of the events.
+pub fn joined(flows: &[FlowOutages], step: Nanoseconds, triggers: &TriggerTimes) -> Joined {
     let mut all: Vec<(Outage, u32)> = flows
         .iter()
         .flat_map(|flow| flow.outages.iter().map(|outage| (*outage, flow.flow)))
-        .map(|(outage, flow)| (on_clock(outage, offset_ns), flow))
         .collect();
     all.sort_by_key(|(outage, _)| outage.from_ns);
     let mut clusters = Vec::new();
@@ -124,6 +165,7 @@ pub fn joined(
     Joined { clusters }
 }
 
+/// The outage, on a clock that is `offset_ns` ahead.
 fn on_clock(outage: Outage, offset_ns: i64) -> Outage {
     Outage {
         from_ns: shifted(outage.from_ns, offset_ns),

@@ -15,11 +15,13 @@ mod record;
 mod recorder;
 mod repeated;
 
-pub use joined::{Cluster, FlowOutages, Joined, Trigger, TriggerTimes, joined};
+pub use joined::{
+    Cluster, FlowOutages, Joined, Trigger, TriggerTimes, interrupted_at_once, joined,
+};
 pub use outage::{Outage, outages};
 pub use record::{
     Arrivals, Departures, ERRORS_MAX, NumberRun, ProbeRecord, RUNS_MAX, RunKind, SendError,
-    SendGap, Stall, Stamp,
+    SendGap, Stall, Stamp, TRANSITS_MAX, Transit,
 };
 pub use recorder::{Fate, Recorder};
 pub use repeated::{Repeated, repeated, share_at_least};

@@ -7,6 +7,9 @@ use crate::units::Nanoseconds;
 /// The maximum number of runs of lost or late numbers that a receiver records for one flow.
 pub const RUNS_MAX: usize = 512;
 
+/// The maximum number of packets whose time from sending to receiving a receiver records for one flow.
+pub const TRANSITS_MAX: usize = 64;
+
 /// The maximum number of different errors that a sender records for one flow.
 pub const ERRORS_MAX: usize = 16;
 
@@ -31,7 +34,9 @@ pub struct ProbeRecord {
 impl ProbeRecord {
     /// The largest number of runs and of errors in any part of it.
     pub(crate) fn amounts(&self) -> (usize, usize) {
-        let mut runs = self.arrivals.as_ref().map_or(0, |one| one.runs.len());
+        // Of the two lists of arrivals the longer one: the limit of transit times is smaller.
+        let longer = |one: &Arrivals| one.runs.len().max(one.transits.len());
+        let mut runs = self.arrivals.as_ref().map_or(0, longer);
         let mut errors = self.departures.as_ref().map_or(0, |one| one.errors.len());
         for part in self.messages.iter().chain(&self.connections) {
             let (its_runs, its_errors) = part.amounts();
@@ -156,7 +161,15 @@ pub struct Arrivals {
     pub one_clock: bool,
     /// Stalls: pauses between the arrivals of two consecutive numbers.
     pub stall: Stall,
+    /// The transit times of some of the packets, spread evenly over the trial, late ones included; at most
+    /// [`TRANSITS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transits: Vec<Transit>,
 }
+
+/// When a packet was sent by the sender's clock, and its time from sending to receiving by the two hosts' own clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transit(pub Nanoseconds, pub i64);
 
 /// A packet: its number, and when it was sent and received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 //! Every number below the highest one that is in no run has arrived on time, so no table of arrivals is needed: a second
 //! copy is a number that is in no run, or in a run of late ones.
 
-use super::record::{Arrivals, NumberRun, RunKind, Stall, Stamp};
+use super::record::{Arrivals, NumberRun, RunKind, Stall, Stamp, TRANSITS_MAX, Transit};
 use crate::units::Nanoseconds;
 
 /// What became of a packet that arrived.
@@ -31,6 +31,8 @@ pub struct Recorder {
     limit: u64,
     /// How many runs are recorded.
     runs_max: usize,
+    /// Every number that is a multiple of this has its transit time recorded.
+    stride: u64,
     /// The last run ends below `next`, or with it and nothing has arrived on time since.
     is_open: bool,
 }
@@ -40,11 +42,15 @@ impl Recorder {
     /// are ignored, and no more than `runs_max` runs are recorded.
     pub fn new(step: Nanoseconds, late: Nanoseconds, limit: u64, runs_max: usize) -> Self {
         Self {
-            arrivals: Arrivals::default(),
+            arrivals: Arrivals {
+                transits: Vec::with_capacity(TRANSITS_MAX),
+                ..Arrivals::default()
+            },
             late_ns: late.as_u64(),
             step_ns: step.as_u64(),
             limit,
             runs_max,
+            stride: 1,
             is_open: false,
         }
     }
@@ -77,6 +83,9 @@ impl Recorder {
         let transit = transit.cast_signed();
         let fastest = self.arrivals.transit_min_ns.unwrap_or(transit).min(transit);
         self.arrivals.transit_min_ns = Some(fastest);
+        if stamp.number.is_multiple_of(self.stride) && stamp.number >= self.arrivals.next {
+            self.record_transit(stamp, transit);
+        }
         let excess = transit.abs_diff(fastest);
         let is_late = excess > self.late_ns;
         if stamp.number >= self.arrivals.next {
@@ -84,6 +93,23 @@ impl Recorder {
         } else {
             self.fill(stamp, is_late.then_some(excess))
         }
+    }
+
+    /// Records a transit time; when there are too many, every other number is enough from now on.
+    fn record_transit(&mut self, stamp: Stamp, transit: i64) {
+        let transits = &mut self.arrivals.transits;
+        if transits.len() >= TRANSITS_MAX {
+            self.stride *= 2;
+            let mut at = 0;
+            transits.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            if !stamp.number.is_multiple_of(self.stride) {
+                return;
+            }
+        }
+        transits.push(Transit(stamp.sent_ns, transit));
     }
 
     /// A number that is higher than all before.

@@ -197,7 +197,7 @@ fn a_fault_of_a_quarter_of_the_flows_affects_a_quarter() {
         failure_ns: Some(ns(2_000 * MS)),
         return_ns: None,
     };
-    let joined = joined(&flows, ns(step), 0, &triggers);
+    let joined = joined(&flows, ns(step), &triggers);
     assert_eq!(joined.clusters.len(), 1, "{joined:?}");
     let cluster = joined.clusters[0];
     assert_eq!((cluster.flows, cluster.trigger), (16, Trigger::Failure));
@@ -235,7 +235,11 @@ fn failure_and_return_are_apart_and_all_flows_together_are_finer_than_one() {
         failure_ns: Some(ns(2_000 * MS + ahead)),
         return_ns: Some(ns(5_000 * MS + ahead)),
     };
-    let joined = joined(&flows, ns(step), ahead.cast_signed(), &triggers);
+    let flows: Vec<FlowOutages> = flows
+        .iter()
+        .map(|flow| flow.on_clock(ahead.cast_signed()))
+        .collect();
+    let joined = joined(&flows, ns(step), &triggers);
     let kinds: Vec<Trigger> = joined.clusters.iter().map(|one| one.trigger).collect();
     assert_eq!(kinds, [Trigger::Failure, Trigger::Return]);
     for (cluster, truth) in joined.clusters.iter().zip([500 * MS, 40 * MS]) {
@@ -354,4 +358,58 @@ proptest! {
             prop_assert!(read.abs_diff(to - from) <= step, "{} of {}", read, to - from);
         }
     }
+}
+
+#[test]
+fn transit_times_are_recorded_over_the_whole_trial_in_bounded_memory() {
+    for count in [10_u64, 100, 100_000] {
+        let mut recorder = Recorder::new(ns(MS), LATE, count, RUNS_MAX);
+        for number in 0..count {
+            let sent = number * MS;
+            recorder.arrived(Stamp {
+                number,
+                sent_ns: ns(sent),
+                received_ns: ns(sent + 500),
+            });
+        }
+        let transits = recorder.close().transits;
+        let expected = usize::try_from(count).expect("small").min(TRANSITS_MAX / 2);
+        assert!(
+            (expected.min(10)..=TRANSITS_MAX).contains(&transits.len()),
+            "{count}: {}",
+            transits.len()
+        );
+        assert!(transits.iter().all(|Transit(_, took)| *took == 500));
+        let first_half = |one: &&Transit| one.0.as_u64() < count / 2 * MS;
+        let early = transits.iter().filter(first_half).count();
+        assert!(early.abs_diff(transits.len() - early) <= 2, "{count}: {early}");
+    }
+}
+
+#[test]
+fn the_throughput_dip_is_the_number_of_flows_that_were_interrupted_at_once() {
+    let outage = |from, to| Outage {
+        from_ns: ns(from * MS),
+        to_ns: ns(to * MS),
+        has_ended: true,
+        lost: 1,
+        late: 0,
+        resumed_ns: None,
+        worst_ns: None,
+    };
+    let flow = |flow, outages| FlowOutages { flow, outages };
+    // Two overlap, the third begins when they have ended.
+    let flows = [
+        flow(0, vec![outage(1_100, 1_300)]),
+        flow(1, vec![outage(1_150, 1_250)]),
+        flow(2, vec![outage(1_300, 1_400)]),
+        flow(3, Vec::new()),
+    ];
+    let times = TriggerTimes {
+        failure_ns: Some(ns(1_100 * MS)),
+        return_ns: None,
+    };
+    let of = |trigger| interrupted_at_once(&flows, ns(10 * MS), &times, trigger);
+    assert_eq!(of(Trigger::Failure), 2);
+    assert_eq!(of(Trigger::Return), 0);
 }

@@ -237,6 +237,46 @@ pub struct Datagrams {
     /// Of probes: the lost and late ones with the times around them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Box<ProbeRecord>>,
+    /// At the receiver: the runs of lost datagrams; empty if an older linerate or another program recorded the trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<DatagramGaps>,
+}
+
+/// Runs of consecutive datagrams of a flow that were lost, in the sender's time. A pause between two arrivals without a lost
+/// datagram is no gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DatagramGaps {
+    /// How many.
+    pub count: u64,
+    /// The longest: from the last datagram before it that arrived to the first one after it, less a step; known to within a
+    /// step, or within the longest send gap. Null without a gap.
+    pub longest_ns: Option<Nanoseconds>,
+    /// When it began, since the flow's first datagram was sent.
+    pub longest_at_ns: Option<Nanoseconds>,
+    /// The resolution: the planned time between two datagrams of the flow, or without a rate the mean.
+    pub step_ns: Nanoseconds,
+    /// The longest time between two datagrams of the sender of which none was lost.
+    pub longest_send_gap_ns: Nanoseconds,
+}
+
+impl DatagramGaps {
+    /// Those of two flows: of all together the longest.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let longer = if other.longest_ns > self.longest_ns {
+            other
+        } else {
+            self
+        };
+        Self {
+            count: self.count.saturating_add(other.count),
+            longest_ns: longer.longest_ns,
+            longest_at_ns: longer.longest_at_ns,
+            step_ns: self.step_ns.max(other.step_ns),
+            longest_send_gap_ns: self.longest_send_gap_ns.max(other.longest_send_gap_ns),
+        }
+    }
 }
 
 /// What arrived within the trial's planned duration, counted from the first datagram. A sender that keeps its rate

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{SpecError, require};
 use super::{TrialSpec, Udp};
-use crate::failover::RUNS_MAX;
+use crate::failover::{RUNS_MAX, TRANSITS_MAX};
 use crate::units::{Bytes, Nanoseconds};
 
 /// Options of `udp` for a trial during which the path may fail. Each end goes on until its own clock says that the time
@@ -34,6 +34,8 @@ impl Probe {
     pub const PENDING_MAX: u32 = 1_024;
     /// The length of a recorded run of lost or late numbers, as JSON, with what stands around it.
     const RUN_BYTES: usize = 400;
+    /// The length of a recorded transit time, as JSON.
+    const TRANSIT_BYTES: usize = 48;
 
     /// The maximum number of runs that a receiver records for each of `flows` flows: fewer for many flows, so that the
     /// record of the trial fits into a message.
@@ -46,9 +48,8 @@ impl Probe {
     pub(crate) fn record_bytes_max(flows: u32) -> usize {
         // In both directions, by datagrams and by messages.
         let count = usize::try_from(flows).unwrap_or(usize::MAX).max(1);
-        count
-            .saturating_mul(4 * Self::runs_max(flows))
-            .saturating_mul(Self::RUN_BYTES)
+        let each = Self::runs_max(flows) * Self::RUN_BYTES + TRANSITS_MAX * Self::TRANSIT_BYTES;
+        count.saturating_mul(4 * each)
     }
 
     pub(super) fn check(&self, udp: &Udp, spec: &TrialSpec) -> Result<(), SpecError> {

@@ -335,6 +335,10 @@ pub(super) fn datagrams(measured: &Measured<'_>) -> Option<(Option<u64>, Datagra
         all.reordered = all.reordered.saturating_add(received.reordered);
         all.duplicated = all.duplicated.saturating_add(received.duplicated);
         all.jitter_ns = all.jitter_ns.max(received.jitter_ns);
+        all.gaps = match (all.gaps, received.gaps) {
+            (Some(one), Some(other)) => Some(one.and(other)),
+            (one, other) => one.or(other),
+        };
         if let Some(delay) = &received.delay {
             all.delay.get_or_insert_default().add(delay);
         }

@@ -6,7 +6,7 @@ use linerate_model::latency::Histogram;
 use linerate_model::limit::LimitKind;
 use linerate_model::limit::why::Status;
 use linerate_model::pingpong::{Judgement, Point};
-use linerate_model::sample::{FlowRecord, Operations};
+use linerate_model::sample::{DatagramGaps, FlowRecord, Operations};
 use linerate_model::trust::FAIRNESS_MIN;
 use linerate_model::units::{BitRate, Bytes};
 use linerate_model::workload::Workload;
@@ -162,7 +162,21 @@ pub(super) fn datagram_counts(lines: &mut Vec<String>, measured: &Measured<'_>) 
             all.duplicated,
             all.jitter_ns,
         ));
+        lines.extend(all.gaps.map(gaps));
     }
+}
+
+/// Runs of lost datagrams. A pause between two arrivals is none.
+fn gaps(gaps: DatagramGaps) -> String {
+    let found = match (gaps.longest_ns, gaps.longest_at_ns) {
+        (Some(longest), Some(at)) => {
+            let number = count(gaps.count, "run");
+            format!("{number} of lost datagrams, the longest of {longest} at {at}")
+        }
+        _ => "none".to_owned(),
+    };
+    let (step, send_gap) = (gaps.step_ns, gaps.longest_send_gap_ns);
+    format!("gaps      {found}; resolution {step}, longest send gap {send_gap}")
 }
 
 fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {

@@ -194,6 +194,7 @@ impl Account {
             on_time: None,
             batch: None,
             probe: None,
+            gaps: None,
         }
     }
 }

@@ -4,6 +4,8 @@ use linerate_model::latency::Histogram;
 use linerate_model::sample::{Datagrams, OnTime};
 use linerate_model::units::Nanoseconds;
 
+use super::gaps::Gaps;
+
 /// How far back a duplicate is recognized: so many of the highest sequence numbers.
 pub(super) const WINDOW: u64 = 1 << 16;
 const WORD_BITS: u64 = u64::BITS as u64;
@@ -26,6 +28,7 @@ pub(super) struct Account {
     /// When the first datagram came, and how many within the planned duration from then on.
     on_time: Option<(u64, u64)>,
     timing: Timing,
+    gaps: Gaps,
 }
 
 /// Statistics of the send times. Datagrams of one batch have one send time, so the first of each that arrives is
@@ -56,6 +59,7 @@ impl Account {
                 jitter_16: 0,
                 delay: with_delay.then(Histogram::default),
             },
+            gaps: Gaps::new(),
         }
     }
 
@@ -68,13 +72,14 @@ impl Account {
         if now_ns.wrapping_sub(*first_ns) <= self.planned_ns {
             *on_time = self.count;
         }
-        self.place(sequence);
+        self.place(sequence, sent_ns);
         self.timing.arrived(sent_ns, now_ns);
     }
 
     #[inline]
-    fn place(&mut self, sequence: u64) {
+    fn place(&mut self, sequence: u64, sent_ns: u64) {
         if sequence >= self.next {
+            self.gaps.advanced(sequence, sent_ns);
             self.forget(self.next, sequence);
             // The sequence of a conforming sender never comes near its end.
             self.next = sequence.saturating_add(1);
@@ -88,6 +93,7 @@ impl Account {
         } else {
             self.reordered += 1;
             self.mark(sequence);
+            self.gaps.filled(sequence, sent_ns);
         }
     }
 
@@ -126,8 +132,9 @@ impl Account {
         self.count - self.duplicated >= sent
     }
 
-    /// What became of `sent` datagrams; the receiver started at `start_ns`.
-    pub(super) fn close(self, sent: u64, start_ns: u64) -> Datagrams {
+    /// What became of `sent` datagrams, which were planned `step` apart if they have a rate; the receiver started at
+    /// `start_ns`.
+    pub(super) fn close(self, sent: u64, step: Option<Nanoseconds>, start_ns: u64) -> Datagrams {
         Datagrams {
             on_time: self.on_time.map(|(first_ns, count)| OnTime {
                 first_ns: Nanoseconds::new(first_ns.saturating_sub(start_ns)),
@@ -142,6 +149,7 @@ impl Account {
             socket_drops: None,
             batch: None,
             probe: None,
+            gaps: Some(self.gaps.close(sent, step)),
         }
     }
 }
@@ -188,7 +196,7 @@ mod tests {
         for (now_ns, &sequence) in (0u64..).zip(sequences) {
             account.arrived(sequence, now_ns, now_ns);
         }
-        account.close(sent, 0)
+        account.close(sent, None, 0)
     }
 
     #[test]
@@ -197,9 +205,9 @@ mod tests {
         for (sequence, now_ns) in [(0, 500), (1, 900), (2, 1_500), (3, 1_501), (4, 9_000)] {
             account.arrived(sequence, sequence, now_ns);
         }
-        let on_time = account.close(5, 100).on_time.expect("datagrams came");
+        let on_time = account.close(5, None, 100).on_time.expect("datagrams came");
         assert_eq!((on_time.first_ns.as_u64(), on_time.count), (400, 3));
-        assert_eq!(Account::new(1, false).close(0, 0).on_time, None);
+        assert_eq!(Account::new(1, false).close(0, None, 0).on_time, None);
     }
 
     fn counts(datagrams: &Datagrams) -> [u64; 4] {
@@ -258,7 +266,7 @@ mod tests {
             account.arrived(sent_us + 1, sent_ns, sent_ns + 777_000);
         }
         // J of 0; 16/16 = 1; 1 + (16 - 1)/16 = 1.9375; 1.9375 - 1.9375/16 = 1.8164 us.
-        let jitter = account.close(4, 0).jitter_ns;
+        let jitter = account.close(4, None, 0).jitter_ns;
         assert!((1_815..=1_818).contains(&jitter.as_u64()), "{jitter}");
     }
 
@@ -268,7 +276,7 @@ mod tests {
         for sequence in 0..10 {
             account.arrived(sequence, sequence * 1000, sequence * 1000 + 250);
         }
-        let delay = account.close(10, 0).delay.expect("one clock");
+        let delay = account.close(10, None, 0).delay.expect("one clock");
         assert_eq!(
             (delay.count(), delay.max()),
             (10, Some(Nanoseconds::new(250)))

@@ -15,6 +15,7 @@
 
 mod account;
 mod companion;
+mod gaps;
 mod header;
 mod layout;
 pub(crate) mod probe;

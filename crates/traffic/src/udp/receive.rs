@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use linerate_model::workload::{DatagramBatch, Udp, Waiting};
+use linerate_model::workload::{DatagramBatch, Udp, Waiting, Workload};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
@@ -272,6 +272,10 @@ impl<'a> Receiver<'a> {
     }
 
     fn close(self) -> Result<Vec<FlowEnd>, TrafficError> {
+        let step = match &self.data_thread.spec.workload {
+            Workload::Udp(udp) => udp.step(),
+            _ => None,
+        };
         let mut ends = Vec::with_capacity(self.flows.len());
         for flow in self.flows {
             let (Some((report, _)), Some(at)) = (flow.report, flow.ended) else {
@@ -286,7 +290,7 @@ impl<'a> Receiver<'a> {
             let since_start = self.start.at.elapsed().as_nanos();
             let start_ns =
                 monotonic_ns().saturating_sub(u64::try_from(since_start).unwrap_or(u64::MAX));
-            let mut datagrams = flow.account.close(report.datagrams, start_ns);
+            let mut datagrams = flow.account.close(report.datagrams, step, start_ns);
             datagrams.socket_drops = socket_drops(&flow.link.socket).ok().map(u64::from);
             datagrams.batch = Some(self.layout.batch);
             ends.push(flow_end(&flow.link, at, bytes, datagrams));

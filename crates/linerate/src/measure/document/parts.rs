@@ -10,7 +10,7 @@ use linerate_model::latency::Histogram;
 use linerate_model::limit::why::{Effect, Intervention, Status, TrialFigures, Tried};
 use linerate_model::plan::End;
 use linerate_model::sample::{
-    Copies, Datagrams, FlowRecord, Operations, Sample, TcpInfo, ThreadRecord,
+    Copies, DatagramGaps, Datagrams, FlowRecord, Operations, Sample, TcpInfo, ThreadRecord,
 };
 use linerate_model::units::{BitRate, Bytes, Nanoseconds, Ratio};
 use linerate_model::workload::{Direction, MemoryPolicy, TrialSpec};
@@ -242,6 +242,9 @@ pub(in crate::measure) struct DatagramCounts {
     pub(in crate::measure) delay_ns: Option<Latency>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::measure) received_per_s: Option<f64>,
+    /// Runs of lost datagrams of a flow; of several flows their number together and the longest of all. Null over verbs, and
+    /// if another program received them.
+    pub(in crate::measure) gaps: Option<DatagramGaps>,
 }
 
 impl DatagramCounts {
@@ -258,6 +261,7 @@ impl DatagramCounts {
             jitter_ns: Some(received.jitter_ns),
             delay_ns: received.delay.as_ref().map(Latency::of),
             received_per_s: None,
+            gaps: received.gaps,
         }
     }
 

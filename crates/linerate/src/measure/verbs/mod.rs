@@ -289,6 +289,7 @@ impl Datagrams {
             jitter_ns: None,
             delay_ns: None,
             received_per_s: None,
+            gaps: None,
         }
     }
 }

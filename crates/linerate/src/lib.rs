@@ -12,6 +12,7 @@ mod demo;
 mod failover;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+mod kept;
 pub mod lab;
 mod measure;
 mod metrics;

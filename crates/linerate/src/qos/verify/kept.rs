@@ -1,118 +1,23 @@
-//! Stores a verification as a run while it goes on: what was asked, each trial, the result of each class.
-
-use std::path::Path;
+//! What a run of a verification begins and ends with: what was asked, and the result of each class.
 
 use linerate_analysis::qos::Verdict;
-use linerate_analysis::qos::verification::{Arm, ArmTrial, Kind, Verification};
-use linerate_analysis::record::{Header, Measurement, Record, RunKind};
+use linerate_analysis::qos::verification::{Arm, Kind, Verification};
+use linerate_analysis::record::{Measurement, Record};
 use linerate_analysis::text::words::count;
 use linerate_analysis::trial::figure::{Figures, own_response};
-use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::workload::Direction;
-use linerate_runtime::cli::StoreArgs;
-use linerate_runtime::console::say::Say;
-use linerate_store::measured::{create, make_room};
-use linerate_store::{Log as _, Run};
 
 use super::document::QosDocument;
 use super::judged::{Judged, sample_of};
 
-/// A run that is written from its first trial on. A store that cannot be written never fails a verification.
-pub(super) struct Kept<'a> {
-    args: &'a StoreArgs,
-    state: &'a Path,
-    say: &'a Say,
-    /// What the run begins with, until it has begun.
-    header: Option<(Header, Vec<Record>)>,
-    run: Option<Run>,
-}
-
-impl<'a> Kept<'a> {
-    /// Nothing is written before the first trial.
-    pub(super) fn new(
-        args: &'a StoreArgs,
-        (state, say): (&'a Path, &'a Say),
-        header: Header,
-        first: Vec<Record>,
-    ) -> Outcome<Self> {
-        if let Some(name) = &args.name
-            && state.join("runs").join(name).exists()
-        {
-            let why = format!("there is a run `{name}` already");
-            return Err(Stop::new(Code::BadInput, why).hint("choose another name"));
-        }
-        Ok(Self {
-            args,
-            state,
-            say,
-            header: (!args.no_store).then_some((header, first)),
-            run: None,
-        })
-    }
-
-    /// The trials of an arm.
-    pub(super) fn add(&mut self, trial: &ArmTrial) {
-        if let Some((header, first)) = self.header.take() {
-            let name = self.args.name.as_deref();
-            match create(self.state, RunKind::Qos, name, &header) {
-                Ok(run) => self.run = Some(run),
-                Err(stop) => self.report(&stop),
-            }
-            for record in first {
-                self.write(record);
-            }
-        }
-        self.write(Record::QosTrial(Box::new(trial.clone())));
-    }
-
-    /// The result, and how the verification ended.
-    pub(super) fn end(
-        mut self,
-        judged: &Judged<'_>,
-        document: &QosDocument,
-        stopped: Option<&Stop>,
-    ) {
-        for result in results(judged) {
-            self.write(Record::Measured(Box::new(result)));
-        }
-        self.write(Record::QosVerdict(headline(document)));
-        if let Some(stop) = stopped {
-            self.write(Record::Stopped(stop.to_string()));
-        }
-        self.write(Record::Ended {
-            restored: true,
-            kept: false,
-        });
-        let Some(run) = self.run.take() else { return };
-        let folder = run.folder().to_owned();
-        drop(run);
-        if let Some(removed) = make_room(self.state, &folder, self.args.store_limit) {
-            self.say.note(&format!(
-                "the stored measurements exceed {}: the oldest are removed from now on ({removed} now); `--name` keeps one \
-                 for good, `--store-limit` sets another limit",
-                self.args.store_limit
-            ));
-        }
-        if let Some(name) = &self.args.name {
-            self.say.note(&format!("stored as `{name}`"));
-        }
-    }
-
-    fn write(&mut self, record: Record) {
-        let written = self.run.as_mut().map_or(Ok(()), |run| run.add(record));
-        if let Err(stop) = written {
-            // What is there already is a run that was stopped.
-            self.run = None;
-            self.report(&stop);
-        }
-    }
-
-    fn report(&self, stop: &Stop) {
-        let why = stop.to_string();
-        let lines: Vec<&str> = why.lines().map(str::trim).collect();
-        self.say
-            .note(&format!("the result is not stored: {}", lines.join("; ")));
-    }
+/// What stands behind the trials: the result of each class, and the verdict.
+pub(super) fn last(judged: &Judged<'_>, document: &QosDocument) -> Vec<Record> {
+    let results = results(judged).into_iter();
+    let mut all: Vec<Record> = results
+        .map(|result| Record::Measured(Box::new(result)))
+        .collect();
+    all.push(Record::QosVerdict(headline(document)));
+    all
 }
 
 /// The verdict in a few words.

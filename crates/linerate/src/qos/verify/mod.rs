@@ -3,7 +3,7 @@
 //! Each class has its own session with the peer and sends as its traffic does: over its VLAN, with its priority, DSCP, mark
 //! or port. A round is one trial of each class alone, one of all at once, one of the round trips of all while none sends, and
 //! for each class one in which it sends beside the round trips of the others: in random order, so that the host's drift
-//! cancels. Classes of this host are read every 20 ms while they send. Each trial is stored (`kept`), and the verdict is
+//! cancels. Classes of this host are read every 20 ms while they send. Each trial is stored (`crate::kept`), and the verdict is
 //! computed from the trials (`judged`), also of a stored run (`stored`).
 
 mod arms;
@@ -22,10 +22,9 @@ use std::path::Path;
 use arms::WARM_UP;
 use document::QosDocument;
 use judged::Judged;
-use kept::Kept;
 use linerate_analysis::qos::Verdict;
 use linerate_analysis::qos::verification::{Arm, ArmTrial, Part, Verification};
-use linerate_analysis::record::{Header, SCHEMA};
+use linerate_analysis::record::{Header, Record, RunKind, SCHEMA};
 use linerate_analysis::text::words::{count, seconds_in_words};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
@@ -47,6 +46,8 @@ use linerate_runtime::endpoint::trial::PeerPath;
 use linerate_stats::{Random, Seed};
 use sampler::sampled;
 use set_up::{SetUp, set_up};
+
+use crate::kept::Kept;
 
 /// Trials that only show whether the connections of a class are answered.
 const PROBE: Nanoseconds = Nanoseconds::from_millis(50);
@@ -84,7 +85,7 @@ pub(super) fn run(args: &QosVerifyArgs, state: &Path, say: &Say) -> Outcome<()> 
     };
     let header = verify.header(began_unix_s);
     let first = kept::first(&verify.judged());
-    let mut kept = Kept::new(&args.store, (state, say), header, first)?;
+    let mut kept = Kept::new(&args.store, (state, say), (RunKind::Qos, header), first)?;
     verify.announce(say);
     let early = say.clone();
     interrupt.keep_what_was_measured(move || early.note("ending early; Ctrl-C again aborts"));
@@ -105,7 +106,7 @@ pub(super) fn run(args: &QosVerifyArgs, state: &Path, say: &Say) -> Outcome<()> 
     } else {
         say.lines(&text::text(&document))?;
     }
-    kept.end(&verify.judged(), &document, stopped.as_ref());
+    kept.end(kept::last(&verify.judged(), &document), stopped.as_ref());
     if is_early {
         let (rounds, trials) = (document.rounds, verify.trials.len());
         let (rounds, trials) = (count(rounds, "complete round"), count(trials, "trial"));
@@ -327,7 +328,7 @@ impl Verify<'_> {
                     return Ok(());
                 }
                 let trial = trial?;
-                kept.add(&trial);
+                kept.add(|| Record::QosTrial(Box::new(trial.clone())));
                 self.trials.push(trial);
             }
             say.note(&format!(

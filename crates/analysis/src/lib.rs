@@ -11,6 +11,7 @@
 
 pub mod changes;
 pub mod experiment;
+pub mod failover;
 pub mod made_up;
 pub mod nics;
 pub mod progress;

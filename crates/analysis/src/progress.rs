@@ -204,6 +204,11 @@ impl Progress {
                     self.trial(&what, sample);
                 }
             }
+            Record::FailoverTrial(trial) => {
+                self.trials += 1;
+                let what = format!("trial {}", self.trials);
+                self.push(what, trial.in_words(), trial.sample.flags.clone());
+            }
             Record::Remedy { rule, .. } => self.remedies.push(RemedyProgress {
                 rule: rule.clone(),
                 kept: None,

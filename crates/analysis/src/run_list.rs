@@ -28,7 +28,7 @@ pub struct Listed {
     /// The name of its folder.
     pub run: String,
     /// The command that created it.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["lab", "prove", "demo", "search", "measure", "qos"])))]
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["lab", "prove", "demo", "search", "measure", "qos", "failover"])))]
     pub kind: String,
     /// The title of an experiment; null for other runs.
     pub title: Option<String>,

@@ -1,6 +1,6 @@
 //! Documents in; text, JSON, HTML, SVG, DOT, SARIF, JUnit and Prometheus metrics out.
 //!
-//! `map` shows a host, `doctor` its findings, `check` both in brief, `lab` the page of an experiment, `measurement` that of a
+//! `map` shows a host, `doctor` its findings, `check` both in brief, `failover` the page of interruptions, `lab` the page of an experiment, `measurement` that of a
 //! measurement, `nic` one NIC and its state, `page` and `text` a run of `prove`, `metrics` a document for Prometheus, `junit` the cases of a suite, `served`
 //! what only a server has. No file, socket, clock or random number generator is used.
 
@@ -13,6 +13,7 @@ mod chart;
 mod check;
 pub mod data;
 pub mod doctor;
+pub mod failover;
 mod figures;
 pub mod fill;
 pub mod flat;

@@ -9,6 +9,7 @@ use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName};
 use linerate_model::lab::Response;
 use linerate_model::units::BitRate;
+use linerate_model::workload::Placement;
 use linerate_stats::summary::median;
 use serde_json::{Value, json};
 
@@ -63,7 +64,7 @@ pub fn measurement_page(page: &MeasurementPage<'_>) -> String {
         rates(page, &mut drawn),
         figures(page),
         path(page),
-        again(page),
+        again(page.header),
     ];
     let body = format!(
         "<a class=\"skip\" href=\"#figures\">Skip to the figures</a>\n<header class=\"top\"><p class=\"brand\">linerate \
@@ -98,7 +99,7 @@ fn results(page: &MeasurementPage<'_>, title: &str) -> String {
 }
 
 /// Text with its line breaks.
-fn lines(text: &str) -> String {
+pub(crate) fn lines(text: &str) -> String {
     text.lines().map(escape).collect::<Vec<_>>().join("\n")
 }
 
@@ -217,26 +218,35 @@ fn path(page: &MeasurementPage<'_>) -> String {
         .find_map(|one| one.result.sample.as_ref());
     let placement = sample.map(|sample| sample.spec.placement.clone());
     let placement = placement.unwrap_or_default();
+    path_section(page.header, (page.local, page.remote), &placement)
+}
+
+/// Both ends, with the CPUs that the threads of `placement` were pinned to.
+pub(crate) fn path_section(
+    header: &Header,
+    (local, remote): (&Host, &Host),
+    placement: &Placement,
+) -> String {
     let none = CpuSet::empty();
     let near = PathEnd {
         name: "this host",
-        host: page.local,
-        nic: Some(&page.header.local_nic),
+        host: local,
+        nic: Some(&header.local_nic),
         sender_cpus: &placement.sender_cpus,
         receiver_cpus: &none,
         hot: None,
     };
     let far = PathEnd {
-        name: &page.header.peer,
-        host: page.remote,
-        nic: Some(&page.header.remote_nic),
+        name: &header.peer,
+        host: remote,
+        nic: Some(&header.remote_nic),
         sender_cpus: &none,
         receiver_cpus: &placement.receiver_cpus,
         hot: None,
     };
     // Of a host with a program of others nothing is known.
-    let is_known = page.header.remote_nic != NicName::unheard();
-    let wire = wire(page.local, &page.header.local_nic);
+    let is_known = header.remote_nic != NicName::unheard();
+    let wire = wire(local, &header.local_nic);
     let picture = |layout| {
         let far = is_known.then_some((&far, wire.as_str()));
         path_svg(&near, far, layout)
@@ -255,8 +265,9 @@ fn path(page: &MeasurementPage<'_>) -> String {
     )
 }
 
-fn again(page: &MeasurementPage<'_>) -> String {
-    let command = typed_again(page.header.command.iter().map(String::as_str));
+/// The command line of a measurement.
+pub(crate) fn again(header: &Header) -> String {
+    let command = typed_again(header.command.iter().map(String::as_str));
     section(
         "again",
         "Measure again",

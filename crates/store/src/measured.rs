@@ -1,4 +1,4 @@
-//! Keeps every `measure` and `qos verify` in the folder of runs, and the folder within its limit.
+//! Keeps every `measure`, `qos verify` and `failover` in the folder of runs, and the folder within its limit.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use linerate_model::units::Bytes;
 use crate::{Log as _, Run, is_being_written, run_folder};
 
 /// The commands whose runs without a name make room for newer ones.
-const KINDS: [RunKind; 2] = [RunKind::Measure, RunKind::Qos];
+const KINDS: [RunKind; 3] = [RunKind::Measure, RunKind::Qos, RunKind::Failover];
 /// A file in the folder of runs that remembers that old measurements are removed there.
 const REMOVED_BEFORE: &str = "old-measurements-are-removed";
 /// A larger record of a trial is left out; its figures stay.
@@ -215,6 +215,7 @@ mod tests {
     fn only_names_that_measure_gives_are_unnamed() {
         assert!(is_unnamed("2026-11-26-19-04-21-measure-71"));
         assert!(is_unnamed("2026-11-26-19-04-21-qos-71"));
+        assert!(is_unnamed("2026-11-26-19-04-21-failover-71"));
         for name in [
             "before",
             "2026-11-26-19-04-21-lab-71",

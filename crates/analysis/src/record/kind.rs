@@ -22,17 +22,20 @@ pub enum RunKind {
     Measure,
     /// `qos verify`.
     Qos,
+    /// `failover`.
+    Failover,
 }
 
 impl RunKind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Lab,
         Self::Prove,
         Self::Demo,
         Self::Search,
         Self::Measure,
         Self::Qos,
+        Self::Failover,
     ];
 
     /// The word of the kind, as people type and read it.
@@ -44,6 +47,7 @@ impl RunKind {
             Self::Search => "search",
             Self::Measure => "measure",
             Self::Qos => "qos",
+            Self::Failover => "failover",
         }
     }
 
@@ -63,6 +67,7 @@ impl RunKind {
             Record::Factors(_) | Record::Explored { .. } => Self::Search,
             Record::Planted(_) => Self::Demo,
             Record::Qos(_) => Self::Qos,
+            Record::Failover(_) => Self::Failover,
             // It also has a result for each class.
             Record::Measured(_) if self != Self::Qos => Self::Measure,
             _ => self,

@@ -18,6 +18,7 @@ use linerate_model::sample::Sample;
 use linerate_model::setting::Class;
 use serde::{Deserialize, Serialize};
 
+use crate::failover::{FailoverPlan, FailoverTrial};
 use crate::qos::verification::{ArmTrial, Verification};
 
 pub use self::facts::{EndFacts, flag_word};
@@ -251,6 +252,12 @@ pub enum Record {
     QosTrial(Box<ArmTrial>),
     /// The verdict of `qos verify` in words, for lists.
     QosVerdict(String),
+    /// What `failover` was asked.
+    Failover(Box<FailoverPlan>),
+    /// A trial of `failover`.
+    FailoverTrial(Box<FailoverTrial>),
+    /// The result of `failover` in words, for lists.
+    FailoverResult(String),
     /// What was restored at the end.
     Ended {
         /// Whether both hosts equal their baseline.

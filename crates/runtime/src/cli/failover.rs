@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use linerate_model::units::Nanoseconds;
 
-use super::{PeerArgs, parse_nonzero_time};
+use super::{PeerArgs, StoreArgs, parse_nonzero_time};
 
 /// `failover`.
 #[derive(Debug, Args)]
@@ -53,9 +53,12 @@ pub struct FailoverArgs {
     /// prefix of `tcp.` or `connect.`. Exits 11 if the bound does not hold, 12 if the probes are too coarse to show it.
     #[arg(long, value_name = "BOUND")]
     pub require: Vec<FailoverBound>,
-    /// Also print each trial and what the hosts themselves held up.
+    /// Also print each trial: its timeline, the evidence, and what the hosts themselves held up.
     #[arg(long, short)]
     pub verbose: bool,
+    /// Where its result is stored.
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 /// What crosses the path.

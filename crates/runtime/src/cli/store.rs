@@ -133,7 +133,7 @@ pub struct RunsArgs {
     /// Only runs with a trial that has this flag, such as `steal`.
     #[arg(long, value_name = "FLAG", value_parser = parse_flag)]
     pub flag: Option<Flag>,
-    /// Only runs of this command: lab, prove, demo, search, measure, qos.
+    /// Only runs of this command: lab, prove, demo, search, measure, qos, failover.
     #[arg(long, value_parser = kinds(), hide_possible_values = true)]
     pub kind: Option<RunKind>,
     /// Rebuild the index: read every run again.

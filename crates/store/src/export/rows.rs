@@ -39,6 +39,8 @@ pub(super) enum TrialKind {
     Measured,
     /// A trial of `qos verify`.
     QosTrial,
+    /// A trial of `failover`.
+    FailoverTrial,
 }
 
 impl TrialKind {
@@ -54,6 +56,7 @@ impl TrialKind {
             Self::Cell => "cell",
             Self::Measured => "measured",
             Self::QosTrial => "qos-trial",
+            Self::FailoverTrial => "failover-trial",
         }
     }
 }
@@ -360,6 +363,7 @@ impl Gathered {
             Record::Explored { levels, sample, .. } => self.explored(levels, sample.as_deref()),
             Record::Qos(asked) => self.classes.clone_from(&asked.classes),
             Record::QosTrial(trial) => self.of_classes(trial),
+            Record::FailoverTrial(trial) => self.one(TrialKind::FailoverTrial, &trial.sample),
             Record::Measured(measured) => {
                 let row = self.row(TrialKind::Measured, measured.sample.as_ref());
                 // Without raw counters there is no trial to describe.

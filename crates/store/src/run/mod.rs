@@ -404,6 +404,8 @@ fn check_trial(record: &Record) -> Result<(), String> {
             let mut samples = trial.samples.iter();
             return samples.try_for_each(|(_, sample)| check_sample(sample));
         }
+        Record::Failover(plan) => return plan.spec.check().map_err(|error| error.to_string()),
+        Record::FailoverTrial(trial) => return check_sample(&trial.sample),
         Record::Measured(measured) => {
             if !measured.figures.are_valid() {
                 return Err("a figure of a trial is not a positive number".to_owned());

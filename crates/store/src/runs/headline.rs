@@ -16,7 +16,7 @@ pub(super) struct Headline {
     /// The best of several results: how good it is, and its words.
     best: Option<(f64, String)>,
     results: usize,
-    /// The verdict of `qos verify`.
+    /// The verdict of `qos verify`, or the result of `failover`.
     verdict: Option<String>,
 }
 
@@ -46,7 +46,9 @@ impl Headline {
                 let gain = value.map(|value| gain(value, measured.response.more_is_better()));
                 self.see(gain.unwrap_or(f64::NEG_INFINITY), words);
             }
-            Record::QosVerdict(verdict) => self.verdict = Some(verdict.clone()),
+            Record::QosVerdict(words) | Record::FailoverResult(words) => {
+                self.verdict = Some(words.clone());
+            }
             _ => {}
         }
     }

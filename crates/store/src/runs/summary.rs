@@ -115,6 +115,7 @@ impl Summary {
                 let samples = trial.samples.iter();
                 samples.for_each(|(_, sample)| self.count(sample));
             }
+            Record::FailoverTrial(trial) => self.count(&trial.sample),
             Record::Stopped(why) => {
                 self.state = State::Stopped;
                 self.stopped = Some(why.clone());

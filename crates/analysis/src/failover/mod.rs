@@ -1,0 +1,97 @@
+//! What a run of `failover` stores: what was asked, and the records of each trial. Everything that is printed is computed
+//! from these, so that `report` shows it again.
+
+pub mod compare;
+pub mod timeline;
+
+use linerate_model::failover::{Trigger, TriggerTimes};
+use linerate_model::sample::{Flag, Sample};
+use linerate_model::units::Nanoseconds;
+use linerate_model::workload::TrialSpec;
+use serde::{Deserialize, Serialize};
+
+/// What was asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailoverPlan {
+    /// What each trial sends.
+    pub spec: TrialSpec,
+    /// The number of trials; null until an interruption was seen.
+    pub repeats: Option<u32>,
+    /// The command of the failure.
+    pub cause: Option<String>,
+    /// The command of the return.
+    pub restore: Option<String>,
+    /// The bounds of `--require`, as they were written.
+    pub require: Vec<String>,
+}
+
+/// A command that was run in a trial. Times are of `CLOCK_MONOTONIC` of the host that linerate was started on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RanCommand {
+    /// What it caused.
+    pub trigger: Trigger,
+    /// The command.
+    pub command: String,
+    /// When it was started.
+    pub start_ns: Nanoseconds,
+    /// When it ended.
+    pub end_ns: Nanoseconds,
+}
+
+/// A trial, as it was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailoverTrial {
+    /// The records of both ends.
+    pub sample: Sample,
+    /// The commands that were run, in order.
+    pub commands: Vec<RanCommand>,
+}
+
+impl FailoverTrial {
+    /// Of the byte counters over time only the last is kept: the probes' own records are finer, and a thousand points of
+    /// each of 256 ends of flows would be most of the run.
+    pub fn new(mut sample: Sample, commands: Vec<RanCommand>) -> Self {
+        let local = sample.local.flows.iter_mut();
+        for flow in local.chain(&mut sample.remote.flows) {
+            flow.at_ns.drain(..flow.at_ns.len().saturating_sub(1));
+            flow.bytes.drain(..flow.bytes.len().saturating_sub(1));
+        }
+        Self { sample, commands }
+    }
+
+    /// When the commands were started.
+    pub fn triggers(&self) -> TriggerTimes {
+        let start = |trigger| {
+            let mut all = self.commands.iter();
+            let own = all.find(|command| command.trigger == trigger);
+            own.map(|command| command.start_ns)
+        };
+        TriggerTimes {
+            failure_ns: start(Trigger::Failure),
+            return_ns: start(Trigger::Return),
+        }
+    }
+
+    /// Whether it ended before its time.
+    pub fn is_cut_short(&self) -> bool {
+        self.sample.flags.contains(&Flag::CutShort)
+    }
+
+    /// What became of its packets, for a list of trials.
+    pub fn in_words(&self) -> String {
+        let ends = [&self.sample.local, &self.sample.remote];
+        let flows = ends.into_iter().flat_map(|end| &end.flows);
+        let probes = flows.filter_map(|flow| flow.datagrams.as_ref()?.probe.as_deref());
+        let arrivals = probes.filter_map(|probe| probe.arrivals.as_ref());
+        let (mut received, mut late) = (0_u128, 0_u128);
+        for one in arrivals {
+            received += u128::from(one.received.saturating_sub(one.duplicated));
+            late += u128::from(one.late);
+        }
+        let departures = ends.into_iter().flat_map(|end| end.senders());
+        let departures = departures.filter_map(|flow| flow.datagrams.as_ref()?.probe.as_deref());
+        let sent = departures.filter_map(|probe| Some(probe.departures.as_ref()?.sent));
+        let lost = sent.map(u128::from).sum::<u128>().saturating_sub(received);
+        format!("{lost} packets lost, {late} late")
+    }
+}

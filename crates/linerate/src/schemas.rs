@@ -6,6 +6,7 @@ use std::path::Path;
 
 use linerate_analysis::experiment::compare::CompareDocument;
 use linerate_analysis::experiment::document::LabDocument;
+use linerate_analysis::failover::compare::FailoverComparison;
 use linerate_analysis::record::Header;
 use linerate_analysis::run_list::RunsDocument;
 use linerate_model::lab::Experiment;
@@ -81,6 +82,7 @@ fn documents() -> Vec<Document> {
         document::<TuneDocument<'_>>("tune", "linerate tune"),
         document::<QosDocument>("qos", "linerate qos verify"),
         document::<FailoverDocument>("failover", "linerate failover"),
+        document::<FailoverComparison>("failover-compare", "linerate compare of runs of failover"),
         document::<QosPlanDocument<'_>>("qos-plan", "linerate qos plan"),
         document::<QosStatusDocument>("qos-status", "linerate qos status"),
         document::<DoctorDocument<'_>>("doctor", "linerate doctor"),

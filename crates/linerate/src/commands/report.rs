@@ -9,6 +9,7 @@ use linerate_runtime::console::say::Say;
 use linerate_store::named::find;
 
 use super::serve;
+use crate::failover::stored as failover;
 use crate::lab;
 use crate::measure::stored;
 use crate::prove::show;
@@ -35,6 +36,9 @@ fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     if qos::is_verification(folder)? {
         return qos::show(folder, page, say);
     }
+    if failover::is_failover(folder)? {
+        return failover::show(folder, page, say);
+    }
     if stored::is_measurement(folder)? {
         return stored::show(folder, page, say);
     }
@@ -51,6 +55,9 @@ pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
     }
     if qos::is_verification(folder)? {
         return qos::page_of(folder);
+    }
+    if failover::is_failover(folder)? {
+        return failover::page_of(folder);
     }
     if stored::is_measurement(folder)? {
         return stored::page_of(folder);

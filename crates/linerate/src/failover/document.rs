@@ -1,14 +1,14 @@
 //! What `failover --format json` prints.
 
-use std::net::IpAddr;
-
+use linerate_analysis::failover::FailoverPlan;
+use linerate_analysis::failover::timeline::{Mark, Timeline};
+use linerate_analysis::record::Header;
 use linerate_model::failover::phase::Verdict;
 use linerate_model::failover::{Trigger, repeated};
 use linerate_model::ids::NicName;
 use linerate_model::units::Nanoseconds;
-use linerate_model::workload::{Direction, TrialSpec};
-use linerate_runtime::cli::{FailoverArgs, FailoverWorkload};
-use linerate_runtime::endpoint::trial::PeerPath;
+use linerate_model::workload::{Direction, Workload};
+use linerate_runtime::cli::{FailoverBound, FailoverWorkload};
 use serde::Serialize;
 
 use super::require::{RequirementResult, judged};
@@ -22,7 +22,7 @@ pub(crate) struct FailoverDocument {
     /// The peer as it was named.
     pub(super) peer: String,
     /// Its address.
-    pub(super) address: IpAddr,
+    pub(super) address: String,
     /// The interface that the probes are sent from.
     pub(super) interface: NicName,
     /// The peer's interface.
@@ -35,6 +35,10 @@ pub(crate) struct FailoverDocument {
     pub(super) late_after_ns: Nanoseconds,
     /// The duration of a trial.
     pub(super) time_ns: Nanoseconds,
+    /// The number of trials that were asked for; null with `--until-event`.
+    pub(super) repeats: Option<u32>,
+    /// Whether it ended early (Ctrl-C, an error): then there are fewer trials than asked for, or the only one is cut short.
+    pub(super) interrupted: bool,
     /// Each trial.
     pub(super) trials: Vec<TrialResult>,
     /// All trials together: one for each trigger, direction and workload.
@@ -49,10 +53,17 @@ pub(crate) struct FailoverDocument {
 pub(super) struct TrialResult {
     /// The difference between the two hosts' clocks.
     pub(super) clock: ClockResult,
+    /// Whether it ended before its time.
+    pub(super) cut_short: bool,
     /// The commands that were run.
     pub(super) events: Vec<EventResult>,
     /// Each direction and workload.
     pub(super) parts: Vec<PartResult>,
+    /// What happened meanwhile, in order: the commands, and what both hosts saw of their network.
+    pub(super) marks: Vec<Mark>,
+    /// The picture of the trial.
+    #[serde(skip)]
+    pub(super) timeline: Timeline,
 }
 
 /// The difference between the two hosts' clocks.
@@ -150,11 +161,36 @@ pub(super) struct TriggerResult {
     pub(super) first_affected_ns: Option<i64>,
     /// When the packet was sent from which on all flows were back, since the command was started.
     pub(super) all_back_ns: Option<i64>,
+    /// When the last packet of an interruption was sent, since the command was started, to within one step.
+    pub(super) last_affected_ns: Option<i64>,
     /// Whether all flows were back at the end of the trial.
     pub(super) is_over: bool,
+    /// The throughput dip: the smallest share of the flows that got packets through at the same time. Each flow sends at the
+    /// same constant rate, so this is also the smallest share of the throughput; 1 without an interruption.
+    pub(super) throughput_min_share: f64,
+    /// The latency before and after.
+    pub(super) latency: LatencyResult,
     /// What held up the traffic of the longest interruption, from the events of both hosts; null if there was none, and
     /// for other workloads than `udp`.
     pub(super) held_up: Option<Verdict>,
+}
+
+/// Medians of the time from sending to receiving: of a packet one way, of a message on its connection one way, of a new
+/// connection its handshake.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct LatencyResult {
+    /// Until the command was started, or without one until the first interruption; null if no packet of then was recorded,
+    /// or the clocks of the two hosts could not be compared.
+    pub(super) before_ns: Option<Nanoseconds>,
+    /// From when all flows were back to the next command, or the end of the trial.
+    pub(super) after_ns: Option<Nanoseconds>,
+    /// Both are known to within this time, which does not change their difference: the difference of the two clocks.
+    pub(super) within_ns: Option<Nanoseconds>,
+    /// The packets that `before_ns` is the median of: some of all packets, spread evenly over the trial.
+    pub(super) packets_before: u64,
+    /// Those of `after_ns`.
+    pub(super) packets_after: u64,
 }
 
 /// What the two hosts themselves held up: no interruption of the path, but the limit of what is known of one.
@@ -200,6 +236,17 @@ pub(super) enum TriggerWord {
     NoEvent,
 }
 
+impl TriggerWord {
+    /// As it is in documents.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Failure => "failure",
+            Self::Return => "return",
+            Self::NoEvent => "no-event",
+        }
+    }
+}
+
 impl From<Trigger> for TriggerWord {
     fn from(trigger: Trigger) -> Self {
         match trigger {
@@ -221,6 +268,17 @@ pub(super) enum WorkloadWord {
     Tcp,
     /// New TCP connections.
     Connect,
+}
+
+impl WorkloadWord {
+    /// As it is typed.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Connect => "connect",
+        }
+    }
 }
 
 impl From<FailoverWorkload> for WorkloadWord {
@@ -263,26 +321,50 @@ impl TrialResult {
 }
 
 impl FailoverDocument {
+    /// Of a run that goes on or is stored; `is_whole` if it was not ended early.
     pub(super) fn new(
-        args: &FailoverArgs,
-        path: &PeerPath,
-        spec: &TrialSpec,
+        header: &Header,
+        plan: &FailoverPlan,
         trials: Vec<TrialResult>,
+        is_whole: bool,
     ) -> Self {
+        let late = match &plan.spec.workload {
+            Workload::Udp(udp) => udp.probe.as_ref().map(|probe| probe.late_ns),
+            _ => None,
+        };
+        // They were checked when they were typed; a stored one may come from anywhere.
+        let bounds = plan.require.iter();
+        let bounds: Vec<FailoverBound> = bounds.filter_map(|text| text.parse().ok()).collect();
         Self {
             schema: "linerate.failover/1",
-            peer: args.peer.peer.to_string(),
-            address: path.address,
-            interface: path.local_nic.clone(),
-            interface_peer: path.remote_nic.clone(),
-            flows: spec.flows,
-            step_ns: step_of(spec),
-            late_after_ns: args.late,
-            time_ns: args.time,
+            peer: header.peer.clone(),
+            address: header.address.clone(),
+            interface: header.local_nic.clone(),
+            interface_peer: header.remote_nic.clone(),
+            flows: plan.spec.flows,
+            step_ns: step_of(&plan.spec),
+            late_after_ns: late.unwrap_or_default(),
+            time_ns: plan.spec.duration_ns,
+            repeats: plan.repeats,
+            interrupted: !is_whole,
             summary: summary(&trials),
-            requirements: judged(&args.require, &trials),
+            requirements: judged(&bounds, &trials),
             trials,
         }
+    }
+
+    /// The trial with the longest interruption of UDP, and its number from 1.
+    pub(super) fn longest(&self) -> Option<(usize, &TrialResult)> {
+        let length = |trial: &TrialResult| {
+            let udp = |part: &&PartResult| part.workload == WorkloadWord::Udp;
+            let parts = trial.parts.iter().filter(udp);
+            parts.map(|part| part.gaps.longest_ns).max()
+        };
+        // Of several the first.
+        let trials = self.trials.iter().enumerate().rev();
+        let longest = trials.max_by_key(|(_, trial)| length(trial));
+        let longest = longest.filter(|(_, trial)| trial.is_interrupted());
+        longest.map(|(at, trial)| (at + 1, trial))
     }
 }
 

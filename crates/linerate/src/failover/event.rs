@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_model::failover::{Trigger, TriggerTimes};
+use linerate_model::failover::Trigger;
 use linerate_model::units::Nanoseconds;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_traffic::{Abort, monotonic_now};
@@ -68,17 +68,6 @@ pub(super) struct Events(Vec<Event>);
 impl Events {
     pub(super) fn all(&self) -> &[Event] {
         &self.0
-    }
-
-    pub(super) fn triggers(&self) -> TriggerTimes {
-        let start = |trigger| {
-            let event = self.0.iter().find(|event| event.trigger == trigger);
-            event.map(|event| event.start_ns)
-        };
-        TriggerTimes {
-            failure_ns: start(Trigger::Failure),
-            return_ns: start(Trigger::Return),
-        }
     }
 
     /// The command that failed; that of the return if both did.

@@ -2,47 +2,50 @@
 
 use std::collections::BTreeMap;
 
+use linerate_analysis::failover::{FailoverTrial, RanCommand};
 use linerate_model::failover::{
     Cluster, Departures, FlowOutages, Joined, ProbeRecord, SendError, SendGap, Trigger,
-    TriggerTimes, joined, outages,
+    TriggerTimes, interrupted_at_once, joined, outages,
 };
-use linerate_model::sample::{FlowRecord, Role, Sample, SideSample};
+use linerate_model::sample::{FlowRecord, Role, SideSample};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::{Direction, Probe, TrialSpec, Workload};
 use linerate_runtime::cli::FailoverWorkload;
 use rustix::io::Errno;
 
 use super::document::{
-    ClockResult, Errors, EventResult, Gaps, HostResult, PartResult, TrialResult, TriggerResult,
-    WorkloadWord,
+    ClockResult, Errors, EventResult, Gaps, HostResult, LatencyResult, PartResult, TrialResult,
+    TriggerResult, WorkloadWord,
 };
-use super::event::Events;
 use super::held_up::Evidence;
+use super::latency::latency;
 use super::step_of;
+use super::timeline::timeline;
 
 /// A flow with the record of its sender and that of its receiver.
-struct Pair<'a> {
-    flow: u32,
-    sender: Option<&'a ProbeRecord>,
-    receiver: &'a ProbeRecord,
+pub(super) struct Pair<'a> {
+    pub(super) flow: u32,
+    pub(super) sender: Option<&'a ProbeRecord>,
+    pub(super) receiver: &'a ProbeRecord,
 }
 
 /// All flows of one direction and workload.
-struct Part<'a> {
-    direction: Direction,
-    workload: FailoverWorkload,
-    step: Nanoseconds,
-    pairs: Vec<Pair<'a>>,
+pub(super) struct Part<'a> {
+    pub(super) direction: Direction,
+    pub(super) workload: FailoverWorkload,
+    pub(super) step: Nanoseconds,
+    pub(super) pairs: Vec<Pair<'a>>,
 }
 
 /// What a trial shows.
-pub(super) fn judge(sample: &Sample, spec: &TrialSpec, events: &Events) -> TrialResult {
+pub(super) fn judge(trial: &FailoverTrial) -> TrialResult {
+    let FailoverTrial { sample, commands } = trial;
     let forward = sides(&sample.local, &sample.remote);
     let reverse = sides(&sample.remote, &sample.local);
     let clock = clock(&forward, &reverse);
-    let times = events.triggers();
+    let times = trial.triggers();
     let evidence = Evidence::of(sample, &clock, &times);
-    let parts = all_parts(spec, forward, reverse);
+    let parts = all_parts(&sample.spec, forward, reverse);
     let joined: Vec<(Vec<FlowOutages>, Joined)> = parts
         .iter()
         .map(|part| joined_of(part, &clock, &times))
@@ -63,8 +66,11 @@ pub(super) fn judge(sample: &Sample, spec: &TrialSpec, events: &Events) -> Trial
                     evidence.verdict(part.direction, (joined, tcp), trigger, part.step)
                 })
                 .flatten();
+            let at_once = interrupted_at_once(flows, part.step, &times, trigger);
             TriggerResult {
                 held_up,
+                throughput_min_share: share_left(at_once, flows.len()),
+                latency: latency(part, (&clock, &times), joined, trigger),
                 ..trigger_result(trigger, &own, event_of(trigger, &times), part.step)
             }
         };
@@ -81,29 +87,49 @@ pub(super) fn judge(sample: &Sample, spec: &TrialSpec, events: &Events) -> Trial
         }
         part_result(part, flows, all)
     };
-    let parts = parts.iter().zip(&joined).map(result).collect();
+    let results = parts.iter().zip(&joined).map(result).collect();
+    let timeline = timeline(trial, &clock, parts.iter().zip(&joined));
     TrialResult {
+        cut_short: trial.is_cut_short(),
         clock,
-        events: events.all().iter().map(event_result).collect(),
-        parts,
+        events: commands.iter().map(event_result).collect(),
+        parts: results,
+        marks: timeline.marks.clone(),
+        timeline,
     }
 }
 
-/// The outages of each flow of a part, and those of all of them together.
+/// The share of `flows` that is left when `interrupted` of them are.
+fn share_left(interrupted: usize, flows: usize) -> f64 {
+    let real = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    if flows == 0 {
+        return 1.0;
+    }
+    1.0 - real(interrupted.min(flows)) / real(flows)
+}
+
+/// The outages of each flow of a part by this host's clock, and those of all of them together.
 fn joined_of(
     part: &Part<'_>,
     clock: &ClockResult,
     times: &TriggerTimes,
 ) -> (Vec<FlowOutages>, Joined) {
-    // This end's clock is that of the events; of the other end's senders it differs.
-    let offset = match part.direction {
-        Direction::Forward => 0,
-        _ => clock.offset_ns.unwrap_or(0),
-    };
+    let offset = part.sender_offset(clock);
     let flows = part.pairs.iter();
-    let flows: Vec<FlowOutages> = flows.map(|pair| outages_of(pair, part.workload)).collect();
-    let joined = joined(&flows, part.step, offset, times);
+    let flows = flows.map(|pair| outages_of(pair, part.workload).on_clock(offset));
+    let flows: Vec<FlowOutages> = flows.collect();
+    let joined = joined(&flows, part.step, times);
     (flows, joined)
+}
+
+impl Part<'_> {
+    /// How far this host's clock, which is that of the events, is ahead of the senders'.
+    pub(super) fn sender_offset(&self, clock: &ClockResult) -> i64 {
+        match self.direction {
+            Direction::Forward => 0,
+            _ => clock.offset_ns.unwrap_or(0),
+        }
+    }
 }
 
 fn event_of(trigger: Trigger, times: &TriggerTimes) -> Option<Nanoseconds> {
@@ -114,7 +140,7 @@ fn event_of(trigger: Trigger, times: &TriggerTimes) -> Option<Nanoseconds> {
     }
 }
 
-fn event_result(event: &super::event::Event) -> EventResult {
+fn event_result(event: &RanCommand) -> EventResult {
     let took = event
         .end_ns
         .as_u64()
@@ -288,7 +314,14 @@ fn trigger_result(
         all_flows_within_ns: common.map(|(_, within)| within),
         first_affected_ns: clusters.first().and_then(|one| since(one.from_ns)),
         all_back_ns: clusters.last().and_then(|one| since(one.to_ns)),
+        last_affected_ns: clusters.last().and_then(|one| {
+            let last = if one.has_ended { step.as_u64() } else { 0 };
+            let last = one.to_ns.as_u64().saturating_sub(last);
+            since(Nanoseconds::new(last))
+        }),
         is_over: clusters.iter().all(|one| one.has_ended),
+        throughput_min_share: 1.0,
+        latency: LatencyResult::default(),
         held_up: None,
     }
 }

@@ -7,24 +7,28 @@ use linerate_model::workload::Direction;
 use super::document::{
     FailoverDocument, PartResult, Summary, TrialResult, TriggerResult, TriggerWord, WorkloadWord,
 };
+use super::picture::picture;
 use super::require::Verdict;
 
 /// Text of `document`; with each trial if `verbose`.
 pub(super) fn text(document: &FailoverDocument, verbose: bool) -> String {
-    let mut lines = Vec::new();
-    for trigger in [
-        TriggerWord::Failure,
-        TriggerWord::Return,
-        TriggerWord::NoEvent,
-    ] {
-        lines.push(answer(document, trigger));
-        lines.extend(held_up(document, trigger));
-    }
-    lines.retain(|line| !line.is_empty());
-    lines.push(counts(document));
-    lines.push(resolution(document));
+    let mut lines = answers(document);
     lines.push(String::new());
-    lines.extend(table(&document.summary, &document.trials));
+    let rows = rows(&document.summary, &document.trials);
+    lines.push(row(HEAD));
+    lines.extend(
+        rows.iter()
+            .map(|cells| row(cells.each_ref().map(String::as_str))),
+    );
+    if let Some((number, trial)) = document.longest().filter(|_| !verbose) {
+        let of = match document.trials.len() {
+            1 => String::new(),
+            _ => format!("trial {number}, with the longest interruption: "),
+        };
+        lines.push(String::new());
+        lines.push(format!("{of}flows over time"));
+        lines.extend(picture(&trial.timeline));
+    }
     for one in &document.requirements {
         let verdict = match one.verdict {
             Verdict::Kept => "kept",
@@ -36,10 +40,54 @@ pub(super) fn text(document: &FailoverDocument, verbose: bool) -> String {
     if verbose {
         for (number, trial) in (1..).zip(&document.trials) {
             lines.push(String::new());
-            lines.extend(one_trial(number, trial));
+            lines.extend(evidence(number, trial));
+            lines.extend(picture(&trial.timeline));
         }
     }
     lines.join("\n")
+}
+
+const TRIGGERS: [TriggerWord; 3] = [
+    TriggerWord::Failure,
+    TriggerWord::Return,
+    TriggerWord::NoEvent,
+];
+
+/// What was found, how many packets were lost, and how exact the times are.
+pub(super) fn answers(document: &FailoverDocument) -> Vec<String> {
+    let mut lines = Vec::new();
+    for trigger in TRIGGERS {
+        lines.push(answer(document, trigger));
+        lines.extend(held_up(document, trigger));
+    }
+    lines.retain(|line| !line.is_empty());
+    lines.push(counts(document));
+    lines.push(resolution(document));
+    lines
+}
+
+/// The result in a few words, for a list of runs.
+pub(super) fn headline(document: &FailoverDocument) -> String {
+    let words = TRIGGERS.into_iter().filter_map(|trigger| {
+        let worst = worst(document, trigger)?;
+        let name = trigger_word(trigger);
+        let longest = or_none(Some(worst.max_ns));
+        Some(match worst.trials {
+            1 => format!("{name} {longest}"),
+            _ => format!(
+                "{name} {longest} (median {})",
+                or_none(Some(worst.median_ns))
+            ),
+        })
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// The row of UDP with the longest interruption.
+fn worst(document: &FailoverDocument, trigger: TriggerWord) -> Option<&Summary> {
+    let rows = document.summary.iter();
+    let rows = rows.filter(|row| row.trigger == trigger && row.workload == WorkloadWord::Udp);
+    rows.max_by_key(|row| row.max_ns)
 }
 
 fn of_udp(trial: &TrialResult) -> impl Iterator<Item = &PartResult> {
@@ -49,9 +97,7 @@ fn of_udp(trial: &TrialResult) -> impl Iterator<Item = &PartResult> {
 
 /// The line of a trigger: the longest interruption of UDP in either direction.
 fn answer(document: &FailoverDocument, trigger: TriggerWord) -> String {
-    let rows = document.summary.iter();
-    let rows = rows.filter(|row| row.trigger == trigger && row.workload == WorkloadWord::Udp);
-    let Some(worst) = rows.max_by_key(|row| row.max_ns) else {
+    let Some(worst) = worst(document, trigger) else {
         return String::new();
     };
     let name = match trigger {
@@ -159,26 +205,18 @@ fn or_none(time: Option<Nanoseconds>) -> String {
     }
 }
 
-fn direction_word(direction: Direction) -> &'static str {
+pub(super) fn direction_word(direction: Direction) -> &'static str {
     match direction {
         Direction::Reverse => "from the peer",
         _ => "to the peer",
     }
 }
 
-fn trigger_word(trigger: TriggerWord) -> &'static str {
+pub(super) fn trigger_word(trigger: TriggerWord) -> &'static str {
     match trigger {
         TriggerWord::Failure => "failure",
         TriggerWord::Return => "return",
         TriggerWord::NoEvent => "no event",
-    }
-}
-
-fn workload_word(workload: WorkloadWord) -> &'static str {
-    match workload {
-        WorkloadWord::Udp => "udp",
-        WorkloadWord::Tcp => "tcp",
-        WorkloadWord::Connect => "connect",
     }
 }
 
@@ -191,19 +229,22 @@ fn row(cells: [&str; 9]) -> String {
     line.trim_end().to_owned()
 }
 
+/// The columns of [`rows`].
+pub(super) const HEAD: [&str; 9] = [
+    "trigger",
+    "direction",
+    "workload",
+    "gaps",
+    "median",
+    "maximum",
+    "all back",
+    "lost",
+    "late",
+];
+
 /// A row for each trigger, direction and workload.
-fn table(summary: &[Summary], trials: &[TrialResult]) -> Vec<String> {
-    let mut lines = vec![row([
-        "trigger",
-        "direction",
-        "workload",
-        "gaps",
-        "median",
-        "maximum",
-        "all back",
-        "lost",
-        "late",
-    ])];
+pub(super) fn rows(summary: &[Summary], trials: &[TrialResult]) -> Vec<[String; 9]> {
+    let mut rows = Vec::new();
     for one in summary {
         let triggers = || {
             let parts = trials.iter().flat_map(|trial| &trial.parts);
@@ -219,24 +260,25 @@ fn table(summary: &[Summary], trials: &[TrialResult]) -> Vec<String> {
             Some(back) => Nanoseconds::new(back.unsigned_abs()).to_string(),
             None => "-".to_owned(),
         };
-        lines.push(row([
-            trigger_word(one.trigger),
-            direction_word(one.direction),
-            workload_word(one.workload),
-            &sum(|trigger| trigger.gaps.count),
-            &or_none(Some(one.median_ns)),
-            &or_none(Some(one.max_ns)),
-            &back,
-            &sum(|trigger| trigger.lost),
-            &sum(|trigger| trigger.late),
-        ]));
+        rows.push([
+            trigger_word(one.trigger).to_owned(),
+            direction_word(one.direction).to_owned(),
+            one.workload.word().to_owned(),
+            sum(|trigger| trigger.gaps.count),
+            or_none(Some(one.median_ns)),
+            or_none(Some(one.max_ns)),
+            back,
+            sum(|trigger| trigger.lost),
+            sum(|trigger| trigger.late),
+        ]);
     }
-    lines
+    rows
 }
 
 /// The evidence of one trial.
-fn one_trial(number: u32, trial: &TrialResult) -> Vec<String> {
-    let mut lines = vec![format!("trial {number}")];
+pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
+    let cut = if trial.cut_short { ", cut short" } else { "" };
+    let mut lines = vec![format!("trial {number}{cut}")];
     for event in &trial.events {
         lines.push(format!(
             "  {}: `{}` took {}",
@@ -257,7 +299,7 @@ fn one_trial(number: u32, trial: &TrialResult) -> Vec<String> {
     for part in &trial.parts {
         let name = format!(
             "{} {}",
-            workload_word(part.workload),
+            part.workload.word(),
             direction_word(part.direction)
         );
         for trigger in &part.triggers {

@@ -313,6 +313,7 @@ fn show_run(records: Vec<Record>, torn: bool) {
         let _ = report::lab_page(&document, &header, &report::LabData::of(&records));
     }
     let _ = stored::page_of_records(&records, &header);
+    let _ = crate::failover::stored::page_of_records(&records, &header);
     let stored = StoredRun {
         folder: PathBuf::from("run"),
         header,

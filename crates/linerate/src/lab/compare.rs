@@ -1,4 +1,4 @@
-//! `linerate compare`: what changed from some runs to others, result by result.
+//! `linerate compare`: what changed from some runs to others, result by result; of runs of `failover` see there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,6 +23,8 @@ use linerate_runtime::cli::{CompareArgs, RunGroup};
 use linerate_runtime::console::say::{Format, Say};
 use linerate_store as store;
 
+use crate::failover::{compare as failover, stored};
+
 /// More differences between the hosts are in the document only.
 const DIFFERENCES_SHOWN: usize = 12;
 /// More symbols of an end are in the document only.
@@ -33,6 +35,11 @@ pub(crate) fn run(args: &CompareArgs, state: &FilePath, say: &Say) -> Outcome<()
     let runs = state.join("runs");
     let (before, after) = (&found(&args.before, &runs)?, &found(&args.after, &runs)?);
     check_distinct(before, after)?;
+    if let Some(first) = before.0.first()
+        && stored::is_failover(first)?
+    {
+        return failover::run((before, after), args, say);
+    }
     let baseline = Baseline::of(before)?;
     let response = baseline.response;
     let (before, after) = (baseline.side(before)?, baseline.side(after)?);

@@ -14,19 +14,20 @@ add chain netdev hole in { type filter hook ingress device near0 priority 0 ; }
 ";
 const HEAL: &str = "flush chain netdev hole out\nflush chain netdev hole in\n";
 /// Both directions, and TCP, which is not counted.
-const BOTH: &str = "add rule netdev hole out meta l4proto udp counter name there drop
+pub(crate) const BOTH: &str = "add rule netdev hole out meta l4proto udp counter name there drop
 add rule netdev hole in meta l4proto udp counter name back drop
 add rule netdev hole out meta l4proto tcp drop
 add rule netdev hole in meta l4proto tcp drop
 ";
 /// To the peer, and only the flows with every fourth port.
-const QUARTER: &str = "add rule netdev hole out udp sport and 3 == 0 counter name there drop\n";
+pub(crate) const QUARTER: &str =
+    "add rule netdev hole out udp sport and 3 == 0 counter name there drop\n";
 
 /// One short trial of probes alone.
 const ONE_OF_UDP: [&str; 6] = ["--repeats", "1", "--time", "2s", "--workload", "udp"];
 
 /// A lab whose kernel can drop what leaves an interface, with the files of its rules.
-fn holed(hole: &str) -> Option<Lab> {
+pub(crate) fn holed(hole: &str) -> Option<Lab> {
     let lab = Lab::new()?;
     for (name, rules) in [("table", TABLE), ("hole", hole), ("heal", HEAL)] {
         std::fs::write(lab.path(name), rules).expect("the lab's folder");
@@ -41,7 +42,7 @@ fn holed(hole: &str) -> Option<Lab> {
     Some(lab)
 }
 
-fn rules(lab: &Lab, name: &str) -> String {
+pub(crate) fn rules(lab: &Lab, name: &str) -> String {
     format!("nft -f {}", text(&lab.path(name)))
 }
 

@@ -97,9 +97,7 @@ impl FlowOutages {
         let outages = self.outages.iter();
         Self {
             flow: self.flow,
-            outages: outages
-                .map(|outage| on_clock(*outage, offset_ns))
-                .collect(),
+            outages: outages.map(|outage| on_clock(*outage, offset_ns)).collect(),
         }
     }
 }
@@ -116,7 +114,11 @@ pub fn interrupted_at_once(
     let mut edges: Vec<(u64, bool)> = Vec::new();
     for outage in flows.iter().flat_map(|flow| &flow.outages) {
         if triggers.of(outage.from_ns, outage.to_ns, step) == trigger {
-            let begin = outage.from_ns.as_u64().saturating_add(half).min(u64::MAX - 1);
+            let begin = outage
+                .from_ns
+                .as_u64()
+                .saturating_add(half)
+                .min(u64::MAX - 1);
             let end = outage.to_ns.as_u64().saturating_sub(half).max(begin + 1);
             edges.extend([(begin, true), (end, false)]);
         }

@@ -382,7 +382,10 @@ fn transit_times_are_recorded_over_the_whole_trial_in_bounded_memory() {
         assert!(transits.iter().all(|Transit(_, took)| *took == 500));
         let first_half = |one: &&Transit| one.0.as_u64() < count / 2 * MS;
         let early = transits.iter().filter(first_half).count();
-        assert!(early.abs_diff(transits.len() - early) <= 2, "{count}: {early}");
+        assert!(
+            early.abs_diff(transits.len() - early) <= 2,
+            "{count}: {early}"
+        );
     }
 }
 

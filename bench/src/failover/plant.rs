@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use linerate_bench_shared::{Trouble, pause, run_inside};
 use linerate_stats::Random;
 use linerate_testbed::Netns;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The lengths that are injected, in milliseconds.
 pub(super) const LENGTHS_MS: [u64; 5] = [0, 5, 50, 500, 3_600];
@@ -15,8 +15,11 @@ const TABLE: &str = "table netdev hole { counter there { } ; counter back { } ; 
     chain out { type filter hook egress device \"near0\" priority 0 ; } ; \
     chain in { type filter hook ingress device \"near0\" priority 0 ; } ; }";
 
+/// An interface that is not up by then never will be.
+const UP_MAX: Duration = Duration::from_secs(30);
+
 /// How packets are lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
     /// Dropped by a rule: every carrier is up.
@@ -26,7 +29,7 @@ pub(super) enum Kind {
 }
 
 /// An interruption.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Hole {
     pub(super) length_ms: u64,
     pub(super) kind: Kind,
@@ -39,10 +42,10 @@ pub(super) struct Hole {
 }
 
 /// What was really injected.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Bounds {
     /// The shortest and the longest that it can have been: from the end of the command that began it to the start of the one
-    /// that ended it, and from start to end.
+    /// that ended it, and from start to end; of a carrier, until both hosts have resolved each other again.
     pub(super) min_ns: u64,
     pub(super) max_ns: u64,
     /// The packets that the rules dropped; none of a carrier.
@@ -99,6 +102,10 @@ impl Hole {
         pause(Duration::from_millis(self.length_ms));
         let last = Instant::now();
         run_inside(host, program, &end).map_err(Trouble)?;
+        if self.kind == Kind::Carrier {
+            until_reached(near, "near0")?;
+            until_reached(far, "far0")?;
+        }
         let ended = Instant::now();
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let dropped = match self.kind {
@@ -133,6 +140,26 @@ impl Hole {
         let rules: Vec<String> = rules.map(|(_, rule)| rule).collect();
         rules.join(" ; ")
     }
+}
+
+/// Waits until an interface sends again, and its host has resolved the other one. The kernel reports a carrier that
+/// changed twice within a second up to a second late and restarts the qdisc only then (net/core/link_watch.c), and it
+/// repeats an ARP request that was lost meanwhile after a second (`retrans_time_ms`).
+fn until_reached(host: &Netns, nic: &str) -> Result<(), Trouble> {
+    let link = format!("-o link show dev {nic}");
+    let neighbor = format!("-4 neigh show dev {nic}");
+    let shows = |words: &str, what: &str| -> Result<bool, Trouble> {
+        let shown = run_inside(host, "ip", words).map_err(Trouble)?;
+        Ok(shown.contains(what))
+    };
+    let until = Instant::now() + UP_MAX;
+    while !(shows(&link, " state UP ")? && shows(&neighbor, " lladdr ")?) {
+        if Instant::now() > until {
+            return Err(Trouble(format!("wait for the carrier of {nic}")));
+        }
+        pause(Duration::from_millis(2));
+    }
+    Ok(())
 }
 
 /// Replaces the table, so that its counters are zero.

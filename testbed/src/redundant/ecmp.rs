@@ -157,6 +157,7 @@ fn static_routes(plan: &mut Plan, resilient: bool, folder: &Path) -> RoutesAgain
     };
     for (edge, network) in [(A, 2), (B, 1)] {
         let mut lines = Vec::new();
+        let own = 3 - network;
         for (id, wire) in (1..).zip(WIRES.iter().filter(|wire| wire.edge == edge)) {
             let (number, nic) = (wire.number, wire.at_edge);
             lines.push(format!(
@@ -169,8 +170,8 @@ fn static_routes(plan: &mut Plan, resilient: bool, folder: &Path) -> RoutesAgain
         lines.extend([
             format!("nexthop replace id 10 group 1/2{kind}"),
             format!("nexthop replace id 60 group 61/62{kind}"),
-            format!("route replace 10.205.{network}.0/24 nhid 10"),
-            format!("route replace fd05:205:{network}::/64 nhid 60"),
+            format!("route replace 10.205.{network}.0/24 nhid 10 src 10.205.{own}.1"),
+            format!("route replace fd05:205:{network}::/64 nhid 60 src fd05:205:{own}::1"),
         ]);
         plan.batch(edge, lines);
         let of_edge = repeat(plan, edge);

@@ -24,7 +24,7 @@ pub(super) fn configure(plan: &mut Plan, igp: Igp, bfd_ms: Option<u32>) {
     for (node, number, id) in ROUTERS {
         // zebra first: the others connect to it.
         let mut daemons: Vec<(&'static Program, String, &[&str])> =
-            vec![(&ZEBRA, String::new(), &[])];
+            vec![(&ZEBRA, zebra(node, igp), &[])];
         if let Some(interval) = bfd_ms {
             daemons.push((&BFDD, bfd(interval), &["--bfdctl", "/etc/frr/bfdd.sock"]));
         }
@@ -66,6 +66,29 @@ pub(super) fn configure(plan: &mut Plan, igp: Igp, bfd_ms: Option<u32>) {
             plan.daemons.push(daemon);
         }
     }
+}
+
+/// An edge sends from its address in the network behind it, which is reached over both next hops: without it, from that
+/// of one wire. So the edges themselves can be the ends of a measurement, as hosts that take part in the routing are.
+fn zebra(node: &str, igp: Igp) -> String {
+    let Some((network, _)) = network_of(node) else {
+        return String::new();
+    };
+    let protocols = match igp {
+        Igp::Ospf => ["ospf", "ospf6"],
+        Igp::Bgp | Igp::Static => ["bgp", "bgp"],
+    };
+    let mut text = String::new();
+    for ((word, protocol), source) in ["ip", "ipv6"].into_iter().zip(protocols).zip([
+        format!("10.205.{network}.1"),
+        format!("fd05:205:{network}::1"),
+    ]) {
+        let _ = write!(
+            text,
+            "route-map {word}-source permit 10\n set src {source}\nexit\n{word} protocol {protocol} route-map {word}-source\n"
+        );
+    }
+    text
 }
 
 fn bfd(interval_ms: u32) -> String {
@@ -240,6 +263,13 @@ mod tests {
         );
         assert!(!text.contains("network 10."), "{text}");
         assert!(bgp(A, 65_001, 1, false).contains("  network 10.205.1.0/24\n"));
+    }
+
+    #[test]
+    fn an_edge_sends_from_its_own_network() {
+        assert!(zebra(B, Igp::Bgp).contains(" set src fd05:205:2::1\n"));
+        assert!(zebra(A, Igp::Ospf).contains("ipv6 protocol ospf6 route-map ipv6-source\n"));
+        assert!(zebra(R1, Igp::Bgp).is_empty());
     }
 
     #[test]

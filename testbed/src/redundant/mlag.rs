@@ -13,8 +13,8 @@ use super::plan::{CLIENT, Call, Condition, Daemon, Fault, Node, Plan, SERVER, wo
 use super::program::{ETHTOOL, NFT, OVS_VSCTL, OVS_VSWITCHD, OVSDB_SERVER, OVSDB_TOOL, Program};
 use super::spec::{LacpRate, Lag};
 
-const M1: &str = "lr-m1";
-const M2: &str = "lr-m2";
+pub(super) const M1: &str = "lr-m1";
+pub(super) const M2: &str = "lr-m2";
 /// The namespace of Open vSwitch with its three bridges.
 const OVS: &str = "lr-mlag";
 /// The schema of the database, from the package.
@@ -31,7 +31,7 @@ pub(super) fn lay_out(plan: &mut Plan, lag: Lag, rate: LacpRate, folder: &Path) 
     ));
 }
 
-fn host(interface: &str, host: u8) -> [String; 3] {
+pub(super) fn host(interface: &str, host: u8) -> [String; 3] {
     [
         format!("address add 10.205.1.{host}/24 dev {interface}"),
         format!("address add fd05:205:1::{host}/64 dev {interface} nodad"),
@@ -289,23 +289,36 @@ fn faults(plan: &mut Plan, wires: [[End; 2]; 2], peer_link: End, silence: &Silen
             &first[1..],
         ),
     ]);
-    let each = |command: fn(&str, &str) -> String| {
-        let commands = second.map(|(node, nic)| command(node, nic));
-        commands.join(" && ")
-    };
-    let silent = Fault::new(
-        "member-silent",
+    plan.faults.push(silent(
         "the wire between the client and m2 loses everything; every carrier is still up",
-        each(silence.inject),
-        each(silence.restore),
-    );
-    plan.faults.push(match silence.program {
-        Some(program) => silent.with(program),
-        None => silent,
-    });
+        second,
+        silence,
+    ));
     plan.faults.push(Fault::down(
         "peer-link-down",
         "the link between the switches is set down: traffic of the member at m2 does not reach the server",
         &[peer_link],
     ));
+}
+
+/// A wire that loses everything, in a kernel with netem.
+pub(super) fn silent_wire(about: &'static str, wire: [End; 2]) -> Fault {
+    silent(about, wire, &Silence::NETEM)
+}
+
+fn silent(about: &'static str, wire: [End; 2], silence: &Silence) -> Fault {
+    let each = |command: fn(&str, &str) -> String| {
+        let commands = wire.map(|(node, nic)| command(node, nic));
+        commands.join(" && ")
+    };
+    let fault = Fault::new(
+        "member-silent",
+        about,
+        each(silence.inject),
+        each(silence.restore),
+    );
+    match silence.program {
+        Some(program) => fault.with(program),
+        None => fault,
+    }
 }

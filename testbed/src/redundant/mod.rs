@@ -5,6 +5,7 @@
 //! Unlike a [`Stage`](crate::Stage), it outlives the process that makes it: namespaces with names, and daemons. Everything is
 //! recorded before it is made, so that a removal finds all of it, also after a SIGKILL.
 
+mod active_backup;
 mod daemon;
 mod ecmp;
 mod error;
@@ -126,6 +127,11 @@ impl Redundant {
             None if OVS_VSWITCHD.is_there() => Ok(Lag::Openvswitch),
             None => Err(RedundantError::NoLacp { release: release() }),
         }
+    }
+
+    /// Whether this kernel can make a bond; an error names what is missing.
+    pub fn check_bonding() -> Result<(), RedundantError> {
+        Self::lag(Some(Lag::Bonding)).map(drop)
     }
 
     /// Makes a network and waits until it forwards. A failure removes what was made. `interrupted` is asked while it

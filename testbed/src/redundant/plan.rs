@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::program::{IP, Program};
 use super::spec::Spec;
-use super::{ecmp, magp, mlag, vrrp};
+use super::{active_backup, ecmp, magp, mlag, vrrp};
 
 /// The prefix of every namespace.
 pub(super) const CLIENT: &str = "lr-client";
@@ -192,6 +192,12 @@ pub(super) enum Condition {
         bond: &'static str,
         count: usize,
     },
+    /// A bond uses a member.
+    ActiveMember {
+        node: &'static str,
+        bond: &'static str,
+        member: &'static str,
+    },
     /// A member of an Open vSwitch bond has a LACP partner.
     Member {
         database: String,
@@ -231,6 +237,7 @@ impl Plan {
                 resilient,
             } => ecmp::lay_out(&mut plan, *igp, *bfd_ms, *resilient, folder),
             Spec::Magp => magp::lay_out(&mut plan),
+            Spec::ActiveBackup { miimon_ms } => active_backup::lay_out(&mut plan, *miimon_ms),
             Spec::Mlag { lag, lacp_rate } => mlag::lay_out(&mut plan, *lag, *lacp_rate, folder),
         }
         for daemon in &plan.daemons {

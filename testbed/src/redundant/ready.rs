@@ -47,6 +47,11 @@ impl Condition {
                 let text = std::fs::read_to_string(path)?;
                 Ok(ports(&text) == Some(*count))
             }),
+            Self::ActiveMember { node, bond, member } => inside(node, || {
+                let path = format!("/proc/thread-self/net/bonding/{bond}");
+                let text = std::fs::read_to_string(path)?;
+                Ok(line(&text, "Currently Active Slave") == Some(*member))
+            }),
             Self::Member {
                 database,
                 interface,
@@ -79,6 +84,9 @@ impl Condition {
             Self::BondPorts { node, bond, count } => {
                 format!("{bond} in {node} does not aggregate {count} ports")
             }
+            Self::ActiveMember { node, bond, member } => {
+                format!("{bond} in {node} does not use {member}")
+            }
             Self::Member { interface, .. } => format!("{interface} has no LACP partner"),
         }
     }
@@ -86,11 +94,15 @@ impl Condition {
 
 /// The line `Number of ports` of `/proc/net/bonding/NAME`: the ports of the active aggregator.
 fn ports(text: &str) -> Option<usize> {
-    let line = text.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == "Number of ports").then_some(value)
-    });
-    line?.trim().parse().ok()
+    line(text, "Number of ports")?.parse().ok()
+}
+
+/// A value of `/proc/net/bonding/NAME`.
+fn line<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (own, value) = line.split_once(':')?;
+        (own.trim() == name).then_some(value.trim())
+    })
 }
 
 fn inside<T: Send>(

@@ -76,6 +76,11 @@ pub enum Spec {
         /// The LACP rate.
         lacp_rate: LacpRate,
     },
+    /// A bond in mode active-backup over two switches.
+    ActiveBackup {
+        /// The interval of link monitoring; 0 without it.
+        miimon_ms: u32,
+    },
 }
 
 impl fmt::Display for Spec {
@@ -114,6 +119,13 @@ impl fmt::Display for Spec {
                     Lag::Openvswitch => "Open vSwitch",
                 },
                 lacp_rate.word()
+            ),
+            Self::ActiveBackup { miimon_ms: 0 } => {
+                f.write_str("active-backup: a bond over two switches, no miimon")
+            }
+            Self::ActiveBackup { miimon_ms } => write!(
+                f,
+                "active-backup: a bond over two switches, miimon {miimon_ms} ms"
             ),
         }
     }

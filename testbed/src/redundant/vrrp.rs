@@ -142,12 +142,15 @@ pub(super) fn link_faults() -> [Fault; 3] {
 }
 
 /// keepalived.conf(5). All instances are in one sync group: a router is the master on both sides or on none. An IPv6
-/// instance has a link-local address first.
+/// instance has a link-local address first. The master announces its addresses every second: one that was cut off and
+/// never gave up announces nothing when it is heard again, and the hosts would go on using the other router.
 fn configuration(advert_ms: u32, priority: u8) -> String {
     let seconds = f64::from(advert_ms) / 1000.0;
     let mut text = "global_defs {
     vrrp_version 3
     vrrp_garp_master_delay 0
+    vrrp_garp_master_refresh 1
+    vrrp_rt_priority 10
 }
 
 vrrp_sync_group both_sides {

@@ -83,6 +83,12 @@ fn spec_of(kind: &RedundantKind) -> Outcome<Spec> {
         RedundantKind::Vrrp { advert } => Spec::Vrrp { advert_ms: *advert },
         RedundantKind::Ecmp(args) => ecmp(args)?,
         RedundantKind::Magp => Spec::Magp,
+        RedundantKind::ActiveBackup { miimon } => {
+            Redundant::check_bonding().map_err(stop)?;
+            Spec::ActiveBackup {
+                miimon_ms: miimon.0.unwrap_or(0),
+            }
+        }
         RedundantKind::Mlag { lag, lacp_rate } => Spec::Mlag {
             lag: Redundant::lag(lag.map(Into::into)).map_err(stop)?,
             lacp_rate: (*lacp_rate).into(),

@@ -515,6 +515,14 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         ],
     ),
     (
+        "testbed redundant add active-backup",
+        [
+            "linerate testbed redundant add active-backup",
+            "linerate testbed redundant add active-backup --miimon 1s",
+            "linerate testbed redundant add active-backup --miimon off",
+        ],
+    ),
+    (
         "testbed redundant remove",
         [
             "linerate testbed redundant remove",

@@ -76,6 +76,12 @@ pub enum RedundantKind {
         #[arg(long, value_name = "RATE", default_value = "fast")]
         lacp_rate: LacpRateArg,
     },
+    /// A bond in mode active-backup over two switches (needs the kernel's bonding driver).
+    ActiveBackup {
+        /// Interval of link monitoring, from 10ms to 60s, or off: then the bond does not notice a lost carrier.
+        #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_bfd)]
+        miimon: BfdArg,
+    },
 }
 
 /// `testbed redundant add ecmp`.

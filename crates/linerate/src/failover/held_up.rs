@@ -1,7 +1,7 @@
 //! What held up the traffic of an interruption, from the events that both ends recorded.
 
 use linerate_model::end::End;
-use linerate_model::failover::phase::{At, Incident, Interruption, Trace, Verdict, judge};
+use linerate_model::failover::phase::{At, Incident, Interruption, Timer, Trace, Verdict, judge};
 use linerate_model::failover::{Cluster, Joined, Trigger, TriggerTimes};
 use linerate_model::sample::Sample;
 use linerate_model::units::Nanoseconds;
@@ -12,6 +12,8 @@ use super::document::ClockResult;
 /// The events of a trial on the axis of this host's monotonic clock.
 pub(super) struct Evidence<'a> {
     traces: Vec<Trace<'a>>,
+    /// The time-outs of the routing protocols of both ends.
+    timers: Vec<Timer>,
     /// How exactly the two clocks are compared.
     within: Nanoseconds,
     times: &'a TriggerTimes,
@@ -33,7 +35,9 @@ impl<'a> Evidence<'a> {
                 offset_ns: offset_ns?,
             })
         });
+        let timers = [local, remote].into_iter().flatten();
         Self {
+            timers: timers.flat_map(|events| events.timers.clone()).collect(),
             traces: traces.collect(),
             within: clock.within_ns.unwrap_or_default(),
             times,
@@ -70,7 +74,7 @@ impl<'a> Evidence<'a> {
             tcp_stall: stalls.map(|one| one.longest_ns).max(),
             caused: caused.map(at),
             restored: restored.map(at),
-            timers: &[],
+            timers: &self.timers,
             traces: &self.traces,
         };
         Some(judge(&incident))

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::phase::Timer;
 use crate::ids::NicName;
 use crate::known::Gap;
 use crate::units::Nanoseconds;
@@ -18,6 +19,8 @@ pub const VRRP_MAX: usize = 512;
 pub const HOPS_MAX: usize = 64;
 /// The maximum number of losses and of gaps in a record.
 pub const GAPS_MAX: usize = 64;
+/// The maximum number of time-outs of routing protocols in a record.
+pub const TIMERS_MAX: usize = 64;
 
 /// What happened to one host's network, and when. All times are of its `CLOCK_MONOTONIC`, which the host's programs
 /// share.
@@ -43,6 +46,9 @@ pub struct HostEvents {
     /// VRRP advertisements received, in order of their first.
     #[serde(default)]
     pub vrrp: Vec<VrrpSeries>,
+    /// The time-outs of FRR's neighbors, if it runs in the same network namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timers: Vec<Timer>,
     /// What could not be recorded at all, and why.
     #[serde(default)]
     pub gaps: Vec<Gap>,
@@ -361,6 +367,7 @@ impl HostEvents {
         most("gateways", self.gateways.len(), HOPS_MAX)?;
         most("interfaces", self.nics.len(), HOPS_MAX)?;
         most("gaps", self.gaps.len(), GAPS_MAX)?;
+        most("time-outs", self.timers.len(), TIMERS_MAX)?;
         most("losses", self.losses.len(), GAPS_MAX)?;
         self.events.iter().try_for_each(|event| {
             let hops = match &event.change {

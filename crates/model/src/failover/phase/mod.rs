@@ -404,7 +404,7 @@ fn without_sign(
     }
 }
 
-/// What could have shown more: sources that were not recorded, and losses during the outage.
+/// Configured time-outs; and what could have shown more: sources that were not recorded, and losses during the outage.
 fn missing(incident: &Incident<'_>, outage: Interruption) -> Vec<Observation> {
     let mut all = Vec::new();
     for end in [End::Local, End::Remote] {
@@ -413,6 +413,14 @@ fn missing(incident: &Incident<'_>, outage: Interruption) -> Vec<Observation> {
             all.push(Observation::new(what, "not recorded", "events"));
             continue;
         };
+        for timer in &trace.events.timers {
+            let what = format!("{end}: {}", timer.protocol.name());
+            let value = format!(
+                "{}, a message every {}",
+                timer.timeout_ns, timer.interval_ns
+            );
+            all.push(Observation::new(what, value, "vtysh"));
+        }
         for gap in &trace.events.gaps {
             let what = format!("{end}: not recorded");
             all.push(Observation::new(what, &gap.reason, gap.path.clone()));

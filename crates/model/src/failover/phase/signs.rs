@@ -1,5 +1,6 @@
 //! The signs of a failure among the events of both ends, each with the time that its mechanism is expected to take.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::super::events::{BondMember, Change, Event, Hop, LinkState, VrrpSeries};
@@ -39,8 +40,15 @@ pub(super) fn signs(incident: &Incident<'_>, outage: Interruption) -> Vec<Sign> 
     }
     let mut all: Vec<Sign> = Vec::new();
     for trace in incident.traces {
-        let events = trace.events.events.iter();
-        all.extend(events.filter_map(|event| of_event(trace, event)));
+        let mut known = BTreeMap::new();
+        for event in &trace.events.events {
+            // A master repeats its announcements.
+            let is_known = announced(&event.change)
+                .is_some_and(|(address, mac)| known.insert(address, mac) == Some(mac));
+            if !is_known {
+                all.extend(of_event(trace, event));
+            }
+        }
         all.extend(takeovers(trace));
     }
     all.retain(|sign| sign.at >= from && sign.at <= to);
@@ -52,6 +60,16 @@ pub(super) fn signs(incident: &Incident<'_>, outage: Interruption) -> Vec<Sign> 
         }
     }
     all
+}
+
+/// An address and the link-layer address at which it was said to be.
+fn announced(change: &Change) -> Option<(IpAddr, &str)> {
+    match change {
+        Change::Arp { address, mac, .. } | Change::NeighborAdvertisement { address, mac, .. } => {
+            Some((*address, mac))
+        }
+        _ => None,
+    }
 }
 
 fn of_event(trace: &Trace<'_>, event: &Event) -> Option<Sign> {
@@ -331,8 +349,8 @@ impl Sign {
                  (`vrrp_garp_master_delay 0`, `vrrp_garp_master_repeat`)"
             }
             Mechanism::Carrier | Mechanism::LinkMonitoring | Mechanism::Lacp => {
-                "a second path that is ready: an active member of the bond (`updelay 0`, `num_grat_arp`), an ECMP \
-                 route, or BFD at the end that does not see the carrier"
+                "a second path that is ready: another member of a bond that monitors its links (`miimon 100`, `updelay 0`, \
+                 `num_grat_arp`), an ECMP route, or BFD at the end that does not see the carrier"
             }
             Mechanism::Routing => {
                 "a next hop that is installed already: ECMP, or a nexthop group (`ip nexthop`), changes without a \

@@ -6,6 +6,8 @@
 //! less often, by a thread that keeps off the trial's CPUs. Where both ends are on one kernel, what belongs
 //! to the machine (CPUs, softnet, context switches, page faults) is of both.
 
+mod frr;
+
 use std::net::IpAddr;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -30,6 +32,7 @@ use linerate_traffic::tcp::Connected;
 use linerate_traffic::{Abort, TrafficError, cpu_time_of_this_thread};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 
+use self::frr::FrrTimers;
 use crate::endpoint::place::allowed_here;
 
 /// With more counters than this, those that did not change are omitted from the record.
@@ -83,6 +86,7 @@ fn record_settled(
         return unrecorded(run, settle);
     }
     let events = spec.events.then(|| Recorder::start(peer));
+    let timers = spec.events.then(FrrTimers::start);
     let begun = cpu_time_of_this_thread();
     let live = LiveHost::open().map_err(|error| Failure {
         kind: FailureKind::Other,
@@ -112,6 +116,7 @@ fn record_settled(
     let after = machine.read();
     let samples = profiler.map(|profiler| profiler.map(Profiler::stop));
     let events = events.map(recorded_events);
+    let timers = timers.map(FrrTimers::finish).unwrap_or_default();
     let mut side = side.map_err(|error| Failure::from(&error))?;
     side.cpu.machine = times_between(&before, &after);
     side.cpu.series = seen.series(ended, side.elapsed_ns);
@@ -120,8 +125,12 @@ fn record_settled(
     side.interface = machine.interface();
     side.events = events.map(|events| {
         let trial_began_ns = began(ended, side.elapsed_ns);
+        let mut gaps = events.gaps;
+        gaps.extend(timers.gaps);
         Box::new(HostEvents {
             trial_began_ns,
+            timers: timers.timers,
+            gaps,
             ..events
         })
     });

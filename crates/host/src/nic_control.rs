@@ -6,7 +6,7 @@ use std::io;
 
 use linerate_model::host::{
     Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, LinkModes, NicKind, Pause, Qdisc,
-    QueueCoalesce, QueueKind, Rings, Rss, Shaping, Stack, Wire,
+    QueueCoalesce, QueueKind, Rings, Routing, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
@@ -65,6 +65,10 @@ pub trait NicRead {
     /// Whether a table of linerate's own makes the kernel track connections in this network namespace.
     fn tracks_connections(&self) -> Known<bool> {
         Known::not_asked("netfilter/tables".to_owned())
+    }
+    /// Routes and nexthop groups of this network namespace, without the timers of neighbors.
+    fn routing(&self) -> Routing {
+        Routing::default()
     }
     /// Its counters.
     fn counts(&self, _nic: &NicName) -> NicCounts {

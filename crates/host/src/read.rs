@@ -8,6 +8,7 @@ use crate::nic_control::NicRead;
 use crate::procfs::conntrack::read_conntrack;
 use crate::procfs::identity::{read_cpuinfo, read_identity};
 use crate::procfs::interrupts::read_irqs;
+use crate::procfs::neighbors::read_routing;
 use crate::procfs::nfs::read_mounts;
 pub use crate::procfs::owners::read_owners;
 use crate::procfs::process::read_cpus_allowed;
@@ -41,6 +42,7 @@ pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
     let irqs = read_irqs(root, release, &mut gaps);
     let mut functions = Functions::new(root, &nodes);
     let rdma = read_rdma(root, nics.rdma(), &mut functions, &mut gaps);
+    let routing = read_routing(root, nics);
     let mut nics = read_nics(root, nics, &mut functions, &irqs, &mut gaps);
     pair_rdma(&mut nics, &rdma);
     Host {
@@ -56,6 +58,7 @@ pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
         block: read_block(root, &nodes, &mut gaps),
         sysctls: read_sysctls(root),
         software: read_software(root, &nics, &mut gaps),
+        routing,
         nodes,
         nics,
         irqs,

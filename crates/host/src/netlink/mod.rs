@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linerate_model::host::{
     Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, LinkModes, NicKind, Pause, Qdisc,
-    QueueCoalesce, Rings, Rss, Shaping, Stack, Wire,
+    QueueCoalesce, Rings, Routing, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
@@ -55,6 +55,7 @@ mod nf_tables;
 mod nldev;
 mod nldev_make;
 pub(crate) mod notification;
+mod paths;
 mod qdisc;
 mod qdisc_entry;
 mod qdisc_options;
@@ -199,6 +200,10 @@ impl NicRead for Netlink {
     fn tracks_connections(&self) -> Known<bool> {
         let tracks = Self::netfilter(netfilter::tracks_connections);
         known(tracks, "netlink/netfilter/tables".to_owned(), NO_KERNEL)
+    }
+
+    fn routing(&self) -> Routing {
+        paths::read(&mut lock(&self.route))
     }
 
     fn addresses(&self, nic: &NicName) -> Known<Vec<String>> {

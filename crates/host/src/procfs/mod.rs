@@ -9,6 +9,7 @@ pub(crate) mod identity;
 pub(crate) mod interrupts;
 pub(crate) mod limits;
 pub mod managers;
+pub(crate) mod neighbors;
 pub(crate) mod netstat;
 pub(crate) mod nfs;
 pub(crate) mod owners;

@@ -8,7 +8,7 @@ use linerate_model::known::{Cause, Known};
 use crate::root::{HostRoot, NOT_THERE};
 
 /// The sysctls that are read, those used by rules and settings, and whether every kernel has them.
-pub(crate) const SYSCTLS: [(&str, bool); 55] = [
+pub(crate) const SYSCTLS: [(&str, bool); 56] = [
     ("kernel.nmi_watchdog", SOME_KERNELS),
     ("kernel.numa_balancing", SOME_KERNELS),
     ("kernel.sched_rt_runtime_us", SOME_KERNELS),
@@ -32,6 +32,7 @@ pub(crate) const SYSCTLS: [(&str, bool); 55] = [
     ("net.core.somaxconn", EVERY_KERNEL),
     ("net.core.wmem_default", EVERY_KERNEL),
     ("net.core.wmem_max", EVERY_KERNEL),
+    ("net.ipv4.fib_multipath_use_neigh", SOME_KERNELS),
     ("net.ipv4.ip_forward", EVERY_KERNEL),
     ("net.ipv4.ip_no_pmtu_disc", EVERY_KERNEL),
     ("net.ipv4.tcp_allowed_congestion_control", SOME_KERNELS),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 78] = [
+const COMMANDS: [&[&str]; 79] = [
     &[],
     &["demo"],
     &["map"],
@@ -60,6 +60,7 @@ const COMMANDS: [&[&str]; 78] = [
     &["testbed", "redundant", "add", "vrrp"],
     &["testbed", "redundant", "add", "ecmp"],
     &["testbed", "redundant", "add", "magp"],
+    &["testbed", "redundant", "add", "active-backup"],
     &["testbed", "redundant", "add", "mlag"],
     &["testbed", "redundant", "remove"],
     &["testbed", "redundant", "list"],

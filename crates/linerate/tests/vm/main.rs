@@ -48,7 +48,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 82] = tests![
+const TESTS: [Test; 84] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -76,6 +76,8 @@ const TESTS: [Test; 82] = tests![
     testbed::a_maker_that_was_killed_leaves_what_a_removal_takes_away,
     testbed::what_rdma_lacks_at_either_end_is_named_by_its_exit_code,
     testbed::a_lag_over_two_switches_outlives_a_member,
+    testbed::what_detects_the_failure_of_a_member_of_a_lag_is_named,
+    testbed::a_bond_without_miimon_does_not_use_its_backup,
     testbed::a_program_that_was_not_changed_is_carried_by_rsocket,
     rdma::soft_roce_is_an_rdma_device_of_its_nic,
     rdma::two_soft_roce_devices_reach_each_other,

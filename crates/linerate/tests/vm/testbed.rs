@@ -1,6 +1,6 @@
 //! `testbed rxe`: soft-RoCE made and taken away, also after a death amid the making.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::guest::{DISK, Guest, entry};
 
@@ -137,6 +137,67 @@ pub(crate) fn a_lag_over_two_switches_outlives_a_member(guest: &Guest) {
     let removed = guest.linerate(&["testbed", "redundant", "remove"]);
     assert_eq!(removed["removed"], true);
     assert_eq!(guest.shell(surroundings), before);
+}
+
+/// What a fault of a redundant network interrupts from the client to the server.
+#[track_caller]
+fn interruption(guest: &Guest, made: &Value, name: &str, time: &str) -> Value {
+    let fault = entry(&made["network"]["faults"], "name", name);
+    let text = |key: &str| fault[key].as_str().expect("a command");
+    let words = ["failover", "netns:lr-server", "--address", "10.205.1.20"];
+    let probes = ["--flows", "16", "--rate", "100", "--workload", "udp"];
+    let once = ["--time", time, "--repeats", "1"];
+    let event = ["--do", text("do"), "--restore", text("restore")];
+    let all = [&words[..], &probes, &once, &event].concat();
+    let document = guest.linerate_in("lr-client", &all);
+    let parts = document["trials"][0]["parts"].as_array().expect("a list");
+    let forward = parts.iter().find(|part| part["direction"] == "forward");
+    entry(
+        &forward.expect("one each")["triggers"],
+        "trigger",
+        "failure",
+    )
+    .clone()
+}
+
+pub(crate) fn what_detects_the_failure_of_a_member_of_a_lag_is_named(guest: &Guest) {
+    let made = guest.linerate(&["testbed", "redundant", "add", "mlag"]);
+    let silent = interruption(guest, &made, "member-silent", "12s");
+    let held_up = &silent["held_up"];
+    assert_eq!(held_up["mechanism"], "lacp", "{silent:#}");
+    assert_eq!(held_up["phase"], "detection", "{silent:#}");
+    assert_eq!(
+        held_up["expected"]["max_ns"], 3_000_000_000_u64,
+        "{silent:#}"
+    );
+    // Only the flows of that member.
+    let flows = silent["flows_affected"].as_u64().expect("a number");
+    assert!((1..16).contains(&flows), "{silent:#}");
+    guest.linerate(&["testbed", "redundant", "remove"]);
+}
+
+pub(crate) fn a_bond_without_miimon_does_not_use_its_backup(guest: &Guest) {
+    let add = ["testbed", "redundant", "add", "active-backup", "--miimon"];
+    let made = guest.linerate(&[&add[..], &["off"]].concat());
+    let without = interruption(guest, &made, "member-down", "4s");
+    // It ends when the failure does: the commands are half of the rest of the trial apart.
+    let lost = without["gaps"]["longest_ns"].as_u64().expect("a number");
+    assert!(lost >= 1_000_000_000, "{without:#}");
+    let advice = without["held_up"]["advice"].as_str();
+    assert!(
+        advice.is_some_and(|text| text.contains("miimon")),
+        "{without:#}"
+    );
+    guest.linerate(&["testbed", "redundant", "remove"]);
+    let made = guest.linerate(&[&add[..], &["100ms"]].concat());
+    let with = interruption(guest, &made, "member-down", "4s");
+    assert!(with["gaps"]["longest_ns"].as_u64() < Some(lost), "{with:#}");
+    let mechanism = with["held_up"]["mechanism"].as_str();
+    assert!(
+        with["lost"] == 0 || matches!(mechanism, Some("carrier" | "link-monitoring")),
+        "{with:#}"
+    );
+    guest.linerate(&["testbed", "redundant", "remove"]);
 }
 
 pub(crate) fn a_program_that_was_not_changed_is_carried_by_rsocket(guest: &Guest) {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::host::{FrequencyPolicy, IdleState, Isolation, Kernel, Limit, Power, Process, Software};
+use crate::host::{
+    FrequencyPolicy, IdleState, Isolation, Kernel, Limit, Power, Process, Routing, Software,
+};
 use crate::ids::CpuSet;
 use crate::known::{Cause, Known};
 
@@ -80,6 +82,14 @@ pub(super) fn process() -> Process {
     Process {
         cpus_allowed: Known::Value(CpuSet::empty()),
         cpu_quotas: Known::Value(Vec::new()),
+    }
+}
+
+pub(super) fn routing() -> Routing {
+    Routing {
+        routes: Known::Value(Vec::new()),
+        groups: Known::Value(Vec::new()),
+        neighbor_timers: Vec::new(),
     }
 }
 

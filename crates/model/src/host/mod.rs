@@ -7,6 +7,7 @@ mod pci;
 mod process;
 mod processor;
 mod rdma;
+mod routing;
 mod software;
 mod stack;
 mod wire;
@@ -26,6 +27,9 @@ pub use self::pci::{
 pub use self::process::{CpuQuota, Process};
 pub use self::processor::{
     Cpu, CpuKind, FrequencyPolicy, HugePages, IdleState, Isolation, Kernel, Limit, Node, Power,
+};
+pub use self::routing::{
+    GroupMember, NeighborTimers, NexthopGroup, ResilientGroup, Route, RouteHop, Routing,
 };
 pub use self::software::{Conntrack, NfsMount, Owner, SocketOwner, Software, SysctlLine, Tap};
 pub use self::stack::{Bond, BondPort, Bridge, Stack, Team, Tun, Tunnel, VirtualFunction, Vlan};
@@ -72,6 +76,9 @@ pub struct Host {
     /// Programs and kernel subsystems that affect the data path.
     #[serde(default)]
     pub software: Software,
+    /// Default routes, routes with several next hops, nexthop groups.
+    #[serde(default)]
+    pub routing: Routing,
     /// Gaps that have no field of their own.
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub gaps: Vec<Gap>,
@@ -106,6 +113,7 @@ impl Host {
             block: Vec::new(),
             sysctls: BTreeMap::new(),
             software: Software::default(),
+            routing: Routing::default(),
             gaps: Vec::new(),
         }
     }

@@ -149,6 +149,10 @@ rules! {
     link_speed_below_module,
     lacp_rate_slow,
     qdisc_class_conflict,
+    gateway_single,
+    nexthop_group,
+    multipath_neighbor,
+    bond_aggregator,
 }
 
 /// All roles, for rules that are checked in every one.

@@ -465,12 +465,12 @@ fn state_name(state: u16) -> String {
     names.map_or_else(|| "none".to_owned(), |(_, name)| (*name).to_owned())
 }
 
-fn protocol_name(protocol: u8) -> String {
+pub(crate) fn protocol_name(protocol: u8) -> String {
     let name = PROTOCOLS.iter().find(|(number, _)| *number == protocol);
     name.map_or_else(|| protocol.to_string(), |(_, name)| (*name).to_owned())
 }
 
-fn mac_text(bytes: &[u8]) -> String {
+pub(crate) fn mac_text(bytes: &[u8]) -> String {
     let pairs = bytes.iter().map(|byte| format!("{byte:02x}"));
     pairs.collect::<Vec<_>>().join(":")
 }

@@ -26,6 +26,7 @@ use self::ioctl::Control;
 pub use self::link::Interface;
 use self::nldev::Nldev;
 pub use self::nldev_make::{RdmaLink, RdmaLinks};
+pub use self::qdisc::spec_without_filters;
 pub use self::routing::Rule;
 pub use self::shaping::{ClassCounts, class_name};
 use self::socket::Connection;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use linerate_host::netlink::spec_without_filters;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::qos::{Held, imported};
@@ -20,7 +21,9 @@ pub(super) fn run(interface: &NicName, state: &Path, say: &Say) -> Outcome<()> {
     };
     let held = Held {
         qdisc: match read(NicKnob::Qdisc) {
-            Some(Value::Qdisc(qdisc)) => qdisc.qdisc_spec(),
+            Some(Value::Qdisc(qdisc)) => {
+                qdisc.qdisc_spec().or_else(|| spec_without_filters(&qdisc))
+            }
             _ => None,
         },
         rules: match read(NicKnob::ClassRules) {

@@ -246,6 +246,18 @@ fn what_tc_made_is_imported_as_a_file_that_can_be_planned() {
     let file = written(&lab, "imported.toml", &imported.out);
     lab.run(&["qos", "plan", text(&file)]).expect_code(0);
     lab.run(&["qos", "import", "eth77"]).expect_code(23);
+    let matched = lab.shell(
+        "near",
+        "tc filter add dev near0 parent 1: protocol ip prio 1 u32 match ip tos 0x88 0xfc flowid 1:10 && echo made || true",
+    );
+    if !matched.contains("made") {
+        eprintln!("SKIP: no u32 filters here");
+        return;
+    }
+    let beside = lab.run(&["qos", "import", "near0"]).expect_code(0);
+    assert_eq!(beside.out, imported.out, "filters do not hide the limits");
+    let named = "near0 has filters of tc(8) (u32), which are not read";
+    assert!(beside.err.contains(named), "{}", beside.err);
 }
 
 #[test]

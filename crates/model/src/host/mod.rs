@@ -502,6 +502,16 @@ impl Qdisc {
             || self.rate_bit_per_s.is_some()
     }
 
+    /// The kinds of the filters below it, each once, in alphabetical order: all are of other programs, as linerate makes none.
+    pub fn filter_kinds(&self) -> Vec<&str> {
+        let filters = self.below.iter();
+        let filters = filters.filter(|part| part.is == QdiscPartIs::Filter);
+        let mut kinds: Vec<&str> = filters.map(|part| part.kind.as_str()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
     /// Why a shaper's rate is not known: it is in its classes or in options that are not read.
     pub fn rate_gap(&self, nic: &NicName) -> Gap {
         Gap::new(

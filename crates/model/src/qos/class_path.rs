@@ -137,6 +137,12 @@ fn rules_unknown(nic: &Nic) -> Option<String> {
         .then(|| format!("rules of nf_tables: {gap}"))
 }
 
+/// The kinds of tc(8)'s filters below the root qdisc of an interface, which are not read; none without any.
+pub(super) fn filters_of_others(nic: &Nic) -> Option<String> {
+    let kinds = nic.qdisc.value()?.filter_kinds();
+    (!kinds.is_empty()).then(|| kinds.join(", "))
+}
+
 fn handle_in_words(handle: u32) -> String {
     format!("class {:x}:{:x}", handle >> 16, handle & 0xffff)
 }
@@ -176,8 +182,11 @@ fn htb(nic: &Nic, root: &QdiscNode, vlans: &[&Nic]) -> Option<ClassPaths> {
             selected.push(("any".to_owned(), "everything else".to_owned()));
         }
         if selected.is_empty() {
-            let words = "filters of other programs, or nothing";
-            selected.push(("any".to_owned(), words.to_owned()));
+            let words = match filters_of_others(nic) {
+                Some(kinds) => format!("filters of other programs ({kinds}), or nothing"),
+                None => "filters of other programs, or nothing".to_owned(),
+            };
+            selected.push(("any".to_owned(), words));
         }
         rows.extend(selected.into_iter().map(row));
     }

@@ -2,7 +2,7 @@
 
 use super::file::{Dscp, OneOrMore, WrittenQos};
 use super::plan::{is_vlan_of, nic_of};
-use super::{Framing, Mechanism, NotApplicable, QosFile, WrittenClass, dscp_word};
+use super::{Framing, Mechanism, NotApplicable, QosFile, WrittenClass, dscp_word, unread_filters};
 use crate::host::{Dcb, Host, Nic};
 use crate::ids::NicName;
 use crate::setting::qdisc_spec::{Htb, Mqprio, rate_words};
@@ -52,8 +52,13 @@ pub fn imported(
             of_mqprio(mqprio, &held.rules, &mut classes);
             Some(Mechanism::Mqprio)
         }
-        (None, _) => None,
+        (None, None) => {
+            notes.extend(unread_qdisc(nic));
+            None
+        }
+        (None, Some(_)) => None,
     };
+    notes.extend(unread_filters(nic));
     if classes.is_empty() {
         notes.push(format!(
             "{interface} has no VLAN and no limit: the file is only its head"
@@ -71,6 +76,18 @@ pub fn imported(
         classes,
     };
     Ok((file, notes))
+}
+
+/// A qdisc with classes that is there, and has something that cannot be expressed.
+fn unread_qdisc(nic: &Nic) -> Option<String> {
+    let qdisc = nic.qdisc.value()?;
+    matches!(qdisc.kind.as_str(), "htb" | "mqprio").then(|| {
+        format!(
+            "the {} of {} has something that linerate cannot express, such as a qdisc of another kind below a class: its limits \
+             are not in the file",
+            qdisc.kind, nic.name
+        )
+    })
 }
 
 /// A class of a VLAN: its PCP, if all of its socket priorities have the same, and the limit of that traffic class.

@@ -20,6 +20,7 @@ pub use managers::{Manager, ManagerFile, ManagerKind, manager_files, manager_not
 pub use plan::{Mechanism, NotApplicable, PlannedClass, QosPlan, plan};
 pub use share::{Guaranteed, shared};
 
+use crate::host::Nic;
 use crate::ids::NicName;
 pub use crate::setting::{dscp_word, parse_dscp};
 use crate::units::BitRate;
@@ -145,6 +146,16 @@ impl fmt::Display for Selector {
             Self::Rest => f.write_str("everything else"),
         }
     }
+}
+
+/// That filters of tc(8) choose classes of an interface, too: what they select is not read. None without any.
+pub fn unread_filters(nic: &Nic) -> Option<String> {
+    class_path::filters_of_others(nic).map(|kinds| {
+        format!(
+            "{} has filters of tc(8) ({kinds}), which are not read: they can select another class for a packet",
+            nic.name
+        )
+    })
 }
 
 #[cfg(test)]

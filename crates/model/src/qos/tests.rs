@@ -1,6 +1,9 @@
 //! Files of classes, and how classes share a line.
 
 use super::*;
+use crate::build;
+use crate::host::{Qdisc, QdiscPart, QdiscPartIs};
+use crate::known::Known;
 
 fn written(text: &str) -> QosFile {
     serde_json::from_str(text).expect("a file")
@@ -170,4 +173,35 @@ fn a_code_point_has_a_name_or_a_number() {
     for word in ["64", "-1", "af", ""] {
         assert_eq!(parse_dscp(word), None, "{word}");
     }
+}
+
+#[test]
+fn filters_of_tc_are_named_with_each_of_their_kinds_once() {
+    let with = |kinds: &'static [&'static str]| {
+        let part = |kind: &&str| QdiscPart {
+            is: QdiscPartIs::Filter,
+            kind: (*kind).to_owned(),
+            handle: 1,
+            parent: 0x1_0000,
+            info: 0,
+            chain: 0,
+            options: String::new(),
+        };
+        let class = QdiscPart {
+            is: QdiscPartIs::Class,
+            ..part(&"htb")
+        };
+        let mut htb = Qdisc::plain("htb");
+        htb.below = kinds.iter().map(part).chain([class]).collect();
+        let host = build::host().nic("eth1", |nic| nic.with(|nic| nic.qdisc = Known::Value(htb)));
+        let host = host.build();
+        unread_filters(&host.nics[0])
+    };
+    assert_eq!(with(&[]), None);
+    assert_eq!(
+        with(&["u32", "flower", "u32"]).as_deref(),
+        Some(
+            "eth1 has filters of tc(8) (flower, u32), which are not read: they can select another class for a packet"
+        )
+    );
 }

@@ -10,9 +10,9 @@ mod filters;
 mod hierarchy;
 mod rates;
 
-use linerate_model::host::Qdisc;
+use linerate_model::host::{Qdisc, QdiscPartIs};
 use linerate_model::ids::NicName;
-use linerate_model::setting::Value;
+use linerate_model::setting::{QdiscSpec, Value};
 
 use self::hierarchy::Below;
 pub(super) use self::hierarchy::parts_of;
@@ -70,6 +70,15 @@ fn describe(root: &Entry, below: Below) -> Result<Qdisc, Failure> {
         words: words.unwrap_or_default(),
         below: below.parts,
     })
+}
+
+/// The parameters of a root without the filters below it; none if anything else cannot be expressed in the syntax of tc(8).
+pub fn spec_without_filters(root: &Qdisc) -> Option<QdiscSpec> {
+    let options = from_hex(&root.options).ok()?;
+    let mut below = root.below.clone();
+    below.retain(|part| part.is != QdiscPartIs::Filter);
+    let words = qdisc_options::words(&root.kind, root.handle, &options, &below).ok()?;
+    QdiscSpec::parse(&words)
 }
 
 /// Makes `wanted` the root of `nic`, with what is below it, and verifies it; on failure the former root is restored.

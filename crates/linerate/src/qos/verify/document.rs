@@ -40,6 +40,8 @@ pub(crate) struct QosDocument {
     pub(super) directions: Vec<DirectionResult>,
     /// Classes that are left out, and why.
     pub(super) left_out: Vec<String>,
+    /// What of this host's configuration is not read: filters of other programs.
+    pub(super) unread: Vec<String>,
 }
 
 /// The classes of one direction.
@@ -95,5 +97,6 @@ pub(super) fn document(judged: &Judged<'_>, seed: u64, interrupted: bool) -> Qos
         verdict: overall(directions.iter().flat_map(|one| &one.classes)),
         directions,
         left_out: set_up.left_out.clone(),
+        unread: set_up.unread.clone(),
     }
 }

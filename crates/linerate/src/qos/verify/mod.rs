@@ -253,8 +253,8 @@ impl Verify<'_> {
 
     /// Announces what will happen and how long it takes.
     fn announce(&self, say: &Say) {
-        for left_out in &self.set_up.left_out {
-            say.note(left_out);
+        for note in self.set_up.left_out.iter().chain(&self.set_up.unread) {
+            say.note(note);
         }
         let names = self.set_up.expected.iter().map(|class| &*class.name);
         let names: Vec<&str> = names.collect();

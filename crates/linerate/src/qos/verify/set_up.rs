@@ -5,7 +5,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::{Host, Nic, QdiscClass};
 use linerate_model::ids::NicName;
 use linerate_model::qos::{
-    Framing, Mechanism, NotApplicable, Qos, QosClass, Selector, plan, shared,
+    Framing, Mechanism, NotApplicable, Qos, QosClass, Selector, plan, shared, unread_filters,
 };
 
 use super::configuration::configuration;
@@ -26,6 +26,8 @@ pub(super) struct SetUp {
     pub(super) has_line: bool,
     /// Classes that are left out, and why.
     pub(super) left_out: Vec<String>,
+    /// What of this host's configuration is not read.
+    pub(super) unread: Vec<String>,
 }
 
 /// The classes of `qos` on `host`, with their limits in the file's bytes.
@@ -77,12 +79,15 @@ pub(super) fn set_up(qos: Qos, host: &Host) -> Outcome<SetUp> {
         numbers.push(number);
         kept.push(class.clone());
     }
+    let holders = planned.holders.iter().filter_map(|name| host.nic(name));
+    let unread = holders.filter_map(unread_filters).collect();
     Ok(SetUp {
         expected,
         numbers,
         holders: planned.holders,
         has_line,
         left_out,
+        unread,
         qos: Qos {
             classes: kept,
             ..qos

@@ -29,8 +29,8 @@ pub(super) fn text(document: &QosDocument) -> String {
             wrapped(&mut lines, &format!("class {}: {}", one.class, reason.what));
         }
     }
-    for left_out in &document.left_out {
-        wrapped(&mut lines, left_out);
+    for note in document.left_out.iter().chain(&document.unread) {
+        wrapped(&mut lines, note);
     }
     let rounds = if document.interrupted {
         format!(

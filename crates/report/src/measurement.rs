@@ -91,8 +91,13 @@ fn results(page: &MeasurementPage<'_>, title: &str) -> String {
             several.iter().map(line).collect::<Vec<_>>().join("\n")
         }
     };
+    // The columns of a table stay in line on a narrow screen, where it scrolls: also by the keyboard.
+    let kind = match page.summary {
+        Some(_) => " class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Result\"",
+        None => "",
+    };
     format!(
-        "<section><h1>{}</h1><pre>{}</pre></section>\n",
+        "<section><h1>{}</h1><pre{kind}>{}</pre></section>\n",
         escape(title),
         lines(&text)
     )
@@ -156,7 +161,11 @@ fn figures(page: &MeasurementPage<'_>) -> String {
         [one] => figures_of(one.result),
         several => figures_of_all(several),
     };
-    section("figures", "Figures", "Over all whole trials.", &table)
+    let about = match page.summary {
+        Some(_) => "Over all whole trials. Rates here count payload, whatever those above count.",
+        None => "Over all whole trials.",
+    };
+    section("figures", "Figures", about, &table)
 }
 
 fn figures_of(result: &Measurement) -> String {

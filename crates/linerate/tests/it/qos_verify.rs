@@ -407,6 +407,11 @@ fn a_verification_is_stored_shown_the_same_later_listed_exported_and_compared() 
     let page = std::fs::read_to_string(page).expect("the page");
     assert!(page.contains("linerate qos verify near0 netns:far"));
     assert!(page.contains("of limit [95 % CI]"), "the table");
+    assert!(
+        page.contains("<pre class=\"wide\" tabindex=\"0\""),
+        "its columns do not wrap"
+    );
+    assert!(page.contains("Rates here count payload"));
 
     let listed = lab.run(&["runs", "--kind", "qos", "--format", "json"]);
     let listed = fitting(&listed.expect_code(0).out);

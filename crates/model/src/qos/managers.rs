@@ -175,8 +175,8 @@ pub fn manager_notes(manager: &Manager, files: &[ManagerFile]) -> Vec<String> {
     };
     if has_map("EgressQOSMaps=") {
         notes.push(
-            "systemd.netdev(5) documents pairs FROM-TO with FROM not below TO only: check the map that it makes with \
-             `ip -d link show`; priorities that are missing there send with PCP 0"
+            "systemd.netdev(5) asks for pairs FROM-TO with FROM not below TO in EgressQOSMaps=, but systemd-networkd takes all \
+             pairs of these lines (tested with systemd 252); a VLAN device that exists keeps its map"
                 .to_owned(),
         );
     }

@@ -76,6 +76,8 @@ fn spans(joined: &Joined, trigger: Trigger, times: &TriggerTimes) -> Option<(Spa
         Trigger::NoEvent => (first?, times.failure_ns.map_or(u64::MAX, time)),
     };
     let back = last(trigger).map_or(time(began), time).max(time(began));
+    // An interruption that only the return ends has no time between it and the return.
+    let until = if back < until { until } else { u64::MAX };
     let from = match trigger {
         // After the failure's own interruption.
         Trigger::Return => last(Trigger::Failure).or(times.failure_ns).map_or(0, time),

@@ -74,6 +74,7 @@ pub(super) fn headline(document: &FailoverDocument) -> String {
         let longest = or_none(Some(worst.max_ns));
         Some(match worst.trials {
             1 => format!("{name} {longest}"),
+            _ if worst.max_ns == Nanoseconds::new(0) => format!("{name} {longest}"),
             _ => format!(
                 "{name} {longest} (median {})",
                 or_none(Some(worst.median_ns))

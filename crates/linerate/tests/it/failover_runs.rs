@@ -34,7 +34,9 @@ fn a_failover_is_stored_shown_the_same_later_listed_exported_and_compared() {
     let shown = lab.run(&["report", "before", "--format", "json"]);
     assert_eq!(fitting(&shown.expect_code(0).out), document);
     let shown = lab.run(&["report", "before"]).expect_code(0).out;
-    let rows = shown.lines().filter(|line| line.starts_with("  to the peer udp"));
+    let rows = shown
+        .lines()
+        .filter(|line| line.starts_with("  to the peer udp"));
     let rows: Vec<&str> = rows.collect();
     // A quarter of the flows: lost in some rows, and not in all columns.
     assert!(rows.iter().any(|row| row.contains(['+', '#'])), "{shown}");
@@ -45,7 +47,7 @@ fn a_failover_is_stored_shown_the_same_later_listed_exported_and_compared() {
     for part in [
         "linerate failover netns:far",
         "id=\"timeline\"",
-        "class=\"some\"",
+        "class=\"lost\"",
         "failure: `nft -f",
     ] {
         assert!(page.contains(part), "{part} is not on the page");

@@ -11,7 +11,9 @@ use crate::lab::Lab;
 
 fn number(value: &Value) -> u128 {
     let number = value.as_u64();
-    number.unwrap_or_else(|| panic!("{value} is no number")).into()
+    number
+        .unwrap_or_else(|| panic!("{value} is no number"))
+        .into()
 }
 
 #[test]
@@ -39,7 +41,15 @@ fn a_black_hole_is_a_gap_of_its_length_and_without_loss_there_is_none() {
         "{datagrams:#}"
     );
     assert_eq!(number(&gaps["step_ns"]), 4_000_000);
-    let whole = lab.run(&["measure", "udp", "netns:far", "--time", "1s", "--rate", "1Mb/s"]);
+    let whole = lab.run(&[
+        "measure",
+        "udp",
+        "netns:far",
+        "--time",
+        "1s",
+        "--rate",
+        "1Mb/s",
+    ]);
     let out = &whole.expect_code(0).out;
     // What a busy machine loses is lost, and has a gap; a pause alone has none.
     assert_eq!(

@@ -86,3 +86,15 @@ fn ten_trials_of_64_different_flows_in_both_directions_stay_light() {
     let gaps = picture.matches('M').count();
     assert_eq!(gaps, 32, "a rectangle for each interrupted flow: {picture}");
 }
+
+#[test]
+fn the_axis_of_time_has_round_labels() {
+    for (length, label) in [(5, "1 s"), (6, "1 s"), (60, "10 s"), (300, "50 s")] {
+        let timeline = Timeline {
+            length_ns: Nanoseconds::new(length * SECOND),
+            ..Timeline::default()
+        };
+        let picture = picture(&timeline, 1);
+        assert!(picture.contains(&format!(">{label}</text>")), "{picture}");
+    }
+}

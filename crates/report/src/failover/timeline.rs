@@ -23,8 +23,8 @@ const LANE: usize = 128;
 const FLOW: usize = 10;
 /// More rows than these are sets of flows.
 const ROWS: usize = 128;
-/// Labels of the axis of time.
-const TICKS: u64 = 6;
+/// Labels of the axis of time, at most.
+const TICKS: u64 = 8;
 
 /// The picture of trial `number`.
 pub(super) fn picture(timeline: &Timeline, number: usize) -> String {
@@ -129,13 +129,15 @@ fn letters() -> impl Iterator<Item = String> {
 fn axis(length: Nanoseconds, top: usize) -> String {
     let mut drawn = String::new();
     let y = top + 12;
-    for tick in 0..=TICKS {
-        let time = Nanoseconds::new(length.as_u64() / TICKS * tick);
-        let anchor = match tick {
+    let (step, mut at) = (tick_step(length.as_u64()), 0);
+    while at <= length.as_u64() {
+        let time = Nanoseconds::new(at);
+        let anchor = match at {
             0 => "start",
-            TICKS => "end",
+            at if at == length.as_u64() => "end",
             _ => "middle",
         };
+        at += step;
         drawn.push_str(&format!(
             "<text x=\"{}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
             place(time, length),
@@ -145,8 +147,20 @@ fn axis(length: Nanoseconds, top: usize) -> String {
     drawn
 }
 
+/// 1, 2 or 5 times a power of ten nanoseconds, so that there are no more than [`TICKS`] steps in `length`.
+fn tick_step(length: u64) -> u64 {
+    let mut decade = 1_u64;
+    loop {
+        let steps = [1, 2, 5].map(|step| decade.saturating_mul(step));
+        if let Some(step) = steps.into_iter().find(|step| length / step <= TICKS) {
+            return step;
+        }
+        decade = decade.saturating_mul(10);
+    }
+}
+
 fn seconds(time: Nanoseconds) -> String {
-    let text = format!("{:.2}", time.as_secs_f64());
+    let text = format!("{:.3}", time.as_secs_f64());
     let text = text.trim_end_matches('0').trim_end_matches('.');
     format!("{text} s")
 }

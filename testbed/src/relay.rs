@@ -5,7 +5,7 @@
 //! does not accumulate. Source: Documentation/networking/tuntap.rst.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,6 +39,13 @@ pub struct Impairment {
     pub reorder: f64,
     /// The additional delay.
     pub reorder_by: Duration,
+    /// The share of UDP packets that is sent twice.
+    pub duplicate: f64,
+    /// The share of UDP packets that changes places with the next one of its flow, so that each arrives after exactly one
+    /// that was sent later, however busy the machine is. One without a next packet is kept.
+    pub swap: f64,
+    /// Only UDP packets of this length, IP header included, are sent twice or change places; 0 for all.
+    pub only_bytes: usize,
 }
 
 /// The options of a relay.
@@ -66,6 +73,10 @@ pub struct Counts {
     pub lost: u64,
     /// Packets delayed for reordering.
     pub reordered: u64,
+    /// Packets sent twice.
+    pub duplicated: u64,
+    /// Packets that changed places with the next one of their flow.
+    pub swapped: u64,
     /// Packets dropped because the queue was full, or refused by the interface.
     pub refused: u64,
     /// The maximum lateness of a packet.
@@ -78,6 +89,8 @@ struct Counters {
     bytes: AtomicU64,
     lost: AtomicU64,
     reordered: AtomicU64,
+    duplicated: AtomicU64,
+    swapped: AtomicU64,
     refused: AtomicU64,
     latest_ns: AtomicU64,
 }
@@ -94,6 +107,8 @@ impl Counters {
             bytes: of(&self.bytes),
             lost: of(&self.lost),
             reordered: of(&self.reordered),
+            duplicated: of(&self.duplicated),
+            swapped: of(&self.swapped),
             refused: of(&self.refused),
             latest: Duration::from_nanos(of(&self.latest_ns)),
         }
@@ -151,6 +166,7 @@ impl Relay {
             random: Random(seed),
             counters,
             held: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
             held_bytes: 0,
             number: 0,
         };
@@ -212,6 +228,18 @@ impl Random {
     }
 }
 
+/// The ports of a UDP packet.
+type Flow = [u8; 4];
+
+/// The ports of an IPv4 packet with UDP (RFC 791, RFC 768); none of another one.
+fn flow_of(packet: &[u8]) -> Option<Flow> {
+    let first = packet.first()?;
+    let header = usize::from(first & 0x0f) * 4;
+    let is_udp = first >> 4 == 4 && packet.get(9) == Some(&17);
+    let ports = packet.get(header..header + 4)?;
+    is_udp.then(|| ports.try_into().ok()).flatten()
+}
+
 /// A queued packet: ordered by its time, then by its number.
 type QueuedPacket = Reverse<(Instant, u64, Vec<u8>)>;
 
@@ -223,6 +251,8 @@ struct Direction {
     random: Random,
     counters: Arc<Counters>,
     held: BinaryHeap<QueuedPacket>,
+    /// Packets that wait for the next one of their flow.
+    waiting: BTreeMap<Flow, Vec<u8>>,
     held_bytes: usize,
     number: u64,
 }
@@ -274,18 +304,46 @@ impl Direction {
         !fds[1].revents().is_empty() || fds[0].revents().intersects(gone)
     }
 
-    /// Drops, delays or queues a received packet.
+    /// Drops, doubles, swaps, delays or queues a received packet.
     fn take(&mut self, packet: &[u8]) {
         let Impairment {
-            delay,
             loss,
-            reorder,
-            reorder_by,
+            duplicate,
+            swap,
+            only_bytes,
+            ..
         } = self.impairment;
         if self.random.happens(loss) {
             Counters::add(&self.counters.lost, 1);
             return;
         }
+        let is_meant = only_bytes == 0 || packet.len() == only_bytes;
+        let Some(flow) = flow_of(packet).filter(|_| is_meant) else {
+            return self.pass(packet);
+        };
+        if let Some(earlier) = self.waiting.remove(&flow) {
+            Counters::add(&self.counters.swapped, 1);
+            self.pass(packet);
+            self.pass(&earlier);
+        } else if self.random.happens(swap) {
+            self.waiting.insert(flow, packet.to_owned());
+        } else {
+            self.pass(packet);
+            if self.random.happens(duplicate) {
+                Counters::add(&self.counters.duplicated, 1);
+                self.pass(packet);
+            }
+        }
+    }
+
+    /// Delays or queues a packet.
+    fn pass(&mut self, packet: &[u8]) {
+        let Impairment {
+            delay,
+            reorder,
+            reorder_by,
+            ..
+        } = self.impairment;
         let mut hold = delay;
         if self.random.happens(reorder) {
             Counters::add(&self.counters.reordered, 1);
@@ -346,6 +404,17 @@ mod tests {
         assert!((2_800..3_200).contains(&lost), "{lost}");
         assert!((0..1_000).all(|_| !random.happens(0.0)));
         assert!((0..1_000).all(|_| random.happens(1.0)));
+    }
+
+    #[test]
+    fn only_udp_has_a_flow() {
+        let mut packet = vec![0; 28];
+        (packet[0], packet[9]) = (0x45, 17);
+        packet[20..24].copy_from_slice(&[1, 2, 3, 4]);
+        assert_eq!(flow_of(&packet), Some([1, 2, 3, 4]));
+        packet[9] = 6;
+        assert_eq!(flow_of(&packet), None);
+        assert_eq!(flow_of(&packet[..12]), None);
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn all_tests() {
         eprintln!("SKIP: no relay: /dev/net/tun: {error}");
         return;
     }
-    let tests: [Test; 4] = [
+    let tests: [Test; 5] = [
         (
             "the_round_trip_is_the_delay_of_both_ways",
             the_round_trip_is_the_delay_of_both_ways,
@@ -62,6 +62,10 @@ fn all_tests() {
         (
             "packets_that_are_held_longer_are_overtaken",
             packets_that_are_held_longer_are_overtaken,
+        ),
+        (
+            "copies_and_swapped_packets_arrive_exactly_as_counted",
+            copies_and_swapped_packets_arrive_exactly_as_counted,
         ),
         (
             "a_stream_passes_whole_in_packets_of_either_size",
@@ -222,6 +226,43 @@ fn packets_that_are_held_longer_are_overtaken(hosts: &Hosts) {
     let late = order.windows(2).filter(|two| two[1] < two[0]).count();
     assert!(relay.there().reordered > 0 && late > 0, "{order:?}");
     assert_eq!(relay.there().lost, 0);
+}
+
+fn copies_and_swapped_packets_arrive_exactly_as_counted(hosts: &Hosts) {
+    let there = Impairment {
+        duplicate: 0.1,
+        swap: 0.1,
+        ..Impairment::default()
+    };
+    let relay = hosts.relay(RelayOptions {
+        there,
+        seed: 5,
+        ..RelayOptions::default()
+    });
+    let (near, far) = hosts.sockets();
+    let (mut seen, mut highest) = ([false; 200], 0);
+    let (mut copies, mut overtaken) = (0, 0);
+    for number in 0..200u8 {
+        near.send(&[number]).expect("sent");
+    }
+    let mut byte = [0];
+    // The last one may wait for a next packet that never comes.
+    while (0..199).any(|number| !seen[number]) {
+        far.recv(&mut byte).expect("none is lost");
+        let number = usize::from(byte[0]);
+        copies += u64::from(seen[number]);
+        overtaken += u64::from(!seen[number] && number < highest);
+        seen[number] = true;
+        highest = highest.max(number);
+    }
+    while copies < relay.there().duplicated {
+        far.recv(&mut byte).expect("the last copies");
+        copies += u64::from(seen[usize::from(byte[0])]);
+        seen[usize::from(byte[0])] = true;
+    }
+    let counts = relay.there();
+    assert_eq!((copies, overtaken), (counts.duplicated, counts.swapped));
+    assert!(copies > 0 && overtaken > 0, "{counts:?}");
 }
 
 fn a_stream_passes_whole_in_packets_of_either_size(hosts: &Hosts) {

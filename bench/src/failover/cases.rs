@@ -196,7 +196,7 @@ pub(super) const CASES: [Case; 18] = [
     vrrp(
         "daemon-stopped",
         &[
-            "detection vrrp",
+            "none", "detection vrrp",
             "detection gateway-moved",
             "convergence vrrp",
             "convergence gateway-moved",

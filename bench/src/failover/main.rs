@@ -8,6 +8,7 @@
 )]
 
 mod cases;
+mod copies;
 mod measured;
 mod plant;
 mod results;
@@ -24,7 +25,7 @@ use linerate_bench_shared::{StageArgs, TableArgs};
 #[derive(Debug, Parser)]
 #[command(name = "bench/failover")]
 struct Args {
-    /// Trials of each length
+    /// Trials of each length, or of `--copies`
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
     trials: u16,
     /// Trials without an interruption
@@ -33,6 +34,9 @@ struct Args {
     /// Instead, measure the faults of redundant networks (keepalived, FRR, Open vSwitch), as a table
     #[arg(long)]
     table: bool,
+    /// Instead, let a relay send packets twice and change their order, and compare the counts (`--trials` of 2 s)
+    #[arg(long, conflicts_with = "table")]
+    copies: bool,
     /// Failures of each fault (with --table)
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     repeats: u16,
@@ -53,6 +57,8 @@ fn main() -> ExitCode {
     args.stage.exit_code(|| {
         if args.table {
             table::conduct(&args)
+        } else if args.copies {
+            copies::conduct(&args)
         } else {
             truth::conduct(&args)
         }

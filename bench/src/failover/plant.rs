@@ -53,12 +53,7 @@ pub(super) struct Bounds {
 }
 
 impl Hole {
-    pub(super) fn seeded(length_ms: u64, random: &mut Random) -> Self {
-        let kind = if length_ms > 0 && random.below(4) == 0 {
-            Kind::Carrier
-        } else {
-            Kind::Silent
-        };
+    pub(super) fn seeded(length_ms: u64, kind: Kind, random: &mut Random) -> Self {
         let directions = match random.below(3) {
             0 => [true, false],
             1 => [false, true],

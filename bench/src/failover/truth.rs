@@ -47,10 +47,15 @@ pub(super) fn conduct(args: &Args) -> Result<bool, Trouble> {
     let mut results = Results::<Found>::open(args.results.as_deref())?;
     let mut all = Vec::new();
     for length in LENGTHS_MS {
-        let count = if length == 0 { args.clean } else { args.trials };
-        let is_own = |one: &&Found| one.hole.length_ms == length;
-        let done = results.rows().iter().filter(is_own).count();
-        all.extend((done..count.into()).map(|_| Hole::seeded(length, &mut random)));
+        // A quarter of them with the carrier.
+        let by_carrier = if length == 0 { 0 } else { args.trials / 4 };
+        let silent = if length == 0 { args.clean } else { args.trials } - by_carrier;
+        for (kind, count) in [(Kind::Silent, silent), (Kind::Carrier, by_carrier)] {
+            let is_own =
+                |one: &&Found| (one.hole.length_ms, one.hole.kind) == (length, kind);
+            let done = results.rows().iter().filter(is_own).count();
+            all.extend((done..count.into()).map(|_| Hole::seeded(length, kind, &mut random)));
+        }
     }
     random.shuffle(&mut all);
     for hole in all {

@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
                 VRRP, HSRP or GLBP",
     effect: "if the router fails, traffic is interrupted until it is back; with VRRP for 3 to 4 advertisement intervals",
     source: "RFC 9568, 6.1 and 7.3; RFC 2281 (HSRP)",
-    fix: Fix::Advised(&[]),
+    fix: Fix::Elsewhere,
     persist: "the routers' configuration: VRRP, or a second default route with its own gateway",
     contested: None,
     page: include_str!("../../../../docs/rules/gateway-single.md"),

@@ -6,6 +6,7 @@ use super::devices::{Notice, judged, unknown};
 use super::{ALWAYS, undetermined};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{GroupMember, NexthopGroup, ResilientGroup};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "nexthop-group",
@@ -21,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     effect: "with one member left, the next failure interrupts all flows; an unbalanced table leaves a member that \
              returned without its share",
     source: "Documentation/networking/nexthop-group-resilient.rst; ip-nexthop(8)",
-    fix: Fix::Advised(&[]),
+    fix: Fix::Advised(&[Class::R2]),
     persist: "the routing daemon's configuration, or `ip nexthop` commands at boot",
     contested: None,
     page: include_str!("../../../../docs/rules/nexthop-group.md"),

@@ -144,7 +144,9 @@ impl Sent<'_> {
         let mut senders = way.sender.senders();
         let roce = senders.find_map(|flow| flow.verbs.as_ref()?.mtu);
         let (segment, headers) = if let Some(mtu) = roce {
-            (f64::from(mtu), ip + UDP + ROCE)
+            // A message that is shorter than a packet is one.
+            let message = real(self.sample.spec.buffer_bytes.as_u64());
+            (f64::from(mtu).min(message), ip + UDP + ROCE)
         } else if let Workload::Udp(udp) = &self.sample.spec.workload {
             (real(udp.datagram_bytes.as_u64()), ip + UDP)
         } else {

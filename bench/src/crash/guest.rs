@@ -20,7 +20,7 @@ pub(crate) const OFF: i32 = 255;
 /// What is there before anything is changed. Without its module there is no fake0, and its settings are left out.
 const SET_UP: &str = "mkdir -p /run/crash
     ip link add link n0 name vlan5 type vlan id 5
-    for nic in n0 n2 vlan5; do ip link set $nic up || exit 1; done
+    for nic in n0 n1 n2 vlan5; do ip link set $nic up || exit 1; done
     ! modprobe -n fakenic 2>/dev/null || { modprobe fakenic && ip link set fake0 up; }";
 
 /// A running guest.

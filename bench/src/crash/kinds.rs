@@ -85,7 +85,7 @@ for file in queues/*/*_cpus queues/*/rps_flow_cnt gro_flush_timeout napi_defer_h
     echo \"$file $(cat $file 2>/dev/null)\"
 done";
 
-/// Further kinds with their own writer, in the virtual machine: igb (n0), virtio (n2), a VLAN, fake0, which only
+/// Further kinds with their own writer, in the virtual machine: igb (n0 and n1), virtio (n2), VLANs, fake0, which only
 /// stores what is written, and the machine itself.
 pub(crate) const CARD: &[Kind] = &[
     kind("threaded NAPI", "nic/n0/napi/threaded", "true"),
@@ -96,8 +96,33 @@ pub(crate) const CARD: &[Kind] = &[
         "nic/n0/qdisc",
         "\"fq_codel limit 900 flows 64 target 7ms\"",
     ),
+    kind(
+        "mqprio",
+        "nic/n1/qdisc",
+        "\"mqprio num_tc 3 map 0 1 0 2 queues 2@0 1@2 1@3 hw 0 leaf 3 tbf rate 10mbit burst 128k latency 50ms leaf 4 fq\"",
+    ),
+    kind(
+        "class rules, mqprio",
+        "nic/n1/class-rules",
+        "\"vlan 10 -> 0:1; dscp af21 -> 0:3\"",
+    ),
+    kind(
+        "qdisc hierarchy, htb",
+        "nic/vlan5/qdisc",
+        "\"htb default 30 class 1 rate 1gbit quantum 60000 class 10 parent 1 rate 10mbit leaf fq_codel class 30 parent 1 rate 470mbit ceil 1gbit quantum 60000 leaf fq\"",
+    ),
+    kind(
+        "class rules, htb",
+        "nic/vlan5/class-rules",
+        "\"priority 1 -> 1:10; dscp af21 -> 1:10; port 5001 -> 1:30; mark 7 -> 1:10\"",
+    ),
     kind("VLAN egress map", "nic/vlan5/vlan/egress", "\"3:5 6:6\""),
     kind("VLAN device", "nic/vlan6/vlan/link", "\"n0 id 6\""),
+    kind(
+        "VLAN device, egress map",
+        "nic/vlan6/vlan/egress",
+        "\"0:3 1:3 2:3 3:3\"",
+    ),
     kind("state", "nic/vlan6/up", "true"),
     kind("addresses", "nic/vlan6/addresses", "\"12.0.6.2/24\""),
     kind("RSS fields", "nic/n2/rss/fields/tcp4", "\"sd\""),
@@ -107,7 +132,17 @@ pub(crate) const CARD: &[Kind] = &[
         "20",
     ),
     kind(
-        "DCB",
+        "DCB ETS",
+        "nic/fake0/dcb/ets",
+        "\"prio-tc 0:0 1:1 2:0 3:2 4:0 5:3 6:0 7:0 tc-bw 0:40 1:60 2:0 3:0 4:0 5:0 6:0 7:0 tc-tsa 0:ets 1:ets 2:strict 3:strict 4:strict 5:strict 6:strict 7:strict\"",
+    ),
+    kind(
+        "DCB maxrate",
+        "nic/fake0/dcb/maxrate",
+        "\"none 10mbit 50mbit\"",
+    ),
+    kind(
+        "DCB applications",
         "nic/fake0/dcb/app",
         "\"ethtype-prio 0x8915:3 dscp-prio 26:3\"",
     ),
@@ -123,8 +158,12 @@ grep -H '' queues/*/*_cpus threaded
 for irq in $(ls device/msi_irqs); do
     echo irq $(cat /sys/kernel/irq/$irq/actions) $(cat /proc/irq/$irq/smp_affinity_list)
 done
-tc -d qdisc show dev n0 | sed 's/ [0-9a-f]*: / /g'
+for nic in n0 n1 vlan5; do
+    tc -d qdisc show dev $nic | sed -E 's/ [0-9a-f]+:([0-9a-f]*)/ \\1/g'
+done
+tc -d class show dev vlan5 | sed 's/ 8[0-9a-f]*:/ /g'; nft list ruleset
 ip -d link show vlan5 | grep -A 1 'vlan protocol'
-ip -d addr show vlan6 2>/dev/null | grep -o -e vlan6@n0 -e UP -e 'vlan protocol .* id [0-9]*' -e 'inet 12[^ ]*' || true
-ethtool -Q fake0 queue_mask 0xf --show-coalesce; dcb app show dev fake0
+ip -d addr show vlan6 2>/dev/null | grep -o -e vlan6@n0 -e UP -e 'vlan protocol .* id [0-9]*' -e 'inet 12[^ ]*' -e '[0-9]:3' || true
+ethtool -Q fake0 queue_mask 0xf --show-coalesce
+for what in app ets maxrate; do dcb $what show dev fake0; done; cat /sys/module/fakenic/parameters/maxrate_kbit
 cd /sys/devices/system/cpu; cat online; grep -H '' cpufreq/policy*/scaling_governor /sys/block/vda/queue/*merges";

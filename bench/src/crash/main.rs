@@ -223,9 +223,11 @@ fn all_at_once(kinds: &[Kind]) -> (String, Vec<Kind>) {
 fn changing(host: &mut dyn Host, only: &str) -> Result<Vec<Kind>, Trouble> {
     let mut kinds = Vec::new();
     for kind in host.kinds().iter().filter(|kind| kind.name.contains(only)) {
-        let file = host.plan(&[*kind])?;
+        // With those before it: some are of a device that another one makes.
+        let with_earlier: Vec<Kind> = kinds.iter().copied().chain([*kind]).collect();
+        let file = host.plan(&with_earlier)?;
         let planned = host.run(&["tune", "plan", "--from", &file], &[])?;
-        if planned.done && planned.said != "no changes" {
+        if planned.done && planned.said.contains(&format!("{}: ", kind.key)) {
             kinds.push(*kind);
         } else {
             eprintln!("skipped: {}: {}", kind.name, planned.said);

@@ -1,11 +1,10 @@
-//! `qos` with what network namespaces of a common host lack: VLANs, bonds, traffic classes of queues, RDMA. Report 000's three
+//! `qos` with what network namespaces of a common host lack: VLANs, bonds, traffic classes of queues. Report 000's three
 //! VLANs with its IDs and priorities, at a hundredth of their rates.
 
 use serde_json::Value;
 
 use crate::cards;
 use crate::guest::{DISK, Done, Guest, entry};
-use crate::rdma::pair;
 use crate::schema::fitting;
 
 /// What `apply` may touch, as other programs print it, without what counts or ages.
@@ -101,35 +100,31 @@ pub(crate) fn three_vlans_are_made_limited_and_taken_away_to_the_byte(guest: &Gu
     guest.shell("ip link set n0 down");
 }
 
-/// What holds the limits, without the handles that the kernel counts up.
-const HELD: &str = "tc -d qdisc show dev n0 | sed 's/ 8[0-9a-f]*:/ /g'
-    tc -d class show dev n0 | grep htb | sed 's/ 8[0-9a-f]*:/ /' || true
-    nft -j list ruleset; for id in 10 20 30; do ip -d link show n0.$id | sed 1d; done";
-
-/// Ten reboots, five with each mechanism.
-pub(crate) fn what_persists_is_made_at_each_of_ten_boots_and_undone_for_good(guest: &Guest) {
-    for mechanism in ["htb", "mqprio"] {
+pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Guest) {
+    guest.power_cut();
+    write(guest, "htb");
+    let before = seen(guest, "n0 n1");
+    guest.shell(&format!("mkdir -p {DISK}/etc/systemd/system"));
+    let etc = format!("{DISK}/etc");
+    qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
+    let held = || {
+        guest.shell(
+            "tc -d class show dev n0 | grep htb; nft -j list ruleset; ip -d link show n0.10 | sed 1d",
+        )
+    };
+    let with = held();
+    qos(guest, &["persist", "--etc", &etc]);
+    for boot in 0..2 {
         guest.power_cut();
-        write(guest, mechanism);
-        let before = seen(guest, "n0 n1");
-        guest.shell(&format!("mkdir -p {DISK}/etc/systemd/system"));
-        let etc = format!("{DISK}/etc");
-        qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
-        let with = guest.shell(HELD);
-        assert!(with.contains(mechanism), "{with}");
-        qos(guest, &["persist", "--etc", &etc]);
-        for boot in 0..5 {
-            guest.power_cut();
-            guest.shell(&format!("ip link set n0 up; {SETTLED}"));
-            let done = guest.run(&["bash", "-c", &format!("exec {etc}/linerate/boot")]);
-            assert_eq!(done.code, 0, "{mechanism}, boot {boot}: {}", done.err);
-            assert_eq!(guest.shell(HELD), with, "{mechanism}, boot {boot}");
-        }
-        qos(guest, &["undo"]);
-        assert_eq!(seen(guest, "n0 n1"), before, "{mechanism}");
-        let gone = guest.shell(&format!("ls {etc}/linerate 2>/dev/null || true"));
-        assert_eq!(gone, "");
+        guest.shell(&format!("ip link set n0 up; {SETTLED}"));
+        let done = guest.run(&["bash", "-c", &format!("exec {etc}/linerate/boot")]);
+        assert_eq!(done.code, 0, "boot {boot}: {}", done.err);
+        assert_eq!(held(), with, "boot {boot}");
     }
+    qos(guest, &["undo"]);
+    assert_eq!(seen(guest, "n0 n1"), before);
+    let gone = guest.shell(&format!("ls {etc}/linerate 2>/dev/null || true"));
+    assert_eq!(gone, "");
     guest.shell("ip link set n0 down");
 }
 
@@ -306,32 +301,6 @@ pub(crate) fn the_limits_of_report_000_hold_for_16_flows_by_a_queue_each_and_by_
     guest.shell("ip netns del far; ip link set n0 down");
 }
 
-pub(crate) fn queue_pairs_of_a_limited_class_do_not_run_into_their_ack_timeout(guest: &Guest) {
-    pair(guest);
-    let before = seen(guest, "va");
-    guest.shell(
-        "cat >/run/classes.toml <<'END'
-[qos]
-interface = \"va\"
-mechanism = \"htb\"
-
-[[class]]
-name = \"low\"
-dscp = \"af11\"
-limit = \"10mbit\"
-END",
-    );
-    qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
-    let more = "--verbs --flows 4 --address 10.9.0.2";
-    // Another process of this host is its peer: soft-RoCE of this kernel is in the initial network namespace only.
-    let peer = format!("'exec:{} agent --stdio'", Guest::PROGRAM);
-    let (done, document) = verify_with(guest, "/run/classes.toml", &peer, more);
-    assert_holds(&done, &document);
-    assert_low_is_measured(&document);
-    qos(guest, &["undo"]);
-    assert_eq!(seen(guest, "va"), before);
-}
-
 /// systemd-networkd without the rest of systemd; with a writable /sys it waits for udev.
 fn beside_networkd(guest: &Guest, script: &str) -> String {
     guest.shell(&format!(
@@ -449,57 +418,4 @@ pub(crate) fn a_nic_with_traffic_classes_holds_the_limits_itself(guest: &Guest) 
     qos(guest, &["undo"]);
     guest.shell("ip neigh flush all");
     assert_eq!(all(), before);
-}
-
-/// Both who could take the changes back are killed at steps of the writer all over the transaction; `bench/crash --guest` kills
-/// at each.
-pub(crate) fn an_apply_that_is_killed_is_old_or_new(guest: &Guest) {
-    /// Between two steps: no kind of step is always passed over.
-    const EVERY: usize = 7;
-    if !cards::is_there(guest) {
-        return;
-    }
-    file(guest, "fake0", None);
-    // One VLAN: its device, state, address and egress map, the shares and the maximum rates.
-    guest.shell("sed -i '11,$d' /run/classes.toml");
-    guest.shell("while ip -6 addr show dev fake0 | grep -q tentative; do sleep 0.1; done");
-    let all = || {
-        guest.shell(CLASSES)
-            + &guest.shell(
-                "ip -d link show fake0.10 2>/dev/null | sed 's/^[0-9]*: //' || true
-                ip addr show fake0.10 2>/dev/null | grep 'inet ' || true",
-            )
-    };
-    let apply = [
-        "apply",
-        "/run/classes.toml",
-        "--no-confirm",
-        "--deadline",
-        "36000",
-    ];
-    let before = all();
-    qos(guest, &apply);
-    let after = all();
-    assert!(after.contains("12.0.10.2/24"), "{after}");
-    qos(guest, &["undo"]);
-    assert_eq!(all(), before);
-    let command = Guest::command();
-    let mut killed = 0;
-    for step in (1..).step_by(EVERY) {
-        let script = format!(
-            "LINERATE_CRASH=maker:{step}:both exec {command} qos {}",
-            apply.join(" ")
-        );
-        let done = guest.run(&["bash", "-c", &script]);
-        guest.linerate(&["tune", "recover"]);
-        if all() == after {
-            qos(guest, &["undo"]);
-        }
-        assert_eq!(all(), before, "killed at step {step}: {done:#?}");
-        if done.code == 0 {
-            break;
-        }
-        killed += 1;
-    }
-    assert!(killed > 4, "six changes have more steps: {killed} kills");
 }

@@ -6,6 +6,7 @@ use linerate_model::lab::{Experiment, Response};
 use linerate_model::sample::{Flag, Sample};
 
 use crate::experiment::judge;
+use crate::failover::FailoverTrial;
 use crate::record::{Header, Record, RunKind};
 use crate::trial::figure::{self, figure, in_words, own_response};
 
@@ -204,11 +205,7 @@ impl Progress {
                     self.trial(&what, sample);
                 }
             }
-            Record::FailoverTrial(trial) => {
-                self.trials += 1;
-                let what = format!("trial {}", self.trials);
-                self.push(what, trial.in_words(), trial.sample.flags.clone());
-            }
+            Record::FailoverTrial(trial) => self.failover_trial(trial),
             Record::Remedy { rule, .. } => self.remedies.push(RemedyProgress {
                 rule: rule.clone(),
                 kept: None,
@@ -242,6 +239,12 @@ impl Progress {
             }
             _ => {}
         }
+    }
+
+    fn failover_trial(&mut self, trial: &FailoverTrial) {
+        self.trials += 1;
+        let what = format!("trial {}", self.trials);
+        self.push(what, trial.in_words(), trial.sample.flags.clone());
     }
 
     fn cell(&mut self, block: u32, levels: &[usize], samples: &[Sample], why: Option<&str>) {

@@ -117,6 +117,7 @@ impl Trial<'_> {
             loss: share(&names.loss),
             reorder: share(&names.reorder),
             reorder_by: Duration::from_secs_f64(share(&names.reorder_by)),
+            ..Impairment::default()
         };
         let back = Impairment {
             delay,

@@ -48,7 +48,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 84] = tests![
+const TESTS: [Test; 83] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -70,7 +70,6 @@ const TESTS: [Test; 84] = tests![
     qos::limits_hold_on_bonds_and_a_port_without_one_and_a_forgotten_map_are_named,
     qos::a_nic_with_traffic_classes_holds_the_limits_itself,
     qos::networkd_makes_vlans_with_whole_egress_maps_of_the_printed_lines,
-    qos::the_limits_of_report_000_hold_for_16_flows_by_a_queue_each_and_by_htb_with_fair_leaves,
     network::loss_on_the_way_is_named,
     network::a_window_below_what_the_round_trip_holds_is_named,
     testbed::a_pair_is_made_used_and_taken_away_without_a_trace,

@@ -12,6 +12,7 @@
 pub mod changes;
 pub mod experiment;
 pub mod failover;
+pub mod failover_comparison;
 pub mod made_up;
 pub mod nics;
 pub mod progress;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use linerate_analysis::experiment::compare::CompareDocument;
 use linerate_analysis::experiment::document::LabDocument;
-use linerate_analysis::failover::compare::FailoverComparison;
+use linerate_analysis::failover_comparison::FailoverComparison;
 use linerate_analysis::record::Header;
 use linerate_analysis::run_list::RunsDocument;
 use linerate_model::lab::Experiment;

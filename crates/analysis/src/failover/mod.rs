@@ -1,7 +1,6 @@
 //! What a run of `failover` stores: what was asked, and the records of each trial. Everything that is printed is computed
 //! from these, so that `report` shows it again.
 
-pub mod compare;
 pub mod timeline;
 
 use linerate_model::failover::{Trigger, TriggerTimes};

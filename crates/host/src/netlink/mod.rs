@@ -50,6 +50,7 @@ mod link;
 mod make;
 mod message;
 pub(crate) mod monitor;
+pub(crate) mod names;
 mod netdev;
 mod netfilter;
 mod nf_tables;

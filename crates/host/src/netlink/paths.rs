@@ -12,9 +12,9 @@ use super::error::Failure;
 use super::known;
 use super::link;
 use super::message::{Attributes, Request};
+use super::names::{mac_text, protocol_name};
 use super::notification::{HopIndex, Notification, RouteChange, parse_body, route};
 use super::socket::Connection;
-use crate::events::log::{mac_text, protocol_name};
 
 /// `struct rtmsg`, `struct ndmsg` and `struct nhmsg`: zero for everything.
 const ROUTE_HEADER: [u8; 12] = [0; 12];

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use linerate_analysis::changes::{Change, of_host, of_trials};
 use linerate_analysis::experiment::compare::Verdict;
-use linerate_analysis::failover::compare::{
+use linerate_analysis::failover_comparison::{
     ComparedRow, FailoverComparison, FailoverSide, Longest, SideOfRow, compare, words,
 };
 use linerate_analysis::text::words::{count, wrap};

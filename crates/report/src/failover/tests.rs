@@ -1,3 +1,5 @@
+//! The page of a failover, of made-up trials.
+
 use linerate_analysis::failover::timeline::{Lane, Mark, MarkKind, Span, SpanKind, Timeline};
 use linerate_analysis::record::SCHEMA;
 use linerate_model::build;

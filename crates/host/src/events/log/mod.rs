@@ -12,6 +12,7 @@ use linerate_model::known::Gap;
 use linerate_model::units::Nanoseconds;
 
 use super::packet::{Packet, Vrrp};
+use crate::netlink::names::{mac_text, protocol_name};
 use crate::netlink::notification::{HopIndex, LinkChange, Notification, RouteChange};
 
 /// `IF_OPER_*` of `<linux/if.h>` (RFC 2863).
@@ -37,24 +38,6 @@ const NEIGHBOR_STATES: [(u16, &str); 8] = [
     (0x20, "failed"),
     (0x40, "noarp"),
     (0x80, "permanent"),
-];
-/// `RTPROT_*` of `<linux/rtnetlink.h>`.
-const PROTOCOLS: [(u8, &str); 15] = [
-    (1, "redirect"),
-    (2, "kernel"),
-    (3, "boot"),
-    (4, "static"),
-    (9, "ra"),
-    (11, "zebra"),
-    (12, "bird"),
-    (16, "dhcp"),
-    (18, "keepalived"),
-    (42, "babel"),
-    (186, "bgp"),
-    (187, "isis"),
-    (188, "ospf"),
-    (189, "rip"),
-    (192, "eigrp"),
 ];
 
 /// A neighbor entry as last reported: state, address, whether it was removed.
@@ -463,16 +446,6 @@ fn word(words: &[&str], number: u8) -> String {
 fn state_name(state: u16) -> String {
     let names = NEIGHBOR_STATES.iter().find(|(bit, _)| state & bit != 0);
     names.map_or_else(|| "none".to_owned(), |(_, name)| (*name).to_owned())
-}
-
-pub(crate) fn protocol_name(protocol: u8) -> String {
-    let name = PROTOCOLS.iter().find(|(number, _)| *number == protocol);
-    name.map_or_else(|| protocol.to_string(), |(_, name)| (*name).to_owned())
-}
-
-pub(crate) fn mac_text(bytes: &[u8]) -> String {
-    let pairs = bytes.iter().map(|byte| format!("{byte:02x}"));
-    pairs.collect::<Vec<_>>().join(":")
 }
 
 fn destination(route: &RouteChange) -> String {

@@ -83,14 +83,14 @@ fn fewer(group: &NexthopGroup) -> Option<Notice> {
 }
 
 fn words(member: &GroupMember) -> String {
-    let mut words = format!("id {}", member.id);
-    if let Some(gateway) = member.hop.gateway {
-        words += &format!(" via {gateway}");
-    }
-    if let Some(nic) = &member.hop.nic {
-        words += &format!(" dev {nic}");
-    }
-    words
+    let id = format!("id {}", member.id);
+    let gateway = member
+        .hop
+        .gateway
+        .map(|gateway| format!("via {gateway}"));
+    let nic = member.hop.nic.as_ref().map(|nic| format!("dev {nic}"));
+    let words: Vec<String> = [Some(id), gateway, nic].into_iter().flatten().collect();
+    words.join(" ")
 }
 
 /// "If it is zero, all buckets are idle": any change of the group moves flows at once, as in a group that is not

@@ -3,7 +3,7 @@
 
 pub mod timeline;
 
-use linerate_model::sample::{Flag, Sample};
+use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::workload::TrialSpec;
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@
 //! from the return of [`Recorder::start`] to the call of [`Recorder::stop`] is recorded: the sockets queue it in the
 //! meantime. What they cannot hold is noted as a loss.
 
-mod log;
+pub(crate) mod log;
 pub(crate) mod packet;
 mod sys;
 mod taps;

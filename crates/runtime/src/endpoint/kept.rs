@@ -116,8 +116,8 @@ fn make_room(folder: &PrivateFolder) -> io::Result<()> {
 }
 
 fn name_of(token: Token) -> String {
-    let digits: String = token.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{digits}.json")
+    let digits: Vec<String> = token.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}.json", digits.concat())
 }
 
 fn failed(what: &str, error: &io::Error) -> Failure {

@@ -6,7 +6,8 @@ use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Direction;
 
 use super::document::{
-    FailoverDocument, PartResult, Summary, TrialResult, TriggerResult, TriggerWord, WorkloadWord,
+    EventResult, FailoverDocument, PartResult, Summary, TrialResult, TriggerResult, TriggerWord,
+    WorkloadWord,
 };
 use super::picture::picture;
 use super::require::Verdict;
@@ -299,20 +300,7 @@ pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
     let cut = if trial.cut_short { ", cut short" } else { "" };
     let mut lines = vec![format!("trial {number}{cut}")];
     for event in &trial.events {
-        lines.push(format!(
-            "  {}: `{}`{} took {}",
-            trigger_word(event.trigger),
-            event.command,
-            if event.end == End::Remote {
-                " at the peer"
-            } else {
-                ""
-            },
-            event.took_ns
-        ));
-        if !event.output.is_empty() {
-            lines.push(format!("    {}", event.output));
-        }
+        lines.extend(event_lines(event));
     }
     match (trial.clock.offset_ns, trial.clock.within_ns) {
         _ if trial.clock.is_shared => {}
@@ -366,6 +354,24 @@ pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
                 part.unrecorded
             ));
         }
+    }
+    lines
+}
+
+/// A command that was run, and what it printed.
+fn event_lines(event: &EventResult) -> Vec<String> {
+    let at = match event.end {
+        End::Remote => " at the peer",
+        End::Local => "",
+    };
+    let mut lines = vec![format!(
+        "  {}: `{}`{at} took {}",
+        trigger_word(event.trigger),
+        event.command,
+        event.took_ns
+    )];
+    if !event.output.is_empty() {
+        lines.push(format!("    {}", event.output));
     }
     lines
 }

@@ -265,7 +265,7 @@ fn table(measured: &[(&Case, &Row)]) -> String {
     }
     let steps: Vec<u64> = all(measured, |trial| trial.step_ns);
     let gaps: Vec<u64> = all(measured, |trial| trial.send_gap_ns);
-    text += &format!(
+    let caption = format!(
         "\n64 flows in each direction, the worse direction of each failure. Known to within {} ms (one step), or the \
          sender's longest send gap: median {}, maximum {} ms. Other work ran on the machine meanwhile: load average {} at \
          the end. Linux {}.\n",
@@ -277,7 +277,7 @@ fn table(measured: &[(&Case, &Row)]) -> String {
             .map_or("unknown", |(_, row)| row.load.as_str()),
         kernel()
     );
-    text
+    text + &caption
 }
 
 fn all(measured: &[(&Case, &Row)], of: fn(&Trial) -> u64) -> Vec<u64> {

@@ -49,12 +49,12 @@ pub(crate) fn an_interruption_of_rdma_writes_is_as_long_as_the_path_s_and_the_de
 }
 
 pub(crate) fn without_a_device_on_the_path_rdma_writes_are_skipped_by_name(guest: &Guest) {
+    let command = Guest::command().replace(" --quiet", "");
     let done = guest.run(&[
         "bash",
         "-c",
         &format!(
-            "ip link set lo up; {} failover --repeats 1 --time 1s -P 2 --workload verbs --address 127.0.0.1 local",
-            Guest::command()
+            "ip link set lo up; {command} failover --repeats 1 --time 1s -P 2 --workload verbs --address 127.0.0.1 local"
         ),
     ]);
     assert_eq!(done.code, 0, "{done:#?}");

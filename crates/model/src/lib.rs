@@ -26,6 +26,7 @@ pub mod lab;
 pub mod latency;
 pub mod limit;
 pub mod memory_policy;
+pub mod mesh;
 pub mod pairing;
 pub mod path;
 pub mod peer_address;

@@ -1,6 +1,7 @@
 //! The pairs of a round. All pairs are arranged by the circle method, as in a round-robin tournament (E. Lucas,
 //! "Récréations mathématiques", volume 2, 1883): one host stays, the others move on by one place in each round.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::schedule::{Flow, Role, Shuffle};
@@ -32,16 +33,11 @@ pub(super) fn circle(order: &[HostIndex], round: usize) -> Vec<Pair> {
     let mut pairs = Vec::with_capacity(count / 2);
     for position in 0..moving {
         let other = (round + moving - position) % moving;
-        let (low, high) = if other == position {
+        let (low, high) = match position.cmp(&other) {
+            Ordering::Less => (position, other),
             // It meets the one that stays; with an odd number there is none.
-            if moving == count {
-                continue;
-            }
-            (position, moving)
-        } else if position < other {
-            (position, other)
-        } else {
-            continue;
+            Ordering::Equal if moving < count => (position, moving),
+            Ordering::Equal | Ordering::Greater => continue,
         };
         // Alternating the order lets each host send first about as often as it receives first.
         let pair = if (low + high + round / 2).is_multiple_of(2) {
@@ -56,13 +52,11 @@ pub(super) fn circle(order: &[HostIndex], round: usize) -> Vec<Pair> {
 
 /// Each host with the next one of the list.
 pub(super) fn ring(order: &[HostIndex]) -> Vec<Pair> {
-    match order {
-        [first, second] => vec![(*first, *second)],
-        _ => {
-            let next = order.iter().cycle().skip(1);
-            order.iter().copied().zip(next.copied()).collect()
-        }
+    if let [first, second] = order {
+        return vec![(*first, *second)];
     }
+    let next = order.iter().cycle().skip(1);
+    order.iter().copied().zip(next.copied()).collect()
 }
 
 /// Each host with the root, one after another.
@@ -320,10 +314,11 @@ impl RetestPlan {
         };
         let is_new = |host: &&HostIndex| !self.met.contains(&sorted(suspect, **host));
         let is_free = |host: &&HostIndex| !busy.contains(*host);
-        match healthy().any(|host| is_new(&host)) {
-            true => healthy().filter(is_new).find(is_free),
-            false => healthy().find(is_free),
-        }
-        .copied()
+        let found = if healthy().any(|host| is_new(&host)) {
+            healthy().filter(is_new).find(is_free)
+        } else {
+            healthy().find(is_free)
+        };
+        found.copied()
     }
 }

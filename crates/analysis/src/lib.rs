@@ -13,6 +13,7 @@ pub mod changes;
 pub mod experiment;
 pub mod failover;
 pub mod made_up;
+pub mod mesh;
 pub mod nics;
 pub mod progress;
 pub mod proof;

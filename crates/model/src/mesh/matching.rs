@@ -214,27 +214,27 @@ pub(super) fn retest(
     shuffle: Shuffle<'_>,
 ) -> Result<Vec<Vec<Pair>>, PatternError> {
     let there = order.len();
-    let ends = retest.pairs.iter().flat_map(|(from, to)| [*from, *to]);
     let gone: BTreeSet<HostIndex> = retest.without.iter().copied().collect();
-    let suspects: BTreeSet<HostIndex> = retest.hosts.iter().copied().chain(ends).collect();
-    for host in &suspects {
-        check_host(there, *host)?;
+    let is_there = |host: &HostIndex| !gone.contains(host);
+    let ends = || retest.pairs.iter().flat_map(|(from, to)| [*from, *to]);
+    for host in retest.hosts.iter().copied().chain(ends()) {
+        check_host(there, host)?;
     }
-    order.retain(|host| !gone.contains(host));
+    order.retain(is_there);
+    let of_ends = ends().map(|host| (host, retest.partners.div_ceil(2)));
+    let of_hosts = retest.hosts.iter().map(|host| (*host, retest.partners));
+    let pairs = retest.pairs.iter();
     let mut plan = RetestPlan {
-        wanted: suspects
-            .iter()
-            .filter(|host| !gone.contains(host))
-            .map(|host| (*host, retest.partners))
+        wanted: of_ends
+            .chain(of_hosts)
+            .filter(|(host, _)| is_there(host))
             .collect(),
-        pairs: retest
-            .pairs
-            .iter()
-            .filter(|(from, to)| !gone.contains(from) && !gone.contains(to))
+        pairs: pairs
+            .filter(|(from, to)| is_there(from) && is_there(to))
             .map(|pair| (*pair, retest.partners))
             .collect(),
         met: retest.known.iter().map(|(a, b)| sorted(*a, *b)).collect(),
-        suspects,
+        suspects: retest.hosts.iter().copied().collect(),
         order,
     };
     let mut rounds = Vec::new();
@@ -254,7 +254,7 @@ fn sorted(a: HostIndex, b: HostIndex) -> Pair {
 
 /// What remains of a retest.
 struct RetestPlan {
-    /// How many partners each suspect still gets.
+    /// How many partners each suspect, and each host of a suspected pair, still gets.
     wanted: BTreeMap<HostIndex, u32>,
     /// How often each suspected pair is still measured.
     pairs: BTreeMap<Pair, u32>,
@@ -295,17 +295,15 @@ impl RetestPlan {
         if round.is_empty() {
             return round;
         }
-        let mut idle = self
-            .order
-            .iter()
-            .filter(|host| !busy.contains(*host) && !self.suspects.contains(*host));
+        let is_idle = |host: &&HostIndex| !busy.contains(*host) && !self.suspects.contains(*host);
+        let mut idle = self.order.iter().filter(is_idle);
         while let (Some(first), Some(second)) = (idle.next(), idle.next()) {
             round.push((*first, *second));
         }
         round
     }
 
-    /// A free host that is not a suspect: one that it has not met if there is one at all, even if it must wait for it.
+    /// A free host that is neither a suspect nor the other host of a suspected pair: one that it has not met if there is one at all, even if it must wait for it.
     fn partner(&self, suspect: HostIndex, busy: &BTreeSet<HostIndex>) -> Option<HostIndex> {
         let healthy = || {
             self.order

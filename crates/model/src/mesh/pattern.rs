@@ -56,7 +56,7 @@ pub struct Incast {
 pub struct Retest {
     /// Hosts, each of which is measured with new partners.
     pub hosts: Vec<HostIndex>,
-    /// Pairs (sender, receiver), measured again, and each of its hosts with others.
+    /// Pairs, each measured again as often, and each of its hosts with half as many others.
     pub pairs: Vec<(HostIndex, HostIndex)>,
     /// How many partners each host gets.
     pub partners: u32,

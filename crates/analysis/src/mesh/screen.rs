@@ -1,0 +1,361 @@
+//! Finds suspects: hosts, pairs and groups that look slow in the first part of a mesh, and what to measure again.
+//!
+//! Nothing is named here, so the thresholds are loose: a false suspect costs a few more rounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linerate_model::mesh::{Group, GroupKind, HostIndex, MeshHost, Retest};
+use linerate_stats::two_way::{Cell, MEDIAN_VARIANCE, TwoWay, inflation};
+
+use super::TOLERANCE;
+use super::failures::{failed_pairs, failing_hosts};
+use super::gathered::{Entry, Gathered};
+
+/// How many partners each suspect gets.
+pub const RETEST_PARTNERS: u32 = 8;
+/// A host that is so many standard errors slow is a suspect.
+const HOST_Z: f64 = 2.5;
+/// A pair that is so many standard deviations slow is a suspect, of few pairs.
+const PAIR_Z: f64 = 2.25;
+/// There are at most as many suspected pairs as a fourth of the hosts, and in all.
+const HOSTS_PER_PAIR: usize = 4;
+const PAIRS_MAX: usize = 64;
+/// Fewer hosts cannot show which of them is slow.
+pub(super) const HOSTS_MIN: usize = 4;
+/// A group has so many members, or its members are judged alone.
+const MEMBERS_MIN: usize = 3;
+/// This share of a group is slow if the group is.
+pub(super) const OF_GROUP: f64 = 0.75;
+/// Residuals count for the correlation in time up to so many standard deviations.
+const CLIP: f64 = 3.0;
+/// Fewer values of a host show no correlation in time.
+const SERIES_MIN: usize = 5;
+
+/// The side of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// As the sender.
+    Send,
+    /// As the receiver.
+    Receive,
+}
+
+/// What may be slow.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suspect {
+    /// A host on one side.
+    Host(HostIndex, Side),
+    /// One direction between two hosts.
+    Pair(HostIndex, HostIndex),
+    /// Most members of a group, on one side.
+    Group(Group, Vec<HostIndex>, Side),
+    /// A host from which, or to which, most flows fail.
+    FailingHost(HostIndex, Side),
+    /// One direction between two hosts, which failed.
+    FailedPair(HostIndex, HostIndex),
+}
+
+/// What the first part of a mesh shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Screening {
+    /// The model of log rates. The effects are relative to the hosts that are no suspects.
+    pub(super) fit: TwoWay,
+    /// How many results each host has as the sender and as the receiver.
+    pub(super) counts: [Vec<u32>; 2],
+    /// How much a residual resembles the one before it.
+    pub(super) lag_one: f64,
+    /// The suspects.
+    pub suspects: Vec<Suspect>,
+    /// Pairs with a suspect that met.
+    met: Vec<(HostIndex, HostIndex)>,
+    gone: Vec<HostIndex>,
+}
+
+pub(super) fn cells(entries: &[Entry]) -> Vec<Cell> {
+    let cell = |entry: &Entry| Cell {
+        row: entry.from.into(),
+        column: entry.to.into(),
+        value: entry.log_rate,
+    };
+    entries.iter().map(cell).collect()
+}
+
+/// The suspects of a mesh. `is_lost` has a value for each host.
+pub fn screen(hosts: &[MeshHost], is_lost: &[bool], gathered: &Gathered) -> Screening {
+    let cells = cells(gathered.judged());
+    let fit = TwoWay::fit(hosts.len(), hosts.len(), &cells);
+    let mut counts = [vec![0_u32; hosts.len()], vec![0_u32; hosts.len()]];
+    for cell in &cells {
+        counts[0][cell.row as usize] += 1;
+        counts[1][cell.column as usize] += 1;
+    }
+    let lag_one = fit.scale.map_or(0.0, |scale| lag_one(&fit, &cells, scale, &counts));
+    let mut screening = Screening {
+        fit,
+        counts,
+        lag_one,
+        suspects: Vec::new(),
+        met: Vec::new(),
+        gone: (0..hosts.len())
+            .filter(|host| is_lost[*host])
+            .map(HostIndex::at)
+            .collect(),
+    };
+    let there = is_lost.iter().filter(|lost| !**lost).count();
+    if there >= HOSTS_MIN {
+        screening.suspect_hosts(is_lost, there);
+        screening.suspect_groups(hosts, is_lost);
+        screening.suspect_pairs(&cells, is_lost, hosts.len());
+    }
+    let failed = failed_pairs(gathered, is_lost);
+    let failing = failing_hosts(gathered, &failed);
+    for (host, side) in failing.keys() {
+        screening.suspects.push(Suspect::FailingHost(*host, *side));
+    }
+    for (from, to) in failed.keys() {
+        let is_explained = failing.contains_key(&(*from, Side::Send))
+            || failing.contains_key(&(*to, Side::Receive));
+        if !is_explained {
+            screening.suspects.push(Suspect::FailedPair(*from, *to));
+        }
+    }
+    let mut wanted = vec![false; hosts.len()];
+    let ends = screening.pairs();
+    let ends = ends.iter().flat_map(|(from, to)| [*from, *to]);
+    for host in screening.hosts().into_iter().chain(ends) {
+        wanted[host.position()] = true;
+    }
+    screening.met = gathered.met(|host| wanted[usize::from(host)]);
+    screening.center_on_others(is_lost);
+    screening
+}
+
+impl Side {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Send, Self::Receive];
+
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Send => 0,
+            Self::Receive => 1,
+        }
+    }
+}
+
+impl Screening {
+    /// The effect of a host on the logarithm of rates.
+    pub(super) fn effect(&self, host: HostIndex, side: Side) -> Option<f64> {
+        match side {
+            Side::Send => self.fit.rows[host.position()],
+            Side::Receive => self.fit.columns[host.position()],
+        }
+    }
+
+    /// The variance of the effect of a host.
+    pub(super) fn variance(&self, host: HostIndex, side: Side) -> Option<f64> {
+        let count = self.counts[side.index()][host.position()];
+        let scale = self.fit.scale?;
+        let inflated = inflation(self.lag_one, count as usize);
+        (count > 0).then(|| MEDIAN_VARIANCE * inflated * scale.powi(2) / f64::from(count))
+    }
+
+    /// How many standard errors a host is slow.
+    fn slowness(&self, host: HostIndex, side: Side) -> Option<f64> {
+        let effect = self.effect(host, side)?;
+        if effect.exp_m1() > -TOLERANCE {
+            return None;
+        }
+        // Without an estimate of the noise anything slow is a suspect.
+        let slowness = self
+            .variance(host, side)
+            .map_or(f64::MAX, |variance| -effect / variance.sqrt());
+        (slowness > HOST_Z).then_some(slowness)
+    }
+
+    /// The slowest hosts, and no more than half of them: the others are their partners.
+    fn suspect_hosts(&mut self, is_lost: &[bool], there: usize) {
+        let all = (0..is_lost.len()).filter(|host| !is_lost[*host]);
+        let mut found: Vec<(f64, HostIndex, Side)> = all
+            .flat_map(|host| Side::ALL.map(|side| (HostIndex::at(host), side)))
+            .filter_map(|(host, side)| {
+                self.slowness(host, side)?;
+                Some((self.effect(host, side)?, host, side))
+            })
+            .collect();
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut hosts = BTreeSet::new();
+        for (_, host, side) in found {
+            if hosts.len() < there / 2 || hosts.contains(&host) {
+                hosts.insert(host);
+                self.suspects.push(Suspect::Host(host, side));
+            }
+        }
+    }
+
+    /// Groups most members of which are suspects on the same side.
+    fn suspect_groups(&mut self, hosts: &[MeshHost], is_lost: &[bool]) {
+        let mut found = Vec::new();
+        for kind in [GroupKind::Switch, GroupKind::Rack, GroupKind::Rail] {
+            let mut groups: BTreeMap<&str, Vec<HostIndex>> = BTreeMap::new();
+            for (position, host) in hosts.iter().enumerate() {
+                if let (Some(name), false) = (host.group(kind), is_lost[position]) {
+                    groups.entry(name).or_default().push(HostIndex::at(position));
+                }
+            }
+            let others = is_lost.iter().filter(|lost| !**lost).count();
+            for (name, members) in groups {
+                if members.len() < MEMBERS_MIN || members.len() * 2 > others {
+                    continue;
+                }
+                for side in Side::ALL {
+                    let is_slow =
+                        |host: &&HostIndex| self.suspects.contains(&Suspect::Host(**host, side));
+                    if is_most(members.iter().filter(is_slow).count(), members.len()) {
+                        let name = name.to_owned();
+                        let members = members.clone();
+                        found.push(Suspect::Group(Group { kind, name }, members, side));
+                    }
+                }
+            }
+        }
+        self.suspects.extend(found);
+    }
+
+    /// Pairs that are slower than their two hosts explain.
+    fn suspect_pairs(&mut self, cells: &[Cell], is_lost: &[bool], hosts: usize) {
+        let most = (hosts / HOSTS_PER_PAIR).clamp(1, PAIRS_MAX);
+        let scale = self.fit.scale.unwrap_or(0.0);
+        let mut slow: BTreeMap<(u32, u32), (f64, u32)> = BTreeMap::new();
+        for cell in cells {
+            if is_lost[cell.row as usize] || is_lost[cell.column as usize] {
+                continue;
+            }
+            let residual = self.fit.residual(cell);
+            if residual.exp_m1() < -TOLERANCE && residual < -PAIR_Z * scale {
+                let sum = slow.entry((cell.row, cell.column)).or_default();
+                *sum = (sum.0 + residual, sum.1 + 1);
+            }
+            // The worst are enough: noise makes a share of all pairs slow, which are millions.
+            if slow.len() > 64 * PAIRS_MAX {
+                let mut all: Vec<f64> = slow.values().map(|(sum, _)| *sum).collect();
+                all.sort_by(f64::total_cmp);
+                let limit = all[PAIRS_MAX];
+                slow.retain(|_, (sum, _)| *sum <= limit);
+            }
+        }
+        let mut slow: Vec<_> = slow.into_iter().collect();
+        slow.sort_by(|a, b| a.1.0.total_cmp(&b.1.0));
+        let pairs = slow.into_iter().take(most);
+        self.suspects
+            .extend(pairs.map(|((from, to), _)| Suspect::Pair(HostIndex(from), HostIndex(to))));
+    }
+
+    /// Every host that is a suspect itself, and each as a member of a group.
+    fn hosts(&self) -> BTreeSet<HostIndex> {
+        let mut hosts = BTreeSet::new();
+        for suspect in &self.suspects {
+            match suspect {
+                Suspect::Host(host, _) | Suspect::FailingHost(host, _) => {
+                    hosts.insert(*host);
+                }
+                Suspect::Group(_, members, _) => hosts.extend(members),
+                Suspect::Pair(..) | Suspect::FailedPair(..) => {}
+            }
+        }
+        hosts
+    }
+
+    /// Every pair that is a suspect itself, the lower host first.
+    fn pairs(&self) -> BTreeSet<(HostIndex, HostIndex)> {
+        let pairs = self.suspects.iter().filter_map(|suspect| match suspect {
+            Suspect::Pair(from, to) | Suspect::FailedPair(from, to) => {
+                Some((*from.min(to), *from.max(to)))
+            }
+            _ => None,
+        });
+        pairs.collect()
+    }
+
+    /// Whether a directed pair is without any suspect.
+    pub(super) fn references(&self) -> impl Fn(u32, u32) -> bool + use<> {
+        let (hosts, pairs) = (self.hosts(), self.pairs());
+        move |from, to| {
+            let (from, to) = (HostIndex(from), HostIndex(to));
+            let is_suspect = hosts.contains(&from) || hosts.contains(&to);
+            !is_suspect && !pairs.contains(&(from.min(to), from.max(to)))
+        }
+    }
+
+    /// Moves the center to hosts that are no suspects themselves: half of a mesh may be slow.
+    fn center_on_others(&mut self, is_lost: &[bool]) {
+        let of_hosts = |side: Side| -> BTreeSet<usize> {
+            let own = self.suspects.iter().filter_map(|suspect| match suspect {
+                Suspect::Host(host, of) if *of == side => Some(host.position()),
+                _ => None,
+            });
+            own.collect()
+        };
+        let (slow, late) = (of_hosts(Side::Send), of_hosts(Side::Receive));
+        let median = |effects: &[Option<f64>], without: &BTreeSet<usize>| {
+            let known = effects.iter().enumerate().filter_map(|(host, effect)| {
+                effect.filter(|_| !is_lost[host] && !without.contains(&host))
+            });
+            linerate_stats::summary::median(&known.collect::<Vec<_>>()).unwrap_or(0.0)
+        };
+        let rows = median(&self.fit.rows, &slow);
+        let columns = median(&self.fit.columns, &late);
+        let moved = |effects: &mut Vec<Option<f64>>, by: f64| {
+            effects.iter_mut().flatten().for_each(|effect| *effect -= by);
+        };
+        moved(&mut self.fit.rows, rows);
+        moved(&mut self.fit.columns, columns);
+        self.fit.center += rows + columns;
+    }
+
+    /// What to measure again; none if there is no suspect.
+    pub fn retest(&self) -> Option<Retest> {
+        if self.suspects.is_empty() {
+            return None;
+        }
+        Some(Retest {
+            hosts: self.hosts().into_iter().collect(),
+            pairs: self.pairs().into_iter().collect(),
+            partners: RETEST_PARTNERS,
+            known: self.met.clone(),
+            without: self.gone.clone(),
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "at most HOSTS_MAX")]
+pub(super) fn is_most(some: usize, all: usize) -> bool {
+    some as f64 >= OF_GROUP * all as f64
+}
+
+/// The correlation of a host's residuals with those before them, of all hosts together: the larger one of senders and
+/// receivers.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn lag_one(fit: &TwoWay, cells: &[Cell], scale: f64, counts: &[Vec<u32>; 2]) -> f64 {
+    let of_side = |line: &dyn Fn(&Cell) -> u32, counts: &[u32]| {
+        let lines = counts.iter().filter(|count| **count > 0).count();
+        if lines == 0 || cells.len() < lines * SERIES_MIN {
+            return 0.0;
+        }
+        let mut before: Vec<Option<f64>> = vec![None; counts.len()];
+        let (mut products, mut squares) = (0.0, 0.0);
+        for cell in cells {
+            let residual = fit.residual(cell).clamp(-CLIP * scale, CLIP * scale);
+            let last = before[line(cell) as usize].replace(residual);
+            products += last.unwrap_or(0.0) * residual;
+            squares += residual * residual;
+        }
+        if squares <= 0.0 {
+            return 0.0;
+        }
+        // Subtracting the center of each line makes its residuals repel each other.
+        products / squares + lines as f64 / cells.len() as f64
+    };
+    let senders = of_side(&|cell| cell.row, &counts[0]);
+    let receivers = of_side(&|cell| cell.column, &counts[1]);
+    senders.max(receivers).max(0.0)
+}

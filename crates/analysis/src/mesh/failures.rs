@@ -60,7 +60,10 @@ pub(super) fn failing_hosts(
     for ((from, to), tries) in pairs {
         if tries.fails() {
             failing.entry((*from, Side::Send)).or_default().insert(*to);
-            failing.entry((*to, Side::Receive)).or_default().insert(*from);
+            failing
+                .entry((*to, Side::Receive))
+                .or_default()
+                .insert(*from);
         }
     }
     // One partner is a pair's matter.

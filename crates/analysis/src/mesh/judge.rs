@@ -7,10 +7,10 @@ use linerate_stats::Interval;
 use linerate_stats::summary::median;
 use linerate_stats::two_way::{MEDIAN_VARIANCE, Spread, inflation, scatter, shift};
 
+use super::TOLERANCE;
 use super::failures::{FailedPairs, Tries, failed_pairs, failing_hosts};
 use super::gathered::Gathered;
 use super::screen::{Screening, Side, Suspect, cells, is_most};
-use super::TOLERANCE;
 
 /// The share of meshes without a fault in which anything may be named is 5 %; the tests are approximate, so they share
 /// half of it.
@@ -118,18 +118,26 @@ fn severity(one: &Confirmed) -> f64 {
 
 /// The effects of the hosts with intervals for each alone.
 fn effects(screening: &Screening, side: Side) -> Vec<Option<(f64, Interval)>> {
+    let unit = Spread {
+        scale: 0.0,
+        freedom: screening.fit.freedom,
+        inflation: 1.0,
+        common: 1.0,
+    };
+    let Some((_, wide)) = shift(&[0.0], unit, LEVEL) else {
+        return Vec::new();
+    };
     let all = 0..screening.counts[0].len();
     let effect = |host: usize| {
         let host = HostIndex::at(host);
         let effect = screening.effect(host, side)?;
-        let variance = screening.variance(host, side)?;
-        let spread = Spread {
-            scale: 0.0,
-            freedom: screening.fit.freedom,
-            inflation: 1.0,
-            common: variance,
+        let error = screening.variance(host, side)?.sqrt();
+        let interval = Interval {
+            low: effect + wide.low * error,
+            high: effect + wide.high * error,
+            level: LEVEL,
         };
-        shift(&[effect], spread, LEVEL)
+        Some((effect, interval))
     };
     all.map(effect).collect()
 }
@@ -151,7 +159,9 @@ impl<'a> Retested<'a> {
         let fit = &screening.fit;
         let cells = cells(retest.judged());
         let is_reference = screening.references();
-        let references = cells.iter().filter(|cell| is_reference(cell.row, cell.column));
+        let references = cells
+            .iter()
+            .filter(|cell| is_reference(cell.row, cell.column));
         let references: Vec<f64> = references.map(|cell| fit.residual(cell)).collect();
         let drift = if references.len() < REFERENCES_MIN {
             0.0
@@ -270,7 +280,9 @@ impl<'a> Retested<'a> {
         match suspect {
             Suspect::Host(host, side) => self.screening.effect(*host, *side),
             Suspect::Group(_, members, side) => {
-                let effects = members.iter().filter_map(|host| self.screening.effect(*host, *side));
+                let effects = members
+                    .iter()
+                    .filter_map(|host| self.screening.effect(*host, *side));
                 median(&effects.collect::<Vec<_>>()).ok()
             }
             _ => None,
@@ -322,12 +334,21 @@ impl<'a> Retested<'a> {
             Suspect::FailingHost(host, side) => {
                 let found = self.failing.get(&(*host, *side));
                 let failure = first.failed.iter().find_map(|flow| {
-                    let own = if *side == Side::Send { flow.from } else { flow.to };
+                    let own = if *side == Side::Send {
+                        flow.from
+                    } else {
+                        flow.to
+                    };
                     (own == *host).then_some(flow.failure)
                 });
                 let is_tried = found.is_some() || self.of_host(*host, *side).len() >= VALUES_MIN;
                 let part = NamedPart::Host(*host, *side);
-                (part, found.and(failure), found.map_or(0, |found| found.0), is_tried)
+                (
+                    part,
+                    found.and(failure),
+                    found.map_or(0, |found| found.0),
+                    is_tried,
+                )
             }
             Suspect::FailedPair(from, to) => {
                 let pair = (*from, *to);
@@ -372,12 +393,16 @@ impl<'a> Retested<'a> {
             let NamedPart::Host(host, side) = &one.part else {
                 return true;
             };
-            !groups.iter().any(|group| match (&group.part, group.effect, one.effect) {
-                (NamedPart::Group(_, members, of), Some((size, _)), Some((_, own))) => {
-                    of == side && members.contains(host) && own.high >= size + (-TOLERANCE).ln_1p()
-                }
-                _ => false,
-            })
+            !groups
+                .iter()
+                .any(|group| match (&group.part, group.effect, one.effect) {
+                    (NamedPart::Group(_, members, of), Some((size, _)), Some((_, own))) => {
+                        of == side
+                            && members.contains(host)
+                            && own.high >= size + (-TOLERANCE).ln_1p()
+                    }
+                    _ => false,
+                })
         });
         let directions: Vec<(HostIndex, HostIndex)> = verdict
             .named
@@ -415,8 +440,10 @@ impl<'a> Retested<'a> {
 /// How one new result scatters: as in the first part or as the references of the retest do, whichever is more, and with the
 /// uncertainty of the partner's effect.
 fn spread(screening: &Screening, references: &[f64]) -> Option<Spread> {
-    let mut spread: Option<(f64, f64)> =
-        screening.fit.scale.map(|scale| (scale, screening.fit.freedom));
+    let mut spread: Option<(f64, f64)> = screening
+        .fit
+        .scale
+        .map(|scale| (scale, screening.fit.freedom));
     if references.len() >= REFERENCES_MIN
         && let Some((scale, freedom)) = scatter(references)
         && spread.is_none_or(|(first, _)| scale > first)

@@ -8,17 +8,28 @@
 //! an incast with and without it. `document` is `linerate.mesh/1`, `matrix` the table of a heat map, `require` the gates, and `simulated`
 //! a mesh with known truth.
 
+mod document;
 mod failures;
 mod gathered;
 mod hosts_file;
+mod incast;
 mod judge;
+mod matrix;
+mod require;
 mod schedule;
 mod screen;
 pub mod simulated;
 
+pub use document::{
+    Clock, Difference, Effect, FailedResult, FindingOfHost, HostResult, HostVerdict, MESH_SCHEMA,
+    MeshDocument, MeshSetup, Named, PairResult, PairsSummary, RateUnit, What,
+};
 pub use gathered::Gathered;
 pub use hosts_file::hosts_of_text;
+pub use incast::{IncastResult, RatioResult, VictimVerdict, incast};
 pub use judge::{Cleared, Confirmed, NamedPart, Verdict, judge};
+pub use matrix::{CellState, Matrix};
+pub use require::{Figure, Requirement, RequirementResult, RequirementVerdict};
 pub use schedule::mesh_schedule;
 pub use screen::{RETEST_PARTNERS, Screening, Side, Suspect, screen};
 

@@ -1,8 +1,6 @@
 //! The schedule of a mesh, in the random order that a seed determines.
 
-use linerate_model::mesh::{
-    MeshHost, Pattern, PatternError, Schedule, ScheduleOptions, schedule,
-};
+use linerate_model::mesh::{MeshHost, Pattern, PatternError, Schedule, ScheduleOptions, schedule};
 use linerate_stats::{Random, Seed};
 
 /// The rounds of a pattern for these hosts.

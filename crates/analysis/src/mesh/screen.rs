@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::mesh::{Group, GroupKind, HostIndex, MeshHost, Retest};
+use linerate_stats::summary::median;
 use linerate_stats::two_way::{Cell, MEDIAN_VARIANCE, TwoWay, inflation};
 
 use super::TOLERANCE;
@@ -20,6 +21,8 @@ const PAIR_Z: f64 = 2.25;
 /// There are at most as many suspected pairs as a fourth of the hosts, and in all.
 const HOSTS_PER_PAIR: usize = 4;
 const PAIRS_MAX: usize = 64;
+/// So many hosts without a suspicion are a reference for the others.
+const HEALTHY_MIN: usize = 3;
 /// Fewer hosts cannot show which of them is slow.
 pub(super) const HOSTS_MIN: usize = 4;
 /// A group has so many members, or its members are judged alone.
@@ -89,7 +92,9 @@ pub fn screen(hosts: &[MeshHost], is_lost: &[bool], gathered: &Gathered) -> Scre
         counts[0][cell.row as usize] += 1;
         counts[1][cell.column as usize] += 1;
     }
-    let lag_one = fit.scale.map_or(0.0, |scale| lag_one(&fit, &cells, scale, &counts));
+    let lag_one = fit
+        .scale
+        .map_or(0.0, |scale| lag_one(&fit, &cells, scale, &counts));
     let mut screening = Screening {
         fit,
         counts,
@@ -104,7 +109,9 @@ pub fn screen(hosts: &[MeshHost], is_lost: &[bool], gathered: &Gathered) -> Scre
     let there = is_lost.iter().filter(|lost| !**lost).count();
     if there >= HOSTS_MIN {
         screening.suspect_hosts(is_lost, there);
-        screening.suspect_groups(hosts, is_lost);
+        screening
+            .suspects
+            .extend(slow_groups(&screening.fit, hosts, is_lost, &cells));
         screening.suspect_pairs(&cells, is_lost, hosts.len());
     }
     let failed = failed_pairs(gathered, is_lost);
@@ -126,7 +133,7 @@ pub fn screen(hosts: &[MeshHost], is_lost: &[bool], gathered: &Gathered) -> Scre
         wanted[host.position()] = true;
     }
     screening.met = gathered.met(|host| wanted[usize::from(host)]);
-    screening.center_on_others(is_lost);
+    screening.refit(&cells, is_lost);
     screening
 }
 
@@ -190,35 +197,6 @@ impl Screening {
                 self.suspects.push(Suspect::Host(host, side));
             }
         }
-    }
-
-    /// Groups most members of which are suspects on the same side.
-    fn suspect_groups(&mut self, hosts: &[MeshHost], is_lost: &[bool]) {
-        let mut found = Vec::new();
-        for kind in [GroupKind::Switch, GroupKind::Rack, GroupKind::Rail] {
-            let mut groups: BTreeMap<&str, Vec<HostIndex>> = BTreeMap::new();
-            for (position, host) in hosts.iter().enumerate() {
-                if let (Some(name), false) = (host.group(kind), is_lost[position]) {
-                    groups.entry(name).or_default().push(HostIndex::at(position));
-                }
-            }
-            let others = is_lost.iter().filter(|lost| !**lost).count();
-            for (name, members) in groups {
-                if members.len() < MEMBERS_MIN || members.len() * 2 > others {
-                    continue;
-                }
-                for side in Side::ALL {
-                    let is_slow =
-                        |host: &&HostIndex| self.suspects.contains(&Suspect::Host(**host, side));
-                    if is_most(members.iter().filter(is_slow).count(), members.len()) {
-                        let name = name.to_owned();
-                        let members = members.clone();
-                        found.push(Suspect::Group(Group { kind, name }, members, side));
-                    }
-                }
-            }
-        }
-        self.suspects.extend(found);
     }
 
     /// Pairs that are slower than their two hosts explain.
@@ -286,30 +264,52 @@ impl Screening {
         }
     }
 
-    /// Moves the center to hosts that are no suspects themselves: half of a mesh may be slow.
-    fn center_on_others(&mut self, is_lost: &[bool]) {
-        let of_hosts = |side: Side| -> BTreeSet<usize> {
-            let own = self.suspects.iter().filter_map(|suspect| match suspect {
-                Suspect::Host(host, of) if *of == side => Some(host.position()),
-                _ => None,
-            });
-            own.collect()
+    /// Fits the model to the hosts that are no suspects, and relates the suspects to it: half of a mesh may be slow, and
+    /// what is slow with each of several slow hosts must not count for the others.
+    fn refit(&mut self, cells: &[Cell], is_lost: &[bool]) {
+        let suspects = self.hosts();
+        let is_healthy =
+            |host: u32| !is_lost[host as usize] && !suspects.contains(&HostIndex(host));
+        let healthy = (0_u32..)
+            .take(is_lost.len())
+            .filter(|host| is_healthy(*host));
+        if suspects.is_empty() || healthy.count() < HEALTHY_MIN {
+            return;
+        }
+        let own = cells
+            .iter()
+            .filter(|cell| is_healthy(cell.row) && is_healthy(cell.column));
+        let own: Vec<Cell> = own.copied().collect();
+        let hosts = is_lost.len();
+        let fit = TwoWay::fit(hosts, hosts, &own);
+        let mut of_suspects: BTreeMap<(u32, Side), Vec<f64>> = BTreeMap::new();
+        for cell in cells {
+            let rest = fit.residual(cell);
+            match (is_healthy(cell.row), is_healthy(cell.column)) {
+                (false, true) => of_suspects
+                    .entry((cell.row, Side::Send))
+                    .or_default()
+                    .push(rest),
+                (true, false) => {
+                    let key = (cell.column, Side::Receive);
+                    of_suspects.entry(key).or_default().push(rest);
+                }
+                _ => {}
+            }
+        }
+        let (scale, freedom) = (self.fit.scale, self.fit.freedom);
+        self.fit = TwoWay {
+            scale,
+            freedom,
+            ..fit
         };
-        let (slow, late) = (of_hosts(Side::Send), of_hosts(Side::Receive));
-        let median = |effects: &[Option<f64>], without: &BTreeSet<usize>| {
-            let known = effects.iter().enumerate().filter_map(|(host, effect)| {
-                effect.filter(|_| !is_lost[host] && !without.contains(&host))
-            });
-            linerate_stats::summary::median(&known.collect::<Vec<_>>()).unwrap_or(0.0)
-        };
-        let rows = median(&self.fit.rows, &slow);
-        let columns = median(&self.fit.columns, &late);
-        let moved = |effects: &mut Vec<Option<f64>>, by: f64| {
-            effects.iter_mut().flatten().for_each(|effect| *effect -= by);
-        };
-        moved(&mut self.fit.rows, rows);
-        moved(&mut self.fit.columns, columns);
-        self.fit.center += rows + columns;
+        for ((host, side), rest) in of_suspects {
+            let effects = match side {
+                Side::Send => &mut self.fit.rows,
+                Side::Receive => &mut self.fit.columns,
+            };
+            effects[host as usize] = median(&rest).ok();
+        }
     }
 
     /// What to measure again; none if there is no suspect.
@@ -325,6 +325,88 @@ impl Screening {
             without: self.gone.clone(),
         })
     }
+}
+
+/// Groups whose members are slow with hosts outside, compared with pairs that are all outside: a group may be half of the
+/// mesh.
+fn slow_groups(fit: &TwoWay, hosts: &[MeshHost], is_lost: &[bool], cells: &[Cell]) -> Vec<Suspect> {
+    let there = is_lost.iter().filter(|lost| !**lost).count();
+    let mut found = Vec::new();
+    for kind in [GroupKind::Switch, GroupKind::Rack, GroupKind::Rail] {
+        let mut groups: BTreeMap<&str, Vec<HostIndex>> = BTreeMap::new();
+        for (position, host) in hosts.iter().enumerate() {
+            if let (Some(name), false) = (host.group(kind), is_lost[position]) {
+                groups
+                    .entry(name)
+                    .or_default()
+                    .push(HostIndex::at(position));
+            }
+        }
+        groups.retain(|_, members| members.len() >= MEMBERS_MIN && members.len() * 2 <= there);
+        let crossing = crossing(&groups, hosts.len(), cells);
+        for (name, members) in &groups {
+            for side in Side::ALL {
+                // A few members do not move the center of the whole mesh.
+                let outside = if members.len() * 4 < there {
+                    fit.center
+                } else {
+                    outside(members, cells).unwrap_or(fit.center)
+                };
+                let is_slow = |host: &&HostIndex| {
+                    let values = crossing.get(&(**host, side));
+                    let own = values.and_then(|values| median(values).ok());
+                    own.is_some_and(|own| (own - outside).exp_m1() < -TOLERANCE)
+                };
+                if is_most(members.iter().filter(is_slow).count(), members.len()) {
+                    let name = (*name).to_owned();
+                    let group = Group { kind, name };
+                    found.push(Suspect::Group(group, members.clone(), side));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The values of each member of a group with hosts outside of it.
+fn crossing(
+    groups: &BTreeMap<&str, Vec<HostIndex>>,
+    hosts: usize,
+    cells: &[Cell],
+) -> BTreeMap<(HostIndex, Side), Vec<f64>> {
+    let mut group_of: Vec<Option<usize>> = vec![None; hosts];
+    for (number, members) in groups.values().enumerate() {
+        for host in members {
+            group_of[host.position()] = Some(number);
+        }
+    }
+    let mut values: BTreeMap<(HostIndex, Side), Vec<f64>> = BTreeMap::new();
+    for cell in cells {
+        let (from, to) = (group_of[cell.row as usize], group_of[cell.column as usize]);
+        if from == to {
+            continue;
+        }
+        let value = f64::from(cell.value);
+        if from.is_some() {
+            let key = (HostIndex(cell.row), Side::Send);
+            values.entry(key).or_default().push(value);
+        }
+        if to.is_some() {
+            let key = (HostIndex(cell.column), Side::Receive);
+            values.entry(key).or_default().push(value);
+        }
+    }
+    values
+}
+
+/// The median of pairs with neither host in a group.
+fn outside(members: &[HostIndex], cells: &[Cell]) -> Option<f64> {
+    let is_member: BTreeSet<u32> = members.iter().map(|host| host.0).collect();
+    let values = cells
+        .iter()
+        .filter(|cell| !is_member.contains(&cell.row) && !is_member.contains(&cell.column))
+        .map(|cell| f64::from(cell.value));
+    median(&values.collect::<Vec<_>>()).ok()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most HOSTS_MAX")]

@@ -137,7 +137,10 @@ impl SimulatedMesh {
         let first = self.measure(&schedule, 0, &mut weather);
         let mut states = self.states(schedule.len());
         let is_lost = |states: &[HostState]| -> Vec<bool> {
-            states.iter().map(|state| *state != HostState::Joined).collect()
+            states
+                .iter()
+                .map(|state| *state != HostState::Joined)
+                .collect()
         };
         let screening = screen(&self.hosts, &is_lost(&states), &first);
         let mut rounds = schedule.len();
@@ -292,7 +295,8 @@ impl SimulatedMesh {
                 normal + (1.0 - loss).ln()
             }
             Noise::Autocorrelated => {
-                let hosts = weather.send[flow.from.position()] + weather.receive[flow.to.position()];
+                let hosts =
+                    weather.send[flow.from.position()] + weather.receive[flow.to.position()];
                 (normal + hosts) / 3_f64.sqrt()
             }
         }

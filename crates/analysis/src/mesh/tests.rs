@@ -29,16 +29,29 @@ fn assert_named(
     for seed in 0..RUNS {
         let run = mesh(seed).run(&Pattern::Pairs, Seed(seed));
         if !is_right(seed, &run) {
-            wrong.push((seed, run.verdict.named, run.verdict.cleared, run.verdict.open));
+            wrong.push((
+                seed,
+                run.verdict.named,
+                run.verdict.cleared,
+                run.verdict.open,
+            ));
         }
     }
     let right = RUNS - wrong.len() as u64;
     eprintln!("{what}: {right} of {RUNS}");
-    assert!(right >= RIGHT_MIN, "{what}: {right} of {RUNS} right: {wrong:#?}");
+    assert!(
+        right >= RIGHT_MIN,
+        "{what}: {right} of {RUNS} right: {wrong:#?}"
+    );
 }
 
 fn parts(run: &SimulatedRun) -> Vec<NamedPart> {
-    let mut parts: Vec<NamedPart> = run.verdict.named.iter().map(|one| one.part.clone()).collect();
+    let mut parts: Vec<NamedPart> = run
+        .verdict
+        .named
+        .iter()
+        .map(|one| one.part.clone())
+        .collect();
     parts.sort();
     parts
 }
@@ -49,7 +62,11 @@ fn host(seed: u64) -> HostIndex {
 
 #[test]
 fn at_most_5_of_100_meshes_without_a_fault_name_anything() {
-    for (hosts, pattern) in [(4, Pattern::Pairs), (8, Pattern::Pairs), (40, Pattern::Quick)] {
+    for (hosts, pattern) in [
+        (4, Pattern::Pairs),
+        (8, Pattern::Pairs),
+        (40, Pattern::Quick),
+    ] {
         for noise in Noise::ALL {
             let mesh = SimulatedMesh::clean(hosts, noise, SCALE);
             let named = (0..100).filter(|seed| {
@@ -58,7 +75,10 @@ fn at_most_5_of_100_meshes_without_a_fault_name_anything() {
             });
             let named = named.count();
             eprintln!("{hosts} hosts, {noise:?}: {named} of 100");
-            assert!(named <= 5, "{hosts} hosts, {noise:?}: {named} of 100 name something");
+            assert!(
+                named <= 5,
+                "{hosts} hosts, {noise:?}: {named} of 100 name something"
+            );
         }
     }
 }
@@ -113,7 +133,13 @@ fn a_black_hole_of_a_pair_is_named_as_a_failure_of_that_pair() {
     let pair = |seed| (host(seed), host(seed + 5));
     assert_named(
         "black hole",
-        |seed| switched(8, Noise::Normal, Fault::BlackHole(pair(seed).0, pair(seed).1)),
+        |seed| {
+            switched(
+                8,
+                Noise::Normal,
+                Fault::BlackHole(pair(seed).0, pair(seed).1),
+            )
+        },
         |seed, run| {
             let named = &run.verdict.named;
             parts(run) == [NamedPart::Direction(pair(seed).0, pair(seed).1)]
@@ -135,9 +161,7 @@ fn a_slow_switch_is_named_and_not_its_hosts() {
             |_| switched(hosts, Noise::Normal, fault.clone()),
             |_, run| {
                 let parts = parts(run);
-                let is_group = |part: &NamedPart| {
-                    matches!(part, NamedPart::Group(group, ..) if group.name == "leaf1")
-                };
+                let is_group = |part: &NamedPart| matches!(part, NamedPart::Group(group, ..) if group.name == "leaf1");
                 !parts.is_empty() && parts.iter().all(is_group)
             },
         );

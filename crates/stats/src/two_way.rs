@@ -16,6 +16,8 @@ const MEDIAN_ABSOLUTE: f64 = 1.482_6;
 /// The variance of a standard deviation over that of the median absolute value, of normal values (P. J. Rousseeuw and
 /// C. Croux, "Alternatives to the median absolute deviation", JASA 88(424), 1993).
 const MEDIAN_ABSOLUTE_EFFICIENCY: f64 = 0.37;
+/// A handful of normal values rarely scatters by this factor more than it should.
+const CLEARLY_WIDER: f64 = 2.0;
 /// The variance of a median over that of a mean, of normal values.
 pub const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
 
@@ -211,18 +213,19 @@ pub struct Spread {
 }
 
 /// The median of values and its interval at `level`. A larger scatter of the values themselves widens it. `None` without
-/// a value.
+/// a value. Without a scale (0) it is that of the values.
 pub fn shift(values: &[f64], spread: Spread, level: f64) -> Option<(f64, Interval)> {
     let mut sorted = values.to_vec();
     let median = take_median(&mut sorted)?;
     let mut sizes: Vec<f64> = values.iter().map(|value| (value - median).abs()).collect();
-    // Few values scatter much less than they should now and then, so their own spread only ever widens the interval.
     let own = take_median(&mut sizes).unwrap_or(0.0) * MEDIAN_ABSOLUTE;
+    // The spread of a few values is itself uncertain: only one that is clearly larger counts, and then widens the interval.
+    let is_wider = own > spread.scale * CLEARLY_WIDER;
     #[expect(clippy::cast_precision_loss, reason = "a handful of values")]
     let count = values.len() as f64;
-    let scale = own.max(spread.scale);
+    let scale = if is_wider { own } else { spread.scale };
     let of_values = MEDIAN_VARIANCE * spread.inflation * scale.powi(2) / count;
-    let freedom = if own > spread.scale {
+    let freedom = if is_wider {
         spread.freedom.min(count - 1.0)
     } else {
         spread.freedom

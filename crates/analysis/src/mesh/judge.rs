@@ -381,7 +381,8 @@ impl<'a> Retested<'a> {
         }
     }
 
-    /// A group stands for those of its members that are as slow as the group, two directions for their pair.
+    /// A group stands for those of its members that are as slow as the group, a host for its pairs, and a pair for its two
+    /// directions.
     fn keep_the_simplest(&self, verdict: &mut Verdict) {
         let groups: Vec<Confirmed> = verdict
             .named
@@ -403,6 +404,16 @@ impl<'a> Retested<'a> {
                     }
                     _ => false,
                 })
+        });
+        let hosts: Vec<NamedPart> = verdict.named.iter().map(|one| one.part.clone()).collect();
+        verdict.named.retain(|one| {
+            // What scatters at a slow host scatters with each of its partners.
+            let NamedPart::Direction(from, to) = one.part else {
+                return true;
+            };
+            one.failure.is_some()
+                || !hosts.contains(&NamedPart::Host(from, Side::Send))
+                    && !hosts.contains(&NamedPart::Host(to, Side::Receive))
         });
         let directions: Vec<(HostIndex, HostIndex)> = verdict
             .named

@@ -108,10 +108,8 @@ pub fn screen(hosts: &[MeshHost], is_lost: &[bool], gathered: &Gathered) -> Scre
     };
     let there = is_lost.iter().filter(|lost| !**lost).count();
     if there >= HOSTS_MIN {
-        screening.suspect_hosts(is_lost, there);
-        screening
-            .suspects
-            .extend(slow_groups(&screening.fit, hosts, is_lost, &cells));
+        let groups = slow_groups(&screening.fit, hosts, is_lost, &cells);
+        screening.suspect_hosts(is_lost, there, groups);
         screening.suspect_pairs(&cells, is_lost, hosts.len());
     }
     let failed = failed_pairs(gathered, is_lost);
@@ -179,22 +177,31 @@ impl Screening {
         (slowness > HOST_Z).then_some(slowness)
     }
 
-    /// The slowest hosts, and no more than half of them: the others are their partners.
-    fn suspect_hosts(&mut self, is_lost: &[bool], there: usize) {
+    /// The slowest hosts and groups, and no more than half of the hosts: the others are their partners.
+    fn suspect_hosts(&mut self, is_lost: &[bool], there: usize, groups: Vec<(f64, Suspect)>) {
         let all = (0..is_lost.len()).filter(|host| !is_lost[*host]);
-        let mut found: Vec<(f64, HostIndex, Side)> = all
+        let mut found: Vec<(f64, Suspect)> = all
             .flat_map(|host| Side::ALL.map(|side| (HostIndex::at(host), side)))
             .filter_map(|(host, side)| {
                 self.slowness(host, side)?;
-                Some((self.effect(host, side)?, host, side))
+                Some((self.effect(host, side)?, Suspect::Host(host, side)))
             })
             .collect();
+        found.extend(groups);
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut hosts = BTreeSet::new();
-        for (_, host, side) in found {
-            if hosts.len() < there / 2 || hosts.contains(&host) {
-                hosts.insert(host);
-                self.suspects.push(Suspect::Host(host, side));
+        for (_, suspect) in found {
+            let mut with_it = hosts.clone();
+            match &suspect {
+                Suspect::Group(_, members, _) => with_it.extend(members.iter().copied()),
+                Suspect::Host(host, _) => {
+                    with_it.insert(*host);
+                }
+                _ => {}
+            }
+            if with_it.len() <= there / 2 {
+                hosts = with_it;
+                self.suspects.push(suspect);
             }
         }
     }
@@ -329,7 +336,12 @@ impl Screening {
 
 /// Groups whose members are slow with hosts outside, compared with pairs that are all outside: a group may be half of the
 /// mesh.
-fn slow_groups(fit: &TwoWay, hosts: &[MeshHost], is_lost: &[bool], cells: &[Cell]) -> Vec<Suspect> {
+fn slow_groups(
+    fit: &TwoWay,
+    hosts: &[MeshHost],
+    is_lost: &[bool],
+    cells: &[Cell],
+) -> Vec<(f64, Suspect)> {
     let there = is_lost.iter().filter(|lost| !**lost).count();
     let mut found = Vec::new();
     for kind in [GroupKind::Switch, GroupKind::Rack, GroupKind::Rail] {
@@ -352,15 +364,16 @@ fn slow_groups(fit: &TwoWay, hosts: &[MeshHost], is_lost: &[bool], cells: &[Cell
                 } else {
                     outside(members, cells).unwrap_or(fit.center)
                 };
-                let is_slow = |host: &&HostIndex| {
-                    let values = crossing.get(&(**host, side));
-                    let own = values.and_then(|values| median(values).ok());
-                    own.is_some_and(|own| (own - outside).exp_m1() < -TOLERANCE)
-                };
-                if is_most(members.iter().filter(is_slow).count(), members.len()) {
+                let own = members.iter().filter_map(|host| {
+                    let own = median(crossing.get(&(*host, side))?).ok()?;
+                    Some(own - outside)
+                });
+                let own: Vec<f64> = own.collect();
+                let slow = own.iter().filter(|own| own.exp_m1() < -TOLERANCE).count();
+                if let (true, Ok(effect)) = (is_most(slow, members.len()), median(&own)) {
                     let name = (*name).to_owned();
                     let group = Group { kind, name };
-                    found.push(Suspect::Group(group, members.clone(), side));
+                    found.push((effect, Suspect::Group(group, members.clone(), side)));
                 }
             }
         }

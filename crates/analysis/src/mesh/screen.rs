@@ -13,7 +13,7 @@ use super::failures::{failed_pairs, failing_hosts};
 use super::gathered::{Entry, Gathered};
 
 /// How many partners each suspect gets.
-pub const RETEST_PARTNERS: u32 = 8;
+pub const RETEST_PARTNERS: u32 = 10;
 /// A host that is so many standard errors slow is a suspect.
 const HOST_Z: f64 = 2.5;
 /// A pair that is so many standard deviations slow is a suspect, of few pairs.

@@ -7,9 +7,12 @@ use linerate_model::mesh::{
     Failure, Flow, HostIndex, HostState, MeshHost, Observation, Outcome, Pattern, Round, Schedule,
     ScheduleOptions, Stage, Step,
 };
+use linerate_model::units::Nanoseconds;
 use linerate_stats::{Random, Seed};
 
-use super::{Gathered, Screening, Verdict, judge, mesh_schedule, screen};
+use super::{
+    Gathered, MeshDocument, MeshSetup, RateUnit, Screening, Verdict, judge, mesh_schedule, screen,
+};
 
 /// How rates scatter. Each has about the same standard deviation, in the middle of its distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +87,8 @@ pub struct SimulatedRun {
     pub states: Vec<HostState>,
     /// The first part's results.
     pub first: Gathered,
+    /// The retest's results.
+    pub retest: Option<Gathered>,
     /// The rounds of both parts.
     pub rounds: usize,
 }
@@ -157,8 +162,33 @@ impl SimulatedMesh {
             verdict,
             states,
             first,
+            retest,
             rounds,
         }
+    }
+
+    /// Measures a pattern, retests its suspects, and makes the document.
+    pub fn document(&self, pattern: &Pattern, seed: Seed) -> (MeshDocument, SimulatedRun) {
+        let run = self.run(pattern, seed);
+        let setup = MeshSetup {
+            pattern: pattern.to_string(),
+            workload: "stream".to_owned(),
+            unit: RateUnit::BitPerSecond,
+            time_ns: Nanoseconds::from_millis(1_000),
+            seed: seed.0,
+            rounds: run.rounds,
+            stopped: None,
+            clocks: Vec::new(),
+            requirements: Vec::new(),
+        };
+        let document = MeshDocument::of(
+            setup,
+            &self.hosts,
+            &run.states,
+            &run.first,
+            run.retest.as_ref(),
+        );
+        (document, run)
     }
 
     fn states(&self, rounds: usize) -> Vec<HostState> {

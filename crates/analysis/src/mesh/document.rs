@@ -3,20 +3,20 @@
 use linerate_model::mesh::{Failure, Group, HostIndex, HostState, MeshHost, Stage};
 use linerate_model::units::Nanoseconds;
 use linerate_stats::Interval;
-use linerate_stats::summary::quantile;
+use linerate_stats::summary::median;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::failures::failed_pairs;
 use super::judge::{Confirmed, NamedPart, Verdict};
 use super::require::{Requirement, RequirementResult, judged};
-use super::screen::HOSTS_MIN;
+use super::screen::{HOSTS_MIN, cells};
 use super::{Gathered, IncastResult, Screening, Side, Suspect, incast, judge, screen};
 
 /// The schema of the document.
 pub const MESH_SCHEMA: &str = "linerate.mesh/1";
 /// Up to so many hosts the document has every pair.
-pub const PAIRS_UP_TO: usize = 64;
+const PAIRS_UP_TO: usize = 64;
 
 /// What was asked for, and how the run went.
 #[derive(Debug, Clone, PartialEq)]
@@ -568,8 +568,19 @@ impl Mesh<'_> {
             let rates = entries.iter().map(|entry| f64::from(entry.log_rate).exp());
             rates.collect()
         };
-        let apart = rates(self.first.judged());
-        let at = |probability| quantile(&apart, probability).ok();
+        let mut apart = rates(self.first.judged());
+        apart.sort_by(f64::total_cmp);
+        // The values are sorted: a mesh has millions, and `quantile` would sort them each time.
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an index between 0 and the last"
+        )]
+        let at = |probability: f64| {
+            let last = apart.len().checked_sub(1)?;
+            Some(apart[(probability * last as f64).round() as usize])
+        };
         PairsSummary {
             measured: apart.len(),
             failed: self.first.failed.len(),
@@ -579,7 +590,7 @@ impl Mesh<'_> {
             median: at(0.5),
             p95: at(0.95),
             max: at(1.0),
-            together_median: quantile(&rates(self.first.both_ways()), 0.5).ok(),
+            together_median: median(&rates(self.first.both_ways())).ok(),
         }
     }
 
@@ -588,12 +599,12 @@ impl Mesh<'_> {
             return None;
         }
         let mut pairs = std::collections::BTreeMap::<_, Vec<f64>>::new();
-        for cell in super::screen::cells(self.first.judged()) {
+        for cell in cells(self.first.judged()) {
             let key = (HostIndex(cell.row), HostIndex(cell.column));
             pairs.entry(key).or_default().push(f64::from(cell.value));
         }
         let result = |((from, to), logs): ((HostIndex, HostIndex), Vec<f64>)| {
-            let log = quantile(&logs, 0.5).ok()?;
+            let log = median(&logs).ok()?;
             let expected = self.screening.fit.center
                 + self.screening.effect(from, Side::Send).unwrap_or(0.0)
                 + self.screening.effect(to, Side::Receive).unwrap_or(0.0);

@@ -22,7 +22,7 @@ const DOT: f32 = 0.03;
 pub fn mesh_text(document: &MeshDocument, matrix: &Matrix) -> String {
     let mut lines = Vec::new();
     lines.push(result(document));
-    lines.push(rates(document));
+    lines.extend(wrap(&rates(document), WIDTH));
     if let Some(why) = &document.stopped {
         lines.extend(wrap(&format!("partial result: {why}"), WIDTH));
     }
@@ -136,7 +136,7 @@ fn incast(document: &MeshDocument, lines: &mut Vec<String>) {
     lines.extend(wrap(&text, WIDTH));
 }
 
-/// The heat map: per cent of the median, in the order of switches.
+/// The heat map: percent of the median, in the order of switches.
 fn map(document: &MeshDocument, matrix: &Matrix, lines: &mut Vec<String>) {
     lines.push(String::new());
     let numbers: Vec<String> = (1..=matrix.len())
@@ -149,10 +149,11 @@ fn map(document: &MeshDocument, matrix: &Matrix, lines: &mut Vec<String>) {
         let cells: Vec<String> = (0..matrix.len())
             .map(|column| format!("{:>4}", cell(matrix, row, column)))
             .collect();
-        lines.push(format!("{:>2} {name:<13}{}", row + 1, cells.concat()));
+        let line = format!("{:>2} {name:<13}{}", row + 1, cells.concat());
+        lines.push(line.trim_end().to_owned());
     }
     lines.push(
-        "per cent above or below the median; .: within 3 %, x: failed, ?: not tried".to_owned(),
+        "percent above or below the median; .: within 3 %, x: failed, ?: not tried".to_owned(),
     );
 }
 

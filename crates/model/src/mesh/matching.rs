@@ -305,11 +305,13 @@ impl RetestPlan {
 
     /// A free host that is neither a suspect nor the other host of a suspected pair: one that it has not met if there is one at all, even if it must wait for it.
     fn partner(&self, suspect: HostIndex, busy: &BTreeSet<HostIndex>) -> Option<HostIndex> {
-        let healthy = || {
-            self.order
-                .iter()
-                .filter(|host| !self.suspects.contains(*host))
+        let is_pair = |host: HostIndex| {
+            self.pairs.contains_key(&(suspect, host)) || self.pairs.contains_key(&(host, suspect))
         };
+        let is_other = |host: &&HostIndex| {
+            **host != suspect && !self.suspects.contains(*host) && !is_pair(**host)
+        };
+        let healthy = || self.order.iter().filter(is_other);
         let is_new = |host: &&HostIndex| !self.met.contains(&sorted(suspect, **host));
         let is_free = |host: &&HostIndex| !busy.contains(*host);
         let found = if healthy().any(|host| is_new(&host)) {

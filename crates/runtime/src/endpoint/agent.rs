@@ -15,7 +15,7 @@ use linerate_host::apply::Boottime;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::Plan;
 use linerate_model::protocol::{
-    Failure, FailureKind, PROTOCOL, Progress, Reply, Token, request_bytes_max,
+    Failure, FailureKind, PROTOCOL, Progress, Reply, START_AHEAD_MAX, Token, request_bytes_max,
 };
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
@@ -24,7 +24,9 @@ use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
 use linerate_traffic::http::Server;
-use linerate_traffic::tcp::{Arrival, HandedOver, Listening};
+use linerate_traffic::tcp::{Arrival, Connected, HandedOver, Listening};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::ClockId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -39,6 +41,9 @@ use crate::endpoint::transactions;
 
 /// How long the data connections of a prepared trial may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(15);
+
+/// How long the data connections to another agent may take.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// A controller cannot ask for more frequent reports than this.
 const REPORT_MIN: Duration = Duration::from_millis(10);
@@ -60,13 +65,15 @@ enum Event {
     Progress(Progress),
     /// By its number.
     TrialOver(u64, Result<Box<SideSample>, Failure>),
+    /// The connections to another agent are open, or why not; by the number of the trial.
+    Connected(u64, Result<(), Failure>),
 }
 
 /// A trial between its preparation and its end.
 struct Trial {
     number: u64,
     abort: Abort,
-    start: Sender<()>,
+    start: Sender<Option<Nanoseconds>>,
     /// The outcome, if it arrived before it was requested.
     early: Option<Result<Box<SideSample>, Failure>>,
     started: bool,
@@ -191,6 +198,7 @@ impl Agent {
                 Event::Garbled(why) => return Err(Stop::new(Code::BadInput, why)),
                 Event::Progress(progress) => Some(Reply::Progress(progress)),
                 Event::TrialOver(number, result) => self.trial_over(number, result),
+                Event::Connected(number, result) => self.connected(number, result),
                 Event::Line(line) => match self.talk.on_line(&line) {
                     AgentAction::Close => return Ok(()),
                     action => self.act(action),
@@ -223,6 +231,10 @@ impl Agent {
                 reached: self.terms.as_ref().map(|terms| terms.reached),
                 changes_forbidden: self.terms.as_ref().is_some_and(|terms| !terms.changes),
             }),
+            AgentAction::ReadClock => Ok(Reply::Clock {
+                monotonic_ns: now(ClockId::Monotonic),
+                unix_ns: now(ClockId::Realtime),
+            }),
             AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.endpoint.read_host()))),
             AgentAction::ReadSettings(keys) => {
                 let values = keys.iter().map(|key| self.endpoint.read_setting(key));
@@ -251,7 +263,15 @@ impl Agent {
                 bind,
                 report_ns,
             } => self.prepare(&spec, token, &bind, report_ns),
-            AgentAction::Start => return self.start(),
+            AgentAction::Connect {
+                spec,
+                token,
+                target,
+            } => match self.connect(spec, token, target) {
+                Ok(()) => return None,
+                Err(failure) => Err(failure),
+            },
+            AgentAction::Start(at) => return self.start(at),
             AgentAction::EndEarly => {
                 if let Some(trial) = &self.trial {
                     trial.abort.end_early();
@@ -323,13 +343,13 @@ impl Agent {
         };
         let exceeds = self.watch(&abort, report, spec);
         let port = listening.port();
-        let (start, started) = mpsc::channel();
-        let events = self.events.clone();
-        let heard = abort.clone();
-        let number = self.next;
-        self.next += 1;
+        let (number, started) = self.begin(&abort);
+        let (events, heard) = (self.events.clone(), abort);
         std::thread::spawn(move || {
-            let result = run_trial(listening, &heard, &started);
+            let accepted = listening.accept(Instant::now() + ARRIVAL, &heard);
+            let result = accepted
+                .map_err(|error| Failure::from(&error))
+                .and_then(|connected| run_trial(connected, &heard, &started));
             if exceeds.load(Ordering::SeqCst) {
                 let _ = events.send(Event::TrialOver(number, Err(too_fast())));
             } else if !heard.is_triggered() {
@@ -337,14 +357,68 @@ impl Agent {
                 let _ = events.send(Event::TrialOver(number, result));
             }
         });
+        Ok(Reply::Prepared { port })
+    }
+
+    /// Notes a trial that is being prepared: its number, and what delivers its start.
+    fn begin(&mut self, abort: &Abort) -> (u64, Receiver<Option<Nanoseconds>>) {
+        let (start, started) = mpsc::channel();
+        let number = self.next;
+        self.next += 1;
         self.trial = Some(Trial {
             number,
-            abort,
+            abort: abort.clone(),
             start,
             early: None,
             started: false,
         });
-        Ok(Reply::Prepared { port })
+        (number, started)
+    }
+
+    /// Opens the data connections of a trial with another agent.
+    fn connect(
+        &mut self,
+        spec: Box<TrialSpec>,
+        token: Token,
+        target: SocketAddr,
+    ) -> Result<(), Failure> {
+        let begun = if self.terms.is_some() {
+            Err(no_connections())
+        } else {
+            Abort::new().map_err(|error| Failure::from(&error))
+        };
+        let abort = begun.inspect_err(|_| self.talk.on_trial_over())?;
+        let (number, started) = self.begin(&abort);
+        let events = self.events.clone();
+        std::thread::spawn(move || {
+            let deadline = Instant::now() + CONNECT;
+            let connected = match Connected::connect(&spec, target, token, deadline, &abort) {
+                Ok(connected) => connected,
+                Err(error) => {
+                    let _ = events.send(Event::Connected(number, Err(Failure::from(&error))));
+                    return;
+                }
+            };
+            let _ = events.send(Event::Connected(number, Ok(())));
+            let result = run_trial(connected, &abort, &started);
+            if !abort.is_triggered() {
+                let _ = events.send(Event::TrialOver(number, result));
+            }
+        });
+        Ok(())
+    }
+
+    fn connected(&mut self, number: u64, result: Result<(), Failure>) -> Option<Reply> {
+        // An aborted trial has its answer.
+        self.trial.as_ref().filter(|trial| trial.number == number)?;
+        match result {
+            Ok(()) => Some(Reply::Connected),
+            Err(failure) => {
+                self.trial = None;
+                self.talk.on_trial_over();
+                Some(Reply::Failed(failure))
+            }
+        }
     }
 
     /// Has a trial report its progress, and aborts it when it exceeds the maximum rate; then the result becomes true.
@@ -391,11 +465,11 @@ impl Agent {
         exceeds
     }
 
-    fn start(&mut self) -> Option<Reply> {
+    fn start(&mut self, at: Option<Nanoseconds>) -> Option<Reply> {
         let trial = self.trial.as_mut()?;
         trial.started = true;
         // The thread is gone when the connections never came; then its reason is here already.
-        let _ = trial.start.send(());
+        let _ = trial.start.send(at);
         let early = trial.early.take()?;
         let number = trial.number;
         self.trial_over(number, early)
@@ -430,6 +504,14 @@ fn no_changes() -> Failure {
     }
 }
 
+fn no_connections() -> Failure {
+    Failure {
+        kind: FailureKind::Permission,
+        message: "a listening agent measures with its controller only, not with other agents"
+            .to_owned(),
+    }
+}
+
 fn too_fast() -> Failure {
     Failure {
         kind: FailureKind::Permission,
@@ -440,21 +522,42 @@ fn too_fast() -> Failure {
 }
 
 fn run_trial(
-    listening: Listening,
+    connected: Connected,
     abort: &Abort,
-    start: &Receiver<()>,
+    start: &Receiver<Option<Nanoseconds>>,
 ) -> Result<Box<SideSample>, Failure> {
-    let connected = listening
-        .accept(Instant::now() + ARRIVAL, abort)
-        .map_err(|error| Failure::from(&error))?;
-    if start.recv().is_err() {
-        return Err(Failure {
-            kind: FailureKind::Other,
-            message: "the trial was aborted".to_owned(),
-        });
+    let aborted = || Failure {
+        kind: FailureKind::Other,
+        message: "the trial was aborted".to_owned(),
+    };
+    let at = start.recv().map_err(|_| aborted())?;
+    if at.is_some_and(|at| is_aborted_before(abort, at)) {
+        return Err(aborted());
     }
     let spec = connected.spec().clone();
     record_side(connected, &spec, abort).map(Box::new)
+}
+
+/// Waits until `at` on the monotonic clock, at most [`START_AHEAD_MAX`]; whether the trial was aborted before.
+fn is_aborted_before(abort: &Abort, at: Nanoseconds) -> bool {
+    let last = now(ClockId::Monotonic).as_u64() + START_AHEAD_MAX.as_u64();
+    let at = at.as_u64().min(last);
+    loop {
+        let left = at.saturating_sub(now(ClockId::Monotonic).as_u64());
+        let wait = Timespec::try_from(Duration::from_nanos(left)).unwrap_or_default();
+        // A signal may cut the wait short.
+        match poll(&mut [PollFd::new(abort, PollFlags::IN)], Some(&wait)) {
+            Ok(ready) if ready > 0 => return true,
+            _ if left == 0 => return false,
+            _ => {}
+        }
+    }
+}
+
+/// A clock of this host.
+fn now(clock: ClockId) -> Nanoseconds {
+    let now = rustix::time::clock_gettime(clock);
+    Duration::try_from(now).unwrap_or_default().into()
 }
 
 /// Writes one reply; false when the controller is gone.

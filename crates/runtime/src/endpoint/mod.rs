@@ -7,7 +7,7 @@
 //! it by short trials what limits a path. `listen` is an agent that is not started but
 //! called, `lease` changes two hosts, `recover` rolls back what an earlier process left. `stage` makes two hosts of one's own, `host_source` reads this
 //! host or a capture, `watch` passes on what a running trial has done, `nics` opens a path over each of several interfaces,
-//! `together` runs trials over them at once, `iperf3` is the other end of an iperf3 test.
+//! `together` runs trials over them at once, `remote_pairs` runs trials between hosts that are both remote, `iperf3` is the other end of an iperf3 test.
 
 pub mod agent;
 pub mod crash;
@@ -25,6 +25,7 @@ pub mod peer;
 pub mod place;
 pub mod record;
 pub mod recover;
+pub mod remote_pairs;
 pub mod reverter;
 pub mod stage;
 pub mod together;

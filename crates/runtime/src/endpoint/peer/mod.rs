@@ -212,7 +212,7 @@ impl Peer {
 
     /// Sends a request whose answer [`Peer::hear`] takes later.
     pub fn send(&mut self, request: &Request) -> Outcome<()> {
-        if let Request::Prepare { spec, .. } = request {
+        if let Request::Prepare { spec, .. } | Request::Connect { spec, .. } = request {
             self.record_bytes_max = record_bytes_max(spec);
         }
         self.may_have_changed |= !self.changes_forbidden
@@ -289,8 +289,13 @@ impl Peer {
     /// Aborts the trial at the remote end, whatever state it is in. One that does not answer is disconnected: its late answer
     /// would be taken for that of the next request.
     pub fn abort_trial(&mut self) -> Outcome<()> {
+        self.abort_trial_within(WORK)
+    }
+
+    /// The same with a shorter time for the answer.
+    pub(super) fn abort_trial_within(&mut self, limit: Duration) -> Outcome<()> {
         self.send(&Request::Abort)?;
-        let deadline = Instant::now() + WORK;
+        let deadline = Instant::now() + limit;
         loop {
             match self
                 .replies
@@ -304,7 +309,7 @@ impl Peer {
                     self.kill();
                     return Err(Stop {
                         code: Code::PeerUnreachable,
-                        ..self.no_answer_within(WORK)
+                        ..self.no_answer_within(limit)
                     });
                 }
                 _ => return Err(self.gone()),

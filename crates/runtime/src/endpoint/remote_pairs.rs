@@ -120,6 +120,20 @@ pub struct FlowFailure {
     pub lost: Vec<(End, String)>,
     /// Whether the run was interrupted: then nothing is known about the flow.
     pub is_interrupted: bool,
+    /// How far it came.
+    pub stage: FlowStage,
+}
+
+/// How far a flow came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FlowStage {
+    /// Its ends did not connect.
+    #[default]
+    Connect,
+    /// It broke, or an end of it failed.
+    Run,
+    /// It did not end before its deadline.
+    Deadline,
 }
 
 /// The result of a flow.
@@ -202,6 +216,7 @@ impl RemoteFlow<'_> {
         match ask(&mut self.from.peer, &connect, limit) {
             Ok(Reply::Connected) => Ok(()),
             Ok(_) => Err(FlowFailure::of(&does_not_fit().message)),
+            // Nobody connects to the listening end any more.
             Err(error) => Err(self.failed(Some(error), None)),
         }
     }
@@ -232,7 +247,13 @@ impl RemoteFlow<'_> {
                 shared_kernel: self.shared_kernel,
                 flags: Vec::new(),
             })),
-            (from, to) => Err(self.failed(from.err(), to.err())),
+            (from, to) => {
+                let (from, to) = (from.err(), to.err());
+                let is_late = [&from, &to].into_iter().flatten().any(is_timeout);
+                let failure = self.failed(from, to);
+                let stage = if is_late { FlowStage::Deadline } else { FlowStage::Run };
+                Err(FlowFailure { stage, ..failure })
+            }
         }
     }
 
@@ -265,6 +286,7 @@ impl RemoteFlow<'_> {
                 Some(FarError::Failure(far)) => {
                     whys.push((far.kind != FailureKind::Broken, far.message));
                 }
+                // Also of a trial that this end believes to be over.
                 None => {
                     if let Err(lost) = peer.abort_trial_within(ABORTED) {
                         failure.lost.push((end, lost.message));
@@ -286,6 +308,10 @@ impl FlowFailure {
             ..Self::default()
         }
     }
+}
+
+fn is_timeout(error: &FarError) -> bool {
+    matches!(error, FarError::Stop(stop) if stop.code == Code::TimeOut)
 }
 
 fn ask(peer: &mut Peer, request: &Request, limit: Duration) -> Result<Reply, FarError> {

@@ -123,6 +123,20 @@ impl Peer {
         interrupt: &Interrupt,
         say: Option<&Say>,
     ) -> Outcome<Self> {
+        Ok(Self::start_within(
+            address, push, state, interrupt, say, GREETING,
+        )?)
+    }
+
+    /// The same with another time for the greeting; a refusal by the remote end keeps its kind.
+    pub fn start_within(
+        address: &PeerAddress,
+        push: bool,
+        state: &Path,
+        interrupt: &Interrupt,
+        say: Option<&Say>,
+        greeting: Duration,
+    ) -> Result<Self, FarError> {
         pair_if_asked(address, state, say)?;
         let mut command = agent_command(address, push, state, interrupt)?;
         linerate_testbed::shield_from_interrupts(&mut command);
@@ -177,7 +191,7 @@ impl Peer {
             reached,
             changes_forbidden,
             ..
-        } = peer.greeted(&hello, say)?
+        } = peer.greeted(&hello, say, greeting)?
         {
             peer.addresses = addresses;
             peer.reached = reached;
@@ -188,13 +202,18 @@ impl Peer {
     }
 
     /// Waits for the answer to `hello`; when that takes long, prints what for.
-    fn greeted(&mut self, hello: &Request, say: Option<&Say>) -> Outcome<Reply> {
-        match self.hear(hello, NOTICED) {
-            Err(stop) if stop.code == Code::TimeOut => {
+    fn greeted(
+        &mut self,
+        hello: &Request,
+        say: Option<&Say>,
+        limit: Duration,
+    ) -> Result<Reply, FarError> {
+        match self.answer_to(hello, NOTICED.min(limit)) {
+            Err(FarError::Stop(stop)) if stop.code == Code::TimeOut && limit > NOTICED => {
                 if let Some(say) = say {
                     say.note(&format!("connecting to {}...", self.address));
                 }
-                self.hear(hello, GREETING)
+                self.answer_to(hello, limit)
             }
             heard => heard,
         }
@@ -500,7 +519,7 @@ fn cause_of_ssh(words: &str) -> &'static str {
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub(super) enum FarError {
+pub enum FarError {
     /// The remote end has failed to do it.
     Failure(Failure),
     /// Anything else.

@@ -24,6 +24,7 @@ pub mod ids;
 pub mod known;
 pub mod lab;
 pub mod latency;
+pub mod launch;
 pub mod limit;
 pub mod memory_policy;
 pub mod mesh;

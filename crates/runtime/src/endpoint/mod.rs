@@ -5,7 +5,7 @@
 //! (`reverter`) before the first one, `fallback_timer` a timer of systemd beside it. `agent` and `peer` are the two ends of
 //! the control channel, `trial` a path with both ends; `ends` is the seam between a session and them, `why` finds out over
 //! it by short trials what limits a path. `listen` is an agent that is not started but
-//! called, `lease` changes two hosts, `recover` rolls back what an earlier process left. `stage` makes two hosts of one's own, `host_source` reads this
+//! called, `launch` joins processes that a launcher has started, `lease` changes two hosts, `recover` rolls back what an earlier process left. `stage` makes two hosts of one's own, `host_source` reads this
 //! host or a capture, `watch` passes on what a running trial has done, `nics` opens a path over each of several interfaces,
 //! `together` runs trials over them at once, `remote_pairs` runs trials between hosts that are both remote, `iperf3` is the other end of an iperf3 test.
 
@@ -16,6 +16,7 @@ mod fallback_timer;
 pub mod guard;
 pub mod host_source;
 pub mod iperf3;
+pub mod launch;
 pub mod lease;
 pub mod listen;
 pub mod local;

@@ -198,6 +198,11 @@ impl Progress {
                 why,
             } => self.cell(*block, levels, samples, why.as_deref()),
             Record::Qos(asked) => self.classes.clone_from(&asked.classes),
+            Record::MeshFlow(flow) => {
+                if let Some(sample) = &flow.sample {
+                    self.trial(&format!("round {}", flow.round.saturating_add(1)), sample);
+                }
+            }
             Record::QosTrial(trial) => {
                 let what = trial.arm.in_words(&self.classes);
                 let what = format!("round {}: {what}", trial.round.saturating_add(1));

@@ -16,6 +16,7 @@ pub(crate) mod map;
 mod memory;
 pub(crate) mod nic;
 pub(crate) mod pairings;
+pub(crate) mod mesh_testbed;
 pub(crate) mod redundant;
 pub(crate) mod report;
 pub(crate) mod runs;

@@ -57,7 +57,8 @@ impl ClockOffset {
             };
             let half = read(ClockId::Monotonic).saturating_sub(before.0) / 2;
             let offset = |theirs: Nanoseconds, ours: u64| {
-                let difference = i128::from(theirs.as_u64()) - i128::from(ours.saturating_add(half));
+                let difference =
+                    i128::from(theirs.as_u64()) - i128::from(ours.saturating_add(half));
                 i64::try_from(difference).unwrap_or(i64::MAX)
             };
             let one = Self {
@@ -141,7 +142,10 @@ pub type FlowResult = Result<Box<Sample>, FlowFailure>;
 
 /// Runs the flows of a round; all start at the same time, without those that cannot. Returns that time, by this host's
 /// monotonic clock, and the results in the order of the flows.
-pub fn run_round(mut flows: Vec<RemoteFlow<'_>>, limits: RoundLimits) -> (Nanoseconds, Vec<FlowResult>) {
+pub fn run_round(
+    mut flows: Vec<RemoteFlow<'_>>,
+    limits: RoundLimits,
+) -> (Nanoseconds, Vec<FlowResult>) {
     let prepared = in_threads(&mut flows, |flow| flow.prepare(limits.prepare));
     let slowest = flows
         .iter()
@@ -159,7 +163,9 @@ pub fn run_round(mut flows: Vec<RemoteFlow<'_>>, limits: RoundLimits) -> (Nanose
     let mut run = run.into_iter();
     let results = prepared
         .into_iter()
-        .map(|prepared| prepared.and_then(|()| run.next().unwrap_or_else(|| Err(FlowFailure::default()))))
+        .map(|prepared| {
+            prepared.and_then(|()| run.next().unwrap_or_else(|| Err(FlowFailure::default())))
+        })
         .collect();
     (Nanoseconds::new(start), results)
 }
@@ -235,9 +241,14 @@ impl RemoteFlow<'_> {
         ];
         let [from_sent, to_sent] = sent;
         let from = from_sent.and_then(|()| side(&mut self.from.peer, &first, self.spec, deadline));
-        let is_lost = |result: &Result<SideSample, FarError>| matches!(result, Err(FarError::Stop(_)));
+        let is_lost =
+            |result: &Result<SideSample, FarError>| matches!(result, Err(FarError::Stop(_)));
         let soon = |deadline: Instant| deadline.min(Instant::now() + NOTICES);
-        let until = if is_lost(&from) { soon(deadline) } else { deadline.max(Instant::now() + NOTICES) };
+        let until = if is_lost(&from) {
+            soon(deadline)
+        } else {
+            deadline.max(Instant::now() + NOTICES)
+        };
         let to = to_sent.and_then(|()| side(&mut self.to.peer, &second, self.spec, until));
         match (from, to) {
             (Ok(local), Ok(remote)) => Ok(Box::new(Sample {
@@ -251,7 +262,11 @@ impl RemoteFlow<'_> {
                 let (from, to) = (from.err(), to.err());
                 let is_late = [&from, &to].into_iter().flatten().any(is_timeout);
                 let failure = self.failed(from, to);
-                let stage = if is_late { FlowStage::Deadline } else { FlowStage::Run };
+                let stage = if is_late {
+                    FlowStage::Deadline
+                } else {
+                    FlowStage::Run
+                };
                 Err(FlowFailure { stage, ..failure })
             }
         }
@@ -296,7 +311,11 @@ impl RemoteFlow<'_> {
         }
         // A stable sort: causes before consequences.
         whys.sort_by_key(|(is_cause, _)| !is_cause);
-        failure.why = whys.into_iter().next().map(|(_, why)| why).unwrap_or_default();
+        failure.why = whys
+            .into_iter()
+            .next()
+            .map(|(_, why)| why)
+            .unwrap_or_default();
         failure
     }
 }
@@ -347,7 +366,9 @@ pub fn address_between(
     nic: Option<&str>,
 ) -> Option<IpAddr> {
     let parsed = |all: &[AgentAddress], nic: Option<&str>| -> Vec<(IpAddr, u8)> {
-        let all = all.iter().filter(|one| nic.is_none_or(|nic| one.nic.as_str() == nic));
+        let all = all
+            .iter()
+            .filter(|one| nic.is_none_or(|nic| one.nic.as_str() == nic));
         let all = all.filter_map(|one| parse_prefixed(&one.address));
         all.filter(|(address, _)| usable(*address)).collect()
     };
@@ -358,7 +379,10 @@ pub fn address_between(
     };
     let near = theirs.iter().find(is_near);
     let routed = || {
-        let family = |address: &IpAddr| own.iter().any(|(mine, _)| mine.is_ipv4() == address.is_ipv4());
+        let family = |address: &IpAddr| {
+            own.iter()
+                .any(|(mine, _)| mine.is_ipv4() == address.is_ipv4())
+        };
         theirs.iter().find(|(address, _)| family(address))
     };
     near.or_else(routed).map(|(address, _)| *address)
@@ -392,7 +416,11 @@ mod tests {
 
     #[test]
     fn data_goes_over_a_common_subnet_or_the_named_nic_and_never_over_loopback() {
-        let from = addresses(&[("lo", "127.0.0.1/8"), ("eth0", "10.0.0.1/24"), ("eth1", "10.1.0.1/24")]);
+        let from = addresses(&[
+            ("lo", "127.0.0.1/8"),
+            ("eth0", "10.0.0.1/24"),
+            ("eth1", "10.1.0.1/24"),
+        ]);
         let to = addresses(&[
             ("lo", "127.0.0.1/8"),
             ("eth2", "192.168.7.2/24"),

@@ -54,7 +54,9 @@ pub struct Gate {
 
 impl std::fmt::Debug for Opened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opened").field("caller", &self.caller).finish_non_exhaustive()
+        f.debug_struct("Opened")
+            .field("caller", &self.caller)
+            .finish_non_exhaustive()
     }
 }
 
@@ -130,8 +132,9 @@ impl Gate {
             networks: Vec::new(),
             sessions_max: hosts.saturating_mul(SESSIONS),
         };
-        let stop = Abort::new()
-            .map_err(|error| Stop::new(Code::Resource, "cannot listen for the other ranks").because(error))?;
+        let stop = Abort::new().map_err(|error| {
+            Stop::new(Code::Resource, "cannot listen for the other ranks").because(error)
+        })?;
         let ends = stop.clone();
         let named = thread::Builder::new().name("linerate-gate".to_owned());
         // Who is refused learns why; the root counts who has joined.
@@ -152,7 +155,12 @@ impl Gate {
     }
 
     /// Waits until `others` ranks have joined, or for so long; in the order of their host names and addresses.
-    pub fn gather(&self, others: usize, limit: Duration, interrupt: &Interrupt) -> Outcome<Vec<Arrived>> {
+    pub fn gather(
+        &self,
+        others: usize,
+        limit: Duration,
+        interrupt: &Interrupt,
+    ) -> Outcome<Vec<Arrived>> {
         let deadline = Instant::now() + limit;
         let mut all: BTreeMap<PublicKey, Arrived> = BTreeMap::new();
         while all.len() < others || all.values().any(|one| one.sessions.len() < SESSIONS) {
@@ -190,10 +198,22 @@ impl Gate {
     fn peer(&self, opened: &Opened, interrupt: &Interrupt) -> Outcome<Peer> {
         let own = std::env::current_exe()
             .map_err(|error| Stop::io("find the path of this program", error))?;
-        let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
+        let quoted =
+            |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
         let (up, down) = &opened.pipes;
-        let command = format!("exec {} relay {} {}", quoted(&own), quoted(down), quoted(up));
-        let mut peer = Peer::start(&PeerAddress::Exec(command), false, &self.state, interrupt, None)?;
+        let command = format!(
+            "exec {} relay {} {}",
+            quoted(&own),
+            quoted(down),
+            quoted(up)
+        );
+        let mut peer = Peer::start(
+            &PeerAddress::Exec(command),
+            false,
+            &self.state,
+            interrupt,
+            None,
+        )?;
         // Messages name the host, not the pipes.
         peer.address = PeerAddress::Tls {
             at: HostPort {

@@ -97,8 +97,9 @@ pub fn pairing_line(
             pmi::exchange(stream, None, own.as_deref())?
         }
         Rendezvous::Pmi(PmiChannel::Port { at, id }) => {
-            let stream = TcpStream::connect(at)
-                .map_err(|error| Stop::io(format!("connect to the launcher at {at} (PMI_PORT)"), error))?;
+            let stream = TcpStream::connect(at).map_err(|error| {
+                Stop::io(format!("connect to the launcher at {at} (PMI_PORT)"), error)
+            })?;
             pmi::exchange(stream, Some(id), own.as_deref())?
         }
     };
@@ -118,13 +119,20 @@ fn write_secret(file: &Path, line: &str) -> Outcome<()> {
         .create_new(true)
         .mode(0o600)
         .open(&place)
-        .and_then(|mut file| file.write_all(line.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|mut file| {
+            file.write_all(line.as_bytes())
+                .and_then(|()| file.sync_all())
+        })
         .and_then(|()| fs::rename(&place, file));
     written.map_err(|error| Stop::io(format!("write {}", file.display()), error))
 }
 
 /// Reads the line once the root has written it. A network file system reports no change of a file: it is looked for.
-fn read_secret(file: &Path, limit: Duration, gives_up: &dyn Fn(Duration) -> bool) -> Outcome<String> {
+fn read_secret(
+    file: &Path,
+    limit: Duration,
+    gives_up: &dyn Fn(Duration) -> bool,
+) -> Outcome<String> {
     let deadline = Instant::now() + limit;
     loop {
         match fs::read_to_string(file) {
@@ -133,7 +141,11 @@ fn read_secret(file: &Path, limit: Duration, gives_up: &dyn Fn(Duration) -> bool
                 return Err(Stop::io(format!("read {}", file.display()), error));
             }
             Err(_) if Instant::now() >= deadline => {
-                let why = format!("the root has not written {} within {} s", file.display(), limit.as_secs());
+                let why = format!(
+                    "the root has not written {} within {} s",
+                    file.display(),
+                    limit.as_secs()
+                );
                 return Err(Stop::new(Code::TimeOut, why));
             }
             Err(_) if gives_up(FILE_EVERY) => return Err(Stop::interrupted()),
@@ -156,7 +168,10 @@ mod tests {
         let stop = read_secret(&file, Duration::ZERO, &never).expect_err("there is none");
         assert_eq!(stop.code, Code::TimeOut);
         write_secret(&file, "tls://h#k").expect("writable");
-        let mode = fs::metadata(&file).expect("it is there").permissions().mode();
+        let mode = fs::metadata(&file)
+            .expect("it is there")
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600);
         let read = read_secret(&file, Duration::ZERO, &never).expect("it is there");
         assert_eq!(read, "tls://h#k");

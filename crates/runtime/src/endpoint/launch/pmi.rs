@@ -15,20 +15,28 @@ const LINE_BYTES_MAX: usize = 4096;
 const KEY: &str = "linerate-root";
 
 /// Passes the pairing line from the root, which has one, to all others; returns it. Every process of the launcher must take part.
-pub fn exchange(stream: impl Read + Write, id: Option<&str>, line: Option<&str>) -> Outcome<String> {
+pub fn exchange(
+    stream: impl Read + Write,
+    id: Option<&str>,
+    line: Option<&str>,
+) -> Outcome<String> {
     let mut client = Client { stream };
     if let Some(id) = id {
         client.ask(&format!("cmd=initack pmiid={id}"))?;
     }
     client.ask("cmd=init pmi_version=1 pmi_subversion=1")?;
     let mut names = client.ask("cmd=get_my_kvsname")?;
-    let name = names.remove("kvsname").ok_or_else(|| failed("it names no key-value space"))?;
+    let name = names
+        .remove("kvsname")
+        .ok_or_else(|| failed("it names no key-value space"))?;
     if let Some(line) = line {
         client.ask(&format!("cmd=put kvsname={name} key={KEY} value={line}"))?;
     }
     client.ask("cmd=barrier_in")?;
     let mut found = client.ask(&format!("cmd=get kvsname={name} key={KEY}"))?;
-    let line = found.remove("value").ok_or_else(|| failed("rank 0 has put no pairing line"))?;
+    let line = found
+        .remove("value")
+        .ok_or_else(|| failed("rank 0 has put no pairing line"))?;
     // After it the launcher takes the end of this process for a regular one.
     client.ask("cmd=finalize")?;
     Ok(line)
@@ -43,18 +51,27 @@ impl<S: Read + Write> Client<S> {
     fn ask(&mut self, command: &str) -> Outcome<BTreeMap<String, String>> {
         let word = command.split(' ').next().unwrap_or_default().to_owned();
         let cannot = |error: io::Error| {
-            Stop::new(Code::PeerUnreachable, format!("cannot ask the launcher over PMI (`{word}`)"))
-                .because(error)
+            Stop::new(
+                Code::PeerUnreachable,
+                format!("cannot ask the launcher over PMI (`{word}`)"),
+            )
+            .because(error)
         };
         let sent = self.stream.write_all(format!("{command}\n").as_bytes());
         sent.and_then(|()| self.stream.flush()).map_err(cannot)?;
         let line = self.line().map_err(cannot)?;
-        let words = line.split_whitespace().filter_map(|word| word.split_once('='));
-        let answer: BTreeMap<String, String> =
-            words.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let words = line
+            .split_whitespace()
+            .filter_map(|word| word.split_once('='));
+        let answer: BTreeMap<String, String> = words
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
         match answer.get("rc").map(String::as_str) {
             None | Some("0") => Ok(answer),
-            Some(_) => Err(failed(&format!("`{word}` is answered by `{}`", line.trim()))),
+            Some(_) => Err(failed(&format!(
+                "`{word}` is answered by `{}`",
+                line.trim()
+            ))),
         }
     }
 
@@ -71,7 +88,10 @@ impl<S: Read + Write> Client<S> {
                 Err(error) => return Err(error),
             }
         }
-        Err(io::Error::new(io::ErrorKind::InvalidData, "the answer has no end"))
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the answer has no end",
+        ))
     }
 }
 
@@ -103,11 +123,17 @@ mod tests {
     }
 
     const ANSWERS: [(&str, &str); 6] = [
-        ("cmd=init", "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n"),
+        (
+            "cmd=init",
+            "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n",
+        ),
         ("cmd=get_my_kvsname", "cmd=my_kvsname kvsname=kvs_7\n"),
         ("cmd=put", "cmd=put_result rc=0 msg=success\n"),
         ("cmd=barrier_in", "cmd=barrier_out\n"),
-        ("cmd=get ", "cmd=get_result rc=0 msg=success value=tls://h1:1#k.t.9\n"),
+        (
+            "cmd=get ",
+            "cmd=get_result rc=0 msg=success value=tls://h1:1#k.t.9\n",
+        ),
         ("cmd=finalize", "cmd=finalize_ack\n"),
     ];
 
@@ -125,15 +151,31 @@ mod tests {
     fn the_root_puts_its_line_before_the_barrier_and_all_get_it_after_it() {
         let (got, commands) = exchanged(Some("tls://h1:1#k.t.9"), &ANSWERS);
         assert_eq!(got.expect("a line"), "tls://h1:1#k.t.9");
-        let words: Vec<&str> = commands.iter().filter_map(|line| line.split(' ').next()).collect();
+        let words: Vec<&str> = commands
+            .iter()
+            .filter_map(|line| line.split(' ').next())
+            .collect();
         assert_eq!(
             words,
-            ["cmd=init", "cmd=get_my_kvsname", "cmd=put", "cmd=barrier_in", "cmd=get", "cmd=finalize"]
+            [
+                "cmd=init",
+                "cmd=get_my_kvsname",
+                "cmd=put",
+                "cmd=barrier_in",
+                "cmd=get",
+                "cmd=finalize"
+            ]
         );
-        assert_eq!(commands[2], "cmd=put kvsname=kvs_7 key=linerate-root value=tls://h1:1#k.t.9");
+        assert_eq!(
+            commands[2],
+            "cmd=put kvsname=kvs_7 key=linerate-root value=tls://h1:1#k.t.9"
+        );
         let (got, commands) = exchanged(None, &ANSWERS);
         assert_eq!(got.expect("a line"), "tls://h1:1#k.t.9");
-        assert!(!commands.iter().any(|line| line.starts_with("cmd=put")), "{commands:?}");
+        assert!(
+            !commands.iter().any(|line| line.starts_with("cmd=put")),
+            "{commands:?}"
+        );
     }
 
     #[test]

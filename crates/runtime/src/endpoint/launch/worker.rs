@@ -49,14 +49,21 @@ impl Serving {
         };
         let cannot = |error| Stop::io("start an agent", error);
         let mut command = program();
-        command.args(["agent", "--stdio"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["agent", "--stdio"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut agent = command.spawn().map_err(cannot)?;
         let (to, from) = (agent.stdin.take(), agent.stdout.take());
         let (Some(to), Some(from)) = (to, from) else {
             return Err(Stop::new(Code::Bug, "a piped stream of a child is missing"));
         };
         let mut command = program();
-        command.arg("channel").arg(pairing.at.to_string()).stdin(from).stdout(to);
+        command
+            .arg("channel")
+            .arg(pairing.at.to_string())
+            .stdin(from)
+            .stdout(to);
         let channel = command.spawn().map_err(cannot)?;
         Ok(Self { agent, channel })
     }
@@ -104,7 +111,8 @@ pub fn relay(to: &Path, from: &Path, has_terms: bool) -> Outcome<()> {
         let mut pipe = OpenOptions::new().write(true).open(target)?;
         io::copy(&mut io::stdin().lock(), &mut pipe).map(drop)
     });
-    let mut pipe = File::open(from).map_err(|error| Stop::io("open the pipe of a session", error))?;
+    let mut pipe =
+        File::open(from).map_err(|error| Stop::io("open the pipe of a session", error))?;
     let copied = copy_at_once(&mut pipe);
     // The root has closed the session: what is still sent to it has no reader.
     drop(sends);

@@ -151,7 +151,10 @@ impl Mesh {
         node: &str,
         lines: &str,
     ) -> Result<(), RedundantError> {
-        let file = self.record.folder().join(format!("{node}.{}", program.name));
+        let file = self
+            .record
+            .folder()
+            .join(format!("{node}.{}", program.name));
         write(&file, lines)?;
         let file = file.to_string_lossy();
         program.run(None, &["-n", node, "-batch", &file]).map(drop)
@@ -198,7 +201,10 @@ impl MeshSpec {
                 .flatten()
                 .find(|host| *host >= self.hosts)
             {
-                return Err(format!("`{fault}`: there is no host {host}, the last one is {}", self.hosts - 1));
+                return Err(format!(
+                    "`{fault}`: there is no host {host}, the last one is {}",
+                    self.hosts - 1
+                ));
             }
         }
         Ok(())
@@ -226,8 +232,15 @@ impl MeshSpec {
 
     fn addresses(&self, host: u32) -> String {
         // Otherwise one loss is that of 45 packets, which the veth pair carries as one.
-        let has_loss = self.faults.iter().any(|fault| matches!(fault, MeshFault::Loss(_)));
-        let segments = if has_loss { "link set eth0 gso_max_segs 1\n" } else { "" };
+        let has_loss = self
+            .faults
+            .iter()
+            .any(|fault| matches!(fault, MeshFault::Loss(_)));
+        let segments = if has_loss {
+            "link set eth0 gso_max_segs 1\n"
+        } else {
+            ""
+        };
         format!(
             "link set lo up\naddress add {}/24 dev eth0\n{segments}link set eth0 up\n",
             address(host)
@@ -285,13 +298,17 @@ impl MeshSpec {
             match fault {
                 MeshFault::Loss(host) => {
                     for name in ["iifname", "oifname"] {
-                        let _ = writeln!(rules, "{name} \"p{host}\" numgen random mod 200 == 0 drop");
+                        let _ =
+                            writeln!(rules, "{name} \"p{host}\" numgen random mod 200 == 0 drop");
                     }
                 }
                 MeshFault::Mtu(first, second) => {
                     for (from, to) in [(first, second), (second, first)] {
                         let (from, to) = (address(*from), address(*to));
-                        let _ = writeln!(rules, "ip saddr {from} ip daddr {to} meta length > 1400 drop");
+                        let _ = writeln!(
+                            rules,
+                            "ip saddr {from} ip daddr {to} meta length > 1400 drop"
+                        );
                     }
                 }
                 _ => {}
@@ -381,11 +398,26 @@ mod tests {
 
     #[test]
     fn a_fault_reads_back_as_it_was_written_and_others_are_refused() {
-        for text in ["send:0", "receive:3", "pair:1-0", "loss:2", "mtu:0-1", "group:0-3"] {
+        for text in [
+            "send:0",
+            "receive:3",
+            "pair:1-0",
+            "loss:2",
+            "mtu:0-1",
+            "group:0-3",
+        ] {
             let fault: MeshFault = text.parse().expect(text);
             assert_eq!(fault.to_string(), text);
         }
-        for text in ["send", "send:x", "pair:1", "pair:1-1", "group:3-0", "slow:1", "send:1-2"] {
+        for text in [
+            "send",
+            "send:x",
+            "pair:1",
+            "pair:1-1",
+            "group:3-0",
+            "slow:1",
+            "send:1-2",
+        ] {
             assert!(text.parse::<MeshFault>().is_err(), "{text}");
         }
     }
@@ -398,7 +430,9 @@ mod tests {
         };
         assert_eq!(spec.check(), Ok(()));
         let slow = format!("{SLOW_KBIT_PER_S}kbit");
-        let slowed: Vec<usize> = (0..4).map(|host| spec.sends(host).matches(&slow).count()).collect();
+        let slowed: Vec<usize> = (0..4)
+            .map(|host| spec.sends(host).matches(&slow).count())
+            .collect();
         assert_eq!(slowed, [0, 1, 1, 0]);
         assert!(!spec.receives().contains(&slow));
         assert_eq!(spec.rules(), None);

@@ -140,7 +140,9 @@ pub enum LaunchError {
         expected: String,
     },
     /// A job of several nodes, but not in a step: only the first node would run it.
-    #[error("this is a Slurm job of {nodes} nodes, but not a step of it: only this node would take part")]
+    #[error(
+        "this is a Slurm job of {nodes} nodes, but not a step of it: only this node would take part"
+    )]
     NoStep {
         /// The nodes of the job.
         nodes: u32,
@@ -167,10 +169,16 @@ impl LaunchError {
     /// What to do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Value { .. } => "start all ranks by one launcher, or set the variables of LINERATE_ yourself",
-            Self::NoStep { .. } => "start it with `srun --mpi=pmi2 -N NODES --ntasks-per-node=1 linerate mesh`",
+            Self::Value { .. } => {
+                "start all ranks by one launcher, or set the variables of LINERATE_ yourself"
+            }
+            Self::NoStep { .. } => {
+                "start it with `srun --mpi=pmi2 -N NODES --ntasks-per-node=1 linerate mesh`"
+            }
             Self::NoRoot { launcher, .. } => launcher.hint(),
-            Self::Alone { .. } => "start one process on each host: `--ntasks-per-node=1`, `-ppn 1`, `--map-by ppr:1:node`",
+            Self::Alone { .. } => {
+                "start one process on each host: `--ntasks-per-node=1`, `-ppn 1`, `--map-by ppr:1:node`"
+            }
         }
     }
 }
@@ -219,7 +227,9 @@ fn rank_and_size(
     let size = number(environment, SIZE)?;
     // Without a rank nobody can become the root.
     let joins = environment(ROOT).is_some();
-    Ok(size.filter(|_| joins).map(|size| (Launcher::Fleet, None, size)))
+    Ok(size
+        .filter(|_| joins)
+        .map(|size| (Launcher::Fleet, None, size)))
 }
 
 fn rendezvous(environment: Environment<'_>, launcher: Launcher) -> Option<Rendezvous> {
@@ -241,7 +251,9 @@ fn rendezvous(environment: Environment<'_>, launcher: Launcher) -> Option<Rendez
 }
 
 fn number(environment: Environment<'_>, name: &'static str) -> Result<Option<u32>, LaunchError> {
-    environment(name).map(|text| parsed(name, &text)).transpose()
+    environment(name)
+        .map(|text| parsed(name, &text))
+        .transpose()
 }
 
 fn parsed(name: &'static str, text: &str) -> Result<u32, LaunchError> {
@@ -262,7 +274,9 @@ mod tests {
     fn of(words: &str) -> Result<Option<Launched>, LaunchError> {
         let value = |name: &str| {
             let mut pairs = words.split(' ').filter_map(|word| word.split_once('='));
-            pairs.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+            pairs
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.to_owned())
         };
         launched(&value)
     }
@@ -278,9 +292,15 @@ mod tests {
         let root = "LINERATE_ROOT_FILE=/shared/root";
         for (words, launcher) in [
             ("LINERATE_RANK=2 LINERATE_SIZE=4", Launcher::Explicit),
-            ("OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 PMIX_RANK=2", Launcher::OpenMpi),
+            (
+                "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 PMIX_RANK=2",
+                Launcher::OpenMpi,
+            ),
             ("PMI_RANK=2 PMI_SIZE=4 PMI_FD=7", Launcher::Pmi),
-            ("SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 SLURM_NTASKS=9", Launcher::Slurm),
+            (
+                "SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 SLURM_NTASKS=9",
+                Launcher::Slurm,
+            ),
             ("RANK=2 WORLD_SIZE=4", Launcher::Torch),
             ("JOB_COMPLETION_INDEX=2 LINERATE_SIZE=4", Launcher::Job),
         ] {
@@ -295,7 +315,8 @@ mod tests {
         let both = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 LINERATE_ROOT_FILE=/f";
         assert_eq!(rank_of(both), (Launcher::OpenMpi, Some(3), 4));
         // `srun --mpi=pmix` sets a rank without a size.
-        let half = "PMIX_RANK=1 PMI_RANK=1 SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 LINERATE_ROOT_FILE=/f";
+        let half =
+            "PMIX_RANK=1 PMI_RANK=1 SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 LINERATE_ROOT_FILE=/f";
         assert_eq!(rank_of(half), (Launcher::Slurm, Some(2), 4));
     }
 
@@ -303,7 +324,10 @@ mod tests {
     fn a_batch_shell_of_several_nodes_is_refused_and_one_of_one_node_is_not() {
         let batch = "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_NUM_NODES=4";
         assert_eq!(of(batch), Err(LaunchError::NoStep { nodes: 4 }));
-        assert_eq!(of("SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_JOB_NUM_NODES=1"), Ok(None));
+        assert_eq!(
+            of("SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_JOB_NUM_NODES=1"),
+            Ok(None)
+        );
         let step = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_JOB_NUM_NODES=4";
         assert!(matches!(of(step), Err(LaunchError::Alone { .. })));
     }
@@ -311,8 +335,15 @@ mod tests {
     #[test]
     fn the_root_is_never_guessed() {
         let error = of("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2").expect_err("no root");
-        assert_eq!(error.to_string(), "rank 1 of 2 (by OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE) cannot find the root");
-        assert!(error.hint().contains("linerate mesh -- mpirun"), "{}", error.hint());
+        assert_eq!(
+            error.to_string(),
+            "rank 1 of 2 (by OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE) cannot find the root"
+        );
+        assert!(
+            error.hint().contains("linerate mesh -- mpirun"),
+            "{}",
+            error.hint()
+        );
         // A node list names a host, and nothing that it could be authenticated by.
         let slurm = "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=h[1-2] SLURM_STEP_RESV_PORTS=12000";
         let error = of(slurm).expect_err("no root");
@@ -324,7 +355,10 @@ mod tests {
         let via = |words: &str| of(words).expect("accepted").expect("launched").rendezvous;
         let pmi = "PMI_RANK=0 PMI_SIZE=2 PMI_FD=7";
         assert_eq!(via(pmi), Rendezvous::Pmi(PmiChannel::Descriptor(7)));
-        assert_eq!(via(&format!("{pmi} LINERATE_ROOT_FILE=/f")), Rendezvous::File("/f".to_owned()));
+        assert_eq!(
+            via(&format!("{pmi} LINERATE_ROOT_FILE=/f")),
+            Rendezvous::File("/f".to_owned())
+        );
         let line = format!("{pmi} LINERATE_ROOT_FILE=/f LINERATE_ROOT=tls://a#k.t.1");
         assert_eq!(via(&line), Rendezvous::Line("tls://a#k.t.1".to_owned()));
         let port = "PMI_RANK=0 PMI_SIZE=2 PMI_PORT=h1:5000 PMI_ID=3";

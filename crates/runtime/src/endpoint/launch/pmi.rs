@@ -15,7 +15,7 @@ const LINE_BYTES_MAX: usize = 4096;
 const KEY: &str = "linerate-root";
 
 /// Passes the pairing line from the root, which has one, to all others; returns it. Every process of the launcher must take part.
-pub fn exchange(
+pub(super) fn exchange(
     stream: impl Read + Write,
     id: Option<&str>,
     line: Option<&str>,

@@ -30,7 +30,7 @@ pub enum RunKind {
 
 impl RunKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Lab,
         Self::Prove,
         Self::Demo,

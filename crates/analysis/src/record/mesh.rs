@@ -22,6 +22,9 @@ pub struct MeshAsked {
     pub repeats: u32,
     /// What each pair ran, in its forward direction.
     pub spec: TrialSpec,
+    /// The bounds of `--require`, as they were written.
+    #[serde(default)]
+    pub require: Vec<String>,
 }
 
 /// A host before the first round.

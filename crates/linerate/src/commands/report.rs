@@ -41,7 +41,7 @@ fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
         return failover::show(folder, page, say);
     }
     if mesh::is_mesh(folder)? {
-        return mesh::show(folder, say);
+        return mesh::show(folder, page, say);
     }
     if stored::is_measurement(folder)? {
         return stored::show(folder, page, say);
@@ -62,6 +62,9 @@ pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
     }
     if failover::is_failover(folder)? {
         return failover::page_of(folder);
+    }
+    if mesh::is_mesh(folder)? {
+        return mesh::page_of(folder);
     }
     if stored::is_measurement(folder)? {
         return stored::page_of(folder);

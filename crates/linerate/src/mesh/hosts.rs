@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use linerate_analysis::mesh::hosts_of_text;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::mesh::{
-    HostIndex, HostsFile, Incast, ListedHost, MeshHost, Pattern, Step, hosts_of_lines,
-    hosts_of_peers,
+    HostIndex, Incast, ListedHost, MeshHost, Pattern, Step, hosts_of_peers,
 };
 use linerate_runtime::cli::{MeshArgs, PatternArg};
 
@@ -21,14 +21,8 @@ pub(super) fn listed(args: &MeshArgs) -> Outcome<Vec<ListedHost>> {
     let text = fs::read_to_string(file).map_err(|error| {
         Stop::new(Code::BadInput, format!("cannot read {shown}")).because(error)
     })?;
-    let wrong = |why: String| Stop::new(Code::BadInput, format!("cannot use {shown}: {why}"));
-    // A table starts a line in every file of TOML that has hosts, and no peer does.
-    let is_toml = text.lines().any(|line| line.trim_start().starts_with("[["));
-    if is_toml {
-        let file: HostsFile = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        return file.read().map_err(|error| wrong(error.to_string()));
-    }
-    hosts_of_lines(&text).map_err(|error| wrong(error.to_string()))
+    hosts_of_text(&text)
+        .map_err(|why| Stop::new(Code::BadInput, format!("cannot use {shown}: {why}")))
 }
 
 /// The pattern.

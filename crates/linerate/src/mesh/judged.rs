@@ -1,14 +1,18 @@
 //! The result of a mesh, computed from its records: the same of a run that goes on and of a stored one.
 
 use linerate_analysis::mesh::{
-    Clock, Gathered, HostVerdict, MeshDocument, MeshSetup, Named, RateUnit, What, screen,
+    Clock, Gathered, HostVerdict, Matrix, MeshDocument, MeshSetup, RateUnit, Requirement,
+    RequirementVerdict, screen,
 };
 use linerate_analysis::record::{MeshAsked, MeshClock, Record};
 use linerate_analysis::text::words::count;
-use linerate_analysis::trial::figure::in_words;
+use linerate_model::end::End;
 use linerate_model::exit::{Code, Outcome};
-use linerate_model::lab::Response;
+use linerate_model::finding::{Context, Finding, Profile};
+use linerate_model::host::Host;
 use linerate_model::mesh::{HostState, Retest};
+use linerate_model::rules;
+use linerate_report::mesh::{HostFacts, add_differences, mesh_page, mesh_text};
 use linerate_runtime::console::say::{Format, Say};
 
 /// What the result is computed from.
@@ -16,6 +20,7 @@ use linerate_runtime::console::say::{Format, Say};
 pub(super) struct Evidence {
     states: Vec<HostState>,
     clocks: Vec<Option<MeshClock>>,
+    facts: Vec<Option<Box<Host>>>,
     first: Gathered,
     retest: Option<Gathered>,
     rounds: usize,
@@ -28,6 +33,7 @@ impl Evidence {
             Record::MeshHost(member) => {
                 self.states.push(member.state.clone());
                 self.clocks.push(member.clock);
+                self.facts.push(member.facts.clone());
             }
             Record::MeshLost { host, state } => {
                 if let Some(known) = self.states.get_mut(host.position()) {
@@ -73,7 +79,7 @@ impl Evidence {
 /// The result.
 pub(super) struct Judged {
     document: MeshDocument,
-    is_bulk: bool,
+    matrix: Matrix,
     clocks: Vec<Option<MeshClock>>,
 }
 
@@ -84,7 +90,6 @@ impl Judged {
         seed: u64,
         stopped: Option<String>,
     ) -> Self {
-        let is_bulk = asked.spec.workload.is_bulk();
         let clock = |clock: &Option<MeshClock>| {
             clock.map(|clock| Clock {
                 offset_ns: clock.unix_ns,
@@ -94,7 +99,7 @@ impl Judged {
         let setup = MeshSetup {
             pattern: asked.pattern.to_string(),
             workload: asked.spec.workload.name().to_owned(),
-            unit: if is_bulk {
+            unit: if asked.spec.workload.is_bulk() {
                 RateUnit::BitPerSecond
             } else {
                 RateUnit::PerSecond
@@ -104,19 +109,18 @@ impl Judged {
             rounds: evidence.rounds,
             stopped,
             clocks: evidence.clocks.iter().map(clock).collect(),
-            requirements: Vec::new(),
+            requirements: requirements(asked),
         };
         let retest = evidence.retest.as_ref();
-        let document = MeshDocument::of(
-            setup,
-            &asked.hosts,
-            &evidence.states,
-            &evidence.first,
-            retest,
-        );
+        let (states, first) = (&evidence.states, &evidence.first);
+        let mut document = MeshDocument::of(setup, &asked.hosts, states, first, retest);
+        // The facts of thousands of hosts are compared only if one of them is named.
+        if !document.named.is_empty() {
+            differences(&mut document, asked, &evidence.facts);
+        }
         Self {
             document,
-            is_bulk,
+            matrix: Matrix::of(&asked.hosts, states, first),
             clocks: evidence.clocks.clone(),
         }
     }
@@ -126,73 +130,21 @@ impl Judged {
         if say.format == Format::Json {
             return say.json(&self.document);
         }
-        say.lines(&self.text(is_verbose))
+        let mut lines = vec![mesh_text(&self.document, &self.matrix)];
+        if is_verbose {
+            lines.push(String::new());
+            let hosts = self.document.hosts.iter().zip(&self.clocks);
+            lines.extend(hosts.map(|(host, clock)| {
+                let clock = clock.map_or_else(|| "clock not known".to_owned(), clock_in_words);
+                format!("{}: {clock}", host.host.name)
+            }));
+        }
+        say.lines(&lines.join("\n"))
     }
 
-    fn text(&self, is_verbose: bool) -> String {
-        let document = &self.document;
-        let shown = |rate: Option<f64>| match rate {
-            None => "-".to_owned(),
-            Some(rate) if self.is_bulk => in_words(Response::Rate, rate),
-            Some(rate) => in_words(Response::Operations, rate),
-        };
-        let mut lines = vec![self.headline()];
-        let summary = &document.summary;
-        lines.push(format!(
-            "median of all pairs {}, lowest {}",
-            shown(summary.median),
-            shown(summary.min)
-        ));
-        lines.extend(document.named.iter().map(named_in_words));
-        let widest = document
-            .hosts
-            .iter()
-            .map(|one| one.host.name.chars().count());
-        let width = widest.max().unwrap_or(0).clamp(4, 40);
-        lines.push(format!(
-            "\n{:width$}  {:>8}  {:>8}",
-            "host", "sends", "receives"
-        ));
-        for (host, clock) in document.hosts.iter().zip(&self.clocks) {
-            let percent = |effect: Option<linerate_analysis::mesh::Effect>| {
-                effect.map_or_else(|| "-".to_owned(), |one| percent(one.relative))
-            };
-            let mut notes = vec![
-                match host.state {
-                    HostVerdict::Ok => "ok",
-                    HostVerdict::Named => "named",
-                    HostVerdict::Unreached => "unreached",
-                    HostVerdict::NotTried => "not tried",
-                }
-                .to_owned(),
-            ];
-            notes.extend(host.cause.clone());
-            if host.failed > 0 {
-                notes.push(format!("{} failed", count(host.failed as usize, "flow")));
-            }
-            if let (true, Some(clock)) = (is_verbose, clock) {
-                notes.push(clock_in_words(*clock));
-            }
-            let (sends, receives) = (percent(host.send), percent(host.receive));
-            let name = &host.host.name;
-            lines.push(format!(
-                "{name:width$}  {sends:>8}  {receives:>8}  {}",
-                notes.join(": ")
-            ));
-        }
-        lines.extend(
-            document
-                .cleared
-                .iter()
-                .map(|one| format!("cleared by the retest: {one}")),
-        );
-        lines.extend(
-            document
-                .open
-                .iter()
-                .map(|one| format!("not retested: {one}")),
-        );
-        lines.join("\n")
+    /// The result as a page.
+    pub(super) fn page(&self, version: &str) -> String {
+        mesh_page(&self.document, &self.matrix, version)
     }
 
     /// The result in a few words.
@@ -214,10 +166,16 @@ impl Judged {
         words
     }
 
-    /// The exit code: a run that was stopped is partial, whatever it names.
+    /// The exit code: a run that was stopped is partial, whatever it names; bounds decide alone.
     pub(super) fn code(&self) -> Code {
-        if self.document.stopped.is_some() {
+        let bounds = &self.document.requirements;
+        let any = |verdict| bounds.iter().any(|bound| bound.verdict == verdict);
+        if any(RequirementVerdict::Broken) {
+            Code::Regression
+        } else if self.document.stopped.is_some() || any(RequirementVerdict::CannotTell) {
             Code::Inconclusive
+        } else if !bounds.is_empty() {
+            Code::Done
         } else if !self.document.named.is_empty() {
             Code::Findings
         } else if self.document.is_complete() {
@@ -228,42 +186,45 @@ impl Judged {
     }
 }
 
-/// What is named, with its effect.
-fn named_in_words(named: &Named) -> String {
-    let host = named.host.as_deref().unwrap_or_default();
-    let to = named.to.as_deref().unwrap_or_default();
-    let group = named
-        .group
-        .as_ref()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    let what = match named.what {
-        What::HostSend => format!("{host} sends slower"),
-        What::HostReceive => format!("{host} receives slower"),
-        What::AdapterSend => format!("the NIC {host} sends slower"),
-        What::AdapterReceive => format!("the NIC {host} receives slower"),
-        What::Direction => format!("{host} to {to} is slower"),
-        What::Pair => format!("between {host} and {to} both directions are slower"),
-        What::GroupSend => format!("{group} sends slower"),
-        What::GroupReceive => format!("{group} receives slower"),
-    };
-    match (&named.effect, named.failure) {
-        (Some(effect), _) => format!(
-            "{what}: {} [{}, {}], {}",
-            percent(effect.relative),
-            percent(effect.low),
-            percent(effect.high),
-            count(named.results, "result")
-        ),
-        (None, _) => format!(
-            "{what}: data does not arrive ({})",
-            count(named.results, "flow")
-        ),
-    }
+/// The bounds of `--require`. They were checked before they were stored; a stored run may come from anyone.
+fn requirements(asked: &MeshAsked) -> Vec<Requirement> {
+    let bounds = asked.require.iter();
+    bounds.filter_map(|text| text.parse().ok()).collect()
 }
 
-fn percent(share: f64) -> String {
-    format!("{:+.1} %", share * 100.0)
+/// Adds how the facts and findings of named hosts differ from those of most others.
+fn differences(document: &mut MeshDocument, asked: &MeshAsked, facts: &[Option<Box<Host>>]) {
+    let known = asked.hosts.iter().zip(facts);
+    let known: Vec<(&str, &Host, Vec<Finding>)> = known
+        .filter_map(|(host, facts)| {
+            let facts = facts.as_deref()?;
+            Some((host.name.as_str(), facts, findings(facts)))
+        })
+        .collect();
+    let hosts: Vec<HostFacts<'_>> = known
+        .iter()
+        .map(|(name, host, findings)| HostFacts {
+            name,
+            host,
+            findings,
+        })
+        .collect();
+    add_differences(document, &hosts);
+}
+
+/// What `doctor` finds on a host.
+fn findings(host: &Host) -> Vec<Finding> {
+    let diagnosis = rules::diagnose(&Context {
+        end: End::Local,
+        host,
+        nic: None,
+        other: None,
+        sample: None,
+        watch: None,
+        profile: Profile::Throughput,
+        owns_shapers: false,
+    });
+    diagnosis.findings
 }
 
 /// How far a clock is ahead.

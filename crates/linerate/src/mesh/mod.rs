@@ -89,6 +89,7 @@ fn conduct(
         steps: options.steps.clone(),
         repeats: args.repeats,
         spec: spec(args)?,
+        require: args.require.iter().map(ToString::to_string).collect(),
     };
     announce(args, &asked, &rounds, seed, say);
     let began = Instant::now();

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use linerate_analysis::record::{MeshAsked, Record, RunKind};
+use linerate_analysis::mesh::Requirement;
+use linerate_analysis::record::{Header, MeshAsked, Record, RunKind};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::mesh::HostIndex;
 use linerate_runtime::console::say::Say;
@@ -24,14 +25,34 @@ pub(crate) fn is_mesh(folder: &Path) -> Outcome<bool> {
     }
 }
 
-/// Shows a stored mesh.
-pub(crate) fn show(folder: &Path, say: &Say) -> Outcome<()> {
+/// Shows a stored mesh, and writes its page.
+pub(crate) fn show(folder: &Path, page: &Path, say: &Say) -> Outcome<()> {
     let stored = store::read(folder)?;
     if stored.torn {
         say.note("the run was truncated while being written: its last record is dropped");
     }
-    let (asked, evidence, stopped) = read(&stored.records, folder)?;
-    Judged::of(asked, &evidence, stored.header.seed, stopped).print(true, say)
+    let judged = judged(&stored.records, &stored.header, folder)?;
+    store::write_page(folder, page, &judged.page(&stored.header.version))?;
+    judged.print(false, say)
+}
+
+/// The page of a stored mesh, computed from its records, without writing anything.
+pub(crate) fn page_of(folder: &Path) -> Outcome<String> {
+    let stored = store::read(folder)?;
+    let judged = judged(&stored.records, &stored.header, folder)?;
+    Ok(judged.page(&stored.header.version))
+}
+
+/// The page of the records of a run.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn page_of_records(records: &[Record], header: &Header) -> Outcome<String> {
+    let judged = judged(records, header, Path::new("fuzz"))?;
+    Ok(judged.page(&header.version))
+}
+
+fn judged(records: &[Record], header: &Header, folder: &Path) -> Outcome<Judged> {
+    let (asked, evidence, stopped) = read(records, folder)?;
+    Ok(Judged::of(asked, &evidence, header.seed, stopped))
 }
 
 fn read<'a>(
@@ -43,6 +64,12 @@ fn read<'a>(
         let why = format!("{shown} does not begin with what a mesh was asked");
         return Err(Stop::new(Code::BadInput, why));
     };
+    for bound in &asked.require {
+        if let Err(why) = bound.parse::<Requirement>() {
+            let why = format!("{shown} has a bound that is not one: {why}");
+            return Err(Stop::new(Code::BadInput, why));
+        }
+    }
     let mut evidence = Evidence::default();
     let mut stopped = Some("the run was not ended".to_owned());
     for record in records {

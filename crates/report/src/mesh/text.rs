@@ -1,6 +1,8 @@
 //! A mesh as text of 80 columns.
 
-use linerate_analysis::mesh::{CellState, HostVerdict, Matrix, MeshDocument, VictimVerdict};
+use linerate_analysis::mesh::{
+    CellState, HostVerdict, Matrix, MeshDocument, RequirementVerdict, VictimVerdict,
+};
 use linerate_analysis::text::words::{count, wrap};
 
 use super::{evidence, headline, percent, rate, result};
@@ -27,6 +29,7 @@ pub fn mesh_text(document: &MeshDocument, matrix: &Matrix) -> String {
         lines.extend(wrap(&format!("partial result: {why}"), WIDTH));
     }
     named(document, &mut lines);
+    suspects(document, &mut lines);
     unjudged(document, &mut lines);
     incast(document, &mut lines);
     if document.named.is_empty()
@@ -37,6 +40,7 @@ pub fn mesh_text(document: &MeshDocument, matrix: &Matrix) -> String {
             percent(detectable)
         ));
     }
+    requirements(document, &mut lines);
     if document.hosts.len() <= MAP_UP_TO {
         map(document, matrix, &mut lines);
     }
@@ -78,6 +82,42 @@ fn named(document: &MeshDocument, lines: &mut Vec<String>) {
     }
     if document.named.len() > HOSTS {
         lines.push(format!("and {} more", document.named.len() - HOSTS));
+    }
+}
+
+/// Suspects that are not named.
+fn suspects(document: &MeshDocument, lines: &mut Vec<String>) {
+    for (suspects, lead) in [
+        (&document.cleared, "not confirmed by the retest"),
+        (&document.open, "suspected, not retested"),
+    ] {
+        if suspects.is_empty() {
+            continue;
+        }
+        let shown = &suspects[..suspects.len().min(HOSTS)];
+        let mut line = format!("{lead}: {}", shown.join("; "));
+        if suspects.len() > HOSTS {
+            line = format!("{line}; and {} more", suspects.len() - HOSTS);
+        }
+        lines.push(String::new());
+        lines.extend(wrap(&line, WIDTH));
+    }
+}
+
+/// The bounds of `--require`.
+fn requirements(document: &MeshDocument, lines: &mut Vec<String>) {
+    for bound in &document.requirements {
+        let verdict = match bound.verdict {
+            RequirementVerdict::Kept => "holds",
+            RequirementVerdict::Broken => "violated",
+            RequirementVerdict::CannotTell => "inconclusive",
+        };
+        let value = match bound.value {
+            None => "not known".to_owned(),
+            Some(value) if bound.requirement.starts_with("min-rate") => rate(document.unit, value),
+            Some(value) => format!("{value:.3}").trim_end_matches(".000").to_owned(),
+        };
+        lines.push(format!("{}: {verdict} ({value})", bound.requirement));
     }
 }
 

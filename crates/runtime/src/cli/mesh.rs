@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use linerate_analysis::mesh::Requirement;
 use linerate_model::mesh::{GroupKind, Step};
 use linerate_model::units::Nanoseconds;
 
@@ -62,6 +63,12 @@ pub struct MeshArgs {
     /// Name suspects without measuring them again with new partners.
     #[arg(long)]
     pub no_retest: bool,
+    /// Fail unless the bound holds, such as `named<=0` or `min-share>=0.8`.
+    ///
+    /// Figures: `named`, `unreached` and `not-tried` (hosts), `failed` (flows), `min-share` (the lowest rate of a pair over the
+    /// median), `min-rate`. Exits 11 if a bound does not hold, 12 if too little was measured to judge it, else 0.
+    #[arg(long, value_name = "BOUND")]
+    pub require: Vec<Requirement>,
     /// Seed of the order of the pairs.
     #[arg(long)]
     pub seed: Option<u64>,

@@ -40,6 +40,8 @@ const OWN_WORDS: &[&str] = &[
     "index",
     "ifindex",
     "peer_ifindex",
+    // The bytes of a qdisc that are also there in words.
+    "options",
 ];
 
 /// Adds to each name what differs about its host. Hosts of which nothing is known are neither compared nor counted.

@@ -42,7 +42,7 @@ fn failure(failure: Failure) -> &'static str {
         Failure::Connect => "the data connection is not established",
         Failure::Stalled => "no data arrives (packet loss, MTU black hole)",
         Failure::Broken => "the data connection breaks",
-        Failure::Deadline => "trials do not end before their deadline",
+        Failure::Deadline => "trials do not end (packet loss, MTU black hole)",
     }
 }
 

@@ -121,7 +121,7 @@ pub struct Cli {
     #[arg(long, short = 'J', global = true, conflicts_with = "format")]
     pub json: bool,
     /// Suppress status and progress.
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, hide_short_help = true)]
     pub quiet: bool,
     /// Directory for runs and undo journals; as root it must be writable by root only [default: /var/lib/linerate as
     /// root, else $XDG_STATE_HOME/linerate].

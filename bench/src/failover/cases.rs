@@ -196,7 +196,8 @@ pub(super) const CASES: [Case; 18] = [
     vrrp(
         "daemon-stopped",
         &[
-            "none", "detection vrrp",
+            "none",
+            "detection vrrp",
             "detection gateway-moved",
             "convergence vrrp",
             "convergence gateway-moved",

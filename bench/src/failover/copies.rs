@@ -48,7 +48,12 @@ pub(super) fn conduct(args: &Args) -> Result<bool, Trouble> {
     let all: Vec<&Counted> = results.rows().iter().flatten().collect();
     let exact = all.iter().filter(|one| one.is_exact()).count();
     let sum = |of: fn(&Counted) -> u64| all.iter().map(|one| of(one)).sum::<u64>().to_string();
-    let mut text = head(&["packets", ">injected", ">counted", ">trials and directions exact"]);
+    let mut text = head(&[
+        "packets",
+        ">injected",
+        ">counted",
+        ">trials and directions exact",
+    ]);
     let share = format!("{exact} of {}", all.len());
     text += &row([
         "sent twice".to_owned(),
@@ -95,7 +100,14 @@ fn trial(stage: &Stage, linerate: &Path, seed: u64) -> Result<Vec<Counted>, Trou
     let mut command = Command::new(linerate);
     command.args(["--state", STATE, "--format", "json", "failover"]);
     command.arg(format!("netns:far-{seed}"));
-    command.args(["--address", "10.83.0.2", "--time", "2s", "--workload", "udp"]);
+    command.args([
+        "--address",
+        "10.83.0.2",
+        "--time",
+        "2s",
+        "--workload",
+        "udp",
+    ]);
     command.stdin(Stdio::null());
     near.enter_in_child(&mut command)
         .map_err(|error| Trouble(format!("enter a namespace: {error}")))?;

@@ -51,8 +51,7 @@ pub(super) fn conduct(args: &Args) -> Result<bool, Trouble> {
         let by_carrier = if length == 0 { 0 } else { args.trials / 4 };
         let silent = if length == 0 { args.clean } else { args.trials } - by_carrier;
         for (kind, count) in [(Kind::Silent, silent), (Kind::Carrier, by_carrier)] {
-            let is_own =
-                |one: &&Found| (one.hole.length_ms, one.hole.kind) == (length, kind);
+            let is_own = |one: &&Found| (one.hole.length_ms, one.hole.kind) == (length, kind);
             let done = results.rows().iter().filter(is_own).count();
             all.extend((done..count.into()).map(|_| Hole::seeded(length, kind, &mut random)));
         }

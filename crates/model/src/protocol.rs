@@ -15,17 +15,22 @@
 //!                              <--   Leased{id}
 //!   TakeBack{id}               -->                (what was committed earlier)
 //!                              <--   Undone
-//!   Prepare{spec, token, bind} -->
+//!   Prepare{spec, token, bind} -->                (and the commands that the agent runs in the trial)
 //!                              <--   Prepared{port}
 //!   (data connections)
 //!   Start                      -->
 //!                              <--   Progress(..)           (as often as Prepare asked)
+//!                              <--   Ran(..)                (each command that has ended)
 //!                              <--   Done(SideSample)
 //!   EndEarly (of a trial)      -->                (Start is answered soon, too)
 //!                              <--   Ending
 //!   Abort (of a trial)         -->
 //!                              <--   Aborted
-//!   Bye, or end of stream      -->   (everything not committed is undone)
+//!   Fetch{token}               -->                (a trial whose record was kept: `Prepare{keep}`)
+//!                              <--   Done(SideSample)
+//!   Discard{token}             -->
+//!                              <--   Discarded
+//!   Bye, or end of stream      -->   (everything not committed is undone; a trial that keeps its record goes on)
 //! ```
 
 use std::fmt;
@@ -35,6 +40,7 @@ use std::net::IpAddr;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::failover::{CommandRun, TrialCommands};
 use crate::host::Host;
 use crate::ids::NicName;
 use crate::known::Known;
@@ -45,7 +51,7 @@ use crate::units::Nanoseconds;
 use crate::workload::{Probe, TrialSpec, Workload};
 
 /// The version of this protocol. Both ends must use the same one.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// The maximum number of settings in a request: four for each of 4,096 queues.
 pub const SETTINGS_MAX: usize = 16_384;
@@ -111,6 +117,7 @@ impl Request {
                 .min(LINE_BYTES_MAX),
             // The record of an aborted trial may already be in flight.
             Self::Start | Self::Abort => record_bytes_max,
+            Self::Fetch { .. } => LINE_BYTES_MAX,
             _ => ANSWER_BYTES_MAX,
         }
     }
@@ -206,6 +213,13 @@ pub enum Request {
         /// How often [`Reply::Progress`] is sent while it runs; `None` is never.
         #[serde(default)]
         report_ns: Option<Nanoseconds>,
+        /// The commands that the agent's end runs in it.
+        #[serde(default)]
+        commands: Option<Box<TrialCommands>>,
+        /// Keep the record of the agent's end in its state folder until [`Request::Discard`]; the trial then goes on when
+        /// the stream ends.
+        #[serde(default)]
+        keep: bool,
     },
     /// Start the transfer; answered when the trial is over.
     Start,
@@ -213,6 +227,16 @@ pub enum Request {
     EndEarly,
     /// Abort the prepared or running trial.
     Abort,
+    /// The record of an earlier trial, kept by its token; waits until that trial is over.
+    Fetch {
+        /// The token of its data connections.
+        token: Token,
+    },
+    /// Remove a record that was kept; no effect if there is none.
+    Discard {
+        /// The token of its data connections.
+        token: Token,
+    },
     /// The last message.
     Bye,
 }
@@ -258,12 +282,16 @@ pub enum Reply {
     },
     /// What this end has done so far. It is not in the order of the other responses.
     Progress(Progress),
+    /// A command of the running trial has ended. It is not in the order of the other responses.
+    Ran(Box<CommandRun>),
     /// The trial is over.
     Done(Box<SideSample>),
     /// The running trial, if there is one, ends early. It is not in the order of the other responses.
     Ending,
     /// The trial was aborted.
     Aborted,
+    /// The record is no longer kept.
+    Discarded,
     /// The request failed; the agent's state is unchanged.
     Failed(Failure),
 }

@@ -1,6 +1,7 @@
 //! The protocol between two ends as state machines without I/O: bytes and messages in, actions out. The loops that
 //! read and write are in `linerate_runtime::endpoint::{agent, peer}`.
 
+use crate::failover::TrialCommands;
 use crate::plan::Plan;
 use crate::protocol::{Failure, FailureKind, PROTOCOL, Reply, Request, Token};
 use crate::setting::SettingKey;
@@ -119,7 +120,15 @@ pub enum AgentAction {
         bind: String,
         /// How often its progress is reported.
         report_ns: Option<Nanoseconds>,
+        /// The commands that this end runs in it.
+        commands: Option<Box<TrialCommands>>,
+        /// Whether its record is kept.
+        keep: bool,
     },
+    /// Send the record of an earlier trial.
+    Fetch(Token),
+    /// Remove the record of an earlier trial.
+    Discard(Token),
     /// Begin the prepared trial.
     Start,
     /// End the trial early, if it still runs.
@@ -185,6 +194,8 @@ impl AgentTalk {
                     token,
                     bind,
                     report_ns,
+                    commands,
+                    keep,
                 },
             ) => {
                 if let Err(error) = spec.check() {
@@ -194,12 +205,17 @@ impl AgentTalk {
                     let why = format!("`{}` runs on one host alone", spec.workload.name());
                     return refuse(FailureKind::BadInput, why);
                 }
+                if let Some(why) = commands.as_ref().and_then(|one| one.refusal()) {
+                    return refuse(FailureKind::BadInput, why);
+                }
                 self.state = Prepared;
                 AgentAction::Prepare {
                     spec,
                     token,
                     bind,
                     report_ns,
+                    commands,
+                    keep,
                 }
             }
             (Prepared, Request::Start) => {
@@ -267,6 +283,8 @@ fn of_host(request: Request) -> AgentAction {
             seconds,
         },
         Request::TakeBack { id } => AgentAction::TakeBack { id },
+        Request::Fetch { token } => AgentAction::Fetch(token),
+        Request::Discard { token } => AgentAction::Discard(token),
         other => refuse(
             FailureKind::BadInput,
             format!("`{}` is only valid during a trial", name(&other)),
@@ -292,6 +310,8 @@ fn name(request: &Request) -> &'static str {
         Request::Start => "start",
         Request::EndEarly => "end-early",
         Request::Abort => "abort",
+        Request::Fetch { .. } => "fetch",
+        Request::Discard { .. } => "discard",
         Request::Bye => "bye",
     }
 }
@@ -313,7 +333,8 @@ pub fn answer(asked: &Request, reply: Reply) -> Result<Reply, Failure> {
             | (Request::Lease { .. }, Reply::Leased { .. })
             | (Request::Commit, Reply::Committed)
             | (Request::Prepare { .. }, Reply::Prepared { .. })
-            | (Request::Start, Reply::Done(_))
+            | (Request::Start | Request::Fetch { .. }, Reply::Done(_))
+            | (Request::Discard { .. }, Reply::Discarded)
             | (Request::Abort, Reply::Aborted)
     );
     match reply {
@@ -359,6 +380,8 @@ mod tests {
             token: Token([7; 16]),
             bind: String::new(),
             report_ns: None,
+            commands: None,
+            keep: false,
         }
     }
 

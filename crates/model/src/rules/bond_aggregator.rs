@@ -155,7 +155,11 @@ pub(super) mod tests {
     fn the_members_of_each_aggregator_are_listed() {
         let host = bond("802.3ad", "stable", [1, 2]);
         let found = finding(RULE.id, &context(&host));
-        let listed: Vec<&str> = found.evidence.iter().map(|one| one.value.as_str()).collect();
+        let listed: Vec<&str> = found
+            .evidence
+            .iter()
+            .map(|one| one.value.as_str())
+            .collect();
         assert_eq!(listed, ["stable", "eth0", "eth1"]);
     }
 }

@@ -131,7 +131,11 @@ pub(super) mod tests {
     pub(crate) const CASES: Cases = Cases {
         fires: &[
             ("one router", || {
-                World::of(host("0.0.0.0/0", &[("10.0.0.1", Some(REAL))], NicKind::Bond))
+                World::of(host(
+                    "0.0.0.0/0",
+                    &[("10.0.0.1", Some(REAL))],
+                    NicKind::Bond,
+                ))
             }),
             ("one router, IPv6", || {
                 World::of(host("::/0", &[("fe80::1", Some(REAL))], NicKind::Team))
@@ -139,17 +143,29 @@ pub(super) mod tests {
         ],
         silent: &[
             ("VRRP", || {
-                World::of(host("0.0.0.0/0", &[("10.0.0.1", Some(VRRP))], NicKind::Bond))
+                World::of(host(
+                    "0.0.0.0/0",
+                    &[("10.0.0.1", Some(VRRP))],
+                    NicKind::Bond,
+                ))
             }),
             ("two gateways", || {
                 let hops = [("10.0.0.1", Some(REAL)), ("10.0.0.2", Some(REAL))];
                 World::of(host("0.0.0.0/0", &hops, NicKind::Bond))
             }),
             ("one link", || {
-                World::of(host("0.0.0.0/0", &[("10.0.0.1", Some(REAL))], NicKind::Physical))
+                World::of(host(
+                    "0.0.0.0/0",
+                    &[("10.0.0.1", Some(REAL))],
+                    NicKind::Physical,
+                ))
             }),
             ("no default route", || {
-                World::of(host("10.0.0.0/8", &[("10.0.0.1", Some(REAL))], NicKind::Bond))
+                World::of(host(
+                    "10.0.0.0/8",
+                    &[("10.0.0.1", Some(REAL))],
+                    NicKind::Bond,
+                ))
             }),
         ],
         undetermined: &[
@@ -186,7 +202,11 @@ pub(super) mod tests {
 
     #[test]
     fn addresses_of_hsrp_and_glbp_are_virtual_too() {
-        for mac in ["00:00:0C:07:AC:0A", "00:00:0c:9f:f0:01", "00:07:b4:00:01:01"] {
+        for mac in [
+            "00:00:0C:07:AC:0A",
+            "00:00:0c:9f:f0:01",
+            "00:07:b4:00:01:01",
+        ] {
             assert!(is_virtual(mac), "{mac}");
         }
         assert!(!is_virtual(REAL));

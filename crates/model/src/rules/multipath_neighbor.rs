@@ -139,13 +139,17 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("neighbors are not used", || World::of(host("static", 2, "0", 30_000))),
+            ("neighbors are not used", || {
+                World::of(host("static", 2, "0", 30_000))
+            }),
             ("slow timers", || World::of(host("static", 2, "1", 30_000))),
         ],
         silent: &[
             ("short timers", || World::of(host("static", 2, "1", 1_000))),
             ("one next hop", || World::of(host("static", 1, "0", 30_000))),
-            ("a routing protocol", || World::of(host("bgp", 2, "0", 30_000))),
+            ("a routing protocol", || {
+                World::of(host("bgp", 2, "0", 30_000))
+            }),
         ],
         undetermined: &[
             ("the routes are not known", || {

@@ -197,6 +197,10 @@ pub(super) mod tests {
         let host = host(&[false, true], Some(table(0, 0, 0)));
         let found = finding(RULE.id, &context(&host));
         assert_eq!(found.severity, Severity::Warn);
-        assert!(found.summary.contains("1 of its 2 members (id 2 via 10.0.0.1)"));
+        assert!(
+            found
+                .summary
+                .contains("1 of its 2 members (id 2 via 10.0.0.1)")
+        );
     }
 }

@@ -1,22 +1,24 @@
 //! The remote end: a thin loop round [`AgentTalk`] that turns its actions into calls on the host and on
-//! the traffic engine. When the controller disconnects, whatever is not committed is undone.
+//! the traffic engine. When the controller disconnects, whatever is not committed is undone; a trial whose record is kept
+//! goes on to its end.
+
+mod trial;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linerate_channel::passing::receive_terms;
 use linerate_host::apply::Boottime;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::failover::{CommandRun, TrialCommands};
 use linerate_model::plan::Plan;
-use linerate_model::protocol::{
-    Failure, FailureKind, PROTOCOL, Progress, Reply, Token, request_bytes_max,
-};
+use linerate_model::protocol::{Failure, FailureKind, PROTOCOL, Reply, Token, request_bytes_max};
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
 use linerate_model::terms::{RateBudget, SessionTerms};
@@ -28,23 +30,22 @@ use linerate_traffic::tcp::{Arrival, HandedOver, Listening};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use self::trial::{Aside, Trial, TrialThread, run_trial};
 use crate::cli::AgentArgs;
 use crate::console::interrupt::Interrupt;
-use crate::console::say::Say;
+use crate::console::say::{Say, warn};
+use crate::endpoint::conductor::{Began, Conductor};
+use crate::endpoint::kept::{self, Reserved};
 use crate::endpoint::listen;
 use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::place::allowed_here;
-use crate::endpoint::record::record_side;
 use crate::endpoint::transactions;
-
-/// How long the data connections of a prepared trial may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(15);
 
 /// A controller cannot ask for more frequent reports than this.
 const REPORT_MIN: Duration = Duration::from_millis(10);
 
-/// How often a trial with a maximum rate is checked.
-const RATE_CHECKED: Duration = Duration::from_millis(100);
+/// How often a trial with a maximum rate, or with commands, is checked.
+const CHECKED: Duration = Duration::from_millis(100);
 
 /// How long the agent of a controller that was killed may take to notice it and to end.
 const ORPHANED: Duration = Duration::from_secs(10);
@@ -57,19 +58,12 @@ enum Event {
     Line(Vec<u8>),
     Garbled(String),
     Closed,
-    Progress(Progress),
+    /// By a signal.
+    Terminated,
+    /// What is sent when it is there.
+    Reply(Box<Reply>),
     /// By its number.
     TrialOver(u64, Result<Box<SideSample>, Failure>),
-}
-
-/// A trial between its preparation and its end.
-struct Trial {
-    number: u64,
-    abort: Abort,
-    start: Sender<()>,
-    /// The outcome, if it arrived before it was requested.
-    early: Option<Result<Box<SideSample>, Failure>>,
-    started: bool,
 }
 
 /// `linerate agent`.
@@ -139,16 +133,24 @@ fn serve(state: &Path, terms: Option<SessionTerms>, arrival: Arrival) -> Outcome
         state: state.to_owned(),
         talk: AgentTalk::new(env!("CARGO_PKG_VERSION")),
         trial: None,
+        ending: Vec::new(),
+        is_alone: false,
         next: 0,
         budget,
         events,
     };
-    let served = agent.serve(&heard);
-    if let Some(trial) = agent.trial.take() {
-        trial.abort.trigger();
-    }
+    let served = agent.serve(heard);
+    agent.abort_trial();
     let restored = agent.endpoint.undo_all();
+    let joined = agent.ending.into_iter().filter_map(|thread| {
+        let joined = thread.join();
+        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let left: Vec<String> = joined.collect();
     restored.map_err(|failure| Stop::new(Code::RestoreIncomplete, failure.message))?;
+    if !left.is_empty() {
+        return Err(Stop::new(Code::RestoreIncomplete, left.join("; ")));
+    }
     served
 }
 
@@ -159,9 +161,13 @@ fn end_on_signals(events: SyncSender<Event>) -> Outcome<()> {
         .map_err(|error| Stop::io("listen for signals", error))?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
-            if signal != SIGINT {
-                let _ = events.send(Event::Closed);
-            }
+            // A session that was lost may be all that SIGHUP means.
+            let event = match signal {
+                SIGINT => continue,
+                SIGHUP => Event::Closed,
+                _ => Event::Terminated,
+            };
+            let _ = events.send(event);
         }
     });
     Ok(())
@@ -176,6 +182,10 @@ struct Agent {
     state: PathBuf,
     talk: AgentTalk,
     trial: Option<Trial>,
+    /// Trials that are over or aborted, and may still end what they caused.
+    ending: Vec<TrialThread>,
+    /// Whether the controller is gone, and the trial goes on without it.
+    is_alone: bool,
     /// The number of the next trial: an aborted one may still report its end.
     next: u64,
     /// What the trials of this session may still move; `None` without a maximum rate.
@@ -184,12 +194,17 @@ struct Agent {
 }
 
 impl Agent {
-    fn serve(&mut self, heard: &Receiver<Event>) -> Outcome<()> {
-        while let Ok(event) = heard.recv() {
+    /// Takes the channel, so that nothing waits for its reader afterwards.
+    fn serve(&mut self, heard: Receiver<Event>) -> Outcome<()> {
+        for event in heard {
             let reply = match event {
-                Event::Closed => return Ok(()),
+                Event::Terminated => return Ok(()),
+                Event::Closed => {
+                    self.is_alone = true;
+                    None
+                }
                 Event::Garbled(why) => return Err(Stop::new(Code::BadInput, why)),
-                Event::Progress(progress) => Some(Reply::Progress(progress)),
+                Event::Reply(reply) => Some(*reply),
                 Event::TrialOver(number, result) => self.trial_over(number, result),
                 Event::Line(line) => match self.talk.on_line(&line) {
                     AgentAction::Close => return Ok(()),
@@ -197,8 +212,12 @@ impl Agent {
                 },
             };
             if let Some(reply) = reply
-                && !say(&reply)?
+                && !self.is_alone
             {
+                self.is_alone = !say(&reply)?;
+            }
+            let goes_on = |trial: &Trial| trial.started && trial.keeps;
+            if self.is_alone && !self.trial.as_ref().is_some_and(goes_on) {
                 return Ok(());
             }
         }
@@ -250,7 +269,19 @@ impl Agent {
                 token,
                 bind,
                 report_ns,
-            } => self.prepare(&spec, token, &bind, report_ns),
+                commands,
+                keep,
+            } => {
+                let commands = commands.map(|one| *one).unwrap_or_default();
+                self.prepare(&spec, token, &bind, report_ns, (&commands, keep))
+            }
+            AgentAction::Fetch(token) => {
+                self.fetch(token);
+                return None;
+            }
+            AgentAction::Discard(token) => {
+                kept::discard(&self.state, token).map(|()| Reply::Discarded)
+            }
             AgentAction::Start => return self.start(),
             AgentAction::EndEarly => {
                 if let Some(trial) = &self.trial {
@@ -259,14 +290,30 @@ impl Agent {
                 Ok(Reply::Ending)
             }
             AgentAction::Abort => {
-                if let Some(trial) = self.trial.take() {
-                    trial.abort.trigger();
-                }
+                self.abort_trial();
                 Ok(Reply::Aborted)
             }
             AgentAction::Refuse(failure) => Err(failure),
         };
         Some(done.unwrap_or_else(Reply::Failed))
+    }
+
+    /// Aborts the trial, which ends what it caused.
+    fn abort_trial(&mut self) {
+        if let Some(trial) = self.trial.take() {
+            trial.abort.trigger();
+            self.ending.push(trial.thread);
+        }
+    }
+
+    /// Sends the record of an earlier trial, which may still run.
+    fn fetch(&self, token: Token) {
+        let (events, state) = (self.events.clone(), self.state.clone());
+        std::thread::spawn(move || {
+            let fetched = kept::fetch(&state, token);
+            let reply = fetched.map_or_else(Reply::Failed, |side| Reply::Done(Box::new(side)));
+            let _ = events.send(Event::Reply(Box::new(reply)));
+        });
     }
 
     fn lease(&mut self, plan: &Plan, include_way_in: bool, seconds: u32) -> Result<Reply, Failure> {
@@ -299,43 +346,61 @@ impl Agent {
         token: Token,
         bind: &str,
         report: Option<Nanoseconds>,
+        (commands, keep): (&TrialCommands, bool),
     ) -> Result<Reply, Failure> {
         let limits = self.terms.as_ref().map(|terms| &terms.limits);
+        let may_run = self.terms.as_ref().is_none_or(|terms| terms.commands);
         let prepared = limits
             .map_or(Ok(()), |limits| limits.check(spec))
             .and_then(|()| {
+                if !may_run && !commands.is_empty() {
+                    return Err(no_commands());
+                }
                 let paced = TrialSpec {
                     pacing_bit_per_s: limits
                         .and_then(|limits| limits.pacing(spec))
                         .or(spec.pacing_bit_per_s),
                     ..spec.clone()
                 };
-                Listening::open_at(&paced, token, bind, &self.arrival)
+                let (listening, abort) = Listening::open_at(&paced, token, bind, &self.arrival)
                     .and_then(|listening| Ok((listening, Abort::new()?)))
-                    .map_err(|error| Failure::from(&error))
+                    .map_err(|error| Failure::from(&error))?;
+                let aside = Aside {
+                    conductor: self.conductor(commands)?,
+                    reserved: keep.then(|| self.reserve(token)).flatten(),
+                };
+                Ok((listening, abort, aside))
             });
-        let (listening, abort) = match prepared {
+        let (listening, abort, aside) = match prepared {
             Ok(prepared) => prepared,
             Err(failure) => {
                 self.talk.on_trial_over();
                 return Err(failure);
             }
         };
-        let exceeds = self.watch(&abort, report, spec);
+        let began = aside.conductor.as_ref().map(Conductor::began);
+        let exceeds = self.watch(&abort, report, spec, began);
+        let keeps = aside.reserved.is_some();
         let port = listening.port();
         let (start, started) = mpsc::channel();
         let events = self.events.clone();
         let heard = abort.clone();
         let number = self.next;
         self.next += 1;
-        std::thread::spawn(move || {
-            let result = run_trial(listening, &heard, &started);
+        let state = self.state.clone();
+        let thread = std::thread::spawn(move || {
+            let (result, left) = run_trial(listening, &heard, &started, aside);
+            if result.is_err() && keeps {
+                // What cannot be removed is empty.
+                let _ = kept::discard(&state, token);
+            }
             if exceeds.load(Ordering::SeqCst) {
                 let _ = events.send(Event::TrialOver(number, Err(too_fast())));
             } else if !heard.is_triggered() {
                 // The result of an aborted trial is discarded.
                 let _ = events.send(Event::TrialOver(number, result));
             }
+            left
         });
         self.trial = Some(Trial {
             number,
@@ -343,8 +408,46 @@ impl Agent {
             start,
             early: None,
             started: false,
+            keeps,
+            thread,
         });
         Ok(Reply::Prepared { port })
+    }
+
+    /// The process that runs the commands of a trial; none without commands.
+    fn conductor(&self, commands: &TrialCommands) -> Result<Option<Conductor>, Failure> {
+        if commands.is_empty() {
+            return Ok(None);
+        }
+        let (ended, runs) = mpsc::channel();
+        let events = self.events.clone();
+        // A thread of its own: what reads the commands' ends must not wait for the controller.
+        std::thread::spawn(move || {
+            for run in runs {
+                if events
+                    .send(Event::Reply(Box::new(Reply::Ran(run))))
+                    .is_err()
+                {
+                    return;
+                }
+            }
+        });
+        let ran = move |run: &CommandRun| {
+            let _ = ended.send(Box::new(run.clone()));
+        };
+        Conductor::start(commands, ran)
+            .map(Some)
+            .map_err(|stop| Failure {
+                kind: FailureKind::Resource,
+                message: stop.to_string(),
+            })
+    }
+
+    /// The place of the record of a trial; without one the record is only sent.
+    fn reserve(&self, token: Token) -> Option<Reserved> {
+        Reserved::new(&self.state, token)
+            .map_err(|failure| warn(&failure.message))
+            .ok()
     }
 
     /// Has a trial report its progress, and aborts it when it exceeds the maximum rate; then the result becomes true.
@@ -353,10 +456,12 @@ impl Agent {
         abort: &Abort,
         report: Option<Nanoseconds>,
         spec: &TrialSpec,
+        began: Option<Began>,
     ) -> Arc<AtomicBool> {
         let exceeds = Arc::<AtomicBool>::default();
         let reports = report.map(|every| Duration::from(every).max(REPORT_MIN));
-        let checked = self.budget.as_ref().map(|_| RATE_CHECKED);
+        let is_checked = self.budget.is_some() || began.is_some();
+        let checked = is_checked.then_some(CHECKED);
         let Some(every) = reports.into_iter().chain(checked).min() else {
             return exceeds;
         };
@@ -366,6 +471,9 @@ impl Agent {
         let (budget, last) = (self.budget.clone(), Mutex::new((0, Nanoseconds::new(0))));
         let due = AtomicU64::new(0);
         abort.report(every, move |progress| {
+            if let Some(began) = &began {
+                began.signal();
+            }
             let moved = progress.sent_bytes.max(progress.received_bytes);
             if let Some(budget) = &budget {
                 let mut last = lock(&last);
@@ -386,7 +494,7 @@ impl Agent {
             // A tenth early is on time: the checks in between are not aligned to the reports.
             due.store(at.saturating_add(every / 10 * 9), Ordering::Relaxed);
             // A report that finds the queue full is omitted: it must not hold up the trial.
-            let _ = events.try_send(Event::Progress(progress));
+            let _ = events.try_send(Event::Reply(Box::new(Reply::Progress(progress))));
         });
         exceeds
     }
@@ -411,7 +519,9 @@ impl Agent {
             trial.early = Some(result);
             return None;
         }
-        self.trial = None;
+        if let Some(trial) = self.trial.take() {
+            self.ending.push(trial.thread);
+        }
         self.talk.on_trial_over();
         Some(result.map_or_else(Reply::Failed, Reply::Done))
     }
@@ -430,6 +540,15 @@ fn no_changes() -> Failure {
     }
 }
 
+fn no_commands() -> Failure {
+    Failure {
+        kind: FailureKind::Permission,
+        message: "the agent's owner permits no commands: it was started without \
+                  `--allow-commands`"
+            .to_owned(),
+    }
+}
+
 fn too_fast() -> Failure {
     Failure {
         kind: FailureKind::Permission,
@@ -437,24 +556,6 @@ fn too_fast() -> Failure {
                   aborted"
             .to_owned(),
     }
-}
-
-fn run_trial(
-    listening: Listening,
-    abort: &Abort,
-    start: &Receiver<()>,
-) -> Result<Box<SideSample>, Failure> {
-    let connected = listening
-        .accept(Instant::now() + ARRIVAL, abort)
-        .map_err(|error| Failure::from(&error))?;
-    if start.recv().is_err() {
-        return Err(Failure {
-            kind: FailureKind::Other,
-            message: "the trial was aborted".to_owned(),
-        });
-    }
-    let spec = connected.spec().clone();
-    record_side(connected, &spec, abort).map(Box::new)
 }
 
 /// Writes one reply; false when the controller is gone.

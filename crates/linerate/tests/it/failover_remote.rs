@@ -304,7 +304,7 @@ fn until_event_ends_without_one_after_its_trials_or_by_ctrl_c() {
     let two = lab.run(&[&words[..], &["--repeats", "2"]].concat());
     let two = two.expect_code(0);
     assert!(
-        two.err.contains("in at most 2 trials of 1 second"),
+        two.err.contains("in at most 2 trials of 1 s "),
         "{}",
         two.err
     );

@@ -62,7 +62,7 @@ pub struct ListenArgs {
     #[arg(long, requires = "listen", help_heading = LISTENING)]
     pub allow_changes: bool,
     /// Let paired hosts run commands as this user (`failover --do-remote`): as much as a shell.
-    #[arg(long, requires = "listen", help_heading = LISTENING)]
+    #[arg(long, requires = "listen", help_heading = LISTENING, hide_short_help = true)]
     pub allow_commands: bool,
     /// Networks that may connect, such as `10.0.0.0/8`; repeat for several [default: all].
     #[arg(long, requires = "listen", value_name = "NETWORK", help_heading = LISTENING)]

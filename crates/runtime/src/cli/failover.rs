@@ -58,7 +58,7 @@ pub struct FailoverArgs {
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_nonzero_time, hide_short_help = true)]
     pub late: Nanoseconds,
     /// Repeat the trial until one shows an interruption, or `--repeats` trials have shown none.
-    #[arg(long, conflicts_with = "causes")]
+    #[arg(long, conflicts_with_all = ["cause", "cause_remote"])]
     pub until_event: bool,
     /// If a trial has taken the control connection with it: how long to try to reach the peer again, for its record.
     ///
@@ -68,7 +68,7 @@ pub struct FailoverArgs {
     /// Fetch the peer's record of a trial whose control connection was lost, and print the result.
     ///
     /// FILE is what that run has printed. Its own options apply, but for `--require`.
-    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["causes", "restores", "time", "repeats", "flows", "rate", "workload", "late", "until_event"])]
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["cause", "cause_remote", "restore", "restore_remote", "time", "repeats", "flows", "rate", "workload", "late", "until_event"])]
     pub join: Option<PathBuf>,
     /// Fail unless the bound holds in every trial, such as `gap<200ms` or `lost<=50`.
     ///

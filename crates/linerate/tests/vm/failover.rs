@@ -37,7 +37,7 @@ pub(crate) fn an_interruption_of_rdma_writes_is_as_long_as_the_path_s_and_the_de
         let verbs = own("verbs");
         assert_eq!(verbs["flows"], 8, "{verbs:#}");
         assert!(longest(verbs) >= 250_000_000, "{verbs:#}");
-        // An emulated guest's clock leaps: then the device has retried in vain, and says so.
+        // An emulated guest's clock leaps: then the device has retried without effect, and says so.
         let failure = entry(&verbs["triggers"], "trigger", "failure");
         let errors = verbs["hosts"]["send_errors"].as_array().expect("a list");
         let is_ended = errors.iter().any(|one| {

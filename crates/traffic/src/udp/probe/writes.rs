@@ -1,6 +1,6 @@
 //! RDMA writes on reliable connections (RC), one each interval whether or not the path works: what an application that uses
 //! RDMA sees of an outage. The device retransmits by itself (InfiniBand Architecture Specification, 9.7.6.1.3); a write is
-//! received when its completion says that the remote device has acknowledged it. A device that has retried in vain ends the
+//! received when its completion says that the remote device has acknowledged it. A device that has retried without effect ends the
 //! connection, and with it the writes.
 
 use std::collections::VecDeque;

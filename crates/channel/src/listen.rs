@@ -13,7 +13,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +27,7 @@ use linerate_model::protocol::TOKEN_MILLIS_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use rustix::process::{Signal, pidfd_send_signal};
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::ChannelError;
@@ -100,6 +101,17 @@ struct Open {
     passing: Passing,
     /// Another handle of its connection: shutting it down ends the session.
     socket: TcpStream,
+    /// Its process: without a connection it may go on with a trial.
+    process: OwnedFd,
+}
+
+impl Open {
+    /// Has it end, whatever it does.
+    fn end(&self) {
+        // A session that is over already needs neither.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = pidfd_send_signal(&self.process, Signal::TERM);
+    }
 }
 
 /// The sessions that run.
@@ -179,7 +191,7 @@ pub fn listen(
         let mut all = lock(sessions);
         all.is_over = true;
         for open in &all.open {
-            let _ = open.socket.shutdown(Shutdown::Both);
+            open.end();
         }
         drop(all);
         received
@@ -207,9 +219,11 @@ fn run_session(
     report: &(dyn Fn(Event) + Sync),
     sessions: &Mutex<Sessions>,
 ) {
-    let started =
-        (start(agent, &one.caller)).and_then(|started| Ok((started, one.link.socket.try_clone()?)));
-    let ((started, passing), socket) = match started {
+    let started = (start(agent, &one.caller)).and_then(|started| {
+        let process = started.0.process()?;
+        Ok((started, one.link.socket.try_clone()?, process))
+    });
+    let ((started, passing), socket, process) = match started {
         Ok(started) => started,
         Err(error) => {
             let why = format!("it cannot start a session: {error}");
@@ -218,14 +232,16 @@ fn run_session(
         }
     };
     let mut all = lock(sessions);
-    if all.is_over {
-        let _ = socket.shutdown(Shutdown::Both);
-    }
-    all.open.push(Open {
+    let open = Open {
         number,
         passing,
         socket,
-    });
+        process,
+    };
+    if all.is_over {
+        open.end();
+    }
+    all.open.push(open);
     drop(all);
     let Admitted { mut link, caller } = one;
     report(Event::Began(caller.clone()));

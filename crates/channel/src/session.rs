@@ -18,6 +18,8 @@ use crate::pump::{Link, LinkEnd, Passed, Sink, Source, pump};
 
 /// How long the process of a caller that is gone may take to roll back and end. Its reverter does what it leaves.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
+/// The same if the connection was lost: a trial whose record is kept goes on to its end.
+const GOES_ON_MAX: Duration = Duration::from_secs(3_600);
 /// How long the last frames may take to be sent.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -45,6 +47,14 @@ pub(crate) struct Started {
     input: OwnedFd,
     output: OwnedFd,
     errors: OwnedFd,
+}
+
+impl Started {
+    /// Its process, to be sent a signal to.
+    pub(crate) fn process(&self) -> io::Result<OwnedFd> {
+        let pid = Pid::from_child(&self.child);
+        Ok(pidfd_open(pid, PidfdFlags::empty())?)
+    }
 }
 
 /// Starts the process of a session. It ends with the thread that calls this.
@@ -102,7 +112,11 @@ pub(crate) fn serve(mut link: Link, started: Started) {
         Err(error) => Err(LinkEnd::Broken(error.to_string())),
     };
     // Its standard input is closed by now: it rolls back what is not committed, and ends.
-    let code = end(&mut child);
+    let limit = match passed {
+        Ok(Passed::Drained) => ENDS_WITHIN,
+        _ => GOES_ON_MAX,
+    };
+    let code = end(&mut child, limit);
     if passed == Ok(Passed::Drained) {
         link.queue(Kind::Exit, &[code]);
         link.finish(Instant::now() + FAREWELL);
@@ -110,8 +124,8 @@ pub(crate) fn serve(mut link: Link, started: Started) {
 }
 
 /// Waits for the end of a process, and its exit code.
-fn end(child: &mut Child) -> u8 {
-    if !has_ended_within(child, ENDS_WITHIN) {
+fn end(child: &mut Child, limit: Duration) -> u8 {
+    if !has_ended_within(child, limit) {
         let _ = child.kill();
     }
     let status = child.wait().ok().and_then(|status| status.code());

@@ -183,6 +183,7 @@ fn dispatch(
         Command::Peers { action } => commands::pairings::peers(action, state, say).map(done),
         Command::Channel { at } => endpoint::listen::connect(at, state),
         Command::Relay { to, from, terms } => endpoint::launch::relay(to, from, *terms).map(done),
+        Command::Conductor => endpoint::conductor::process::run().map(done),
         Command::Launcher => lab::server::launcher::run(say).map(done),
         Command::Mover(args) => measure::preload::mover::run(args, say).map(done),
         Command::Reverter { of, hold } => endpoint::reverter::run(*of, hold, state, say).map(done),

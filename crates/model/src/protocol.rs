@@ -17,19 +17,24 @@
 //!                              <--   Leased{id}
 //!   TakeBack{id}               -->                (what was committed earlier)
 //!                              <--   Undone
-//!   Prepare{spec, token, bind} -->
+//!   Prepare{spec, token, bind} -->                (and the commands that the agent runs in the trial)
 //!                              <--   Prepared{port}
 //!   (data connections)
 //!   Connect{spec, token, target} -->              (in place of Prepare: the other end of the trial is another agent)
 //!                              <--   Connected
 //!   Start / StartAt{at}        -->
 //!                              <--   Progress(..)           (as often as Prepare asked)
+//!                              <--   Ran(..)                (each command that has ended)
 //!                              <--   Done(SideSample)
 //!   EndEarly (of a trial)      -->                (Start is answered soon, too)
 //!                              <--   Ending
 //!   Abort (of a trial)         -->
 //!                              <--   Aborted
-//!   Bye, or end of stream      -->   (everything not committed is undone)
+//!   Fetch{token}               -->                (a trial whose record was kept: `Prepare{keep}`)
+//!                              <--   Done(SideSample)
+//!   Discard{token}             -->
+//!                              <--   Discarded
+//!   Bye, or end of stream      -->   (everything not committed is undone; a trial that keeps its record goes on)
 //! ```
 
 use std::fmt;
@@ -39,6 +44,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::failover::{CommandRun, TrialCommands};
 use crate::host::Host;
 use crate::ids::NicName;
 use crate::known::Known;
@@ -115,6 +121,7 @@ impl Request {
                 .min(LINE_BYTES_MAX),
             // The record of an aborted trial may already be in flight.
             Self::Start | Self::StartAt { .. } | Self::Abort => record_bytes_max,
+            Self::Fetch { .. } => LINE_BYTES_MAX,
             _ => ANSWER_BYTES_MAX,
         }
     }
@@ -215,6 +222,13 @@ pub enum Request {
         /// How often [`Reply::Progress`] is sent while it runs; `None` is never.
         #[serde(default)]
         report_ns: Option<Nanoseconds>,
+        /// The commands that the agent's end runs in it.
+        #[serde(default)]
+        commands: Option<Box<TrialCommands>>,
+        /// Keep the record of the agent's end in its state folder until [`Request::Discard`]; the trial then goes on when
+        /// the stream ends.
+        #[serde(default)]
+        keep: bool,
     },
     /// Prepare the connecting end of a trial whose listening end is another agent: open the data connections.
     Connect {
@@ -236,6 +250,16 @@ pub enum Request {
     EndEarly,
     /// Abort the prepared or running trial.
     Abort,
+    /// The record of an earlier trial, kept by its token; waits until that trial is over.
+    Fetch {
+        /// The token of its data connections.
+        token: Token,
+    },
+    /// Remove a record that was kept; no effect if there is none.
+    Discard {
+        /// The token of its data connections.
+        token: Token,
+    },
     /// The last message.
     Bye,
 }
@@ -290,12 +314,16 @@ pub enum Reply {
     Connected,
     /// What this end has done so far. It is not in the order of the other responses.
     Progress(Progress),
+    /// A command of the running trial has ended. It is not in the order of the other responses.
+    Ran(Box<CommandRun>),
     /// The trial is over.
     Done(Box<SideSample>),
     /// The running trial, if there is one, ends early. It is not in the order of the other responses.
     Ending,
     /// The trial was aborted.
     Aborted,
+    /// The record is no longer kept.
+    Discarded,
     /// The request failed; the agent's state is unchanged.
     Failed(Failure),
 }

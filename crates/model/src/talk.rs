@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use crate::failover::TrialCommands;
 use crate::plan::Plan;
 use crate::protocol::{Failure, FailureKind, PROTOCOL, Reply, Request, Token};
 use crate::setting::SettingKey;
@@ -123,7 +124,15 @@ pub enum AgentAction {
         bind: String,
         /// How often its progress is reported.
         report_ns: Option<Nanoseconds>,
+        /// The commands that this end runs in it.
+        commands: Option<Box<TrialCommands>>,
+        /// Whether its record is kept.
+        keep: bool,
     },
+    /// Send the record of an earlier trial.
+    Fetch(Token),
+    /// Remove the record of an earlier trial.
+    Discard(Token),
     /// Open the data connections of a trial with another agent; the reply comes when they are open.
     Connect {
         /// The trial.
@@ -198,10 +207,15 @@ impl AgentTalk {
                     token,
                     bind,
                     report_ns,
+                    commands,
+                    keep,
                 },
             ) => {
                 if let Err(failure) = check(&spec) {
                     return AgentAction::Refuse(failure);
+                }
+                if let Some(why) = commands.as_ref().and_then(|one| one.refusal()) {
+                    return refuse(FailureKind::BadInput, why);
                 }
                 self.state = Prepared;
                 AgentAction::Prepare {
@@ -209,6 +223,8 @@ impl AgentTalk {
                     token,
                     bind,
                     report_ns,
+                    commands,
+                    keep,
                 }
             }
             (
@@ -301,6 +317,8 @@ fn of_host(request: Request) -> AgentAction {
             seconds,
         },
         Request::TakeBack { id } => AgentAction::TakeBack { id },
+        Request::Fetch { token } => AgentAction::Fetch(token),
+        Request::Discard { token } => AgentAction::Discard(token),
         other => refuse(
             FailureKind::BadInput,
             format!("`{}` is only valid during a trial", name(&other)),
@@ -343,6 +361,8 @@ fn name(request: &Request) -> &'static str {
         Request::StartAt { .. } => "start-at",
         Request::EndEarly => "end-early",
         Request::Abort => "abort",
+        Request::Fetch { .. } => "fetch",
+        Request::Discard { .. } => "discard",
         Request::Bye => "bye",
     }
 }
@@ -366,7 +386,11 @@ pub fn answer(asked: &Request, reply: Reply) -> Result<Reply, Failure> {
             | (Request::Commit, Reply::Committed)
             | (Request::Prepare { .. }, Reply::Prepared { .. })
             | (Request::Connect { .. }, Reply::Connected)
-            | (Request::Start | Request::StartAt { .. }, Reply::Done(_))
+            | (
+                Request::Start | Request::StartAt { .. } | Request::Fetch { .. },
+                Reply::Done(_)
+            )
+            | (Request::Discard { .. }, Reply::Discarded)
             | (Request::Abort, Reply::Aborted)
     );
     match reply {
@@ -412,6 +436,8 @@ mod tests {
             token: Token([7; 16]),
             bind: String::new(),
             report_ns: None,
+            commands: None,
+            keep: false,
         }
     }
 

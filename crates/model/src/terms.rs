@@ -14,6 +14,8 @@ use crate::workload::{Direction, TrialSpec, Workload};
 pub struct SessionTerms {
     /// Whether settings may be changed.
     pub changes: bool,
+    /// Whether commands may be run (`failover --do-remote`).
+    pub commands: bool,
     /// What a trial may take.
     pub limits: TrialLimits,
     /// The ports that sockets may listen on which cannot share the agent's; `None` is any free one.

@@ -172,6 +172,7 @@ fn side(flows: Vec<FlowRecord>) -> SideSample {
         profile: Known::not_asked("perf_event_open(2)"),
         interface: None,
         events: None,
+        commands: Vec::new(),
     }
 }
 

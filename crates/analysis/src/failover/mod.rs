@@ -4,9 +4,7 @@
 pub mod compare;
 pub mod timeline;
 
-use linerate_model::failover::{Trigger, TriggerTimes};
 use linerate_model::sample::{Flag, Sample, SideSample};
-use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use serde::{Deserialize, Serialize};
 
@@ -21,55 +19,33 @@ pub struct FailoverPlan {
     pub cause: Option<String>,
     /// The command of the return.
     pub restore: Option<String>,
+    /// The command of the failure that the peer runs.
+    #[serde(default)]
+    pub cause_remote: Option<String>,
+    /// The command of the return that the peer runs.
+    #[serde(default)]
+    pub restore_remote: Option<String>,
     /// The bounds of `--require`, as they were written.
     pub require: Vec<String>,
-}
-
-/// A command that was run in a trial. Times are of `CLOCK_MONOTONIC` of the host that linerate was started on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RanCommand {
-    /// What it caused.
-    pub trigger: Trigger,
-    /// The command.
-    pub command: String,
-    /// When it was started.
-    pub start_ns: Nanoseconds,
-    /// When it ended.
-    pub end_ns: Nanoseconds,
 }
 
 /// A trial, as it was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FailoverTrial {
-    /// The records of both ends.
+    /// The records of both ends, with the commands that each has run.
     pub sample: Sample,
-    /// The commands that were run, in order.
-    pub commands: Vec<RanCommand>,
 }
 
 impl FailoverTrial {
     /// Of the byte counters over time only the last is kept: the probes' own records are finer, and a thousand points of
     /// each of 256 ends of flows would be most of the run.
-    pub fn new(mut sample: Sample, commands: Vec<RanCommand>) -> Self {
+    pub fn new(mut sample: Sample) -> Self {
         let local = sample.local.flows.iter_mut();
         for flow in local.chain(&mut sample.remote.flows) {
             flow.at_ns.drain(..flow.at_ns.len().saturating_sub(1));
             flow.bytes.drain(..flow.bytes.len().saturating_sub(1));
         }
-        Self { sample, commands }
-    }
-
-    /// When the commands were started.
-    pub fn triggers(&self) -> TriggerTimes {
-        let start = |trigger| {
-            let mut all = self.commands.iter();
-            let own = all.find(|command| command.trigger == trigger);
-            own.map(|command| command.start_ns)
-        };
-        TriggerTimes {
-            failure_ns: start(Trigger::Failure),
-            return_ns: start(Trigger::Return),
-        }
+        Self { sample }
     }
 
     /// Whether it ended before its time.

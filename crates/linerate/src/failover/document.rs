@@ -3,6 +3,7 @@
 use linerate_analysis::failover::FailoverPlan;
 use linerate_analysis::failover::timeline::{Mark, Timeline};
 use linerate_analysis::record::Header;
+use linerate_model::end::End;
 use linerate_model::failover::phase::Verdict;
 use linerate_model::failover::{Trigger, repeated};
 use linerate_model::ids::NicName;
@@ -57,6 +58,8 @@ pub(super) struct TrialResult {
     pub(super) cut_short: bool,
     /// The commands that were run.
     pub(super) events: Vec<EventResult>,
+    /// What an end could not record of its network, and why.
+    pub(super) not_recorded: Vec<NotRecorded>,
     /// Each direction and workload.
     pub(super) parts: Vec<PartResult>,
     /// What happened meanwhile, in order: the commands, and what both hosts saw of their network.
@@ -78,10 +81,24 @@ pub(super) struct ClockResult {
     pub(super) within_ns: Option<Nanoseconds>,
 }
 
+/// What an end could not record of its network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct NotRecorded {
+    /// The end.
+    pub(super) end: End,
+    /// The interface of the kernel that it is read from.
+    pub(super) path: String,
+    /// Why it could not be.
+    pub(super) reason: String,
+}
+
 /// A command that was run.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct EventResult {
+    /// The end that ran it.
+    pub(super) end: End,
     /// What it caused.
     pub(super) trigger: TriggerWord,
     /// The command.
@@ -90,6 +107,10 @@ pub(super) struct EventResult {
     pub(super) start_ns: Nanoseconds,
     /// How long it took.
     pub(super) took_ns: Nanoseconds,
+    /// Its exit code.
+    pub(super) exit_code: Option<i32>,
+    /// The first 4 KiB of its output and errors.
+    pub(super) output: String,
 }
 
 /// One direction and workload of a trial.
@@ -268,6 +289,10 @@ pub(super) enum WorkloadWord {
     Tcp,
     /// New TCP connections.
     Connect,
+    /// Requests on established TCP connections, until their answer.
+    Rr,
+    /// RDMA writes on reliable connections, until they are acknowledged.
+    Verbs,
 }
 
 impl WorkloadWord {
@@ -277,6 +302,8 @@ impl WorkloadWord {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
             Self::Connect => "connect",
+            Self::Rr => "rr",
+            Self::Verbs => "verbs",
         }
     }
 }
@@ -287,6 +314,8 @@ impl From<FailoverWorkload> for WorkloadWord {
             FailoverWorkload::Udp => Self::Udp,
             FailoverWorkload::Tcp => Self::Tcp,
             FailoverWorkload::Connect => Self::Connect,
+            FailoverWorkload::Rr => Self::Rr,
+            FailoverWorkload::Verbs => Self::Verbs,
         }
     }
 }

@@ -2,21 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use linerate_analysis::failover::{FailoverTrial, RanCommand};
+use linerate_analysis::failover::FailoverTrial;
+use linerate_model::end::End;
 use linerate_model::failover::{
     Cluster, Departures, FlowOutages, Joined, ProbeRecord, SendError, SendGap, Trigger,
     TriggerTimes, interrupted_at_once, joined, outages,
 };
-use linerate_model::sample::{FlowRecord, Role, SideSample};
+use linerate_model::sample::{FlowRecord, Role, Sample, SideSample};
 use linerate_model::units::Nanoseconds;
-use linerate_model::workload::{Direction, Probe, TrialSpec, Workload};
+use linerate_model::workload::{Answers, Direction, Probe, TrialSpec, Workload};
 use linerate_runtime::cli::FailoverWorkload;
 use rustix::io::Errno;
 
 use super::document::{
-    ClockResult, Errors, EventResult, Gaps, HostResult, LatencyResult, PartResult, TrialResult,
-    TriggerResult, WorkloadWord,
+    ClockResult, Errors, EventResult, Gaps, HostResult, LatencyResult, NotRecorded, PartResult,
+    TrialResult, TriggerResult, WorkloadWord,
 };
+use super::event::{Event, Events};
 use super::held_up::Evidence;
 use super::latency::latency;
 use super::step_of;
@@ -39,11 +41,13 @@ pub(super) struct Part<'a> {
 
 /// What a trial shows.
 pub(super) fn judge(trial: &FailoverTrial) -> TrialResult {
-    let FailoverTrial { sample, commands } = trial;
+    let sample = &trial.sample;
     let forward = sides(&sample.local, &sample.remote);
     let reverse = sides(&sample.remote, &sample.local);
     let clock = clock(&forward, &reverse);
-    let times = trial.triggers();
+    let commands = (&sample.local.commands, &sample.remote.commands);
+    let events = Events::new(commands.0, commands.1, clock.offset_ns);
+    let times = events.triggers();
     let evidence = Evidence::of(sample, &clock, &times);
     let parts = all_parts(&sample.spec, forward, reverse);
     let joined: Vec<(Vec<FlowOutages>, Joined)> = parts
@@ -88,11 +92,12 @@ pub(super) fn judge(trial: &FailoverTrial) -> TrialResult {
         part_result(part, flows, all)
     };
     let results = parts.iter().zip(&joined).map(result).collect();
-    let timeline = timeline(trial, &clock, parts.iter().zip(&joined));
+    let timeline = timeline((sample, &events), &clock, parts.iter().zip(&joined));
     TrialResult {
         cut_short: trial.is_cut_short(),
         clock,
-        events: commands.iter().map(event_result).collect(),
+        events: events.all().iter().map(event_result).collect(),
+        not_recorded: not_recorded(sample),
         parts: results,
         marks: timeline.marks.clone(),
         timeline,
@@ -132,6 +137,19 @@ impl Part<'_> {
     }
 }
 
+fn not_recorded(sample: &Sample) -> Vec<NotRecorded> {
+    let ends = [(End::Local, &sample.local), (End::Remote, &sample.remote)];
+    let all = ends.into_iter().flat_map(|(end, side)| {
+        let gaps = side.events.iter().flat_map(|events| &events.gaps);
+        gaps.map(move |gap| NotRecorded {
+            end,
+            path: gap.path.clone(),
+            reason: gap.reason.clone(),
+        })
+    });
+    all.collect()
+}
+
 fn event_of(trigger: Trigger, times: &TriggerTimes) -> Option<Nanoseconds> {
     match trigger {
         Trigger::Failure => times.failure_ns,
@@ -140,16 +158,19 @@ fn event_of(trigger: Trigger, times: &TriggerTimes) -> Option<Nanoseconds> {
     }
 }
 
-fn event_result(event: &RanCommand) -> EventResult {
+fn event_result(event: &Event) -> EventResult {
     let took = event
         .end_ns
         .as_u64()
         .saturating_sub(event.start_ns.as_u64());
     EventResult {
+        end: event.end,
         trigger: event.trigger.into(),
         command: event.command.clone(),
         start_ns: event.start_ns,
         took_ns: Nanoseconds::new(took),
+        exit_code: event.exit_code,
+        output: event.output.clone(),
     }
 }
 
@@ -199,23 +220,45 @@ fn all_parts<'a>(
                 })
             })
             .collect();
-        all.push(Part {
-            direction,
-            workload: FailoverWorkload::Udp,
-            step: step_of(spec),
-            pairs,
-        });
-        if probe.message_flows > 0 {
-            all.push(Part {
+        let answers = beside(&pairs, |sender| sender.answers.as_deref());
+        let writes = beside(&pairs, |sender| sender.writes.as_deref());
+        let step = step_of(spec);
+        let has_messages = probe.message_flows > 0;
+        let writes = (probe.write_flows > 0).then_some(writes);
+        let messages = (has_messages && probe.answers != Answers::Only).then_some(messages);
+        let answers = (has_messages && probe.answers != Answers::None).then_some(answers);
+        for (workload, step, pairs) in [
+            (FailoverWorkload::Udp, step, Some(pairs)),
+            (FailoverWorkload::Tcp, probe.message_ns, messages),
+            (FailoverWorkload::Rr, probe.message_ns, answers),
+            (FailoverWorkload::Verbs, probe.message_ns, writes),
+        ] {
+            all.extend(pairs.map(|pairs| Part {
                 direction,
-                workload: FailoverWorkload::Tcp,
-                step: probe.message_ns,
-                pairs: messages,
-            });
+                workload,
+                step,
+                pairs,
+            }));
         }
     }
     all.extend(connections);
     all
+}
+
+/// What the senders record of both ends.
+fn beside<'a>(
+    pairs: &[Pair<'a>],
+    of: impl Fn(&'a ProbeRecord) -> Option<&'a ProbeRecord>,
+) -> Vec<Pair<'a>> {
+    let all = pairs.iter().filter_map(|pair| {
+        let record = of(pair.sender?)?;
+        Some(Pair {
+            flow: pair.flow,
+            sender: Some(record),
+            receiver: record,
+        })
+    });
+    all.collect()
 }
 
 /// The new connections: the end that made them has both records.
@@ -237,7 +280,12 @@ fn connections<'a>(forward: &[Pair<'a>], probe: &Probe) -> Option<Part<'a>> {
 
 fn outages_of(pair: &Pair<'_>, workload: FailoverWorkload) -> FlowOutages {
     let mut outages = outages(pair.sender, pair.receiver);
-    if workload == FailoverWorkload::Tcp {
+    let in_order = [
+        FailoverWorkload::Tcp,
+        FailoverWorkload::Rr,
+        FailoverWorkload::Verbs,
+    ];
+    if in_order.contains(&workload) {
         // A message waits for those before it: the stall ends when the first late one arrives, and those that were sent
         // shortly before took less than what is late.
         for outage in &mut outages {

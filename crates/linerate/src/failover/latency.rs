@@ -18,8 +18,12 @@ pub(super) fn latency(
     let Some((before, after)) = spans(joined, trigger, times) else {
         return LatencyResult::default();
     };
-    // A handshake is timed by one clock; of a packet one way, each end stamps its own time.
-    let is_one_clock = clock.is_shared || part.workload == FailoverWorkload::Connect;
+    // A round trip is timed by one clock; of a packet one way, each end stamps its own time.
+    let is_round_trip = matches!(
+        part.workload,
+        FailoverWorkload::Connect | FailoverWorkload::Rr | FailoverWorkload::Verbs
+    );
+    let is_one_clock = clock.is_shared || is_round_trip;
     let ahead = match (part.direction, clock.offset_ns) {
         _ if is_one_clock => Some(0),
         (Direction::Forward, offset) => offset,

@@ -1,18 +1,20 @@
 //! `linerate failover`: how long traffic is interrupted when a link, a switch or a router fails.
 //!
-//! Each trial sends probes in both directions for a fixed time. In it, `event` runs the commands of the failure and of the
-//! return and stamps them with the clock of the probes. Each trial is stored (`crate::kept`), and everything that is printed
-//! is computed from the trials, also of a stored run (`stored`): `judge` joins the records of both ends, `held_up` finds in
-//! their events what took the time, `latency` how long packets took before and after; `document` and `text` show all trials
-//! together, `timeline` and `picture` one of them over time; `require` compares them with bounds, `compare` with those of
-//! another run.
+//! Each trial sends probes in both directions for a fixed time. In it, `event` has the commands of the failure and of the
+//! return run at either end, stamped with the clock of the probes. Each trial is stored (`crate::kept`), and everything that
+//! is printed is computed from the trials, also of a stored run (`stored`): `judge` joins the records of both ends
+//! (`missing`: later, if the failure has taken the control channel with it), `held_up` finds in their events what took the
+//! time, `latency` how long packets took before and after; `document` and `text` show all trials together, `timeline` and
+//! `picture` one of them over time; `require` compares them with bounds, `compare` with those of another run.
 
+mod announce;
 pub(crate) mod compare;
 pub(crate) mod document;
 mod event;
 mod held_up;
 mod judge;
 mod latency;
+mod missing;
 mod picture;
 mod require;
 pub(crate) mod stored;
@@ -23,21 +25,27 @@ use std::path::Path;
 use std::time::Duration;
 
 use document::{FailoverDocument, TrialResult};
-use event::{Commands, Conductor, Events};
-use linerate_analysis::failover::{FailoverPlan, FailoverTrial, RanCommand};
+use event::{Commands, Running};
+use linerate_analysis::failover::{FailoverPlan, FailoverTrial};
 use linerate_analysis::record::{Header, Record, RunKind, SCHEMA};
-use linerate_analysis::text::words::{count, seconds_in_words};
+use linerate_analysis::text::words::count;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
+use linerate_model::protocol::Token;
+use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, Probe, TrialSpec, Udp, Workload};
+use linerate_model::workload::{Answers, Direction, Probe, TrialSpec, Udp, Verbs, Workload};
 use linerate_runtime::cli::{FailoverArgs, FailoverWorkload};
 use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::command_line::command_line;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::{fresh_seed, fresh_token};
 use linerate_runtime::console::say::{Format, Say};
-use linerate_runtime::endpoint::trial::{PeerPath, open_path};
-use linerate_runtime::endpoint::watch::Watch;
+use linerate_runtime::endpoint::conductor::TrialEnd;
+use linerate_runtime::endpoint::ends::Ends as _;
+use linerate_runtime::endpoint::trial::{Failing, PeerPath, cut_short, open_path};
+use missing::{Half, Incomplete};
 
 use crate::kept::Kept;
 
@@ -51,92 +59,262 @@ const MESSAGE_FLOWS: u32 = 8;
 const MESSAGE_EVERY: Nanoseconds = Nanoseconds::from_millis(10);
 /// New connections per second.
 const CONNECTS_PER_S: u32 = 50;
-/// How often the running trial reports that it runs.
-const REPORTS: Duration = Duration::from_millis(100);
 /// Points of the timeline of a flow, and of all flows of both directions.
 const POINTS: u64 = 1_000;
 const POINTS_IN_ALL: u64 = 500_000;
+/// When a path that has failed between two trials is probed again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How many repetitions a command of a failure has by default.
 const REPEATS: u32 = 10;
 
 /// Carries out `failover`.
 pub(crate) fn run(args: &FailoverArgs, state: &Path, say: &Say) -> Outcome<()> {
+    if let Some(file) = &args.join {
+        return missing::join(args, file, state, say);
+    }
     let interrupt = Interrupt::listen()?;
     let began_unix_s = now_unix_s();
-    let mut path = open_path(&args.peer, state, &interrupt, say)?;
-    let plan = plan(args);
+    let path = open_path(&args.peer, state, &interrupt, say)?;
+    let mut plan = plan(args);
+    if args.workload.contains(&FailoverWorkload::Verbs) {
+        add_writes(&mut plan.spec, &path, say);
+    }
     let header = header(args, &path, began_unix_s)?;
-    let first = stored::first(&path, &plan);
-    let run = (RunKind::Failover, header.clone());
-    let mut kept = Kept::new(&args.store, (state, say), run, first)?;
-    announce(args, &path, &plan.spec, repeats(args), say);
+    let first = stored::first((&path.local, &path.remote), &plan);
+    let stored = (RunKind::Failover, header.clone());
+    let kept = Kept::new(&args.store, (state, say), stored, first)?;
+    announce::announce(args, &path, &plan.spec, trials_max(args), say);
+    announce::warn_of_management_path(args, &path, say);
     let early = say.clone();
     interrupt.keep_what_was_measured(move || early.note("ending early; Ctrl-C again aborts"));
-    let mut trials = Vec::new();
-    let ended = trials_of(
+    let mut run = Run {
         args,
-        &plan,
-        (&mut path, &interrupt),
-        &mut |trial, result| {
-            kept.add(|| Record::FailoverTrial(Box::new(trial)));
-            trials.push(result);
-            if repeats(args) > 1 {
-                say.note(&format!("trial {} of {} done", trials.len(), repeats(args)));
-            }
-        },
-    );
-    // The second Ctrl-C: no result.
-    interrupt.check()?;
-    let is_early = interrupt.is_ending_early();
-    let stopped = match ended {
-        _ if is_early => Some(Stop::interrupted()),
-        ended => ended.err(),
+        path,
+        header,
+        plan,
+        commands: Commands::new(args),
+        trials: Vec::new(),
+        results: Vec::new(),
+        kept,
+        is_incomplete: false,
+        interrupt,
+        state,
+        say,
     };
-    if trials.is_empty() {
-        return stopped.map_or(Ok(()), Err);
-    }
-    let document = FailoverDocument::new(&header, &plan, trials, stopped.is_none());
-    match say.format {
-        Format::Json => say.json(&document)?,
-        _ => say.lines(&text::text(&document, args.verbose))?,
-    }
-    let result = Record::FailoverResult(text::headline(&document));
-    kept.end(vec![result], stopped.as_ref());
-    if is_early {
-        let trials = count(document.trials.len(), "trial");
-        // There is a result: no error.
-        say.note(&format!("interrupted: the result is that of {trials}"));
-        return Err(Stop::interrupted().already_told());
-    }
-    stopped.map_or(Ok(()), Err)?;
-    path.peer.leave_after_result(say)?;
-    require::outcome(&document.requirements)
+    let ended = run.trials();
+    run.end(ended)
 }
 
-/// Makes trial after trial until there are enough, one shows what was waited for, or it is to end early.
-fn trials_of(
-    args: &FailoverArgs,
-    plan: &FailoverPlan,
-    (path, interrupt): (&mut PeerPath, &Interrupt),
-    done: &mut dyn FnMut(FailoverTrial, TrialResult),
-) -> Outcome<()> {
-    let commands = Commands::new(args.cause.clone(), args.restore.clone(), args.time);
-    let mut made = 0;
-    while plan.repeats.is_none_or(|repeats| made < repeats) {
-        let trial = trial(path, &plan.spec, &commands, interrupt)?;
-        // One that was cut short is no repetition of the others, but the only one is all that there is.
-        if trial.is_cut_short() && made > 0 {
-            return Ok(());
+/// A run while it goes on.
+struct Run<'a> {
+    args: &'a FailoverArgs,
+    path: PeerPath,
+    header: Header,
+    plan: FailoverPlan,
+    commands: Commands,
+    /// The trials so far, and what each shows.
+    trials: Vec<FailoverTrial>,
+    results: Vec<TrialResult>,
+    kept: Kept<'a>,
+    /// Whether the peer's record of the last trial is missing.
+    is_incomplete: bool,
+    interrupt: Interrupt,
+    state: &'a Path,
+    say: &'a Say,
+}
+
+impl Run<'_> {
+    /// Makes trial after trial until there are enough, one shows what was waited for, one fails, or it is to end early.
+    fn trials(&mut self) -> Outcome<()> {
+        let (until_event, most) = (self.args.until_event, trials_max(self.args));
+        for number in 1..=most {
+            let trial = match self.trial() {
+                Err(stop) if until_event && !self.is_incomplete && is_of_the_path(&stop) => {
+                    self.not_measured(&stop)?;
+                    continue;
+                }
+                trial => trial?,
+            };
+            // One that was cut short is no repetition of the others, but the only one is all that there is.
+            if trial.is_cut_short() && !self.trials.is_empty() {
+                return Ok(());
+            }
+            let result = judge::judge(&trial);
+            let is_enough = until_event && result.is_interrupted();
+            let is_last = is_enough || number == most || self.interrupt.is_ending_early();
+            if until_event && !is_enough {
+                self.say.note(&format!("trial {number}: no interruption"));
+            }
+            // Until an event it may take days: what shows no interruption is not kept.
+            if !until_event || is_last {
+                self.keep(trial, result);
+            }
+            if !until_event && most > 1 {
+                self.say.note(&format!("trial {number} of {most} done"));
+            }
+            if is_last {
+                return Ok(());
+            }
         }
-        let result = judge::judge(&trial);
-        let is_enough = plan.repeats.is_none() && result.is_interrupted();
-        done(trial, result);
-        made += 1;
-        if is_enough || interrupt.is_ending_early() {
-            return Ok(());
+        Ok(())
+    }
+
+    fn keep(&mut self, trial: FailoverTrial, result: TrialResult) {
+        let stored = || Record::FailoverTrial(Box::new(trial.clone()));
+        self.kept.add(stored);
+        self.trials.push(trial);
+        self.results.push(result);
+    }
+
+    /// The path has failed before a trial could begin: the next one may show the return, or another failure.
+    fn not_measured(&mut self, stop: &Stop) -> Outcome<()> {
+        let why = &stop.message;
+        self.say.note(&format!(
+            "the path failed between two trials, which is not measured: {why}"
+        ));
+        self.interrupt.comes_within(AGAIN);
+        self.interrupt.check()?;
+        if self.interrupt.is_ending_early() {
+            return Err(Stop::interrupted());
+        }
+        // The failure may have taken the control channel, too.
+        match self.path.reconnect(&self.args.peer, self.state) {
+            Err(stop) if !is_of_the_path(&stop) => Err(stop),
+            _ => Ok(()),
         }
     }
-    Ok(())
+
+    /// One trial with its failure and its return.
+    fn trial(&mut self) -> Outcome<FailoverTrial> {
+        let (running, watch) = Running::start(&self.commands, &self.interrupt)?;
+        let token = fresh_token()?;
+        self.path.watch = Some(watch);
+        self.path.failing = Some(Failing {
+            commands: self.commands.remote().clone(),
+            kept: None,
+        });
+        let result = self.path.run(&self.plan.spec, token);
+        self.path.watch = None;
+        let kept = self.path.failing.take().and_then(|one| one.kept);
+        let is_whole = result.is_ok() || kept.is_some();
+        // A trial that ends early does not wait for the command that causes the failure.
+        let how = if is_whole && !self.interrupt.is_ending_early() {
+            TrialEnd::Over
+        } else {
+            TrialEnd::Aborted
+        };
+        let (local, reported) = running.end(how)?;
+        let mut sample = match (result, kept) {
+            (Err(lost), Some(mut side)) => {
+                side.commands.clone_from(&local);
+                self.rejoin(token, side, lost)?
+            }
+            (result, _) => {
+                // The record of the peer has its commands, if there is one.
+                let runs = result
+                    .as_ref()
+                    .map_or(&reported, |one| &one.remote.commands);
+                if let Some(stop) = event::failure(&local, runs) {
+                    return Err(stop);
+                }
+                result?
+            }
+        };
+        sample.local.commands = local;
+        match event::failure(&sample.local.commands, &sample.remote.commands) {
+            Some(stop) => Err(stop),
+            None => Ok(FailoverTrial::new(sample)),
+        }
+    }
+
+    /// A trial whose peer was lost: fetches its record, or keeps that of this end.
+    fn rejoin(&mut self, token: Token, local: Box<SideSample>, lost: Stop) -> Outcome<Sample> {
+        let Self { args, say, .. } = self;
+        say.note(&format!(
+            "the control connection was lost: {}",
+            lost.message
+        ));
+        let half = Half {
+            token,
+            local,
+            shared_kernel: self.path.shared_kernel(),
+            flags: cut_short(self.interrupt.abort()),
+        };
+        let ends = (&self.interrupt, *say);
+        let place = (*args, self.state);
+        let fetched = missing::reconnect(&mut self.path, place, &self.plan.spec, token, ends);
+        match fetched {
+            Ok(remote) => Ok(half.joined(&self.plan.spec, remote)),
+            Err(stop) => {
+                let hosts = (&self.path.local, &self.path.remote);
+                let run = (&self.header, &self.plan);
+                let file = Incomplete::new(run, hosts, &self.trials, half).write(self.state)?;
+                self.is_incomplete = true;
+                let what = format!(
+                    "the peer's record of trial {} is missing: {}; the record of this end is in {}",
+                    self.trials.len() + 1,
+                    stop.message,
+                    file.display()
+                );
+                Err(Stop::new(stop.code, what).hint(missing::hint(&args.peer, &file)))
+            }
+        }
+    }
+
+    /// Prints and stores what the trials show, and leaves the peer.
+    fn end(self, ended: Outcome<()>) -> Outcome<()> {
+        let is_early = self.interrupt.is_ending_early();
+        let stopped = match ended {
+            Err(stop) if self.is_incomplete || stop.code == Code::RestoreIncomplete => Some(stop),
+            _ if is_early => Some(Stop::interrupted()),
+            ended => ended.err(),
+        };
+        // The second Ctrl-C: no result.
+        let has_result = !self.results.is_empty() && !self.interrupt.asked();
+        let printed = if has_result {
+            let document =
+                FailoverDocument::new(&self.header, &self.plan, self.results, stopped.is_none());
+            let printed = print(&document, self.args, self.say);
+            let result = Record::FailoverResult(text::headline(&document));
+            self.kept.end(vec![result], stopped.as_ref());
+            printed.map(|()| Some(document))
+        } else {
+            Ok(None)
+        };
+        let left = self.path.peer.leave_after_result(self.say);
+        match (stopped, left) {
+            // What the peer has not ended outranks why the run did.
+            (Some(_), Err(left)) if left.code == Code::RestoreIncomplete => Err(left),
+            (Some(stop), _) if stop.code == Code::Interrupted => match printed? {
+                // There is a result: no error.
+                Some(document) => {
+                    let trials = count(document.trials.len(), "trial");
+                    self.say
+                        .note(&format!("interrupted: the result is that of {trials}"));
+                    Err(stop.already_told())
+                }
+                None => Err(stop),
+            },
+            (Some(stop), _) => Err(stop),
+            (None, left) => {
+                left?;
+                printed?.map_or(Ok(()), |one| require::outcome(&one.requirements))
+            }
+        }
+    }
+}
+
+/// Prints what the trials show.
+fn print(document: &FailoverDocument, args: &FailoverArgs, say: &Say) -> Outcome<()> {
+    match say.format {
+        Format::Json => say.json(document),
+        _ => say.lines(&text::text(document, args.verbose)),
+    }
+}
+
+/// Whether a trial ended because nothing crossed the path.
+fn is_of_the_path(stop: &Stop) -> bool {
+    matches!(stop.code, Code::PeerUnreachable | Code::TimeOut)
 }
 
 /// What was asked, as it is stored.
@@ -146,6 +324,8 @@ fn plan(args: &FailoverArgs) -> FailoverPlan {
         repeats: (!args.until_event).then(|| repeats(args)),
         cause: args.cause.clone(),
         restore: args.restore.clone(),
+        cause_remote: args.cause_remote.clone(),
+        restore_remote: args.restore_remote.clone(),
         require: args.require.iter().map(|one| one.text.clone()).collect(),
     }
 }
@@ -168,9 +348,19 @@ fn header(args: &FailoverArgs, path: &PeerPath, created_unix_s: u64) -> Outcome<
     })
 }
 
+/// The trials without `--until-event`.
 fn repeats(args: &FailoverArgs) -> u32 {
-    let default = if args.cause.is_some() { REPEATS } else { 1 };
-    args.repeats.unwrap_or(default)
+    let has_cause = args.cause.is_some() || args.cause_remote.is_some();
+    args.repeats.unwrap_or(if has_cause { REPEATS } else { 1 })
+}
+
+/// The trials, if no event ends them.
+fn trials_max(args: &FailoverArgs) -> u32 {
+    if args.until_event {
+        args.repeats.unwrap_or(u32::MAX)
+    } else {
+        repeats(args)
+    }
 }
 
 /// What each trial sends.
@@ -180,12 +370,19 @@ fn spec(args: &FailoverArgs) -> TrialSpec {
     let has = |workload| args.workload.contains(&workload);
     let probe = Probe {
         late_ns: args.late,
-        message_flows: if has(FailoverWorkload::Tcp) {
+        message_flows: if has(FailoverWorkload::Tcp) || has(FailoverWorkload::Rr) {
             MESSAGE_FLOWS.min(args.flows)
         } else {
             0
         },
         message_ns: MESSAGE_EVERY,
+        answers: match (has(FailoverWorkload::Tcp), has(FailoverWorkload::Rr)) {
+            (_, false) => Answers::None,
+            (true, true) => Answers::Also,
+            (false, true) => Answers::Only,
+        },
+        write_flows: 0,
+        verbs: None,
         connects_per_s: if has(FailoverWorkload::Connect) {
             CONNECTS_PER_S
         } else {
@@ -206,35 +403,28 @@ fn spec(args: &FailoverArgs) -> TrialSpec {
     }
 }
 
-/// Says what will happen, and how long it takes.
-fn announce(args: &FailoverArgs, path: &PeerPath, spec: &TrialSpec, repeats: u32, say: &Say) {
-    let total = Nanoseconds::new(args.time.as_u64().saturating_mul(repeats.into()));
-    let step = step_of(spec);
-    let length = match repeats {
-        _ if args.until_event => format!(
-            "in trials of {} until one shows an interruption (between two trials nothing is sent)",
-            seconds_in_words(args.time)
-        ),
-        1 => format!("for {}", seconds_in_words(args.time)),
-        _ => format!(
-            "{} of {}, {} in all",
-            count(repeats as usize, "trial"),
-            seconds_in_words(args.time),
-            seconds_in_words(total)
-        ),
+/// Adds RDMA writes where both ends have a device on the path.
+fn add_writes(spec: &mut TrialSpec, path: &PeerPath, say: &Say) {
+    let has_device = |host: &Host, nic: &NicName| {
+        let mut ports = host.rdma.iter().flat_map(|device| &device.ports);
+        ports.any(|port| port.netdev.value() == Some(nic))
     };
-    let restore = match (&args.cause, &args.restore) {
-        (Some(_), None) => "; without --restore the failure is not ended",
-        (Some(_), Some(_)) => "; Ctrl-C runs --restore and ends early",
-        _ => "; Ctrl-C ends early",
-    };
-    say.note(&format!(
-        "probing {} to {} ({}) in both directions, {} with a packet every {step}, {length}{restore}",
-        path.local_nic,
-        path.address,
-        args.peer.peer,
-        count(spec.flows as usize, "flow"),
-    ));
+    let ends = [
+        (&path.local, &path.local_nic, "here"),
+        (&path.remote, &path.remote_nic, "at the peer"),
+    ];
+    for (host, nic, whose) in ends {
+        if !has_device(host, nic) {
+            say.note(&format!("verbs: skipped, {nic} {whose} has no RDMA device"));
+            return;
+        }
+    }
+    if let Workload::Udp(udp) = &mut spec.workload
+        && let Some(probe) = &mut udp.probe
+    {
+        probe.write_flows = MESSAGE_FLOWS.min(spec.flows);
+        probe.verbs = Some(Verbs::default());
+    }
 }
 
 /// The time between two packets of a flow.
@@ -244,48 +434,4 @@ fn step_of(spec: &TrialSpec) -> Nanoseconds {
         _ => None,
     };
     step.unwrap_or_default()
-}
-
-/// One trial with its failure and its return.
-fn trial(
-    path: &mut PeerPath,
-    spec: &TrialSpec,
-    commands: &Commands,
-    interrupt: &Interrupt,
-) -> Outcome<FailoverTrial> {
-    let conductor = Conductor::start(commands, interrupt)?;
-    let began = conductor.began();
-    path.watch = Some(Watch::new(REPORTS, move |_, _| began.signal()));
-    let sample = path.run(spec, fresh_token()?);
-    path.watch = None;
-    let events = conductor.end();
-    if let Some(stop) = events.failure() {
-        return Err(stop);
-    }
-    let sample = sample.map_err(|stop| without_path(stop, &events))?;
-    Ok(FailoverTrial::new(sample, ran(&events)))
-}
-
-/// The commands that were run, as they are stored.
-fn ran(events: &Events) -> Vec<RanCommand> {
-    let events = events.all().iter();
-    let commands = events.map(|event| RanCommand {
-        trigger: event.trigger,
-        command: event.command.clone(),
-        start_ns: event.start_ns,
-        end_ns: event.end_ns,
-    });
-    commands.collect()
-}
-
-/// A trial whose remote end was not heard again says what is missing.
-fn without_path(stop: Stop, events: &Events) -> Stop {
-    let is_lost = matches!(stop.code, Code::PeerUnreachable | Code::TimeOut);
-    if events.all().is_empty() || !is_lost {
-        return stop;
-    }
-    stop.hint(
-        "the record of the remote end is missing: reach the peer over a path that does not fail with the one that is \
-         measured",
-    )
 }

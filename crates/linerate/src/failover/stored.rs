@@ -8,7 +8,6 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_report::failover::{FailoverPage, TrialView, failover_page};
 use linerate_runtime::console::say::{Format, Say};
-use linerate_runtime::endpoint::trial::PeerPath;
 use linerate_store as store;
 
 use super::document::{FailoverDocument, TrialResult};
@@ -16,11 +15,11 @@ use super::judge::judge;
 use super::text;
 
 /// The records before the first trial.
-pub(super) fn first(path: &PeerPath, plan: &FailoverPlan) -> Vec<Record> {
+pub(super) fn first((local, remote): (&Host, &Host), plan: &FailoverPlan) -> Vec<Record> {
     vec![
         Record::Hosts {
-            local: Box::new(path.local.clone()),
-            remote: Box::new(path.remote.clone()),
+            local: Box::new(local.clone()),
+            remote: Box::new(remote.clone()),
         },
         Record::Failover(Box::new(plan.clone())),
     ]

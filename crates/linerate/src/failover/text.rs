@@ -1,6 +1,7 @@
 //! All trials for a person: the answer, the counts and the resolution in three lines, then a table.
 
 use linerate_analysis::text::words::count;
+use linerate_model::end::End;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Direction;
 
@@ -63,6 +64,7 @@ pub(super) fn answers(document: &FailoverDocument) -> Vec<String> {
     lines.retain(|line| !line.is_empty());
     lines.push(counts(document));
     lines.push(resolution(document));
+    lines.extend(not_recorded(document));
     lines
 }
 
@@ -199,6 +201,22 @@ fn resolution(document: &FailoverDocument) -> String {
     )
 }
 
+/// What an end could not record in any trial: without it a phase may not be found.
+fn not_recorded(document: &FailoverDocument) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for one in document.trials.iter().flat_map(|trial| &trial.not_recorded) {
+        let whose = match one.end {
+            End::Local => "here",
+            End::Remote => "at the peer",
+        };
+        let line = format!("not recorded {whose}: {}: {}", one.path, one.reason);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
 fn or_none(time: Option<Nanoseconds>) -> String {
     match time {
         Some(time) if time > Nanoseconds::new(0) => time.to_string(),
@@ -282,11 +300,19 @@ pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
     let mut lines = vec![format!("trial {number}{cut}")];
     for event in &trial.events {
         lines.push(format!(
-            "  {}: `{}` took {}",
+            "  {}: `{}`{} took {}",
             trigger_word(event.trigger),
             event.command,
+            if event.end == End::Remote {
+                " at the peer"
+            } else {
+                ""
+            },
             event.took_ns
         ));
+        if !event.output.is_empty() {
+            lines.push(format!("    {}", event.output));
+        }
     }
     match (trial.clock.offset_ns, trial.clock.within_ns) {
         _ if trial.clock.is_shared => {}

@@ -1,24 +1,25 @@
 //! The picture of a trial, from the outages of its flows and the events of both hosts.
 
-use linerate_analysis::failover::FailoverTrial;
 use linerate_analysis::failover::timeline::{
     Lane, Mark, MarkKind, Span, SpanKind, Timeline, gathered,
 };
 use linerate_model::end::End;
 use linerate_model::failover::events::{Change, HostEvents, VrrpSeries};
 use linerate_model::failover::{FlowOutages, Joined, Trigger};
+use linerate_model::sample::Sample;
 use linerate_model::units::Nanoseconds;
 
 use super::document::{ClockResult, WorkloadWord};
+use super::event::Events;
 use super::judge::Part;
 
-/// The picture of `trial`, of which `parts` are the outages by this host's clock.
+/// The picture of a trial, of which `parts` are the outages by this host's clock.
 pub(super) fn timeline<'a>(
-    trial: &FailoverTrial,
+    (sample, events): (&Sample, &Events),
     clock: &ClockResult,
     parts: impl Iterator<Item = (&'a Part<'a>, &'a (Vec<FlowOutages>, Joined))> + Clone,
 ) -> Timeline {
-    let length_ns = trial.sample.spec.duration_ns;
+    let length_ns = sample.spec.duration_ns;
     let origin = origin(clock, parts.clone().map(|(part, _)| part));
     let lanes = parts.map(|(part, (flows, _))| Lane {
         direction: part.direction,
@@ -27,7 +28,7 @@ pub(super) fn timeline<'a>(
     });
     Timeline {
         lanes: lanes.collect(),
-        marks: gathered(marks(trial, clock, origin, length_ns), length_ns),
+        marks: gathered(marks((sample, events), clock, origin, length_ns), length_ns),
         length_ns,
     }
 }
@@ -65,30 +66,34 @@ fn spans(flow: &FlowOutages, origin: Nanoseconds) -> Vec<Span> {
 
 /// The commands, and what each host saw, as far as its clock could be compared.
 fn marks(
-    trial: &FailoverTrial,
+    (sample, events): (&Sample, &Events),
     clock: &ClockResult,
     origin: Nanoseconds,
     length: Nanoseconds,
 ) -> Vec<Mark> {
     let mut all = Vec::new();
-    for command in &trial.commands {
+    for command in events.all() {
         let (kind, word) = match command.trigger {
             Trigger::Return => (MarkKind::Return, "return"),
             _ => (MarkKind::Failure, "failure"),
+        };
+        let whose = match command.end {
+            End::Local => "",
+            End::Remote => " at the peer",
         };
         for (at, verb) in [(command.start_ns, "started"), (command.end_ns, "ended")] {
             all.push(Mark {
                 at_ns: since(origin, at),
                 kind,
                 end: None,
-                what: format!("{word}: `{}` {verb}", command.command),
+                what: format!("{word}{whose}: `{}` {verb}", command.command),
                 count: 1,
             });
         }
     }
     let ends = [
-        (End::Local, &trial.sample.local.events, Some(0)),
-        (End::Remote, &trial.sample.remote.events, clock.offset_ns),
+        (End::Local, &sample.local.events, Some(0)),
+        (End::Remote, &sample.remote.events, clock.offset_ns),
     ];
     for (end, events, offset) in ends {
         let (Some(events), Some(offset)) = (events.as_deref(), offset) else {

@@ -46,7 +46,7 @@ pub(crate) fn rules(lab: &Lab, name: &str) -> String {
     format!("nft -f {}", text(&lab.path(name)))
 }
 
-fn dropped(lab: &Lab, counter: &str) -> u64 {
+pub(crate) fn dropped(lab: &Lab, counter: &str) -> u64 {
     let listed = lab.shell(
         "near",
         &format!("nft -j list counter netdev hole {counter}"),
@@ -64,7 +64,7 @@ fn failover(lab: &Lab, options: &[&str]) -> Value {
     fitting(&lab.run(&words).expect_code(0).out)
 }
 
-fn part<'a>(document: &'a Value, direction: &str, workload: &str) -> &'a Value {
+pub(crate) fn part<'a>(document: &'a Value, direction: &str, workload: &str) -> &'a Value {
     let parts = document["trials"][0]["parts"].as_array().expect("a list");
     let part = parts
         .iter()
@@ -72,13 +72,13 @@ fn part<'a>(document: &'a Value, direction: &str, workload: &str) -> &'a Value {
     part.unwrap_or_else(|| panic!("{direction} {workload}: {document:#}"))
 }
 
-fn trigger<'a>(part: &'a Value, trigger: &str) -> &'a Value {
+pub(crate) fn trigger<'a>(part: &'a Value, trigger: &str) -> &'a Value {
     let triggers = part["triggers"].as_array().expect("a list");
     let found = triggers.iter().find(|one| one["trigger"] == trigger);
     found.unwrap_or_else(|| panic!("{trigger}: {part:#}"))
 }
 
-fn number(value: &Value) -> u64 {
+pub(crate) fn number(value: &Value) -> u64 {
     value
         .as_u64()
         .unwrap_or_else(|| panic!("{value} is no number"))
@@ -90,7 +90,7 @@ fn within(part: &Value) -> u64 {
 }
 
 /// Lost but for what the receiver's own sockets dropped.
-fn lost_on_the_path(part: &Value) -> u64 {
+pub(crate) fn lost_on_the_path(part: &Value) -> u64 {
     number(&part["lost"]) - number(&part["hosts"]["socket_drops"])
 }
 

@@ -21,6 +21,7 @@ mod early_end;
 mod events;
 mod experiment;
 mod failover;
+mod failover_remote;
 mod failover_runs;
 mod full_disk;
 mod gaps;

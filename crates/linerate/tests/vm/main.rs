@@ -16,6 +16,7 @@ mod agent;
 mod block;
 mod cards;
 mod classes;
+mod failover;
 mod guards;
 mod guest;
 mod hardware;
@@ -48,7 +49,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 83] = tests![
+const TESTS: [Test; 85] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -99,6 +100,8 @@ const TESTS: [Test; 83] = tests![
     verbs::an_end_that_is_killed_leaves_nothing_registered,
     verbs::a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_lives_on,
     verbs::a_device_that_is_deleted_in_mid_run_is_let_go_of,
+    failover::an_interruption_of_rdma_writes_is_as_long_as_the_path_s_and_the_devices_retries,
+    failover::without_a_device_on_the_path_rdma_writes_are_skipped_by_name,
     verbs::a_user_who_may_not_use_the_device_is_told_so,
     iwarp::an_iwarp_device_is_one_of_its_nic_and_carries_every_byte,
     iwarp::messages_of_iwarp_are_sent_when_there_is_room_for_them,

@@ -64,6 +64,7 @@ pub fn sample() -> SampleBuilder {
         profile: Known::default(),
         interface: None,
         events: None,
+        commands: Vec::new(),
     };
     let thread = |cpu| Thread {
         cpu: CpuId(cpu),

@@ -25,6 +25,14 @@ pub struct ProbeRecord {
     /// The messages on the flow's TCP connection, of the trials that have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Box<ProbeRecord>>,
+    /// The answers to those messages, at the end that sent the messages. A number is one request, sent when it was sent and
+    /// received when its answer was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Box<ProbeRecord>>,
+    /// The RDMA writes on the flow's reliable connection, at the end that posts them. A number is one write, sent when it was
+    /// posted and received when the remote device had acknowledged it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Box<ProbeRecord>>,
     /// The new connections of the trial, at the end that made them: with the record of its first flow. A number is one
     /// connection, sent when it was begun and received when it was established.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,7 +46,13 @@ impl ProbeRecord {
         let longer = |one: &Arrivals| one.runs.len().max(one.transits.len());
         let mut runs = self.arrivals.as_ref().map_or(0, longer);
         let mut errors = self.departures.as_ref().map_or(0, |one| one.errors.len());
-        for part in self.messages.iter().chain(&self.connections) {
+        let parts = [
+            &self.messages,
+            &self.answers,
+            &self.writes,
+            &self.connections,
+        ];
+        for part in parts.into_iter().flatten() {
             let (its_runs, its_errors) = part.amounts();
             runs = runs.max(its_runs);
             errors = errors.max(its_errors);

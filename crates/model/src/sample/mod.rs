@@ -9,6 +9,7 @@ pub use machine::{CpuFrequency, CpuStep, ProfileScope};
 use serde::{Deserialize, Serialize};
 
 use crate::failover::events::{EVENTS_MAX, HostEvents};
+use crate::failover::{COMMANDS_MAX, CommandRun};
 use crate::failover::{ERRORS_MAX, ProbeRecord, RUNS_MAX};
 use crate::ids::{CpuId, CpuSet, NicName, NodeId};
 use crate::known::{Cause, Gap, Known};
@@ -60,6 +61,9 @@ pub struct SideSample {
     /// What happened to this end's network, if that was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Box<HostEvents>>,
+    /// The commands that this end ran in the trial.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<CommandRun>,
 }
 
 /// A data thread, or a kernel thread that works for one: where it should run, where it ran, and its CPU time.
@@ -577,6 +581,7 @@ impl SideSample {
             profile: Known::unknown(Cause::NotSaid, path, reason()),
             interface: None,
             events: None,
+            commands: Vec::new(),
         }
     }
 
@@ -660,6 +665,9 @@ impl SideSample {
                 most: EVENTS_MAX,
             })?;
         }
+        most("commands", self.commands.len(), COMMANDS_MAX)?;
+        let long = self.commands.iter().filter(|run| !run.is_sized());
+        most("commands of more than their limit", long.count(), 0)?;
         self.flows.iter().try_for_each(|flow| {
             most("readings of a flow", flow.at_ns.len(), readings)?;
             most("counts of a flow", flow.bytes.len(), readings)?;

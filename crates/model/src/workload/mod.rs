@@ -17,7 +17,7 @@ pub use check::SpecError;
 pub use diffusion::Diffusion;
 pub use marks::Marks;
 pub use placement::Placement;
-pub use probe::Probe;
+pub use probe::{Answers, Probe};
 
 pub use crate::memory_policy::MemoryPolicy;
 pub use verbs::{Connect, DeviceChoice, Rdma, Registration, Service, Verb, Verbs};

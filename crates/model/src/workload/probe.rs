@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{SpecError, require};
-use super::{TrialSpec, Udp};
+use super::check::{SpecError, check_reliable, require};
+use super::{TrialSpec, Udp, Verbs};
 use crate::failover::{RUNS_MAX, TRANSITS_MAX};
 use crate::units::{Bytes, Nanoseconds};
 
@@ -20,9 +20,31 @@ pub struct Probe {
     /// The time between two messages of a flow.
     #[serde(default)]
     pub message_ns: Nanoseconds,
+    /// Whether the receiver of a message answers it, so that it is a request.
+    #[serde(default)]
+    pub answers: Answers,
+    /// The flows of each direction that also have a reliable connection over RDMA verbs, with a write as often as a message.
+    #[serde(default)]
+    pub write_flows: u32,
+    /// How those are connected; set if there are any.
+    #[serde(default)]
+    pub verbs: Option<Verbs>,
     /// New TCP connections per second, from the end that connects.
     #[serde(default)]
     pub connects_per_s: u32,
+}
+
+/// Whether messages are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answers {
+    /// No.
+    #[default]
+    None,
+    /// Yes; both the messages and the answers are judged.
+    Also,
+    /// Yes, and only the answers are judged.
+    Only,
 }
 
 impl Probe {
@@ -46,10 +68,15 @@ impl Probe {
 
     /// The maximum length of the record of the probes of a trial of `flows` flows.
     pub(crate) fn record_bytes_max(flows: u32) -> usize {
-        // In both directions, by datagrams and by messages.
+        // In both directions, by datagrams, by messages, by their answers and by writes.
         let count = usize::try_from(flows).unwrap_or(usize::MAX).max(1);
         let each = Self::runs_max(flows) * Self::RUN_BYTES + TRANSITS_MAX * Self::TRANSIT_BYTES;
-        count.saturating_mul(4 * each)
+        count.saturating_mul(8 * each)
+    }
+
+    fn has_interval(&self) -> bool {
+        let interval = Nanoseconds::from_millis(1)..=Nanoseconds::from_millis(10_000);
+        interval.contains(&self.message_ns)
     }
 
     pub(super) fn check(&self, udp: &Udp, spec: &TrialSpec) -> Result<(), SpecError> {
@@ -75,10 +102,16 @@ impl Probe {
             "1 ms to 10 s",
         )?;
         require(
-            self.message_flows <= spec.flows
-                && (self.message_flows == 0
-                    || self.message_ns >= Nanoseconds::from_millis(1)
-                        && self.message_ns <= Nanoseconds::from_millis(10_000)),
+            self.write_flows <= spec.flows
+                && self.verbs.is_some() == (self.write_flows > 0)
+                && (self.write_flows == 0 || self.has_interval()),
+            "the RDMA writes",
+            || format!("{} flows, one in {}", self.write_flows, self.message_ns),
+            "no more flows than datagrams have, with the options of their connections; 1 ms to 10 s",
+        )?;
+        self.verbs.as_ref().map_or(Ok(()), check_reliable)?;
+        require(
+            self.message_flows <= spec.flows && (self.message_flows == 0 || self.has_interval()),
             "the messages on the TCP connections",
             || format!("{} flows, one in {}", self.message_flows, self.message_ns),
             "no more flows than datagrams have; 1 ms to 10 s",

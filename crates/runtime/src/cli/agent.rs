@@ -61,6 +61,9 @@ pub struct ListenArgs {
     /// Let paired hosts change settings of this host (rolled back unless they commit).
     #[arg(long, requires = "listen", help_heading = LISTENING)]
     pub allow_changes: bool,
+    /// Let paired hosts run commands as this user (`failover --do-remote`): as much as a shell.
+    #[arg(long, requires = "listen", help_heading = LISTENING, hide_short_help = true)]
+    pub allow_commands: bool,
     /// Networks that may connect, such as `10.0.0.0/8`; repeat for several [default: all].
     #[arg(long, requires = "listen", value_name = "NETWORK", help_heading = LISTENING)]
     pub allow_from: Vec<Network>,

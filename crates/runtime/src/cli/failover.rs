@@ -2,13 +2,17 @@
 
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, ValueEnum};
 use linerate_model::units::Nanoseconds;
 
 use super::{PeerArgs, StoreArgs, parse_nonzero_time};
 
 /// `failover`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("causes").args(["cause", "cause_remote"])))]
+#[command(group(ArgGroup::new("restores").args(["restore", "restore_remote"]).requires("causes")))]
 pub struct FailoverArgs {
     /// The peer at the other end of the path.
     #[command(flatten)]
@@ -18,13 +22,21 @@ pub struct FailoverArgs {
     /// Without it, nothing is caused: the trial shows whatever happens meanwhile.
     #[arg(long = "do", value_name = "CMD")]
     pub cause: Option<String>,
+    /// The same, run at the peer as the user of its agent.
+    ///
+    /// A listening agent runs it only if it was started with `--allow-commands`.
+    #[arg(long = "do-remote", value_name = "CMD")]
+    pub cause_remote: Option<String>,
     /// Command that ends the failure, run in the middle of the rest of the trial; always run, also after Ctrl-C.
-    #[arg(long, value_name = "CMD", requires = "cause")]
+    #[arg(long, value_name = "CMD")]
     pub restore: Option<String>,
+    /// The same, run at the peer; also run when the peer has lost this host.
+    #[arg(long, value_name = "CMD")]
+    pub restore_remote: Option<String>,
     /// Duration of a trial.
     #[arg(long, short, value_name = "TIME", default_value = "60s", value_parser = parse_nonzero_time)]
     pub time: Nanoseconds,
-    /// Number of trials, each with one failure [default: 10 with `--do`, else 1].
+    /// Number of trials, each with one failure [default: 10 with `--do` or `--do-remote`, else 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
     /// Flows of probes in each direction, each with its own ports.
@@ -33,24 +45,35 @@ pub struct FailoverArgs {
     /// Packets per second of each flow and direction [default: 300, at most 20000 in all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rate: Option<u32>,
-    /// What crosses the path: UDP probes (always), messages on TCP connections, new connections.
+    /// What crosses the path: UDP probes (always), messages on TCP connections, new connections, requests and their answers on
+    /// TCP connections, RDMA writes on reliable connections (where both ends have an RDMA device).
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "udp,tcp,connect"
+        default_value = "udp,tcp,connect,rr"
     )]
     pub workload: Vec<FailoverWorkload>,
     /// A packet that takes this much longer than the fastest of its flow is late.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_nonzero_time, hide_short_help = true)]
     pub late: Nanoseconds,
-    /// Repeat the trial until one shows an interruption.
-    #[arg(long, conflicts_with_all = ["cause", "repeats"])]
+    /// Repeat the trial until one shows an interruption, or `--repeats` trials have shown none.
+    #[arg(long, conflicts_with_all = ["cause", "cause_remote"])]
     pub until_event: bool,
+    /// If a trial has taken the control connection with it: how long to try to reach the peer again, for its record.
+    ///
+    /// Afterwards `--join` fetches it.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_nonzero_time, hide_short_help = true)]
+    pub reconnect: Nanoseconds,
+    /// Fetch the peer's record of a trial whose control connection was lost, and print the result.
+    ///
+    /// FILE is what that run has printed. Its own options apply, but for `--require`.
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["cause", "cause_remote", "restore", "restore_remote", "time", "repeats", "flows", "rate", "workload", "late", "until_event"])]
+    pub join: Option<PathBuf>,
     /// Fail unless the bound holds in every trial, such as `gap<200ms` or `lost<=50`.
     ///
     /// Figures: `gap` (the longest interruption of a flow), `lost`, `late`, `duplicated`, `reordered`; of UDP, or with a
-    /// prefix of `tcp.` or `connect.`. Exits 11 if the bound does not hold, 12 if the probes are too coarse to show it.
+    /// prefix of `tcp.`, `connect.`, `rr.` or `verbs.`. Exits 11 if the bound does not hold, 12 if the probes are too coarse to show it.
     #[arg(long, value_name = "BOUND")]
     pub require: Vec<FailoverBound>,
     /// Also print each trial: its timeline, the evidence, and what the hosts themselves held up.
@@ -70,6 +93,10 @@ pub enum FailoverWorkload {
     Tcp,
     /// New TCP connections.
     Connect,
+    /// Requests on established TCP connections.
+    Rr,
+    /// RDMA writes on reliable connections.
+    Verbs,
 }
 
 /// A figure of `failover`.
@@ -185,7 +212,7 @@ mod tests {
             ("speed<1", "unknown figure `speed`"),
             ("gap<5", "no unit"),
             ("lost<=few", "not a number of packets"),
-            ("rr.gap<1s", "rr"),
+            ("http.gap<1s", "http"),
         ] {
             let error = parsed(text).expect_err(text);
             assert!(error.contains(words), "{text}: {error}");

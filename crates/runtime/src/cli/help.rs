@@ -260,7 +260,7 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        let hidden = ["launcher", "mover", "reverter"];
+        let hidden = ["conductor", "launcher", "mover", "reverter"];
         let whole = command();
         assert!(
             hidden

@@ -284,6 +284,9 @@ pub enum Command {
     /// Start a server for a trial; ends it when standard input ends. Reads its job from standard input.
     #[command(hide = true)]
     Launcher,
+    /// Run the commands of a trial of `failover`; reads them from standard input.
+    #[command(hide = true)]
+    Conductor,
     /// Roll back what the process at the other end of standard input leaves uncommitted.
     #[command(hide = true)]
     Reverter {

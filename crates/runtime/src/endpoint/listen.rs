@@ -36,6 +36,7 @@ const QUIET_AFTER: Duration = Duration::from_secs(60);
 struct Sessions {
     state: PathBuf,
     changes: bool,
+    commands: bool,
     limits: TrialLimits,
     ports: Option<linerate_model::ports::PortRange>,
 }
@@ -44,6 +45,7 @@ impl AgentProcess for Sessions {
     fn command(&self, caller: &Caller) -> io::Result<(Command, Vec<u8>)> {
         let terms = SessionTerms {
             changes: self.changes,
+            commands: self.commands,
             limits: self.limits.clone(),
             ports: self.ports,
             reached: caller.reached,
@@ -96,6 +98,7 @@ pub fn run(
     let sessions = Sessions {
         state: state.to_owned(),
         changes: args.allow_changes,
+        commands: args.allow_commands,
         limits: limits(args),
         ports: args.data_ports,
     };
@@ -289,6 +292,9 @@ fn permitted(args: &ListenArgs) -> String {
     } else {
         "settings may not be changed".to_owned()
     }];
+    if args.allow_commands {
+        all.push("commands may be run".to_owned());
+    }
     all.extend(
         args.max_time
             .map(|most| format!("trials of at most {}", exactly(most))),

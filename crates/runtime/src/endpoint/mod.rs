@@ -7,15 +7,18 @@
 //! it by short trials what limits a path. `listen` is an agent that is not started but
 //! called, `launch` joins processes that a launcher has started, `lease` changes two hosts, `recover` rolls back what an earlier process left. `stage` makes two hosts of one's own, `host_source` reads this
 //! host or a capture, `watch` passes on what a running trial has done, `nics` opens a path over each of several interfaces,
+//! `conductor` runs the commands of a failure in a trial, `kept` keeps its record until the other end has it,
 //! `together` runs trials over them at once, `remote_pairs` runs trials between hosts that are both remote, `iperf3` is the other end of an iperf3 test.
 
 pub mod agent;
+pub mod conductor;
 pub mod crash;
 pub mod ends;
 mod fallback_timer;
 pub mod guard;
 pub mod host_source;
 pub mod iperf3;
+mod kept;
 pub mod launch;
 pub mod lease;
 pub mod listen;

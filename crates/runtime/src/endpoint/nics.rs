@@ -71,6 +71,7 @@ pub fn open_paths(
             }),
             includes_way_in: false,
             watch: None,
+            failing: None,
             interrupt: interrupt.clone(),
         });
     }

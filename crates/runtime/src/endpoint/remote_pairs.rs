@@ -208,6 +208,8 @@ impl RemoteFlow<'_> {
             token,
             bind: self.address.to_string(),
             report_ns: None,
+            commands: None,
+            keep: false,
         };
         let port = match ask(&mut self.to.peer, &prepare, limit) {
             Ok(Reply::Prepared { port }) => port,

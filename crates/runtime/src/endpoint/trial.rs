@@ -5,13 +5,14 @@ use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::failover::{COMMAND_TIME_MAX, TrialCommands};
 use linerate_model::host::{Host, Nic};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
-use linerate_model::sample::{Flag, Sample};
+use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::setting::{SettingKey, Value};
 use linerate_model::units::BitRate;
 use linerate_model::workload::TrialSpec;
@@ -61,6 +62,8 @@ pub struct PeerPath {
     pub includes_way_in: bool,
     /// Receives the progress of running trials.
     pub watch: Option<Watch>,
+    /// Set for trials in which the path may fail.
+    pub failing: Option<Failing>,
     /// Ctrl-C.
     pub interrupt: Interrupt,
 }
@@ -102,6 +105,7 @@ impl PeerPath {
             source: None,
             includes_way_in: false,
             watch: None,
+            failing: None,
             interrupt,
         })
     }
@@ -122,6 +126,14 @@ impl PeerPath {
         self.data_side().run(spec, token)
     }
 
+    /// Replaces the control channel, which was lost, by a new one.
+    pub fn reconnect(&mut self, args: &PeerArgs, state: &FilePath) -> Outcome<()> {
+        let address = &self.peer.address;
+        let peer = Peer::start(address, args.reach.push, state, &self.interrupt, None)?;
+        std::mem::replace(&mut self.peer, peer).abandon();
+        Ok(())
+    }
+
     /// The part of the path that a trial uses.
     pub fn data_side(&mut self) -> DataSide<'_> {
         DataSide {
@@ -132,6 +144,7 @@ impl PeerPath {
             source: self.source.as_ref(),
             place: None,
             watch: self.watch.as_ref(),
+            failing: self.failing.as_mut(),
             interrupt: &self.interrupt,
         }
     }
@@ -152,6 +165,7 @@ pub struct DataSide<'a> {
     /// Among the trials that start together with this one.
     place: Option<Place>,
     watch: Option<&'a Watch>,
+    failing: Option<&'a mut Failing>,
     interrupt: &'a Interrupt,
     shared_kernel: bool,
 }
@@ -176,12 +190,23 @@ impl DataSide<'_> {
             }
             // Its late answer would be taken for that of the next request, and while it believes that
             // a trial is running it refuses to roll back.
-            Err(stop) if stop.code == Code::TimeOut => {
+            Err(stop) if stop.code == Code::TimeOut && !self.is_kept() => {
                 self.peer.abort_trial()?;
                 Err(stop)
             }
             result => result,
         }
+    }
+
+    /// The commands that the remote end runs.
+    fn commands(&self) -> Option<Box<TrialCommands>> {
+        let commands = self.failing.as_ref().map(|one| one.commands.clone());
+        commands.filter(|one| !one.is_empty()).map(Box::new)
+    }
+
+    /// Whether the record of this end is kept although the remote end was lost.
+    fn is_kept(&self) -> bool {
+        self.failing.as_ref().is_some_and(|one| one.kept.is_some())
     }
 
     /// Prepares the trial at the remote end, and returns where it listens.
@@ -195,6 +220,8 @@ impl DataSide<'_> {
             token,
             bind,
             report_ns: self.watch.map(|watch| watch.every().into()),
+            commands: self.commands(),
+            keep: self.failing.is_some(),
         };
         self.peer.report_to(self.watch);
         if let Some(watch) = self.watch {
@@ -208,6 +235,66 @@ impl DataSide<'_> {
             _ => port,
         };
         Ok(SocketAddr::new(self.address, port))
+    }
+
+    /// This end has failed by itself, or was aborted: why the trial has ended.
+    fn failed_here(&mut self, failure: &Failure) -> Outcome<Stop> {
+        let mut stop = Stop::from(failure.clone());
+        if self.interrupt.abort().is_triggered() {
+            // Before its time: the remote end would go on.
+            if !self.interrupt.asked() {
+                self.peer.abort_trial()?;
+            }
+            return Ok(stop);
+        }
+        // A remote end that no longer receives data would wait for its own time limit.
+        match self.peer.answer_to(&Request::Start, NOTICES) {
+            // That its connection broke is a consequence of the failure here.
+            Ok(_)
+            | Err(FarError::Failure(Failure {
+                kind: FailureKind::Broken,
+                ..
+            })) => {}
+            // A remote end that is lost is the cause.
+            Err(FarError::Stop(far)) if far.code == Code::TimeOut => self.peer.abort_trial()?,
+            // With iWARP a queue pair fails at once when the remote end is gone.
+            Err(FarError::Stop(far)) if far.code == Code::PeerUnreachable => return Ok(far),
+            // Either of the two may be the cause of the other.
+            Err(FarError::Failure(far)) if !far.message.ends_with(&stop.message) => {
+                stop.message = format!("{}; {}", stop.message, far.message);
+            }
+            Err(_) => {}
+        }
+        Ok(stop)
+    }
+
+    /// The record of the remote end; if that is lost, `local` is kept where it keeps its own.
+    fn remote_record(
+        &mut self,
+        spec: &TrialSpec,
+        local: Option<&SideSample>,
+    ) -> Outcome<SideSample> {
+        let ends = self.commands().map(|_| Duration::from(COMMAND_TIME_MAX));
+        let limit = Duration::from(spec.duration_ns) + GRACE + ends.unwrap_or_default();
+        let answer = match self.peer.answer_to(&Request::Start, limit) {
+            Err(FarError::Stop(stop)) => {
+                let is_lost = matches!(stop.code, Code::PeerUnreachable | Code::TimeOut);
+                if let (true, Some(failing), Some(side)) = (is_lost, &mut self.failing, local) {
+                    failing.kept = Some(Box::new(side.clone()));
+                }
+                return Err(stop);
+            }
+            answer => answer?,
+        };
+        let Reply::Done(side) = answer else {
+            return Err(Stop::new(Code::Bug, "an answer passed that does not fit"));
+        };
+        side.check(spec).map_err(|error| {
+            let peer = &self.peer.address;
+            let what = format!("{peer} sent an invalid response: {error}");
+            Stop::new(Code::PeerUnreachable, what)
+        })?;
+        Ok(*side)
     }
 
     fn run_unguarded(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
@@ -233,47 +320,17 @@ impl DataSide<'_> {
         self.peer.send(&Request::Start)?;
         let ends_early = self.interrupt.during_trial(self.peer.early_end());
         let local = record_side(connected, spec, &abort);
-        // A broken connection is the consequence of the other end's failure, so the remote end knows more about it. Any
-        // other failure has its cause here; a remote end that no longer receives data would wait for its own
-        // time limit.
         if let Err(failure) = &local
-            && failure.kind != FailureKind::Broken
+            && (failure.kind != FailureKind::Broken || abort.is_triggered())
         {
-            let mut stop = Stop::from(failure.clone());
-            match self.peer.answer_to(&Request::Start, NOTICES) {
-                // That its connection broke is a consequence of the failure here.
-                Ok(_)
-                | Err(FarError::Failure(Failure {
-                    kind: FailureKind::Broken,
-                    ..
-                })) => {}
-                // A remote end that is lost is the cause.
-                Err(FarError::Stop(far)) if far.code == Code::TimeOut => self.peer.abort_trial()?,
-                // With iWARP a queue pair fails at once when the remote end is gone.
-                Err(FarError::Stop(far)) if far.code == Code::PeerUnreachable => return Err(far),
-                // Either of the two may be the cause of the other.
-                Err(FarError::Failure(far)) if !far.message.ends_with(&stop.message) => {
-                    stop.message = format!("{}; {}", stop.message, far.message);
-                }
-                Err(_) => {}
-            }
-            return Err(stop);
+            return Err(self.failed_here(failure)?);
         }
-        let limit = Duration::from(spec.duration_ns) + GRACE;
-        let remote = match self.peer.hear(&Request::Start, limit)? {
-            Reply::Done(side) => {
-                side.check(spec).map_err(|error| {
-                    let peer = &self.peer.address;
-                    Stop::new(
-                        Code::PeerUnreachable,
-                        format!("{peer} sent an invalid response: {error}"),
-                    )
-                })?;
-                *side
-            }
-            _ => return Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
-        };
+        let remote = self.remote_record(spec, local.as_ref().ok())?;
         drop(ends_early);
+        if self.failing.is_some() {
+            // A record that is left is removed when its room is needed.
+            let _ = self.peer.ask(&Request::Discard { token });
+        }
         Ok(Sample {
             spec: spec.clone(),
             local: local?,
@@ -282,6 +339,15 @@ impl DataSide<'_> {
             flags: cut_short(&abort),
         })
     }
+}
+
+/// A trial in which the path may fail, and the control channel with it: the remote end keeps its record, and goes on.
+#[derive(Debug, Default)]
+pub struct Failing {
+    /// What the remote end runs.
+    pub commands: TrialCommands,
+    /// The record of this end, if the remote end was lost.
+    pub kept: Option<Box<SideSample>>,
 }
 
 /// The flag of a trial that was ended early.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_model::failover::CommandRun;
 use linerate_model::plan::End;
 use linerate_model::protocol::Progress;
 use linerate_traffic::Abort;
@@ -13,6 +14,7 @@ use linerate_traffic::Abort;
 pub struct Watch {
     every: Duration,
     tell: Arc<dyn Fn(End, Progress) + Send + Sync>,
+    ran: Arc<dyn Fn(CommandRun) + Send + Sync>,
 }
 
 impl fmt::Debug for Watch {
@@ -27,7 +29,20 @@ impl Watch {
     /// Each end reports `every` so often. `tell` must not block: it is called by the thread that watches the trial.
     pub fn new(every: Duration, tell: impl Fn(End, Progress) + Send + Sync + 'static) -> Self {
         let tell = Arc::new(tell);
-        Self { every, tell }
+        let ran = Arc::new(|_| ());
+        Self { every, tell, ran }
+    }
+
+    /// `ran` gets the commands of the remote end that have ended; it must not block either.
+    #[must_use]
+    pub fn with_commands(self, ran: impl Fn(CommandRun) + Send + Sync + 'static) -> Self {
+        let ran = Arc::new(ran);
+        Self { ran, ..self }
+    }
+
+    /// Passes on how a command of the remote end has ended.
+    pub(super) fn ran(&self, run: CommandRun) {
+        (self.ran)(run);
     }
 
     /// How often each end reports.

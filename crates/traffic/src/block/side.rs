@@ -69,6 +69,7 @@ pub fn recorded(sample: &BlockSample, block: Bytes) -> SideSample {
         profile: Known::default(),
         interface: None,
         events: None,
+        commands: Vec::new(),
     }
 }
 

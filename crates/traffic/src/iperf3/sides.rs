@@ -156,6 +156,7 @@ impl Foreign {
             profile: Known::unknown(Cause::NotSaid, path, untold("a profile")),
             interface: None,
             events: None,
+            commands: Vec::new(),
         }
     }
 }

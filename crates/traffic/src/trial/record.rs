@@ -75,6 +75,7 @@ pub(super) fn record(
         profile: Known::default(),
         interface: None,
         events: None,
+        commands: Vec::new(),
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn connect(
     }
     let listener = (managed && side == Side::Listening)
         .then(|| {
-            let flow = data_thread.flows[0].flow;
+            let flow = fresh[0].one.flow;
             listen_within(local_of(&flow.socket)?, flow.ports)
         })
         .transpose()?;
@@ -93,7 +93,7 @@ pub(super) fn connect(
             connection,
         });
     }
-    meet(data_thread, deadline)?;
+    meet(data_thread, fresh, deadline)?;
     Ok(ways)
 }
 

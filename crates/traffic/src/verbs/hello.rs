@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use linerate_verbs::{Gid, Remote};
 
+use super::thread_device::Fresh;
 use crate::tcp::words::{await_words, tell};
 use crate::trial::{DataThread, ThreadFlow};
 use crate::{Abort, TrafficError};
@@ -112,15 +113,20 @@ impl Hello {
 }
 
 /// One byte from each end when its queue pairs can receive: nothing may be sent before.
-pub(super) fn meet(data_thread: &DataThread<'_>, deadline: Instant) -> Result<(), TrafficError> {
+pub(super) fn meet(
+    data_thread: &DataThread<'_>,
+    fresh: &[Fresh<'_>],
+    deadline: Instant,
+) -> Result<(), TrafficError> {
     const CONNECTED: u8 = 0x43;
-    for one in &data_thread.flows {
-        tell(one.flow, &[CONNECTED])?;
+    let flows = || fresh.iter().map(|one| one.one.flow);
+    for flow in flows() {
+        tell(flow, &[CONNECTED])?;
     }
-    for one in &data_thread.flows {
-        let [heard] = await_words(one.flow, deadline, &data_thread.shared_state.abort)?;
+    for flow in flows() {
+        let [heard] = await_words(flow, deadline, &data_thread.shared_state.abort)?;
         if heard != CONNECTED {
-            let flow = one.flow.number;
+            let flow = flow.number;
             return Err(TrafficError::PeerGarbled { flow });
         }
     }

@@ -13,7 +13,7 @@ mod hello;
 mod taker;
 mod thread_device;
 
-use linerate_model::workload::{TrialSpec, Verbs, Waiting};
+use linerate_model::workload::{TrialSpec, Verbs, Waiting, Workload};
 pub(crate) use taker::{Taker, Took};
 pub(crate) use thread_device::{Needs, ROUTE_HEADER, ThreadDevice, VerbsFlow};
 
@@ -21,7 +21,11 @@ use crate::TrafficError;
 
 /// The verbs options of the trial.
 pub(crate) fn verbs_of(spec: &TrialSpec) -> Result<&Verbs, TrafficError> {
-    spec.verbs.as_ref().ok_or(TrafficError::NotBuilt)
+    let probes = match &spec.workload {
+        Workload::Udp(udp) => udp.probe.as_ref().and_then(|probe| probe.verbs.as_ref()),
+        _ => None,
+    };
+    spec.verbs.as_ref().or(probes).ok_or(TrafficError::NotBuilt)
 }
 
 /// Whether a thread polls the completion queue instead of sleeping until an event.

@@ -131,23 +131,32 @@ impl<'a> ThreadDevice<'a> {
         data_thread: &DataThread<'a>,
         needs: Needs,
     ) -> Result<(Self, Vec<VerbsFlow<'a>>), TrafficError> {
+        Self::open_for(data_thread, &data_thread.flows, needs)
+    }
+
+    /// The same for some of its flows, of which there is one at least.
+    pub(crate) fn open_for(
+        data_thread: &DataThread<'a>,
+        flows: &[ThreadFlow<'a>],
+        needs: Needs,
+    ) -> Result<(Self, Vec<VerbsFlow<'a>>), TrafficError> {
         let verbs = verbs_of(data_thread.spec)?;
         let deadline = Instant::now() + WORDS_MAX;
         let side = side_of(data_thread);
         let chosen = choose(choice_of(verbs, side), address_of(data_thread)?)?;
-        let flows = u32::try_from(data_thread.flows.len()).unwrap_or(u32::MAX);
-        check_needs(&chosen, verbs, needs, flows)?;
+        let count = u32::try_from(flows.len()).unwrap_or(u32::MAX);
+        check_needs(&chosen, verbs, needs, count)?;
         let spins = spins(data_thread.spec)?;
-        let queue = CompletionQueue::new(&chosen.device, needs.completions(flows), !spins)?;
+        let queue = CompletionQueue::new(&chosen.device, needs.completions(count), !spins)?;
         let domain = ProtectionDomain::new(&chosen.device)?;
-        let fresh = (data_thread.flows.iter())
+        let fresh = (flows.iter())
             .map(|&one| fresh(data_thread, &domain, &queue, one, needs))
             .collect::<Result<Vec<_>, _>>()?;
         let ways = connect::connect(data_thread, side, &chosen, &domain, &fresh, deadline)?;
         let lanes = (fresh.into_iter().zip(ways))
             .map(|(fresh, way)| lane(&chosen, fresh, way))
             .collect();
-        let companion = data_thread.flows[0].flow.socket.as_fd();
+        let companion = flows[0].flow.socket.as_fd();
         let device_name = chosen.device.name().to_owned();
         let is_iwarp = chosen.device.is_iwarp();
         let device = (chosen.device, chosen.port_number);

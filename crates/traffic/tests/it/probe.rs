@@ -3,7 +3,7 @@
 use linerate_model::failover::{ProbeRecord, outages};
 use linerate_model::sample::{FlowRecord, Role, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, Probe, TrialSpec, Udp, Workload};
+use linerate_model::workload::{Answers, Direction, Probe, TrialSpec, Udp, Workload};
 
 use crate::both_ends::{run_both, spec as any_spec};
 
@@ -15,6 +15,9 @@ fn spec(flows: u32) -> TrialSpec {
         late_ns: LATE,
         message_flows: 1,
         message_ns: Nanoseconds::from_millis(10),
+        answers: Answers::Also,
+        write_flows: 0,
+        verbs: None,
         connects_per_s: 50,
     };
     TrialSpec {
@@ -45,7 +48,7 @@ fn whole(sender: &ProbeRecord, receiver: &ProbeRecord) -> u64 {
 }
 
 #[test]
-fn probes_messages_and_connections_of_an_undisturbed_path_all_arrive() {
+fn probes_messages_answers_and_connections_of_an_undisturbed_path_all_arrive() {
     let (near, far) = run_both(&spec(4));
     let (near, far) = (near.expect("the near end"), far.expect("the far end"));
     let of = |side: &SideSample, role: Role| -> Vec<FlowRecord> {
@@ -63,6 +66,8 @@ fn probes_messages_and_connections_of_an_undisturbed_path_all_arrive() {
             if let Some(sent) = &sender.messages {
                 let received = receiver.messages.as_deref().expect("messages");
                 assert!(whole(sent, received) > 0);
+                let answers = sender.answers.as_deref().expect("answers");
+                assert!(whole(answers, answers) > 0);
                 messages += 1;
             }
         }

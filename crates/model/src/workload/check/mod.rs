@@ -2,6 +2,8 @@
 
 mod verbs;
 
+pub(super) use verbs::check_reliable;
+
 use super::{
     Block, Diffusion, Direction, Http, Marks, Pingpong, ReceiveMode, Rr, SendMode, Stream,
     Transfer, TrialSpec, Udp, Waiting, Workload,

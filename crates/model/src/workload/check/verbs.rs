@@ -184,6 +184,20 @@ impl TrialSpec {
     }
 }
 
+/// The options of reliable connections beside another workload.
+pub(in crate::workload) fn check_reliable(verbs: &Verbs) -> Result<(), SpecError> {
+    require(
+        verbs.service == Service::Rc,
+        "the service",
+        || "UD, of writes".to_owned(),
+        "RC: datagrams cannot access remote memory",
+    )?;
+    check_queue_pair(verbs)?;
+    check_managed(verbs)?;
+    check_device(&verbs.local)?;
+    check_device(&verbs.remote)
+}
+
 fn check_queue_pair(verbs: &Verbs) -> Result<(), SpecError> {
     require(
         (1..=16_384).contains(&verbs.depth),

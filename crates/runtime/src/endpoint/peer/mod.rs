@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::failover::COMMAND_TIME_MAX;
 use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::End;
 use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request, record_bytes_max};
@@ -62,6 +63,8 @@ pub struct Peer {
     pub changes_forbidden: bool,
     /// Whether it was asked to change anything, and may: only then there may be something to roll back.
     may_have_changed: bool,
+    /// Whether it was asked to run commands, and may still end the failure that they caused.
+    runs_commands: bool,
     /// Its version of linerate.
     pub version: String,
     child: Child,
@@ -157,6 +160,11 @@ impl Peer {
                             watch.tell(End::Remote, *progress);
                         }
                     }
+                    Reply::Ran(run) => {
+                        if let Some(watch) = &*lock(&reports) {
+                            watch.ran((**run).clone());
+                        }
+                    }
                     _ => return false,
                 }
                 true
@@ -170,6 +178,7 @@ impl Peer {
             reached: None,
             changes_forbidden: false,
             may_have_changed: false,
+            runs_commands: false,
             version: String::new(),
             child,
             input,
@@ -231,8 +240,12 @@ impl Peer {
 
     /// Sends a request whose answer [`Peer::hear`] takes later.
     pub fn send(&mut self, request: &Request) -> Outcome<()> {
-        if let Request::Prepare { spec, .. } | Request::Connect { spec, .. } = request {
+        if let Request::Connect { spec, .. } = request {
             self.record_bytes_max = record_bytes_max(spec);
+        }
+        if let Request::Prepare { spec, commands, .. } = request {
+            self.record_bytes_max = record_bytes_max(spec);
+            self.runs_commands |= commands.is_some();
         }
         self.may_have_changed |= !self.changes_forbidden
             && matches!(
@@ -371,9 +384,19 @@ impl Peer {
         }
     }
 
+    /// Does not wait for a remote end that is lost.
+    pub fn abandon(mut self) {
+        self.runs_commands = false;
+        self.may_have_changed = false;
+        self.input.close();
+        self.kill();
+    }
+
     fn end(&mut self) -> Outcome<()> {
         self.input.close();
-        let limit = if self.may_have_changed {
+        let limit = if self.runs_commands {
+            FAREWELL + Duration::from(COMMAND_TIME_MAX)
+        } else if self.may_have_changed {
             FAREWELL
         } else {
             EXIT_MAX
@@ -399,6 +422,13 @@ impl Peer {
         };
         match status.code() {
             Some(0) => Ok(()),
+            Some(code)
+                if code == i32::from(Code::RestoreIncomplete.number()) && self.runs_commands =>
+            {
+                let (peer, why) = (&self.address, self.stderr.text());
+                let what = format!("{peer} could not end the failure: {why}");
+                Err(Stop::new(Code::RestoreIncomplete, what))
+            }
             Some(code) if code == i32::from(Code::RestoreIncomplete.number()) => Err(Stop::new(
                 Code::RestoreIncomplete,
                 format!(
@@ -420,7 +450,11 @@ impl Peer {
     /// The remote end has not exited as it should.
     fn unconfirmed(&self, how: &str) -> Stop {
         let what = format!("{} {how}", self.address);
-        if self.may_have_changed {
+        if self.runs_commands {
+            let what = format!("{what}: the failure that it caused may not be ended");
+            Stop::new(Code::RestoreIncomplete, what)
+                .hint("run the command of `--restore-remote` there by hand")
+        } else if self.may_have_changed {
             let what = format!("{what}: its changes may not be rolled back");
             Stop::new(Code::RestoreIncomplete, what).hint("run `linerate tune recover` there")
         } else {

@@ -36,8 +36,6 @@ const MAGIC: [u8; 4] = *b"LNRC";
 const PORT_BYTES: usize = 6;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1_024;
-/// How long before the end the last connection is begun, beyond what is late.
-const ANSWERED_NS: u64 = 100_000_000;
 /// Connections that are accepted before the flows have their turn.
 const ACCEPTED_IN_TURN: usize = 64;
 
@@ -151,8 +149,7 @@ impl Opening {
     /// The trial begins, and ends at `end`.
     pub(super) fn begin(&mut self, begun: u64, end: u64, plan: &Plan) {
         self.due_ns = begun;
-        let answered = plan.probe.late_ns.as_u64().saturating_add(ANSWERED_NS);
-        self.last_ns = end.saturating_sub(answered);
+        self.last_ns = plan.last_answered(end);
     }
 
     /// Begins the connection that is due at `now`; when the next is.

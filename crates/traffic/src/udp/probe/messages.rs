@@ -8,14 +8,15 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::Plan;
+use super::answers::{Requests, Responses};
 use crate::TrafficError;
 use crate::tcp::Flow;
 use crate::tcp::words::number;
 use crate::udp::monotonic_ns;
 
-const MESSAGE_BYTES: usize = 16;
+pub(super) const MESSAGE_BYTES: usize = 16;
 /// Messages that are read in one call.
-const AT_ONCE: usize = 256;
+pub(super) const AT_ONCE: usize = 256;
 
 /// The sending end of a connection.
 pub(super) struct Outbox<'a> {
@@ -28,6 +29,7 @@ pub(super) struct Outbox<'a> {
     /// The rest of a message of which the kernel took only a part.
     rest: Vec<u8>,
     is_broken: bool,
+    requests: Option<Requests>,
 }
 
 impl<'a> Outbox<'a> {
@@ -45,11 +47,15 @@ impl<'a> Outbox<'a> {
             departures: Departures::default(),
             rest: Vec::with_capacity(MESSAGE_BYTES),
             is_broken: false,
+            requests: plan.has_answers().then(|| Requests::new(plan)),
         })
     }
 
-    pub(super) fn begin(&mut self, begun: u64) {
+    pub(super) fn begin(&mut self, begun: u64, last_ns: u64) {
         self.due_ns = begun.saturating_add(self.turn);
+        if let Some(requests) = &mut self.requests {
+            requests.begin(last_ns);
+        }
     }
 
     /// Sends what is due at `now`; when the next is.
@@ -86,7 +92,11 @@ impl<'a> Outbox<'a> {
             0 => self.departures.skipped += 1,
             count => {
                 self.rest.extend_from_slice(&message[count..]);
-                self.departures.sent(Nanoseconds::new(now));
+                let now = Nanoseconds::new(now);
+                self.departures.sent(now);
+                if let Some(requests) = &mut self.requests {
+                    requests.sent(now);
+                }
             }
         }
     }
@@ -107,11 +117,24 @@ impl<'a> Outbox<'a> {
         }
     }
 
-    pub(super) fn close(self) -> ProbeRecord {
-        ProbeRecord {
+    /// Whether answers are expected.
+    pub(super) fn has_requests(&self) -> bool {
+        self.requests.is_some()
+    }
+
+    /// Records the answers that have arrived by `now`; whether more can.
+    pub(super) fn hear(&mut self, now: u64) -> bool {
+        let requests = self.requests.as_mut();
+        requests.is_some_and(|requests| requests.hear(self.flow, now))
+    }
+
+    /// The record of the messages, and that of their answers.
+    pub(super) fn close(self) -> (ProbeRecord, Option<ProbeRecord>) {
+        let messages = ProbeRecord {
             departures: Some(self.departures),
             ..ProbeRecord::default()
-        }
+        };
+        (messages, self.requests.map(Requests::close))
     }
 }
 
@@ -121,16 +144,19 @@ pub(super) struct Inbox<'a> {
     recorder: Recorder,
     bytes: [u8; MESSAGE_BYTES * AT_ONCE],
     filled: usize,
+    responses: Option<Responses>,
 }
 
 impl<'a> Inbox<'a> {
-    pub(super) fn new(flow: &'a Flow, recorder: Recorder) -> Self {
-        Self {
+    pub(super) fn new(flow: &'a Flow, plan: &Plan) -> Result<Self, TrafficError> {
+        let responses = plan.has_answers().then(|| Responses::new(flow));
+        Ok(Self {
             flow,
-            recorder,
+            recorder: plan.recorder(plan.probe.message_ns),
             bytes: [0; MESSAGE_BYTES * AT_ONCE],
             filled: 0,
-        }
+            responses: responses.transpose()?,
+        })
     }
 
     /// Records what has arrived; whether the connection still exists. The thread was `stalled` for so long before it ran:
@@ -159,6 +185,9 @@ impl<'a> Inbox<'a> {
                 });
             }
             let whole = self.filled / MESSAGE_BYTES * MESSAGE_BYTES;
+            if let Some(responses) = &mut self.responses {
+                responses.answer(self.flow, &self.bytes[..whole]);
+            }
             self.bytes.copy_within(whole..self.filled, 0);
             self.filled -= whole;
         }

@@ -8,23 +8,29 @@
 //! A sender that did not run in time skips what it has missed instead of sending it in one burst, which its own or the
 //! receiver's buffer might drop: its longest send gap is recorded.
 //!
-//! Beside the datagrams the companions of some flows may carry messages (`messages`), and the end that connects may open
+//! Beside the datagrams the companions of some flows may carry messages (`messages`) and their answers (`answers`), RDMA writes
+//! cross beside them (`writes`), and the end that connects may open
 //! new connections (`connections`).
 
+mod answers;
 mod connections;
 mod messages;
 mod receive;
 mod send;
+mod writes;
 
 use linerate_model::failover::{ProbeRecord, Recorder};
 use linerate_model::sample::Role;
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::{Probe, Udp, Workload};
+use linerate_model::workload::{Answers, Probe, Udp, Workload};
 
 use super::{companion, datagram_bytes};
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::trial::{DataThread, WorkResult};
+
+/// How long before the end the last connection is begun, and the last request sent, beyond what is late.
+const ANSWERED_NS: u64 = 100_000_000;
 
 /// What runs on each data thread.
 pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult>, TrafficError> {
@@ -38,15 +44,18 @@ pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult
     let plan = Plan::new(data_thread, udp, probe);
     let flows = match data_thread.role {
         Role::Sender => {
+            let writes = writes::Writes::connect(data_thread, &plan)?;
             let connections = connections::Opening::prepare(data_thread, probe)?;
             let Some(start) = data_thread.ready()? else {
                 return Ok(None);
             };
-            let mut sender = send::Sender::new(data_thread, plan, links, connections)?;
+            let mut sender = send::Sender::new(data_thread, plan, links, (connections, writes))?;
             sender.run(start)?;
             sender.close(start)
         }
         Role::Receiver => {
+            // They last until the trial is over: what is written needs nothing of this thread.
+            let _writes = writes::Writes::connect(data_thread, &plan)?;
             let door = connections::Door::prepare(data_thread, probe)?;
             let layout = receive::prepare(&plan, &links)?;
             let size = Bytes::new(layout.buffer_bytes() as u64);
@@ -93,6 +102,22 @@ impl Plan {
     /// The place of flow `number` among those of its direction.
     fn index(&self, number: u32) -> u32 {
         number % self.flows
+    }
+
+    /// The last time at which a question may be asked that is answered before `end`.
+    fn last_answered(&self, end: u64) -> u64 {
+        let answered = self.probe.late_ns.as_u64().saturating_add(ANSWERED_NS);
+        end.saturating_sub(answered)
+    }
+
+    /// Whether flow `number` also has a reliable connection over RDMA verbs.
+    fn has_writes(&self, number: u32) -> bool {
+        self.index(number) < self.probe.write_flows
+    }
+
+    /// Whether messages are answered.
+    fn has_answers(&self) -> bool {
+        self.probe.answers != Answers::None
     }
 
     /// Whether the companion of flow `number` carries messages.

@@ -92,7 +92,8 @@ impl<'a> Receiver<'a> {
             poller.add(&link.socket, index * 2, EventFlags::IN)?;
             let inbox = plan
                 .has_messages(one.flow.number)
-                .then(|| Inbox::new(one.flow, plan.recorder(plan.probe.message_ns)));
+                .then(|| Inbox::new(one.flow, &plan))
+                .transpose()?;
             if inbox.is_some() {
                 poller.add(&one.flow.socket, index * 2 + 1, EventFlags::IN)?;
             }

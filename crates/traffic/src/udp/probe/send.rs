@@ -1,5 +1,6 @@
 //! The sending end: each flow's datagram in its turn, until the time is over.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use rustix::net::{SendFlags, send};
 
 use super::connections::Opening;
 use super::messages::Outbox;
+use super::writes::Writes;
 use super::{Plan, boxed};
 use crate::TrafficError;
 use crate::tcp::info;
@@ -24,6 +26,8 @@ use crate::waiting::{Event, Poller};
 
 /// The event of the sign to stop, not of a connection.
 const STOPPING: u64 = u64::MAX;
+/// From here on the events of answers: that of the first flow is the first. No trial makes so many connections.
+const ANSWERS: u64 = 1 << 62;
 
 /// One flow of a sender.
 struct Outgoing<'a> {
@@ -41,6 +45,7 @@ pub(super) struct Sender<'a> {
     plan: Plan,
     flows: Vec<Outgoing<'a>>,
     connections: Option<Opening>,
+    writes: Option<Writes<'a>>,
     poller: Poller,
     events: Vec<Event>,
     datagram: Vec<u8>,
@@ -51,16 +56,19 @@ impl<'a> Sender<'a> {
         data_thread: &'a DataThread<'a>,
         plan: Plan,
         links: Vec<Link>,
-        connections: Option<Opening>,
+        (connections, writes): (Option<Opening>, Option<Writes<'a>>),
     ) -> Result<Self, TrafficError> {
         let poller = Poller::new(Waiting::Epoll)?;
         poller.add(&data_thread.shared_state.stopping, STOPPING, EventFlags::IN)?;
         let mut flows = Vec::with_capacity(links.len());
-        for (&one, link) in data_thread.flows.iter().zip(links) {
+        for ((&one, link), token) in data_thread.flows.iter().zip(links).zip(ANSWERS..) {
             let outbox = plan
                 .has_messages(one.flow.number)
                 .then(|| Outbox::new(one.flow, &plan))
                 .transpose()?;
+            if outbox.as_ref().is_some_and(Outbox::has_requests) {
+                poller.add(&one.flow.socket, token, EventFlags::IN)?;
+            }
             flows.push(Outgoing {
                 one,
                 link,
@@ -75,6 +83,7 @@ impl<'a> Sender<'a> {
             plan,
             flows,
             connections,
+            writes,
             poller,
             events: Vec::with_capacity(64),
         })
@@ -95,11 +104,14 @@ impl<'a> Sender<'a> {
             let turn = turn / u128::from(self.plan.flows);
             flow.due_ns = begun.saturating_add(u64::try_from(turn).unwrap_or(step));
             if let Some(outbox) = &mut flow.outbox {
-                outbox.begin(begun);
+                outbox.begin(begun, self.plan.last_answered(end));
             }
         }
         if let Some(connections) = &mut self.connections {
             connections.begin(begun, end, &self.plan);
+        }
+        if let Some(writes) = &mut self.writes {
+            writes.begin(begun, end, &self.plan);
         }
         while !self.data_thread.shared_state.is_stopped() {
             let mut next = end;
@@ -121,19 +133,39 @@ impl<'a> Sender<'a> {
             if let Some(connections) = &mut self.connections {
                 next = next.min(connections.turn(turned, &self.poller));
             }
+            if let Some(writes) = &mut self.writes {
+                next = next.min(writes.turn(turned)?);
+            }
             let left = next.saturating_sub(monotonic_ns());
             self.poller
                 .wait(&mut self.events, Some(Duration::from_nanos(left)))?;
             // A connection was established before the thread was to run again: that it ran later is its own delay.
             let now = monotonic_ns().min(next.max(turned));
-            for event in &self.events {
-                let token = event.data.u64();
-                if token != STOPPING
-                    && let Some(connections) = &mut self.connections
-                {
-                    connections.answered(token, now, &self.poller);
+            for index in 0..self.events.len() {
+                let event = self.events[index];
+                match event.data.u64() {
+                    STOPPING => {}
+                    token @ ANSWERS.. => self.hear(token - ANSWERS, now)?,
+                    token => {
+                        if let Some(connections) = &mut self.connections {
+                            connections.answered(token, now, &self.poller);
+                        }
+                    }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes the answers on the connection of a flow.
+    fn hear(&mut self, flow: u64, now: u64) -> Result<(), TrafficError> {
+        let index = usize::try_from(flow).unwrap_or(usize::MAX);
+        // A connection that has ended stays readable.
+        if let Some(flow) = self.flows.get_mut(index)
+            && let Some(outbox) = &mut flow.outbox
+            && !outbox.hear(now)
+        {
+            self.poller.remove(&flow.one.flow.socket)?;
         }
         Ok(())
     }
@@ -141,15 +173,19 @@ impl<'a> Sender<'a> {
     pub(super) fn close(self, start: Start) -> Vec<FlowEnd> {
         let at = Instant::now().duration_since(start.at);
         let mut connections = self.connections.map(Opening::close);
+        let writes = self.writes.map(Writes::close);
+        let mut writes: BTreeMap<u32, ProbeRecord> = writes.into_iter().flatten().collect();
         let mut ends = Vec::with_capacity(self.flows.len());
         for flow in self.flows {
             let sent = flow.departures.sent;
             let bytes = sent * self.plan.bytes as u64;
-            let messages = flow.outbox.map(|outbox| boxed(outbox.close()));
+            let (messages, answers) = flow.outbox.map(Outbox::close).unzip();
             let has_messages = messages.is_some();
             let record = ProbeRecord {
                 departures: Some(flow.departures),
-                messages,
+                messages: messages.map(boxed),
+                answers: answers.flatten().map(boxed),
+                writes: writes.remove(&flow.one.flow.number).map(boxed),
                 connections: connections.take().map(boxed),
                 ..ProbeRecord::default()
             };

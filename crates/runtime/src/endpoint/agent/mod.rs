@@ -1,22 +1,24 @@
 //! The remote end: a thin loop round [`AgentTalk`] that turns its actions into calls on the host and on
-//! the traffic engine. When the controller disconnects, whatever is not committed is undone.
+//! the traffic engine. When the controller disconnects, whatever is not committed is undone; a trial whose record is kept
+//! goes on to its end.
+
+mod trial;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_channel::passing::receive_terms;
 use linerate_host::apply::Boottime;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::failover::{CommandRun, TrialCommands};
 use linerate_model::plan::Plan;
-use linerate_model::protocol::{
-    Failure, FailureKind, PROTOCOL, Progress, Reply, START_AHEAD_MAX, Token, request_bytes_max,
-};
+use linerate_model::protocol::{Failure, FailureKind, PROTOCOL, Reply, Token, request_bytes_max};
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
 use linerate_model::terms::{RateBudget, SessionTerms};
@@ -25,18 +27,22 @@ use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
 use linerate_traffic::http::Server;
 use linerate_traffic::tcp::{Arrival, Connected, HandedOver, Listening};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::ClockId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use self::trial::{
+    Aside, Trial, TrialRun, TrialThread, no_changes, no_commands, no_connections, now, run_trial,
+    too_fast,
+};
 use crate::cli::AgentArgs;
 use crate::console::interrupt::Interrupt;
-use crate::console::say::Say;
+use crate::console::say::{Say, warn};
+use crate::endpoint::conductor::{Began, Conductor};
+use crate::endpoint::kept::{self, Reserved};
 use crate::endpoint::listen;
 use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::place::allowed_here;
-use crate::endpoint::record::record_side;
 use crate::endpoint::transactions;
 
 /// How long the data connections of a prepared trial may take to arrive.
@@ -48,8 +54,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// A controller cannot ask for more frequent reports than this.
 const REPORT_MIN: Duration = Duration::from_millis(10);
 
-/// How often a trial with a maximum rate is checked.
-const RATE_CHECKED: Duration = Duration::from_millis(100);
+/// How often a trial with a maximum rate, or with commands, is checked.
+const CHECKED: Duration = Duration::from_millis(100);
 
 /// How long the agent of a controller that was killed may take to notice it and to end.
 const ORPHANED: Duration = Duration::from_secs(10);
@@ -62,21 +68,14 @@ enum Event {
     Line(Vec<u8>),
     Garbled(String),
     Closed,
-    Progress(Progress),
+    /// By a signal.
+    Terminated,
+    /// What is sent when it is there.
+    Reply(Box<Reply>),
     /// By its number.
     TrialOver(u64, Result<Box<SideSample>, Failure>),
     /// The connections to another agent are open, or why not; by the number of the trial.
     Connected(u64, Result<(), Failure>),
-}
-
-/// A trial between its preparation and its end.
-struct Trial {
-    number: u64,
-    abort: Abort,
-    start: Sender<Option<Nanoseconds>>,
-    /// The outcome, if it arrived before it was requested.
-    early: Option<Result<Box<SideSample>, Failure>>,
-    started: bool,
 }
 
 /// `linerate agent`.
@@ -146,16 +145,24 @@ fn serve(state: &Path, terms: Option<SessionTerms>, arrival: Arrival) -> Outcome
         state: state.to_owned(),
         talk: AgentTalk::new(env!("CARGO_PKG_VERSION")),
         trial: None,
+        ending: Vec::new(),
+        is_alone: false,
         next: 0,
         budget,
         events,
     };
-    let served = agent.serve(&heard);
-    if let Some(trial) = agent.trial.take() {
-        trial.abort.trigger();
-    }
+    let served = agent.serve(heard);
+    agent.abort_trial();
     let restored = agent.endpoint.undo_all();
+    let joined = agent.ending.into_iter().filter_map(|thread| {
+        let joined = thread.join();
+        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let left: Vec<String> = joined.collect();
     restored.map_err(|failure| Stop::new(Code::RestoreIncomplete, failure.message))?;
+    if !left.is_empty() {
+        return Err(Stop::new(Code::RestoreIncomplete, left.join("; ")));
+    }
     served
 }
 
@@ -166,9 +173,13 @@ fn end_on_signals(events: SyncSender<Event>) -> Outcome<()> {
         .map_err(|error| Stop::io("listen for signals", error))?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
-            if signal != SIGINT {
-                let _ = events.send(Event::Closed);
-            }
+            // A session that was lost may be all that SIGHUP means.
+            let event = match signal {
+                SIGINT => continue,
+                SIGHUP => Event::Closed,
+                _ => Event::Terminated,
+            };
+            let _ = events.send(event);
         }
     });
     Ok(())
@@ -183,6 +194,10 @@ struct Agent {
     state: PathBuf,
     talk: AgentTalk,
     trial: Option<Trial>,
+    /// Trials that are over or aborted, and may still end what they caused.
+    ending: Vec<TrialThread>,
+    /// Whether the controller is gone, and the trial goes on without it.
+    is_alone: bool,
     /// The number of the next trial: an aborted one may still report its end.
     next: u64,
     /// What the trials of this session may still move; `None` without a maximum rate.
@@ -191,12 +206,17 @@ struct Agent {
 }
 
 impl Agent {
-    fn serve(&mut self, heard: &Receiver<Event>) -> Outcome<()> {
-        while let Ok(event) = heard.recv() {
+    /// Takes the channel, so that nothing waits for its reader afterwards.
+    fn serve(&mut self, heard: Receiver<Event>) -> Outcome<()> {
+        for event in heard {
             let reply = match event {
-                Event::Closed => return Ok(()),
+                Event::Terminated => return Ok(()),
+                Event::Closed => {
+                    self.is_alone = true;
+                    None
+                }
                 Event::Garbled(why) => return Err(Stop::new(Code::BadInput, why)),
-                Event::Progress(progress) => Some(Reply::Progress(progress)),
+                Event::Reply(reply) => Some(*reply),
                 Event::TrialOver(number, result) => self.trial_over(number, result),
                 Event::Connected(number, result) => self.connected(number, result),
                 Event::Line(line) => match self.talk.on_line(&line) {
@@ -205,8 +225,12 @@ impl Agent {
                 },
             };
             if let Some(reply) = reply
-                && !say(&reply)?
+                && !self.is_alone
             {
+                self.is_alone = !say(&reply)?;
+            }
+            let goes_on = |trial: &Trial| trial.started && trial.keeps;
+            if self.is_alone && !self.trial.as_ref().is_some_and(goes_on) {
                 return Ok(());
             }
         }
@@ -262,7 +286,19 @@ impl Agent {
                 token,
                 bind,
                 report_ns,
-            } => self.prepare(&spec, token, &bind, report_ns),
+                commands,
+                keep,
+            } => {
+                let commands = commands.map(|one| *one).unwrap_or_default();
+                self.prepare(&spec, token, &bind, report_ns, (&commands, keep))
+            }
+            AgentAction::Fetch(token) => {
+                self.fetch(token);
+                return None;
+            }
+            AgentAction::Discard(token) => {
+                kept::discard(&self.state, token).map(|()| Reply::Discarded)
+            }
             AgentAction::Connect {
                 spec,
                 token,
@@ -279,14 +315,30 @@ impl Agent {
                 Ok(Reply::Ending)
             }
             AgentAction::Abort => {
-                if let Some(trial) = self.trial.take() {
-                    trial.abort.trigger();
-                }
+                self.abort_trial();
                 Ok(Reply::Aborted)
             }
             AgentAction::Refuse(failure) => Err(failure),
         };
         Some(done.unwrap_or_else(Reply::Failed))
+    }
+
+    /// Aborts the trial, which ends what it caused.
+    fn abort_trial(&mut self) {
+        if let Some(trial) = self.trial.take() {
+            trial.abort.trigger();
+            self.ending.push(trial.thread);
+        }
+    }
+
+    /// Sends the record of an earlier trial, which may still run.
+    fn fetch(&self, token: Token) {
+        let (events, state) = (self.events.clone(), self.state.clone());
+        std::thread::spawn(move || {
+            let fetched = kept::fetch(&state, token);
+            let reply = fetched.map_or_else(Reply::Failed, |side| Reply::Done(Box::new(side)));
+            let _ = events.send(Event::Reply(Box::new(reply)));
+        });
     }
 
     fn lease(&mut self, plan: &Plan, include_way_in: bool, seconds: u32) -> Result<Reply, Failure> {
@@ -319,60 +371,81 @@ impl Agent {
         token: Token,
         bind: &str,
         report: Option<Nanoseconds>,
+        (commands, keep): (&TrialCommands, bool),
     ) -> Result<Reply, Failure> {
         let limits = self.terms.as_ref().map(|terms| &terms.limits);
+        let may_run = self.terms.as_ref().is_none_or(|terms| terms.commands);
         let prepared = limits
             .map_or(Ok(()), |limits| limits.check(spec))
             .and_then(|()| {
+                if !may_run && !commands.is_empty() {
+                    return Err(no_commands());
+                }
                 let paced = TrialSpec {
                     pacing_bit_per_s: limits
                         .and_then(|limits| limits.pacing(spec))
                         .or(spec.pacing_bit_per_s),
                     ..spec.clone()
                 };
-                Listening::open_at(&paced, token, bind, &self.arrival)
+                let (listening, abort) = Listening::open_at(&paced, token, bind, &self.arrival)
                     .and_then(|listening| Ok((listening, Abort::new()?)))
-                    .map_err(|error| Failure::from(&error))
+                    .map_err(|error| Failure::from(&error))?;
+                let aside = Aside {
+                    conductor: self.conductor(commands)?,
+                    reserved: keep.then(|| self.reserve(token)).flatten(),
+                };
+                Ok((listening, abort, aside))
             });
-        let (listening, abort) = match prepared {
+        let (listening, abort, aside) = match prepared {
             Ok(prepared) => prepared,
             Err(failure) => {
                 self.talk.on_trial_over();
                 return Err(failure);
             }
         };
-        let exceeds = self.watch(&abort, report, spec);
+        let began = aside.conductor.as_ref().map(Conductor::began);
+        let exceeds = self.watch(&abort, report, spec, began);
+        let keeps = aside.reserved.is_some();
         let port = listening.port();
-        let (number, started) = self.begin(&abort);
-        let (events, heard) = (self.events.clone(), abort);
-        std::thread::spawn(move || {
-            let accepted = listening.accept(Instant::now() + ARRIVAL, &heard);
-            let result = accepted
-                .map_err(|error| Failure::from(&error))
-                .and_then(|connected| run_trial(connected, &heard, &started));
+        let state = self.state.clone();
+        let events = self.events.clone();
+        self.begin(abort, keeps, move |number, abort, started| {
+            let accept = || {
+                let accepted = listening.accept(Instant::now() + ARRIVAL, abort);
+                accepted.map_err(|error| Failure::from(&error))
+            };
+            let (result, left) = run_trial(accept, abort, started, aside);
+            if result.is_err() && keeps {
+                // What cannot be removed is empty.
+                let _ = kept::discard(&state, token);
+            }
             if exceeds.load(Ordering::SeqCst) {
                 let _ = events.send(Event::TrialOver(number, Err(too_fast())));
-            } else if !heard.is_triggered() {
+            } else if !abort.is_triggered() {
                 // The result of an aborted trial is discarded.
                 let _ = events.send(Event::TrialOver(number, result));
             }
+            left
         });
         Ok(Reply::Prepared { port })
     }
 
-    /// Notes a trial that is being prepared: its number, and what delivers its start.
-    fn begin(&mut self, abort: &Abort) -> (u64, Receiver<Option<Nanoseconds>>) {
+    /// Runs a trial in a thread of its own.
+    fn begin(&mut self, abort: Abort, keeps: bool, run: impl TrialRun) {
         let (start, started) = mpsc::channel();
         let number = self.next;
         self.next += 1;
+        let heard = abort.clone();
+        let thread = std::thread::spawn(move || run(number, &heard, &started));
         self.trial = Some(Trial {
             number,
-            abort: abort.clone(),
+            abort,
             start,
             early: None,
             started: false,
+            keeps,
+            thread,
         });
-        (number, started)
     }
 
     /// Opens the data connections of a trial with another agent.
@@ -388,22 +461,22 @@ impl Agent {
             Abort::new().map_err(|error| Failure::from(&error))
         };
         let abort = begun.inspect_err(|_| self.talk.on_trial_over())?;
-        let (number, started) = self.begin(&abort);
         let events = self.events.clone();
-        std::thread::spawn(move || {
-            let deadline = Instant::now() + CONNECT;
-            let connected = match Connected::connect(&spec, target, token, deadline, &abort) {
-                Ok(connected) => connected,
-                Err(error) => {
-                    let _ = events.send(Event::Connected(number, Err(Failure::from(&error))));
-                    return;
-                }
+        self.begin(abort, false, move |number, abort, started| {
+            let connect = || {
+                let deadline = Instant::now() + CONNECT;
+                let connected = Connected::connect(&spec, target, token, deadline, abort)
+                    .map_err(|error| Failure::from(&error));
+                let is_open = connected.as_ref().map(drop).map_err(Failure::clone);
+                let _ = events.send(Event::Connected(number, is_open));
+                connected
             };
-            let _ = events.send(Event::Connected(number, Ok(())));
-            let result = run_trial(connected, &abort, &started);
+            let (result, left) = run_trial(connect, abort, started, Aside::default());
+            // After a failure to connect, this trial is not the current one any more.
             if !abort.is_triggered() {
                 let _ = events.send(Event::TrialOver(number, result));
             }
+            left
         });
         Ok(())
     }
@@ -414,11 +487,49 @@ impl Agent {
         match result {
             Ok(()) => Some(Reply::Connected),
             Err(failure) => {
-                self.trial = None;
+                if let Some(trial) = self.trial.take() {
+                    self.ending.push(trial.thread);
+                }
                 self.talk.on_trial_over();
                 Some(Reply::Failed(failure))
             }
         }
+    }
+
+    /// The process that runs the commands of a trial; none without commands.
+    fn conductor(&self, commands: &TrialCommands) -> Result<Option<Conductor>, Failure> {
+        if commands.is_empty() {
+            return Ok(None);
+        }
+        let (ended, runs) = mpsc::channel();
+        let events = self.events.clone();
+        // A thread of its own: what reads the commands' ends must not wait for the controller.
+        std::thread::spawn(move || {
+            for run in runs {
+                if events
+                    .send(Event::Reply(Box::new(Reply::Ran(run))))
+                    .is_err()
+                {
+                    return;
+                }
+            }
+        });
+        let ran = move |run: &CommandRun| {
+            let _ = ended.send(Box::new(run.clone()));
+        };
+        Conductor::start(commands, ran)
+            .map(Some)
+            .map_err(|stop| Failure {
+                kind: FailureKind::Resource,
+                message: stop.to_string(),
+            })
+    }
+
+    /// The place of the record of a trial; without one the record is only sent.
+    fn reserve(&self, token: Token) -> Option<Reserved> {
+        Reserved::new(&self.state, token)
+            .map_err(|failure| warn(&failure.message))
+            .ok()
     }
 
     /// Has a trial report its progress, and aborts it when it exceeds the maximum rate; then the result becomes true.
@@ -427,10 +538,12 @@ impl Agent {
         abort: &Abort,
         report: Option<Nanoseconds>,
         spec: &TrialSpec,
+        began: Option<Began>,
     ) -> Arc<AtomicBool> {
         let exceeds = Arc::<AtomicBool>::default();
         let reports = report.map(|every| Duration::from(every).max(REPORT_MIN));
-        let checked = self.budget.as_ref().map(|_| RATE_CHECKED);
+        let is_checked = self.budget.is_some() || began.is_some();
+        let checked = is_checked.then_some(CHECKED);
         let Some(every) = reports.into_iter().chain(checked).min() else {
             return exceeds;
         };
@@ -440,6 +553,9 @@ impl Agent {
         let (budget, last) = (self.budget.clone(), Mutex::new((0, Nanoseconds::new(0))));
         let due = AtomicU64::new(0);
         abort.report(every, move |progress| {
+            if let Some(began) = &began {
+                began.signal();
+            }
             let moved = progress.sent_bytes.max(progress.received_bytes);
             if let Some(budget) = &budget {
                 let mut last = lock(&last);
@@ -460,7 +576,7 @@ impl Agent {
             // A tenth early is on time: the checks in between are not aligned to the reports.
             due.store(at.saturating_add(every / 10 * 9), Ordering::Relaxed);
             // A report that finds the queue full is omitted: it must not hold up the trial.
-            let _ = events.try_send(Event::Progress(progress));
+            let _ = events.try_send(Event::Reply(Box::new(Reply::Progress(progress))));
         });
         exceeds
     }
@@ -485,7 +601,9 @@ impl Agent {
             trial.early = Some(result);
             return None;
         }
-        self.trial = None;
+        if let Some(trial) = self.trial.take() {
+            self.ending.push(trial.thread);
+        }
         self.talk.on_trial_over();
         Some(result.map_or_else(Reply::Failed, Reply::Done))
     }
@@ -493,71 +611,6 @@ impl Agent {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn no_changes() -> Failure {
-    Failure {
-        kind: FailureKind::Permission,
-        message: "the agent's owner permits no changes of settings: it was started without \
-                  `--allow-changes`"
-            .to_owned(),
-    }
-}
-
-fn no_connections() -> Failure {
-    Failure {
-        kind: FailureKind::Permission,
-        message: "a listening agent measures with its controller only, not with other agents"
-            .to_owned(),
-    }
-}
-
-fn too_fast() -> Failure {
-    Failure {
-        kind: FailureKind::Permission,
-        message: "the trial exceeded the maximum rate that the agent's owner permits, and was \
-                  aborted"
-            .to_owned(),
-    }
-}
-
-fn run_trial(
-    connected: Connected,
-    abort: &Abort,
-    start: &Receiver<Option<Nanoseconds>>,
-) -> Result<Box<SideSample>, Failure> {
-    let aborted = || Failure {
-        kind: FailureKind::Other,
-        message: "the trial was aborted".to_owned(),
-    };
-    let at = start.recv().map_err(|_| aborted())?;
-    if at.is_some_and(|at| is_aborted_before(abort, at)) {
-        return Err(aborted());
-    }
-    let spec = connected.spec().clone();
-    record_side(connected, &spec, abort).map(Box::new)
-}
-
-/// Waits until `at` on the monotonic clock, at most [`START_AHEAD_MAX`]; whether the trial was aborted before.
-fn is_aborted_before(abort: &Abort, at: Nanoseconds) -> bool {
-    let last = now(ClockId::Monotonic).as_u64() + START_AHEAD_MAX.as_u64();
-    let at = at.as_u64().min(last);
-    loop {
-        let left = at.saturating_sub(now(ClockId::Monotonic).as_u64());
-        let wait = Timespec::try_from(Duration::from_nanos(left)).unwrap_or_default();
-        // A signal may cut the wait short.
-        match poll(&mut [PollFd::new(abort, PollFlags::IN)], Some(&wait)) {
-            Ok(ready) if ready > 0 => return true,
-            _ if left == 0 => return false,
-            _ => {}
-        }
-    }
-}
-
-/// A clock of this host.
-fn now(clock: ClockId) -> Nanoseconds {
-    let now = rustix::time::clock_gettime(clock);
-    Duration::try_from(now).unwrap_or_default().into()
 }
 
 /// Writes one reply; false when the controller is gone.

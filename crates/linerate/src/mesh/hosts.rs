@@ -32,20 +32,20 @@ pub(super) fn pattern(args: &MeshArgs, hosts: &[MeshHost]) -> Outcome<Pattern> {
         .as_deref()
         .map(|name| named(hosts, name))
         .transpose()?;
-    let Some(pattern) = args.pattern else {
-        return Ok(Pattern::default_for(hosts.len()));
-    };
-    let receives = matches!(pattern, PatternArg::ToRoot | PatternArg::Incast);
+    let receives = matches!(args.pattern, Some(PatternArg::ToRoot | PatternArg::Incast));
     if root.is_some() && !receives {
         let why = "`--root` needs `--pattern to-root` or `--pattern incast`";
         return Err(Stop::new(Code::Usage, why));
     }
-    if !args.victim.is_empty() && pattern != PatternArg::Incast {
+    if !args.victim.is_empty() && args.pattern != Some(PatternArg::Incast) {
         return Err(Stop::new(
             Code::Usage,
             "`--victim` needs `--pattern incast`",
         ));
     }
+    let Some(pattern) = args.pattern else {
+        return Ok(Pattern::default_for(hosts.len()));
+    };
     Ok(match pattern {
         PatternArg::Pairs => Pattern::Pairs,
         PatternArg::Ring => Pattern::Ring,

@@ -314,6 +314,55 @@ fn a_path_that_drops_large_packets_is_a_failed_flow_and_no_lost_host() {
     }
 }
 
+#[test]
+fn a_host_that_sends_slower_is_named_with_the_fact_that_differs_and_shown_again_by_report() {
+    let Some(mesh) = Mesh::add(6, &["send:2"]) else {
+        return;
+    };
+    let options = ["--time", "300ms", "--seed", "7", "--name", "slow"];
+    let document = fitting(&mesh.run(&[], &options).expect_code(10).out);
+    let named = document["named"].as_array().expect("a list");
+    let sends = named
+        .iter()
+        .find(|one| one["host"] == "netns:lr-m2" && one["what"] == "host-send")
+        .unwrap_or_else(|| panic!("{named:?}"));
+    // 15 % of 50 Mb/s; the interval of a busy machine is wider, and does not contain 0.
+    assert!(sends["effect"]["high"].as_f64() < Some(0.0), "{sends}");
+    let differs = sends["differs"].as_array().expect("a list");
+    let rate = "nics/eth0/qdisc/rate_bit_per_s";
+    let rate = differs.iter().find(|one| one["key"] == rate);
+    let rate = rate.unwrap_or_else(|| panic!("{differs:?}"));
+    assert_eq!(
+        (&rate["value"], &rate["most"]),
+        (&42_500_000.into(), &50_000_000.into())
+    );
+
+    let page = mesh.lab.path("page.html");
+    let words = ["--json", "report", "slow", "--out", text(&page)];
+    let again = run(mesh.command(&words)).expect_code(0);
+    assert_eq!(fitting(&again.out), document);
+    let page = fs::read_to_string(page).expect("a page");
+    assert!(page.contains("netns:lr-m2 sends "));
+}
+
+#[test]
+fn bounds_decide_the_exit_code() {
+    let Some(mesh) = Mesh::add(2, &[]) else {
+        return;
+    };
+    let run = |bound: &str| {
+        let options = ["--time", "300ms", "--no-retest", "--require", bound];
+        mesh.run(&[], &options)
+    };
+    // Faster than the limits of the hosts.
+    let done = run("min-rate>=1G").expect_code(11);
+    assert_eq!(fitting(&done.out)["requirements"][0]["verdict"], "broken");
+    run("unreached<=0").expect_code(0);
+    // Two hosts cannot show which of them is slow.
+    run("named<=0").expect_code(12);
+    run("speed>=1").expect_code(2);
+}
+
 /// Starts this program once for each host of a mesh, by a loop, as a launcher would, and returns what rank 0 has ended with.
 #[track_caller]
 fn launch(mesh: &Mesh, environment: &[(&str, &str)]) -> Done {

@@ -401,7 +401,10 @@ fn check_trial(record: &Record) -> Result<(), String> {
             return trials.try_for_each(|trial| check_sample(&trial.sample));
         }
         Record::MeshFlow(flow) => {
-            return flow.sample.iter().try_for_each(|sample| check_sample(sample));
+            return flow
+                .sample
+                .iter()
+                .try_for_each(|sample| check_sample(sample));
         }
         Record::QosTrial(trial) => {
             let mut samples = trial.samples.iter();

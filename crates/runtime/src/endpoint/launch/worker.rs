@@ -2,7 +2,8 @@
 //! session on at the root.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -17,6 +18,9 @@ use crate::console::interrupt::Interrupt;
 
 /// Sessions of each rank: so many flows it can have at the same time.
 pub(super) const SESSIONS: usize = 2;
+
+/// Bytes that are copied at once: the size of a pipe.
+const COPIED: usize = 65_536;
 
 /// Joins the root at `pairing` with agents of this host, and serves until the root ends them.
 pub fn work(state: &Path, pairing: &Pairing, interrupt: &Interrupt) -> Outcome<()> {
@@ -100,7 +104,6 @@ impl Serving {
 
 /// `linerate relay`: copies standard input to the named pipe `to`, and the named pipe `from` to standard output, until both end.
 pub fn relay(to: &Path, from: &Path, has_terms: bool) -> Outcome<()> {
-    use std::os::fd::AsFd as _;
     if has_terms {
         receive_terms(io::stdin().as_fd())
             .map_err(|error| Stop::io("read the terms of this session", error))?;
@@ -109,19 +112,33 @@ pub fn relay(to: &Path, from: &Path, has_terms: bool) -> Outcome<()> {
     // Opening a pipe waits for its other end: each direction in a thread of its own.
     let sends = thread::spawn(move || -> io::Result<()> {
         let mut pipe = OpenOptions::new().write(true).open(target)?;
-        io::copy(&mut io::stdin().lock(), &mut pipe).map(drop)
+        copy(&mut stream(&io::stdin())?, &mut pipe)
     });
     let mut pipe =
         File::open(from).map_err(|error| Stop::io("open the pipe of a session", error))?;
-    let copied = copy_at_once(&mut pipe);
+    let copied = stream(&io::stdout()).and_then(|mut out| copy(&mut pipe, &mut out));
     // The root has closed the session: what is still sent to it has no reader.
     drop(sends);
     copied.map_err(|error| Stop::io("pass a session on", error))
 }
 
-/// Without a buffer: standard output's own would hold half a line back.
-fn copy_at_once(from: &mut File) -> io::Result<()> {
-    use std::os::fd::AsFd as _;
-    let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    io::copy(from, &mut out).map(drop)
+/// Copies until the end, each part as soon as it is read.
+///
+/// `io::copy` would call splice(2), which locks a pipe while it waits for the socket's next bytes: the pipe's reader would not
+/// get those that are there.
+fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
+    let mut part = [0; COPIED];
+    loop {
+        match from.read(&mut part) {
+            Ok(0) => return Ok(()),
+            Ok(count) => to.write_all(&part[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Without the buffers of `io::stdin` and `io::stdout`, which would hold half a line back.
+fn stream(of: &impl AsFd) -> io::Result<File> {
+    of.as_fd().try_clone_to_owned().map(File::from)
 }

@@ -30,8 +30,9 @@ pub(crate) fn run(
     say: &Say,
 ) -> Outcome<()> {
     let first = |group: &RunGroup| group.0.first().cloned().unwrap_or_default();
-    let differences = differences(&first(before), &first(after))?;
+    // First: a run of another command has no hosts to compare.
     let sides = (side(before)?, side(after)?);
+    let differences = differences(&first(before), &first(after))?;
     let Some(document) = compare(sides.0, sides.1, args.margin, differences) else {
         let why = "the runs have no trigger and workload in common";
         let hint = "compare runs of `failover` with the same options: `linerate runs --kind failover` lists them";

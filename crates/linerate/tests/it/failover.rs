@@ -133,7 +133,14 @@ fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_c
         // TCP goes on later than the path, as its retransmissions back off.
         let tcp = trigger(part(&document, direction, "tcp"), "failure");
         assert!(number(&tcp["gaps"]["longest_ns"]) >= 300_000_000, "{tcp:#}");
+        let rr = trigger(part(&document, direction, "rr"), "failure");
+        assert!(number(&rr["gaps"]["longest_ns"]) >= 300_000_000, "{rr:#}");
     }
+    let shown = lab.run(&["report", "last"]).expect_code(0).out;
+    let mut rows = shown.lines();
+    let is_of_requests =
+        |row: &str| row.starts_with("  to the peer rr ") && row.contains(['-', '+', '#']);
+    assert!(rows.any(is_of_requests), "{shown}");
     let connect = trigger(part(&document, "forward", "connect"), "failure");
     assert!(number(&connect["late"]) > 0, "{connect:#}");
 }

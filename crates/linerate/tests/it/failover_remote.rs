@@ -99,6 +99,21 @@ fn a_command_at_the_peer_causes_a_failure_that_is_measured_and_ended() {
     ];
     assert_eq!(shown, expected, "{document:#}");
     assert!(number(&events[0]["start_ns"]) < number(&events[1]["start_ns"]));
+    let marks = document["trials"][0]["marks"].as_array().expect("a list");
+    let is_shown = |mark: &Value| {
+        let what = mark["what"].as_str();
+        mark["kind"] == "failure"
+            && what.is_some_and(|what| what.starts_with("failure at the peer"))
+    };
+    assert!(marks.iter().any(is_shown), "{marks:#?}");
+    is_stored(&lab, &document);
+}
+
+/// The last run shows the same again.
+#[track_caller]
+fn is_stored(lab: &Lab, document: &Value) {
+    let shown = lab.run(&["report", "last", "--format", "json"]);
+    assert_eq!(&fitting(&shown.expect_code(0).out), document);
 }
 
 #[test]
@@ -184,7 +199,9 @@ fn whatever_ends_this_end_the_command_at_the_peer_is_killed_with_its_children_an
         wait_for(&mark, None);
         let done = job.end();
         if signal == Signal::INT {
-            done.expect_code(130);
+            let done = done.expect_code(130);
+            let result = "the result is that of 1 trial";
+            assert!(done.err.contains(result), "{}", done.err);
         }
     }
 }
@@ -260,6 +277,8 @@ fn records_of_a_peer_that_stays_away_are_joined_later() {
     assert_eq!(records(&lab), 1);
     let document = failover(&lab, FAR, &["--join", file]);
     is_whole(&lab, &document);
+    is_stored(&lab, &document);
+    assert_eq!(document["interrupted"], false);
     assert_eq!(records(&lab), 0);
     let again = lab.run(&["failover", FAR, "--join", file]).expect_code(23);
     assert!(again.err.contains("cannot read"), "{}", again.err);

@@ -39,14 +39,16 @@ pub struct FailoverArgs {
     /// Number of trials, each with one failure [default: 10 with `--do` or `--do-remote`, else 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
-    /// Flows of probes in each direction, each with its own ports.
+    /// Flows in each direction, each with its own ports.
     #[arg(long, short = 'P', value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub flows: u32,
     /// Packets per second of each flow and direction [default: 300, at most 20000 in all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rate: Option<u32>,
-    /// What crosses the path: UDP probes (always), messages on TCP connections, new connections, requests and their answers on
-    /// TCP connections, RDMA writes on reliable connections (where both ends have an RDMA device).
+    /// What crosses the path: UDP probes (always), messages on TCP connections, new connections, requests until their answer, RDMA
+    /// writes.
+    ///
+    /// RDMA writes use reliable connections (RC). They are skipped where an end has no RDMA device on the path.
     #[arg(
         long,
         value_name = "LIST",

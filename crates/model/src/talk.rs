@@ -200,50 +200,12 @@ impl AgentTalk {
                 AgentAction::Greet
             }
             (Idle, request) if is_of_host(&request) => of_host(request),
-            (
-                Idle,
-                Request::Prepare {
-                    spec,
-                    token,
-                    bind,
-                    report_ns,
-                    commands,
-                    keep,
-                },
-            ) => {
-                if let Err(failure) = check(&spec) {
-                    return AgentAction::Refuse(failure);
+            (Idle, request @ (Request::Prepare { .. } | Request::Connect { .. })) => {
+                let action = preparation(request);
+                if !matches!(action, AgentAction::Refuse(_)) {
+                    self.state = Prepared;
                 }
-                if let Some(why) = commands.as_ref().and_then(|one| one.refusal()) {
-                    return refuse(FailureKind::BadInput, why);
-                }
-                self.state = Prepared;
-                AgentAction::Prepare {
-                    spec,
-                    token,
-                    bind,
-                    report_ns,
-                    commands,
-                    keep,
-                }
-            }
-            (
-                Idle,
-                Request::Connect {
-                    spec,
-                    token,
-                    target,
-                },
-            ) => {
-                if let Err(failure) = check(&spec) {
-                    return AgentAction::Refuse(failure);
-                }
-                self.state = Prepared;
-                AgentAction::Connect {
-                    spec,
-                    token,
-                    target,
-                }
+                action
             }
             (Prepared, Request::Start) => {
                 self.state = Running;
@@ -322,6 +284,51 @@ fn of_host(request: Request) -> AgentAction {
         other => refuse(
             FailureKind::BadInput,
             format!("`{}` is only valid during a trial", name(&other)),
+        ),
+    }
+}
+
+/// What prepares a trial at either of its ends; a refusal for any other request.
+fn preparation(request: Request) -> AgentAction {
+    match request {
+        Request::Prepare {
+            spec,
+            token,
+            bind,
+            report_ns,
+            commands,
+            keep,
+        } => {
+            if let Err(failure) = check(&spec) {
+                return AgentAction::Refuse(failure);
+            }
+            if let Some(why) = commands.as_ref().and_then(|one| one.refusal()) {
+                return refuse(FailureKind::BadInput, why);
+            }
+            AgentAction::Prepare {
+                spec,
+                token,
+                bind,
+                report_ns,
+                commands,
+                keep,
+            }
+        }
+        Request::Connect {
+            spec,
+            token,
+            target,
+        } => match check(&spec) {
+            Ok(()) => AgentAction::Connect {
+                spec,
+                token,
+                target,
+            },
+            Err(failure) => AgentAction::Refuse(failure),
+        },
+        request => refuse(
+            FailureKind::BadInput,
+            format!("`{}` prepares no trial", name(&request)),
         ),
     }
 }

@@ -62,7 +62,7 @@ impl<S: Recorded> Record<S> {
         let lock = lock.map_err(step("open", &state.join(&name)))?;
         lock.lock().map_err(step("lock", &state.join(&name)))?;
         let path = state.join(file::<S>());
-        let made = match private.read(&file::<S>(), BYTES_MAX) {
+        let made = match private.read(file::<S>(), BYTES_MAX) {
             Ok(bytes) => parse(&bytes, &path)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(step("read", &path)(error)),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use linerate_model::mesh::{Failure, HostIndex, Observation, Outcome, Role, Step};
+use linerate_model::units::Nanoseconds;
 
 /// A measured rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,7 +77,7 @@ impl Gathered {
                     to,
                     is_congested: observation.role == Role::VictimCongested,
                     rate: *rate,
-                    latency_ns_p99: latency_ns_p99.map(|latency| latency.as_u64()),
+                    latency_ns_p99: latency_ns_p99.map(Nanoseconds::as_u64),
                 }),
             },
         }

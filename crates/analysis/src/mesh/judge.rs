@@ -104,7 +104,7 @@ pub fn judge(
             _ => data.judge_slow(suspect, &mut verdict),
         }
     }
-    data.keep_the_simplest(&mut verdict);
+    Retested::keep_the_simplest(&mut verdict);
     verdict
         .named
         .sort_by(|a, b| severity(a).total_cmp(&severity(b)));
@@ -383,7 +383,7 @@ impl<'a> Retested<'a> {
 
     /// A group stands for those of its members that are as slow as the group, a host for its pairs, and a pair for its two
     /// directions.
-    fn keep_the_simplest(&self, verdict: &mut Verdict) {
+    fn keep_the_simplest(verdict: &mut Verdict) {
         let groups: Vec<Confirmed> = verdict
             .named
             .iter()

@@ -289,15 +289,15 @@ impl SimulatedMesh {
                 Fault::BlackHole(from, to) if (flow.from, flow.to) == (*from, *to) => {
                     return failed(Failure::Stalled, "no data arrived");
                 }
-                Fault::Killed(host, from) if round >= *from => {
-                    if flow.from == *host || flow.to == *host {
-                        return if round == *from {
-                            failed(Failure::Broken, "the connection was reset")
-                        } else {
-                            let cause = "the host is gone".to_owned();
-                            Outcome::NotTried { cause }
-                        };
-                    }
+                Fault::Killed(host, from)
+                    if round >= *from && (flow.from == *host || flow.to == *host) =>
+                {
+                    return if round == *from {
+                        failed(Failure::Broken, "the connection was reset")
+                    } else {
+                        let cause = "the host is gone".to_owned();
+                        Outcome::NotTried { cause }
+                    };
                 }
                 _ => {}
             }

@@ -31,7 +31,7 @@ impl<'a> Kept<'a> {
     pub(super) fn new(
         args: &'a StoreArgs,
         (state, say): (&'a Path, &'a Say),
-        header: Header,
+        header: &Header,
         asked: MeshAsked,
     ) -> Outcome<Self> {
         if let Some(name) = &args.name
@@ -49,7 +49,7 @@ impl<'a> Kept<'a> {
             samples: 0,
         };
         if !args.no_store {
-            match create(state, RunKind::Mesh, args.name.as_deref(), &header) {
+            match create(state, RunKind::Mesh, args.name.as_deref(), header) {
                 Ok(run) => kept.run = Some(run),
                 Err(stop) => kept.report(&stop),
             }

@@ -123,12 +123,7 @@ fn with_launcher(
 fn candidates(arrived: Vec<Arrived>, expected: usize, limit: Duration) -> Vec<Candidate> {
     let missing = expected.saturating_sub(arrived.len());
     let joined = arrived.into_iter().map(|one| {
-        let hostname = one
-            .facts
-            .identity
-            .hostname
-            .value()
-            .map(|name| name.as_str());
+        let hostname = one.facts.identity.hostname.value().map(String::as_str);
         Candidate {
             host: MeshHost::named(hostname.map_or_else(|| one.address.to_string(), str::to_owned)),
             reach: Reach::Opened(one.sessions, one.facts),

@@ -319,7 +319,7 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         [
             "linerate mesh node1 node2 node3 node4",
             "linerate mesh --hosts hosts.toml --time 5s --repeats 3",
-            "srun --mpi=pmi2 -N 16 --ntasks-per-node=1 linerate mesh",
+            "linerate mesh --size 16 -- srun -N 16 --ntasks-per-node=1 linerate mesh",
         ],
     ),
     (

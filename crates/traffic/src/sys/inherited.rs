@@ -11,6 +11,10 @@ use rustix::net::sockopt;
 const FIRST: i32 = 3;
 
 /// An open descriptor that a launcher has passed to this process under this number, such as that of `PMI_FD`. Call it once.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a descriptor of this process itself, without using it"
+)]
 pub fn inherited_stream(number: i32) -> io::Result<File> {
     // 0 to 2 are the standard streams, which have their own handles.
     let path = format!("/proc/self/fd/{number}");

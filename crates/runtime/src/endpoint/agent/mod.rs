@@ -27,12 +27,11 @@ use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
 use linerate_traffic::http::Server;
 use linerate_traffic::tcp::{Arrival, Connected, HandedOver, Listening};
-use rustix::time::ClockId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::trial::{
-    Aside, Trial, TrialRun, TrialThread, no_changes, no_commands, no_connections, now, run_trial,
+    Aside, Trial, TrialRun, TrialThread, clock, no_changes, no_commands, no_connections, run_trial,
     too_fast,
 };
 use crate::cli::AgentArgs;
@@ -248,17 +247,8 @@ impl Agent {
                 Err(no_changes())
             }
             AgentAction::Close => return None,
-            AgentAction::Greet => Ok(Reply::Hello {
-                protocol: PROTOCOL,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                addresses: self.endpoint.addresses(),
-                reached: self.terms.as_ref().map(|terms| terms.reached),
-                changes_forbidden: self.terms.as_ref().is_some_and(|terms| !terms.changes),
-            }),
-            AgentAction::ReadClock => Ok(Reply::Clock {
-                monotonic_ns: now(ClockId::Monotonic),
-                unix_ns: now(ClockId::Realtime),
-            }),
+            AgentAction::Greet => Ok(self.hello()),
+            AgentAction::ReadClock => Ok(clock()),
             AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.endpoint.read_host()))),
             AgentAction::ReadSettings(keys) => {
                 let values = keys.iter().map(|key| self.endpoint.read_setting(key));
@@ -308,12 +298,7 @@ impl Agent {
                 Err(failure) => Err(failure),
             },
             AgentAction::Start(at) => return self.start(at),
-            AgentAction::EndEarly => {
-                if let Some(trial) = &self.trial {
-                    trial.abort.end_early();
-                }
-                Ok(Reply::Ending)
-            }
+            AgentAction::EndEarly => Ok(self.end_early()),
             AgentAction::Abort => {
                 self.abort_trial();
                 Ok(Reply::Aborted)
@@ -321,6 +306,23 @@ impl Agent {
             AgentAction::Refuse(failure) => Err(failure),
         };
         Some(done.unwrap_or_else(Reply::Failed))
+    }
+
+    fn hello(&self) -> Reply {
+        Reply::Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            addresses: self.endpoint.addresses(),
+            reached: self.terms.as_ref().map(|terms| terms.reached),
+            changes_forbidden: self.terms.as_ref().is_some_and(|terms| !terms.changes),
+        }
+    }
+
+    fn end_early(&self) -> Reply {
+        if let Some(trial) = &self.trial {
+            trial.abort.end_early();
+        }
+        Reply::Ending
     }
 
     /// Aborts the trial, which ends what it caused.

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use linerate_model::failover::{CommandRun, Trigger};
-use linerate_model::protocol::{Failure, FailureKind, START_AHEAD_MAX};
+use linerate_model::protocol::{Failure, FailureKind, Reply, START_AHEAD_MAX};
 use linerate_model::sample::SideSample;
 use linerate_model::units::Nanoseconds;
 use linerate_traffic::Abort;
@@ -124,8 +124,15 @@ fn is_aborted_before(abort: &Abort, at: Nanoseconds) -> bool {
     }
 }
 
-/// A clock of this host.
-pub(super) fn now(clock: ClockId) -> Nanoseconds {
+/// The clocks of this host.
+pub(super) fn clock() -> Reply {
+    Reply::Clock {
+        monotonic_ns: now(ClockId::Monotonic),
+        unix_ns: now(ClockId::Realtime),
+    }
+}
+
+fn now(clock: ClockId) -> Nanoseconds {
     let now = rustix::time::clock_gettime(clock);
     Duration::try_from(now).unwrap_or_default().into()
 }

@@ -175,20 +175,19 @@ impl Gate {
             let Ok(mut peer) = self.peer(&opened, interrupt) else {
                 continue;
             };
-            match all.get_mut(&opened.caller.key) {
-                Some(known) => known.sessions.push(peer),
-                None => {
-                    let Ok(Reply::Host(facts)) = peer.ask(&Request::ReadHost) else {
-                        continue;
-                    };
-                    let arrived = Arrived {
-                        address: opened.caller.address,
-                        sessions: vec![peer],
-                        facts,
-                    };
-                    all.insert(opened.caller.key, arrived);
-                }
+            if let Some(known) = all.get_mut(&opened.caller.key) {
+                known.sessions.push(peer);
+                continue;
             }
+            let Ok(Reply::Host(facts)) = peer.ask(&Request::ReadHost) else {
+                continue;
+            };
+            let arrived = Arrived {
+                address: opened.caller.address,
+                sessions: vec![peer],
+                facts,
+            };
+            all.insert(opened.caller.key, arrived);
         }
         let mut all: Vec<Arrived> = all.into_values().collect();
         all.sort_by_key(|one| (one.facts.identity.hostname.value().cloned(), one.address));

@@ -58,10 +58,6 @@ impl Drop for MeshFolder {
 }
 
 /// What the launcher of this process says.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "launchers hand their contract over by environment variables"
-)]
 pub fn this_process() -> Outcome<Option<Launched>> {
     let variable = |name: &str| std::env::var(name).ok();
     launched(&variable).map_err(|error| {

@@ -127,7 +127,7 @@ pub fn relay(to: &Path, from: &Path, has_terms: bool) -> Outcome<()> {
 /// `io::copy` would call splice(2), which locks a pipe while it waits for the socket's next bytes: the pipe's reader would not
 /// get those that are there.
 fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
-    let mut part = [0; COPIED];
+    let mut part = vec![0; COPIED];
     loop {
         match from.read(&mut part) {
             Ok(0) => return Ok(()),

@@ -1,3 +1,5 @@
+//! Meshes with known truth: how often a fault is named, and how often none is.
+
 use linerate_model::mesh::{HostIndex, Pattern};
 use linerate_stats::Seed;
 

@@ -1,3 +1,5 @@
+//! Hosts files, patterns and rounds.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! A mesh as text and page, and the facts that differ.
+
 use linerate_analysis::mesh::simulated::{Fault, Noise, SimulatedMesh};
 use linerate_analysis::mesh::{Matrix, MeshDocument};
 use linerate_model::build;

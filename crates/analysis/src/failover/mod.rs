@@ -4,7 +4,7 @@
 pub mod compare;
 pub mod timeline;
 
-use linerate_model::sample::{Flag, Sample};
+use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::workload::TrialSpec;
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,7 @@ impl FailoverTrial {
             received += u128::from(one.received.saturating_sub(one.duplicated));
             late += u128::from(one.late);
         }
-        let departures = ends.into_iter().flat_map(|end| end.senders());
+        let departures = ends.into_iter().flat_map(SideSample::senders);
         let departures = departures.filter_map(|flow| flow.datagrams.as_ref()?.probe.as_deref());
         let sent = departures.filter_map(|probe| Some(probe.departures.as_ref()?.sent));
         let lost = sent.map(u128::from).sum::<u128>().saturating_sub(received);

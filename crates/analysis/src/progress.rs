@@ -221,9 +221,8 @@ impl Progress {
                 sample,
                 ..
             } => {
-                let rules = without
-                    .iter()
-                    .filter_map(|remedy| self.remedies.get(*remedy));
+                let rules = without.iter();
+                let rules = rules.filter_map(|remedy| self.remedies.get(*remedy));
                 let rules: Vec<&str> = rules.map(|tried| tried.rule.as_str()).collect();
                 let arm = if rules.is_empty() {
                     "all fixes".to_owned()

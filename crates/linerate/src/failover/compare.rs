@@ -1,6 +1,6 @@
 //! `compare` of runs of `failover`: how the interruptions of one side differ from those of the other.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use linerate_analysis::changes::{Change, of_host, of_trials};
 use linerate_analysis::experiment::compare::Verdict;
@@ -96,7 +96,7 @@ fn add(side: &mut FailoverSide, trial: &TrialResult) {
 }
 
 /// What differs in the options and the hosts of two runs.
-fn differences(before: &PathBuf, after: &Path) -> Outcome<Vec<Change>> {
+fn differences(before: &Path, after: &Path) -> Outcome<Vec<Change>> {
     let (was, is) = (store::read(before)?, store::read(after)?);
     let (read_was, read_is) = (
         Read::of(&was.records, before)?,

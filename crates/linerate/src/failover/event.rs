@@ -201,7 +201,11 @@ mod tests {
     #[test]
     fn commands_of_the_peer_are_placed_on_this_hosts_clock_or_nowhere() {
         let (cause, back) = (run(Trigger::Failure, 0), run(Trigger::Return, 0));
-        let events = Events::new(std::slice::from_ref(&back), &[cause.clone()], Some(-400));
+        let events = Events::new(
+            std::slice::from_ref(&back),
+            std::slice::from_ref(&cause),
+            Some(-400),
+        );
         let times = events.triggers();
         assert_eq!(times.failure_ns, Some(Nanoseconds::new(600)));
         assert_eq!(times.return_ns, Some(Nanoseconds::new(1_000)));

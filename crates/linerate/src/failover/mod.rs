@@ -207,7 +207,7 @@ impl Run<'_> {
         let mut sample = match (result, kept) {
             (Err(lost), Some(mut side)) => {
                 side.commands.clone_from(&local);
-                self.rejoin(token, side, lost)?
+                self.rejoin(token, side, &lost)?
             }
             (result, _) => {
                 // The record of the peer has its commands, if there is one.
@@ -228,7 +228,7 @@ impl Run<'_> {
     }
 
     /// A trial whose peer was lost: fetches its record, or keeps that of this end.
-    fn rejoin(&mut self, token: Token, local: Box<SideSample>, lost: Stop) -> Outcome<Sample> {
+    fn rejoin(&mut self, token: Token, local: Box<SideSample>, lost: &Stop) -> Outcome<Sample> {
         let Self { args, say, .. } = self;
         say.note(&format!(
             "the control connection was lost: {}",

@@ -303,10 +303,9 @@ pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
             "  {}: `{}`{} took {}",
             trigger_word(event.trigger),
             event.command,
-            if event.end == End::Remote {
-                " at the peer"
-            } else {
-                ""
+            match event.end {
+                End::Remote => " at the peer",
+                End::Local => "",
             },
             event.took_ns
         ));
@@ -317,9 +316,8 @@ pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
     match (trial.clock.offset_ns, trial.clock.within_ns) {
         _ if trial.clock.is_shared => {}
         (Some(_), Some(within)) => {
-            lines.push(format!(
-                "  clocks of the two hosts compared to within {within}"
-            ));
+            let exact = format!("  clocks of the two hosts compared to within {within}");
+            lines.push(exact);
         }
         _ => lines.push("  clocks of the two hosts not compared: no packet arrived".to_owned()),
     }

@@ -40,51 +40,53 @@ pub struct HostBuilder {
     host: Host,
 }
 
+/// The sysctls of [`host`].
+const SYSCTLS: &[(&str, &str)] = &[
+    ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
+    ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+    ("net.ipv4.tcp_limit_output_bytes", "1048576"),
+    ("net.core.rmem_max", "212992"),
+    ("net.core.wmem_max", "212992"),
+    ("net.ipv4.tcp_timestamps", "1"),
+    ("net.ipv4.tcp_congestion_control", "cubic"),
+    (
+        "net.ipv4.tcp_available_congestion_control",
+        "reno bbr cubic",
+    ),
+    ("net.ipv4.tcp_allowed_congestion_control", "reno bbr cubic"),
+    ("kernel.numa_balancing", "0"),
+    ("net.core.busy_poll", "0"),
+    ("net.core.busy_read", "0"),
+    ("net.core.default_qdisc", "fq_codel"),
+    ("net.core.dev_weight", "64"),
+    ("net.core.netdev_budget", "300"),
+    ("net.core.netdev_budget_usecs", "2000"),
+    ("net.core.netdev_max_backlog", "1000"),
+    ("net.core.rps_default_mask", "0"),
+    ("net.core.rps_sock_flow_entries", "0"),
+    ("net.core.somaxconn", "4096"),
+    ("net.ipv4.fib_multipath_use_neigh", "0"),
+    ("net.ipv4.ip_forward", "0"),
+    ("net.ipv4.ip_no_pmtu_disc", "0"),
+    ("net.ipv4.tcp_dsack", "1"),
+    ("net.ipv4.tcp_mem", "383000 510000 766000"),
+    ("net.ipv4.tcp_moderate_rcvbuf", "1"),
+    ("net.ipv4.tcp_mtu_probing", "0"),
+    ("net.ipv4.tcp_notsent_lowat", "4294967295"),
+    ("net.ipv4.tcp_sack", "1"),
+    ("net.ipv4.tcp_slow_start_after_idle", "1"),
+    ("net.ipv4.tcp_window_scaling", "1"),
+    ("net.ipv6.conf.all.forwarding", "0"),
+    ("net.ipv4.udp_mem", "766000 1020000 1532000"),
+    ("vm.min_free_kbytes", "67584"),
+    ("vm.swappiness", "60"),
+    ("vm.zone_reclaim_mode", "0"),
+];
+
 /// A machine with one node and two CPUs, without interfaces, with the sysctls of Linux 6.18 (cubic, 4 MiB to send, 32
 /// MiB to receive).
 pub fn host() -> HostBuilder {
     let known = |text: &str| Known::Value(text.to_owned());
-    let sysctls = [
-        ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
-        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
-        ("net.ipv4.tcp_limit_output_bytes", "1048576"),
-        ("net.core.rmem_max", "212992"),
-        ("net.core.wmem_max", "212992"),
-        ("net.ipv4.tcp_timestamps", "1"),
-        ("net.ipv4.tcp_congestion_control", "cubic"),
-        (
-            "net.ipv4.tcp_available_congestion_control",
-            "reno bbr cubic",
-        ),
-        ("net.ipv4.tcp_allowed_congestion_control", "reno bbr cubic"),
-        ("kernel.numa_balancing", "0"),
-        ("net.core.busy_poll", "0"),
-        ("net.core.busy_read", "0"),
-        ("net.core.default_qdisc", "fq_codel"),
-        ("net.core.dev_weight", "64"),
-        ("net.core.netdev_budget", "300"),
-        ("net.core.netdev_budget_usecs", "2000"),
-        ("net.core.netdev_max_backlog", "1000"),
-        ("net.core.rps_default_mask", "0"),
-        ("net.core.rps_sock_flow_entries", "0"),
-        ("net.core.somaxconn", "4096"),
-        ("net.ipv4.fib_multipath_use_neigh", "0"),
-        ("net.ipv4.ip_forward", "0"),
-        ("net.ipv4.ip_no_pmtu_disc", "0"),
-        ("net.ipv4.tcp_dsack", "1"),
-        ("net.ipv4.tcp_mem", "383000 510000 766000"),
-        ("net.ipv4.tcp_moderate_rcvbuf", "1"),
-        ("net.ipv4.tcp_mtu_probing", "0"),
-        ("net.ipv4.tcp_notsent_lowat", "4294967295"),
-        ("net.ipv4.tcp_sack", "1"),
-        ("net.ipv4.tcp_slow_start_after_idle", "1"),
-        ("net.ipv4.tcp_window_scaling", "1"),
-        ("net.ipv6.conf.all.forwarding", "0"),
-        ("net.ipv4.udp_mem", "766000 1020000 1532000"),
-        ("vm.min_free_kbytes", "67584"),
-        ("vm.swappiness", "60"),
-        ("vm.zone_reclaim_mode", "0"),
-    ];
     let host = Host {
         identity: Identity {
             hostname: known("host"),
@@ -107,9 +109,9 @@ pub fn host() -> HostBuilder {
         irqs: Vec::new(),
         rdma: Vec::new(),
         block: Vec::new(),
-        sysctls: sysctls
-            .into_iter()
-            .map(|(name, text)| (name.to_owned(), known(text)))
+        sysctls: SYSCTLS
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), known(text)))
             .collect::<BTreeMap<_, _>>(),
         gaps: Vec::new(),
     };

@@ -85,10 +85,10 @@ fn fewer(group: &NexthopGroup) -> Option<Notice> {
 fn words(member: &GroupMember) -> String {
     let mut words = format!("id {}", member.id);
     if let Some(gateway) = member.hop.gateway {
-        words += &format!(" via {gateway}");
+        words = format!("{words} via {gateway}");
     }
     if let Some(nic) = &member.hop.nic {
-        words += &format!(" dev {nic}");
+        words = format!("{words} dev {nic}");
     }
     words
 }

@@ -116,8 +116,9 @@ fn make_room(folder: &PrivateFolder) -> io::Result<()> {
 }
 
 fn name_of(token: Token) -> String {
-    let digits: String = token.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{digits}.json")
+    let digits = token.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+    digits.chain(".json".chars()).collect()
 }
 
 fn failed(what: &str, error: &io::Error) -> Failure {

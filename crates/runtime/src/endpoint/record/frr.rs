@@ -292,7 +292,7 @@ mod tests {
             ("bgpd\0--vty_socket\0/etc/frr\0", "/etc/frr"),
             ("bgpd\0--vty_socket=/run/x\0-d\0", "/run/x"),
             ("bgpd\0-N\0blue\0", "/var/run/frr/blue"),
-            ("bgpd\0-d\0-A\0127.0.0.1\0", "/var/run/frr"),
+            ("bgpd\0-d\0-A\x00127.0.0.1\0", "/var/run/frr"),
         ] {
             assert_eq!(sockets(line.as_bytes()), folder, "{line:?}");
         }

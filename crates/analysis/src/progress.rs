@@ -7,7 +7,7 @@ use linerate_model::sample::{Flag, Sample};
 
 use crate::experiment::judge;
 use crate::failover::FailoverTrial;
-use crate::record::{Header, Record, RunKind};
+use crate::record::{Header, MeshFlow, Record, RunKind};
 use crate::trial::figure::{self, figure, in_words, own_response};
 
 /// The number of latest trials that are shown.
@@ -198,11 +198,7 @@ impl Progress {
                 why,
             } => self.cell(*block, levels, samples, why.as_deref()),
             Record::Qos(asked) => self.classes.clone_from(&asked.classes),
-            Record::MeshFlow(flow) => {
-                if let Some(sample) = &flow.sample {
-                    self.trial(&format!("round {}", flow.round.saturating_add(1)), sample);
-                }
-            }
+            Record::MeshFlow(flow) => self.mesh_flow(flow),
             Record::QosTrial(trial) => {
                 let what = trial.arm.in_words(&self.classes);
                 let what = format!("round {}: {what}", trial.round.saturating_add(1));
@@ -242,6 +238,12 @@ impl Progress {
                 self.resumed = true;
             }
             _ => {}
+        }
+    }
+
+    fn mesh_flow(&mut self, flow: &MeshFlow) {
+        if let Some(sample) = &flow.sample {
+            self.trial(&format!("round {}", flow.round.saturating_add(1)), sample);
         }
     }
 

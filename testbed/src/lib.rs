@@ -26,6 +26,7 @@
 
 mod error;
 mod link;
+pub mod mesh;
 pub mod netns;
 pub mod redundant;
 mod relay;

@@ -7,7 +7,7 @@ use linerate_model::sample::{Flag, Sample};
 
 use crate::experiment::judge;
 use crate::failover::FailoverTrial;
-use crate::record::{Header, Record, RunKind};
+use crate::record::{Header, MeshFlow, Record, RunKind};
 use crate::trial::figure::{self, figure, in_words, own_response};
 
 /// The number of latest trials that are shown.
@@ -198,6 +198,7 @@ impl Progress {
                 why,
             } => self.cell(*block, levels, samples, why.as_deref()),
             Record::Qos(asked) => self.classes.clone_from(&asked.classes),
+            Record::MeshFlow(flow) => self.mesh_flow(flow),
             Record::QosTrial(trial) => {
                 let what = trial.arm.in_words(&self.classes);
                 let what = format!("round {}: {what}", trial.round.saturating_add(1));
@@ -216,9 +217,8 @@ impl Progress {
                 sample,
                 ..
             } => {
-                let rules = without
-                    .iter()
-                    .filter_map(|remedy| self.remedies.get(*remedy));
+                let rules = without.iter();
+                let rules = rules.filter_map(|remedy| self.remedies.get(*remedy));
                 let rules: Vec<&str> = rules.map(|tried| tried.rule.as_str()).collect();
                 let arm = if rules.is_empty() {
                     "all fixes".to_owned()
@@ -238,6 +238,12 @@ impl Progress {
                 self.resumed = true;
             }
             _ => {}
+        }
+    }
+
+    fn mesh_flow(&mut self, flow: &MeshFlow) {
+        if let Some(sample) = &flow.sample {
+            self.trial(&format!("round {}", flow.round.saturating_add(1)), sample);
         }
     }
 

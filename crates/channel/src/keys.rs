@@ -310,15 +310,26 @@ pub fn invite(
     now_unix_s: u64,
     expires_unix_s: u64,
 ) -> Result<(), ChannelError> {
+    invite_several(state, token, 1, now_unix_s, expires_unix_s)
+}
+
+/// The same for as many as `hosts`.
+pub fn invite_several(
+    state: &Path,
+    token: PairingToken,
+    hosts: usize,
+    now_unix_s: u64,
+    expires_unix_s: u64,
+) -> Result<(), ChannelError> {
     let folder = folder(state)?;
     let _lock = lock(&folder)?;
     let mut all = read_lines(&folder, TOKENS, Waiting::read)?;
     all.retain(|one| one.expires_unix_s > now_unix_s);
-    all.push(Waiting {
+    all.extend((0..hosts).map(|_| Waiting {
         digest: digest_of(token),
         expires_unix_s,
-    });
-    let surplus = all.len().saturating_sub(TOKENS_MAX);
+    }));
+    let surplus = all.len().saturating_sub(TOKENS_MAX.max(hosts));
     write_lines(&folder, TOKENS, all[surplus..].iter().map(Waiting::line))
 }
 
@@ -331,7 +342,11 @@ pub fn redeem(state: &Path, token: PairingToken, now_unix_s: u64) -> Result<bool
     let wanted = digest_of(token);
     let is_valid = (all.iter()).any(|one| one.digest == wanted && one.expires_unix_s > now_unix_s);
     if is_valid {
-        all.retain(|one| one.digest != wanted && one.expires_unix_s > now_unix_s);
+        all.retain(|one| one.expires_unix_s > now_unix_s);
+        // A token that was given to several hosts has a line for each.
+        if let Some(at) = all.iter().position(|one| one.digest == wanted) {
+            all.remove(at);
+        }
         write_lines(&folder, TOKENS, all.iter().map(Waiting::line))?;
     }
     Ok(is_valid)

@@ -1,7 +1,7 @@
 //! The program for people: its commands.
 //!
-//! Each folder is a room, and a room knows only those below it: `commands`, `demo` and `tune` · `lab` · `prove` and
-//! `measure` · `metrics`. They stand on `linerate_runtime`, which has the command line, the terminal and the two ends of a
+//! Each folder is a room, and a room knows only those below it: `commands`, `demo` and `tune` · `lab` · `prove`,
+//! `measure` and `mesh` · `metrics`. They stand on `linerate_runtime`, which has the command line, the terminal and the two ends of a
 //! path: a session (of `prove`, `lab`) runs trials between them, `linerate_store` keeps the raw records,
 //! `linerate_analysis` evaluates them, `linerate_report` shows the result.
 
@@ -15,6 +15,7 @@ pub mod fuzz;
 mod kept;
 pub mod lab;
 mod measure;
+mod mesh;
 mod metrics;
 pub mod prove;
 mod qos;
@@ -166,6 +167,7 @@ fn dispatch(
             ..
         } => measure::run(action, *verbose, format, (state, store), metrics, say).map(done),
         Command::Failover(args) => failover::run(args, state, say).map(done),
+        Command::Mesh(args) => mesh::run(args, state, say),
         Command::Prove(args) => prove::prove(args, state, metrics, say).map(done),
         Command::Lab { action } => lab::run(action, state, say).map(done),
         Command::Compare(args) => lab::compare::run(args, state, say).map(done),
@@ -180,6 +182,7 @@ fn dispatch(
         },
         Command::Peers { action } => commands::pairings::peers(action, state, say).map(done),
         Command::Channel { at } => endpoint::listen::connect(at, state),
+        Command::Relay { to, from, terms } => endpoint::launch::relay(to, from, *terms).map(done),
         Command::Conductor => endpoint::conductor::process::run().map(done),
         Command::Launcher => lab::server::launcher::run(say).map(done),
         Command::Mover(args) => measure::preload::mover::run(args, say).map(done),

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use crate::commands::ceiling::CeilingDocument;
 use crate::commands::doctor::{RuleDocument, RulesDocument, TopicDocument};
 use crate::commands::map::{DiffDocument, FactsDocument};
+use crate::commands::mesh_testbed::MeshTestbedDocument;
 use crate::commands::pairings::KeysDocument;
 use crate::commands::redundant::RedundantDocument;
 use crate::commands::testbed::RxeDocument;
@@ -72,6 +73,8 @@ fn documents() -> Vec<Document> {
         document::<RulesDocument>("rules", "linerate explain rules"),
         document::<CompareDocument>("compare", "linerate compare"),
         document::<RxeDocument>("testbed-rxe", "linerate testbed rxe"),
+        document::<linerate_analysis::mesh::MeshDocument>("mesh", "linerate mesh"),
+        document::<MeshTestbedDocument>("testbed-mesh", "linerate testbed mesh"),
         document::<RedundantDocument>("testbed-redundant", "linerate testbed redundant"),
         document::<KeysDocument>("keys", "linerate peers list, linerate agent paired"),
         document::<PairingDocument>("pairing", "linerate agent --listen, linerate agent pair"),

@@ -7,6 +7,8 @@
 //!                              <--   Hello{protocol, version, addresses}
 //!   ReadHost                   -->
 //!                              <--   Host(..)
+//!   ReadClock                  -->
+//!                              <--   Clock{monotonic, unix}
 //!   ReadSettings(keys)         -->
 //!                              <--   Settings(values)
 //!   Apply{plan} / Undo / Commit-->
@@ -18,7 +20,9 @@
 //!   Prepare{spec, token, bind} -->                (and the commands that the agent runs in the trial)
 //!                              <--   Prepared{port}
 //!   (data connections)
-//!   Start                      -->
+//!   Connect{spec, token, target} -->              (in place of Prepare: the other end of the trial is another agent)
+//!                              <--   Connected
+//!   Start / StartAt{at}        -->
 //!                              <--   Progress(..)           (as often as Prepare asked)
 //!                              <--   Ran(..)                (each command that has ended)
 //!                              <--   Done(SideSample)
@@ -35,7 +39,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -84,7 +88,7 @@ pub fn request_bytes_max(start: &[u8]) -> usize {
     let start = &start[..start.len().min(64)];
     match start.split(|&byte| byte == b'"').nth(1) {
         Some(b"apply" | b"lease") => PLAN_BYTES_MAX,
-        Some(b"read-settings" | b"prepare") => LIST_BYTES_MAX,
+        Some(b"read-settings" | b"prepare" | b"connect") => LIST_BYTES_MAX,
         _ => REQUEST_BYTES_MAX,
     }
 }
@@ -116,7 +120,7 @@ impl Request {
                 .saturating_add(ANSWER_BYTES_MAX)
                 .min(LINE_BYTES_MAX),
             // The record of an aborted trial may already be in flight.
-            Self::Start | Self::Abort => record_bytes_max,
+            Self::Start | Self::StartAt { .. } | Self::Abort => record_bytes_max,
             Self::Fetch { .. } => LINE_BYTES_MAX,
             _ => ANSWER_BYTES_MAX,
         }
@@ -153,6 +157,9 @@ where
     deserializer.deserialize_seq(Items(PhantomData))
 }
 
+/// How far ahead [`Request::StartAt`] may be.
+pub const START_AHEAD_MAX: Nanoseconds = Nanoseconds::from_millis(60_000);
+
 /// The timeout for a data connection to present its token.
 pub const TOKEN_MILLIS_MAX: u64 = 1_000;
 
@@ -174,6 +181,8 @@ pub enum Request {
     },
     /// Read the host.
     ReadHost,
+    /// Read the clocks.
+    ReadClock,
     /// Read settings, including those that the host's description does not contain.
     ReadSettings(#[serde(deserialize_with = "settings")] Vec<SettingKey>),
     /// Apply a plan, journaled; undone when the stream ends.
@@ -221,8 +230,22 @@ pub enum Request {
         #[serde(default)]
         keep: bool,
     },
+    /// Prepare the connecting end of a trial whose listening end is another agent: open the data connections.
+    Connect {
+        /// The trial, as the connecting end runs it.
+        spec: Box<TrialSpec>,
+        /// The token of each data connection.
+        token: Token,
+        /// Where the other agent listens.
+        target: SocketAddr,
+    },
     /// Start the transfer; answered when the trial is over.
     Start,
+    /// The same at a given time, so that trials between other hosts start together.
+    StartAt {
+        /// On the agent's `CLOCK_MONOTONIC`. A time in the past is now.
+        at_ns: Nanoseconds,
+    },
     /// End the running trial as if its time was over; what was measured is the answer to [`Request::Start`].
     EndEarly,
     /// Abort the prepared or running trial.
@@ -262,6 +285,13 @@ pub enum Reply {
     },
     /// The response to [`Request::ReadHost`].
     Host(Box<Host>),
+    /// The response to [`Request::ReadClock`].
+    Clock {
+        /// `CLOCK_MONOTONIC`.
+        monotonic_ns: Nanoseconds,
+        /// `CLOCK_REALTIME`.
+        unix_ns: Nanoseconds,
+    },
     /// The response to [`Request::ReadSettings`], in its order.
     Settings(#[serde(deserialize_with = "settings")] Vec<Known<Value>>),
     /// The plan is applied and read back.
@@ -280,6 +310,8 @@ pub enum Reply {
         /// The TCP port; 0 is the one that the controller has reached the agent at.
         port: u16,
     },
+    /// The data connections to the other agent are open.
+    Connected,
     /// What this end has done so far. It is not in the order of the other responses.
     Progress(Progress),
     /// A command of the running trial has ended. It is not in the order of the other responses.

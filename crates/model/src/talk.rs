@@ -1,6 +1,8 @@
 //! The protocol between two ends as state machines without I/O: bytes and messages in, actions out. The loops that
 //! read and write are in `linerate_runtime::endpoint::{agent, peer}`.
 
+use std::net::SocketAddr;
+
 use crate::failover::TrialCommands;
 use crate::plan::Plan;
 use crate::protocol::{Failure, FailureKind, PROTOCOL, Reply, Request, Token};
@@ -83,6 +85,8 @@ pub enum AgentAction {
     Greet,
     /// Read the host.
     ReadHost,
+    /// Read the clocks.
+    ReadClock,
     /// Read settings.
     ReadSettings(Vec<SettingKey>),
     /// Apply a plan.
@@ -129,8 +133,17 @@ pub enum AgentAction {
     Fetch(Token),
     /// Remove the record of an earlier trial.
     Discard(Token),
-    /// Begin the prepared trial.
-    Start,
+    /// Open the data connections of a trial with another agent; the reply comes when they are open.
+    Connect {
+        /// The trial.
+        spec: Box<TrialSpec>,
+        /// The token of each connection.
+        token: Token,
+        /// Where the other agent listens.
+        target: SocketAddr,
+    },
+    /// Begin the prepared trial: now, or at a time of `CLOCK_MONOTONIC`.
+    Start(Option<Nanoseconds>),
     /// End the trial early, if it still runs.
     EndEarly,
     /// Abort the trial.
@@ -187,40 +200,20 @@ impl AgentTalk {
                 AgentAction::Greet
             }
             (Idle, request) if is_of_host(&request) => of_host(request),
-            (
-                Idle,
-                Request::Prepare {
-                    spec,
-                    token,
-                    bind,
-                    report_ns,
-                    commands,
-                    keep,
-                },
-            ) => {
-                if let Err(error) = spec.check() {
-                    return refuse(FailureKind::BadInput, error.to_string());
+            (Idle, request @ (Request::Prepare { .. } | Request::Connect { .. })) => {
+                let action = preparation(request);
+                if !matches!(action, AgentAction::Refuse(_)) {
+                    self.state = Prepared;
                 }
-                if spec.workload.is_local() {
-                    let why = format!("`{}` runs on one host alone", spec.workload.name());
-                    return refuse(FailureKind::BadInput, why);
-                }
-                if let Some(why) = commands.as_ref().and_then(|one| one.refusal()) {
-                    return refuse(FailureKind::BadInput, why);
-                }
-                self.state = Prepared;
-                AgentAction::Prepare {
-                    spec,
-                    token,
-                    bind,
-                    report_ns,
-                    commands,
-                    keep,
-                }
+                action
             }
             (Prepared, Request::Start) => {
                 self.state = Running;
-                AgentAction::Start
+                AgentAction::Start(None)
+            }
+            (Prepared, Request::StartAt { at_ns }) => {
+                self.state = Running;
+                AgentAction::Start(Some(at_ns))
             }
             // It may be over before it is to end early.
             (Idle | Running, Request::EndEarly) => AgentAction::EndEarly,
@@ -252,7 +245,9 @@ fn is_of_host(request: &Request) -> bool {
         request,
         Request::Hello { .. }
             | Request::Prepare { .. }
+            | Request::Connect { .. }
             | Request::Start
+            | Request::StartAt { .. }
             | Request::EndEarly
             | Request::Abort
             | Request::Bye
@@ -263,6 +258,7 @@ fn is_of_host(request: &Request) -> bool {
 fn of_host(request: Request) -> AgentAction {
     match request {
         Request::ReadHost => AgentAction::ReadHost,
+        Request::ReadClock => AgentAction::ReadClock,
         Request::ReadSettings(keys) => AgentAction::ReadSettings(keys),
         Request::Apply {
             plan,
@@ -292,6 +288,65 @@ fn of_host(request: Request) -> AgentAction {
     }
 }
 
+/// What prepares a trial at either of its ends; a refusal for any other request.
+fn preparation(request: Request) -> AgentAction {
+    match request {
+        Request::Prepare {
+            spec,
+            token,
+            bind,
+            report_ns,
+            commands,
+            keep,
+        } => {
+            if let Err(failure) = check(&spec) {
+                return AgentAction::Refuse(failure);
+            }
+            if let Some(why) = commands.as_ref().and_then(|one| one.refusal()) {
+                return refuse(FailureKind::BadInput, why);
+            }
+            AgentAction::Prepare {
+                spec,
+                token,
+                bind,
+                report_ns,
+                commands,
+                keep,
+            }
+        }
+        Request::Connect {
+            spec,
+            token,
+            target,
+        } => match check(&spec) {
+            Ok(()) => AgentAction::Connect {
+                spec,
+                token,
+                target,
+            },
+            Err(failure) => AgentAction::Refuse(failure),
+        },
+        request => refuse(
+            FailureKind::BadInput,
+            format!("`{}` prepares no trial", name(&request)),
+        ),
+    }
+}
+
+/// Refuses a trial that no two hosts can run.
+fn check(spec: &TrialSpec) -> Result<(), Failure> {
+    let refused = |message| Failure {
+        kind: FailureKind::BadInput,
+        message,
+    };
+    spec.check().map_err(|error| refused(error.to_string()))?;
+    if spec.workload.is_local() {
+        let why = format!("`{}` runs on one host alone", spec.workload.name());
+        return Err(refused(why));
+    }
+    Ok(())
+}
+
 fn refuse(kind: FailureKind, message: String) -> AgentAction {
     AgentAction::Refuse(Failure { kind, message })
 }
@@ -300,6 +355,7 @@ fn name(request: &Request) -> &'static str {
     match request {
         Request::Hello { .. } => "hello",
         Request::ReadHost => "read-host",
+        Request::ReadClock => "read-clock",
         Request::ReadSettings(_) => "read-settings",
         Request::Apply { .. } => "apply",
         Request::Undo => "undo",
@@ -307,7 +363,9 @@ fn name(request: &Request) -> &'static str {
         Request::Lease { .. } => "lease",
         Request::TakeBack { .. } => "take-back",
         Request::Prepare { .. } => "prepare",
+        Request::Connect { .. } => "connect",
         Request::Start => "start",
+        Request::StartAt { .. } => "start-at",
         Request::EndEarly => "end-early",
         Request::Abort => "abort",
         Request::Fetch { .. } => "fetch",
@@ -328,12 +386,17 @@ pub fn answer(asked: &Request, reply: Reply) -> Result<Reply, Failure> {
         (asked, &reply),
         (Request::Hello { .. }, Reply::Hello { .. })
             | (Request::ReadHost, Reply::Host(_))
+            | (Request::ReadClock, Reply::Clock { .. })
             | (Request::Apply { .. }, Reply::Applied)
             | (Request::Undo | Request::TakeBack { .. }, Reply::Undone)
             | (Request::Lease { .. }, Reply::Leased { .. })
             | (Request::Commit, Reply::Committed)
             | (Request::Prepare { .. }, Reply::Prepared { .. })
-            | (Request::Start | Request::Fetch { .. }, Reply::Done(_))
+            | (Request::Connect { .. }, Reply::Connected)
+            | (
+                Request::Start | Request::StartAt { .. } | Request::Fetch { .. },
+                Reply::Done(_)
+            )
             | (Request::Discard { .. }, Reply::Discarded)
             | (Request::Abort, Reply::Aborted)
     );
@@ -424,7 +487,7 @@ mod tests {
             talk.on_request(prepare()),
             AgentAction::Prepare { .. }
         ));
-        assert_eq!(talk.on_request(Request::Start), AgentAction::Start);
+        assert_eq!(talk.on_request(Request::Start), AgentAction::Start(None));
         let change = Request::Apply {
             plan: Plan::default(),
             include_way_in: false,
@@ -449,6 +512,28 @@ mod tests {
             talk.on_request(prepare()),
             AgentAction::Prepare { .. }
         ));
+    }
+
+    #[test]
+    fn the_connecting_end_of_a_trial_starts_like_the_listening_one() {
+        let connect = || Request::Connect {
+            spec: Box::new(spec()),
+            token: Token([7; 16]),
+            target: "10.0.0.1:5000".parse().expect("an address"),
+        };
+        let at_ns = Nanoseconds::new(7);
+        let mut talk = greeted();
+        let early = talk.on_request(Request::StartAt { at_ns });
+        assert!(matches!(early, AgentAction::Refuse(_)), "{early:?}");
+        let action = talk.on_request(connect());
+        assert!(matches!(action, AgentAction::Connect { .. }), "{action:?}");
+        let twice = talk.on_request(connect());
+        assert!(matches!(twice, AgentAction::Refuse(_)), "{twice:?}");
+        let start = talk.on_request(Request::StartAt { at_ns });
+        assert_eq!(start, AgentAction::Start(Some(at_ns)));
+        talk.on_trial_over();
+        let clock = talk.on_request(Request::ReadClock);
+        assert_eq!(clock, AgentAction::ReadClock);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Documents in; text, JSON, HTML, SVG, DOT, SARIF, JUnit and Prometheus metrics out.
 //!
 //! `map` shows a host, `doctor` its findings, `check` both in brief, `failover` the page of interruptions, `lab` the page of an experiment, `measurement` that of a
-//! measurement, `nic` one NIC and its state, `page` and `text` a run of `prove`, `metrics` a document for Prometheus, `junit` the cases of a suite, `served`
+//! measurement, `mesh` a mesh of hosts, `nic` one NIC and its state, `page` and `text` a run of `prove`, `metrics` a document for Prometheus, `junit` the cases of a suite, `served`
 //! what only a server has. No file, socket, clock or random number generator is used.
 
 #![expect(
@@ -23,6 +23,7 @@ pub mod junit;
 mod lab;
 mod map;
 pub mod measurement;
+pub mod mesh;
 pub mod metrics;
 pub mod nic;
 pub mod page;

@@ -14,6 +14,7 @@
 //! - [`power`]: minimum detectable effects, and the number of blocks needed.
 //! - [`screening`]: which of many factors matter, from few trials.
 //! - [`surrogate`]: a Gaussian process over settings, and the next trial to run.
+//! - [`two_way`]: rows and columns of a table that are off, from medians.
 //! - [`Random`]: reproducible random numbers, also for the order of an experiment.
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod shift;
 pub mod staged;
 pub mod summary;
 pub mod surrogate;
+pub mod two_way;
 pub mod warmup;
 
 pub use error::StatsError;

@@ -1,4 +1,4 @@
-//! Keeps every `measure`, `qos verify` and `failover` in the folder of runs, and the folder within its limit.
+//! Keeps every `measure`, `qos verify`, `failover` and `mesh` in the folder of runs, and the folder within its limit.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,12 @@ use linerate_model::units::Bytes;
 use crate::{Log as _, Run, is_being_written, run_folder};
 
 /// The commands whose runs without a name make room for newer ones.
-const KINDS: [RunKind; 3] = [RunKind::Measure, RunKind::Qos, RunKind::Failover];
+const KINDS: [RunKind; 4] = [
+    RunKind::Measure,
+    RunKind::Qos,
+    RunKind::Failover,
+    RunKind::Mesh,
+];
 /// A file in the folder of runs that remembers that old measurements are removed there.
 const REMOVED_BEFORE: &str = "old-measurements-are-removed";
 /// A larger record of a trial is left out; its figures stay.

@@ -44,7 +44,7 @@ mod workloads;
 
 pub use abort::Abort;
 pub use error::TrafficError;
-pub use sys::inherited_listener;
+pub use sys::{inherited_listener, inherited_stream};
 pub use trial::cpu_time_of_this_thread;
 
 /// The time of the clock that probes are stamped with, `CLOCK_MONOTONIC`: for what happens beside a trial.

@@ -53,15 +53,15 @@ pub enum RedundantError {
     #[error("cannot make network namespaces: this requires root (CAP_SYS_ADMIN and CAP_NET_ADMIN)")]
     Permission,
     /// A network exists already.
-    #[error("cannot make a redundant network: one exists already ({words})")]
+    #[error("cannot make the network: one exists already ({words})")]
     Exists {
         /// The network.
         words: String,
     },
     /// An earlier `add` or `remove` did not finish.
     #[error(
-        "cannot make a redundant network: one is partially configured, since an `add` or `remove` \
-         did not finish"
+        "cannot make the network: one is partially configured, since an `add` or `remove` did not \
+         finish"
     )]
     HalfMade,
     /// There is none.
@@ -142,7 +142,7 @@ pub enum RedundantError {
 }
 
 impl RedundantError {
-    pub(super) fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Step { doing, source }
     }

@@ -8,14 +8,14 @@
 mod active_backup;
 mod daemon;
 mod ecmp;
-mod error;
+pub(crate) mod error;
 mod frr;
 mod magp;
 mod mlag;
 mod plan;
-mod program;
+pub(crate) mod program;
 mod ready;
-mod record;
+pub(crate) mod record;
 mod spec;
 mod vrrp;
 
@@ -76,7 +76,7 @@ pub struct Network {
 /// The redundant network of a state folder. Other processes wait until this is dropped.
 #[derive(Debug)]
 pub struct Redundant {
-    record: Record,
+    record: Record<Spec>,
 }
 
 impl Redundant {
@@ -295,7 +295,7 @@ fn check(
     Ok(())
 }
 
-fn check_privileges() -> Result<(), RedundantError> {
+pub(crate) fn check_privileges() -> Result<(), RedundantError> {
     let wanted = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     let has = rustix::thread::capabilities(None);
     if has.is_ok_and(|sets| sets.effective.contains(wanted)) {
@@ -305,12 +305,12 @@ fn check_privileges() -> Result<(), RedundantError> {
     }
 }
 
-fn open(node: &str) -> Result<Netns, RedundantError> {
+pub(crate) fn open(node: &str) -> Result<Netns, RedundantError> {
     let opened = netns::open(node).map_err(io::Error::other);
     opened.map_err(RedundantError::doing("use a namespace"))
 }
 
-fn write(file: &Path, text: &str) -> Result<(), RedundantError> {
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), RedundantError> {
     let written = fs::write(file, text);
     written.map_err(RedundantError::doing(format!("write {}", file.display())))
 }

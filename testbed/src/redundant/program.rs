@@ -29,7 +29,7 @@ const FRR: &str = "/usr/lib/frr:/usr/libexec/frr:/usr/sbin";
 
 macro_rules! programs {
     ($($constant:ident = $name:literal from $package:literal in $folders:ident;)*) => {
-        $(pub(super) const $constant: Program = Program {
+        $(pub(crate) const $constant: Program = Program {
             name: $name,
             package: $package,
             folders: $folders,
@@ -41,6 +41,7 @@ programs! {
     IP = "ip" from "iproute2" in SYSTEM;
     ETHTOOL = "ethtool" from "ethtool" in SYSTEM;
     MODPROBE = "modprobe" from "kmod" in SYSTEM;
+    TC = "tc" from "iproute2" in SYSTEM;
     NFT = "nft" from "nftables" in SYSTEM;
     KEEPALIVED = "keepalived" from "keepalived" in SYSTEM;
     ZEBRA = "zebra" from "frr" in FRR;
@@ -56,7 +57,7 @@ programs! {
 
 impl Program {
     /// Its file.
-    pub(super) fn find(&'static self) -> Result<PathBuf, RedundantError> {
+    pub(crate) fn find(&'static self) -> Result<PathBuf, RedundantError> {
         find_program(self.name, self.folders).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => RedundantError::Missing {
                 programs: vec![self],
@@ -66,12 +67,12 @@ impl Program {
     }
 
     /// Whether it is installed.
-    pub(super) fn is_there(&'static self) -> bool {
+    pub(crate) fn is_there(&'static self) -> bool {
         self.find().is_ok()
     }
 
     /// A command that depends on nothing of the user's environment.
-    pub(super) fn command(&'static self) -> Result<Command, RedundantError> {
+    pub(crate) fn command(&'static self) -> Result<Command, RedundantError> {
         let mut command = Command::new(self.find()?);
         command
             .env_clear()
@@ -82,7 +83,7 @@ impl Program {
     }
 
     /// Runs it to its end with `arguments`, in `netns` if given, and returns its output.
-    pub(super) fn run(
+    pub(crate) fn run(
         &'static self,
         netns: Option<&Netns>,
         arguments: &[&str],
@@ -91,7 +92,7 @@ impl Program {
     }
 
     /// The same, with `input` on its standard input.
-    pub(super) fn run_with_input(
+    pub(crate) fn run_with_input(
         &'static self,
         netns: Option<&Netns>,
         arguments: &[&str],
@@ -137,7 +138,7 @@ impl Program {
 }
 
 /// Refuses unless all of `programs` are installed.
-pub(super) fn check(programs: &[&'static Program]) -> Result<(), RedundantError> {
+pub(crate) fn check(programs: &[&'static Program]) -> Result<(), RedundantError> {
     let missing: Vec<&'static Program> = programs
         .iter()
         .copied()

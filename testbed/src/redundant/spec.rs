@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::record::Recorded;
+
 /// The routing protocol of an ECMP network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -37,6 +39,10 @@ pub enum LacpRate {
     Fast,
     /// Every 30 seconds.
     Slow,
+}
+
+impl Recorded for Spec {
+    const NAME: &'static str = "testbed-redundant";
 }
 
 impl LacpRate {

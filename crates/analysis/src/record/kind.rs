@@ -24,11 +24,13 @@ pub enum RunKind {
     Qos,
     /// `failover`.
     Failover,
+    /// `mesh`.
+    Mesh,
 }
 
 impl RunKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Lab,
         Self::Prove,
         Self::Demo,
@@ -36,6 +38,7 @@ impl RunKind {
         Self::Measure,
         Self::Qos,
         Self::Failover,
+        Self::Mesh,
     ];
 
     /// The word of the kind, as people type and read it.
@@ -48,6 +51,7 @@ impl RunKind {
             Self::Measure => "measure",
             Self::Qos => "qos",
             Self::Failover => "failover",
+            Self::Mesh => "mesh",
         }
     }
 
@@ -68,6 +72,7 @@ impl RunKind {
             Record::Planted(_) => Self::Demo,
             Record::Qos(_) => Self::Qos,
             Record::Failover(_) => Self::Failover,
+            Record::Mesh(_) => Self::Mesh,
             // It also has a result for each class.
             Record::Measured(_) if self != Self::Qos => Self::Measure,
             _ => self,

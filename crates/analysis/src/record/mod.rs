@@ -3,6 +3,7 @@
 mod facts;
 mod kind;
 mod measurement;
+mod mesh;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::lab::Experiment;
 use linerate_model::limit::why::Tried;
+use linerate_model::mesh::{HostIndex, HostState};
 use linerate_model::prove::EndChange;
 use linerate_model::sample::Sample;
 use linerate_model::setting::Class;
@@ -24,6 +26,7 @@ use crate::qos::verification::{ArmTrial, Verification};
 pub use self::facts::{EndFacts, flag_word};
 pub use self::kind::RunKind;
 pub use self::measurement::Measurement;
+pub use self::mesh::{MeshAsked, MeshClock, MeshFlow, MeshMember};
 
 /// The name of the header's schema.
 pub const SCHEMA: &str = "linerate.run/1";
@@ -258,6 +261,21 @@ pub enum Record {
     FailoverTrial(Box<FailoverTrial>),
     /// The result of `failover` in words, for lists.
     FailoverResult(String),
+    /// What `mesh` was asked.
+    Mesh(Box<MeshAsked>),
+    /// A host of a mesh, before the first round.
+    MeshHost(Box<MeshMember>),
+    /// What came out of a flow of a mesh.
+    MeshFlow(Box<MeshFlow>),
+    /// A host of a mesh that was lost in a round.
+    MeshLost {
+        /// Which.
+        host: HostIndex,
+        /// When, and why.
+        state: HostState,
+    },
+    /// The verdict of `mesh` in words, for lists.
+    MeshVerdict(String),
     /// What was restored at the end.
     Ended {
         /// Whether both hosts equal their baseline.

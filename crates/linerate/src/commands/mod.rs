@@ -14,6 +14,7 @@ pub(crate) mod export;
 pub(crate) mod manual;
 pub(crate) mod map;
 mod memory;
+pub(crate) mod mesh_testbed;
 pub(crate) mod nic;
 pub(crate) mod pairings;
 pub(crate) mod redundant;

@@ -221,7 +221,7 @@ fn not_removed(error: RedundantError) -> Stop {
     }
 }
 
-fn stop(error: RedundantError) -> Stop {
+pub(super) fn stop(error: RedundantError) -> Stop {
     let code = match error.obstacle() {
         Obstacle::NotSupported => Code::NotSupported,
         Obstacle::Permission => Code::PermissionMissing,

@@ -12,6 +12,7 @@ use super::serve;
 use crate::failover::stored as failover;
 use crate::lab;
 use crate::measure::stored;
+use crate::mesh::stored as mesh;
 use crate::prove::show;
 use crate::qos::stored as qos;
 
@@ -39,6 +40,9 @@ fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     if failover::is_failover(folder)? {
         return failover::show(folder, page, say);
     }
+    if mesh::is_mesh(folder)? {
+        return mesh::show(folder, page, say);
+    }
     if stored::is_measurement(folder)? {
         return stored::show(folder, page, say);
     }
@@ -58,6 +62,9 @@ pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
     }
     if failover::is_failover(folder)? {
         return failover::page_of(folder);
+    }
+    if mesh::is_mesh(folder)? {
+        return mesh::page_of(folder);
     }
     if stored::is_measurement(folder)? {
         return stored::page_of(folder);

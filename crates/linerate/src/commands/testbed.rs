@@ -30,6 +30,7 @@ pub(crate) struct RxeDocument {
 pub(crate) fn run(action: &TestbedAction, state: &FilePath, say: &Say) -> Outcome<()> {
     match action {
         TestbedAction::Rxe { action } => rxe(action, state, say),
+        TestbedAction::Mesh { action } => super::mesh_testbed::run(action, state, say),
         TestbedAction::Redundant { action } => super::redundant::run(action, state, say),
     }
 }

@@ -314,6 +314,7 @@ fn show_run(records: Vec<Record>, torn: bool) {
     }
     let _ = stored::page_of_records(&records, &header);
     let _ = crate::failover::stored::page_of_records(&records, &header);
+    let _ = crate::mesh::stored::page_of_records(&records, &header);
     let stored = StoredRun {
         folder: PathBuf::from("run"),
         header,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 79] = [
+const COMMANDS: [&[&str]; 84] = [
     &[],
     &["demo"],
     &["map"],
@@ -55,6 +55,10 @@ const COMMANDS: [&[&str]; 79] = [
     &["peers", "pair"],
     &["peers", "forget"],
     &["testbed"],
+    &["testbed", "mesh"],
+    &["testbed", "mesh", "add"],
+    &["testbed", "mesh", "remove"],
+    &["testbed", "mesh", "list"],
     &["testbed", "redundant"],
     &["testbed", "redundant", "add"],
     &["testbed", "redundant", "add", "vrrp"],
@@ -77,6 +81,7 @@ const COMMANDS: [&[&str]; 79] = [
     &["export"],
     &["completions"],
     &["failover"],
+    &["mesh"],
     &["qos"],
     &["qos", "plan"],
     &["qos", "apply"],

@@ -36,6 +36,7 @@ mod lab;
 mod ladder;
 mod lease;
 mod live;
+mod mesh;
 mod metrics;
 mod nics;
 mod no_rdma;

@@ -315,6 +315,14 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         ],
     ),
     (
+        "mesh",
+        [
+            "linerate mesh node1 node2 node3 node4",
+            "linerate mesh --hosts hosts.toml --time 5s --repeats 3",
+            "linerate mesh --size 16 -- srun -N 16 --ntasks-per-node=1 linerate mesh",
+        ],
+    ),
+    (
         "qos",
         [
             "linerate qos plan storage.toml",
@@ -464,6 +472,38 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
             "linerate testbed rxe pair",
             "linerate testbed rxe remove --all",
             "linerate testbed redundant add vrrp",
+        ],
+    ),
+    (
+        "testbed mesh",
+        [
+            "linerate testbed mesh add 8 --fault send:2",
+            "linerate testbed mesh list",
+            "linerate testbed mesh remove",
+        ],
+    ),
+    (
+        "testbed mesh add",
+        [
+            "linerate testbed mesh add 8 --fault send:2",
+            "linerate testbed mesh add 8 --fault pair:0-3 --fault loss:5",
+            "linerate testbed mesh remove",
+        ],
+    ),
+    (
+        "testbed mesh remove",
+        [
+            "linerate testbed mesh remove",
+            "linerate testbed mesh list",
+            "linerate testbed mesh add 4",
+        ],
+    ),
+    (
+        "testbed mesh list",
+        [
+            "linerate testbed mesh list",
+            "linerate testbed mesh list -J",
+            "linerate testbed mesh remove",
         ],
     ),
     (

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Inspect",
         &["doctor", "nic", "map", "ceiling", "explain", "capture"],
     ),
-    ("Measure", &["measure", "failover", "demo"]),
+    ("Measure", &["measure", "failover", "mesh", "demo"]),
     ("Fix", &["prove", "tune", "qos"]),
     (
         "Experiments and results",

@@ -12,6 +12,7 @@ mod lab;
 pub mod like;
 mod marks;
 mod measure;
+mod mesh;
 mod nic;
 mod peer;
 pub mod place_word;
@@ -50,6 +51,7 @@ pub use measure::{
     MeasureTransfer, MeasureUdp, PeerOrForeign, Placing, ReceiveArg, SendArg, StreamArgs,
     TrialArgs, UntilArgs,
 };
+pub use mesh::{DirectionArg, GroupArg, MeshArgs, MeshWorkload, PatternArg};
 pub use nic::NicArgs;
 pub use peer::{PeerArgs, ReachArgs};
 pub use preload::{MoverArgs, PreloadArg};
@@ -58,8 +60,8 @@ pub use qos::{QosAction, QosApplyArgs, QosVerifyArgs};
 pub use requirement::{Bound, Requirement};
 pub use store::{ExportArgs, ReportArgs, RunsArgs, StoreArgs, TableFormatArg};
 pub use testbed::{
-    BfdArg, EcmpArgs, IgpArg, LacpRateArg, LagArg, RedundantAction, RedundantKind, RxeAction,
-    TestbedAction,
+    BfdArg, EcmpArgs, IgpArg, LacpRateArg, LagArg, MeshTestbedAction, RedundantAction,
+    RedundantKind, RxeAction, TestbedAction,
 };
 pub use tune::{ApplyArgs, HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};
 pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
@@ -119,7 +121,7 @@ pub struct Cli {
     #[arg(long, short = 'J', global = true, conflicts_with = "format")]
     pub json: bool,
     /// Suppress status and progress.
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, hide_short_help = true)]
     pub quiet: bool,
     /// Directory for runs and undo journals; as root it must be writable by root only [default: /var/lib/linerate as
     /// root, else $XDG_STATE_HOME/linerate].
@@ -214,6 +216,11 @@ pub enum Command {
     /// Sends numbered packets in both directions while a command causes the failure and another one ends it, and shows for
     /// each how long which flows were interrupted, and what was lost or late. Exits 30 if a command fails.
     Failover(Box<FailoverArgs>),
+    /// Find the slow host, link or direction among N hosts, and how it differs from the others.
+    ///
+    /// Measures pairs of hosts in rounds, each host in one pair at a time, and separates slow hosts (as sender, as receiver),
+    /// groups, pairs and directions. Exits 10 if a host is named, 12 if not all hosts could be measured.
+    Mesh(Box<MeshArgs>),
     /// Find what limits a path, test all fixes, keep those that help.
     ///
     /// Measures the path, names its bottleneck, tests all fixes in one randomized experiment, and rolls back those
@@ -260,6 +267,17 @@ pub enum Command {
         /// The agent.
         at: HostPort,
     },
+    /// Pass standard input to the named pipe TO, and the named pipe FROM to standard output.
+    #[command(hide = true)]
+    Relay {
+        /// The pipe to write.
+        to: PathBuf,
+        /// The pipe to read.
+        from: PathBuf,
+        /// Standard input begins with the terms of a listening agent.
+        #[arg(long)]
+        terms: bool,
+    },
     /// Run one end of a stream with plain socket calls; reads its job from standard input.
     #[command(hide = true)]
     Mover(MoverArgs),
@@ -279,7 +297,7 @@ pub enum Command {
         #[arg(long, value_name = "CAPABILITY")]
         hold: Vec<String>,
     },
-    /// Create software RDMA devices or a redundant network for tests.
+    /// Create software RDMA devices, a mesh of hosts or a redundant network for tests.
     Testbed {
         /// What to create.
         #[command(subcommand)]

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use clap::{Args, Subcommand, ValueEnum};
 use linerate_host::soft_roce::Wire;
 use linerate_model::ids::NicName;
+use linerate_testbed::mesh::{self, MeshFault};
 use linerate_testbed::redundant;
 
 use super::parse_nonzero_time;
@@ -18,12 +19,39 @@ pub enum TestbedAction {
         #[command(subcommand)]
         action: RxeAction,
     },
+    /// A mesh of network namespaces on a bridge, for tests of `mesh`.
+    Mesh {
+        /// What to do.
+        #[command(subcommand)]
+        action: MeshTestbedAction,
+    },
     /// A redundant network of network namespaces, for failover tests.
     Redundant {
         /// What to do.
         #[command(subcommand)]
         action: RedundantAction,
     },
+}
+
+/// `testbed mesh`.
+#[derive(Debug, Subcommand)]
+pub enum MeshTestbedAction {
+    /// Create the hosts lr-m0, lr-m1, ..., each limited to 50 Mb/s in both directions.
+    Add {
+        /// How many hosts.
+        #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(mesh::HOSTS_MAX)))]
+        hosts: u32,
+        /// A fault to inject; repeat for several: send:N, receive:N, pair:FROM-TO, loss:N, mtu:N-N or group:FIRST-LAST.
+        ///
+        /// 15 % less when a host sends or receives, from one host to another, or for a group of hosts; 0.5 % of a host's packets lost;
+        /// packets above 1,400 bytes dropped between two hosts. Hosts are numbered from 0.
+        #[arg(long = "fault", value_name = "FAULT")]
+        faults: Vec<MeshFault>,
+    },
+    /// Remove the hosts and the bridge.
+    Remove,
+    /// Show the hosts and their faults.
+    List,
 }
 
 /// `testbed redundant`.

@@ -188,7 +188,7 @@ fn print_pairing(state: &Path, at: HostPort, within: Nanoseconds, say: &Say) -> 
 }
 
 /// The address of this host in a pairing line, if it listens at `at`.
-fn advertised(at: SocketAddr, state: &Path) -> Outcome<HostPort> {
+pub(super) fn advertised(at: SocketAddr, state: &Path) -> Outcome<HostPort> {
     let port = at.port();
     if !at.ip().is_unspecified() {
         let host = at.ip().to_canonical().to_string();

@@ -400,6 +400,12 @@ fn check_trial(record: &Record) -> Result<(), String> {
             let mut trials = earlier.trials.iter();
             return trials.try_for_each(|trial| check_sample(&trial.sample));
         }
+        Record::MeshFlow(flow) => {
+            return flow
+                .sample
+                .iter()
+                .try_for_each(|sample| check_sample(sample));
+        }
         Record::QosTrial(trial) => {
             let mut samples = trial.samples.iter();
             return samples.try_for_each(|(_, sample)| check_sample(sample));

@@ -46,7 +46,9 @@ impl Headline {
                 let gain = value.map(|value| gain(value, measured.response.more_is_better()));
                 self.see(gain.unwrap_or(f64::NEG_INFINITY), words);
             }
-            Record::QosVerdict(words) | Record::FailoverResult(words) => {
+            Record::QosVerdict(words)
+            | Record::FailoverResult(words)
+            | Record::MeshVerdict(words) => {
                 self.verdict = Some(words.clone());
             }
             _ => {}

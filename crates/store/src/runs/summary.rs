@@ -111,6 +111,7 @@ impl Summary {
             // Its trials were counted one by one.
             Record::Measured(_) if self.kind == RunKind::Qos => {}
             Record::Measured(measured) => self.measured(measured),
+            Record::MeshFlow(flow) => flow.sample.iter().for_each(|sample| self.count(sample)),
             Record::QosTrial(trial) => {
                 let samples = trial.samples.iter();
                 samples.for_each(|(_, sample)| self.count(sample));

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 pub(crate) use block_ring::BlockRing;
 pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
-pub use inherited::inherited_listener;
+pub use inherited::{inherited_listener, inherited_stream};
 pub(crate) use memory::{Mapping, NodeBuffer, node_of, set_thread_policy};
 pub(crate) use mmsg::{
     MESSAGES_MAX, Message, Messages, force_receive_buffer, receive_stamps, socket_drops,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linerate_channel::passing::receive_terms;
 use linerate_host::apply::Boottime;
@@ -26,11 +26,14 @@ use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
 use linerate_traffic::http::Server;
-use linerate_traffic::tcp::{Arrival, HandedOver, Listening};
+use linerate_traffic::tcp::{Arrival, Connected, HandedOver, Listening};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use self::trial::{Aside, Trial, TrialThread, run_trial};
+use self::trial::{
+    Aside, Trial, TrialRun, TrialThread, clock, no_changes, no_commands, no_connections, run_trial,
+    too_fast,
+};
 use crate::cli::AgentArgs;
 use crate::console::interrupt::Interrupt;
 use crate::console::say::{Say, warn};
@@ -40,6 +43,12 @@ use crate::endpoint::listen;
 use crate::endpoint::local::LocalEndpoint;
 use crate::endpoint::place::allowed_here;
 use crate::endpoint::transactions;
+
+/// How long the data connections of a prepared trial may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(15);
+
+/// How long the data connections to another agent may take.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// A controller cannot ask for more frequent reports than this.
 const REPORT_MIN: Duration = Duration::from_millis(10);
@@ -64,6 +73,8 @@ enum Event {
     Reply(Box<Reply>),
     /// By its number.
     TrialOver(u64, Result<Box<SideSample>, Failure>),
+    /// The connections to another agent are open, or why not; by the number of the trial.
+    Connected(u64, Result<(), Failure>),
 }
 
 /// `linerate agent`.
@@ -206,6 +217,7 @@ impl Agent {
                 Event::Garbled(why) => return Err(Stop::new(Code::BadInput, why)),
                 Event::Reply(reply) => Some(*reply),
                 Event::TrialOver(number, result) => self.trial_over(number, result),
+                Event::Connected(number, result) => self.connected(number, result),
                 Event::Line(line) => match self.talk.on_line(&line) {
                     AgentAction::Close => return Ok(()),
                     action => self.act(action),
@@ -235,13 +247,8 @@ impl Agent {
                 Err(no_changes())
             }
             AgentAction::Close => return None,
-            AgentAction::Greet => Ok(Reply::Hello {
-                protocol: PROTOCOL,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                addresses: self.endpoint.addresses(),
-                reached: self.terms.as_ref().map(|terms| terms.reached),
-                changes_forbidden: self.terms.as_ref().is_some_and(|terms| !terms.changes),
-            }),
+            AgentAction::Greet => Ok(self.hello()),
+            AgentAction::ReadClock => Ok(clock()),
             AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.endpoint.read_host()))),
             AgentAction::ReadSettings(keys) => {
                 let values = keys.iter().map(|key| self.endpoint.read_setting(key));
@@ -282,13 +289,16 @@ impl Agent {
             AgentAction::Discard(token) => {
                 kept::discard(&self.state, token).map(|()| Reply::Discarded)
             }
-            AgentAction::Start => return self.start(),
-            AgentAction::EndEarly => {
-                if let Some(trial) = &self.trial {
-                    trial.abort.end_early();
-                }
-                Ok(Reply::Ending)
-            }
+            AgentAction::Connect {
+                spec,
+                token,
+                target,
+            } => match self.connect(spec, token, target) {
+                Ok(()) => return None,
+                Err(failure) => Err(failure),
+            },
+            AgentAction::Start(at) => return self.start(at),
+            AgentAction::EndEarly => Ok(self.end_early()),
             AgentAction::Abort => {
                 self.abort_trial();
                 Ok(Reply::Aborted)
@@ -296,6 +306,23 @@ impl Agent {
             AgentAction::Refuse(failure) => Err(failure),
         };
         Some(done.unwrap_or_else(Reply::Failed))
+    }
+
+    fn hello(&self) -> Reply {
+        Reply::Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            addresses: self.endpoint.addresses(),
+            reached: self.terms.as_ref().map(|terms| terms.reached),
+            changes_forbidden: self.terms.as_ref().is_some_and(|terms| !terms.changes),
+        }
+    }
+
+    fn end_early(&self) -> Reply {
+        if let Some(trial) = &self.trial {
+            trial.abort.end_early();
+        }
+        Reply::Ending
     }
 
     /// Aborts the trial, which ends what it caused.
@@ -382,26 +409,36 @@ impl Agent {
         let exceeds = self.watch(&abort, report, spec, began);
         let keeps = aside.reserved.is_some();
         let port = listening.port();
-        let (start, started) = mpsc::channel();
-        let events = self.events.clone();
-        let heard = abort.clone();
-        let number = self.next;
-        self.next += 1;
         let state = self.state.clone();
-        let thread = std::thread::spawn(move || {
-            let (result, left) = run_trial(listening, &heard, &started, aside);
+        let events = self.events.clone();
+        self.begin(abort, keeps, move |number, abort, started| {
+            let accept = || {
+                let accepted = listening.accept(Instant::now() + ARRIVAL, abort);
+                accepted.map_err(|error| Failure::from(&error))
+            };
+            let (result, left) = run_trial(accept, abort, started, aside);
             if result.is_err() && keeps {
                 // What cannot be removed is empty.
                 let _ = kept::discard(&state, token);
             }
             if exceeds.load(Ordering::SeqCst) {
                 let _ = events.send(Event::TrialOver(number, Err(too_fast())));
-            } else if !heard.is_triggered() {
+            } else if !abort.is_triggered() {
                 // The result of an aborted trial is discarded.
                 let _ = events.send(Event::TrialOver(number, result));
             }
             left
         });
+        Ok(Reply::Prepared { port })
+    }
+
+    /// Runs a trial in a thread of its own.
+    fn begin(&mut self, abort: Abort, keeps: bool, run: impl TrialRun) {
+        let (start, started) = mpsc::channel();
+        let number = self.next;
+        self.next += 1;
+        let heard = abort.clone();
+        let thread = std::thread::spawn(move || run(number, &heard, &started));
         self.trial = Some(Trial {
             number,
             abort,
@@ -411,7 +448,54 @@ impl Agent {
             keeps,
             thread,
         });
-        Ok(Reply::Prepared { port })
+    }
+
+    /// Opens the data connections of a trial with another agent.
+    fn connect(
+        &mut self,
+        spec: Box<TrialSpec>,
+        token: Token,
+        target: SocketAddr,
+    ) -> Result<(), Failure> {
+        let begun = if self.terms.is_some() {
+            Err(no_connections())
+        } else {
+            Abort::new().map_err(|error| Failure::from(&error))
+        };
+        let abort = begun.inspect_err(|_| self.talk.on_trial_over())?;
+        let events = self.events.clone();
+        self.begin(abort, false, move |number, abort, started| {
+            let connect = || {
+                let deadline = Instant::now() + CONNECT;
+                let connected = Connected::connect(&spec, target, token, deadline, abort)
+                    .map_err(|error| Failure::from(&error));
+                let is_open = connected.as_ref().map(drop).map_err(Failure::clone);
+                let _ = events.send(Event::Connected(number, is_open));
+                connected
+            };
+            let (result, left) = run_trial(connect, abort, started, Aside::default());
+            // After a failure to connect, this trial is not the current one any more.
+            if !abort.is_triggered() {
+                let _ = events.send(Event::TrialOver(number, result));
+            }
+            left
+        });
+        Ok(())
+    }
+
+    fn connected(&mut self, number: u64, result: Result<(), Failure>) -> Option<Reply> {
+        // An aborted trial has its answer.
+        self.trial.as_ref().filter(|trial| trial.number == number)?;
+        match result {
+            Ok(()) => Some(Reply::Connected),
+            Err(failure) => {
+                if let Some(trial) = self.trial.take() {
+                    self.ending.push(trial.thread);
+                }
+                self.talk.on_trial_over();
+                Some(Reply::Failed(failure))
+            }
+        }
     }
 
     /// The process that runs the commands of a trial; none without commands.
@@ -499,11 +583,11 @@ impl Agent {
         exceeds
     }
 
-    fn start(&mut self) -> Option<Reply> {
+    fn start(&mut self, at: Option<Nanoseconds>) -> Option<Reply> {
         let trial = self.trial.as_mut()?;
         trial.started = true;
         // The thread is gone when the connections never came; then its reason is here already.
-        let _ = trial.start.send(());
+        let _ = trial.start.send(at);
         let early = trial.early.take()?;
         let number = trial.number;
         self.trial_over(number, early)
@@ -529,33 +613,6 @@ impl Agent {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn no_changes() -> Failure {
-    Failure {
-        kind: FailureKind::Permission,
-        message: "the agent's owner permits no changes of settings: it was started without \
-                  `--allow-changes`"
-            .to_owned(),
-    }
-}
-
-fn no_commands() -> Failure {
-    Failure {
-        kind: FailureKind::Permission,
-        message: "the agent's owner permits no commands: it was started without \
-                  `--allow-commands`"
-            .to_owned(),
-    }
-}
-
-fn too_fast() -> Failure {
-    Failure {
-        kind: FailureKind::Permission,
-        message: "the trial exceeded the maximum rate that the agent's owner permits, and was \
-                  aborted"
-            .to_owned(),
-    }
 }
 
 /// Writes one reply; false when the controller is gone.

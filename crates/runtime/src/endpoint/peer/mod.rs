@@ -126,6 +126,20 @@ impl Peer {
         interrupt: &Interrupt,
         say: Option<&Say>,
     ) -> Outcome<Self> {
+        Ok(Self::start_within(
+            address, push, state, interrupt, say, GREETING,
+        )?)
+    }
+
+    /// The same with another time for the greeting; a refusal by the remote end keeps its kind.
+    pub fn start_within(
+        address: &PeerAddress,
+        push: bool,
+        state: &Path,
+        interrupt: &Interrupt,
+        say: Option<&Say>,
+        greeting: Duration,
+    ) -> Result<Self, FarError> {
         pair_if_asked(address, state, say)?;
         let mut command = agent_command(address, push, state, interrupt)?;
         linerate_testbed::shield_from_interrupts(&mut command);
@@ -186,7 +200,7 @@ impl Peer {
             reached,
             changes_forbidden,
             ..
-        } = peer.greeted(&hello, say)?
+        } = peer.greeted(&hello, say, greeting)?
         {
             peer.addresses = addresses;
             peer.reached = reached;
@@ -197,13 +211,18 @@ impl Peer {
     }
 
     /// Waits for the answer to `hello`; when that takes long, prints what for.
-    fn greeted(&mut self, hello: &Request, say: Option<&Say>) -> Outcome<Reply> {
-        match self.hear(hello, NOTICED) {
-            Err(stop) if stop.code == Code::TimeOut => {
+    fn greeted(
+        &mut self,
+        hello: &Request,
+        say: Option<&Say>,
+        limit: Duration,
+    ) -> Result<Reply, FarError> {
+        match self.answer_to(hello, NOTICED.min(limit)) {
+            Err(FarError::Stop(stop)) if stop.code == Code::TimeOut && limit > NOTICED => {
                 if let Some(say) = say {
                     say.note(&format!("connecting to {}...", self.address));
                 }
-                self.hear(hello, GREETING)
+                self.answer_to(hello, limit)
             }
             heard => heard,
         }
@@ -221,6 +240,9 @@ impl Peer {
 
     /// Sends a request whose answer [`Peer::hear`] takes later.
     pub fn send(&mut self, request: &Request) -> Outcome<()> {
+        if let Request::Connect { spec, .. } = request {
+            self.record_bytes_max = record_bytes_max(spec);
+        }
         if let Request::Prepare { spec, commands, .. } = request {
             self.record_bytes_max = record_bytes_max(spec);
             self.runs_commands |= commands.is_some();
@@ -299,8 +321,13 @@ impl Peer {
     /// Aborts the trial at the remote end, whatever state it is in. One that does not answer is disconnected: its late answer
     /// would be taken for that of the next request.
     pub fn abort_trial(&mut self) -> Outcome<()> {
+        self.abort_trial_within(WORK)
+    }
+
+    /// The same with a shorter time for the answer.
+    pub(super) fn abort_trial_within(&mut self, limit: Duration) -> Outcome<()> {
         self.send(&Request::Abort)?;
-        let deadline = Instant::now() + WORK;
+        let deadline = Instant::now() + limit;
         loop {
             match self
                 .replies
@@ -314,7 +341,7 @@ impl Peer {
                     self.kill();
                     return Err(Stop {
                         code: Code::PeerUnreachable,
-                        ..self.no_answer_within(WORK)
+                        ..self.no_answer_within(limit)
                     });
                 }
                 _ => return Err(self.gone()),
@@ -526,7 +553,7 @@ fn cause_of_ssh(words: &str) -> &'static str {
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub(super) enum FarError {
+pub enum FarError {
     /// The remote end has failed to do it.
     Failure(Failure),
     /// Anything else.

@@ -1,0 +1,130 @@
+//! From the result of a flow to observations: one for each direction.
+
+use linerate_analysis::trial::figure::figure;
+use linerate_analysis::trial::operations::ops_per_s;
+use linerate_analysis::trial::rate_of;
+use linerate_model::end::End;
+use linerate_model::lab::Response;
+use linerate_model::mesh::{Failure, Flow, HostIndex, Observation, Outcome, Round};
+use linerate_model::sample::{Role, Sample};
+use linerate_model::units::Nanoseconds;
+use linerate_model::workload::Direction;
+use linerate_runtime::endpoint::remote_pairs::{FlowFailure, FlowStage};
+
+/// What came out of a flow of a round.
+pub(super) fn observations(
+    round: &Round,
+    flow: &Flow,
+    result: &Result<Box<Sample>, FlowFailure>,
+) -> Vec<Observation> {
+    match result {
+        Ok(sample) if flow.is_bidirectional => vec![
+            observation(
+                round,
+                flow,
+                (flow.from, flow.to),
+                measured(&one_way(sample, End::Local)),
+            ),
+            observation(
+                round,
+                flow,
+                (flow.to, flow.from),
+                measured(&one_way(sample, End::Remote)),
+            ),
+        ],
+        Ok(sample) => vec![observation(
+            round,
+            flow,
+            (flow.from, flow.to),
+            measured(sample),
+        )],
+        Err(failure) => both(round, flow, failed(failure)),
+    }
+}
+
+/// The same outcome for all directions of a flow.
+pub(super) fn both(round: &Round, flow: &Flow, outcome: Outcome) -> Vec<Observation> {
+    let mut all = Vec::new();
+    if flow.is_bidirectional {
+        all.push(observation(
+            round,
+            flow,
+            (flow.to, flow.from),
+            outcome.clone(),
+        ));
+    }
+    all.push(observation(round, flow, (flow.from, flow.to), outcome));
+    all
+}
+
+fn observation(
+    round: &Round,
+    flow: &Flow,
+    (from, to): (HostIndex, HostIndex),
+    outcome: Outcome,
+) -> Observation {
+    Observation {
+        round: round.number,
+        step: round.step,
+        from,
+        to,
+        role: flow.role,
+        outcome,
+    }
+}
+
+fn failed(failure: &FlowFailure) -> Outcome {
+    let cause = failure.why.clone();
+    if !failure.lost.is_empty() || failure.is_interrupted {
+        return Outcome::NotTried { cause };
+    }
+    Outcome::Failed {
+        failure: match failure.stage {
+            FlowStage::Connect => Failure::Connect,
+            FlowStage::Run => Failure::Broken,
+            FlowStage::Deadline => Failure::Deadline,
+        },
+        cause,
+    }
+}
+
+/// The figure of a trial in one direction.
+fn measured(sample: &Sample) -> Outcome {
+    let rate = if sample.spec.workload.is_bulk() {
+        rate_of(sample).map(linerate_model::units::BitRate::as_f64)
+    } else {
+        ops_per_s(sample)
+    };
+    match rate.filter(|rate| *rate > 0.0) {
+        Some(rate) => Outcome::Measured {
+            rate,
+            latency_ns_p99: figure(Response::P99, sample).and_then(nanoseconds),
+        },
+        None => Outcome::Failed {
+            failure: Failure::Stalled,
+            cause: "the connection was established, and no data arrived".to_owned(),
+        },
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float converts saturating, and a latency is positive"
+)]
+fn nanoseconds(seconds: f64) -> Option<Nanoseconds> {
+    (seconds > 0.0).then(|| Nanoseconds::new((seconds * 1e9) as u64))
+}
+
+/// The data that `from` sent in a trial of both directions, as a trial of its own.
+fn one_way(sample: &Sample, from: End) -> Sample {
+    let mut one = sample.clone();
+    if from == End::Remote {
+        std::mem::swap(&mut one.local, &mut one.remote);
+    }
+    one.spec.direction = Direction::Forward;
+    one.local.flows.retain(|flow| flow.role == Role::Sender);
+    one.remote.flows.retain(|flow| flow.role == Role::Receiver);
+    one.remote.operations = None;
+    one
+}

@@ -1,0 +1,232 @@
+//! The root of a launched mesh: listens for the other ranks, and makes a peer of each session that they open.
+//!
+//! The listener starts a process for each session, as for a listening agent; here it is `linerate relay`, which passes the session
+//! on through two named pipes. The root starts another one as the "agent" of its peer, at their other ends.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_channel::identity::Identity;
+use linerate_channel::keys::invite_several;
+use linerate_channel::listen::{AgentProcess, Caller, Listen, bind, listen};
+use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::host::Host;
+use linerate_model::pairing::{HostPort, Pairing, PairingToken, PublicKey};
+use linerate_model::peer_address::PeerAddress;
+use linerate_model::protocol::{Reply, Request};
+use linerate_traffic::Abort;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use super::worker::SESSIONS;
+use crate::console::clock::now_unix_s;
+use crate::console::interrupt::Interrupt;
+use crate::console::random::fresh_token;
+use crate::endpoint::listen::advertised;
+use crate::endpoint::peer::Peer;
+
+/// How often a wait looks for Ctrl-C.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// A session that a rank has opened.
+struct Opened {
+    caller: Caller,
+    /// What the rank sends, and what it is sent.
+    pipes: (PathBuf, PathBuf),
+}
+
+/// Listens for ranks.
+#[derive(Debug)]
+pub struct Gate {
+    pairing: Pairing,
+    state: PathBuf,
+    opened: Receiver<Opened>,
+    stop: Abort,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened")
+            .field("caller", &self.caller)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A rank that has joined.
+#[derive(Debug)]
+pub struct Arrived {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its sessions.
+    pub sessions: Vec<Peer>,
+    /// What its host is.
+    pub facts: Box<Host>,
+}
+
+/// How the process of a session is started.
+struct Relays {
+    folder: PathBuf,
+    next: AtomicU64,
+    opened: Mutex<Sender<Opened>>,
+}
+
+impl AgentProcess for Relays {
+    fn command(&self, caller: &Caller) -> io::Result<(Command, Vec<u8>)> {
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
+        let pipe = |name: &str| -> io::Result<PathBuf> {
+            let path = self.folder.join(format!("{number}.{name}"));
+            mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+            Ok(path)
+        };
+        let pipes = (pipe("up")?, pipe("down")?);
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("relay").arg(&pipes.0).arg(&pipes.1);
+        // The listener sends the terms of a session first; these have none.
+        command.arg("--terms");
+        linerate_testbed::tie_to_parent(&mut command);
+        linerate_testbed::shield_from_interrupts(&mut command);
+        let caller = caller.clone();
+        if let Ok(opened) = self.opened.lock() {
+            let _ = opened.send(Opened { caller, pipes });
+        }
+        Ok((command, Vec::new()))
+    }
+}
+
+impl Gate {
+    /// Listens on a free port; `others` ranks may pair until `limit` has passed.
+    pub fn open(state: &Path, others: u32, limit: Duration) -> Outcome<Self> {
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        let socket = bind(any).map_err(|error| Stop::io("listen for the other ranks", error))?;
+        let at = socket
+            .local_addr()
+            .map_err(|error| Stop::io("read the address listened on", error))?;
+        let token = PairingToken(fresh_token()?.0);
+        let now = now_unix_s();
+        let pairing = Pairing {
+            at: advertised(at, state)?,
+            key: Identity::of(state)?.key(),
+            token,
+            // Clocks of hosts may differ: the root's own decides.
+            expires_unix_s: now.saturating_add(limit.as_secs()).saturating_add(60),
+        };
+        let hosts = usize::try_from(others).unwrap_or(usize::MAX);
+        invite_several(state, token, hosts, now, pairing.expires_unix_s)?;
+        let (opened, heard) = mpsc::channel();
+        let relays = Relays {
+            folder: state.to_owned(),
+            next: AtomicU64::new(0),
+            opened: Mutex::new(opened),
+        };
+        let options = Listen {
+            socket,
+            state: state.to_owned(),
+            networks: Vec::new(),
+            sessions_max: hosts.saturating_mul(SESSIONS),
+        };
+        let stop = Abort::new().map_err(|error| {
+            Stop::new(Code::Resource, "cannot listen for the other ranks").because(error)
+        })?;
+        let ends = stop.clone();
+        let named = thread::Builder::new().name("linerate-gate".to_owned());
+        // Who is refused learns why; the root counts who has joined.
+        named
+            .spawn(move || listen(&options, &relays, &|_| {}, ends.as_fd()))
+            .map_err(|error| Stop::io("start a thread", error))?;
+        Ok(Self {
+            pairing,
+            state: state.to_owned(),
+            opened: heard,
+            stop,
+        })
+    }
+
+    /// What the ranks need to join.
+    pub fn pairing(&self) -> &Pairing {
+        &self.pairing
+    }
+
+    /// Waits until `others` ranks have joined, or for so long; in the order of their host names and addresses.
+    pub fn gather(
+        &self,
+        others: usize,
+        limit: Duration,
+        interrupt: &Interrupt,
+    ) -> Outcome<Vec<Arrived>> {
+        let deadline = Instant::now() + limit;
+        let mut all: BTreeMap<PublicKey, Arrived> = BTreeMap::new();
+        while all.len() < others || all.values().any(|one| one.sessions.len() < SESSIONS) {
+            interrupt.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let opened = match self.opened.recv_timeout(left.min(BEAT)) {
+                Ok(opened) => opened,
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() => continue,
+                Err(_) => break,
+            };
+            // A rank that is lost while it joins has not joined.
+            let Ok(mut peer) = self.peer(&opened, interrupt) else {
+                continue;
+            };
+            if let Some(known) = all.get_mut(&opened.caller.key) {
+                known.sessions.push(peer);
+                continue;
+            }
+            let Ok(Reply::Host(facts)) = peer.ask(&Request::ReadHost) else {
+                continue;
+            };
+            let arrived = Arrived {
+                address: opened.caller.address,
+                sessions: vec![peer],
+                facts,
+            };
+            all.insert(opened.caller.key, arrived);
+        }
+        let mut all: Vec<Arrived> = all.into_values().collect();
+        all.sort_by_key(|one| (one.facts.identity.hostname.value().cloned(), one.address));
+        Ok(all)
+    }
+
+    fn peer(&self, opened: &Opened, interrupt: &Interrupt) -> Outcome<Peer> {
+        let own = std::env::current_exe()
+            .map_err(|error| Stop::io("find the path of this program", error))?;
+        let quoted =
+            |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
+        let (up, down) = &opened.pipes;
+        let command = format!(
+            "exec {} relay {} {}",
+            quoted(&own),
+            quoted(down),
+            quoted(up)
+        );
+        let mut peer = Peer::start(
+            &PeerAddress::Exec(command),
+            false,
+            &self.state,
+            interrupt,
+            None,
+        )?;
+        // Messages name the host, not the pipes.
+        peer.address = PeerAddress::Tls {
+            at: HostPort {
+                host: opened.caller.address.to_string(),
+                port: self.pairing.at.port,
+            },
+            pairing: None,
+        };
+        Ok(peer)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.stop.trigger();
+    }
+}

@@ -26,6 +26,19 @@ pub struct FailoverPlan {
     pub restore_remote: Option<String>,
     /// The bounds of `--require`, as they were written.
     pub require: Vec<String>,
+    /// The workloads that were asked for and could not be measured.
+    #[serde(default)]
+    pub skipped: Vec<SkippedWorkload>,
+}
+
+/// A workload that was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SkippedWorkload {
+    /// Its word, as it is typed.
+    pub workload: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// A trial, as it was made.

@@ -1,7 +1,7 @@
 //! What `failover --format json` prints.
 
-use linerate_analysis::failover::FailoverPlan;
 use linerate_analysis::failover::timeline::{Mark, Timeline};
+use linerate_analysis::failover::{FailoverPlan, SkippedWorkload};
 use linerate_analysis::record::Header;
 use linerate_model::end::End;
 use linerate_model::failover::phase::Verdict;
@@ -40,6 +40,8 @@ pub(crate) struct FailoverDocument {
     pub(super) repeats: Option<u32>,
     /// Whether it ended early (Ctrl-C, an error): then there are fewer trials than asked for, or the only one is cut short.
     pub(super) interrupted: bool,
+    /// The workloads that were asked for and could not be measured.
+    pub(super) skipped: Vec<SkippedWorkload>,
     /// Each trial.
     pub(super) trials: Vec<TrialResult>,
     /// All trials together: one for each trigger, direction and workload.
@@ -376,6 +378,7 @@ impl FailoverDocument {
             time_ns: plan.spec.duration_ns,
             repeats: plan.repeats,
             interrupted: !is_whole,
+            skipped: plan.skipped.clone(),
             summary: summary(&trials),
             requirements: judged(&bounds, &trials),
             trials,

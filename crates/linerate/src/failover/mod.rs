@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use document::{FailoverDocument, TrialResult};
 use event::{Commands, Running};
-use linerate_analysis::failover::{FailoverPlan, FailoverTrial};
+use linerate_analysis::failover::{FailoverPlan, FailoverTrial, SkippedWorkload};
 use linerate_analysis::record::{Header, Record, RunKind, SCHEMA};
 use linerate_analysis::text::words::count;
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &FailoverArgs, state: &Path, say: &Say) -> Outcome<()> {
     let path = open_path(&args.peer, state, &interrupt, say)?;
     let mut plan = plan(args);
     if args.workload.contains(&FailoverWorkload::Verbs) {
-        add_writes(&mut plan.spec, &path, say);
+        plan.skipped.extend(add_writes(&mut plan.spec, &path));
     }
     let header = header(args, &path, began_unix_s)?;
     let first = stored::first((&path.local, &path.remote), &plan);
@@ -327,6 +327,7 @@ fn plan(args: &FailoverArgs) -> FailoverPlan {
         cause_remote: args.cause_remote.clone(),
         restore_remote: args.restore_remote.clone(),
         require: args.require.iter().map(|one| one.text.clone()).collect(),
+        skipped: Vec::new(),
     }
 }
 
@@ -404,7 +405,7 @@ fn spec(args: &FailoverArgs) -> TrialSpec {
 }
 
 /// Adds RDMA writes where both ends have a device on the path.
-fn add_writes(spec: &mut TrialSpec, path: &PeerPath, say: &Say) {
+fn add_writes(spec: &mut TrialSpec, path: &PeerPath) -> Option<SkippedWorkload> {
     let has_device = |host: &Host, nic: &NicName| {
         let mut ports = host.rdma.iter().flat_map(|device| &device.ports);
         ports.any(|port| port.netdev.value() == Some(nic))
@@ -415,8 +416,10 @@ fn add_writes(spec: &mut TrialSpec, path: &PeerPath, say: &Say) {
     ];
     for (host, nic, whose) in ends {
         if !has_device(host, nic) {
-            say.note(&format!("verbs: skipped, {nic} {whose} has no RDMA device"));
-            return;
+            return Some(SkippedWorkload {
+                workload: "verbs".to_owned(),
+                reason: format!("{nic} {whose} has no RDMA device"),
+            });
         }
     }
     if let Workload::Udp(udp) = &mut spec.workload
@@ -425,6 +428,7 @@ fn add_writes(spec: &mut TrialSpec, path: &PeerPath, say: &Say) {
         probe.write_flows = MESSAGE_FLOWS.min(spec.flows);
         probe.verbs = Some(Verbs::default());
     }
+    None
 }
 
 /// The time between two packets of a flow.

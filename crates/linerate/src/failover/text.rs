@@ -66,6 +66,8 @@ pub(super) fn answers(document: &FailoverDocument) -> Vec<String> {
     lines.push(counts(document));
     lines.push(resolution(document));
     lines.extend(not_recorded(document));
+    let skipped = document.skipped.iter();
+    lines.extend(skipped.map(|one| format!("{}: skipped, {}", one.workload, one.reason)));
     lines
 }
 

@@ -78,6 +78,8 @@ impl<'a> Measured<'a> {
             // One that was stored has it already.
             let flag = settling_flag(&sample);
             all.extend(flag.filter(|flag| !all.contains(flag)));
+            // A trial that is stored shows them in the same order.
+            all.sort_unstable();
         }
         sample.flags = all;
         Self {
@@ -344,4 +346,30 @@ pub(super) fn datagrams(measured: &Measured<'_>) -> Option<(Option<u64>, Datagra
         }
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::build;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_of_a_trial_are_in_one_order_when_measured_and_when_stored() {
+        let (near, far) = build::veth_pair();
+        let ends = PathView {
+            local: &near,
+            remote: &far,
+            local_nic: &near.nics[0].name,
+            remote_nic: &far.nics[0].name,
+            ipv6: false,
+        };
+        let mut sample = build::sample().build();
+        sample.spec.duration_ns = Nanoseconds::from_millis(200);
+        sample.flags = vec![Flag::OtherLoad];
+        let measured = Measured::between(ends, sample, None).sample;
+        assert!(measured.flags.contains(&Flag::NotSettled), "{measured:?}");
+        let stored = Measured::between(ends, measured.clone(), None).sample;
+        assert_eq!(measured.flags, stored.flags);
+    }
 }

@@ -20,7 +20,10 @@ fn trials(lab: &Lab, options: &[&str]) -> Vec<String> {
 fn run(lab: &Lab, options: &[&str]) -> Value {
     let words = trials(lab, options);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    fitting(&lab.run(&words).expect_code(0).out)
+    let done = lab.run(&words);
+    // A busy machine may not show the return within a trial: a bound on gaps is inconclusive then.
+    assert!(matches!(done.code, Some(0 | 12)), "{done:#?}");
+    fitting(&done.out)
 }
 
 #[test]

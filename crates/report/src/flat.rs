@@ -436,6 +436,9 @@ const SOURCES: &[(&str, &str)] = &[
     ("block/*/paths/**", "/sys/class/nvme"),
     ("block/*/schedulers", "/sys/block/{1}/queue/scheduler"),
     ("block/*/*", "/sys/block/{1}/queue/{2}"),
+    ("routing/routes**", "rtnetlink RTM_GETROUTE"),
+    ("routing/groups**", "rtnetlink RTM_GETNEXTHOP"),
+    ("routing/neighbor_timers**", "/proc/sys/net/ipv4/neigh"),
     ("sysctls/*", "/proc/sys/{1}"),
     (
         "software/owners/**",

@@ -558,7 +558,7 @@ mod tests {
                 request_bytes: Bytes::new(request),
                 response_bytes: Bytes::new(response),
             };
-            let (received, sent) = both(work, 50);
+            let (received, sent) = both(work, 500);
             let requests = sent.latency.as_ref().expect("each is timed").count();
             assert!(requests >= 3, "one of each connection");
             for end in [&received, &sent] {

@@ -62,12 +62,12 @@ impl<'a> Kept<'a> {
     }
 
     /// The result, and how the measurement ended.
-    pub(crate) fn end(mut self, result: Vec<Record>, stopped: Option<&Stop>) {
+    pub(crate) fn end(mut self, result: Vec<Record>, stopped: Option<impl ToString>) {
         for record in result {
             self.write(record);
         }
-        if let Some(stop) = stopped {
-            self.write(Record::Stopped(stop.to_string()));
+        if let Some(why) = stopped {
+            self.write(Record::Stopped(why.to_string()));
         }
         self.write(Record::Ended {
             restored: true,

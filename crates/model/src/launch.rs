@@ -1,5 +1,5 @@
-//! What a launcher (srun, mpirun, a Kubernetes Job, a loop) tells the processes that it starts: their rank, how many there are,
-//! and how they find the first one. A pure function of the environment.
+//! What a process finds in its environment that a launcher (srun, mpirun, a Kubernetes Job, a loop) has started: its rank, the
+//! number of ranks, and how it finds the first one. A pure function of the environment.
 //!
 //! Sources: srun(1), "Output environment variables"; Open MPI's `mpirun(1)`; MPICH's Hydra and its PMI-1 wire protocol;
 //! Kubernetes "Indexed Job"; `torchrun`. What was seen of each is in `docs/decisions`.

@@ -123,7 +123,7 @@ fn center_of(effects: &mut [Option<f64>]) -> f64 {
 }
 
 impl TwoWay {
-    /// The model of a table with so many rows and columns; the values must be finite.
+    /// The model of a table with this number of rows and columns; the values must be finite.
     pub fn fit(rows: usize, columns: usize, cells: &[Cell]) -> Self {
         let (by_row, by_column) = (
             Lines::of(rows, cells, |cell| cell.row),

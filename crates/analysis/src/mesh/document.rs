@@ -15,7 +15,7 @@ use super::{Gathered, IncastResult, Screening, Side, Suspect, incast, judge, scr
 
 /// The schema of the document.
 pub const MESH_SCHEMA: &str = "linerate.mesh/1";
-/// Up to so many hosts the document has every pair.
+/// The number of hosts up to which the document has every pair.
 const PAIRS_UP_TO: usize = 64;
 
 /// What was asked for, and how the run went.

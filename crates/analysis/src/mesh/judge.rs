@@ -17,9 +17,9 @@ use super::screen::{Screening, Side, Suspect, cells, is_most};
 const ERROR: f64 = 0.04;
 /// The level of the intervals that are shown of hosts which are not named.
 const LEVEL: f64 = 0.95;
-/// The drift since the first part is known from so many pairs without a suspect.
+/// The drift since the first part is not known from fewer pairs without a suspect.
 const REFERENCES_MIN: usize = 5;
-/// A confirmation needs so many new results.
+/// Fewer new results confirm nothing.
 const VALUES_MIN: usize = 3;
 
 /// What a name is about.

@@ -14,9 +14,9 @@ use super::gathered::{Entry, Gathered};
 
 /// How many partners each suspect gets.
 pub const RETEST_PARTNERS: u32 = 10;
-/// A host that is so many standard errors slow is a suspect.
+/// How slow a suspected host is, in standard errors.
 const HOST_Z: f64 = 2.5;
-/// A pair that is so many standard deviations slow is a suspect, of few pairs.
+/// How slow a suspected pair is, in standard deviations, where there are few pairs.
 const PAIR_Z: f64 = 2.25;
 /// There are at most as many suspected pairs as a fourth of the hosts, and in all.
 const HOSTS_PER_PAIR: usize = 4;
@@ -25,11 +25,11 @@ const PAIRS_MAX: usize = 64;
 const HEALTHY_MIN: usize = 3;
 /// Fewer hosts cannot show which of them is slow.
 pub(super) const HOSTS_MIN: usize = 4;
-/// A group has so many members, or its members are judged alone.
+/// The members of smaller groups are judged alone.
 const MEMBERS_MIN: usize = 3;
 /// This share of a group is slow if the group is.
 pub(super) const OF_GROUP: f64 = 0.75;
-/// Residuals count for the correlation in time up to so many standard deviations.
+/// Where residuals are clipped for the correlation in time, in standard deviations.
 const CLIP: f64 = 3.0;
 /// Fewer values of a host show no correlation in time.
 const SERIES_MIN: usize = 5;

@@ -94,7 +94,7 @@ fn conduct(
     announce(args, &asked, &rounds, seed, say);
     let began = Instant::now();
     let header = header(&asked, seed);
-    let mut kept = Kept::new(&args.store, (state, say), &header, asked.clone())?;
+    let mut kept = Kept::new(&args.store, (state, say), header, asked.clone())?;
     let mut members = Members::join(candidates, args, state, interrupt)?;
     members.refuse_duplicates()?;
     kept.joined(&mut members);

@@ -19,7 +19,7 @@ pub(super) const fn circle_len(hosts: usize) -> usize {
     }
 }
 
-/// The number of rounds of `quick`: log2 of the number of hosts, and no fewer than make a median, where there are so many.
+/// The number of rounds of `quick`: log2 of the number of hosts, and at least as many as make a median, if the hosts suffice.
 pub(super) fn quick_len(hosts: usize) -> usize {
     let log = hosts.next_power_of_two().trailing_zeros() as usize;
     log.max(5).min(circle_len(hosts))

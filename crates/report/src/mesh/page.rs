@@ -7,7 +7,7 @@ use super::{evidence, headline, result};
 use crate::html::{escape, section, table};
 use crate::page::shell;
 
-/// A heat map has at most so many tiles on a side; a tile shows the worst of its cells.
+/// The maximum number of tiles on a side of a heat map; a tile shows the worst of its cells.
 const TILES: usize = 256;
 /// The side of a heat map in pixels.
 const SIDE: usize = 1024;

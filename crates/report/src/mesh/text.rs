@@ -9,13 +9,13 @@ use super::{evidence, headline, percent, rate, result};
 
 /// The width of a terminal.
 const WIDTH: usize = 80;
-/// Up to so many hosts a heat map fits.
+/// The number of hosts up to which a heat map fits.
 const MAP_UP_TO: usize = 16;
 /// The width of a host's name in the heat map: its number, the name, and 16 columns of 4 make 80.
 const NAME: usize = 12;
-/// Up to so many lines of differing facts of a name.
+/// The maximum number of differing facts that are shown of a name.
 const FACTS: usize = 12;
-/// Up to so many hosts of a list.
+/// The maximum number of hosts in a list.
 const HOSTS: usize = 20;
 /// A rate within this of the median is shown as a dot.
 const DOT: f32 = 0.03;

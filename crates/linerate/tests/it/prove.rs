@@ -166,12 +166,13 @@ fn changes_of_a_plan_are_weighed_like_the_rules_remedies() {
 }
 
 #[test]
-fn apply_with_a_peer_to_prove_it_by_keeps_what_helps() {
+fn apply_with_a_peer_to_prove_it_by_undoes_what_does_not_help() {
     for lab in Lab::for_each_channel() {
-        lab.shell("near", SHAPER);
         let before = lab.dump();
         let file = lab.path("own.toml");
-        std::fs::write(&file, "[settings]\n\"nic/near0/feature/tso\" = false\n").expect("a plan");
+        // A send buffer of one page costs far more than a machine's noise.
+        let plan = "[settings]\n\"sysctl/net.ipv4.tcp_wmem\" = [4096, 4096, 4096]\n";
+        std::fs::write(&file, plan).expect("a plan");
         // Its own default: trials of a second, three without each.
         let apply = [
             "--format",
@@ -185,10 +186,8 @@ fn apply_with_a_peer_to_prove_it_by_keeps_what_helps() {
         ];
         let done = lab.run(&apply).expect_code(0);
         let document = fitting(&done.out);
-        assert_eq!(
-            document["remedies"][0]["kept"], false,
-            "behind a shaper nothing helps"
-        );
+        let remedy = &document["remedies"][0];
+        assert_eq!(remedy["kept"], false, "{remedy:#}");
         assert_same(&lab, &before, "nothing helped");
         for more in ["--no-confirm", "--persist"] {
             lab.run(&[&apply[2..], &[more]].concat()).expect_code(2);

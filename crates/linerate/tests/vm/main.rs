@@ -35,6 +35,7 @@ mod verbs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use guest::Guest;
@@ -146,6 +147,19 @@ fn part_of(words: &str) -> Option<(usize, usize)> {
     (1..=parts).contains(&number).then(|| (number - 1, parts))
 }
 
+/// Keeps the words of the newest panic, which still appear on standard error.
+fn remember_panics() -> Arc<Mutex<Option<String>>> {
+    let newest = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&newest);
+    let shown = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let words = format!("thread 'main' {panic}");
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+        shown(panic);
+    }));
+    newest
+}
+
 fn main() -> ExitCode {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     let part = words.iter().position(|word| word == "--part");
@@ -167,11 +181,12 @@ fn main() -> ExitCode {
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
     let wanted = TESTS.into_iter().filter(|(name, _)| is_wanted(name));
     let wanted: Vec<Test> = wanted.skip(number).step_by(parts).collect();
-    let mut failed = 0;
+    let panics = remember_panics();
+    let mut failures = Vec::new();
     let mut guest = None;
     for (name, test) in &wanted {
         let Some(held) = guest.take().or_else(Guest::hold) else {
-            return ExitCode::from(u8::from(failed > 0));
+            return ExitCode::from(u8::from(!failures.is_empty()));
         };
         let began = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| test(&held)));
@@ -179,7 +194,8 @@ fn main() -> ExitCode {
         println!("test {name} ... {word}");
         println!("     {:.1} s", began.elapsed().as_secs_f64());
         if outcome.is_err() {
-            failed += 1;
+            let panic = panics.lock().unwrap_or_else(PoisonError::into_inner).take();
+            failures.push((name, panic.unwrap_or_default()));
             eprintln!("--- the guest's console\n{}", held.console());
             // What this test left behind does not affect the next one, which gets its own guest.
             drop(held);
@@ -187,6 +203,11 @@ fn main() -> ExitCode {
             guest = Some(held);
         }
     }
+    // As libtest prints them, so that whoever counts the tests can quote them.
+    for (name, panic) in &failures {
+        println!("\n---- {name} stdout ----\n{panic}");
+    }
+    let failed = failures.len();
     let passed = wanted.len() - failed;
     let (word, code) = match failed {
         0 => ("ok", ExitCode::SUCCESS),

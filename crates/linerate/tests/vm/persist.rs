@@ -158,9 +158,10 @@ pub(crate) fn a_boot_that_leaves_the_machine_worse_off_takes_it_back_and_is_not_
         Guest::command()
     );
     guest.shell(&listen);
+    // The listener goes at the change; the deadline leaves room for leaps of the guest's clock.
     persist(
         guest,
-        &["--probe", "127.0.0.1:7777", "--deadline", "5", &id],
+        &["--probe", "127.0.0.1:7777", "--deadline", "30", &id],
     );
     guest.shell("kill $(cat /run/listener)");
     guest.power_cut();

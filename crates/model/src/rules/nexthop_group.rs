@@ -84,10 +84,7 @@ fn fewer(group: &NexthopGroup) -> Option<Notice> {
 
 fn words(member: &GroupMember) -> String {
     let id = format!("id {}", member.id);
-    let gateway = member
-        .hop
-        .gateway
-        .map(|gateway| format!("via {gateway}"));
+    let gateway = member.hop.gateway.map(|gateway| format!("via {gateway}"));
     let nic = member.hop.nic.as_ref().map(|nic| format!("dev {nic}"));
     let words: Vec<String> = [Some(id), gateway, nic].into_iter().flatten().collect();
     words.join(" ")

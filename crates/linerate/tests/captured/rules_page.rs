@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use linerate_model::finding::{Basis, Context, Fix, Outcome, Profile, Rule};
+use linerate_model::finding::{Basis, Context, Fix, Outcome, Profile, Rule, Status};
 use linerate_model::plan::End;
 use linerate_model::rules::{RULES, find, judge};
 
@@ -96,6 +96,22 @@ fn every_page_of_a_rule_is_linked_and_there_is_no_other() {
         .collect();
     let linked: BTreeSet<String> = listed().into_iter().collect();
     assert_eq!(pages, linked);
+}
+
+#[test]
+fn pages_that_count_the_rules_have_their_number() {
+    let all = RULES.len();
+    let is_in_part = |rule: &&&Rule| matches!(rule.status, Status::InPart(_));
+    let in_part = RULES.iter().filter(is_in_part).count();
+    for (page, words) in [
+        ("README.md", format!("with {all} rules")),
+        ("README.md", format!("{in_part} rules are partially implemented")),
+        ("CHANGELOG.md", format!("with {all} rules")),
+        ("docs/book/guides/diagnose-a-host.md", format!("with [{all} rules]")),
+    ] {
+        let text = fs::read_to_string(repository(page)).expect("a page");
+        assert!(text.contains(&words), "{page} should say: {words}");
+    }
 }
 
 #[test]

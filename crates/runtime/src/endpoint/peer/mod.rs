@@ -1,10 +1,11 @@
 //! The peer of a measurement: the connection to its agent. `start` starts its
-//! agent, `push` copies this program there first, `stderr` keeps its standard error, `printable` makes
-//! its text safe to print.
+//! agent, `push` copies this program there first, `stderr` keeps its standard error, `failure` finds the cause in it,
+//! `printable` makes its text safe to print.
 //!
 //! Control always goes through the standard streams of a child process (ssh, a shell command, or this
 //! program in another namespace): whoever may start that child may talk to the agent.
 
+mod failure;
 mod printable;
 mod push;
 mod start;
@@ -26,6 +27,8 @@ use linerate_model::plan::End;
 use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request, record_bytes_max};
 use linerate_model::talk::{Lines, answer};
 
+pub use self::failure::FarError;
+use self::failure::{cause_of_ssh, stop_of_channel};
 pub use self::printable::printable;
 use self::printable::printable_json;
 use self::start::{agent_command, cannot_start};
@@ -540,41 +543,6 @@ impl Peer {
     }
 }
 
-/// What ssh(1) has found, by its message: the kernel's words, in English where it is run without a locale of another language.
-fn cause_of_ssh(words: &str) -> &'static str {
-    if words.contains("timed out") {
-        "the host is down, or a firewall drops the packets; "
-    } else if words.contains("refused") {
-        "no ssh server listens on this port, or a firewall rejects it; "
-    } else {
-        ""
-    }
-}
-
-/// Why a request has no answer.
-#[derive(Debug)]
-pub enum FarError {
-    /// The remote end has failed to do it.
-    Failure(Failure),
-    /// Anything else.
-    Stop(Stop),
-}
-
-impl From<Stop> for FarError {
-    fn from(stop: Stop) -> Self {
-        Self::Stop(stop)
-    }
-}
-
-impl From<FarError> for Stop {
-    fn from(error: FarError) -> Self {
-        match error {
-            FarError::Failure(failure) => failure.into(),
-            FarError::Stop(stop) => stop,
-        }
-    }
-}
-
 /// Pairs with a listening agent that is named by its pairing line.
 fn pair_if_asked(address: &PeerAddress, state: &Path, say: Option<&Say>) -> Outcome<()> {
     if let PeerAddress::Tls {
@@ -590,30 +558,6 @@ fn pair_if_asked(address: &PeerAddress, state: &Path, say: Option<&Say>) -> Outc
         }
     }
     Ok(())
-}
-
-/// Why `linerate channel` has ended: its own words, which name the peer and come last. Its other codes are the agent's.
-fn stop_of_channel(code: i32, words: &str) -> Option<Stop> {
-    const OWN: [Code; 5] = [
-        Code::PeerUnreachable,
-        Code::PermissionMissing,
-        Code::BadInput,
-        Code::TimeOut,
-        Code::Resource,
-    ];
-    let code = OWN
-        .into_iter()
-        .find(|one| i32::from(one.number()) == code)?;
-    let (_, said) = words.rsplit_once("error: ")?;
-    let (message, hint) = match said.split_once("hint: ") {
-        Some((message, hint)) => (message, Some(hint)),
-        None => (said, None),
-    };
-    let stop = Stop::new(code, message.trim());
-    Some(match hint {
-        Some(hint) => stop.hint(hint.trim()),
-        None => stop,
-    })
 }
 
 impl Drop for Peer {

@@ -99,7 +99,11 @@ impl<'a> Kept<'a> {
 
     fn report(&self, stop: &Stop) {
         let why = stop.to_string();
-        let lines: Vec<&str> = why.lines().map(str::trim).collect();
+        let lines: Vec<&str> = why
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
         self.say
             .note(&format!("the result is not stored: {}", lines.join("; ")));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -14,10 +14,15 @@ use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::say::Say;
 use linerate_runtime::endpoint::host_source::host_from;
 use linerate_runtime::endpoint::launch::{
-    Arrived, Gate, MeshFolder, pairing_line, this_process, work,
+    Gate, Gathered, MeshFolder, forget_line, pairing_line, this_process, work,
 };
+use linerate_runtime::endpoint::peer::end_within;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::members::{Candidate, Reach};
+
+/// How long a launcher may take to end when its processes have ended.
+const LAUNCHER_ENDS: Duration = Duration::from_secs(10);
 
 /// Takes part in a mesh, as the root or as another rank.
 pub(super) fn run(args: &MeshArgs, place: (&Path, &Say), interrupt: &Interrupt) -> Outcome<u8> {
@@ -47,8 +52,9 @@ pub(super) fn run(args: &MeshArgs, place: (&Path, &Say), interrupt: &Interrupt) 
         process.launcher,
         limit.as_secs()
     ));
-    let arrived = gate.gather(others as usize, limit, interrupt)?;
-    let mut candidates = candidates(arrived, others as usize, limit);
+    let gathered = gate.gather(others as usize, limit, interrupt, &mut || None);
+    forget_line(&process.rendezvous);
+    let mut candidates = candidates(gathered?, others as usize, limit);
     let own = host_from(None)?;
     candidates.insert(
         0,
@@ -103,25 +109,42 @@ fn with_launcher(
         "waiting for {size} ranks for at most {} s",
         limit.as_secs()
     ));
-    let arrived = gate.gather(size as usize, limit, interrupt);
-    let result = arrived.and_then(|arrived| {
-        let mut candidates = candidates(arrived, size as usize, limit);
+    let mut has_ended = || {
+        let status = launcher.try_wait().ok()??;
+        let why =
+            format!("the launcher `{program}` ended before all {size} ranks had joined: {status}");
+        let stop = Stop::new(Code::PeerUnreachable, why);
+        Some(stop.hint("it must run until its processes end, and start `linerate mesh` on each host; its own messages are above"))
+    };
+    let gathered = gate.gather(size as usize, limit, interrupt, &mut has_ended);
+    let result = gathered.and_then(|gathered| {
+        let mut candidates = candidates(gathered, size as usize, limit);
         name_each(&mut candidates);
         super::conduct(args, candidates, (state, say), interrupt)
     });
-    // Its processes end with their sessions.
-    let ended =
-        linerate_runtime::endpoint::peer::end_within(&mut launcher, Duration::from_secs(10));
-    if ended.is_none() {
-        let _ = launcher.kill();
-        let _ = launcher.wait();
-    }
+    end(&mut launcher, result.is_err() || interrupt.asked());
     result
 }
 
+/// Ends the launcher: its processes end with their sessions, and then it does, too. SIGTERM lets one that does not clean up.
+fn end(launcher: &mut Child, is_hurried: bool) {
+    if !is_hurried && end_within(launcher, LAUNCHER_ENDS).is_some() {
+        return;
+    }
+    if matches!(launcher.try_wait(), Ok(None)) {
+        // It fails when the launcher ends meanwhile.
+        let _ = kill_process(Pid::from_child(launcher), Signal::TERM);
+    }
+    if end_within(launcher, LAUNCHER_ENDS).is_none() {
+        let _ = launcher.kill();
+        let _ = launcher.wait();
+    }
+}
+
 /// Who has joined, and a place for each one that has not.
-fn candidates(arrived: Vec<Arrived>, expected: usize, limit: Duration) -> Vec<Candidate> {
-    let missing = expected.saturating_sub(arrived.len());
+fn candidates(gathered: Gathered, expected: usize, limit: Duration) -> Vec<Candidate> {
+    let Gathered { arrived, refused } = gathered;
+    let missing = expected.saturating_sub(arrived.len() + refused.len());
     let joined = arrived.into_iter().map(|one| {
         let hostname = one.facts.identity.hostname.value().map(String::as_str);
         Candidate {
@@ -130,6 +153,10 @@ fn candidates(arrived: Vec<Arrived>, expected: usize, limit: Duration) -> Vec<Ca
         }
     });
     let mut all: Vec<Candidate> = joined.collect();
+    all.extend(refused.into_iter().map(|(address, cause)| Candidate {
+        host: MeshHost::named(address.to_string()),
+        reach: Reach::Missing(cause),
+    }));
     all.extend((0..missing).map(|_| Candidate {
         host: MeshHost::named("(missing)"),
         reach: Reach::Missing(format!("it did not join within {} s", limit.as_secs())),

@@ -15,6 +15,7 @@ use linerate_model::peer_address::PeerAddress;
 use linerate_model::protocol::{AgentAddress, FailureKind, Reply, Request};
 use linerate_runtime::cli::MeshArgs;
 use linerate_runtime::console::interrupt::Interrupt;
+use linerate_runtime::endpoint::launch::in_a_line;
 use linerate_runtime::endpoint::peer::{FarError, Peer};
 use linerate_runtime::endpoint::remote_pairs::{ClockOffset, RemoteHost};
 
@@ -300,13 +301,6 @@ impl Starter {
 fn with_clock(mut peer: Peer) -> Result<RemoteHost, (Stage, String)> {
     let clock = ClockOffset::of(&mut peer).map_err(|stop| (Stage::Join, in_a_line(&stop)))?;
     Ok(RemoteHost { peer, clock })
-}
-
-/// An error with what caused it, in a line.
-fn in_a_line(stop: &Stop) -> String {
-    let text = stop.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    lines.join("; ")
 }
 
 /// Threads that start agents. The kernel ends an agent with the thread that has started it (`PR_SET_PDEATHSIG`, prctl(2)), so

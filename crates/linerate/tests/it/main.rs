@@ -37,6 +37,8 @@ mod ladder;
 mod lease;
 mod live;
 mod mesh;
+mod mesh_engines;
+mod mesh_launch;
 mod metrics;
 mod nics;
 mod no_rdma;

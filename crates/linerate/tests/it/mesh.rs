@@ -2,6 +2,7 @@
 //! another program is a result, not the end of the run.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -12,9 +13,9 @@ use crate::job::{Done, Job, linerate, run};
 use crate::lab::{Lab, text};
 
 /// A lab in which the mesh is removed however a test ends.
-struct Mesh {
-    lab: Lab,
-    peers: Vec<String>,
+pub(crate) struct Mesh {
+    pub(crate) lab: Lab,
+    pub(crate) peers: Vec<String>,
 }
 
 impl Drop for Mesh {
@@ -26,7 +27,7 @@ impl Drop for Mesh {
 impl Mesh {
     /// Makes `hosts` hosts; none where that is not possible, with a line that says so.
     #[track_caller]
-    fn add(hosts: usize, faults: &[&str]) -> Option<Self> {
+    pub(crate) fn add(hosts: usize, faults: &[&str]) -> Option<Self> {
         let mut mesh = Self {
             lab: Lab::new()?,
             peers: Vec::new(),
@@ -51,7 +52,7 @@ impl Mesh {
         Some(mesh)
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = self.lab.outside(crate::LINERATE);
         command.arg("--state").arg(self.lab.state()).args(words);
         command
@@ -73,7 +74,7 @@ impl Mesh {
 
     /// The records of the only run.
     #[track_caller]
-    fn records(&self) -> Vec<Value> {
+    pub(crate) fn records(&self) -> Vec<Value> {
         let runs = fs::read_dir(self.lab.state().join("runs")).expect("a run");
         let folders: Vec<_> = runs
             .flatten()
@@ -91,7 +92,7 @@ impl Mesh {
 }
 
 /// The results of flows among the records, as (from, to, outcome).
-fn observations(records: &[Value]) -> Vec<(u64, u64, Value)> {
+pub(crate) fn observations(records: &[Value]) -> Vec<(u64, u64, Value)> {
     let flows = records.iter().filter_map(|record| record.get("mesh-flow"));
     let observed = flows.flat_map(|flow| flow["observations"].as_array().expect("a list"));
     observed
@@ -223,8 +224,8 @@ fn hosts_that_do_not_join_are_unreached_with_their_cause_and_the_others_are_meas
 }
 
 /// The number of results that are stored so far.
-fn stored_flows(lab: &Lab) -> usize {
-    let runs = fs::read_dir(lab.state().join("runs"))
+pub(crate) fn stored_flows(state: &Path) -> usize {
+    let runs = fs::read_dir(state.join("runs"))
         .into_iter()
         .flatten()
         .flatten();
@@ -242,7 +243,7 @@ fn a_host_that_is_killed_during_the_run_is_lost_and_the_others_go_on() {
     };
     let options = ["--time", "300ms", "--repeats", "4", "--no-retest"];
     let job = Job::start(mesh.mesh(&[], &options));
-    while stored_flows(&mesh.lab) == 0 && !job.has_ended() {
+    while stored_flows(&mesh.lab.state()) == 0 && !job.has_ended() {
         std::thread::yield_now();
     }
     let mut kill = mesh.lab.outside("sh");
@@ -271,7 +272,7 @@ fn a_signal_ends_the_run_at_once_with_what_was_measured() {
         return;
     };
     let job = Job::start(mesh.mesh(&[], &["--time", "300ms", "--repeats", "1000"]));
-    while stored_flows(&mesh.lab) == 0 && !job.has_ended() {
+    while stored_flows(&mesh.lab.state()) == 0 && !job.has_ended() {
         std::thread::yield_now();
     }
     job.send(Signal::TERM);

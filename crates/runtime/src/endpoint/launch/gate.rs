@@ -71,6 +71,15 @@ pub struct Arrived {
     pub facts: Box<Host>,
 }
 
+/// Who has come while the gate was open.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Ranks that take part, in the order of their host names and addresses.
+    pub arrived: Vec<Arrived>,
+    /// Ranks that have paired and cannot take part, such as those of another version: the address, and why.
+    pub refused: Vec<(IpAddr, String)>,
+}
+
 /// How the process of a session is started.
 struct Relays {
     folder: PathBuf,
@@ -154,44 +163,77 @@ impl Gate {
         &self.pairing
     }
 
-    /// Waits until `others` ranks have joined, or for so long; in the order of their host names and addresses.
+    /// Waits until `others` ranks have joined, or for so long. `has_ended` returns why nobody else will come, if that is known.
     pub fn gather(
         &self,
         others: usize,
         limit: Duration,
         interrupt: &Interrupt,
-    ) -> Outcome<Vec<Arrived>> {
+        has_ended: &mut dyn FnMut() -> Option<Stop>,
+    ) -> Outcome<Gathered> {
         let deadline = Instant::now() + limit;
         let mut all: BTreeMap<PublicKey, Arrived> = BTreeMap::new();
-        while all.len() < others || all.values().any(|one| one.sessions.len() < SESSIONS) {
+        let mut refused: BTreeMap<PublicKey, (IpAddr, String)> = BTreeMap::new();
+        while all.len() + refused.len() < others
+            || all.values().any(|one| one.sessions.len() < SESSIONS)
+        {
             interrupt.check()?;
             let left = deadline.saturating_duration_since(Instant::now());
             let opened = match self.opened.recv_timeout(left.min(BEAT)) {
                 Ok(opened) => opened,
-                Err(RecvTimeoutError::Timeout) if !left.is_zero() => continue,
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() => {
+                    if let Some(stop) = has_ended() {
+                        return Err(stop);
+                    }
+                    continue;
+                }
                 Err(_) => break,
             };
-            // A rank that is lost while it joins has not joined.
-            let Ok(mut peer) = self.peer(&opened, interrupt) else {
-                continue;
-            };
-            if let Some(known) = all.get_mut(&opened.caller.key) {
-                known.sessions.push(peer);
+            let Caller { key, address, .. } = opened.caller;
+            if refused.contains_key(&key) {
                 continue;
             }
-            let Ok(Reply::Host(facts)) = peer.ask(&Request::ReadHost) else {
-                continue;
-            };
-            let arrived = Arrived {
+            let joined = self.joined(&opened, all.get_mut(&key), interrupt);
+            match joined {
+                Ok(Some(arrived)) => drop(all.insert(key, arrived)),
+                Ok(None) => {}
+                Err(stop) => {
+                    all.remove(&key);
+                    refused.insert(key, (address, in_a_line(&stop)));
+                }
+            }
+        }
+        let mut arrived: Vec<Arrived> = all.into_values().collect();
+        arrived.sort_by_key(|one| (one.facts.identity.hostname.value().cloned(), one.address));
+        Ok(Gathered {
+            arrived,
+            refused: refused.into_values().collect(),
+        })
+    }
+
+    /// A session becomes that of a rank that is known, or the first one of a new rank.
+    fn joined(
+        &self,
+        opened: &Opened,
+        known: Option<&mut Arrived>,
+        interrupt: &Interrupt,
+    ) -> Outcome<Option<Arrived>> {
+        let mut peer = self.peer(opened, interrupt)?;
+        if let Some(known) = known {
+            known.sessions.push(peer);
+            return Ok(None);
+        }
+        match peer.ask(&Request::ReadHost)? {
+            Reply::Host(facts) => Ok(Some(Arrived {
                 address: opened.caller.address,
                 sessions: vec![peer],
                 facts,
-            };
-            all.insert(opened.caller.key, arrived);
+            })),
+            _ => Err(Stop::new(
+                Code::PeerUnreachable,
+                "it answered a request for its facts with something else",
+            )),
         }
-        let mut all: Vec<Arrived> = all.into_values().collect();
-        all.sort_by_key(|one| (one.facts.identity.hostname.value().cloned(), one.address));
-        Ok(all)
     }
 
     fn peer(&self, opened: &Opened, interrupt: &Interrupt) -> Outcome<Peer> {
@@ -223,6 +265,17 @@ impl Gate {
         };
         Ok(peer)
     }
+}
+
+/// An error with what caused it, in a line.
+pub fn in_a_line(stop: &Stop) -> String {
+    let text = stop.to_string();
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    lines.join("; ")
 }
 
 impl Drop for Gate {

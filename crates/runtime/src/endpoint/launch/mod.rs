@@ -9,6 +9,7 @@ mod pmi;
 mod worker;
 
 use std::fs;
+use std::io;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::launch::{Launched, PmiChannel, Rendezvous, launched};
 use linerate_model::pairing::Pairing;
 
-pub use self::gate::{Arrived, Gate};
+pub use self::gate::{Arrived, Gate, Gathered, in_a_line};
 pub use self::worker::{relay, work};
 
 /// A folder for the keys of one mesh, which is removed when this is dropped.
@@ -33,7 +34,7 @@ impl MeshFolder {
         let made = PrivateFolder::make(state).and_then(|state| {
             // Of an earlier process with this number, perhaps on another host that shares the state folder.
             match state.make_folder(&name) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     fs::remove_dir_all(&folder)?;
                     state.make_folder(&name)
                 }
@@ -103,7 +104,7 @@ pub fn pairing_line(
         .map_err(|why: String| Stop::new(Code::BadInput, format!("cannot join the mesh: {why}")))
 }
 
-/// Writes a line that only this user may read, whole or not at all.
+/// Writes a line that only this user may read, whole or not at all. There is one root: a file that exists is not replaced.
 fn write_secret(file: &Path, line: &str) -> Outcome<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -119,8 +120,26 @@ fn write_secret(file: &Path, line: &str) -> Outcome<()> {
             file.write_all(line.as_bytes())
                 .and_then(|()| file.sync_all())
         })
-        .and_then(|()| fs::rename(&place, file));
-    written.map_err(|error| Stop::io(format!("write {}", file.display()), error))
+        .and_then(|()| fs::hard_link(&place, file));
+    let _ = fs::remove_file(&place);
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Stop::new(
+            Code::BadInput,
+            format!("cannot become the root: {} exists", file.display()),
+        )
+        .hint(
+            "another process has rank 0, or an earlier mesh was killed: give each process its own rank, or remove the file",
+        ),
+        _ => Stop::io(format!("write {}", file.display()), error),
+    })
+}
+
+/// Removes the file of the pairing line: after the ranks have joined it is of no use.
+pub fn forget_line(rendezvous: &Rendezvous) {
+    if let Rendezvous::File(file) = rendezvous {
+        // A file that is gone already is what is wanted.
+        let _ = fs::remove_file(file);
+    }
 }
 
 /// Reads the line once the root has written it. A network file system reports no change of a file: it is looked for.
@@ -133,7 +152,7 @@ fn read_secret(
     loop {
         match fs::read_to_string(file) {
             Ok(line) => return Ok(line),
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Stop::io(format!("read {}", file.display()), error));
             }
             Err(_) if Instant::now() >= deadline => {
@@ -171,6 +190,23 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let read = read_secret(&file, Duration::ZERO, &never).expect("it is there");
         assert_eq!(read, "tls://h#k");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn a_second_rank_0_does_not_replace_the_line_of_the_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("root");
+        write_secret(&file, "tls://first").expect("writable");
+        let stop = write_secret(&file, "tls://second").expect_err("there is a root");
+        assert_eq!(stop.code, Code::BadInput);
+        assert!(stop.message.contains("exists"), "{}", stop.message);
+        assert_eq!(
+            fs::read_to_string(&file).expect("it is there"),
+            "tls://first"
+        );
+        forget_line(&Rendezvous::File(file.display().to_string()));
+        write_secret(&file, "tls://second").expect("the first one has ended");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
 

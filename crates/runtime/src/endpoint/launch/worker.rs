@@ -24,7 +24,16 @@ const COPIED: usize = 65_536;
 
 /// Joins the root at `pairing` with agents of this host, and serves until the root ends them.
 pub fn work(state: &Path, pairing: &Pairing, interrupt: &Interrupt) -> Outcome<()> {
-    client::pair(state, pairing, now_unix_s())?;
+    client::pair(state, pairing, now_unix_s()).map_err(|error| {
+        let stop = Stop::from(error);
+        match stop.code {
+            // The hint for a listening agent would not help here.
+            Code::PermissionMissing => stop.hint(
+                "each rank joins once, with the pairing line of the mesh that runs now: start the root and all ranks together",
+            ),
+            _ => stop,
+        }
+    })?;
     let mut running = Vec::new();
     for _ in 0..SESSIONS {
         running.push(Serving::start(state, pairing)?);

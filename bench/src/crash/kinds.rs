@@ -75,8 +75,8 @@ pub(crate) const LOOK: &str = "cd /proc/sys/net/ipv4
 cat tcp_sack tcp_rmem tcp_congestion_control
 ip link show near0 | grep -o 'mtu [0-9]*'
 ip -d link show near0 | grep -o 'g[rs]o[^ ]*max_size [0-9]*'
-tc -d qdisc show dev near0 | sed 's/ [0-9a-f]*: / /'
-tc -d class show dev near0
+tc -d qdisc show dev near0 | sed 's/ [0-9a-f]*: / /' | sort
+tc -d class show dev near0 | sort
 nft list ruleset
 ethtool -k near0
 ethtool -l near0
@@ -151,7 +151,7 @@ pub(crate) const CARD: &[Kind] = &[
     kind("block device", "block/vda/nomerges", "2"),
 ];
 
-/// The same, as other programs print it.
+/// The same, as other programs print it. Qdiscs come in the order of a hash of their handles, which are new each time.
 pub(crate) const LOOK_CARD: &str = "cd /sys/class/net/n0
 ethtool --show-priv-flags n0; ethtool -n n2 rx-flow-hash tcp4
 grep -H '' queues/*/*_cpus threaded
@@ -159,9 +159,9 @@ for irq in $(ls device/msi_irqs); do
     echo irq $(cat /sys/kernel/irq/$irq/actions) $(cat /proc/irq/$irq/smp_affinity_list)
 done
 for nic in n0 n1 vlan5; do
-    tc -d qdisc show dev $nic | sed -E 's/ [0-9a-f]+:([0-9a-f]*)/ \\1/g'
+    echo $nic; tc -d qdisc show dev $nic | sed -E 's/ [0-9a-f]+:([0-9a-f]*)/ \\1/g' | sort
 done
-tc -d class show dev vlan5 | sed 's/ 8[0-9a-f]*:/ /g'; nft list ruleset
+tc -d class show dev vlan5 | sed 's/ 8[0-9a-f]*:/ /g' | sort; nft list ruleset
 ip -d link show vlan5 | grep -A 1 'vlan protocol'
 ip -d addr show vlan6 2>/dev/null | grep -o -e vlan6@n0 -e UP -e 'vlan protocol .* id [0-9]*' -e 'inet 12[^ ]*' -e '[0-9]:3' || true
 ethtool -Q fake0 queue_mask 0xf --show-coalesce

@@ -8,6 +8,7 @@
     reason = "a developer's tool that talks to its terminal"
 )]
 
+mod boots;
 mod guest;
 mod host;
 mod kinds;
@@ -54,6 +55,9 @@ struct Args {
     /// Cut the virtual machine's power this many times instead of killing processes
     #[arg(long, value_name = "COUNT")]
     power_cuts: Option<u32>,
+    /// Boot the virtual machine this many times with the classes of `qos persist`
+    #[arg(long, value_name = "COUNT", conflicts_with = "power_cuts")]
+    boots: Option<u32>,
     /// Only the cases with concurrent changes to the interface or a wrong clock
     #[arg(long)]
     meanwhile: bool,
@@ -119,6 +123,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = if let Some(count) = args.power_cuts {
         cut_power(&args, count)
+    } else if let Some(count) = args.boots {
+        boot(&args, count)
     } else if args.guest {
         kill_in_guest(&args)
     } else if args.stage {
@@ -146,6 +152,16 @@ fn cut_power(args: &Args, count: u32) -> Result<bool, Trouble> {
         println!("A mixed state was left: stopped.");
     }
     Ok(score.mixed == 0)
+}
+
+/// Boots with persistent classes; whether each made the same.
+fn boot(args: &Args, count: u32) -> Result<bool, Trouble> {
+    let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
+    let begun = Instant::now();
+    let equal = boots::boots(&linerate, count)?;
+    let took = begun.elapsed().as_secs();
+    println!("{count} boots: {equal} as before the first, in {took} s");
+    Ok(equal == count)
 }
 
 fn mutant(args: &Args) -> String {

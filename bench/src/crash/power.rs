@@ -9,7 +9,7 @@ use crate::Score;
 use crate::guest::{Guest, INSTALLED, OFF};
 
 /// What of the guest outlives its power.
-const DISK: &str = "/run/disk";
+pub(crate) const DISK: &str = "/run/disk";
 
 /// A plan, and how other tools show what it changes.
 const PLAN: &str = "printf '[settings]\\n\"nic/n0/ring/rx\" = 512\\n\"nic/n0/coalesce/rx-usecs\" = 64\\n\

@@ -50,7 +50,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 87] = tests![
+const TESTS: [Test; 90] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -70,6 +70,8 @@ const TESTS: [Test; 87] = tests![
     classes::leaves_of_queues_and_classes_are_made_and_undone,
     classes::hierarchies_of_others_are_restored_with_filters_of_each_kind,
     qos::limits_hold_on_bonds_and_a_port_without_one_and_a_forgotten_map_are_named,
+    qos::the_reports_file_is_planned_made_verified_and_undone_to_the_byte,
+    qos::an_apply_that_is_killed_at_a_step_is_rolled_back_whole,
     qos::a_nic_with_traffic_classes_holds_the_limits_itself,
     qos::networkd_makes_vlans_with_whole_egress_maps_of_the_printed_lines,
     network::loss_on_the_way_is_named,
@@ -94,6 +96,7 @@ const TESTS: [Test; 87] = tests![
     verbs::a_grid_is_the_same_over_verbs_and_over_tcp_bit_for_bit,
     service::verbs_are_measured_with_a_listening_agent,
     lab::an_experiment_holds_verbs_against_tcp,
+    qos::rdma_writes_are_limited_by_the_dscp_of_their_queue_pairs,
     verbs::memory_that_may_not_be_pinned_is_said_with_its_limit,
     verbs::a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart,
     verbs::a_key_that_the_far_end_did_not_give_is_refused_by_its_device,

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::cards;
 use crate::guest::{DISK, Done, Guest, entry};
+use crate::rdma;
 use crate::schema::fitting;
 
 /// What `apply` may touch, as other programs print it, without what counts or ages.
@@ -54,6 +55,9 @@ END"
     ));
 }
 
+/// Where it is.
+const FILE: &str = "/run/classes.toml";
+
 fn write(guest: &Guest, mechanism: &str) {
     file(guest, "n0", Some(mechanism));
     guest.shell(&format!("ip link set n0 up\n{SETTLED}"));
@@ -100,21 +104,42 @@ pub(crate) fn three_vlans_are_made_limited_and_taken_away_to_the_byte(guest: &Gu
     guest.shell("ip link set n0 down");
 }
 
+/// One VLAN with one class, of which a boot is quick.
+fn small_file(guest: &Guest) {
+    guest.shell(
+        "cat >/run/classes.toml <<'END'
+[qos]
+interface = \"n0\"
+mechanism = \"htb\"
+
+[[class]]
+name = \"low\"
+vlan = 10
+address = \"12.0.10.2/24\"
+limit = \"10mbit\"
+priority = 1
+END",
+    );
+}
+
+/// Three boots; `bench/crash --boots 10` makes ten.
 pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Guest) {
     guest.power_cut();
-    write(guest, "htb");
+    small_file(guest);
+    guest.shell(&format!("ip link set n0 up\n{SETTLED}"));
     let before = seen(guest, "n0 n1");
     guest.shell(&format!("mkdir -p {DISK}/etc/systemd/system"));
     let etc = format!("{DISK}/etc");
-    qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
+    qos(guest, &["apply", FILE, "--no-confirm"]);
     let held = || {
         guest.shell(
-            "tc -d class show dev n0 | grep htb; nft -j list ruleset; ip -d link show n0.10 | sed 1d",
+            "tc -d class show dev n0 | grep htb; nft -j list ruleset; ip -d link show n0.10 | sed 1d
+            ip addr show n0.10 | grep 'inet '",
         )
     };
     let with = held();
     qos(guest, &["persist", "--etc", &etc]);
-    for boot in 0..2 {
+    for boot in 0..3 {
         guest.power_cut();
         guest.shell(&format!("ip link set n0 up; {SETTLED}"));
         let done = guest.run(&["bash", "-c", &format!("exec {etc}/linerate/boot")]);
@@ -128,14 +153,59 @@ pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Gue
     guest.shell("ip link set n0 down");
 }
 
+/// Of an apply that is killed (SIGKILL), alone or with its reverter, all is there or nothing.
+pub(crate) fn an_apply_that_is_killed_at_a_step_is_rolled_back_whole(guest: &Guest) {
+    /// Spread over all steps, with the last ones: those of the commit.
+    const KILLS: u32 = 6;
+    write(guest, "htb");
+    let before = seen(guest, "n0 n1");
+    let apply = format!("{} qos apply {FILE} --no-confirm", Guest::command());
+    let steps = guest.shell(&format!(
+        "LINERATE_COUNT_STEPS=maker:/run/steps {apply} >&2; cat /run/steps"
+    ));
+    qos(guest, &["undo"]);
+    assert_eq!(seen(guest, "n0 n1"), before);
+    let steps: u32 = steps.trim().parse().expect("a number of steps");
+    let mut old = 0;
+    for kill in 1..=KILLS {
+        let step = kill * steps / KILLS;
+        for victim in ["self", "both"] {
+            // `cat` ends with the last one who could write to it: the reverter.
+            let killed = guest.shell(&format!(
+                "{{ LINERATE_CRASH=maker:{step}:{victim} {apply}; echo code $?; }} 2>&1 | cat"
+            ));
+            assert!(killed.contains("code 137"), "step {step}: {killed}");
+            guest.linerate(&["tune", "recover"]);
+            if seen(guest, "n0 n1") == before {
+                old += 1;
+                continue;
+            }
+            let status = qos(guest, &["status"]).out;
+            assert!(
+                status.contains("the host has all of the file"),
+                "{victim} at step {step} of {steps}: {status}"
+            );
+            qos(guest, &["undo"]);
+            assert_eq!(seen(guest, "n0 n1"), before, "{victim} at step {step}");
+        }
+    }
+    // Only the last steps are after the commit.
+    assert!(old >= KILLS, "{old} of {} were rolled back", 2 * KILLS);
+    guest.shell("ip link set n0 down");
+}
+
 /// Runs `qos verify` with few and short trials; 200 ms read 102 % of a limit that holds in 1 s.
 fn verify(guest: &Guest, peer: &str) -> (Done, Value) {
+    verify_with(guest, peer, "--time 1s --flows 2")
+}
+
+/// Runs `qos verify` with the fewest rounds.
+fn verify_with(guest: &Guest, peer: &str, words: &str) -> (Done, Value) {
     let command = Guest::command();
-    let words = "--rounds 3 --time 1s --flows 2";
     let done = guest.run(&[
         "bash",
         "-c",
-        &format!("{command} --format json qos verify /run/classes.toml {peer} {words}"),
+        &format!("{command} --format json qos verify {FILE} {peer} --rounds 3 {words}"),
     ]);
     assert!(matches!(done.code, 0 | 11 | 12), "{}{}", done.out, done.err);
     let document = fitting(&done.out);
@@ -241,6 +311,121 @@ pub(crate) fn limits_hold_on_bonds_and_a_port_without_one_and_a_forgotten_map_ar
         assert_eq!(seen(guest, nics), before, "{mode}");
         guest.shell("ip link del b0; ip link del f0; ip link del f2; ip netns del far");
     }
+}
+
+/// A port with a queue for each class, whose other end in namespace `far` has the same VLANs.
+fn port(guest: &Guest) {
+    guest.shell(
+        "ip netns add far
+        ip link add e0 numtxqueues 4 numrxqueues 4 type veth peer name e1 netns far \
+            numtxqueues 4 numrxqueues 4
+        ip link set e0 up; ip -n far link set e1 up
+        while ip -6 addr show dev e0 | grep -q tentative; do sleep 0.1; done",
+    );
+    far_vlans(guest, "e1");
+}
+
+/// 16 flows of each class, as in the report. Trials are short and the machine is emulated: a limit must be there, and each class
+/// have its own traffic.
+#[track_caller]
+fn assert_limited(document: &Value) {
+    assert_eq!(document["flows"], 16);
+    for (name, limit) in [("low", 10e6), ("middle", 50e6)] {
+        let class = class(document, name);
+        assert_eq!(class["limit_bit_per_s"], limit);
+        for part in ["alone_bit_per_s", "together_bit_per_s"] {
+            let rate = class[part]["median"].as_f64().expect("a rate");
+            // Without a limit it is that of class `high`, many times as much.
+            assert!(rate > 0.0 && rate < 2.0 * limit, "{document:#}");
+        }
+    }
+    let high = class(document, "high")["alone_bit_per_s"]["median"].as_f64();
+    assert!(high > Some(100e6), "{document:#}");
+    for class in document["directions"][0]["classes"]
+        .as_array()
+        .expect("a list")
+    {
+        assert_eq!(class["others"].as_array().map(Vec::len), Some(2));
+        let reasons = class["reasons"].to_string();
+        for wrong in ["passes", "no token bucket", "egress map"] {
+            assert!(!reasons.contains(wrong), "{class:#}");
+        }
+    }
+}
+
+pub(crate) fn the_reports_file_is_planned_made_verified_and_undone_to_the_byte(guest: &Guest) {
+    let default = guest.shell("sysctl -n net.core.default_qdisc");
+    // Queues without a limit have the kernel's default qdisc, classes of htb have fq_codel.
+    for (mechanism, leaf) in [
+        ("htb", "fq_codel"),
+        ("mqprio", "fq"),
+        ("mqprio", "fq_codel"),
+    ] {
+        guest.shell(&format!(
+            "modprobe sch_{leaf}; sysctl -q net.core.default_qdisc={leaf}"
+        ));
+        port(guest);
+        file(guest, "e0", Some(mechanism));
+        let before = seen(guest, "e0");
+        let plan = qos(guest, &["plan", FILE]).out;
+        assert!(plan.starts_with(&format!("e0: {mechanism} ")), "{plan}");
+        qos(guest, &["apply", FILE, "--no-confirm"]);
+        let qdiscs = guest.shell("tc qdisc show dev e0");
+        assert!(qdiscs.contains(&format!("qdisc {leaf} ")), "{qdiscs}");
+        if mechanism == "htb" || leaf == "fq" {
+            let (done, document) = verify_with(guest, "netns:far", "--time 200ms --flows 16");
+            assert_limited(&document);
+            assert_ne!(done.code, 11, "{document:#}");
+        }
+        guest.shell("ip neigh flush all");
+        qos(guest, &["undo"]);
+        assert_eq!(seen(guest, "e0"), before, "{mechanism} with {leaf}");
+        guest.shell("ip link del e0; ip netns del far");
+    }
+    guest.shell(&format!("sysctl -q net.core.default_qdisc={default}"));
+}
+
+/// RDMA writes of a limited class, beside the round trips of the other one and as what they are beside. The packets of rxe pass the
+/// qdisc of their interface, with the ToS of the queue pair and without a socket priority, so the class is one of a DSCP.
+pub(crate) fn rdma_writes_are_limited_by_the_dscp_of_their_queue_pairs(guest: &Guest) {
+    rdma::pair(guest);
+    guest.shell(&format!(
+        "cat >{FILE} <<'END'
+[qos]
+interface = \"va\"
+mechanism = \"htb\"
+
+[[class]]
+name = \"limited\"
+dscp = \"cs3\"
+limit = \"10mbit\"
+
+[[class]]
+name = \"open\"
+limit = \"none\"
+END"
+    ));
+    let before = seen(guest, "va");
+    qos(guest, &["apply", FILE, "--no-confirm"]);
+    let peer = format!("'exec:{} --state {DISK}/far agent --stdio'", Guest::PROGRAM);
+    let words = "--address 10.9.0.2 --verbs --time 200ms --flows 2";
+    let (done, document) = verify_with(guest, &peer, words);
+    assert_ne!(done.code, 11, "{document:#}");
+    assert_eq!(document["transport"], "verbs");
+    let limited = class(&document, "limited");
+    for part in ["alone_bit_per_s", "together_bit_per_s"] {
+        let rate = limited[part]["median"].as_f64().expect("a rate");
+        assert!(rate > 0.0 && rate < 15e6, "{document:#}");
+    }
+    let open = class(&document, "open");
+    let rate = open["alone_bit_per_s"]["median"].as_f64();
+    assert!(rate > Some(30e6), "{document:#}");
+    for class in [limited, open] {
+        assert!(class["others"][0]["p99_after_s"].as_f64() > Some(0.0));
+    }
+    qos(guest, &["undo"]);
+    guest.shell("ip neigh flush all");
+    assert_eq!(seen(guest, "va"), before);
 }
 
 /// systemd-networkd without the rest of systemd; with a writable /sys it waits for udev.

@@ -156,7 +156,7 @@ pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Gue
 /// Of an apply that is killed (SIGKILL), alone or with its reverter, all is there or nothing.
 pub(crate) fn an_apply_that_is_killed_at_a_step_is_rolled_back_whole(guest: &Guest) {
     /// Spread over all steps, with the last ones: those of the commit.
-    const KILLS: u32 = 6;
+    const KILLS: u32 = 4;
     write(guest, "htb");
     let before = seen(guest, "n0 n1");
     let apply = format!("{} qos apply {FILE} --no-confirm", Guest::command());
@@ -172,7 +172,7 @@ pub(crate) fn an_apply_that_is_killed_at_a_step_is_rolled_back_whole(guest: &Gue
         for victim in ["self", "both"] {
             // `cat` ends with the last one who could write to it: the reverter.
             let killed = guest.shell(&format!(
-                "{{ LINERATE_CRASH=maker:{step}:{victim} {apply}; echo code $?; }} 2>&1 | cat"
+                "{{ LINERATE_CRASH=maker:{step}:{victim} {apply} || echo code $?; }} 2>&1 | cat"
             ));
             assert!(killed.contains("code 137"), "step {step}: {killed}");
             guest.linerate(&["tune", "recover"]);

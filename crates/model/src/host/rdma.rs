@@ -41,7 +41,7 @@ impl Host {
 
 impl RdmaPort {
     /// Whether it is the port of the interface `nic`, or has an address of it.
-    fn is_of(&self, nic: &NicName) -> bool {
+    pub(crate) fn is_of(&self, nic: &NicName) -> bool {
         let gids = self.gids.value().into_iter().flatten();
         self.netdev.value() == Some(nic)
             || gids

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use super::{ClassVlan, Framing, Guaranteed, Qos, QosClass, QosError, Rate, Selector, shared};
-use crate::host::{Host, Nic, NicKind};
+use crate::host::{Host, Nic, NicKind, RdmaDevice, RdmaPort};
 use crate::ids::NicName;
 use crate::units::BitRate;
 
@@ -184,7 +184,7 @@ pub fn plan(
             Mechanism::Htb => tree::settings(qos, holder, &classes, line, leaf),
         });
     }
-    let mut notes = notes_of(qos, nic, mechanism);
+    let mut notes = notes_of(qos, host, nic, mechanism);
     notes.extend(about_holders);
     if known_line.is_none() {
         notes.push(format!(
@@ -435,17 +435,47 @@ fn is_link_local(address: &str) -> bool {
     address.to_ascii_lowercase().starts_with("fe80:")
 }
 
+/// What the kernel's qdiscs do not do for the RDMA devices of an interface and its lower ones. Those of hardware send beside the
+/// kernel. The packets of rxe, which has no PCI function, pass the qdisc with a ToS, and without the priority of a socket.
+fn rdma_notes(qos: &Qos, host: &Host, nic: &Nic) -> Vec<String> {
+    let is_own = |port: &RdmaPort| {
+        let mut lower = nic.lower().iter();
+        port.is_of(&nic.name) || lower.any(|lower| port.is_of(lower))
+    };
+    let mut classes = qos.classes.iter();
+    let by_priority = classes.any(|class| matches!(class.selector, Selector::Priority(_)));
+    let note = |device: &RdmaDevice| {
+        let name = &device.name;
+        if device.pci_address.value().is_some() {
+            Some(format!(
+                "RDMA traffic of {name} does not pass the kernel's qdiscs: no limit holds for it"
+            ))
+        } else if by_priority && !device.is_iwarp() {
+            Some(format!(
+                "RDMA packets of {name} have no socket priority: select them by `dscp`"
+            ))
+        } else {
+            None
+        }
+    };
+    let own = (host.rdma.iter()).filter(|device| device.ports.iter().any(is_own));
+    own.filter_map(note).collect()
+}
+
 /// What the mechanism can and cannot.
-fn notes_of(qos: &Qos, nic: &Nic, mechanism: Mechanism) -> Vec<String> {
+fn notes_of(qos: &Qos, host: &Host, nic: &Nic, mechanism: Mechanism) -> Vec<String> {
     let mut notes = vec![match mechanism {
         Mechanism::Dcb => {
             "the NIC limits what the wire carries, with preamble and frame check sequence, and for RDMA as well"
         }
         Mechanism::Mqprio | Mechanism::Htb => {
-            "the kernel limits frames without preamble, frame check sequence and gap, and no RDMA traffic, which does not pass it"
+            "the kernel limits frames without preamble, frame check sequence and gap"
         }
     }
     .to_owned()];
+    if mechanism != Mechanism::Dcb {
+        notes.extend(rdma_notes(qos, host, nic));
+    }
     if qos.limit_of != Framing::Frame || mechanism == Mechanism::Dcb {
         let mtu = nic.mtu.value().map_or(MTU, |mtu| u64::from(*mtu));
         notes.push(format!(

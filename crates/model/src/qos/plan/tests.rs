@@ -61,6 +61,42 @@ fn why_not(qos: &Qos, host: &Host) -> String {
 }
 
 #[test]
+fn only_rdma_devices_of_hardware_send_beside_the_kernels_qdiscs() {
+    let notes = |qos: &Qos, device: Option<RdmaDevice>, nic: fn(NicBuilder) -> NicBuilder| {
+        let mut host = host(nic);
+        host.rdma = device.into_iter().collect();
+        planned(qos, &host).notes.join("\n")
+    };
+    let hardware = |name: &str, nic: &str| {
+        let mut device = build::roce(name, nic);
+        device.pci_address = Known::Value("0000:3b:00.0".parse().expect("an address"));
+        Some(device)
+    };
+    let soft = Some(build::roce("rxe0", "eth1"));
+    let said = "RDMA traffic of mlx5_0 does not pass the kernel's qdiscs: no limit holds for it";
+    let own = notes(&report(""), hardware("mlx5_0", "eth1"), plain);
+    assert!(own.contains(said), "{own}");
+    for other in [None, soft.clone(), hardware("mlx5_1", "eth2")] {
+        let notes = notes(&report(""), other, plain);
+        assert!(!notes.contains("RDMA"), "{notes}");
+    }
+    // The NIC's own limits are those of its RDMA traffic too.
+    let by_nic = notes(&report(""), hardware("mlx5_0", "eth1"), with_dcb);
+    assert!(!by_nic.contains(said), "{by_nic}");
+    // What rxe sends has a ToS and no priority of a socket.
+    let by = |selector: &str| {
+        qos(&format!(
+            r#"{{"qos": {{"interface": "eth1"}}, "class": [{{"name": "slow", {selector}, "limit": "1gbit"}}]}}"#
+        ))
+    };
+    let said = "RDMA packets of rxe0 have no socket priority: select them by `dscp`";
+    let by_priority = notes(&by(r#""priority": 3"#), soft.clone(), plain);
+    assert!(by_priority.contains(said), "{by_priority}");
+    let by_dscp = notes(&by(r#""dscp": "cs3""#), soft, plain);
+    assert!(!by_dscp.contains("RDMA"), "{by_dscp}");
+}
+
+#[test]
 fn a_nic_with_rates_of_its_classes_holds_the_limits_itself() {
     let plan = planned(&report(""), &host(with_dcb));
     assert_eq!(plan.mechanism, Mechanism::Dcb);

@@ -372,7 +372,8 @@ pub(crate) fn the_reports_file_is_planned_made_verified_and_undone_to_the_byte(g
         qos(guest, &["apply", FILE, "--no-confirm"]);
         let qdiscs = guest.shell("tc qdisc show dev e0");
         assert!(qdiscs.contains(&format!("qdisc {leaf} ")), "{qdiscs}");
-        if mechanism == "htb" || leaf == "fq" {
+        // 24 trials of up to 48 flows take minutes of an emulated CPU; those on bonds verify mqprio.
+        if mechanism == "htb" {
             let (done, document) = verify_with(guest, "netns:far", "--time 200ms --flows 16");
             assert_limited(&document);
             assert_ne!(done.code, 11, "{document:#}");

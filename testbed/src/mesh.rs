@@ -44,6 +44,10 @@ pub enum MeshFault {
     Mtu(u32, u32),
     /// The hosts from the first to the last send and receive 15 % slower.
     Group(u32, u32),
+    /// What the hosts from the first to the last receive passes one class of 50 Mb/s together, in a queue that they share.
+    Shared(u32, u32),
+    /// It passes a class of 50 Mb/s for each of them, at the same place.
+    Separate(u32, u32),
 }
 
 /// A mesh.
@@ -219,12 +223,63 @@ impl MeshSpec {
              link add name br0 type bridge stp_state 0 mcast_snooping 0\n\
              link set br0 up\n"
             .to_owned();
+        if self.trunk().is_some() {
+            lines.push_str(
+                "link add name br1 type bridge stp_state 0 mcast_snooping 0\n\
+                 link set br1 up\n\
+                 link add name t0 type veth peer name t1\n\
+                 link set t0 master br0 up\n\
+                 link set t1 master br1 up\n",
+            );
+        }
         for host in 0..self.hosts {
             let node = namespace(host);
+            let is_behind = self
+                .trunk()
+                .is_some_and(|(first, last, _)| (first..=last).contains(&host));
+            let bridge = if is_behind { "br1" } else { "br0" };
             let _ = write!(
                 lines,
                 "link add name p{host} type veth peer name eth0 netns {node}\n\
-                 link set p{host} master br0 up\n"
+                 link set p{host} master {bridge} up\n"
+            );
+        }
+        lines
+    }
+
+    /// The hosts behind a trunk, and whether they share its class.
+    fn trunk(&self) -> Option<(u32, u32, bool)> {
+        self.faults.iter().find_map(|fault| match *fault {
+            MeshFault::Shared(first, last) => Some((first, last, true)),
+            MeshFault::Separate(first, last) => Some((first, last, false)),
+            _ => None,
+        })
+    }
+
+    /// The classes of the trunk, if there is one.
+    fn classes(&self) -> String {
+        let Some((first, last, is_shared)) = self.trunk() else {
+            return String::new();
+        };
+        let class = |class: u32| {
+            format!(
+                "class add dev t0 parent 1: classid 1:{class} htb rate {KBIT_PER_S}kbit burst 32k quantum 3000\n\
+                 qdisc add dev t0 parent 1:{class} bfifo limit 512kb\n"
+            )
+        };
+        let mut lines = format!(
+            "qdisc add dev t0 root handle 1: htb default 1\n{}",
+            class(1)
+        );
+        if is_shared {
+            return lines;
+        }
+        for (number, host) in (2..).zip(first..=last) {
+            let _ = write!(
+                lines,
+                "{}filter add dev t0 parent 1: protocol ip u32 match ip dst {}/32 flowid 1:{number}\n",
+                class(number),
+                address(host)
             );
         }
         lines
@@ -280,7 +335,7 @@ impl MeshSpec {
 
     /// The limits of the hosts when they receive.
     fn receives(&self) -> String {
-        let mut lines = String::new();
+        let mut lines = self.classes();
         for host in 0..self.hosts {
             let rate = self.rate(|fault| fault.slows_receiver(host));
             let _ = writeln!(
@@ -326,9 +381,11 @@ impl MeshFault {
     fn hosts(self) -> (u32, Option<u32>) {
         match self {
             Self::Send(host) | Self::Receive(host) | Self::Loss(host) => (host, None),
-            Self::Pair(one, other) | Self::Mtu(one, other) | Self::Group(one, other) => {
-                (one, Some(other))
-            }
+            Self::Pair(one, other)
+            | Self::Mtu(one, other)
+            | Self::Group(one, other)
+            | Self::Shared(one, other)
+            | Self::Separate(one, other) => (one, Some(other)),
         }
     }
 
@@ -358,6 +415,8 @@ impl fmt::Display for MeshFault {
             Self::Loss(host) => write!(f, "loss:{host}"),
             Self::Mtu(one, other) => write!(f, "mtu:{one}-{other}"),
             Self::Group(first, last) => write!(f, "group:{first}-{last}"),
+            Self::Shared(first, last) => write!(f, "shared:{first}-{last}"),
+            Self::Separate(first, last) => write!(f, "separate:{first}-{last}"),
         }
     }
 }
@@ -366,8 +425,8 @@ impl FromStr for MeshFault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const FORMS: &str = "expected send:N, receive:N, loss:N, pair:FROM-TO, mtu:N-N or group:FIRST-LAST, where hosts are \
-                             numbered from 0";
+        const FORMS: &str = "expected send:N, receive:N, loss:N, pair:FROM-TO, mtu:N-N, group:FIRST-LAST, \
+                             shared:FIRST-LAST or separate:FIRST-LAST, where hosts are numbered from 0";
         let (kind, hosts) = text.split_once(':').ok_or(FORMS)?;
         let number = |text: &str| text.parse::<u32>().map_err(|_| FORMS.to_owned());
         let Some((one, other)) = hosts.split_once('-') else {
@@ -380,13 +439,16 @@ impl FromStr for MeshFault {
             };
         };
         let (one, other) = (number(one)?, number(other)?);
-        if one == other || (kind == "group" && one > other) {
+        let is_range = matches!(kind, "group" | "shared" | "separate");
+        if one == other || (is_range && one > other) {
             return Err(FORMS.to_owned());
         }
         match kind {
             "pair" => Ok(Self::Pair(one, other)),
             "mtu" => Ok(Self::Mtu(one, other)),
             "group" => Ok(Self::Group(one, other)),
+            "shared" => Ok(Self::Shared(one, other)),
+            "separate" => Ok(Self::Separate(one, other)),
             _ => Err(FORMS.to_owned()),
         }
     }
@@ -405,6 +467,8 @@ mod tests {
             "loss:2",
             "mtu:0-1",
             "group:0-3",
+            "shared:2-3",
+            "separate:2-3",
         ] {
             let fault: MeshFault = text.parse().expect(text);
             assert_eq!(fault.to_string(), text);
@@ -419,6 +483,29 @@ mod tests {
             "send:1-2",
         ] {
             assert!(text.parse::<MeshFault>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_behind_a_trunk_share_one_class_or_have_one_each() {
+        let behind = |fault| MeshSpec {
+            hosts: 4,
+            faults: vec![fault],
+        };
+        let (shared, separate) = (
+            behind(MeshFault::Shared(2, 3)),
+            behind(MeshFault::Separate(2, 3)),
+        );
+        assert_eq!(shared.classes().matches("class add").count(), 1);
+        assert_eq!(separate.classes().matches("class add").count(), 3);
+        assert!(
+            separate
+                .classes()
+                .contains("match ip dst 10.206.0.13/32 flowid 1:3")
+        );
+        for spec in [shared, separate] {
+            let bridge = spec.bridge();
+            assert!(bridge.contains("set p1 master br0") && bridge.contains("set p2 master br1"));
         }
     }
 

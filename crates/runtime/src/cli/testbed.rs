@@ -41,10 +41,11 @@ pub enum MeshTestbedAction {
         /// How many hosts.
         #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(mesh::HOSTS_MAX)))]
         hosts: u32,
-        /// A fault to inject; repeat for several: send:N, receive:N, pair:FROM-TO, loss:N, mtu:N-N or group:FIRST-LAST.
+        /// A fault to inject; repeat for several: send:N, receive:N, pair:FROM-TO, loss:N, mtu:N-N, group:FIRST-LAST, shared:FIRST-LAST or separate:FIRST-LAST.
         ///
         /// 15 % less when a host sends or receives, from one host to another, or for a group of hosts; 0.5 % of a host's packets lost;
-        /// packets above 1,400 bytes dropped between two hosts. Hosts are numbered from 0.
+        /// packets above 1,400 bytes dropped between two hosts; 50 Mb/s for what a range of hosts receives, in one HTB class that they share or in
+        /// a class for each (for `mesh --pattern incast`). Hosts are numbered from 0.
         #[arg(long = "fault", value_name = "FAULT")]
         faults: Vec<MeshFault>,
     },

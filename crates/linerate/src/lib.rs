@@ -131,12 +131,12 @@ fn check_format(format: cli::FormatArg, command: Option<&Command>) -> Outcome<()
     }
     let has_metrics = matches!(
         command,
-        Some(Command::Doctor(_) | Command::Measure { .. } | Command::Prove(_))
+        Some(Command::Doctor(_) | Command::Measure { .. } | Command::Mesh(_) | Command::Prove(_))
     );
     if format == cli::FormatArg::Openmetrics && !has_metrics {
         return Err(Stop::new(
             Code::Usage,
-            "only `doctor`, `measure` and `prove` can be printed as openmetrics",
+            "only `doctor`, `measure`, `mesh` and `prove` can be printed as openmetrics",
         ));
     }
     Ok(())

@@ -74,6 +74,10 @@ fn documents() -> Vec<Document> {
         document::<CompareDocument>("compare", "linerate compare"),
         document::<RxeDocument>("testbed-rxe", "linerate testbed rxe"),
         document::<linerate_analysis::mesh::MeshDocument>("mesh", "linerate mesh"),
+        document::<linerate_analysis::mesh::comparison::MeshComparison>(
+            "mesh-compare",
+            "linerate compare of runs of mesh",
+        ),
         document::<MeshTestbedDocument>("testbed-mesh", "linerate testbed mesh"),
         document::<RedundantDocument>("testbed-redundant", "linerate testbed redundant"),
         document::<KeysDocument>("keys", "linerate peers list, linerate agent paired"),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::failures::failed_pairs;
 use super::judge::{Confirmed, NamedPart, Verdict};
+use super::loss::LossShare;
 use super::require::{Requirement, RequirementResult, judged};
 use super::screen::{HOSTS_MIN, cells};
 use super::{Gathered, IncastResult, Screening, Side, Suspect, incast, judge, screen};
@@ -159,12 +160,47 @@ pub struct Effect {
 }
 
 impl Effect {
-    fn of((effect, interval): (f64, Interval)) -> Self {
+    pub(super) fn of((effect, interval): (f64, Interval)) -> Self {
         Self {
             relative: effect.exp_m1(),
             low: interval.low.exp_m1(),
             high: interval.high.exp_m1(),
             level: interval.level,
+        }
+    }
+}
+
+/// A share of retransmitted segments.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Loss {
+    /// The share of the segments between this host and its partners.
+    pub share: f64,
+    /// The lower end of its interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// The confidence level; it holds for all that is named together.
+    pub level: f64,
+    /// The share of most hosts.
+    pub most: f64,
+}
+
+impl Loss {
+    fn of(loss: LossShare) -> Self {
+        let LossShare {
+            share,
+            low,
+            high,
+            level,
+            most,
+        } = loss;
+        Self {
+            share,
+            low,
+            high,
+            level,
+            most,
         }
     }
 }
@@ -190,6 +226,10 @@ pub enum What {
     GroupSend,
     /// A switch, rack or rail, from others to its hosts.
     GroupReceive,
+    /// A host whose segments are retransmitted when it sends; its rate is not lower.
+    LossSend,
+    /// A host to which segments are retransmitted; its rate is not lower.
+    LossReceive,
 }
 
 /// What is named, with the evidence.
@@ -206,8 +246,10 @@ pub struct Named {
     pub group: Option<Group>,
     /// The members of the group.
     pub members: Vec<String>,
-    /// The change of the rate in the retest; null if data does not arrive.
+    /// The change of the rate in the retest; null if data does not arrive, or if only segments are lost.
     pub effect: Option<Effect>,
+    /// The segments retransmitted in the retest; null if they are not more than those of most hosts.
+    pub loss: Option<Loss>,
     /// How flows fail; null if they do not.
     pub failure: Option<Failure>,
     /// The change of the rate before the retest; null if not known.
@@ -403,6 +445,12 @@ impl Mesh<'_> {
             }
             Suspect::Group(group, _, Side::Send) => format!("{group} sends less"),
             Suspect::Group(group, _, Side::Receive) => format!("{group} receives less"),
+            Suspect::Loss(host, Side::Send) => {
+                format!("segments from {} are lost", self.name(*host))
+            }
+            Suspect::Loss(host, Side::Receive) => {
+                format!("segments to {} are lost", self.name(*host))
+            }
             Suspect::FailingHost(host, Side::Send) => {
                 format!("flows from {} fail", self.name(*host))
             }
@@ -450,6 +498,8 @@ impl Mesh<'_> {
                 };
                 (Some(*host), what, None, None)
             }
+            NamedPart::Loss(host, Side::Send) => (Some(*host), What::LossSend, None, None),
+            NamedPart::Loss(host, Side::Receive) => (Some(*host), What::LossReceive, None, None),
             NamedPart::Direction(from, to) => (Some(*from), What::Direction, Some(*to), None),
             NamedPart::Pair(from, to) => (Some(*from), What::Pair, Some(*to), None),
             NamedPart::Group(group, members, side) => {
@@ -468,6 +518,7 @@ impl Mesh<'_> {
             members: members.map(|host| self.name(*host)).collect(),
             group: group.map(|(group, _)| group.clone()),
             effect: one.effect.map(Effect::of),
+            loss: one.loss.map(Loss::of),
             failure: one.failure,
             first: one.first.map(f64::exp_m1),
             results: one.results,
@@ -515,7 +566,7 @@ impl Mesh<'_> {
             return (HostVerdict::Unreached, Some(format!("{when}: {cause}")));
         }
         let is_about = |part: &NamedPart| match part {
-            NamedPart::Host(own, _) => *own == host,
+            NamedPart::Host(own, _) | NamedPart::Loss(own, _) => *own == host,
             NamedPart::Direction(from, to) | NamedPart::Pair(from, to) => {
                 *from == host || *to == host
             }
@@ -528,7 +579,9 @@ impl Mesh<'_> {
         }
         let not_tried = |cause: String| (HostVerdict::NotTried, Some(cause));
         let is_suspect = |suspect: &&Suspect| match suspect {
-            Suspect::Host(own, _) | Suspect::FailingHost(own, _) => *own == host,
+            Suspect::Host(own, _) | Suspect::Loss(own, _) | Suspect::FailingHost(own, _) => {
+                *own == host
+            }
             Suspect::Pair(from, to) | Suspect::FailedPair(from, to) => *from == host || *to == host,
             Suspect::Group(_, members, _) => members.contains(&host),
         };
@@ -552,6 +605,8 @@ impl Mesh<'_> {
         match part {
             NamedPart::Host(_, Side::Send) => "sends less".to_owned(),
             NamedPart::Host(_, Side::Receive) => "receives less".to_owned(),
+            NamedPart::Loss(_, Side::Send) => "what it sends is lost".to_owned(),
+            NamedPart::Loss(_, Side::Receive) => "what it receives is lost".to_owned(),
             NamedPart::Direction(from, to) => {
                 format!("{} to {}", self.name(*from), self.name(*to))
             }
@@ -564,25 +619,27 @@ impl Mesh<'_> {
     }
 
     fn summary(&self) -> PairsSummary {
-        let rates = |entries: &[super::gathered::Entry]| -> Vec<f64> {
-            let rates = entries.iter().map(|entry| f64::from(entry.log_rate).exp());
-            rates.collect()
+        let logs = |entries: &[super::gathered::Entry]| -> Vec<f32> {
+            entries.iter().map(|entry| entry.log_rate).collect()
         };
-        let mut apart = rates(self.first.judged());
-        apart.sort_by(f64::total_cmp);
-        // The values are sorted: a mesh has millions, and `quantile` would sort them each time.
+        let mut apart = logs(self.first.judged());
+        // Selected, not sorted: a mesh has millions.
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "an index between 0 and the last"
         )]
-        let at = |probability: f64| {
+        let mut at = |probability: f64| {
             let last = apart.len().checked_sub(1)?;
-            Some(apart[(probability * last as f64).round() as usize])
+            let rank = (probability * last as f64).round() as usize;
+            let (_, log, _) = apart.select_nth_unstable_by(rank, f32::total_cmp);
+            Some(f64::from(*log).exp())
         };
+        let together = logs(self.first.both_ways());
+        let together: Vec<f64> = together.into_iter().map(f64::from).collect();
         PairsSummary {
-            measured: apart.len(),
+            measured: self.first.judged().len(),
             failed: self.first.failed.len(),
             not_tried: self.first.not_tried(),
             min: at(0.0),
@@ -590,7 +647,7 @@ impl Mesh<'_> {
             median: at(0.5),
             p95: at(0.95),
             max: at(1.0),
-            together_median: median(&rates(self.first.both_ways())).ok(),
+            together_median: median(&together).ok().map(f64::exp),
         }
     }
 

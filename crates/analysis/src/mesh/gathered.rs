@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use linerate_model::mesh::{Failure, HostIndex, Observation, Outcome, Role, Step};
 use linerate_model::units::Nanoseconds;
 
+use super::loss::Losses;
+
 /// A measured rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Entry {
@@ -40,6 +42,8 @@ pub struct Gathered {
     together: Vec<Entry>,
     pub(super) failed: Vec<FailedFlow>,
     pub(super) victims: Vec<VictimTrial>,
+    /// What was retransmitted, of each direction alone.
+    pub(super) losses: Losses,
     /// Hosts that congested a receiver, and the receiver.
     pub(super) congesting: Vec<(HostIndex, HostIndex)>,
     /// The first cause of flows that were not tried, and how many there were.
@@ -69,8 +73,16 @@ impl Gathered {
             Outcome::Measured {
                 rate,
                 latency_ns_p99,
+                retransmits,
             } => match observation.role {
-                Role::Measured => self.add_rate(observation, *rate),
+                Role::Measured => {
+                    self.add_rate(observation, *rate);
+                    if let (Some(retransmits), false) =
+                        (retransmits, observation.step == Step::Together)
+                    {
+                        self.losses.add(from, to, *retransmits);
+                    }
+                }
                 Role::Congesting => {}
                 Role::VictimAlone | Role::VictimCongested => self.victims.push(VictimTrial {
                     from,

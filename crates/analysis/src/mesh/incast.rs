@@ -140,6 +140,7 @@ mod tests {
                     to: HostIndex(to),
                     role,
                     outcome: Outcome::Measured {
+                        retransmits: None,
                         rate: 1e9 * factor * (0.02 * random.normal()).exp(),
                         latency_ns_p99: None,
                     },

@@ -10,6 +10,7 @@ use linerate_stats::two_way::{MEDIAN_VARIANCE, Spread, inflation, scatter, shift
 use super::TOLERANCE;
 use super::failures::{FailedPairs, Tries, failed_pairs, failing_hosts};
 use super::gathered::Gathered;
+use super::loss::{LossShare, Losses, Usual};
 use super::screen::{Screening, Side, Suspect, cells, is_most};
 
 /// The share of meshes without a fault in which anything may be named is 5 %; the tests are approximate, so they share a
@@ -33,6 +34,8 @@ pub enum NamedPart {
     Pair(HostIndex, HostIndex),
     /// A group on one side, with its members.
     Group(Group, Vec<HostIndex>, Side),
+    /// What a host sends is lost, or what it should receive.
+    Loss(HostIndex, Side),
 }
 
 /// A suspect that was confirmed.
@@ -42,6 +45,8 @@ pub struct Confirmed {
     pub part: NamedPart,
     /// The change of the rate with its simultaneous interval, on the scale of logarithms; none if data does not arrive.
     pub effect: Option<(f64, Interval)>,
+    /// The share of its segments that are retransmitted, if it is higher than that of most hosts.
+    pub loss: Option<LossShare>,
     /// How flows fail, if they do.
     pub failure: Option<Failure>,
     /// The change of the rate in the first part.
@@ -101,19 +106,22 @@ pub fn judge(
             Suspect::FailingHost(..) | Suspect::FailedPair(..) => {
                 data.judge_failure(suspect, first, &mut verdict);
             }
+            Suspect::Loss(host, side) => data.judge_loss(*host, *side, &mut verdict),
             _ => data.judge_slow(suspect, &mut verdict),
         }
     }
     Retested::keep_the_simplest(&mut verdict);
+    Retested::join_losses(&mut verdict);
     verdict
         .named
         .sort_by(|a, b| severity(a).total_cmp(&severity(b)));
     verdict
 }
 
-/// Failures first, then by size.
+/// Failures first, then by size; loss that does not lower the rate comes last.
 fn severity(one: &Confirmed) -> f64 {
-    one.effect.map_or(f64::MIN, |(effect, _)| effect)
+    let without = if one.failure.is_some() { f64::MIN } else { 0.0 };
+    one.effect.map_or(without, |(effect, _)| effect)
 }
 
 /// The effects of the hosts with intervals for each alone.
@@ -150,12 +158,14 @@ struct Retested<'a> {
     failed: FailedPairs,
     failing: BTreeMap<(HostIndex, Side), (usize, usize)>,
     spread: Option<Spread>,
+    losses: &'a Losses,
+    usual_loss: Option<Usual>,
     /// The error of each test.
     error: f64,
 }
 
 impl<'a> Retested<'a> {
-    fn of(screening: &'a Screening, retest: &Gathered, is_lost: &[bool]) -> Self {
+    fn of(screening: &'a Screening, retest: &'a Gathered, is_lost: &[bool]) -> Self {
         let fit = &screening.fit;
         let cells = cells(retest.judged());
         let is_reference = screening.references();
@@ -180,6 +190,11 @@ impl<'a> Retested<'a> {
         Self {
             spread: spread(screening, &references),
             failing: failing_hosts(retest, &failed),
+            losses: &retest.losses,
+            usual_loss: screening.usual_loss.map(|usual| {
+                let known = u32::try_from(references.len()).unwrap_or(u32::MAX);
+                retest.losses.now(usual, known, &is_reference)
+            }),
             screening,
             rest,
             failed,
@@ -272,7 +287,7 @@ impl<'a> Retested<'a> {
                 let of: Vec<Vec<f64>> = of.collect();
                 (self.test_group(&of), of.iter().map(Vec::len).sum())
             }
-            Suspect::FailingHost(..) | Suspect::FailedPair(..) => (None, 0),
+            _ => (None, 0),
         }
     }
 
@@ -307,11 +322,12 @@ impl<'a> Retested<'a> {
             Suspect::Host(host, side) => NamedPart::Host(host, side),
             Suspect::Pair(from, to) => NamedPart::Direction(from, to),
             Suspect::Group(group, members, side) => NamedPart::Group(group, members, side),
-            Suspect::FailingHost(..) | Suspect::FailedPair(..) => return,
+            _ => return,
         };
         verdict.named.push(Confirmed {
             part,
             effect,
+            loss: None,
             failure: None,
             first: self.first_of(suspect),
             results,
@@ -368,6 +384,7 @@ impl<'a> Retested<'a> {
             verdict.named.push(Confirmed {
                 part,
                 effect: None,
+                loss: None,
                 failure,
                 first: None,
                 results,
@@ -378,6 +395,57 @@ impl<'a> Retested<'a> {
                 effect: None,
                 results,
             });
+        }
+    }
+
+    fn judge_loss(&self, host: HostIndex, side: Side, verdict: &mut Verdict) {
+        let level = 1.0 - 2.0 * self.error;
+        let suspect = Suspect::Loss(host, side);
+        let retested = self
+            .usual_loss
+            .and_then(|usual| self.losses.retested(usual, (host, side), level));
+        let Some((loss, results)) = retested else {
+            verdict.open.push(suspect);
+            return;
+        };
+        if loss.is_higher() {
+            verdict.named.push(Confirmed {
+                part: NamedPart::Loss(host, side),
+                effect: None,
+                loss: Some(loss),
+                failure: None,
+                first: None,
+                results,
+            });
+        } else {
+            verdict.cleared.push(Cleared {
+                suspect,
+                effect: None,
+                results,
+            });
+        }
+    }
+
+    /// What is slow on one side may be so because of the loss there: one name has both. A slow group has its own reasons for
+    /// what its members lose.
+    fn join_losses(verdict: &mut Verdict) {
+        let losses = verdict
+            .named
+            .extract_if(.., |one| matches!(one.part, NamedPart::Loss(..)));
+        for loss in losses.collect::<Vec<_>>() {
+            let NamedPart::Loss(host, side) = loss.part else {
+                continue;
+            };
+            let is_same = |one: &&mut Confirmed| match &one.part {
+                NamedPart::Host(own, of) => (*own, *of) == (host, side),
+                NamedPart::Group(_, members, of) => *of == side && members.contains(&host),
+                _ => false,
+            };
+            match verdict.named.iter_mut().find(is_same) {
+                Some(one) if matches!(one.part, NamedPart::Host(..)) => one.loss = loss.loss,
+                Some(_) => {}
+                None => verdict.named.push(loss),
+            }
         }
     }
 

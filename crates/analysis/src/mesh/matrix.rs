@@ -1,7 +1,7 @@
 //! The table of a heat map: each sender with each receiver, relative to most pairs.
 
 use linerate_model::mesh::{HostState, MeshHost};
-use linerate_stats::summary::median;
+use linerate_stats::two_way::take_median;
 
 use super::Gathered;
 
@@ -43,12 +43,12 @@ impl Matrix {
         for (position, host) in order.iter().enumerate() {
             place[*host] = position;
         }
-        let logs: Vec<f64> = gathered
+        let mut logs: Vec<f64> = gathered
             .judged()
             .iter()
             .map(|entry| f64::from(entry.log_rate))
             .collect();
-        let center = median(&logs).unwrap_or(0.0);
+        let center = take_median(&mut logs).unwrap_or(0.0);
         let mut cells = vec![f32::NAN; count * count];
         let mut set = |from: usize, to: usize, value: f32| {
             cells[place[from] * count + place[to]] = value;

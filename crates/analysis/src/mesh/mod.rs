@@ -4,16 +4,18 @@
 //! a robust model of rows (senders) and columns (receivers) of log rates, and `judge` names those that new measurements with
 //! other partners confirm. Only these new measurements count, so that the choice of suspects cannot raise the share of
 //! false names, and the level is divided among all tests of suspects: of 100 meshes without a fault, at most 5 name
-//! anything. Failed flows and lost hosts are facts, counted and not averaged (`failures`). `incast` compares the victim of
+//! anything. Retransmissions are evidence of their own (`loss`). Failed flows and lost hosts are facts, counted and not averaged (`failures`). `incast` compares the victim of
 //! an incast with and without it. `document` is `linerate.mesh/1`, `matrix` the table of a heat map, `require` the gates, and `simulated`
 //! a mesh with known truth.
 
+pub mod comparison;
 mod document;
 mod failures;
 mod gathered;
 mod hosts_file;
 mod incast;
 mod judge;
+mod loss;
 mod matrix;
 mod require;
 mod schedule;
@@ -21,13 +23,14 @@ mod screen;
 pub mod simulated;
 
 pub use document::{
-    Clock, Difference, Effect, FailedResult, FindingOfHost, HostResult, HostVerdict, MESH_SCHEMA,
-    MeshDocument, MeshSetup, Named, PairResult, PairsSummary, RateUnit, What,
+    Clock, Difference, Effect, FailedResult, FindingOfHost, HostResult, HostVerdict, Loss,
+    MESH_SCHEMA, MeshDocument, MeshSetup, Named, PairResult, PairsSummary, RateUnit, What,
 };
 pub use gathered::Gathered;
 pub use hosts_file::hosts_of_text;
 pub use incast::{IncastResult, RatioResult, VictimVerdict, incast};
 pub use judge::{Cleared, Confirmed, NamedPart, Verdict, judge};
+pub use loss::LossShare;
 pub use matrix::{CellState, Matrix};
 pub use require::{Figure, Requirement, RequirementResult, RequirementVerdict};
 pub use schedule::mesh_schedule;

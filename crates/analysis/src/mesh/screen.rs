@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::mesh::{Group, GroupKind, HostIndex, MeshHost, Retest};
 use linerate_stats::summary::median;
-use linerate_stats::two_way::{Cell, MEDIAN_VARIANCE, TwoWay, inflation};
+use linerate_stats::two_way::{Cell, MEDIAN_VARIANCE, TwoWay, inflation, take_median};
 
 use super::TOLERANCE;
 use super::failures::{failed_pairs, failing_hosts};
 use super::gathered::{Entry, Gathered};
+use super::loss::Usual;
 
 /// How many partners each suspect gets.
 pub const RETEST_PARTNERS: u32 = 10;
@@ -23,6 +24,8 @@ const HOSTS_PER_PAIR: usize = 4;
 const PAIRS_MAX: usize = 64;
 /// So many hosts without a suspicion are a reference for the others.
 const HEALTHY_MIN: usize = 3;
+/// One suspect among this many other hosts is too few to fit the model without it.
+const REFIT_FROM: usize = 40;
 /// Fewer hosts cannot show which of them is slow.
 pub(super) const HOSTS_MIN: usize = 4;
 /// The members of smaller groups are judged alone.
@@ -52,6 +55,8 @@ pub enum Suspect {
     Pair(HostIndex, HostIndex),
     /// Most members of a group, on one side.
     Group(Group, Vec<HostIndex>, Side),
+    /// A host that retransmits what it sends, or to which others retransmit.
+    Loss(HostIndex, Side),
     /// A host from which, or to which, most flows fail.
     FailingHost(HostIndex, Side),
     /// One direction between two hosts, which failed.
@@ -67,6 +72,8 @@ pub struct Screening {
     pub(super) counts: [Vec<u32>; 2],
     /// How much a residual resembles the one before it.
     pub(super) lag_one: f64,
+    /// What most hosts retransmit; none if it is not known of enough.
+    pub(super) usual_loss: Option<Usual>,
     /// The suspects.
     pub suspects: Vec<Suspect>,
     /// Pairs with a suspect that met.
@@ -99,6 +106,7 @@ pub fn screen(hosts: &[MeshHost], is_lost: &[bool], gathered: &Gathered) -> Scre
         fit,
         counts,
         lag_one,
+        usual_loss: None,
         suspects: Vec::new(),
         met: Vec::new(),
         gone: (0..hosts.len())
@@ -111,6 +119,7 @@ pub fn screen(hosts: &[MeshHost], is_lost: &[bool], gathered: &Gathered) -> Scre
         let groups = slow_groups(&screening.fit, hosts, is_lost, &cells);
         screening.suspect_hosts(is_lost, there, groups);
         screening.suspect_pairs(&cells, is_lost, hosts.len());
+        screening.suspect_losses(is_lost, there, gathered);
     }
     let failed = failed_pairs(gathered, is_lost);
     let failing = failing_hosts(gathered, &failed);
@@ -235,12 +244,29 @@ impl Screening {
             .extend(pairs.map(|((from, to), _)| Suspect::Pair(HostIndex(from), HostIndex(to))));
     }
 
+    /// Hosts that retransmit more than most, as long as half of the hosts are no suspects.
+    fn suspect_losses(&mut self, is_lost: &[bool], there: usize, gathered: &Gathered) {
+        let Some((suspects, usual)) = gathered.losses.suspects(gathered.judged()) else {
+            return;
+        };
+        self.usual_loss = Some(usual);
+        let mut hosts = self.hosts();
+        for (host, side) in suspects {
+            let is_new = !hosts.contains(&host);
+            if is_lost[host.position()] || is_new && hosts.len() >= there / 2 {
+                continue;
+            }
+            hosts.insert(host);
+            self.suspects.push(Suspect::Loss(host, side));
+        }
+    }
+
     /// Every host that is a suspect itself, and each as a member of a group.
     fn hosts(&self) -> BTreeSet<HostIndex> {
         let mut hosts = BTreeSet::new();
         for suspect in &self.suspects {
             match suspect {
-                Suspect::Host(host, _) | Suspect::FailingHost(host, _) => {
+                Suspect::Host(host, _) | Suspect::Loss(host, _) | Suspect::FailingHost(host, _) => {
                     hosts.insert(*host);
                 }
                 Suspect::Group(_, members, _) => hosts.extend(members),
@@ -279,8 +305,10 @@ impl Screening {
             |host: u32| !is_lost[host as usize] && !suspects.contains(&HostIndex(host));
         let healthy = (0_u32..)
             .take(is_lost.len())
-            .filter(|host| is_healthy(*host));
-        if suspects.is_empty() || healthy.count() < HEALTHY_MIN {
+            .filter(|host| is_healthy(*host))
+            .count();
+        // A few suspects among many hosts do not move a median.
+        if suspects.len() * REFIT_FROM < healthy || healthy < HEALTHY_MIN {
             return;
         }
         let own = cells
@@ -355,6 +383,9 @@ fn slow_groups(
             }
         }
         groups.retain(|_, members| members.len() >= MEMBERS_MIN && members.len() * 2 <= there);
+        if groups.is_empty() {
+            continue;
+        }
         let crossing = crossing(&groups, hosts.len(), cells);
         for (name, members) in &groups {
             for side in Side::ALL {
@@ -365,7 +396,7 @@ fn slow_groups(
                     outside(members, cells).unwrap_or(fit.center)
                 };
                 let own = members.iter().filter_map(|host| {
-                    let own = median(crossing.get(&(*host, side))?).ok()?;
+                    let own = median(&crossing[side.index()][host.position()]).ok()?;
                     Some(own - outside)
                 });
                 let own: Vec<f64> = own.collect();
@@ -386,14 +417,14 @@ fn crossing(
     groups: &BTreeMap<&str, Vec<HostIndex>>,
     hosts: usize,
     cells: &[Cell],
-) -> BTreeMap<(HostIndex, Side), Vec<f64>> {
+) -> [Vec<Vec<f64>>; 2] {
     let mut group_of: Vec<Option<usize>> = vec![None; hosts];
     for (number, members) in groups.values().enumerate() {
         for host in members {
             group_of[host.position()] = Some(number);
         }
     }
-    let mut values: BTreeMap<(HostIndex, Side), Vec<f64>> = BTreeMap::new();
+    let mut values = [vec![Vec::new(); hosts], vec![Vec::new(); hosts]];
     for cell in cells {
         let (from, to) = (group_of[cell.row as usize], group_of[cell.column as usize]);
         if from == to {
@@ -401,12 +432,10 @@ fn crossing(
         }
         let value = f64::from(cell.value);
         if from.is_some() {
-            let key = (HostIndex(cell.row), Side::Send);
-            values.entry(key).or_default().push(value);
+            values[Side::Send.index()][cell.row as usize].push(value);
         }
         if to.is_some() {
-            let key = (HostIndex(cell.column), Side::Receive);
-            values.entry(key).or_default().push(value);
+            values[Side::Receive.index()][cell.column as usize].push(value);
         }
     }
     values
@@ -419,7 +448,7 @@ fn outside(members: &[HostIndex], cells: &[Cell]) -> Option<f64> {
         .iter()
         .filter(|cell| !is_member.contains(&cell.row) && !is_member.contains(&cell.column))
         .map(|cell| f64::from(cell.value));
-    median(&values.collect::<Vec<_>>()).ok()
+    take_median(&mut values.collect::<Vec<_>>())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most HOSTS_MAX")]

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use linerate_model::mesh::{
-    Failure, Flow, HostIndex, HostState, MeshHost, Observation, Outcome, Pattern, Round, Schedule,
-    ScheduleOptions, Stage, Step,
+    Failure, Flow, HostIndex, HostState, MeshHost, Observation, Outcome, Pattern, Retransmits,
+    Round, Schedule, ScheduleOptions, Stage, Step,
 };
 use linerate_model::units::Nanoseconds;
 use linerate_stats::{Random, Seed};
@@ -51,6 +51,8 @@ pub enum Fault {
     Direction(HostIndex, HostIndex, f64),
     /// Random loss at a host: less on both sides, and varying.
     Loss(HostIndex),
+    /// This share of the segments from and to a host is lost, and the rate is not lower.
+    Retransmits(HostIndex, f64),
     /// Bulk data of one direction disappears.
     BlackHole(HostIndex, HostIndex),
     /// Hosts send and receive at this factor.
@@ -96,6 +98,8 @@ pub struct SimulatedRun {
 /// The rate of a healthy pair.
 const RATE: f64 = 50e6;
 const CORRELATION: f64 = 0.7;
+/// Those of 300 ms at this rate.
+const SEGMENTS: u32 = 1_300;
 
 /// What a mesh keeps from one round to the next.
 struct Weather {
@@ -305,6 +309,34 @@ impl SimulatedMesh {
         Outcome::Measured {
             rate: log.exp(),
             latency_ns_p99: None,
+            retransmits: Some(self.retransmits(flow, &mut weather.random)),
+        }
+    }
+
+    /// One flow in ten has a burst of retransmissions; those of a fault are a Poisson count (J. H. Ahrens and U. Dieter,
+    /// "Computer generation of Poisson deviates", ACM TOMS 8(2), 1982, its product of uniform values).
+    fn retransmits(&self, flow: &Flow, random: &mut Random) -> Retransmits {
+        let lost = self.faults.iter().find_map(|fault| match fault {
+            Fault::Retransmits(host, share) if flow.from == *host || flow.to == *host => {
+                Some(*share)
+            }
+            _ => None,
+        });
+        let burst = if random.unit() < 0.1 {
+            random.below(12)
+        } else {
+            0
+        };
+        let mut retransmitted = u32::try_from(burst).unwrap_or(0);
+        let limit = (-lost.unwrap_or(0.0) * f64::from(SEGMENTS)).exp();
+        let mut product = random.unit();
+        while product > limit {
+            retransmitted += 1;
+            product *= random.unit();
+        }
+        Retransmits {
+            segments: SEGMENTS,
+            retransmitted,
         }
     }
 

@@ -154,6 +154,29 @@ fn loss_at_a_host_is_named_as_that_host() {
 }
 
 #[test]
+fn loss_that_does_not_lower_the_rate_is_named_with_its_host_and_share() {
+    let mut counts = Vec::new();
+    for noise in Noise::ALL {
+        counts.push(right(
+            &format!("retransmits, {noise:?}"),
+            |seed| switched(8, noise, Fault::Retransmits(host(seed), 0.005)),
+            |seed, run| {
+                let is_own =
+                    |part: &NamedPart| matches!(part, NamedPart::Loss(of, _) if *of == host(seed));
+                let share = |one: &Confirmed| {
+                    one.loss
+                        .is_some_and(|loss| (0.002..0.01).contains(&loss.share))
+                };
+                !parts(run).is_empty()
+                    && parts(run).iter().all(is_own)
+                    && run.verdict.named.iter().all(share)
+            },
+        ));
+    }
+    assert_right(&counts);
+}
+
+#[test]
 fn a_black_hole_of_a_pair_is_named_as_a_failure_of_that_pair() {
     let mut counts = Vec::new();
     let pair = |seed| (host(seed), host(seed + 5));

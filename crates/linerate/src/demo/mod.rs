@@ -1,4 +1,4 @@
-//! `linerate demo`: two hosts in namespaces, three injected faults, and a complete `prove`.
+//! `linerate demo`: two hosts in namespaces, three injected faults, and a complete `prove`. `mesh` is the demo of `linerate mesh`.
 //!
 //! Four processes, each tied to the one before it, so that nothing survives a `kill -9` of the first:
 //!
@@ -11,6 +11,7 @@
 //! ```
 
 mod fault;
+mod mesh;
 mod plant;
 
 use std::fs;
@@ -20,7 +21,7 @@ use std::process::{Command, Stdio};
 use linerate_analysis::record::Record;
 use linerate_host::private_folder::PrivateFolder;
 use linerate_model::exit::{Code, Outcome, Stop};
-use linerate_runtime::cli::{DemoArgs, DemoStage};
+use linerate_runtime::cli::{DemoArgs, DemoOf, DemoStage};
 use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::random::fresh_seed;
@@ -37,6 +38,12 @@ const TRIAL_SECONDS: &str = "0.8";
 
 /// Carries out the demo, or one of its inner steps.
 pub(crate) fn run(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
+    if let Some(DemoOf::Mesh) = args.of {
+        return match args.stage {
+            None => mesh::start(args, state, say),
+            Some(_) => mesh::conduct(args, state, say),
+        };
+    }
     match (args.stage, &args.folder) {
         (None, None) => start(args, state, say),
         (Some(DemoStage::Conduct), Some(folder)) => conduct(args, state, folder, say),

@@ -1,4 +1,4 @@
-//! `linerate compare`: what changed from some runs to others, result by result; of runs of `failover` see there.
+//! `linerate compare`: what changed from some runs to others, result by result; of runs of `failover` and `mesh` see there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,10 +35,13 @@ pub(crate) fn run(args: &CompareArgs, state: &FilePath, say: &Say) -> Outcome<()
     let runs = state.join("runs");
     let (before, after) = (&found(&args.before, &runs)?, &found(&args.after, &runs)?);
     check_distinct(before, after)?;
-    if let Some(first) = before.0.first()
-        && stored::is_failover(first)?
-    {
-        return failover::run((before, after), args, say);
+    if let Some(first) = before.0.first() {
+        if stored::is_failover(first)? {
+            return failover::run((before, after), args, say);
+        }
+        if crate::mesh::stored::is_mesh(first)? {
+            return crate::mesh::compare::run((before, after), args, say);
+        }
     }
     let baseline = Baseline::of(before)?;
     let response = baseline.response;

@@ -1,5 +1,7 @@
 //! The result of a mesh, computed from its records: the same of a run that goes on and of a stored one.
 
+use std::path::Path;
+
 use linerate_analysis::mesh::{
     Clock, Gathered, HostVerdict, Matrix, MeshDocument, MeshSetup, RateUnit, Requirement,
     RequirementVerdict, screen,
@@ -13,7 +15,10 @@ use linerate_model::host::Host;
 use linerate_model::mesh::{HostState, Retest};
 use linerate_model::rules;
 use linerate_report::mesh::{HostFacts, add_differences, mesh_page, mesh_text};
+use linerate_report::metrics::mesh_metrics;
 use linerate_runtime::console::say::{Format, Say};
+
+use crate::metrics::{MetricsOutput, provenance};
 
 /// What the result is computed from.
 #[derive(Debug, Default)]
@@ -53,6 +58,16 @@ impl Evidence {
             }
             _ => {}
         }
+    }
+
+    /// What was measured before a retest.
+    pub(super) fn first(&self) -> &Gathered {
+        &self.first
+    }
+
+    /// The facts of a host, if it has joined.
+    pub(super) fn facts(&self, position: usize) -> Option<&Host> {
+        self.facts.get(position)?.as_deref()
     }
 
     /// How many hosts have joined or not.
@@ -127,8 +142,11 @@ impl Judged {
 
     /// Prints the result.
     pub(super) fn print(&self, is_verbose: bool, say: &Say) -> Outcome<()> {
-        if say.format == Format::Json {
-            return say.json(&self.document);
+        match say.format {
+            Format::Json => return say.json(&self.document),
+            // See `publish`.
+            Format::OpenMetrics => return Ok(()),
+            Format::Text => {}
         }
         let mut lines = vec![mesh_text(&self.document, &self.matrix)];
         if is_verbose {
@@ -140,6 +158,14 @@ impl Judged {
             }));
         }
         say.lines(&lines.join("\n"))
+    }
+
+    /// Prints the metrics if they are the format of the result, and writes their file.
+    pub(super) fn publish(&self, file: Option<&Path>, say: &Say) -> Outcome<()> {
+        let is_whole = self.document.stopped.is_none();
+        MetricsOutput::to(file).publish(say, is_whole, || {
+            Ok(mesh_metrics(&self.document, &provenance()))
+        })
     }
 
     /// The result as a page.

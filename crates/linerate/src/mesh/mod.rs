@@ -5,6 +5,7 @@
 //! data itself. `hosts` reads who takes part, `launched` joins the processes of a launcher, `outcome` turns samples into observations, `kept` stores them, `judged` computes
 //! the result from what is stored, also of a stored run (`stored`).
 
+pub(crate) mod compare;
 mod hosts;
 mod judged;
 mod kept;
@@ -118,10 +119,12 @@ fn conduct(
     }
     let judged = Judged::of(&asked, kept.evidence(), seed, ended.cause());
     judged.print(args.verbose, say)?;
+    let published = judged.publish(args.metrics_file.as_deref(), say);
     let code = judged.code();
     let rounds = kept.evidence().rounds();
     kept.end(judged.headline(), ended.cause());
     members.leave(interrupt.asked());
+    published?;
     if let Some(cause) = ended.cause() {
         say.note(&format!(
             "{cause}: the result is that of {}",

@@ -3,10 +3,11 @@
 use linerate_analysis::trial::figure::figure;
 use linerate_analysis::trial::operations::ops_per_s;
 use linerate_analysis::trial::rate_of;
+use linerate_model::analysis::ways;
 use linerate_model::end::End;
 use linerate_model::lab::Response;
-use linerate_model::mesh::{Failure, Flow, HostIndex, Observation, Outcome, Round};
-use linerate_model::sample::{Role, Sample};
+use linerate_model::mesh::{Failure, Flow, HostIndex, Observation, Outcome, Retransmits, Round};
+use linerate_model::sample::{Role, Sample, TcpInfo};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Direction;
 use linerate_runtime::endpoint::remote_pairs::{FlowFailure, FlowStage};
@@ -99,12 +100,33 @@ fn measured(sample: &Sample) -> Outcome {
         Some(rate) => Outcome::Measured {
             rate,
             latency_ns_p99: figure(Response::P99, sample).and_then(nanoseconds),
+            retransmits: retransmits(sample),
         },
         None => Outcome::Failed {
             failure: Failure::Stalled,
             cause: "the connection was established, and no data arrived".to_owned(),
         },
     }
+}
+
+/// What the connections of a trial in one direction retransmitted; none if the kernel did not report it of each.
+fn retransmits(sample: &Sample) -> Option<Retransmits> {
+    let ways = ways(sample);
+    let [way] = &ways[..] else {
+        return None;
+    };
+    let infos: Option<Vec<&TcpInfo>> = way.sender.senders().map(|flow| flow.tcp.value()).collect();
+    let infos = infos.filter(|infos| !infos.is_empty())?;
+    let sum = |of: fn(&TcpInfo) -> u64| -> u32 {
+        let sum: u64 = infos.iter().map(|tcp| of(tcp)).sum();
+        u32::try_from(sum).unwrap_or(u32::MAX)
+    };
+    Some(Retransmits {
+        segments: sum(|tcp| tcp.segments_out),
+        retransmitted: sum(|tcp| {
+            u64::from(tcp.retransmits).saturating_sub(tcp.duplicate_segments.unwrap_or(0))
+        }),
+    })
 }
 
 #[expect(

@@ -5,9 +5,11 @@ use std::time::Instant;
 use linerate_analysis::record::{MeshAsked, MeshFlow};
 use linerate_analysis::text::words::count;
 use linerate_model::end::End;
-use linerate_model::mesh::{Failure, Flow, HostState, Outcome as FlowOutcome, Round, Schedule};
+use linerate_model::mesh::{
+    Failure, Flow, HostState, Outcome as FlowOutcome, Role, Round, Schedule,
+};
 use linerate_model::units::Nanoseconds;
-use linerate_model::workload::{Direction, TrialSpec};
+use linerate_model::workload::{Direction, Stream, TrialSpec, Workload};
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::say::Say;
 use linerate_runtime::endpoint::remote_pairs::{
@@ -170,13 +172,22 @@ impl Rounds<'_, '_> {
     }
 
     fn spec(&self, flow: &Flow) -> TrialSpec {
+        let asked = &self.asked.spec;
+        // Requests congest nothing.
+        let is_filler = flow.role == Role::Congesting && !asked.workload.is_bulk();
+        let workload = if is_filler {
+            Workload::Stream(Stream::default())
+        } else {
+            asked.workload.clone()
+        };
         TrialSpec {
+            workload,
             direction: if flow.is_bidirectional {
                 Direction::Bidirectional
             } else {
                 Direction::Forward
             },
-            ..self.asked.spec.clone()
+            ..asked.clone()
         }
     }
 

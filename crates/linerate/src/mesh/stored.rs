@@ -55,7 +55,7 @@ fn judged(records: &[Record], header: &Header, folder: &Path) -> Outcome<Judged>
     Ok(Judged::of(asked, &evidence, header.seed, stopped))
 }
 
-fn read<'a>(
+pub(super) fn read<'a>(
     records: &'a [Record],
     folder: &Path,
 ) -> Outcome<(&'a MeshAsked, Evidence, Option<String>)> {

@@ -346,6 +346,113 @@ fn a_host_that_sends_slower_is_named_with_the_fact_that_differs_and_shown_again_
     assert!(page.contains("netns:lr-m2 sends "));
 }
 
+/// The ratios of the victim's rate and of its p99 with the incast and without, and the verdict.
+fn incast(fault: &str, workload: &str) -> Option<(f64, Option<f64>, String)> {
+    let mesh = Mesh::add(8, &[fault])?;
+    let options = "--pattern incast --root netns:lr-m6 --incast 4 --victim netns:lr-m4 netns:lr-m7 --directions forward \
+                   --time 300ms --repeats 6 --no-retest --seed 1 --workload";
+    let mut options: Vec<&str> = options.split_whitespace().collect();
+    options.push(workload);
+    let document = fitting(&mesh.run(&[], &options).out);
+    let incast = &document["incast"];
+    let ratio = |key: &str| incast[key]["ratio"].as_f64();
+    let rate = ratio("rate").unwrap_or_else(|| panic!("{incast}"));
+    let verdict = incast["verdict"].as_str().expect("a verdict").to_owned();
+    Some((rate, ratio("latency_p99"), verdict))
+}
+
+#[test]
+fn an_incast_slows_a_flow_in_the_class_that_both_receivers_share_and_not_one_in_a_class_of_its_own()
+{
+    let (Some(shared), Some(separate)) = (
+        incast("shared:6-7", "stream"),
+        incast("separate:6-7", "stream"),
+    ) else {
+        return;
+    };
+    // One of five flows in a class of 50 Mb/s; in a class of its own it has all of it.
+    assert_eq!(shared.2, "slowed", "{shared:?}");
+    assert!(
+        shared.0 < 0.6 && separate.0 > 0.75,
+        "{shared:?} {separate:?}"
+    );
+}
+
+#[test]
+fn an_incast_raises_the_p99_of_requests_that_wait_in_the_same_queue() {
+    let Some((rate, p99, verdict)) = incast("shared:6-7", "rr") else {
+        return;
+    };
+    // A full queue of 512 kB at 50 Mb/s is 82 ms; the path alone has less than a millisecond.
+    assert!(p99.is_some_and(|p99| p99 > 3.0), "{p99:?}");
+    assert!(rate < 0.5 && verdict == "slowed", "{rate} {verdict}");
+}
+
+#[test]
+fn two_stored_meshes_are_compared_host_by_host() {
+    let Some(mesh) = Mesh::add(4, &[]) else {
+        return;
+    };
+    let run_as = |name: &str| {
+        mesh.run(&[], &["--time", "300ms", "--no-retest", "--name", name]);
+    };
+    run_as("before");
+    run(mesh.command(&["testbed", "mesh", "remove"])).expect_code(0);
+    let slow = ["testbed", "mesh", "add", "4", "--fault", "mtu:0-1"];
+    run(mesh.command(&slow)).expect_code(0);
+    let short = [
+        "--time",
+        "300ms",
+        "--no-retest",
+        "--round-timeout",
+        "3s",
+        "--name",
+        "after",
+    ];
+    mesh.run(&[], &short);
+    let compare = |before: &str, after: &str| {
+        run(mesh.command(&["--format", "json", "compare", before, after]))
+    };
+    // A pair that fails after the change is a regression however busy the machine is.
+    let document = fitting(&compare("before", "after").expect_code(11).out);
+    assert_eq!(document["schema"], "linerate.mesh-compare/1");
+    assert_eq!(document["rows"].as_array().map(Vec::len), Some(9));
+    assert_eq!(
+        document["failed"].as_array().map(Vec::len),
+        Some(2),
+        "{document}"
+    );
+    let back = compare("after", "before");
+    let lists = fitting(&back.out);
+    assert_eq!(lists["unmatched"], 0, "{lists}");
+}
+
+#[test]
+fn the_result_is_printed_as_metrics_and_written_to_their_file() {
+    let Some(mesh) = Mesh::add(2, &[]) else {
+        return;
+    };
+    let file = mesh.lab.path("mesh.prom");
+    let mut words = vec!["--format", "openmetrics", "mesh"];
+    words.extend(mesh.peers.iter().map(String::as_str));
+    words.extend([
+        "--time",
+        "300ms",
+        "--no-retest",
+        "--metrics-file",
+        text(&file),
+    ]);
+    let done = run(mesh.command(&words)).expect_code(12);
+    assert!(done.out.ends_with("# EOF\n"), "{}", done.out);
+    let written = fs::read_to_string(&file).expect("metrics");
+    for text in [&done.out, &written] {
+        let line =
+            "linerate_mesh_flows{pattern=\"pairs\",workload=\"stream\",result=\"measured\"} 2";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("linerate_mesh_host_not_ok{"), "{text}");
+    }
+}
+
 #[test]
 fn bounds_decide_the_exit_code() {
     let Some(mesh) = Mesh::add(2, &[]) else {

@@ -12,7 +12,7 @@ pub use hosts::{
     Group, GroupKind, HOSTS_MAX, HostIndex, HostsError, HostsFile, ListedHost, MeshHost,
     WrittenHost, hosts_of_lines, hosts_of_peers,
 };
-pub use observation::{Failure, HostState, Observation, Outcome, Stage};
+pub use observation::{Failure, HostState, Observation, Outcome, Retransmits, Stage};
 pub use pattern::{Incast, PAIRS_MAX, Pattern, PatternError, Retest, Step};
 pub use schedule::{Flow, Role, Round, Schedule, ScheduleOptions, Shuffle, schedule};
 

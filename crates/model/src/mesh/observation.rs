@@ -35,6 +35,9 @@ pub enum Outcome {
         /// The 99th percentile of its latency, if the workload measures one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         latency_ns_p99: Option<Nanoseconds>,
+        /// What TCP retransmitted; none of RDMA, and if the kernel did not report it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retransmits: Option<Retransmits>,
     },
     /// It failed: both hosts took part, and no data or not all of it arrived.
     Failed {
@@ -48,6 +51,16 @@ pub enum Outcome {
         /// Why.
         cause: String,
     },
+}
+
+/// The segments of the sending host's connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Retransmits {
+    /// Segments sent (`tcpi_segs_out`).
+    pub segments: u32,
+    /// Of them retransmitted (`tcpi_total_retrans`), without those that the receiver had already (`tcpi_dsack_dups`).
+    pub retransmitted: u32,
 }
 
 /// How a flow failed.

@@ -8,7 +8,7 @@ pub use differs::{HostFacts, add_differences};
 pub use page::mesh_page;
 pub use text::mesh_text;
 
-use linerate_analysis::mesh::{Effect, MeshDocument, Named, RateUnit, What};
+use linerate_analysis::mesh::{Effect, Loss, MeshDocument, Named, RateUnit, What};
 use linerate_analysis::text::words::count;
 use linerate_model::mesh::Failure;
 
@@ -37,6 +37,18 @@ fn less(effect: &Effect) -> String {
     )
 }
 
+/// `0.51 % of segments retransmitted (95 % CI 0.42 to 0.61 %, most hosts 0 %)`.
+fn retransmitted(loss: &Loss) -> String {
+    format!(
+        "{:.2} % of segments retransmitted ({:.1} % CI {:.2} to {:.2} %; most hosts: {:.2} %)",
+        loss.share * 100.0,
+        loss.level * 100.0,
+        loss.low * 100.0,
+        loss.high * 100.0,
+        loss.most * 100.0
+    )
+}
+
 fn failure(failure: Failure) -> &'static str {
     match failure {
         Failure::Connect => "the data connection is not established",
@@ -62,7 +74,13 @@ fn headline(named: &Named) -> String {
         What::Pair => format!("{host} to {to} and back:"),
         What::GroupSend => format!("{group} sends"),
         What::GroupReceive => format!("{group} receives"),
+        What::LossSend => format!("from {host}:"),
+        What::LossReceive => format!("to {host}:"),
     };
+    let loss = named.loss.as_ref().filter(|_| named.effect.is_none());
+    if let Some(loss) = loss {
+        return format!("{subject} {}", retransmitted(loss));
+    }
     match (&named.effect, named.failure) {
         (Some(effect), _) => format!("{subject} {}", less(effect)),
         (None, Some(kind)) => format!("{}: {}", subject.trim_end_matches(':'), failure(kind)),
@@ -77,6 +95,12 @@ fn evidence(named: &Named) -> Vec<String> {
         format!("; {} less before it", percent(-first))
     });
     lines.push(format!("retest: {}{first}", count(named.results, "result")));
+    if let (Some(loss), true) = (&named.loss, named.effect.is_some()) {
+        lines.push(retransmitted(loss));
+    }
+    if matches!(named.what, What::LossSend | What::LossReceive) {
+        lines.push("the rate is not lower".to_owned());
+    }
     if matches!(named.what, What::AdapterSend | What::AdapterReceive) {
         lines.push("another NIC of this host is not slow".to_owned());
     }

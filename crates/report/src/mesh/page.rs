@@ -54,7 +54,7 @@ fn class(matrix: &Matrix, rows: (usize, usize), columns: (usize, usize)) -> &'st
     for row in rows.0..rows.1 {
         for column in columns.0..columns.1 {
             match matrix.cell(row, column) {
-                CellState::Failed => return "#000",
+                CellState::Failed => return "#762a83",
                 CellState::Measured(value) => {
                     worst = Some(worst.map_or(value, |worst| worst.min(value)));
                 }
@@ -63,7 +63,7 @@ fn class(matrix: &Matrix, rows: (usize, usize), columns: (usize, usize)) -> &'st
         }
     }
     match worst {
-        None => "#eee",
+        None => "var(--line, #d8dde3)",
         Some(value) if value < -0.5 => "#67000d",
         Some(value) if value < -0.25 => "#b2182b",
         Some(value) if value < -0.1 => "#ef8a62",
@@ -103,7 +103,7 @@ fn heat_map(matrix: &Matrix) -> String {
     );
     let lead = format!(
         "Senders in rows, receivers in columns, by switch. Blue: within 3 % of the median or above; the darker the red, the \
-         slower; black: failed; gray: not tried.{}",
+         slower; purple: failed; gray: not tried.{}",
         if count > tiles {
             " Each tile shows the lowest rate of several pairs."
         } else {

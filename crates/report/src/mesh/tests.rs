@@ -9,6 +9,7 @@ use linerate_model::mesh::{HostIndex, Pattern};
 use linerate_stats::Seed;
 
 use super::*;
+use crate::metrics::{Exposition, Provenance, mesh_metrics};
 
 fn mesh(hosts: usize, pattern: &Pattern, fault: Fault) -> (MeshDocument, Matrix) {
     let mut mesh = SimulatedMesh::clean(hosts, Noise::Normal, 0.02);
@@ -41,6 +42,40 @@ fn a_black_hole_is_shown_as_a_failure_in_text_and_map() {
         "{text}"
     );
     assert_eq!(text.matches("   x").count(), 1, "{text}");
+}
+
+#[test]
+fn a_host_that_loses_segments_is_shown_with_their_share() {
+    let fault = Fault::Retransmits(HostIndex(5), 0.01);
+    let (document, matrix) = mesh(8, &Pattern::Pairs, fault);
+    let text = mesh_text(&document, &matrix);
+    for side in ["from", "to"] {
+        let start = format!("\n{side} h5: ");
+        let line = text.split_once(&start).map(|(_, rest)| rest);
+        let line = line.unwrap_or_else(|| panic!("no {start:?} in {text}"));
+        assert!(line.contains("% of segments retransmitted ("), "{text}");
+    }
+    assert!(!text.contains("no slow host found"), "{text}");
+    assert!(mesh_page(&document, &matrix, "0").contains("from h5: "));
+}
+
+#[test]
+fn a_named_host_has_its_metrics_and_one_that_is_ok_none() {
+    let (document, _) = mesh(8, &Pattern::Pairs, Fault::Send(HostIndex(3), 0.8));
+    let made = Provenance {
+        commit: None,
+        target: "x",
+        unix_s: 1,
+    };
+    let text = mesh_metrics(&document, &made).render(Exposition::OpenMetrics);
+    let own = "linerate_mesh_host_not_ok{pattern=\"pairs\",workload=\"stream\",host=\"h3\",state=\"named\"} 1";
+    assert!(text.contains(own), "{text}");
+    assert!(text.contains("state=\"ok\"} 7"), "{text}");
+    assert!(
+        text.contains("what=\"host-send\",host=\"h3\",bound=\"low\"} -0."),
+        "{text}"
+    );
+    assert!(!text.contains("host=\"h4\""), "{text}");
 }
 
 #[test]

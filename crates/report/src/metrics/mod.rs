@@ -1,7 +1,7 @@
-//! A document as metrics for Prometheus: `doctor`, `measure` and `prove`, in either of the text formats that it reads.
+//! A document as metrics for Prometheus: `doctor`, `measure`, `mesh` and `prove`, in either of the text formats that it reads.
 //!
 //! `table` declares what a metric is and takes its value out of a document, `exposition` writes the two formats, and
-//! `doctor`, `measure` and `prove` have the metrics of each document. Every series describes one result and may go down
+//! `doctor`, `measure`, `mesh` and `prove` have the metrics of each document. Every series describes one result and may go down
 //! again, so all of them are gauges. A value that is not known has no series.
 //!
 //! Names and units: <https://prometheus.io/docs/practices/naming/>. Bytes, not bits: `promtool check metrics` demands it.
@@ -10,6 +10,7 @@ mod doctor;
 mod exposition;
 mod limit;
 mod measure;
+mod mesh;
 mod prove;
 mod table;
 
@@ -18,6 +19,7 @@ pub use exposition::Exposition;
 use exposition::Family;
 use linerate_model::peer_address::PeerAddress;
 pub use measure::measure_metrics;
+pub use mesh::mesh_metrics;
 pub use prove::prove_metrics;
 use serde_json::Value;
 use table::{Label, Metric, number};
@@ -67,7 +69,7 @@ const BUILD_INFO: Metric = Metric::info(
     "The build of linerate that made the result.",
 )
 .by(&[
-    ("command", &["doctor", "measure", "prove"]),
+    ("command", &["doctor", "measure", "mesh", "prove"]),
     ("version", &[]),
     ("commit", &[]),
     ("target", &[]),
@@ -144,10 +146,11 @@ impl Metrics {
 
 /// Every metric of every document, as the tables of docs/book/guides/metrics.md: the title of each, and its rows.
 pub fn reference() -> Vec<(&'static str, String)> {
-    let documents: [(&'static str, Vec<&'static Metric>); 4] = [
+    let documents: [(&'static str, Vec<&'static Metric>); 5] = [
         ("every document", vec![&BUILD_INFO]),
         ("doctor", doctor::all().collect()),
         ("measure", measure::all().collect()),
+        ("mesh", mesh::all().collect()),
         ("prove", prove::all().collect()),
     ];
     let text = |metrics: Vec<&'static Metric>| {

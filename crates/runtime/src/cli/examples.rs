@@ -14,8 +14,8 @@ pub(super) const EXAMPLES: &[(&str, [&str; 3])] = &[
         "demo",
         [
             "linerate demo",
+            "linerate demo mesh    # the slow one of eight hosts",
             "linerate demo --seed 7",
-            "linerate demo --trials 9 --out /tmp/demo",
         ],
     ),
     (

@@ -92,6 +92,9 @@ pub struct MeshArgs {
     /// How many processes the launcher starts.
     #[arg(long, value_name = "N", requires = "launcher", value_parser = clap::value_parser!(u32).range(2..=4096), hide_short_help = true)]
     pub size: Option<u32>,
+    /// Write the result's metrics to FILE, for node_exporter's textfile collector.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub metrics_file: Option<PathBuf>,
     /// Where the result is stored.
     #[command(flatten)]
     pub store: StoreArgs,

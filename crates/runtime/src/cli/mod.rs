@@ -107,7 +107,7 @@ const LONG_VERSION: &str = concat!(
 )]
 pub struct Cli {
     /// Output format: text or json; also dot and svg for `map`, sarif for `doctor`, junit for `doctor` and
-    /// `measure --require`, iperf3-json for `measure stream` and `udp`, openmetrics for `doctor`, `measure` and `prove`.
+    /// `measure --require`, iperf3-json for `measure stream` and `udp`, openmetrics for `doctor`, `measure`, `mesh` and `prove`.
     #[arg(
         long,
         global = true,
@@ -160,7 +160,7 @@ pub enum FormatArg {
     Junit,
     /// The JSON format of `iperf3 -J` (`measure stream` and `udp` only).
     Iperf3Json,
-    /// Metrics in the text format of OpenMetrics 1.0 (`doctor`, `measure` and `prove` only).
+    /// Metrics in the text format of OpenMetrics 1.0 (`doctor`, `measure`, `mesh` and `prove` only).
     Openmetrics,
 }
 
@@ -347,6 +347,7 @@ impl Command {
             Self::Doctor(args) => args.metrics_file.as_deref(),
             Self::Measure { metrics_file, .. } => metrics_file.as_deref(),
             Self::Prove(args) => args.metrics_file.as_deref(),
+            Self::Mesh(args) => args.metrics_file.as_deref(),
             _ => None,
         }
     }
@@ -355,6 +356,9 @@ impl Command {
 /// `demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
+    /// What is shown [default: prove].
+    #[arg(value_enum, value_name = "COMMAND")]
+    pub of: Option<DemoOf>,
     /// Seed for the choice of faults, the trial order and the bootstrap intervals.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -370,6 +374,15 @@ pub struct DemoArgs {
     /// The directory that the internal steps share.
     #[arg(long, hide = true)]
     pub folder: Option<PathBuf>,
+}
+
+/// What the demo shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DemoOf {
+    /// `prove` finds three faults between two hosts.
+    Prove,
+    /// `mesh` finds the slow one of eight hosts.
+    Mesh,
 }
 
 /// The processes of the demo.

@@ -5,6 +5,7 @@
 
 pub mod markdown;
 pub mod ratios;
+pub mod results;
 pub mod running;
 
 use std::fmt;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Args;
-use super::results::Results;
+use linerate_bench_shared::results::Results;
 
 /// In the folder that the stage covers with its own tmpfs.
 const STATE: &str = "/run/netns/.failover";

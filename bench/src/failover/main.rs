@@ -11,7 +11,6 @@ mod cases;
 mod copies;
 mod measured;
 mod plant;
-mod results;
 mod table;
 mod truth;
 

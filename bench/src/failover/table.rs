@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::Args;
 use super::cases::{CASES, Case};
 use super::measured::{Interruption, Row, Trial, trials};
-use super::results::Results;
+use linerate_bench_shared::results::Results;
 
 /// What ends the daemons of a run that was killed: it outlives the stage.
 const STATE: &str = "/var/tmp/linerate-bench-failover";

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::Args;
 use super::plant::{Bounds, Hole, Kind, LENGTHS_MS, prepare};
-use super::results::Results;
+use linerate_bench_shared::results::Results;
 
 /// In the folder that the stage covers with its own tmpfs: it vanishes with it.
 const STATE: &str = "/run/netns/.failover";

@@ -4,20 +4,25 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use linerate_bench_shared::Trouble;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::Trouble;
+
 /// The results so far, and the file that gets each further one.
 #[derive(Debug)]
-pub(super) struct Results<T> {
+pub struct Results<T> {
     rows: Vec<T>,
     file: Option<File>,
 }
 
 impl<T: Serialize + DeserializeOwned> Results<T> {
     /// Reads the file, if there is one; without a path nothing is kept.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self, Trouble> {
+    ///
+    /// # Errors
+    ///
+    /// The file that cannot be used, or its line that is no result.
+    pub fn open(path: Option<&Path>) -> Result<Self, Trouble> {
         let Some(path) = path else {
             return Ok(Self {
                 rows: Vec::new(),
@@ -45,12 +50,17 @@ impl<T: Serialize + DeserializeOwned> Results<T> {
         })
     }
 
-    pub(super) fn rows(&self) -> &[T] {
+    /// The results so far.
+    pub fn rows(&self) -> &[T] {
         &self.rows
     }
 
     /// Adds a result.
-    pub(super) fn push(&mut self, row: T) -> Result<(), Trouble> {
+    ///
+    /// # Errors
+    ///
+    /// Why the file was not written.
+    pub fn push(&mut self, row: T) -> Result<(), Trouble> {
         if let Some(file) = &mut self.file {
             let mut line = serde_json::to_vec(&row)
                 .map_err(|error| Trouble(format!("write a result: {error}")))?;

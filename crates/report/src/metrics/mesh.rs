@@ -31,7 +31,7 @@ const CHANGE: Metric = Metric::gauge(
     "linerate_mesh_host_rate_change_ratio",
     "ratio",
     "",
-    "Rate of a named host relative to most hosts, minus 1, before the retest.",
+    "Rate of a host that is not ok relative to most hosts, minus 1, before the retest.",
 )
 .by(&[("host", &[]), ("side", &["send", "receive"])]);
 const NAMED: Metric = Metric::gauge(

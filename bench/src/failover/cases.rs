@@ -242,7 +242,8 @@ pub(super) const CASES: [Case; 18] = [
     }),
     mlag("member-down", "6s", UNSEEN),
     mlag("second-member-down", "6s", UNSEEN),
-    mlag("member-silent", "12s", UNSEEN),
+    // Silent for 4 s, so that LACP expires but does not default: from then on Open vSwitch sends a LACPDU only every 30 s.
+    mlag("member-silent", "10s", UNSEEN),
     mlag("peer-link-down", "6s", &["detection"]),
     magp(
         "link-down",

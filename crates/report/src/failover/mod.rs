@@ -75,7 +75,14 @@ pub fn failover_page(page: &FailoverPage<'_>) -> String {
 
 fn answer(page: &FailoverPage<'_>, title: &str) -> String {
     let answer = page.answer.iter();
-    let answer = answer.map(|line| format!("<p class=\"summary\">{}</p>", escape(line)));
+    // What explains the line before it is indented.
+    let answer = answer.map(|line| {
+        let class = match line.strip_prefix(' ') {
+            Some(_) => "note",
+            None => "summary",
+        };
+        format!("<p class=\"{class}\">{}</p>", escape(line))
+    });
     format!(
         "<section class=\"verdict\"><h1>{}</h1>{}</section>\n",
         escape(title),

@@ -46,6 +46,7 @@ pub use abort::Abort;
 pub use error::TrafficError;
 pub use sys::{inherited_listener, inherited_stream};
 pub use trial::cpu_time_of_this_thread;
+pub use udp::FlowAddresses;
 
 /// The time of the clock that probes are stamped with, `CLOCK_MONOTONIC`: for what happens beside a trial.
 pub fn monotonic_now() -> linerate_model::units::Nanoseconds {

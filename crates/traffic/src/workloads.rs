@@ -4,6 +4,7 @@ use linerate_model::sample::SideSample;
 use linerate_model::workload::Workload;
 
 use crate::tcp::Connected;
+use crate::udp::FlowAddresses;
 use crate::{Abort, TrafficError};
 use crate::{exchange, http, rdma, stream, trial, udp};
 
@@ -20,6 +21,16 @@ impl Connected {
 
     /// [`Connected::run`] without its end, [`Connected::settle`]: the caller's watching ends between the two.
     pub fn carry_out(&self, abort: &Abort) -> Result<SideSample, TrafficError> {
+        self.carry_out_with(abort, &|_| ())
+    }
+
+    /// [`Connected::carry_out`]; `on_flow` is called with each flow of probes that this end sends, before the first packet.
+    pub fn carry_out_with(
+        &self,
+        abort: &Abort,
+        on_flow: &(dyn Fn(FlowAddresses) + Sync),
+    ) -> Result<SideSample, TrafficError> {
+        let probe = |thread: &mut trial::DataThread<'_>| udp::probe::work(thread, on_flow);
         let work: &trial::Work<'_> = match self.spec().workload {
             Workload::Stream(_) if self.spec().verbs.is_some() => &rdma::stream,
             Workload::Stream(_) => &stream::work,
@@ -28,7 +39,7 @@ impl Connected {
             | Workload::Transfer(_)
             | Workload::Diffusion(_) => &exchange::work,
             Workload::Http(_) => &http::work,
-            Workload::Udp(ref udp) if udp.probe.is_some() => &udp::probe::work,
+            Workload::Udp(ref udp) if udp.probe.is_some() => &probe,
             Workload::Udp(_) => &udp::work,
             Workload::Rdma(_) => &rdma::work,
             Workload::Block(_) => return Err(TrafficError::NotBuilt),

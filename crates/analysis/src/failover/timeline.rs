@@ -77,8 +77,10 @@ pub enum MarkKind {
     Carrier,
     /// A member of a bond stopped or started carrying traffic.
     BondMember,
-    /// Routes or next hops changed, also by BGP, OSPF and BFD.
+    /// Routes or next hops changed, also by BGP and OSPF.
     Routes,
+    /// A BFD session of FRR went down or came up.
+    Bfd,
     /// The neighbor entry of a gateway changed.
     Neighbor,
     /// A gateway announced its link-layer address.

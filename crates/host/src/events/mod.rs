@@ -6,6 +6,7 @@
 //! from the return of [`Recorder::start`] to the call of [`Recorder::stop`] is recorded: the sockets queue it in the
 //! meantime. What they cannot hold is noted as a loss.
 
+mod flow_hops;
 pub(crate) mod log;
 pub(crate) mod packet;
 mod sys;
@@ -24,6 +25,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+pub use self::flow_hops::FlowHops;
 use self::log::Log;
 use self::taps::Tap;
 use crate::netlink::monitor::{Heard, Monitor};

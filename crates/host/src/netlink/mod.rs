@@ -41,6 +41,7 @@ mod devlink;
 mod error;
 mod ethtool;
 mod families;
+pub(crate) mod flow_route;
 #[cfg(test)]
 mod headers;
 mod hexadecimal;

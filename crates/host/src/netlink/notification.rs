@@ -146,7 +146,7 @@ pub(crate) struct RouteChange {
 }
 
 /// A next hop, by the index of its interface.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HopIndex {
     pub(crate) interface: Option<u32>,
     pub(crate) gateway: Option<IpAddr>,
@@ -284,6 +284,15 @@ pub(super) fn route(body: &[u8], removed: bool) -> Result<Option<RouteChange>, F
         hops,
         removed,
     }))
+}
+
+/// The one next hop of the answer to a request that names a flow.
+pub(super) fn next_hop(body: &[u8]) -> Result<HopIndex, Failure> {
+    let family = *body
+        .first()
+        .ok_or(Failure::Malformed("a route is truncated"))?;
+    let attributes = Attributes::after(body, ROUTE_HEADER_BYTES)?;
+    Ok(hop(family, &attributes, attributes.u32(INTERFACE)?, 0))
 }
 
 /// `RTA_MULTIPATH`: a `struct rtnexthop` and its attributes for each next hop.

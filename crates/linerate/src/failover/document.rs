@@ -1,5 +1,7 @@
 //! What `failover --format json` prints.
 
+use std::net::IpAddr;
+
 use linerate_analysis::failover::timeline::{Mark, Timeline};
 use linerate_analysis::failover::{FailoverPlan, SkippedWorkload};
 use linerate_analysis::record::Header;
@@ -175,6 +177,9 @@ pub(super) struct TriggerResult {
     pub(super) late: u64,
     /// The flows that the largest affected.
     pub(super) flows_affected: u32,
+    /// The same by the next hop that the sender's kernel had selected for each flow when the trial began; null for other
+    /// workloads than `udp`, and if it is not known (`not_recorded`).
+    pub(super) by_next_hop: Option<Vec<HopResult>>,
     /// How long no flow got a packet through; null if there was always one that did.
     pub(super) all_flows_ns: Option<Nanoseconds>,
     /// It is known to within this time.
@@ -196,6 +201,20 @@ pub(super) struct TriggerResult {
     /// What held up the traffic of the longest interruption, from the events of both hosts; null if there was none, and
     /// for other workloads than `udp`.
     pub(super) held_up: Option<Verdict>,
+}
+
+/// The flows of one next hop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct HopResult {
+    /// The sender's interface.
+    pub(super) interface: Option<NicName>,
+    /// The gateway; null if the peer is on the link.
+    pub(super) gateway: Option<IpAddr>,
+    /// The flows that it carried.
+    pub(super) flows: u32,
+    /// Those of them that the largest interruption affected.
+    pub(super) affected: u32,
 }
 
 /// Medians of the time from sending to receiving: of a packet one way, of a message on its connection one way, of a new

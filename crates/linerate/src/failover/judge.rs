@@ -21,6 +21,7 @@ use super::document::{
 use super::event::{Event, Events};
 use super::held_up::Evidence;
 use super::latency::latency;
+use super::next_hops;
 use super::step_of;
 use super::timeline::timeline;
 
@@ -73,6 +74,7 @@ pub(super) fn judge(trial: &FailoverTrial) -> TrialResult {
             let at_once = interrupted_at_once(flows, part.step, &times, trigger);
             TriggerResult {
                 held_up,
+                by_next_hop: next_hops::of_part(part, sample, flows, &own),
                 throughput_min_share: share_left(at_once, flows.len()),
                 latency: latency(part, (&clock, &times), joined, trigger),
                 ..trigger_result(trigger, &own, event_of(trigger, &times), part.step)
@@ -358,6 +360,7 @@ fn trigger_result(
         lost: clusters.iter().map(|one| one.lost).sum(),
         late: clusters.iter().map(|one| one.late).sum(),
         flows_affected: clusters.iter().map(|one| one.flows).max().unwrap_or(0),
+        by_next_hop: None,
         all_flows_ns: common.map(|(length, _)| length),
         all_flows_within_ns: common.map(|(_, within)| within),
         first_affected_ns: clusters.first().and_then(|one| since(one.from_ns)),

@@ -4,8 +4,9 @@
 //! return run at either end, stamped with the clock of the probes. Each trial is stored (`crate::kept`), and everything that
 //! is printed is computed from the trials, also of a stored run (`stored`): `judge` joins the records of both ends
 //! (`missing`: later, if the failure has taken the control channel with it), `held_up` finds in their events what took the
-//! time, `latency` how long packets took before and after; `document` and `text` show all trials together, `timeline` and
-//! `picture` one of them over time; `require` compares them with bounds, `compare` with those of another run.
+//! time, `latency` how long packets took before and after, `next_hops` which flows it affected; `document` and `text` show all
+//! trials together, `timeline` and `picture` one of them over time; `require` compares them with bounds, `compare` with those
+//! of another run.
 
 mod announce;
 pub(crate) mod compare;
@@ -15,6 +16,7 @@ mod held_up;
 mod judge;
 mod latency;
 mod missing;
+mod next_hops;
 mod picture;
 mod require;
 pub(crate) mod stored;

@@ -9,6 +9,7 @@ use super::document::{
     EventResult, FailoverDocument, PartResult, Summary, TrialResult, TriggerResult, TriggerWord,
     WorkloadWord,
 };
+use super::next_hops::in_words;
 use super::picture::picture;
 use super::require::Verdict;
 
@@ -60,6 +61,7 @@ pub(super) fn answers(document: &FailoverDocument) -> Vec<String> {
     let mut lines = Vec::new();
     for trigger in TRIGGERS {
         lines.push(answer(document, trigger));
+        lines.extend(by_next_hop(document, trigger));
         lines.extend(held_up(document, trigger));
     }
     lines.retain(|line| !line.is_empty());
@@ -147,12 +149,23 @@ fn answer(document: &FailoverDocument, trigger: TriggerWord) -> String {
     line
 }
 
-/// What held up the longest interruption, and what would shorten it.
-fn held_up(document: &FailoverDocument, trigger: TriggerWord) -> Vec<String> {
+/// The longest interruption of UDP.
+fn longest(document: &FailoverDocument, trigger: TriggerWord) -> Option<&TriggerResult> {
     let parts = document.trials.iter().flat_map(of_udp);
     let results = parts.flat_map(|part| &part.triggers);
     let own = results.filter(|one| one.trigger == trigger && one.gaps.count > 0);
-    let longest = own.max_by_key(|one| one.gaps.longest_ns);
+    own.max_by_key(|one| one.gaps.longest_ns)
+}
+
+/// The flows of the longest interruption by next hop, if there are several.
+fn by_next_hop(document: &FailoverDocument, trigger: TriggerWord) -> Option<String> {
+    let hops = longest(document, trigger)?.by_next_hop.as_deref()?;
+    Some(format!("  flows affected by next hop: {}", in_words(hops)?))
+}
+
+/// What held up the longest interruption, and what would shorten it.
+fn held_up(document: &FailoverDocument, trigger: TriggerWord) -> Vec<String> {
+    let longest = longest(document, trigger);
     let Some(verdict) = longest.and_then(|one| one.held_up.as_ref()) else {
         return Vec::new();
     };
@@ -242,13 +255,14 @@ pub(super) fn trigger_word(trigger: TriggerWord) -> &'static str {
     }
 }
 
+/// 80 columns, unless a count has more than six digits.
 fn row(cells: [&str; 9]) -> String {
-    let [trigger, direction, workload, rest @ ..] = cells;
-    let mut line = format!("{trigger:<9} {direction:<14} {workload:<8}");
-    for cell in rest {
-        line = format!("{line} {cell:>10}");
+    let [trigger, direction, workload, gaps, times @ .., lost, late] = cells;
+    let mut line = format!("{trigger:<8} {direction:<13} {workload:<8} {gaps:>4}");
+    for time in times {
+        line = format!("{line} {time:>9}");
     }
-    line.trim_end().to_owned()
+    format!("{line} {lost:>6} {late:>5}")
 }
 
 /// The columns of [`rows`].

@@ -4,7 +4,7 @@ use linerate_analysis::failover::timeline::{
     Lane, Mark, MarkKind, Span, SpanKind, Timeline, gathered,
 };
 use linerate_model::end::End;
-use linerate_model::failover::events::{Change, HostEvents, VrrpSeries};
+use linerate_model::failover::events::{BfdSession, Change, HostEvents, VrrpSeries};
 use linerate_model::failover::{FlowOutages, Joined, Trigger};
 use linerate_model::sample::Sample;
 use linerate_model::units::Nanoseconds;
@@ -175,6 +175,7 @@ fn in_words(change: &Change, events: &HostEvents) -> Option<(MarkKind, String)> 
             MarkKind::Routes,
             format!("buckets of nexthop group {group} moved"),
         ),
+        Change::Bfd(session) => (MarkKind::Bfd, bfd_session(session)),
         Change::Neighbor {
             address,
             state,
@@ -206,4 +207,15 @@ fn in_words(change: &Change, events: &HostEvents) -> Option<(MarkKind, String)> 
             return None;
         }
     })
+}
+
+/// A session, its state and why.
+fn bfd_session(session: &BfdSession) -> String {
+    let dev = session.nic.iter().map(|nic| format!(" on {nic}"));
+    let dev: String = dev.collect();
+    let why = match session.diagnostic.as_str() {
+        "" | "ok" => String::new(),
+        why => format!(" ({why})"),
+    };
+    format!("BFD {}{dev}: {}{why}", session.peer, session.state)
 }

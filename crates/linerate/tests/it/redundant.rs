@@ -6,6 +6,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::failover::{number, part, trigger};
 use crate::fitting;
 use crate::job::{Done, Job, run};
 use crate::lab::{Lab, text};
@@ -91,24 +92,26 @@ impl Network {
     #[track_caller]
     fn interruption(&self, fault: &str, time: &str) -> Value {
         let server = self.document["network"]["server"][0].as_str();
+        let path = ["lr-client", "lr-server", server.expect("an address")];
+        let document = self.failover(path, fault, &["--time", time]);
+        trigger(part(&document, "forward", "udp"), "failure").clone()
+    }
+
+    /// What `failover` measures of a fault with datagrams from one node to the other, at an address.
+    #[track_caller]
+    fn failover(&self, [from, to, address]: [&str; 3], fault: &str, more: &[&str]) -> Value {
         let (cause, restore) = (
             self.command_of(fault, "do"),
             self.command_of(fault, "restore"),
         );
         let mut failover = self.lab.outside("ip");
-        failover.args(["netns", "exec", "lr-client", crate::LINERATE, "--state"]);
+        failover.args(["netns", "exec", from, crate::LINERATE, "--state"]);
         failover.arg(self.lab.state());
-        failover.args(["--format", "json", "failover", "netns:lr-server"]);
-        failover.args(["--address", server.expect("an address"), "--time", time]);
-        failover.args(["--repeats", "1", "--workload", "udp"]);
+        failover.args(["--format", "json", "failover", &format!("netns:{to}")]);
+        failover.args(["--address", address, "--repeats", "1", "--workload", "udp"]);
         failover.args(["--do", &cause, "--restore", &restore]);
-        let document = fitting(&run(failover).expect_code(0).out);
-        let parts = document["trials"][0]["parts"].as_array().expect("a list");
-        let forward = parts.iter().find(|part| part["direction"] == "forward");
-        let triggers = forward.expect("one each")["triggers"].as_array();
-        let mut triggers = triggers.expect("a list").iter();
-        let failure = triggers.find(|one| one["trigger"] == "failure");
-        failure.expect("a command was run").clone()
+        failover.args(more);
+        fitting(&run(failover).expect_code(0).out)
     }
 
     /// Requests and responses really pass between client and server: a connection is opened, by retransmissions if it must
@@ -250,6 +253,38 @@ fn ecmp(needs_root: bool, words: &[&str]) {
     network.crosses_r2(["to-a", "to-b"], || network.forwards(1));
     network.fault("router-down", "restore");
     network.forwards(0);
+    network.remove();
+}
+
+#[test]
+fn flows_of_the_next_hop_that_fails_are_interrupted_and_no_others() {
+    let Some(network) = Network::add(false, &["ecmp", "--igp", "static"]) else {
+        return;
+    };
+    let path = ["lr-a", "lr-b", "10.205.2.1"];
+    // Nothing notices a silent router, so its flows are lost until it is back. On a busy machine packets may be late.
+    let more = ["--time", "3s", "--late", "30s"];
+    let document = network.failover(path, "dead-router", &more);
+    for direction in ["forward", "reverse"] {
+        let udp = part(&document, direction, "udp");
+        let failure = trigger(udp, "failure");
+        let hops = failure["by_next_hop"].as_array().expect("known");
+        assert_eq!(hops.len(), 2, "{failure:#}");
+        let flows: u64 = hops.iter().map(|hop| number(&hop["flows"])).sum();
+        assert_eq!(flows, number(&udp["flows"]), "{failure:#}");
+        let dropped = number(&udp["hosts"]["socket_drops"]);
+        for hop in hops {
+            let is_dead = hop["interface"] == "to-r1";
+            let expected = if is_dead { number(&hop["flows"]) } else { 0 };
+            // What a receiver's own socket drops may be of any flow.
+            let affected = number(&hop["affected"]);
+            assert!(
+                affected == expected || (!is_dead && dropped > 0),
+                "{failure:#}"
+            );
+            assert!(!is_dead || expected > 0, "no flow crosses r1: {failure:#}");
+        }
+    }
     network.remove();
 }
 

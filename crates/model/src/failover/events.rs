@@ -10,6 +10,7 @@ use super::phase::Timer;
 use crate::ids::NicName;
 use crate::known::Gap;
 use crate::units::Nanoseconds;
+use crate::workload::TrialSpec;
 
 /// The maximum number of events in a record; further ones are counted as lost.
 pub const EVENTS_MAX: usize = 4_096;
@@ -41,6 +42,9 @@ pub struct HostEvents {
     /// The interfaces of the path to the peer, with those below them; empty if they are not known.
     #[serde(default)]
     pub nics: Vec<NicName>,
+    /// The next hops of the flows that this end sends, when the trial began; flows whose next hop is not known are missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flow_hops: Vec<HopFlows>,
     /// The events, in order of time.
     pub events: Vec<Event>,
     /// VRRP advertisements received, in order of their first.
@@ -122,6 +126,8 @@ pub enum Change {
         /// Its nexthop from now on.
         next_hop: u32,
     },
+    /// The state of a BFD session of FRR.
+    Bfd(BfdSession),
     /// A gateway's ARP packet.
     Arp {
         /// The interface that received it.
@@ -148,6 +154,23 @@ pub enum Change {
         /// Whether it replaces a known link-layer address.
         overrides: bool,
     },
+}
+
+/// The state of a BFD session (RFC 5880), as FRR's daemon reports it when it is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BfdSession {
+    /// The neighbor.
+    pub peer: IpAddr,
+    /// Its interface; none of a session over several hops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<NicName>,
+    /// `up`, `down`, `init` ...
+    pub state: String,
+    /// Why the session last left the state up, in FRR's words.
+    pub diagnostic: String,
+    /// The last time at which it was in the state before.
+    pub not_before_ns: Nanoseconds,
 }
 
 /// The state of an interface.
@@ -253,6 +276,16 @@ pub struct Hop {
     /// Whether it is unusable: dead, or its link is down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dead: bool,
+}
+
+/// The flows that an end sends to one next hop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HopFlows {
+    /// The next hop.
+    pub hop: Hop,
+    /// The numbers of the flows.
+    pub flows: Vec<u32>,
 }
 
 /// A nexthop object (`ip-nexthop(8)`).
@@ -369,6 +402,13 @@ impl HostEvents {
         most("gaps", self.gaps.len(), GAPS_MAX)?;
         most("time-outs", self.timers.len(), TIMERS_MAX)?;
         most("losses", self.losses.len(), GAPS_MAX)?;
+        most("next hops of flows", self.flow_hops.len(), HOPS_MAX)?;
+        let flows = self.flow_hops.iter().map(|one| one.flows.len()).sum();
+        most(
+            "flows with a next hop",
+            flows,
+            TrialSpec::FLOWS_MAX as usize,
+        )?;
         self.events.iter().try_for_each(|event| {
             let hops = match &event.change {
                 Change::Route(route) => route.next_hops.len(),

@@ -26,7 +26,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use super::check_waiting;
+use super::{FlowAddresses, check_waiting};
 use crate::sys::set_option;
 use crate::tcp::arrival::{bind_within, taken};
 use crate::tcp::marks;
@@ -67,6 +67,17 @@ pub(super) struct Link {
     pub(super) secret: u64,
     /// Whether both ends read one monotonic clock.
     pub(super) one_clock: bool,
+}
+
+impl Link {
+    /// The addresses of the flow `number`, which is this.
+    pub(super) fn addresses(&self, number: u32) -> Result<FlowAddresses, TrafficError> {
+        Ok(FlowAddresses {
+            flow: number,
+            local: local_of(&self.socket)?,
+            peer: peer_of(&self.socket)?,
+        })
+    }
 }
 
 /// The hello of an end.

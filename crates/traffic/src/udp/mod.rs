@@ -23,6 +23,7 @@ mod receive;
 mod schedule;
 mod send;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use companion::Link;
@@ -36,6 +37,17 @@ use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::tcp::info;
 use crate::trial::{DataThread, FlowEnd, WorkResult};
+
+/// The addresses of a flow's UDP socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowAddresses {
+    /// The number of the flow.
+    pub flow: u32,
+    /// This end's.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub peer: SocketAddr,
+}
 
 /// How long a thread that waits in the kernel may be unaware that its companion fell silent.
 const LOOK: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use linerate_model::failover::events::{
     NextHopObject, Route, Source, VRRP_MAX, VrrpSeries,
 };
 use linerate_model::ids::NicName;
-use linerate_model::known::Gap;
+use linerate_model::known::{Cause, Gap};
 use linerate_model::units::Nanoseconds;
 
 use super::packet::{Packet, Vrrp};
@@ -106,6 +106,26 @@ impl Log {
             if let Some(interface) = hop.interface {
                 self.add_path(interface);
             }
+        }
+        self.note_bonds();
+    }
+
+    /// Notes that flows are not known by member: rtnetlink has no request for the slave that a bond's hash selects.
+    fn note_bonds(&mut self) {
+        let mut counts: BTreeMap<&NicName, usize> = BTreeMap::new();
+        let members = self.members.values();
+        for member in members.filter(|own| self.record.nics.contains(&own.nic)) {
+            *counts.entry(&member.bond).or_default() += 1;
+        }
+        let several = counts.into_iter().filter(|(_, count)| *count > 1);
+        let gaps = several.map(|(bond, _)| {
+            let reason =
+                format!("the kernel does not report which member of {bond} carries a flow");
+            Gap::new(Cause::NotSaid, "IFLA_BOND_SLAVE_*", reason)
+        });
+        let gaps: Vec<Gap> = gaps.collect();
+        for gap in gaps {
+            self.gap(gap);
         }
     }
 

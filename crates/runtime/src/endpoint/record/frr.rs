@@ -1,6 +1,8 @@
 //! The time-outs of FRR's neighbors, so that the expected time of a failover stands beside the measured one: BFD, BGP and
-//! OSPF, if their daemons run in this network namespace. `vtysh` prints them as JSON (docs.frrouting.org). It is the one
+//! OSPF, if their daemons run in this network namespace; and the states of its BFD sessions while a trial runs (`bfd`). `vtysh` prints them as JSON (docs.frrouting.org). It is the one
 //! program whose output linerate reads: FRR has no other interface that every build offers.
+
+mod bfd;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +10,11 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use linerate_model::failover::events::TIMERS_MAX;
+use linerate_model::failover::events::{Event, TIMERS_MAX};
 use linerate_model::failover::phase::{Protocol, Timer};
 use linerate_model::known::{Cause, Gap};
 use linerate_model::units::Nanoseconds;
@@ -32,12 +35,14 @@ struct Query {
     parse: fn(&Value) -> Vec<Timer>,
 }
 
+const BFD: Query = Query {
+    daemon: "bfdd",
+    command: "show bfd peers json",
+    parse: bfd_timers,
+};
+
 const QUERIES: [Query; 4] = [
-    Query {
-        daemon: "bfdd",
-        command: "show bfd peers json",
-        parse: bfd,
-    },
+    BFD,
     Query {
         daemon: "bgpd",
         command: "show bgp neighbors json",
@@ -57,33 +62,54 @@ const QUERIES: [Query; 4] = [
 
 /// What was read, and what could not be.
 #[derive(Debug, Default)]
-pub(super) struct Configured {
+pub(super) struct FrrAnswers {
     pub(super) timers: Vec<Timer>,
+    /// Changes of BFD sessions.
+    pub(super) changes: Vec<Event>,
     pub(super) gaps: Vec<Gap>,
 }
 
-/// The time-outs, read beside the trial.
+/// What FRR reports, read beside the trial.
 #[derive(Debug)]
-pub(super) struct FrrTimers(Option<JoinHandle<Configured>>);
+pub(super) struct Frr {
+    reading: Option<JoinHandle<FrrAnswers>>,
+    /// Its end is that of the reading.
+    over: Sender<()>,
+}
 
-impl FrrTimers {
+impl Frr {
     /// Asks the daemons of the calling thread's network namespace.
     pub(super) fn start() -> Self {
         let daemons = daemons(Path::new("/proc"));
+        let (over, is_over) = mpsc::channel();
         if daemons.is_empty() {
-            return Self(None);
+            return Self {
+                reading: None,
+                over,
+            };
         }
+        let read = move || {
+            let mut all = configured(&daemons);
+            if let Some(sockets) = daemons.get(BFD.daemon) {
+                all.changes = bfd::changes(|| answer(&BFD, sockets), &is_over);
+            }
+            all
+        };
         let thread = std::thread::Builder::new().name("vtysh".to_owned());
-        Self(thread.spawn(move || configured(&daemons)).ok())
+        Self {
+            reading: thread.spawn(read).ok(),
+            over,
+        }
     }
 
     /// The answers; each request is bounded.
-    pub(super) fn finish(self) -> Configured {
-        let joined = self.0.map(JoinHandle::join);
+    pub(super) fn finish(self) -> FrrAnswers {
+        drop(self.over);
+        let joined = self.reading.map(JoinHandle::join);
         match joined {
-            Some(Ok(configured)) => configured,
+            Some(Ok(answers)) => answers,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Configured::default(),
+            None => FrrAnswers::default(),
         }
     }
 }
@@ -136,8 +162,8 @@ fn sockets(line: &[u8]) -> String {
     }
 }
 
-fn configured(daemons: &BTreeMap<String, PathBuf>) -> Configured {
-    let mut all = Configured::default();
+fn configured(daemons: &BTreeMap<String, PathBuf>) -> FrrAnswers {
+    let mut all = FrrAnswers::default();
     for query in &QUERIES {
         let Some(sockets) = daemons.get(query.daemon) else {
             continue;
@@ -221,7 +247,7 @@ fn timer(protocol: Protocol, interval_ms: u64, timeout_ms: u64) -> Timer {
 
 /// The sessions that are up. RFC 5880, 6.8.4: the detection time is the remote multiplier times the greater of the own
 /// receive interval and the remote transmit interval.
-fn bfd(value: &Value) -> Vec<Timer> {
+fn bfd_timers(value: &Value) -> Vec<Timer> {
     let peers = value.as_array().into_iter().flatten();
     let up = peers.filter(|peer| peer["status"] == "up");
     up.filter_map(|peer| {
@@ -306,7 +332,7 @@ mod tests {
             {"status": "down", "receive-interval": 50, "remote-transmit-interval": 1000,
              "remote-detect-multiplier": 3}
         ]);
-        assert_eq!(bfd(&peers), [timer(Protocol::Bfd, 300, 900)]);
+        assert_eq!(bfd_timers(&peers), [timer(Protocol::Bfd, 300, 900)]);
     }
 
     #[test]

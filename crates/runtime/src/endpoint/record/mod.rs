@@ -14,13 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_host::counters::{CpuCounters, read_frequency};
-use linerate_host::events::{Recorder, clocks};
+use linerate_host::events::{FlowHops, Recorder, clocks};
 use linerate_host::netlink::Netlink;
 use linerate_host::profile::{Profiler, Samples};
 use linerate_host::root::{HostRoot, LiveHost};
 use linerate_host::watch::Reading;
 use linerate_host::watch::scope::WatchScope;
-use linerate_model::failover::events::HostEvents;
+use linerate_model::failover::events::{EVENTS_MAX, HostEvents};
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::protocol::{Failure, FailureKind};
@@ -32,7 +32,7 @@ use linerate_traffic::tcp::Connected;
 use linerate_traffic::{Abort, TrafficError, cpu_time_of_this_thread};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 
-use self::frr::FrrTimers;
+use self::frr::Frr;
 use crate::endpoint::place::allowed_here;
 
 /// With more counters than this, those that did not change are omitted from the record.
@@ -54,11 +54,22 @@ pub fn record_side(
     abort: &Abort,
 ) -> Result<SideSample, Failure> {
     let addresses = (connected.local_address(), connected.peer_address());
-    let run = || connected.carry_out(abort);
+    let hops = spec.events.then(FlowHops::open);
+    let run = || {
+        connected.carry_out_with(abort, &|one| {
+            if let Some(hops) = &hops {
+                hops.add(one.flow, (one.local, one.peer));
+            }
+        })
+    };
     let settle = |side: &mut SideSample| connected.settle(side, abort);
     let recorded = record_settled(spec, addresses, None, run, settle);
     drop(connected);
-    recorded
+    let mut side = recorded?;
+    if let (Some(events), Some(hops)) = (&mut side.events, hops) {
+        hops.close(events);
+    }
+    Ok(side)
 }
 
 /// Runs this end of a trial of `spec`, whatever moves its bytes, and adds the machine's readings of that time.
@@ -86,7 +97,7 @@ fn record_settled(
         return unrecorded(run, settle);
     }
     let events = spec.events.then(|| Recorder::start(peer));
-    let timers = spec.events.then(FrrTimers::start);
+    let frr = spec.events.then(Frr::start);
     let begun = cpu_time_of_this_thread();
     let live = LiveHost::open().map_err(|error| Failure {
         kind: FailureKind::Other,
@@ -116,7 +127,7 @@ fn record_settled(
     let after = machine.read();
     let samples = profiler.map(|profiler| profiler.map(Profiler::stop));
     let events = events.map(recorded_events);
-    let timers = timers.map(FrrTimers::finish).unwrap_or_default();
+    let frr = frr.map(Frr::finish).unwrap_or_default();
     let mut side = side.map_err(|error| Failure::from(&error))?;
     side.cpu.machine = times_between(&before, &after);
     side.cpu.series = seen.series(ended, side.elapsed_ns);
@@ -126,10 +137,15 @@ fn record_settled(
     side.events = events.map(|events| {
         let trial_began_ns = began(ended, side.elapsed_ns);
         let mut gaps = events.gaps;
-        gaps.extend(timers.gaps);
+        gaps.extend(frr.gaps);
+        let mut all = events.events;
+        let room = EVENTS_MAX.saturating_sub(all.len());
+        all.extend(frr.changes.into_iter().take(room));
+        all.sort_by_key(|event| event.at_ns);
         Box::new(HostEvents {
             trial_began_ns,
-            timers: timers.timers,
+            timers: frr.timers,
+            events: all,
             gaps,
             ..events
         })

@@ -24,7 +24,7 @@ use linerate_model::sample::Role;
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Answers, Probe, Udp, Workload};
 
-use super::{companion, datagram_bytes};
+use super::{FlowAddresses, companion, datagram_bytes};
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::trial::{DataThread, WorkResult};
@@ -32,8 +32,11 @@ use crate::trial::{DataThread, WorkResult};
 /// How long before the end the last connection is begun, and the last request sent, beyond what is late.
 const ANSWERED_NS: u64 = 100_000_000;
 
-/// What runs on each data thread.
-pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult>, TrafficError> {
+/// What runs on each data thread; `on_flow` is called with each flow that it sends.
+pub(crate) fn work(
+    data_thread: &mut DataThread<'_>,
+    on_flow: &dyn Fn(FlowAddresses),
+) -> Result<Option<WorkResult>, TrafficError> {
     let Workload::Udp(udp) = &data_thread.spec.workload else {
         return Err(TrafficError::NotBuilt);
     };
@@ -44,6 +47,9 @@ pub(crate) fn work(data_thread: &mut DataThread<'_>) -> Result<Option<WorkResult
     let plan = Plan::new(data_thread, udp, probe);
     let flows = match data_thread.role {
         Role::Sender => {
+            for (own, link) in data_thread.flows.iter().zip(&links) {
+                on_flow(link.addresses(own.flow.number)?);
+            }
             let writes = writes::Writes::connect(data_thread, &plan)?;
             let connections = connections::Opening::prepare(data_thread, probe)?;
             let Some(start) = data_thread.ready()? else {

@@ -263,7 +263,7 @@ fn flows_of_the_next_hop_that_fails_are_interrupted_and_no_others() {
     };
     let path = ["lr-a", "lr-b", "10.205.2.1"];
     // Nothing notices a silent router, so its flows are lost until it is back. On a busy machine packets may be late.
-    let more = ["--time", "3s", "--late", "30s"];
+    let more = ["--time", "3s", "--late", "10s"];
     let document = network.failover(path, "dead-router", &more);
     for direction in ["forward", "reverse"] {
         let udp = part(&document, direction, "udp");

@@ -10,7 +10,6 @@ use super::phase::Timer;
 use crate::ids::NicName;
 use crate::known::Gap;
 use crate::units::Nanoseconds;
-use crate::workload::TrialSpec;
 
 /// The maximum number of events in a record; further ones are counted as lost.
 pub const EVENTS_MAX: usize = 4_096;
@@ -18,6 +17,8 @@ pub const EVENTS_MAX: usize = 4_096;
 pub const VRRP_MAX: usize = 512;
 /// The maximum number of next hops of a route or members of a group in an event.
 pub const HOPS_MAX: usize = 64;
+/// The maximum number of flows whose next hop a record has.
+pub const FLOWS_MAX: usize = 10_000;
 /// The maximum number of losses and of gaps in a record.
 pub const GAPS_MAX: usize = 64;
 /// The maximum number of time-outs of routing protocols in a record.
@@ -407,7 +408,7 @@ impl HostEvents {
         most(
             "flows with a next hop",
             flows,
-            TrialSpec::FLOWS_MAX as usize,
+            FLOWS_MAX,
         )?;
         self.events.iter().try_for_each(|event| {
             let hops = match &event.change {

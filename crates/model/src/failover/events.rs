@@ -405,11 +405,7 @@ impl HostEvents {
         most("losses", self.losses.len(), GAPS_MAX)?;
         most("next hops of flows", self.flow_hops.len(), HOPS_MAX)?;
         let flows = self.flow_hops.iter().map(|one| one.flows.len()).sum();
-        most(
-            "flows with a next hop",
-            flows,
-            FLOWS_MAX,
-        )?;
+        most("flows with a next hop", flows, FLOWS_MAX)?;
         self.events.iter().try_for_each(|event| {
             let hops = match &event.change {
                 Change::Route(route) => route.next_hops.len(),

@@ -275,9 +275,9 @@ impl MeshSpec {
             return lines;
         }
         for (number, host) in (2..).zip(first..=last) {
-            let _ = write!(
+            let _ = writeln!(
                 lines,
-                "{}filter add dev t0 parent 1: protocol ip u32 match ip dst {}/32 flowid 1:{number}\n",
+                "{}filter add dev t0 parent 1: protocol ip u32 match ip dst {}/32 flowid 1:{number}",
                 class(number),
                 address(host)
             );

@@ -105,9 +105,15 @@ fn pages_that_count_the_rules_have_their_number() {
     let in_part = RULES.iter().filter(is_in_part).count();
     for (page, words) in [
         ("README.md", format!("with {all} rules")),
-        ("README.md", format!("{in_part} rules are partially implemented")),
+        (
+            "README.md",
+            format!("{in_part} rules are partially implemented"),
+        ),
         ("CHANGELOG.md", format!("with {all} rules")),
-        ("docs/book/guides/diagnose-a-host.md", format!("with [{all} rules]")),
+        (
+            "docs/book/guides/diagnose-a-host.md",
+            format!("with [{all} rules]"),
+        ),
     ] {
         let text = fs::read_to_string(repository(page)).expect("a page");
         assert!(text.contains(&words), "{page} should say: {words}");

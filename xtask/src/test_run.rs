@@ -32,8 +32,8 @@ const SAME_FOR_EVERY_USER: [(&str, Option<&str>); 13] = [
     ("linerate-traffic", Some("test verbs")),
 ];
 /// Tests of other programs of which the same holds, because they move bytes or keep records between two hosts that
-/// others of the program make, or weigh other fixes than those that stay: libtest skips those whose names contain one of
-/// these.
+/// others of the program make, or weigh other fixes than those that stay, or start programs that only root may start
+/// (routers, Slurm): libtest skips those whose names contain one of these.
 const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
     (
         "linerate",
@@ -42,11 +42,14 @@ const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
             "completions::",
             "early_end::",
             "experiment::",
+            "failover_runs::",
             "gate::",
             "help::",
             "iperf3::",
             "ladder::",
             "live::",
+            "mesh::",
+            "mesh_engines::",
             "metrics::",
             "packaging::",
             "peers::",
@@ -56,6 +59,7 @@ const SAME_TESTS: [(&str, &str, &[&str]); 2] = [
             "prove::remedies_can_be_weighed",
             "prove::what_only_both_ends",
             "qos_verify::",
+            "redundant::",
             "stream::",
             "tls::a_",
             "tls::behind",
@@ -90,9 +94,11 @@ const WAITING_TESTS: (&str, &str, &[&str]) = (
         "agent::",
         "bad_input::",
         "classes::",
+        "drops::a_stream_that_a_path_stops",
         "guard::",
         "hold::",
         "lease::",
+        "mesh_launch::",
         "qos::",
         "qos_verify::",
         "restore::",
@@ -100,6 +106,8 @@ const WAITING_TESTS: (&str, &str, &[&str]) = (
         "untrusted::",
     ],
 );
+/// How many of them run at once: more than there are CPUs, since they wait.
+const WAITING_THREADS: &str = "4";
 /// The programs that take longest, in this order: they come first, so that none starts when the others have ended.
 const LONGEST: [(&str, &str); 6] = [
     ("linerate", "test it"),
@@ -136,9 +144,10 @@ impl Program {
             return vec![("", Vec::new())];
         }
         let others = waiting.iter().flat_map(|test| ["--skip", test]);
+        let together = ["--test-threads", WAITING_THREADS];
         vec![
             ("", others.collect()),
-            (", tests that wait", waiting.to_vec()),
+            (", tests that wait", [&together, waiting].concat()),
         ]
     }
 

@@ -98,8 +98,8 @@ mod tests {
         let own: SocketAddr = address("127.0.0.1:9");
         hops.add(1, (own, own));
         hops.add(0, (own, own));
-        // An address that no route leads to in any host: the kernel refuses a source of another family's length.
-        hops.add(2, (address("[::1]:9"), own));
+        // No packet has a multicast source (RFC 1122, 3.2.1.3), so no host has a route for it.
+        hops.add(2, (address("224.0.0.1:9"), own));
         let mut events = HostEvents::default();
         hops.close(&mut events);
         assert_eq!(events.flow_hops.len(), 1, "{events:?}");

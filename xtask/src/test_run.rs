@@ -95,6 +95,7 @@ const WAITING_TESTS: (&str, &str, &[&str]) = (
         "bad_input::",
         "classes::",
         "drops::a_stream_that_a_path_stops",
+        "failover::a_command_that_hangs",
         "guard::",
         "hold::",
         "lease::",

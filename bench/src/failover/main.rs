@@ -39,7 +39,7 @@ struct Args {
     /// Failures of each fault (with --table)
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     repeats: u16,
-    /// Only the faults whose name contains TEXT, such as `vrrp` or `ecmp bgp/dead-router` (with --table)
+    /// Only the faults whose name contains TEXT, such as `vrrp` or `dead-router` (with --table)
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Append each result to FILE, and do not repeat those that it has

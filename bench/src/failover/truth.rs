@@ -32,8 +32,21 @@ struct Found {
     read_ns: Vec<u64>,
     /// How far a time may be off: a step, or the longest time in which the sender did not run.
     within_ns: u64,
+    /// The time between two packets of a flow; 0 if it was not recorded.
+    #[serde(default)]
+    step_ns: u64,
     /// What is wrong; empty if it was read right.
     wrong: Vec<String>,
+}
+
+impl Found {
+    /// The largest distance of a length that was read from what the injection bounds.
+    fn error(&self) -> u64 {
+        let read = self.read_ns.iter();
+        read.map(|read| outside(*read, &self.bounds))
+            .max()
+            .unwrap_or(0)
+    }
 }
 
 /// Runs all; whether 38 of 40 of each length are right, and all without an interruption.
@@ -73,6 +86,8 @@ fn report(args: &Args, found: &[Found], seed: u64) -> Result<bool, Trouble> {
     let mut text = head(&[
         ">ms injected",
         ">read right",
+        ">by carrier",
+        ">within one step",
         ">largest error, ms",
         ">largest allowed, ms",
     ]);
@@ -83,22 +98,21 @@ fn report(args: &Args, found: &[Found], seed: u64) -> Result<bool, Trouble> {
             .filter(|one| one.hole.length_ms == length)
             .collect();
         let right = own.iter().filter(|one| one.wrong.is_empty()).count();
+        let by_carrier = own.iter().filter(|one| one.hole.kind == Kind::Carrier);
+        let right_by_carrier = by_carrier.clone().filter(|one| one.wrong.is_empty());
+        let in_a_step = |one: &&&Found| one.wrong.is_empty() && one.error() <= one.step_ns;
         is_good &= if length == 0 {
             right == own.len()
         } else {
             right * 20 >= own.len() * 19
         };
         let largest = |of: &dyn Fn(&Found) -> u64| own.iter().map(|one| of(one)).max();
-        let error = largest(&|one| {
-            one.read_ns
-                .iter()
-                .map(|read| outside(*read, &one.bounds))
-                .max()
-                .unwrap_or(0)
-        });
+        let error = largest(&Found::error);
         text += &row([
             length.to_string(),
             format!("{right} of {}", own.len()),
+            format!("{} of {}", right_by_carrier.count(), by_carrier.count()),
+            format!("{} of {}", own.iter().filter(in_a_step).count(), own.len()),
             milliseconds(error),
             milliseconds(largest(&|one| one.within_ns)),
         ]);
@@ -230,6 +244,7 @@ fn judged(hole: Hole, bounds: Bounds, document: &Value) -> Found {
         bounds,
         read_ns: Vec::new(),
         within_ns: 0,
+        step_ns: 0,
         wrong: Vec::new(),
     };
     let number = |value: &Value| value.as_u64().unwrap_or(0);
@@ -247,6 +262,7 @@ fn judged(hole: Hole, bounds: Bounds, document: &Value) -> Found {
         let (count, read) = (number(&gaps["count"]), number(&gaps["longest_ns"]));
         let lost = number(&part["lost"]).saturating_sub(number(&part["hosts"]["socket_drops"]));
         found.within_ns = found.within_ns.max(within);
+        found.step_ns = found.step_ns.max(number(&part["step_ns"]));
         if let Some(dropped) = bounds.dropped
             && dropped[at] != lost
         {

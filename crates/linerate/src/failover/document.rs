@@ -175,7 +175,7 @@ pub(super) struct TriggerResult {
     pub(super) lost: u64,
     /// Late in them.
     pub(super) late: u64,
-    /// The flows that the largest affected.
+    /// The flows that the longest affected.
     pub(super) flows_affected: u32,
     /// The same by the next hop that the sender's kernel had selected for each flow when the trial began; null for other
     /// workloads than `udp`, and if it is not known (`not_recorded`).
@@ -213,7 +213,7 @@ pub(super) struct HopResult {
     pub(super) gateway: Option<IpAddr>,
     /// The flows that it carried.
     pub(super) flows: u32,
-    /// Those of them that the largest interruption affected.
+    /// Those of them that the longest interruption affected.
     pub(super) affected: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use linerate_model::end::End;
 use linerate_model::failover::phase::{At, Incident, Interruption, Timer, Trace, Verdict, judge};
-use linerate_model::failover::{Cluster, Joined, Trigger, TriggerTimes};
+use linerate_model::failover::{Joined, Trigger, TriggerTimes};
 use linerate_model::sample::Sample;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Direction;
@@ -53,8 +53,7 @@ impl<'a> Evidence<'a> {
         trigger: Trigger,
         step: Nanoseconds,
     ) -> Option<Verdict> {
-        let length = |one: &Cluster| one.to_ns.as_u64().saturating_sub(one.from_ns.as_u64());
-        let longest = path.of(trigger).max_by_key(|one| length(one))?;
+        let longest = path.longest(trigger)?;
         let stalls = tcp.into_iter().flat_map(|tcp| tcp.of(trigger));
         let (caused, restored) = match trigger {
             Trigger::Failure => (self.times.failure_ns, self.times.return_ns),

@@ -64,7 +64,6 @@ pub(super) fn judge(trial: &FailoverTrial) -> TrialResult {
     };
     let result = |(part, (flows, joined)): (&Part<'_>, &(Vec<FlowOutages>, Joined))| {
         let of_trigger = |trigger| {
-            let own: Vec<&Cluster> = joined.of(trigger).collect();
             let held_up = (part.workload == FailoverWorkload::Udp)
                 .then(|| {
                     let tcp = tcp(part.direction);
@@ -74,10 +73,10 @@ pub(super) fn judge(trial: &FailoverTrial) -> TrialResult {
             let at_once = interrupted_at_once(flows, part.step, &times, trigger);
             TriggerResult {
                 held_up,
-                by_next_hop: next_hops::of_part(part, sample, flows, &own),
+                by_next_hop: next_hops::of_part(part, sample, flows, joined.longest(trigger)),
                 throughput_min_share: share_left(at_once, flows.len()),
                 latency: latency(part, (&clock, &times), joined, trigger),
-                ..trigger_result(trigger, &own, event_of(trigger, &times), part.step)
+                ..trigger_result(trigger, joined, event_of(trigger, &times), part.step)
             }
         };
         let mut all = Vec::new();
@@ -333,11 +332,12 @@ fn clock(forward: &[Pair<'_>], reverse: &[Pair<'_>]) -> ClockResult {
 /// The interruptions of one trigger.
 fn trigger_result(
     trigger: Trigger,
-    clusters: &[&Cluster],
+    joined: &Joined,
     event: Option<Nanoseconds>,
     step: Nanoseconds,
 ) -> TriggerResult {
-    let longest = clusters.iter().map(|one| one.longest_ns).max();
+    let clusters: Vec<&Cluster> = joined.of(trigger).collect();
+    let longest = joined.longest(trigger);
     let total: u64 = clusters
         .iter()
         .map(|one| {
@@ -354,12 +354,12 @@ fn trigger_result(
         trigger: trigger.into(),
         gaps: Gaps {
             count: clusters.len() as u64,
-            longest_ns: longest.unwrap_or_default(),
+            longest_ns: longest.map(|one| one.longest_ns).unwrap_or_default(),
             total_ns: Nanoseconds::new(total),
         },
         lost: clusters.iter().map(|one| one.lost).sum(),
         late: clusters.iter().map(|one| one.late).sum(),
-        flows_affected: clusters.iter().map(|one| one.flows).max().unwrap_or(0),
+        flows_affected: longest.map_or(0, |one| one.flows),
         by_next_hop: None,
         all_flows_ns: common.map(|(length, _)| length),
         all_flows_within_ns: common.map(|(_, within)| within),

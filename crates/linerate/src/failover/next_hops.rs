@@ -11,31 +11,30 @@ use linerate_runtime::cli::FailoverWorkload;
 use super::document::HopResult;
 use super::judge::Part;
 
-/// The flows that the largest of `clusters` affected in a part of a trial, by next hop; only datagrams have theirs recorded.
+/// The flows that an interruption affected in a part of a trial, by next hop; only datagrams have theirs recorded.
 pub(super) fn of_part(
     part: &Part<'_>,
     sample: &Sample,
     flows: &[FlowOutages],
-    clusters: &[&Cluster],
+    interruption: Option<&Cluster>,
 ) -> Option<Vec<HopResult>> {
     let sender = match part.direction {
         Direction::Reverse => &sample.remote,
         _ => &sample.local,
     };
     (part.workload == FailoverWorkload::Udp)
-        .then(|| by_next_hop(sender.events.as_deref(), flows, clusters))
+        .then(|| by_next_hop(sender.events.as_deref(), flows, interruption))
         .flatten()
 }
 
-/// How many flows of each next hop of the sender the largest of `clusters` affected; none if no next hop is known.
+/// How many flows of each next hop of the sender an interruption affected; none if no next hop is known.
 fn by_next_hop(
     sender: Option<&HostEvents>,
     flows: &[FlowOutages],
-    clusters: &[&Cluster],
+    interruption: Option<&Cluster>,
 ) -> Option<Vec<HopResult>> {
     let hops = sender.map(|events| &events.flow_hops)?;
-    let largest = clusters.iter().max_by_key(|one| one.flows);
-    let affected: BTreeSet<u32> = largest
+    let affected: BTreeSet<u32> = interruption
         .into_iter()
         .flat_map(|one| {
             let is_in = |flow: &&FlowOutages| {
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_the_largest_interruption_are_counted_by_their_next_hop() {
+    fn flows_of_an_interruption_are_counted_by_their_next_hop() {
         let events = HostEvents {
             flow_hops: vec![hop(1, &[0, 2]), hop(2, &[1, 3])],
             ..HostEvents::default()
@@ -137,9 +136,8 @@ mod tests {
             flow(2, &[(15, 25)]),
             flow(3, &[(50, 52)]),
         ];
-        let clusters = [cluster(10, 25, 2), cluster(50, 52, 1)];
-        let clusters: Vec<&Cluster> = clusters.iter().collect();
-        let found = by_next_hop(Some(&events), &flows, &clusters).expect("two next hops");
+        let found = by_next_hop(Some(&events), &flows, Some(&cluster(10, 25, 2)));
+        let found = found.expect("two next hops");
         assert_eq!(
             in_words(&found).as_deref(),
             Some("2 of 2 via 10.0.0.1 dev eth0, 0 of 2 via 10.0.0.2 dev eth0")
@@ -149,15 +147,15 @@ mod tests {
     #[test]
     fn without_a_known_next_hop_nothing_is_counted_and_a_single_one_needs_no_words() {
         let flows = [flow(0, &[(10, 20)])];
-        let clusters = [cluster(10, 20, 1)];
-        let clusters: Vec<&Cluster> = clusters.iter().collect();
-        let none = by_next_hop(Some(&HostEvents::default()), &flows, &clusters);
-        assert_eq!((none, by_next_hop(None, &flows, &clusters)), (None, None));
+        let interruption = cluster(10, 20, 1);
+        let none = by_next_hop(Some(&HostEvents::default()), &flows, Some(&interruption));
+        let unknown = by_next_hop(None, &flows, Some(&interruption));
+        assert_eq!((none, unknown), (None, None));
         let events = HostEvents {
             flow_hops: vec![hop(1, &[0])],
             ..HostEvents::default()
         };
-        let one = by_next_hop(Some(&events), &flows, &clusters).expect("a next hop");
+        let one = by_next_hop(Some(&events), &flows, Some(&interruption)).expect("a next hop");
         assert_eq!((one[0].affected, in_words(&one)), (1, None));
     }
 }

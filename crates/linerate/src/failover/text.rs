@@ -2,6 +2,7 @@
 
 use linerate_analysis::text::words::count;
 use linerate_model::end::End;
+use linerate_model::failover::RUNS_MAX;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Direction;
 
@@ -127,7 +128,7 @@ fn answer(document: &FailoverDocument, trigger: TriggerWord) -> String {
             document.step_ns
         );
     }
-    let affected = triggers().map(|one| one.flows_affected).max().unwrap_or(0);
+    let affected = longest(document, trigger).map_or(0, |one| one.flows_affected);
     let mut line = format!(
         "{name}: interrupted for {} ({}), {affected} of {} affected",
         worst.max_ns,
@@ -186,14 +187,22 @@ fn counts(document: &FailoverDocument) -> String {
     } else {
         String::new()
     };
-    format!(
+    let mut line = format!(
         "UDP: {} of {} packets lost{own}, {} late, {} duplicated, {} reordered",
         sum(|part| part.lost),
         sum(|part| part.sent),
         sum(|part| part.late),
         sum(|part| part.duplicated),
         sum(|part| part.reordered),
-    )
+    );
+    let unrecorded = sum(|part| part.unrecorded);
+    if unrecorded > 0 {
+        line = format!(
+            "{line}; {unrecorded} more lost or late after the first {RUNS_MAX} interruptions of a flow, at times that are \
+             not known"
+        );
+    }
+    line
 }
 
 /// How exact the times are.
@@ -362,12 +371,6 @@ pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
             lines.push(format!(
                 "  {name}: {} packets of others ignored",
                 hosts.ignored
-            ));
-        }
-        if part.unrecorded > 0 {
-            lines.push(format!(
-                "  {name}: {} lost or late packets beyond the limit of recorded interruptions",
-                part.unrecorded
             ));
         }
     }

@@ -88,6 +88,13 @@ impl Joined {
             .iter()
             .filter(move |cluster| cluster.trigger == trigger)
     }
+
+    /// The one of a trigger in which a flow was interrupted for longest; what is said of "the longest interruption" is said
+    /// of this one.
+    pub fn longest(&self, trigger: Trigger) -> Option<&Cluster> {
+        self.of(trigger)
+            .max_by_key(|cluster| (cluster.longest_ns, cluster.flows))
+    }
 }
 
 impl FlowOutages {

@@ -359,7 +359,8 @@ fn by_sign(
 
 fn tcp_advice() -> String {
     "each retransmission doubles TCP's timer, so a shorter outage shortens the back-off most; \
-     `net.ipv4.tcp_thin_linear_timeouts=1` keeps the timer constant for connections with little data in flight"
+     `net.ipv4.tcp_thin_linear_timeouts=1` keeps the timer constant for connections with little data in flight \
+     (`net.ipv4.tcp_retries2` decides when a connection is given up, not when it goes on)"
         .to_owned()
 }
 

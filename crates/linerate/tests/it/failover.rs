@@ -154,7 +154,7 @@ fn black_holes_from_5_ms_to_3600_ms_are_read_over_both_families() {
     let fixed = ["--repeats", "1", "--workload", "udp", "-P", "16"];
     let mut dropped_before = [0, 0];
     for (length_ms, path) in [
-        (5, &[][..]),
+        (5_u32, &[][..]),
         (50, &["--address", "fd77::2"]),
         (500, &[]),
         (3_600, &["--address", "fd77::2"]),
@@ -191,7 +191,7 @@ fn a_command_that_hangs_is_killed_and_the_return_is_run() {
     let own = ["--do", "sleep 1000", "--restore", &restore];
     let done = lab.run(&[&words[..], &own].concat());
     let err = &done.expect_code(30).err;
-    assert!(err.contains("it did not end within 30.0 s"), "{err}");
+    assert!(err.contains("it did not end within 30.00 s"), "{err}");
     assert!(mark.exists(), "`--restore` was not run: {err}");
 }
 

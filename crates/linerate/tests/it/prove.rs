@@ -167,31 +167,29 @@ fn changes_of_a_plan_are_weighed_like_the_rules_remedies() {
 
 #[test]
 fn apply_with_a_peer_to_prove_it_by_undoes_what_does_not_help() {
-    for lab in Lab::for_each_channel() {
-        let before = lab.dump();
-        let file = lab.path("own.toml");
-        // A send buffer of one page costs far more than a machine's noise.
-        let plan = "[settings]\n\"sysctl/net.ipv4.tcp_wmem\" = [4096, 4096, 4096]\n";
-        std::fs::write(&file, plan).expect("a plan");
-        // Its own default: trials of a second, three without each.
-        let apply = [
-            "--format",
-            "json",
-            "tune",
-            "apply",
-            "--from",
-            text(&file),
-            "--prove",
-            "netns:far",
-        ];
-        let done = lab.run(&apply).expect_code(0);
-        let document = fitting(&done.out);
-        let remedy = &document["remedies"][0];
-        assert_eq!(remedy["kept"], false, "{remedy:#}");
-        assert_same(&lab, &before, "nothing helped");
-        for more in ["--no-confirm", "--persist"] {
-            lab.run(&[&apply[2..], &[more]].concat()).expect_code(2);
-        }
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let file = lab.path("own.toml");
+    // Far slower than the busiest machine.
+    let plan = "[settings]\n\"nic/near0/qdisc\" = \"tbf rate 2mbit burst 64k latency 20ms\"\n";
+    std::fs::write(&file, plan).expect("a plan");
+    // Its own default: trials of a second, three without each.
+    let apply = [
+        "--format",
+        "json",
+        "tune",
+        "apply",
+        "--from",
+        text(&file),
+        "--prove",
+        "netns:far",
+    ];
+    let done = lab.run(&apply).expect_code(0);
+    let remedy = &fitting(&done.out)["remedies"][0];
+    assert_eq!(remedy["kept"], false, "{remedy:#}");
+    assert_same(&lab, &before, "nothing helped");
+    for more in ["--no-confirm", "--persist"] {
+        lab.run(&[&apply[2..], &[more]].concat()).expect_code(2);
     }
 }
 

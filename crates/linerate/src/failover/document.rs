@@ -9,7 +9,7 @@ use linerate_model::end::End;
 use linerate_model::failover::phase::Verdict;
 use linerate_model::failover::{Trigger, repeated};
 use linerate_model::ids::NicName;
-use linerate_model::units::Nanoseconds;
+use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, Workload};
 use linerate_runtime::cli::{FailoverBound, FailoverWorkload};
 use serde::Serialize;
@@ -149,6 +149,9 @@ pub(super) struct PartResult {
     pub(super) triggers: Vec<TriggerResult>,
     /// What the two hosts themselves held up or refused.
     pub(super) hosts: HostResult,
+    /// Of `tcp`: retransmission timers and path MTUs. Null for other workloads, and if the sender's kernel does not report
+    /// them.
+    pub(super) tcp: Option<TcpResult>,
 }
 
 /// Interruptions: times in which packets of at least one flow were lost or late.
@@ -215,6 +218,42 @@ pub(super) struct HopResult {
     pub(super) flows: u32,
     /// Those of them that the longest interruption affected.
     pub(super) affected: u32,
+}
+
+/// The retransmission timers and path MTUs of the connections of a direction (`TCP_INFO`, whenever a message was sent).
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct TcpResult {
+    /// Of the timer that expired most often in a row; null if none expired.
+    pub(super) backoff: Option<BackoffResult>,
+    /// Each change of a connection's path MTU.
+    pub(super) path_mtu_changes: Vec<MtuChange>,
+}
+
+/// A retransmission timer that had expired.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct BackoffResult {
+    /// When it was read, by this host's clock.
+    pub(super) at_ns: Nanoseconds,
+    /// How often in a row it had expired.
+    pub(super) expirations: u8,
+    /// Its time-out then.
+    pub(super) timeout_ns: Nanoseconds,
+}
+
+/// A path MTU that changed.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct MtuChange {
+    /// The flow of the connection.
+    pub(super) flow: u32,
+    /// When it was read first, by this host's clock.
+    pub(super) at_ns: Nanoseconds,
+    /// Before.
+    pub(super) from_bytes: Bytes,
+    /// After.
+    pub(super) to_bytes: Bytes,
 }
 
 /// Medians of the time from sending to receiving: of a packet one way, of a message on its connection one way, of a new

@@ -23,6 +23,7 @@ use super::held_up::Evidence;
 use super::latency::latency;
 use super::next_hops;
 use super::step_of;
+use super::tcp;
 use super::timeline::timeline;
 
 /// A flow with the record of its sender and that of its receiver.
@@ -90,7 +91,7 @@ pub(super) fn judge(trial: &FailoverTrial) -> TrialResult {
         if times.failure_ns.is_none() || joined.of(Trigger::NoEvent).next().is_some() {
             all.push(of_trigger(Trigger::NoEvent));
         }
-        part_result(part, flows, all)
+        part_result(part, flows, &clock, all)
     };
     let results = parts.iter().zip(&joined).map(result).collect();
     let timeline = timeline((sample, &events), &clock, parts.iter().zip(&joined));
@@ -378,7 +379,12 @@ fn trigger_result(
 }
 
 /// The whole trial of one direction and workload.
-fn part_result(part: &Part<'_>, flows: &[FlowOutages], triggers: Vec<TriggerResult>) -> PartResult {
+fn part_result(
+    part: &Part<'_>,
+    flows: &[FlowOutages],
+    clock: &ClockResult,
+    triggers: Vec<TriggerResult>,
+) -> PartResult {
     let arrivals = || {
         let all = part.pairs.iter();
         all.filter_map(|pair| pair.receiver.arrivals.as_ref())
@@ -428,6 +434,7 @@ fn part_result(part: &Part<'_>, flows: &[FlowOutages], triggers: Vec<TriggerResu
             ignored: arrivals().map(|one| one.ignored).sum(),
             send_errors: errors(departures()),
         },
+        tcp: tcp::of_part(part, clock),
     }
 }
 

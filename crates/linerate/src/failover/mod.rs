@@ -20,6 +20,7 @@ mod next_hops;
 mod picture;
 mod require;
 pub(crate) mod stored;
+mod tcp;
 mod text;
 mod timeline;
 

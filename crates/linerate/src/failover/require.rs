@@ -180,6 +180,7 @@ mod tests {
                 ignored: 0,
                 send_errors: Vec::new(),
             },
+            tcp: None,
         }
     }
 

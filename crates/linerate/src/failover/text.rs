@@ -13,6 +13,7 @@ use super::document::{
 use super::next_hops::in_words;
 use super::picture::picture;
 use super::require::Verdict;
+use super::tcp;
 
 /// Text of `document`; with each trial if `verbose`.
 pub(super) fn text(document: &FailoverDocument, verbose: bool) -> String {
@@ -360,6 +361,8 @@ pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
             ),
             or_none(hosts.longest_stall_ns),
         ));
+        let tcp = part.tcp.iter().flat_map(tcp::in_words);
+        lines.extend(tcp.map(|words| format!("  {name}: {words}")));
         for error in &hosts.send_errors {
             lines.push(format!(
                 "  {name}: {} refused by the kernel: {}",

@@ -166,7 +166,7 @@ fn a_command_without_metrics_is_usage() {
         (
             &["map", "--format", "openmetrics"],
             2,
-            &["only `doctor`, `measure` and `prove`"],
+            &["only `doctor`, `measure`, `mesh` and `prove`"],
         ),
         (&["map", "--metrics-file", "x"], 2, &["--metrics-file"]),
         (

@@ -133,6 +133,12 @@ fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_c
         // TCP goes on later than the path, as its retransmissions back off.
         let tcp = trigger(part(&document, direction, "tcp"), "failure");
         assert!(number(&tcp["gaps"]["longest_ns"]) >= 300_000_000, "{tcp:#}");
+        let kernel = &part(&document, direction, "tcp")["tcp"];
+        assert_eq!(kernel["path_mtu_changes"], serde_json::json!([]));
+        // A kernel that drops its own segments retries them without doubling the timer.
+        if direction == "reverse" {
+            assert!(number(&kernel["backoff"]["expirations"]) >= 1, "{kernel:#}");
+        }
         let rr = trigger(part(&document, direction, "rr"), "failure");
         assert!(number(&rr["gaps"]["longest_ns"]) >= 300_000_000, "{rr:#}");
     }
@@ -180,6 +186,33 @@ fn black_holes_from_5_ms_to_3600_ms_are_read_over_both_families() {
             );
         }
     }
+}
+
+#[test]
+fn a_path_mtu_that_changes_is_recorded_with_its_time() {
+    let Some(lab) = Lab::new() else { return };
+    let cause = "ip route change 10.77.0.0/24 dev near0 src 10.77.0.1 mtu 1400";
+    let words = [
+        "--do",
+        cause,
+        "--time",
+        "3s",
+        "--repeats",
+        "1",
+        "--workload",
+        "udp,tcp",
+    ];
+    let document = failover(&lab, &words);
+    let began = number(&document["trials"][0]["events"][0]["start_ns"]);
+    let changes = &part(&document, "forward", "tcp")["tcp"]["path_mtu_changes"];
+    let changes = changes.as_array().expect("a list");
+    assert_eq!(changes.len(), 8, "{changes:#?}");
+    for change in changes {
+        assert_eq!(number(&change["to_bytes"]), 1_400, "{change:#}");
+        assert!(number(&change["at_ns"]) >= began, "{change:#}");
+    }
+    let reverse = &part(&document, "reverse", "tcp")["tcp"]["path_mtu_changes"];
+    assert_eq!(reverse, &serde_json::json!([]));
 }
 
 #[test]

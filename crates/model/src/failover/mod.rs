@@ -26,8 +26,8 @@ pub use joined::{
 };
 pub use outage::{Outage, outages};
 pub use record::{
-    Arrivals, Departures, ERRORS_MAX, NumberRun, ProbeRecord, RUNS_MAX, RunKind, SendError,
-    SendGap, Stall, Stamp, TRANSITS_MAX, Transit,
+    Arrivals, Backoff, Departures, ERRORS_MAX, NumberRun, PATH_MTUS_MAX, PathMtu, ProbeRecord,
+    RUNS_MAX, RunKind, SendError, SendGap, Stall, Stamp, TRANSITS_MAX, TcpTrack, Transit,
 };
 pub use recorder::{Fate, Recorder};
 pub use repeated::{Repeated, repeated, share_at_least};

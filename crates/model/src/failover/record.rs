@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::Nanoseconds;
+use crate::units::{Bytes, Nanoseconds};
 
 /// The maximum number of runs of lost or late numbers that a receiver records for one flow.
 pub const RUNS_MAX: usize = 512;
@@ -12,6 +12,9 @@ pub const TRANSITS_MAX: usize = 64;
 
 /// The maximum number of different errors that a sender records for one flow.
 pub const ERRORS_MAX: usize = 16;
+
+/// The maximum number of path MTUs that a sender records for one connection.
+pub const PATH_MTUS_MAX: usize = 16;
 
 /// Both ends of a probe flow: each end fills in its own part.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -45,7 +48,11 @@ impl ProbeRecord {
         // Of the two lists of arrivals the longer one: the limit of transit times is smaller.
         let longer = |one: &Arrivals| one.runs.len().max(one.transits.len());
         let mut runs = self.arrivals.as_ref().map_or(0, longer);
-        let mut errors = self.departures.as_ref().map_or(0, |one| one.errors.len());
+        let of_sender = |one: &Departures| {
+            let mtus = one.tcp.as_ref().map_or(0, |tcp| tcp.path_mtus.len());
+            one.errors.len().max(mtus)
+        };
+        let mut errors = self.departures.as_ref().map_or(0, of_sender);
         let parts = [
             &self.messages,
             &self.answers,
@@ -112,6 +119,57 @@ pub struct Departures {
     /// The packets that the kernel refused, by error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<SendError>,
+    /// Of messages on a TCP connection: what the kernel reported of it whenever one was sent (`TCP_INFO`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpTrack>,
+}
+
+/// What changed about a TCP connection.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TcpTrack {
+    /// The retransmission timer when it had expired most often in a row; empty if it never had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
+    /// The path MTU, and each that it changed to; at most [`PATH_MTUS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path_mtus: Vec<PathMtu>,
+}
+
+/// A retransmission timer that has expired (RFC 6298, section 5.5: each time it is doubled).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// When it was read.
+    pub at_ns: Nanoseconds,
+    /// How often in a row it had expired.
+    pub expirations: u8,
+    /// Its time-out.
+    pub timeout_ns: Nanoseconds,
+}
+
+/// A path MTU of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathMtu {
+    /// When it was read first.
+    pub at_ns: Nanoseconds,
+    /// Its size.
+    pub bytes: Bytes,
+}
+
+impl TcpTrack {
+    /// The state of the connection at a time.
+    pub fn saw(&mut self, now: Backoff, path_mtu: Bytes) {
+        let most = self.backoff.map_or(0, |backoff| backoff.expirations);
+        if now.expirations > most {
+            self.backoff = Some(now);
+        }
+        let known = self.path_mtus.last().map(|mtu| mtu.bytes);
+        if known != Some(path_mtu) && self.path_mtus.len() < PATH_MTUS_MAX {
+            self.path_mtus.push(PathMtu {
+                at_ns: now.at_ns,
+                bytes: path_mtu,
+            });
+        }
+    }
 }
 
 /// The time between two packets of a sender.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{SpecError, check_reliable, require};
 use super::{TrialSpec, Udp, Verbs};
-use crate::failover::{RUNS_MAX, TRANSITS_MAX};
+use crate::failover::{PATH_MTUS_MAX, RUNS_MAX, TRANSITS_MAX};
 use crate::units::{Bytes, Nanoseconds};
 
 /// Options of `udp` for a trial during which the path may fail. Each end goes on until its own clock says that the time
@@ -70,7 +70,8 @@ impl Probe {
     pub(crate) fn record_bytes_max(flows: u32) -> usize {
         // In both directions, by datagrams, by messages, by their answers and by writes.
         let count = usize::try_from(flows).unwrap_or(usize::MAX).max(1);
-        let each = Self::runs_max(flows) * Self::RUN_BYTES + TRANSITS_MAX * Self::TRANSIT_BYTES;
+        let each = Self::runs_max(flows) * Self::RUN_BYTES
+            + (TRANSITS_MAX + PATH_MTUS_MAX) * Self::TRANSIT_BYTES;
         count.saturating_mul(8 * each)
     }
 

@@ -4,6 +4,7 @@
 
 use std::os::fd::AsFd;
 
+use linerate_model::failover::Backoff;
 use linerate_model::ids::CpuId;
 use linerate_model::known::{Cause, Known};
 use linerate_model::sample::TcpInfo;
@@ -21,9 +22,12 @@ const OPTION_ECN: u8 = 8;
 
 /// Offsets of the fields, in bytes.
 mod offset {
+    pub(super) const BACKOFF: usize = 4;
     pub(super) const OPTIONS: usize = 5;
+    pub(super) const RTO_US: usize = 8;
     pub(super) const SND_MSS: usize = 16;
     pub(super) const RCV_MSS: usize = 20;
+    pub(super) const PMTU: usize = 60;
     pub(super) const RTT_US: usize = 68;
     pub(super) const SND_CWND: usize = 80;
     pub(super) const REORDERING: usize = 88;
@@ -63,6 +67,19 @@ pub(crate) fn read(socket: impl AsFd) -> Known<TcpInfo> {
             format!("this kernel's tcp_info has {length} bytes, before bytes_retrans (Linux 4.19)"),
         ),
     }
+}
+
+/// The retransmission timer and the path MTU at `now`; none if the kernel does not report them.
+pub(crate) fn timer_and_mtu(socket: impl AsFd, now: Nanoseconds) -> Option<(Backoff, Bytes)> {
+    let mut raw = [0; TCP_INFO_BYTES_MAX];
+    let length = tcp_info(&socket, &mut raw).ok()?;
+    let raw = &raw[..length];
+    let timer = Backoff {
+        at_ns: now,
+        expirations: *raw.get(offset::BACKOFF)?,
+        timeout_ns: Nanoseconds::from_micros(word(raw, offset::RTO_US)?.into()),
+    };
+    Some((timer, Bytes::new(word(raw, offset::PMTU)?.into())))
 }
 
 /// Whether the peer's end of file has come, or the connection is gone.

@@ -11,6 +11,7 @@ use super::Plan;
 use super::answers::{Requests, Responses};
 use crate::TrafficError;
 use crate::tcp::Flow;
+use crate::tcp::info::timer_and_mtu;
 use crate::tcp::words::number;
 use crate::udp::monotonic_ns;
 
@@ -75,6 +76,7 @@ impl<'a> Outbox<'a> {
     }
 
     fn send(&mut self) {
+        self.track();
         if !self.rest.is_empty() {
             let rest = std::mem::take(&mut self.rest);
             self.rest = rest.get(self.put(&rest)..).unwrap_or_default().to_vec();
@@ -98,6 +100,14 @@ impl<'a> Outbox<'a> {
                     requests.sent(now);
                 }
             }
+        }
+    }
+
+    /// Records the retransmission timer and the path MTU, also while the kernel takes nothing.
+    fn track(&mut self) {
+        let now = Nanoseconds::new(monotonic_ns());
+        if let Some((timer, mtu)) = timer_and_mtu(&self.flow.socket, now) {
+            self.departures.tcp.get_or_insert_default().saw(timer, mtu);
         }
     }
 

@@ -4,6 +4,7 @@ use super::super::{Qos, QosClass, Selector};
 use super::{PlannedClass, PlannedSetting};
 use crate::host::{Dcb, Host};
 use crate::ids::NicName;
+use crate::units::BitRate;
 
 /// The number of priorities and of traffic classes (IEEE 802.1Qaz).
 const CLASSES: usize = 8;
@@ -44,53 +45,63 @@ pub(super) fn lacks(qos: &Qos, host: &Host, holders: &[NicName]) -> Option<Strin
     ))
 }
 
+/// The ETS share of each traffic class, per cent; none without a guarantee, which is what ETS is for.
+///
+/// Every class has a share then: ETS divides what the strict classes leave, so a strict one could take what is guaranteed. A
+/// driver accepts shares only if they sum to 100. They are rounded down, and traffic class 0 (the rest) has the remainder.
+pub(super) fn shares(qos: &Qos, classes: &[PlannedClass], line: BitRate) -> Option<[u64; CLASSES]> {
+    qos.classes.iter().find(|class| class.guarantee.is_some())?;
+    let mut share = [0; CLASSES];
+    for planned in classes {
+        let rate = u128::from(planned.rates.rate.as_bit_per_s());
+        let whole = rate * 100 / u128::from(line.as_bit_per_s().max(1));
+        share[of(planned)] = u64::try_from(whole).unwrap_or(100).max(1);
+    }
+    // Small classes are rounded up to 1, which the largest pays for.
+    while share[1..].iter().sum::<u64>() > 99 {
+        *share[1..].iter_mut().max()? -= 1;
+    }
+    share[0] = 100 - share[1..].iter().sum::<u64>();
+    Some(share)
+}
+
+/// The traffic class of a class.
+pub(super) fn of(planned: &PlannedClass) -> usize {
+    usize::from(planned.number).min(CLASSES - 1)
+}
+
 /// The priorities of each class, its share and its rate.
 pub(super) fn settings(
     qos: &Qos,
     holder: &NicName,
     classes: &[PlannedClass],
+    line: BitRate,
 ) -> Vec<PlannedSetting> {
     let mut of_priority = [0_u16; CLASSES];
-    let mut strict = [true; CLASSES];
-    let mut share = [0_u64; CLASSES];
+    let share = shares(qos, classes, line).unwrap_or_default();
     let mut rates = Vec::new();
-    let line: u64 = classes
-        .iter()
-        .map(|class| class.rates.ceil.as_bit_per_s())
-        .max()
-        .unwrap_or(1);
     for (class, planned) in qos.classes.iter().zip(classes) {
-        let number = usize::from(planned.number).min(CLASSES - 1);
         if let Some(priority) = class.priority {
             of_priority[usize::from(priority) % CLASSES] = planned.number;
         }
-        if class.guarantee.is_some() {
-            strict[number] = false;
-            share[number] = (planned.rates.rate.as_bit_per_s() * 100).div_ceil(line.max(1));
-        }
         if planned.limit.is_some() {
             let rate = planned.rates.ceil.as_bit_per_s() / STEP * STEP;
-            rates.push(format!("{number}:{rate}"));
+            rates.push(format!("{}:{rate}", of(planned)));
         }
-    }
-    // Shares sum to 100; what no guarantee takes goes to the class of the rest.
-    if strict.contains(&false) {
-        strict[0] = false;
-        share[0] = 100_u64.saturating_sub(share[1..].iter().sum());
     }
     let list = |name: &str, words: Vec<String>| {
         let words = words.iter().enumerate();
         let words: Vec<String> = words.map(|(at, word)| format!("{at}:{word}")).collect();
         format!("{name} {}", words.join(" "))
     };
-    let served = |strict: &bool| if *strict { "strict" } else { "ets" }.to_owned();
+    let served = |share: &u64| if *share == 0 { "strict" } else { "ets" }.to_owned();
     let ets = [
         list(
             "prio-tc",
             of_priority.iter().map(ToString::to_string).collect(),
         ),
         list("tc-bw", share.iter().map(ToString::to_string).collect()),
-        list("tc-tsa", strict.iter().map(served).collect()),
+        list("tc-tsa", share.iter().map(served).collect()),
     ];
     rates.sort();
     vec![

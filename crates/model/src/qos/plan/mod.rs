@@ -179,7 +179,7 @@ pub fn plan(
     }
     for holder in &holders {
         settings.extend(match mechanism {
-            Mechanism::Dcb => hardware::settings(qos, holder, &classes),
+            Mechanism::Dcb => hardware::settings(qos, holder, &classes, line),
             Mechanism::Mqprio => queues::settings(qos, host, holder, &classes),
             Mechanism::Htb => tree::settings(qos, holder, &classes, line, leaf),
         });

@@ -1,5 +1,7 @@
 //! Mechanisms and settings of classes on made-up hosts.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::build::{self, NicBuilder};
 use crate::host::{Bond, BondPort, Dcb, Vlan};
@@ -119,6 +121,104 @@ fn a_nic_with_rates_of_its_classes_holds_the_limits_itself() {
             "nic/eth1/dcb/maxrate = 1:1018494000 2:5092470000",
         ]
     );
+}
+
+/// The shares and the service of each traffic class in the ETS setting of a plan.
+fn ets_of(plan: &QosPlan) -> (Vec<u32>, Vec<String>) {
+    let setting = |one: &&PlannedSetting| one.key.ends_with("dcb/ets");
+    let ets = plan.settings.iter().find(setting).expect("ETS");
+    let (_, ets) = ets.value.split_once(" tc-bw ").expect("shares");
+    let (shares, service) = ets.split_once(" tc-tsa ").expect("service");
+    let word = |pair: &str| pair.split_once(':').expect("a pair").1.to_owned();
+    let shares = shares.split(' ').map(word);
+    (
+        shares
+            .map(|share| share.parse().expect("per cent"))
+            .collect(),
+        service.split(' ').map(word).collect(),
+    )
+}
+
+#[test]
+fn guarantees_in_hardware_are_whole_shares_of_the_line_and_no_class_is_strict() {
+    let of = |classes: &str| {
+        let text = format!(
+            r#"{{"qos": {{"interface": "eth1", "mechanism": "dcb", "limit-of": "wire"}}, "class": [{classes}]}}"#
+        );
+        ets_of(&planned(&qos(&text), &host(with_dcb)))
+    };
+    let (shares, service) = of(
+        r#"{"name": "a", "priority": 1, "guarantee": "33.4%"}, {"name": "b", "priority": 2, "guarantee": "33.3%"},
+           {"name": "c", "priority": 3, "guarantee": "33.3%"}"#,
+    );
+    assert_eq!(shares, [1, 33, 33, 33, 0, 0, 0, 0]);
+    assert_eq!(service[..4], ["ets"; 4]);
+    assert_eq!(service[4..], ["strict"; 4]);
+    // A class without a guarantee, limited or not, is served by its share, too.
+    let (shares, service) = of(
+        r#"{"name": "a", "priority": 1, "guarantee": "50%"}, {"name": "b", "priority": 2, "guarantee": "20%"},
+           {"name": "open", "priority": 3}, {"name": "slow", "priority": 4, "limit": "1gbit"},
+           {"name": "rest", "limit": "4gbit"}"#,
+    );
+    assert_eq!(shares, [11, 50, 20, 17, 2, 0, 0, 0]);
+    assert_eq!(service[..5], ["ets"; 5]);
+}
+
+#[derive(Debug)]
+struct Wish {
+    limit: Option<u32>,
+    guarantee: Option<u32>,
+}
+
+fn any_wish() -> impl Strategy<Value = Wish> {
+    let part = || proptest::option::of(1_u32..=100);
+    (part(), part()).prop_map(|(limit, guarantee)| Wish {
+        limit,
+        // Small ones are accepted in any number.
+        guarantee: guarantee.map(|part| if part > 60 { part } else { part / 4 + 1 }),
+    })
+}
+
+proptest! {
+    #[test]
+    fn shares_of_every_accepted_file_sum_to_100(
+        wishes in proptest::collection::vec(any_wish(), 1..=7),
+        rest in any_wish(),
+        gbit in 1_u64..=400,
+    ) {
+        let class = |(at, wish): (usize, &Wish)| {
+            let selector = if at == 0 { String::new() } else { format!(r#", "priority": {at}"#) };
+            let limit = wish.limit.map_or("none".to_owned(), |part| format!("{part} %"));
+            let guarantee = wish.guarantee.map(|part| format!(r#", "guarantee": "{part} %""#));
+            format!(
+                r#"{{"name": "c{at}", "limit": "{limit}"{selector}{}}}"#,
+                guarantee.unwrap_or_default()
+            )
+        };
+        let classes: Vec<String> = [&rest].into_iter().chain(&wishes).enumerate().map(class).collect();
+        let asked = qos(&format!(
+            r#"{{"qos": {{"interface": "eth1", "mechanism": "dcb"}}, "class": [{}]}}"#,
+            classes.join(",")
+        ));
+        let host = host(|nic| with_dcb(nic).gbit(gbit));
+        let Ok(plan) = plan(&asked, &host, |_| true) else {
+            // The guarantees are above the line, or one is above its limit.
+            return Ok(());
+        };
+        lines(&plan);
+        let (shares, service) = ets_of(&plan);
+        let of_ets: Vec<bool> = service.iter().map(|word| word == "ets").collect();
+        if asked.classes.iter().any(|class| class.guarantee.is_some()) {
+            prop_assert_eq!(shares.iter().sum::<u32>(), 100);
+            for (at, share) in shares.iter().enumerate() {
+                prop_assert_eq!(of_ets[at], at < asked.classes.len());
+                prop_assert_eq!(*share > 0, of_ets[at]);
+            }
+        } else {
+            prop_assert_eq!(shares, vec![0; 8]);
+            prop_assert!(!of_ets.contains(&true));
+        }
+    }
 }
 
 #[test]

@@ -124,8 +124,8 @@ struct PlannedLine {
     traffic: String,
     /// What it may send as the file counts bytes; null for no limit.
     limit_bit_per_s: Option<BitRate>,
-    /// What it may send whatever the others do, as the mechanism counts bytes.
-    guaranteed_bit_per_s: BitRate,
+    /// What it may send whatever the others do, as the mechanism counts bytes; null if the mechanism guarantees nothing.
+    guaranteed_bit_per_s: Option<BitRate>,
     /// What it may send if the others leave it room, as the mechanism counts bytes.
     ceil_bit_per_s: BitRate,
     /// The number of its class: of the `htb`, or the traffic class.
@@ -153,7 +153,7 @@ pub(super) fn plan(asked: &Asked, root: &HostRoot, say: &Say) -> Outcome<()> {
         name: class.name.clone(),
         traffic: traffic(class),
         limit_bit_per_s: planned.limit,
-        guaranteed_bit_per_s: planned.rates.rate,
+        guaranteed_bit_per_s: planned.guaranteed,
         ceil_bit_per_s: planned.rates.ceil,
         number: number(planned.number),
     });
@@ -224,11 +224,14 @@ fn plan_lines(document: &QosPlanDocument<'_>) -> Vec<String> {
         let limit = class
             .limit_bit_per_s
             .map_or_else(|| "none".to_owned(), |rate| rate.to_string());
+        let guaranteed = class
+            .guaranteed_bit_per_s
+            .map_or_else(|| "-".to_owned(), |rate| rate.to_string());
         vec![
             class.name.clone(),
             class.traffic.clone(),
             limit,
-            class.guaranteed_bit_per_s.to_string(),
+            guaranteed,
             class.ceil_bit_per_s.to_string(),
             class.number.clone(),
         ]

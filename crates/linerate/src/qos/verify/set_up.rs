@@ -64,9 +64,14 @@ pub(super) fn set_up(qos: Qos, host: &Host) -> Outcome<SetUp> {
             ));
             continue;
         }
+        let own = &planned.classes[at];
         let is_promised = class.limit.is_some() || class.guarantee.is_some() || has_line;
-        let guarantee = is_promised.then(|| shares[at].rate.as_f64());
-        let number = minor(planned.mechanism, planned.classes[at].number);
+        // In the file's bytes: the mechanism counts others.
+        let guarantee = own
+            .guaranteed
+            .filter(|_| is_promised)
+            .map(|rate| shares[at].rate.as_f64() * (rate.as_f64() / own.rates.rate.as_f64()));
+        let number = minor(planned.mechanism, own.number);
         let found = configuration(&planned, at, class, host, number);
         expected.push(ExpectedClass {
             name: class.name.clone(),

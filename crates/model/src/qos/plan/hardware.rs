@@ -65,8 +65,20 @@ pub(super) fn shares(qos: &Qos, classes: &[PlannedClass], line: BitRate) -> Opti
     Some(share)
 }
 
+/// Notes what the shares guarantee to each class.
+pub(super) fn guarantee(qos: &Qos, classes: &mut [PlannedClass], line: BitRate) {
+    let Some(shares) = shares(qos, classes, line) else {
+        return;
+    };
+    for planned in classes {
+        let own = u128::from(line.as_bit_per_s()) * u128::from(shares[of(planned)]) / 100;
+        let own = BitRate::from_bit_per_s(u64::try_from(own).unwrap_or(u64::MAX));
+        planned.guaranteed = Some(own.min(planned.rates.ceil));
+    }
+}
+
 /// The traffic class of a class.
-pub(super) fn of(planned: &PlannedClass) -> usize {
+fn of(planned: &PlannedClass) -> usize {
     usize::from(planned.number).min(CLASSES - 1)
 }
 

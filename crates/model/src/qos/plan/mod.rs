@@ -105,6 +105,8 @@ pub struct PlannedClass {
     pub rates: Guaranteed,
     /// What it may send, as the file counts bytes; none for no limit.
     pub limit: Option<BitRate>,
+    /// What the mechanism guarantees it, as it counts bytes; none if it guarantees nothing.
+    pub guaranteed: Option<BitRate>,
 }
 
 /// What is made, and by which mechanism.
@@ -160,14 +162,18 @@ pub fn plan(
     let line = known_line.unwrap_or(VIRTUAL_LINE);
     let (mechanism, why) = mechanism_of(qos, host, &holders, &has_qdisc)?;
     let rates = shared(&counted_as(qos, nic, mechanism, line), line)?;
-    let classes: Vec<PlannedClass> = (qos.classes.iter().zip(rates).enumerate())
+    let mut classes: Vec<PlannedClass> = (qos.classes.iter().zip(rates).enumerate())
         .map(|(at, (class, rates))| PlannedClass {
             name: class.name.clone(),
             number: number_of(qos, mechanism, at),
             rates,
             limit: class.limit.map(|limit| limit.on(line)),
+            guaranteed: (mechanism == Mechanism::Htb).then_some(rates.rate),
         })
         .collect();
+    if mechanism == Mechanism::Dcb {
+        hardware::guarantee(qos, &mut classes, line);
+    }
     let leaf = if has_qdisc("fq_codel") {
         "fq_codel"
     } else {

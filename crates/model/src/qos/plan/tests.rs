@@ -164,6 +164,32 @@ fn guarantees_in_hardware_are_whole_shares_of_the_line_and_no_class_is_strict() 
     assert_eq!(service[..5], ["ets"; 5]);
 }
 
+#[test]
+fn queues_and_strict_classes_guarantee_nothing() {
+    let many = host(|nic| with_dcb(nic).queues(&[0, 1, 0, 1]));
+    let guaranteed = |text: &str| {
+        let all = planned(&qos(text), &many).classes.into_iter();
+        all.map(|class| Some(class.guaranteed?.to_string()))
+            .collect::<Vec<_>>()
+    };
+    let of = |mechanism: &str, guarantee: &str| {
+        guaranteed(&format!(
+            r#"{{"qos": {{"interface": "eth1", "mechanism": "{mechanism}", "limit-of": "wire"}}, "class": [
+                {{"name": "a", "priority": 1, "limit": "1gbit"}}, {{"name": "b", "priority": 2{guarantee}}}]}}"#
+        ))
+    };
+    assert_eq!(of("mqprio", ""), [None, None, None]);
+    assert_eq!(of("dcb", ""), [None, None, None]);
+    // Whole per cent of 40 Gb/s: 2, 51 and the remainder of 47.
+    let guarantee = r#", "guarantee": "20.5gbit""#;
+    assert_eq!(
+        of("dcb", guarantee),
+        ["800.0 Mb/s", "20.40 Gb/s", "18.80 Gb/s"].map(|rate| Some(rate.to_owned()))
+    );
+    let by_htb = of("htb", guarantee);
+    assert!(by_htb.iter().all(Option::is_some), "{by_htb:?}");
+}
+
 #[derive(Debug)]
 struct Wish {
     limit: Option<u32>,

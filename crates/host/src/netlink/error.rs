@@ -162,6 +162,13 @@ impl Failure {
     fn kind(&self) -> io::ErrorKind {
         match self {
             Self::NotPutBack { first, .. } => first.kind(),
+            // Of a qdisc whose module this kernel lacks (`qdisc_create`, net/sched/sch_api.c).
+            Self::Kernel {
+                errno: libc::ENOENT,
+                message: Some(message),
+            } if message.starts_with("Specified qdisc kind is unknown") => {
+                io::ErrorKind::Unsupported
+            }
             Self::Kernel { errno, .. } => io::Error::from_raw_os_error(*errno).kind(),
             Self::Socket(error) => error.kind(),
             Self::Malformed(_) => io::ErrorKind::InvalidData,
@@ -185,6 +192,20 @@ mod tests {
             errno,
             message: message.map(str::to_owned),
         }
+    }
+
+    #[test]
+    fn a_kind_of_qdisc_that_the_kernel_lacks_is_unsupported_and_a_missing_object_is_not() {
+        let kind = |message| {
+            refused(libc::ENOENT, Some(message))
+                .during("set", "eth2")
+                .kind()
+        };
+        assert_eq!(
+            kind("Specified qdisc kind is unknown"),
+            io::ErrorKind::Unsupported
+        );
+        assert_eq!(kind("Specified class not found"), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -10,7 +10,10 @@ const KINDS: [&str; 6] = ["htb", "tbf", "mqprio", "fq", "fq_codel", "pfifo_fast"
 
 /// The kinds of qdisc, of those that are asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QdiscKinds(BTreeSet<&'static str>);
+pub struct QdiscKinds {
+    found: BTreeSet<&'static str>,
+    is_complete: bool,
+}
 
 impl QdiscKinds {
     /// Reads them.
@@ -19,10 +22,15 @@ impl QdiscKinds {
         let symbols = text("proc/kallsyms");
         let release = text("proc/sys/kernel/osrelease");
         let modules = text(&format!("lib/modules/{}/modules.dep", release.trim()));
-        Self::parse(&symbols, &modules)
+        // Without loadable modules there is no /proc/modules; a container has it, but often no /lib/modules.
+        let has_modules = root.exists("proc/modules");
+        Self {
+            found: Self::parse(&symbols, &modules),
+            is_complete: !symbols.is_empty() && (!modules.is_empty() || !has_modules),
+        }
     }
 
-    fn parse(symbols: &str, modules: &str) -> Self {
+    fn parse(symbols: &str, modules: &str) -> BTreeSet<&'static str> {
         let mut found = BTreeSet::new();
         for symbol in symbols
             .lines()
@@ -38,12 +46,17 @@ impl QdiscKinds {
             let of_module = |kind: &&str| name.strip_prefix("sch_") == Some(kind);
             found.extend(KINDS.iter().copied().find(|kind| of_module(kind)));
         }
-        Self(found)
+        found
     }
 
     /// Whether it has `kind`.
     pub fn has(&self, kind: &str) -> bool {
-        self.0.contains(kind)
+        self.found.contains(kind)
+    }
+
+    /// Whether a kind that was not found is known to be missing: the built-in ones and the modules were both listed.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
     }
 }
 
@@ -65,7 +78,7 @@ mod tests {
             ("tbf", false),
             ("pfifo_fast", false),
         ] {
-            assert_eq!(kinds.has(kind), is_there, "{kind}");
+            assert_eq!(kinds.contains(kind), is_there, "{kind}");
         }
     }
 }

@@ -80,8 +80,9 @@ impl Asked {
     fn with(qos: Qos, endpoint: &LocalEndpoint, state: &Path) -> Outcome<Self> {
         let host = endpoint.read_host();
         let kinds = QdiscKinds::read(endpoint.root());
-        let plan =
-            plan_of(&qos, &host, |kind| kinds.has(kind)).map_err(|error| not_here(&error))?;
+        // A kind that may be there is tried: what fails is rolled back.
+        let has = |kind: &str| kinds.has(kind) || (kind == "htb" && !kinds.is_complete());
+        let plan = plan_of(&qos, &host, has).map_err(|error| not_here(&error))?;
         let mut settings = Settings::new();
         for planned in &plan.settings {
             let wrong =
@@ -124,7 +125,7 @@ fn given_up(earlier: &[Applied], wanted: &Settings) -> Settings {
 /// The exit code of a file that does not fit this host.
 fn not_here(error: &NotApplicable) -> Stop {
     let code = match error {
-        NotApplicable::Mechanism { .. } => Code::NotSupported,
+        NotApplicable::Mechanism { .. } | NotApplicable::NoMechanism(_) => Code::NotSupported,
         _ => Code::BadInput,
     };
     Stop::new(code, error.to_string())

@@ -78,6 +78,9 @@ pub enum NotApplicable {
         /// What is missing.
         why: String,
     },
+    /// None is possible.
+    #[error("no mechanism can hold the limits: {0}")]
+    NoMechanism(String),
     /// The file itself does not fit the line.
     #[error(transparent)]
     File(#[from] QosError),
@@ -309,9 +312,12 @@ fn mechanism_of(
         (Mechanism::Dcb, hardware::lacks(qos, host, holders)),
         (
             Mechanism::Mqprio,
-            queues::lacks(qos, host, holders, has_qdisc),
+            queues::lacks(qos, host, holders, &has_qdisc),
         ),
-        (Mechanism::Htb, None),
+        (
+            Mechanism::Htb,
+            (!has_qdisc("htb")).then(|| "this kernel has no module `sch_htb`".to_owned()),
+        ),
     ];
     if let Some(named) = qos.mechanism {
         let lack = lacks.into_iter().find(|(mechanism, _)| *mechanism == named);
@@ -338,7 +344,7 @@ fn mechanism_of(
         }
         return Ok((mechanism, not.join("; ")));
     }
-    unreachable!("`htb` lacks nothing")
+    Err(NotApplicable::NoMechanism(not.join("; ")))
 }
 
 /// The number of the class at that place: of its `htb` class, or of its traffic class, of which the rest has 0.

@@ -300,6 +300,24 @@ fn the_reason_for_htb_is_what_the_others_lack() {
 }
 
 #[test]
+fn a_kernel_without_htb_is_refused_with_the_name_of_the_module() {
+    let why = |head: &str| {
+        let error =
+            plan(&report(head), &host(plain), |_| false).expect_err("nothing is possible");
+        error.to_string()
+    };
+    assert_eq!(
+        why(r#", "mechanism": "htb""#),
+        "`htb` is not possible: this kernel has no module `sch_htb`"
+    );
+    assert_eq!(
+        why(""),
+        "no mechanism can hold the limits: not dcb: eth1 has no data center bridging; not mqprio: eth1 has too few \
+         transmit queues: 1 for 4 classes; not htb: this kernel has no module `sch_htb`"
+    );
+}
+
+#[test]
 fn limits_of_payload_are_larger_in_frames_and_those_of_the_wire_smaller() {
     let of = |framing: &str| {
         let head = format!(r#", "mechanism": "htb", "limit-of": "{framing}""#);

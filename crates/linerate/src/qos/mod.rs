@@ -182,6 +182,7 @@ fn persist(args: &PersistArgs, state: &Path, say: &Say) -> Outcome<()> {
     if applied.is_empty() {
         return Err(nothing_applied(None));
     }
+    let applied = to_persist(applied, args.id.as_deref(), args.remove)?;
     if !args.remove {
         name_managers(&applied, state, say)?;
     }
@@ -194,6 +195,23 @@ fn persist(args: &PersistArgs, state: &Path, say: &Say) -> Outcome<()> {
         entries.extend(tune::persist::persist(&args, state)?);
     }
     tune::report("persist", &entries, say)
+}
+
+/// The one that the user names by its id or its short name, or all; of those that are to be forgotten, the persistent ones.
+fn to_persist(all: Vec<Applied>, id: Option<&str>, remove: bool) -> Outcome<Vec<Applied>> {
+    let is_meant = |Applied { entry, .. }: &Applied| match id {
+        Some(id) => entry.id == id || entry.name.as_deref() == Some(id),
+        None => !remove || entry.kept,
+    };
+    let meant: Vec<Applied> = all.into_iter().filter(is_meant).collect();
+    if !meant.is_empty() {
+        return Ok(meant);
+    }
+    let what = match id {
+        Some(id) => format!("`{id}` is no transaction that `qos apply` made"),
+        None => "no file of classes is persistent".to_owned(),
+    };
+    Err(Stop::new(Code::BadInput, what).hint("`linerate qos status` lists them"))
 }
 
 /// Names the programs that manage the interfaces of what is applied.
@@ -246,4 +264,61 @@ fn nothing_applied(interface: Option<&NicName>) -> Stop {
         .unwrap_or_default();
     Stop::new(Code::BadInput, format!("no file of classes is applied{of}"))
         .hint("`linerate qos status` lists them")
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_runtime::endpoint::transactions::Entry;
+
+    use super::*;
+
+    fn applied(name: &str, kept: bool) -> Applied {
+        Applied {
+            note: Note {
+                interface: "eth1".parse().expect("a name"),
+                file: String::new(),
+                changes: Vec::new(),
+            },
+            entry: Entry {
+                id: format!("id-of-{name}"),
+                name: Some(name.to_owned()),
+                state: "applied",
+                about: String::new(),
+                kept,
+            },
+        }
+    }
+
+    #[test]
+    fn persist_takes_the_named_transaction_or_all_and_forgets_only_persistent_ones() {
+        let all = || {
+            vec![
+                applied("t1", true),
+                applied("t2", false),
+                applied("t3", true),
+            ]
+        };
+        let names = |id, remove| -> Outcome<Vec<String>> {
+            let meant = to_persist(all(), id, remove)?;
+            Ok(meant.into_iter().filter_map(|one| one.entry.name).collect())
+        };
+        for (id, remove, expected) in [
+            (None, false, &["t1", "t2", "t3"][..]),
+            (Some("t2"), false, &["t2"]),
+            (Some("id-of-t3"), false, &["t3"]),
+            (Some("t3"), true, &["t3"]),
+            (None, true, &["t1", "t3"]),
+        ] {
+            let found = names(id, remove).expect("some");
+            assert_eq!(found, expected, "{id:?} {remove}");
+        }
+        let error = names(Some("t4"), true).expect_err("there is none");
+        assert_eq!(error.code, Code::BadInput);
+        assert_eq!(
+            error.message,
+            "`t4` is no transaction that `qos apply` made"
+        );
+        let error = to_persist(vec![applied("t2", false)], None, true).expect_err("none is");
+        assert_eq!(error.message, "no file of classes is persistent");
+    }
 }

@@ -30,7 +30,10 @@ pub enum QosAction {
     Verify(Box<QosVerifyArgs>),
     /// Show which files are applied, and whether the host still has what they ask for.
     Status,
-    /// Apply the file's settings at every boot, with automatic rollback.
+    /// Apply the settings of the applied files at every boot, with automatic rollback.
+    #[command(mut_arg("id", |id| id.help(
+        "The transaction of an applied file, `t7` or its id, as `qos status` lists them [default: all]"
+    )))]
     Persist(PersistArgs),
     /// Restore everything as it was before `apply`.
     Undo {

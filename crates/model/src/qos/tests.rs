@@ -9,8 +9,8 @@ fn written(text: &str) -> QosFile {
     serde_json::from_str(text).expect("a file")
 }
 
-/// Report 000's three VLANs.
-fn report() -> Qos {
+/// Three VLANs: two with a limit, one without.
+fn three_vlans() -> Qos {
     written(
         r#"{"qos": {"interface": "eth1"}, "class": [
             {"name": "low", "vlan": 10, "address": "12.0.10.2/24", "limit": "1gbit", "priority": 1},
@@ -39,7 +39,7 @@ fn one(class: &str) -> String {
 
 #[test]
 fn a_file_of_three_vlans_has_four_classes() {
-    let qos = report();
+    let qos = three_vlans();
     let names: Vec<&str> = qos
         .classes
         .iter()
@@ -57,7 +57,7 @@ fn a_file_of_three_vlans_has_four_classes() {
 fn limits_that_fit_into_the_line_are_guaranteed_and_the_rest_is_divided() {
     let gb = |rate: &str, ceil: &str| (format!("{rate} Gb/s"), format!("{ceil} Gb/s"));
     assert_eq!(
-        rates(&report(), "40Gb/s"),
+        rates(&three_vlans(), "40Gb/s"),
         [
             gb("1.00", "1.00"),
             gb("5.00", "5.00"),
@@ -69,7 +69,7 @@ fn limits_that_fit_into_the_line_are_guaranteed_and_the_rest_is_divided() {
 
 #[test]
 fn limits_above_the_line_in_sum_are_cut_to_fair_parts() {
-    let all = shared(&report(), "8Gb/s".parse().expect("a rate")).expect("they fit");
+    let all = shared(&three_vlans(), "8Gb/s".parse().expect("a rate")).expect("they fit");
     let sum: u64 = all.iter().map(|one| one.rate.as_bit_per_s()).sum();
     assert!(sum <= 8_000_000_000, "{all:?}");
     assert_eq!(all[0].rate, all[0].ceil);

@@ -14,8 +14,8 @@ fn qos(text: &str) -> Qos {
     file.read().expect("classes")
 }
 
-/// Report 000's three VLANs.
-fn report(head: &str) -> Qos {
+/// Three VLANs: two with a limit, one without.
+fn three_vlans(head: &str) -> Qos {
     qos(&format!(
         r#"{{"qos": {{"interface": "eth1"{head}}}, "class": [
             {{"name": "low", "vlan": 10, "address": "12.0.10.2/24", "limit": "1gbit", "priority": 1}},
@@ -76,14 +76,14 @@ fn only_rdma_devices_of_hardware_send_beside_the_kernels_qdiscs() {
     };
     let soft = Some(build::roce("rxe0", "eth1"));
     let said = "RDMA traffic of mlx5_0 does not pass the kernel's qdiscs: no limit holds for it";
-    let own = notes(&report(""), hardware("mlx5_0", "eth1"), plain);
+    let own = notes(&three_vlans(""), hardware("mlx5_0", "eth1"), plain);
     assert!(own.contains(said), "{own}");
     for other in [None, soft.clone(), hardware("mlx5_1", "eth2")] {
-        let notes = notes(&report(""), other, plain);
+        let notes = notes(&three_vlans(""), other, plain);
         assert!(!notes.contains("RDMA"), "{notes}");
     }
     // The NIC's own limits are those of its RDMA traffic too.
-    let by_nic = notes(&report(""), hardware("mlx5_0", "eth1"), with_dcb);
+    let by_nic = notes(&three_vlans(""), hardware("mlx5_0", "eth1"), with_dcb);
     assert!(!by_nic.contains(said), "{by_nic}");
     // What rxe sends has a ToS and no priority of a socket.
     let by = |selector: &str| {
@@ -100,7 +100,7 @@ fn only_rdma_devices_of_hardware_send_beside_the_kernels_qdiscs() {
 
 #[test]
 fn a_nic_with_rates_of_its_classes_holds_the_limits_itself() {
-    let plan = planned(&report(""), &host(with_dcb));
+    let plan = planned(&three_vlans(""), &host(with_dcb));
     assert_eq!(plan.mechanism, Mechanism::Dcb);
     assert_eq!(
         lines(&plan),
@@ -260,7 +260,7 @@ fn a_class_without_a_priority_needs_one_in_hardware() {
 #[test]
 fn without_hardware_classes_each_class_has_a_queue_or_a_class_of_htb() {
     let many = host(|nic| nic.gbit(40).queues(&[0, 1, 0, 1]));
-    let plan = planned(&report(""), &many);
+    let plan = planned(&three_vlans(""), &many);
     assert_eq!(plan.mechanism, Mechanism::Mqprio, "{}", plan.why);
     let all = lines(&plan);
     assert_eq!(
@@ -271,7 +271,7 @@ fn without_hardware_classes_each_class_has_a_queue_or_a_class_of_htb() {
             "nic/eth1/class-rules = vlan 10 -> 0:f; vlan 11 -> 0:e; vlan 12 -> 0:d",
         ]
     );
-    let plan = planned(&report(r#", "mechanism": "htb""#), &many);
+    let plan = planned(&three_vlans(r#", "mechanism": "htb""#), &many);
     let all = lines(&plan);
     assert_eq!(
         all[all.len() - 2..],
@@ -290,7 +290,7 @@ fn without_hardware_classes_each_class_has_a_queue_or_a_class_of_htb() {
 
 #[test]
 fn the_reason_for_htb_is_what_the_others_lack() {
-    let plan = planned(&report(""), &host(plain));
+    let plan = planned(&three_vlans(""), &host(plain));
     assert_eq!(plan.mechanism, Mechanism::Htb);
     assert!(
         plan.why.contains("not dcb: eth1 has") && plan.why.contains("not mqprio: eth1 has"),
@@ -303,7 +303,7 @@ fn the_reason_for_htb_is_what_the_others_lack() {
 fn a_kernel_without_htb_is_refused_with_the_name_of_the_module() {
     let why = |head: &str| {
         let error =
-            plan(&report(head), &host(plain), |_| false).expect_err("nothing is possible");
+            plan(&three_vlans(head), &host(plain), |_| false).expect_err("nothing is possible");
         error.to_string()
     };
     assert_eq!(
@@ -321,7 +321,7 @@ fn a_kernel_without_htb_is_refused_with_the_name_of_the_module() {
 fn limits_of_payload_are_larger_in_frames_and_those_of_the_wire_smaller() {
     let of = |framing: &str| {
         let head = format!(r#", "mechanism": "htb", "limit-of": "{framing}""#);
-        planned(&report(&head), &host(plain)).classes[0]
+        planned(&three_vlans(&head), &host(plain)).classes[0]
             .rates
             .ceil
             .as_bit_per_s()
@@ -381,10 +381,10 @@ fn each_port_of_an_active_backup_bond_holds_the_limits_and_otherwise_the_bond() 
             .map(ToString::to_string)
             .collect::<Vec<_>>()
     };
-    let plan = planned(&report(""), &bond("active-backup"));
+    let plan = planned(&three_vlans(""), &bond("active-backup"));
     assert_eq!(names(&plan), ["eth2", "eth3"]);
     assert_eq!(plan.line, BitRate::from_bit_per_s(10_000_000_000));
-    let plan = planned(&report(""), &bond("802.3ad"));
+    let plan = planned(&three_vlans(""), &bond("802.3ad"));
     assert_eq!(names(&plan), ["eth1"]);
     assert_eq!(plan.line, BitRate::from_bit_per_s(20_000_000_000));
     assert_eq!(plan.mechanism, Mechanism::Htb);
@@ -397,7 +397,7 @@ fn each_port_of_an_active_backup_bond_holds_the_limits_and_otherwise_the_bond() 
 
 #[test]
 fn what_does_not_fit_the_host_is_named() {
-    let qos = report("");
+    let qos = three_vlans("");
     assert_eq!(
         why_not(&qos, &build::host().build()),
         "this host has no interface `eth1`; `linerate map` lists them"
@@ -489,7 +489,7 @@ fn limits_of_vlans_are_imported_from_each_mechanism() {
             .nic("eth1.11", vlan(11, 2))
             .nic("eth1.12", vlan(12, 3))
             .build();
-        let asked = report(&format!(r#", "mechanism": "{mechanism}""#));
+        let asked = three_vlans(&format!(r#", "mechanism": "{mechanism}""#));
         let plan = planned(&asked, &host);
         let (file, _) = imported(&host, &asked.interface, &held(&plan)).expect("a port");
         let limits: Vec<&str> = file

@@ -485,6 +485,22 @@ fn notes_of(qos: &Qos, host: &Host, nic: &Nic, mechanism: Mechanism) -> Vec<Stri
         }
     }
     .to_owned()];
+    notes.push(
+        match mechanism {
+            Mechanism::Dcb => {
+                "the NIC limits frames after segmentation (TSO); a driver may round maximum rates, as mlx5 to steps of 100 Mb/s"
+            }
+            Mechanism::Mqprio | Mechanism::Htb => {
+                "a TSO packet counts at once, with the headers of all its segments: a class sends bursts of up to 64 KiB at its limit"
+            }
+        }
+        .to_owned(),
+    );
+    if mechanism == Mechanism::Dcb && qos.classes.iter().any(|class| class.guarantee.is_some()) {
+        notes.push(
+            "ETS shares are whole per cent of the line: guarantees are rounded down".to_owned(),
+        );
+    }
     if mechanism != Mechanism::Dcb {
         notes.extend(rdma_notes(qos, host, nic));
     }

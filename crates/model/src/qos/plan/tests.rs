@@ -300,6 +300,37 @@ fn the_reason_for_htb_is_what_the_others_lack() {
 }
 
 #[test]
+fn the_notes_say_what_a_mechanism_does_with_tso_and_how_accurate_it_is() {
+    let notes = |mechanism: &str, guarantee: &str| {
+        let text = format!(
+            r#"{{"qos": {{"interface": "eth1", "mechanism": "{mechanism}"}}, "class": [
+                {{"name": "a", "priority": 1, "limit": "1gbit"{guarantee}}}]}}"#
+        );
+        let many = host(|nic| with_dcb(nic).queues(&[0, 1]));
+        planned(&qos(&text), &many).notes.join("\n")
+    };
+    let (whole, after) = (
+        "a TSO packet counts at once",
+        "frames after segmentation (TSO)",
+    );
+    for mechanism in ["htb", "mqprio"] {
+        let notes = notes(mechanism, "");
+        assert!(notes.contains(whole) && !notes.contains(after), "{notes}");
+    }
+    let by_nic = notes("dcb", "");
+    assert!(
+        by_nic.contains(after) && by_nic.contains("steps of 100 Mb/s"),
+        "{by_nic}"
+    );
+    assert!(
+        !by_nic.contains(whole) && !by_nic.contains("ETS"),
+        "{by_nic}"
+    );
+    let shares = notes("dcb", r#", "guarantee": "500mbit""#);
+    assert!(shares.contains("guarantees are rounded down"), "{shares}");
+}
+
+#[test]
 fn a_kernel_without_htb_is_refused_with_the_name_of_the_module() {
     let why = |head: &str| {
         let error =

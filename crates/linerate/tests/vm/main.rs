@@ -50,7 +50,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 90] = tests![
+const TESTS: [Test; 89] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -96,7 +96,6 @@ const TESTS: [Test; 90] = tests![
     verbs::a_grid_is_the_same_over_verbs_and_over_tcp_bit_for_bit,
     service::verbs_are_measured_with_a_listening_agent,
     lab::an_experiment_holds_verbs_against_tcp,
-    qos::rdma_writes_are_limited_by_the_dscp_of_their_queue_pairs,
     verbs::memory_that_may_not_be_pinned_is_said_with_its_limit,
     verbs::a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart,
     verbs::a_key_that_the_far_end_did_not_give_is_refused_by_its_device,

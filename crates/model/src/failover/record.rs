@@ -16,6 +16,10 @@ pub const ERRORS_MAX: usize = 16;
 /// The maximum number of path MTUs that a sender records for one connection.
 pub const PATH_MTUS_MAX: usize = 16;
 
+/// The MTU of the kernel's `blackhole_netdev` (`ETH_MIN_MTU`): routes that were replaced belong to it until the connections
+/// that used them have looked for the new one. It is no MTU of a path.
+const MTU_OF_REPLACED_ROUTE: Bytes = Bytes::new(68);
+
 /// Both ends of a probe flow: each end fills in its own part.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProbeRecord {
@@ -161,6 +165,9 @@ impl TcpTrack {
         let most = self.backoff.map_or(0, |backoff| backoff.expirations);
         if now.expirations > most {
             self.backoff = Some(now);
+        }
+        if path_mtu == MTU_OF_REPLACED_ROUTE {
+            return;
         }
         let known = self.path_mtus.last().map(|mtu| mtu.bytes);
         if known != Some(path_mtu) && self.path_mtus.len() < PATH_MTUS_MAX {

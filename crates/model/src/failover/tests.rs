@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::units::Nanoseconds;
+use crate::units::{Bytes, Nanoseconds};
 
 const MS: u64 = 1_000_000;
 const LATE: Nanoseconds = Nanoseconds::from_millis(100);
@@ -415,4 +415,22 @@ fn the_throughput_dip_is_the_number_of_flows_that_were_interrupted_at_once() {
     let of = |trigger| interrupted_at_once(&flows, ns(10 * MS), &times, trigger);
     assert_eq!(of(Trigger::Failure), 2);
     assert_eq!(of(Trigger::Return), 0);
+}
+
+#[test]
+fn a_route_that_is_being_replaced_is_no_change_of_the_path_mtu() {
+    let mut track = TcpTrack::default();
+    for (at, bytes) in [(1, 1_500), (2, 68), (3, 1_500), (4, 68), (5, 1_400)] {
+        let timer = Backoff {
+            at_ns: ns(at),
+            expirations: 0,
+            timeout_ns: ns(200 * MS),
+        };
+        track.saw(timer, Bytes::new(bytes));
+    }
+    let seen = track
+        .path_mtus
+        .iter()
+        .map(|mtu| (mtu.at_ns, mtu.bytes.as_u64()));
+    assert_eq!(seen.collect::<Vec<_>>(), [(ns(1), 1_500), (ns(5), 1_400)]);
 }

@@ -1,7 +1,7 @@
 //! A transaction's view of the machine: settings that can be read and written, and the side effects of writes. There
 //! is one live implementation; the fakes are in [`super::fake`].
 
-use std::rc::Rc;
+use std::ops::Deref;
 
 use linerate_model::known::Known;
 use linerate_model::setting::{NicKnob, SettingKey, Value};
@@ -9,7 +9,7 @@ use linerate_model::setting::{NicKnob, SettingKey, Value};
 use super::effects;
 use super::located::Located;
 use super::nic_values;
-use super::settings::{self};
+use super::settings;
 use super::subject::Subject;
 use super::write_error::WriteError;
 use crate::nic_control::NicWrite;
@@ -58,65 +58,8 @@ pub trait Machine {
     fn locate(&self, subject: &Subject) -> Located;
 }
 
-impl<M: Machine + ?Sized> Machine for &M {
-    fn read(&self, key: &SettingKey) -> Known<Value> {
-        (**self).read(key)
-    }
-    fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
-        (**self).write(key, value)
-    }
-    fn write_to(
-        &self,
-        subject: Option<&Subject>,
-        key: &SettingKey,
-        value: &Value,
-    ) -> Result<(), WriteError> {
-        (**self).write_to(subject, key, value)
-    }
-    fn lost_with(&self, key: &SettingKey, to: &Value) -> Option<String> {
-        (**self).lost_with(key, to)
-    }
-    fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
-        (**self).disturbed_by(key)
-    }
-    fn subject(&self, key: &SettingKey) -> Option<Subject> {
-        (**self).subject(key)
-    }
-    fn locate(&self, subject: &Subject) -> Located {
-        (**self).locate(subject)
-    }
-}
-
-impl<M: Machine + ?Sized> Machine for Box<M> {
-    fn read(&self, key: &SettingKey) -> Known<Value> {
-        (**self).read(key)
-    }
-    fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
-        (**self).write(key, value)
-    }
-    fn write_to(
-        &self,
-        subject: Option<&Subject>,
-        key: &SettingKey,
-        value: &Value,
-    ) -> Result<(), WriteError> {
-        (**self).write_to(subject, key, value)
-    }
-    fn lost_with(&self, key: &SettingKey, to: &Value) -> Option<String> {
-        (**self).lost_with(key, to)
-    }
-    fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
-        (**self).disturbed_by(key)
-    }
-    fn subject(&self, key: &SettingKey) -> Option<Subject> {
-        (**self).subject(key)
-    }
-    fn locate(&self, subject: &Subject) -> Located {
-        (**self).locate(subject)
-    }
-}
-
-impl<M: Machine + ?Sized> Machine for Rc<M> {
+/// Through a reference, a `Box` or an `Rc`.
+impl<P: Deref<Target: Machine>> Machine for P {
     fn read(&self, key: &SettingKey) -> Known<Value> {
         (**self).read(key)
     }

@@ -3,12 +3,12 @@
 use linerate_analysis::trial::figure::figure;
 use linerate_analysis::trial::operations::ops_per_s;
 use linerate_analysis::trial::rate_of;
-use linerate_model::analysis::ways;
+use linerate_model::analysis::{rate_after, ways};
 use linerate_model::end::End;
 use linerate_model::lab::Response;
 use linerate_model::mesh::{Failure, Flow, HostIndex, Observation, Outcome, Retransmits, Round};
 use linerate_model::sample::{Role, Sample, TcpInfo};
-use linerate_model::units::Nanoseconds;
+use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::Direction;
 use linerate_runtime::endpoint::remote_pairs::{FlowFailure, FlowStage};
 
@@ -92,7 +92,10 @@ fn failed(failure: &FlowFailure) -> Outcome {
 /// The figure of a trial in one direction.
 fn measured(sample: &Sample) -> Outcome {
     let rate = if sample.spec.workload.is_bulk() {
-        rate_of(sample).map(linerate_model::units::BitRate::as_f64)
+        // A receiver that had no CPU after the warm-up has a rate with it.
+        let moved = |rate: &BitRate| rate.as_bit_per_s() > 0;
+        let rate = rate_of(sample).filter(moved);
+        rate.or_else(|| rate_after(sample, 0)).map(BitRate::as_f64)
     } else {
         ops_per_s(sample)
     };

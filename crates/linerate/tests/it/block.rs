@@ -87,7 +87,7 @@ fn a_measurement_is_stored_compared_and_fails_a_bound_that_does_not_hold() {
     let state = folder.path().join("state");
     let measure = |words: &[&str]| {
         let mut command = linerate(&["--state", text(&state), "measure", "block", &device.node]);
-        command.args(["--time", "50ms"]).args(words);
+        command.args(["--time", "300ms"]).args(words);
         run(command)
     };
     let verbose = measure(&["-v", "--name", "before"]);
@@ -128,7 +128,7 @@ const FACTORS: &str = r#"
 title = "Two devices"
 workload = "block"
 response = ["operations", "p99", "cpu-op-local"]
-options = { time = "50ms", depth = 4 }
+options = { time = "300ms", depth = 4 }
 
 [[factors]]
 name = "completion"
@@ -208,7 +208,7 @@ fn a_change_is_proved_with_reads_of_the_device_and_rolled_back() {
     .expect("space");
     let (state, out) = (folder.path().join("state"), folder.path().join("run"));
     let mut command = linerate(&["--state", text(&state), "--json", "prove", &device.node]);
-    command.args(["--from", text(&plan), "--undo", "--time", "50ms"]);
+    command.args(["--from", text(&plan), "--undo", "--time", "300ms"]);
     command.args(["--seed", "3", "--out", text(&out)]);
     let done = run(command);
     if is_without_io_uring(&done) {
@@ -234,7 +234,7 @@ fn measured(words: &[&str]) -> Done {
     let state = tempfile::tempdir().expect("a folder");
     let mut command: Command =
         linerate(&["--state", text(state.path()), "--json", "measure", "block"]);
-    command.args(words).args(["--time", "50ms", "--seed", "1"]);
+    command.args(words).args(["--time", "300ms", "--seed", "1"]);
     run(command)
 }
 
@@ -304,7 +304,7 @@ fn the_text_has_iops_latency_cpu_and_limit() {
     let Some(device) = LoopDevice::new(&vec![1; SIZE]) else {
         return;
     };
-    let done = run(linerate(&["measure", "block", &device.node, "-t", "50ms"]));
+    let done = run(linerate(&["measure", "block", &device.node, "-t", "300ms"]));
     if is_without_io_uring(&done) {
         return;
     }
@@ -567,7 +567,8 @@ fn ctrl_c_ends_a_trial_early_with_its_result() {
     let done = done.expect_code(130);
     let document = fitting(&done.out);
     assert_eq!(document["interrupted"], true);
-    assert_eq!(document["flags"][0], "cut-short");
+    let flags = document["flags"].as_array().expect("flags");
+    assert!(flags.contains(&"cut-short".into()), "{flags:?}");
     assert!(document["total"]["operations"].as_u64() > Some(0));
 }
 

@@ -25,9 +25,15 @@ fn wait_for_data(lab: &Lab, job: &Job, moved: u64) {
 /// Runs `measure` with these arguments, and interrupts it once it moves data.
 #[track_caller]
 fn interrupted(lab: &Lab, words: &str) -> Done {
+    interrupted_after(MOVED, lab, words)
+}
+
+/// The same once so many bytes were moved.
+#[track_caller]
+fn interrupted_after(moved: u64, lab: &Lab, words: &str) -> Done {
     let words: Vec<&str> = words.split(' ').collect();
     let job = Job::start(lab.linerate(&[&["--format", "json", "measure"], &words[..]].concat()));
-    wait_for_data(lab, &job, MOVED);
+    wait_for_data(lab, &job, moved);
     job.send(Signal::INT);
     let done = job.end().expect_code(130);
     let last = done.err.lines().last().unwrap_or_default();
@@ -96,7 +102,7 @@ fn ctrl_c_ends_every_workload_early_and_its_document_is_whole() {
 fn the_result_of_an_interrupted_trial_is_that_of_the_time_it_ran() {
     let Some(lab) = Lab::new() else { return };
     let words = format!("stream netns:far --pacing 200Mb/s --time {LONG}");
-    let document = fitting(&interrupted(&lab, &words).out);
+    let document = fitting(&interrupted_after(50_000_000, &lab, &words).out);
     let rate = document["total"]["rate_bit_per_s"]
         .as_f64()
         .expect("a rate");

@@ -14,7 +14,7 @@ const SHAPER: &str = "tc qdisc add dev near0 root tbf rate 100mbit burst 32kb la
 /// Short trials, of which there are at least 20.
 fn measured(lab: &Lab, before: &[&str], require: &[&str]) -> Done {
     let mut words = before.to_vec();
-    words.extend(["measure", "stream", "netns:far", "-t", "0.1"]);
+    words.extend(["measure", "stream", "netns:far", "-t", "0.3"]);
     words.extend(require.iter().flat_map(|bound| ["--require", bound]));
     lab.run(&words)
 }

@@ -33,18 +33,24 @@ fn waiting(lab: &Lab, deadline: &str) -> Job {
         deadline,
     ];
     let job = Job::start(lab.linerate(&arguments));
-    wait_for_a_decision(lab);
+    wait_for_a_decision(lab, &job);
     job
 }
 
-/// Comes back when changes are made and wait to be confirmed.
-fn wait_for_a_decision(lab: &Lab) {
+/// Comes back when `job` has made changes and waits for them to be confirmed.
+#[track_caller]
+fn wait_for_a_decision(lab: &Lab, job: &Job) {
     let txn = lab.state().join("txn");
-    let script = format!(
-        "until ls {}/*/control 2>/dev/null; do kill -0 $PPID || exit 1; done",
-        txn.display()
-    );
-    lab.shell("near", &script);
+    let waits = || {
+        let transactions = std::fs::read_dir(&txn).into_iter().flatten().flatten();
+        let mut controls = transactions.map(|one| one.path().join("control"));
+        controls.any(|control| control.exists())
+    };
+    while !waits() {
+        assert!(!job.has_ended(), "it ended before it waited");
+        // The tests beside this one need the CPU.
+        std::thread::yield_now();
+    }
 }
 
 /// The family's process that has `word` on its command line.
@@ -83,7 +89,7 @@ fn linerate(lab: &Lab, arguments: &str) -> String {
 /// Runs a script on `near` below a process that is named like the ssh server.
 fn under_sshd(lab: &Lab, script: &str) -> Done {
     let server = lab.path("sshd");
-    std::fs::copy("/bin/bash", &server).expect("a shell that can connect");
+    crate::job::install("/bin/bash", &server);
     let mut command = lab.on("near", text(&server));
     command.args(["-c", script]);
     run(command)
@@ -178,7 +184,7 @@ fn a_commit_that_finds_no_room_takes_everything_back() {
     let mut command = lab.on("near", "sh");
     command.args(["-c", &format!("trap '' XFSZ; exec {apply}")]);
     let job = Job::start(command);
-    wait_for_a_decision(&lab);
+    wait_for_a_decision(&lab, &job);
     let maker = process(&job, "tune apply").as_raw_nonzero();
     let journals = lab.state().join("txn");
     // From now on no file of its can grow, as on a disk that is full.
@@ -231,12 +237,11 @@ fn changes_made_over_ssh_are_not_confirmed_over_the_same_connection() {
 fn changes_that_nobody_confirms_are_taken_back_at_the_deadline() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
-    let done = waiting(&lab, "2").end().expect_code(40);
-    assert!(
-        done.err.contains("not confirmed within 2 s"),
-        "{}",
-        done.err
-    );
+    let done = waiting(&lab, "10").end();
+    // On a busy machine the reverter may be first, and ends the maker.
+    let by_maker = done.code == Some(40) && done.err.contains("not confirmed within 10 s");
+    let by_reverter = done.signal == Some(9) && done.err.contains("rolled back by the reverter");
+    assert!(by_maker || by_reverter, "{done:?}");
     assert_same(&lab, &before, "after the deadline");
 }
 
@@ -260,7 +265,7 @@ fn what_a_killed_process_changed_its_reverter_takes_back() {
 fn what_a_hanging_process_changed_is_taken_back_at_the_deadline() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
-    let job = waiting(&lab, "3");
+    let job = waiting(&lab, "15");
     end_of(&job, " tune ", Signal::STOP);
     let done = job.end();
     assert_eq!(done.signal, Some(9), "{}", done.err);
@@ -276,7 +281,7 @@ fn what_a_hanging_process_changed_is_taken_back_at_the_deadline() {
 fn without_its_reverter_a_process_holds_the_deadline_itself() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
-    let job = waiting(&lab, "4");
+    let job = waiting(&lab, "15");
     end_of(&job, " reverter ", Signal::KILL);
     job.end().expect_code(40);
     assert_same(&lab, &before, "the reverter killed");
@@ -335,7 +340,7 @@ fn a_reverter_holds_what_its_plan_needs_and_nothing_else_and_still_reverts() {
     let mut command = lab.on("near", "bash");
     command.args(["-c", &script]);
     let job = Job::start(command);
-    wait_for_a_decision(&lab);
+    wait_for_a_decision(&lab, &job);
     let reverter = process(&job, " reverter ").as_raw_nonzero();
     let status = std::fs::read_to_string(format!("/proc/{reverter}/status")).expect("it stands by");
     let field = |name: &str| {

@@ -119,6 +119,13 @@ fn what_only_a_process_can_hold_is_not_applied_and_says_who_can() {
 }
 
 /// A process that is named like irqbalance, and what state it is in.
+#[track_caller]
+fn assert_goes_on(lab: &Lab, state: &str) {
+    let seen = lab.shell("near", state);
+    // Right after it was continued it may not have gone back to sleep.
+    assert!(matches!(&*seen, "State:\tS\n" | "State:\tR\n"), "{seen}");
+}
+
 #[test]
 fn irqbalance_is_stopped_while_a_command_runs_and_goes_on_after_it() {
     let Some(lab) = Lab::new() else { return };
@@ -127,7 +134,7 @@ fn irqbalance_is_stopped_while_a_command_runs_and_goes_on_after_it() {
         return;
     }
     let program = lab.path("irqbalance");
-    std::fs::copy("/bin/sleep", &program).expect("a program that waits");
+    crate::job::install("/bin/sleep", &program);
     let mut daemon = lab.on("near", text(&program));
     daemon.arg("1000");
     let daemon = Job::start(daemon);
@@ -159,7 +166,7 @@ fn irqbalance_is_stopped_while_a_command_runs_and_goes_on_after_it() {
     ];
     let held = lab.run(&hold).expect_code(0);
     assert_eq!(held.out, "State:\tT\n");
-    assert_eq!(lab.shell("near", state), "State:\tS\n");
+    assert_goes_on(&lab, state);
     daemon.kill();
     // Another user's process of that name does not count: it neither blocks nor is it stopped.
     let mut foreign = lab.on("near", "setpriv");
@@ -171,6 +178,6 @@ fn irqbalance_is_stopped_while_a_command_runs_and_goes_on_after_it() {
     );
     let gone = lab.run(&hold).expect_code(22);
     assert!(gone.err.contains("no irqbalance runs"), "{}", gone.err);
-    assert_eq!(lab.shell("near", state), "State:\tS\n");
+    assert_goes_on(&lab, state);
     foreign.kill();
 }

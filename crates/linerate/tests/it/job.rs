@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -14,7 +15,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// Longer than anything here takes on a busy machine: past it, something hangs.
-pub(crate) const HANGS: Duration = Duration::from_secs(240);
+pub(crate) const HANGS: Duration = Duration::from_secs(600);
 
 /// The variable by which the family of a job is known: every process hands it on to its children.
 const MARK: &str = "LINERATE_IT_JOB";
@@ -222,6 +223,15 @@ pub(crate) fn ends_within(pidfd: &OwnedFd, time: Duration) -> bool {
 #[track_caller]
 pub(crate) fn run(command: Command) -> Done {
     Job::start(command).end()
+}
+
+/// Copies a program. A process of its own does it: while this one has the copy open for writing, whatever another thread
+/// starts may have it open too for a moment, and then it cannot be run (`ETXTBSY`).
+#[track_caller]
+pub(crate) fn install(program: &str, to: &Path) {
+    let mut command = Command::new("cp");
+    command.arg(program).arg(to);
+    run(command).expect_code(0);
 }
 
 /// The program under test, outside of any lab.

@@ -51,7 +51,8 @@ for nic in $(ls /sys/class/net); do
         echo \"$file $(cat $file 2>/dev/null)\"
     done
 done
-sysctl -a 2>/dev/null | grep '^net\\.' | grep -v '_count ='";
+sysctl -a 2>/dev/null | grep '^net\\.' |
+grep -v -e '_count =' -e 'tcp_available_congestion' -e 'tcp_allowed_congestion' -e 'nf_conntrack'";
 
 /// A control channel to `far`.
 #[derive(Debug)]

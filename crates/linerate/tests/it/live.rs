@@ -52,7 +52,7 @@ fn requests_show_their_latency_and_repeated_trials_what_they_come_to() {
         shown.contains(" per second   ") && shown.contains("p99 "),
         "{shown}"
     );
-    let words = "measure rr netns:far --time 0.1 --until-ci 50%";
+    let words = "measure rr netns:far --time 0.1 --rate 100 --until-ci 50%";
     let shown = on_terminal(&lab, words).expect("script is here");
     assert!(shown.contains("trial 3 of at least 20"), "{shown}");
 }

@@ -13,7 +13,7 @@ fn an_experiment_without_a_peer_makes_its_own_two_hosts() {
     let mut command = lab.outside(crate::LINERATE);
     command.arg("--state").arg(lab.state());
     command.args(["--format", "json", "lab", "run", "vxlan-cost", "--quick"]);
-    command.args(["--time", "0.1", "--out", text(&run)]);
+    command.args(["--time", "0.5", "--out", text(&run)]);
     let done = crate::job::run(command).expect_code(0);
     let document = fitting(&done.out);
     assert_eq!(document["complete"], true);
@@ -66,7 +66,7 @@ fn a_run_between_its_own_hosts_that_was_killed_makes_them_again() {
         "vxlan-cost",
         "--quick",
         "--time",
-        "0.1",
+        "0.5",
     ];
     let watch = Watch::new(&run, &lab.state());
     let job = Job::start(linerate(&[&words[..], &["--out", text(&run)]].concat()));

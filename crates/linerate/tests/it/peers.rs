@@ -178,7 +178,7 @@ fn a_peer_that_dies_while_it_is_changed_is_doubted_and_recovered() {
     let before = lab.dump();
     // In the middle of the experiments; the state of the journal shows whether the remote end is changed
     // at that time.
-    let done = agent_killed(&lab, "run", 60);
+    let done = agent_killed(&lab, "run", 30);
     let status = lab.run(&["tune", "status"]).expect_code(0).out;
     if status.contains("open") {
         assert_eq!(done.code, Some(31), "{}", done.err);

@@ -144,7 +144,7 @@ fn a_bypass_that_no_counter_shows_is_measured_and_reported_as_neither() {
     };
     for words in [
         "stream netns:far --time 0.2",
-        "rr netns:far --time 0.2 --request 10B --response 2000B --flows 2",
+        "rr netns:far --time 1 --request 10B --response 2000B --flows 2",
         "pingpong netns:far --sizes 0B,1B,100kB --repetitions 50",
     ] {
         let document = measured(&lab, words, &library);
@@ -178,7 +178,7 @@ fn every_request_and_every_round_trip_has_a_latency_over_tcp_and_with_the_librar
     let Some(library) = Library::bypass() else {
         return;
     };
-    let words = "rr netns:far --time 0.2 --request 10B --response 2000B --flows 2";
+    let words = "rr netns:far --time 1 --request 10B --response 2000B --flows 2";
     let document = measured(&lab, words, &library);
     assert_eq!(document["request_bytes"], 10);
     for carrier in document["carriers"].as_array().expect("two") {

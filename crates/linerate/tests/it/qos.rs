@@ -162,7 +162,7 @@ fn an_unconfirmed_change_is_rolled_back() {
     let Some(lab) = Lab::new() else { return };
     let before = seen(&lab);
     let file = written(&lab, "classes.toml", CLASSES);
-    let done = lab.run(&["qos", "apply", text(&file), "--deadline", "2s"]);
+    let done = lab.run(&["qos", "apply", text(&file), "--deadline", "10s"]);
     if done.code == Some(22) {
         eprintln!("SKIP: this kernel cannot hold the limits: {}", done.err);
         return;

@@ -158,10 +158,15 @@ fn a_plan_tells_why_what_it_disturbs_and_who_else_changes_it() {
     assert_same(&lab, &before, "after `tune undo`");
 
     let owner = lab.path("bpftune");
-    std::fs::copy("/bin/sleep", &owner).expect("a program");
+    crate::job::install("/bin/sleep", &owner);
     let mut command = lab.on("near", text(&owner));
     command.arg("1000");
     let job = crate::job::Job::start(command);
+    // It is in the namespace before it is this program.
+    lab.shell(
+        "near",
+        "until grep -qx bpftune /proc/[0-9]*/comm; do :; done",
+    );
     let file = plan(&lab);
     let planned = json(&lab, &["plan", "--from", text(&file)]);
     let needs = &planned["changes"][0]["needs"];

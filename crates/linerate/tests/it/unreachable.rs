@@ -164,7 +164,7 @@ fn data_ports_that_a_firewall_drops_are_named_before_the_trial() {
 fn a_control_connection_that_is_lost_ends_the_measurement_without_a_word_of_a_rollback() {
     let Some(lab) = Lab::new() else { return };
     let agent = lab.listen(&[]);
-    let words = ["measure", "stream", "--time", "5", FAR];
+    let words = ["measure", "stream", "--time", "60", FAR];
     let measuring = Job::start(lab.linerate(&words));
     agent.job().wait_for_line(|line| line.contains(" began"));
     if !dropped_at_far(&lab, "tcp dport 5210") {

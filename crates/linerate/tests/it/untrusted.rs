@@ -44,7 +44,7 @@ fn persist_refuses_a_program_that_others_may_replace() {
         return;
     };
     let (program, etc) = (folder.path().join("linerate"), folder.path().join("etc"));
-    fs::copy(crate::LINERATE, &program).expect("room");
+    crate::job::install(crate::LINERATE, &program);
     fs::create_dir(&etc).expect("a folder");
     let set_mode = |path: &Path, mode: u32| {
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("our own");

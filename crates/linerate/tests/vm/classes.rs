@@ -8,7 +8,7 @@ fn apply(guest: &Guest, netns: &str, settings: &str) -> Done {
     let linerate = Guest::command();
     let script = format!(
         "cat >/run/classes.toml <<'END'\n[settings]\n{settings}\nEND\n\
-        ip netns exec {netns} {linerate} tune apply --no-confirm --from /run/classes.toml"
+        ip netns exec {netns} {linerate} tune apply --no-confirm --deadline 36000 --from /run/classes.toml"
     );
     guest.run(&["bash", "-c", &script])
 }

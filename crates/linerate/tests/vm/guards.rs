@@ -1,7 +1,7 @@
 //! Who guards changes beside the process that makes them: reverters that are stopped in mid-work, whose locks stay
 //! theirs and for whom nobody waits without end, and a timer of systemd for the case that both are killed.
 
-use crate::guest::{DISK, Guest};
+use crate::guest::{AWAKE, DISK, Guest};
 
 /// One setting that all namespaces share.
 const SHARED: &str = "printf '[settings]\\n\"sysctl/vm.swappiness\" = 10\\n' >/run/ten.toml
@@ -49,7 +49,7 @@ pub(crate) fn what_namespaces_share_is_locked_until_a_killed_makers_reverter_is_
         "ip netns exec two {} --quiet --state /run/other tune",
         Guest::PROGRAM
     );
-    let apply = format!("{other} apply --no-confirm --from /run/twenty.toml");
+    let apply = format!("{other} apply --no-confirm --deadline 36000 --from /run/twenty.toml");
     let refused = guest.run(&["bash", "-c", &apply]);
     assert_eq!(refused.code, 41, "{refused:#?}");
     assert!(
@@ -102,9 +102,11 @@ pub(crate) fn with_both_killed_systemd_takes_everything_back_shortly_after_the_d
     guest.shell("touch /run/systemd-next");
     guest.shell(SYSTEMD);
     assert_eq!(guest.shell(TIMERS), "");
+    // Read from the host once: linerate gives it 5 s.
+    guest.shell("systemd-run --quiet --collect --unit warm --on-active=36000s true; systemctl stop warm.timer");
     // What is decided needs nobody any more.
     let command = Guest::command();
-    let apply = waiting("", "200");
+    let apply = format!("{AWAKE}{}", waiting("", "200"));
     let said = guest.shell(&format!(
         "{apply}; kill -CONT $reverter; {TIMERS}; {command} tune confirm >/dev/null; wait $maker; echo; {TIMERS}"
     ));

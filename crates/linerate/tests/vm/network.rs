@@ -63,7 +63,15 @@ pub(crate) fn vlans_bonds_and_tunnels_are_in_the_map(guest: &Guest) {
             "printf '[settings]\\n\"nic/{nic}/{key}\" = \"{value}\"\\n' >/run/stack.toml"
         ));
         assert_eq!(guest.shell(look).trim(), before);
-        let apply = ["tune", "apply", "--no-confirm", "--from", "/run/stack.toml"];
+        let apply = [
+            "tune",
+            "apply",
+            "--no-confirm",
+            "--deadline",
+            "36000",
+            "--from",
+            "/run/stack.toml",
+        ];
         guest.linerate_in("near", &apply);
         assert_eq!(guest.shell(look).trim(), after);
         guest.linerate_in("near", &["tune", "undo"]);

@@ -33,7 +33,15 @@ fn kept_files(guest: &Guest) -> String {
 fn apply(guest: &Guest) -> String {
     guest.shell(&format!("mkdir -p {}/systemd/system", etc()));
     guest.shell(PLAN);
-    guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/kept.toml"]);
+    guest.linerate(&[
+        "tune",
+        "apply",
+        "--no-confirm",
+        "--deadline",
+        "36000",
+        "--from",
+        "/run/kept.toml",
+    ]);
     let status = guest.linerate(&["tune", "status"]);
     let newest = status["transactions"].as_array().and_then(|all| all.last());
     let id = newest.and_then(|one| one["id"].as_str());
@@ -240,6 +248,8 @@ pub(crate) fn what_is_kept_at_once_is_undone_with_every_trace(guest: &Guest) {
             "tune",
             "apply",
             "--no-confirm",
+            "--deadline",
+            "36000",
             "--persist",
             "--from",
             "/run/kept.toml",
@@ -297,7 +307,7 @@ pub(crate) fn what_cannot_be_kept_is_said_and_nothing_is_left(guest: &Guest) {
     assert_eq!(full.code, 41, "{full:#?}");
     let elsewhere = run(&format!(
         "ip netns add elsewhere
-        ip netns exec elsewhere {command} tune apply --no-confirm --from /dev/stdin <<<'settings.\"sysctl/net.ipv4.tcp_sack\" = 0'
+        ip netns exec elsewhere {command} tune apply --no-confirm --deadline 36000 --from /dev/stdin <<<'settings.\"sysctl/net.ipv4.tcp_sack\" = 0'
         ip netns exec elsewhere {command} tune persist --etc {}; code=$?
         ip netns exec elsewhere {command} tune undo; ip netns del elsewhere; exit $code",
         etc()
@@ -305,7 +315,7 @@ pub(crate) fn what_cannot_be_kept_is_said_and_nothing_is_left(guest: &Guest) {
     assert_eq!(elsewhere.code, 22, "{elsewhere:#?}");
     let of_this_boot = run(&format!(
         "echo 'settings.\"irq/8/cpus\" = \"1\"' >/run/irq.toml
-        {command} tune apply --no-confirm --from /run/irq.toml
+        {command} tune apply --no-confirm --deadline 36000 --from /run/irq.toml
         {command} tune persist --etc {}; code=$?
         {command} tune undo; exit $code",
         etc()

@@ -73,7 +73,16 @@ pub(crate) fn three_vlans_are_made_limited_and_taken_away_to_the_byte(guest: &Gu
     for mechanism in ["htb", "mqprio"] {
         write(guest, mechanism);
         let before = seen(guest, "n0 n1");
-        qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
+        qos(
+            guest,
+            &[
+                "apply",
+                "/run/classes.toml",
+                "--no-confirm",
+                "--deadline",
+                "36000",
+            ],
+        );
         let maps = guest.shell("ip -d link show n0.20; ip addr show n0.20");
         assert!(maps.contains("vlan protocol 802.1Q id 20"), "{maps}");
         assert!(maps.contains("0:3 1:3"), "{maps}");
@@ -86,8 +95,10 @@ pub(crate) fn three_vlans_are_made_limited_and_taken_away_to_the_byte(guest: &Gu
             _ => "tc -s qdisc show dev n0 | grep -A 1 'qdisc tbf'",
         };
         guest.shell(
-            "arp() { ip neigh replace 12.0.10.1 lladdr 52:54:00:00:00:01 dev n0.10; }; arp
-            for number in 1 2 3 4 5; do echo x >/dev/udp/12.0.10.1/9; done",
+            "for id in 10 20; do
+                ip neigh replace 12.0.$id.1 lladdr 52:54:00:00:00:01 dev n0.$id
+                for number in 1 2 3 4 5; do echo x >/dev/udp/12.0.$id.1/9; done
+            done",
         );
         let sent = guest.shell(class);
         assert!(
@@ -129,7 +140,10 @@ pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Gue
     let before = seen(guest, "n0 n1");
     guest.shell(&format!("mkdir -p {DISK}/etc/systemd/system"));
     let etc = format!("{DISK}/etc");
-    qos(guest, &["apply", FILE, "--no-confirm"]);
+    qos(
+        guest,
+        &["apply", FILE, "--no-confirm", "--deadline", "36000"],
+    );
     let held = || {
         guest.shell(
             "tc -d class show dev n0 | grep htb; nft -j list ruleset; ip -d link show n0.10 | sed 1d
@@ -137,7 +151,7 @@ pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Gue
         )
     };
     let with = held();
-    qos(guest, &["persist", "--etc", &etc]);
+    qos(guest, &["persist", "--etc", &etc, "--deadline", "36000"]);
     for boot in 0..3 {
         guest.power_cut();
         guest.shell(&format!("ip link set n0 up; {SETTLED}"));
@@ -158,7 +172,10 @@ pub(crate) fn an_apply_that_is_killed_at_a_step_is_rolled_back_whole(guest: &Gue
     const KILLS: u32 = 4;
     write(guest, "htb");
     let before = seen(guest, "n0 n1");
-    let apply = format!("{} qos apply {FILE} --no-confirm", Guest::command());
+    let apply = format!(
+        "{} qos apply {FILE} --no-confirm --deadline 36000",
+        Guest::command()
+    );
     let steps = guest.shell(&format!(
         "LINERATE_COUNT_STEPS=maker:/run/steps {apply} >&2; cat /run/steps"
     ));
@@ -266,6 +283,10 @@ fn bonds(guest: &Guest, mode: &str) {
         until [ {mode} = active-backup ] || [ \"$(cat /sys/class/net/b0/bonding/ad_num_ports)\" = 2 ]; do
             sleep 0.1
         done
+        until [ {mode} = active-backup ] || [ $(grep -c 'port state: 63' /proc/net/bonding/b0) = 4 ]; do
+            sleep 0.1
+        done
+        until ip -6 addr show dev b0 | grep -q 'scope link'; do sleep 0.1; done
         while ip -6 addr show dev b0 | grep -q tentative; do sleep 0.1; done"
     ));
     far_vlans(guest, "br0");
@@ -284,7 +305,17 @@ pub(crate) fn limits_hold_on_bonds_and_a_port_without_one_and_a_forgotten_map_ar
         guest.shell("sed -i -e '5,10d' -e '18,$d' /run/classes.toml");
         let nics = "b0 f0 f2";
         let before = seen(guest, nics);
-        let made = qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]).out;
+        let made = qos(
+            guest,
+            &[
+                "apply",
+                "/run/classes.toml",
+                "--no-confirm",
+                "--deadline",
+                "36000",
+            ],
+        )
+        .out;
         for nic in holders.split(' ') {
             let limits = format!("nic/{nic}/qdisc: noqueue -> {mechanism} ");
             assert!(made.contains(&limits), "{made}");
@@ -303,7 +334,16 @@ pub(crate) fn limits_hold_on_bonds_and_a_port_without_one_and_a_forgotten_map_ar
             ] {
                 assert!(reasons.contains(reason), "{reasons}");
             }
-            qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
+            qos(
+                guest,
+                &[
+                    "apply",
+                    "/run/classes.toml",
+                    "--no-confirm",
+                    "--deadline",
+                    "36000",
+                ],
+            );
         }
         qos(guest, &["undo"]);
         guest.shell("ip neigh flush all");
@@ -368,7 +408,10 @@ pub(crate) fn the_reports_file_is_planned_made_verified_and_undone_to_the_byte(g
         let before = seen(guest, "e0");
         let plan = qos(guest, &["plan", FILE]).out;
         assert!(plan.starts_with(&format!("e0: {mechanism} ")), "{plan}");
-        qos(guest, &["apply", FILE, "--no-confirm"]);
+        qos(
+            guest,
+            &["apply", FILE, "--no-confirm", "--deadline", "36000"],
+        );
         let qdiscs = guest.shell("tc qdisc show dev e0");
         assert!(qdiscs.contains(&format!("qdisc {leaf} ")), "{qdiscs}");
         // 24 trials of up to 48 flows take minutes of an emulated CPU; those on bonds verify mqprio.
@@ -468,7 +511,16 @@ pub(crate) fn a_nic_with_traffic_classes_holds_the_limits_itself(guest: &Guest) 
         plan.starts_with("fake0: dcb (the NIC limits its traffic classes itself)"),
         "{plan}"
     );
-    qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
+    qos(
+        guest,
+        &[
+            "apply",
+            "/run/classes.toml",
+            "--no-confirm",
+            "--deadline",
+            "36000",
+        ],
+    );
     let made = guest.shell(CLASSES);
     assert!(made.contains("prio-tc 0:0 1:1 2:0 3:2 4:0 5:3"), "{made}");
     // What 1542 bytes on the wire carry for a frame of 1514.
@@ -492,7 +544,16 @@ pub(crate) fn a_nic_with_traffic_classes_holds_the_limits_itself(guest: &Guest) 
     guest.shell(
         "sed -i 's/limit = \"none\"/limit = \"5gbit\"\\nguarantee = \"1gbit\"/' /run/classes.toml",
     );
-    qos(guest, &["apply", "/run/classes.toml", "--no-confirm"]);
+    qos(
+        guest,
+        &[
+            "apply",
+            "/run/classes.toml",
+            "--no-confirm",
+            "--deadline",
+            "36000",
+        ],
+    );
     let made = guest.shell(CLASSES);
     assert!(
         made.contains("3:ets") && made.contains("0,10184,50924,5092470,0"),

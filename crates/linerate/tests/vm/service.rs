@@ -1,7 +1,7 @@
 //! The units of a listening agent, as packages install them, under a real systemd.
 
 use crate::guards::SYSTEMD;
-use crate::guest::{DISK, Guest};
+use crate::guest::{AWAKE, DISK, Guest};
 use crate::rdma::pair;
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
@@ -34,7 +34,7 @@ pub(crate) fn a_host_is_paired_and_measures_by_the_socket_unit_that_packages_ins
         "0f".repeat(16)
     );
     guest.shell(&format!(
-        "! {near} peers pair '{line}' 2>/run/refused; grep -q 'has the key' /run/refused"
+        "{AWAKE}! {near} peers pair '{line}' 2>/run/refused; grep -q 'has the key' /run/refused"
     ));
     assert_eq!(guest.shell(active), "active\n");
     let user = guest.shell("ps -o user= -C linerate | sort -u");

@@ -202,6 +202,8 @@ pub(crate) fn a_bond_without_miimon_does_not_use_its_backup(guest: &Guest) {
 
 pub(crate) fn a_program_that_was_not_changed_is_carried_by_rsocket(guest: &Guest) {
     guest.linerate(&["testbed", "rxe", "pair"]);
+    // One end would wait for the other while that one reads it from the host.
+    guest.read_ahead("/usr/lib/*/rsocket/librspreload.so*");
     let packets = "cat /sys/class/infiniband/rxe-a/ports/1/hw_counters/sent_pkts";
     let count = |text: String| text.trim().parse::<u64>().expect("a counter");
     let before = count(guest.shell(packets));

@@ -37,8 +37,8 @@ mod at_most {
     /// Before the start the ends wait 10 s for each other, and 2 s for the reason.
     pub(super) const BEFORE_THE_START: f64 = 12.0;
     /// What a test adds: an emulated guest's clock leaps to its next timer whenever it waits for files of a busy host.
-    /// With it a command still ends before the 60 s of its trial, so that it has noticed the fault.
-    pub(super) const BESIDES: f64 = 40.0;
+    /// With it a command still ends before the 160 s of its trial, so that it has noticed the fault.
+    pub(super) const BESIDES: f64 = 100.0;
 }
 
 /// The guest's monotonic clock: `fault` is when the fault was made, `over` reports when its command had ended.
@@ -337,7 +337,7 @@ pub(crate) fn options_of_queue_pairs_reach_the_device_or_are_refused(guest: &Gue
         (
             "",
             &format!(
-                "{} measure --no-store rdma-write --on-demand --time 60 {COMMON}",
+                "{} measure --no-store rdma-write --on-demand --time 160 {COMMON}",
                 Guest::command()
             ),
             "",
@@ -423,7 +423,7 @@ const FOR_NOBODY: &str = "chmod 666 /dev/infiniband/*; mkdir -p /run/own; chmod 
 fn pinning_too_much() -> String {
     format!(
         "ulimit -l 64; exec setpriv --reuid 65534 --clear-groups {} --state /run/own/state \
-         measure --no-store rdma-write --sizes 1MiB --time 60",
+         measure --no-store rdma-write --sizes 1MiB --time 160",
         plain()
     )
 }
@@ -439,7 +439,7 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
     pair(guest);
     let command = Guest::command();
     let agent = LastingAgent::start(guest);
-    let peer = format!("--time 60 --address 10.9.0.2 {}", LastingAgent::PEER);
+    let peer = format!("--time 160 --address 10.9.0.2 {}", LastingAgent::PEER);
     // The address stays, its device's port does not: TCP goes on over the other interface's address.
     let (code, said) = refuse_in_time(
         guest,
@@ -491,7 +491,7 @@ pub(crate) fn a_key_that_the_far_end_did_not_give_is_refused_by_its_device(guest
 /// A measurement, without its peer, that changes keys of the remote end's memory.
 fn with_wrong_keys(guest: &Guest, verb: &str) -> String {
     format!(
-        "LINERATE_SPOIL=key LINERATE_LIBIBVERBS={} {} measure --no-store {verb} --sizes 4096B --time 60",
+        "LINERATE_SPOIL=key LINERATE_LIBIBVERBS={} {} measure --no-store {verb} --sizes 4096B --time 160",
         spoiling_library(guest),
         Guest::command()
     )
@@ -567,7 +567,7 @@ pub(crate) fn an_end_that_is_killed_leaves_nothing_registered(guest: &Guest) {
     ] {
         let script = format!(
             "{CLOCK}
-            {command} measure --no-store rdma-send --sizes 4096B --time 60 --wait {waiting} {COMMON} >/run/out 2>/run/err & near=$!
+            {command} measure --no-store rdma-send --sizes 4096B --time 160 --wait {waiting} {COMMON} >/run/out 2>/run/err & near=$!
             {UNTIL_IT_FLOWS}
             {HOLDS}
             fault; {kill}
@@ -597,7 +597,7 @@ pub(crate) fn a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_li
     let peer = LastingAgent::PEER;
     let script = format!(
         "{CLOCK}
-        {command} measure --no-store rdma-write --sizes 4096B --time 60 --address 10.9.0.2 {peer} >/run/out 2>/run/err & near=$!
+        {command} measure --no-store rdma-write --sizes 4096B --time 160 --address 10.9.0.2 {peer} >/run/out 2>/run/err & near=$!
         {UNTIL_IT_FLOWS}
         fault; ip link set vb down
         wait $near; echo $?; over; cat /run/err

@@ -481,10 +481,12 @@ impl Readings {
     }
 }
 
-/// The first reading after `now`; readings that were missed are skipped.
+/// The first reading that is at least half an interval after `now`: one that was late is followed by no sliver. Readings
+/// that were missed are skipped.
 fn beat_after(now: Duration, interval: Duration) -> Duration {
     let interval_ns = interval.as_nanos().max(1);
-    let beat = (now.as_nanos() / interval_ns + 1).saturating_mul(interval_ns);
+    let earliest = now.as_nanos() + (interval_ns / 2).max(1);
+    let beat = earliest.div_ceil(interval_ns).saturating_mul(interval_ns);
     Duration::from_nanos(u64::try_from(beat).unwrap_or(u64::MAX))
 }
 
@@ -507,7 +509,8 @@ mod tests {
     fn beats_that_were_slept_through_are_left_out() {
         let ms = Duration::from_millis;
         assert_eq!(beat_after(ms(10), ms(10)), ms(20));
-        assert_eq!(beat_after(ms(57), ms(10)), ms(60));
+        assert_eq!(beat_after(ms(54), ms(10)), ms(60));
+        assert_eq!(beat_after(ms(57), ms(10)), ms(70));
     }
 
     #[test]

@@ -30,8 +30,8 @@ fn two_thousand_flows_on_one_thread_pair_are_all_served() {
     ] {
         let spec = TrialSpec {
             threads: Some(1),
-            duration_ns: Nanoseconds::from_millis(1_000),
-            interval_ns: Nanoseconds::from_millis(100),
+            duration_ns: Nanoseconds::from_millis(3_000),
+            interval_ns: Nanoseconds::from_millis(300),
             // Small ones: what is asked about is their number, not the memory of the kernel.
             socket_buffer_bytes: Some(Bytes::kib(16)),
             ..stream(send, receive, 2_000)

@@ -80,6 +80,14 @@ impl Lost {
         let most = real(place.most(self.unit));
         most >= threshold::EXPLAINED_SHARE.as_f64() * real(self.bytes)
     }
+
+    /// The place with the most drops, if any may be a large enough part of the loss.
+    fn largest<'a>(&self, places: &'a [Place]) -> Option<&'a Place> {
+        let most = |place: &Place| place.most(self.unit);
+        let explain = places.iter().filter(|place| self.explained_by(place));
+        // Of equal counts the first: it is more specific, and the others may include it.
+        explain.reduce(|one, other| if most(other) > most(one) { other } else { one })
+    }
 }
 
 /// The mean window in segments of a congestion control that takes loss for congestion, if the share `lost` is lost.
@@ -228,10 +236,12 @@ pub(super) struct Drops {
 
 impl Drops {
     pub(super) fn of(trial: &Trial<'_>, way: &OneWay<'_>, lost: &Lost) -> Self {
-        let mut places = at_receiver(trial, way, lost);
-        places.extend(at_sender(trial, way));
-        places.extend(by_reason(trial, way));
-        places.retain(|place| place.count > 0);
+        let mut own = at_receiver(trial, way, lost);
+        own.extend(at_sender(trial, way));
+        let mut of_machine = by_reason(trial, way);
+        for places in [&mut own, &mut of_machine] {
+            places.retain(|place| place.count > 0);
+        }
         let mut evidence = Vec::new();
         if lost.udp {
             let path = "sequence numbers of the datagrams";
@@ -241,7 +251,7 @@ impl Drops {
                 path,
             ));
         }
-        evidence.extend(places.iter().map(|place| {
+        evidence.extend(own.iter().chain(&of_machine).map(|place| {
             let at = place.end.map_or_else(
                 || "on the machine of both ends".to_owned(),
                 |end| format!("at the {end} end"),
@@ -249,12 +259,10 @@ impl Drops {
             let what = format!("dropped {at}, {}", place.what);
             Evidence::new(what, place.count, place.path.clone())
         }));
-        let told = (places.iter()).filter(|place| lost.explained_by(place));
-        // Of equal counts the first: it is more specific, and the others may include it.
-        let most = |place: &Place| place.most(lost.unit);
-        let largest = told.reduce(|one, other| if most(other) > most(one) { other } else { one });
+        // The trial's own interfaces and sockets first: a reason also counts what others on the machine lose.
+        let largest = lost.largest(&own).or_else(|| lost.largest(&of_machine));
         if largest.is_none() {
-            evidence.push(unexplained(way, !places.is_empty()));
+            evidence.push(unexplained(way, !(own.is_empty() && of_machine.is_empty())));
         }
         Self {
             kind: largest.map_or(LimitKind::Loss, |place| place.kind),

@@ -78,21 +78,36 @@ pub(crate) fn trigger<'a>(part: &'a Value, trigger: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("{trigger}: {part:#}"))
 }
 
+#[track_caller]
 pub(crate) fn number(value: &Value) -> u64 {
-    value
-        .as_u64()
-        .unwrap_or_else(|| panic!("{value} is no number"))
+    // A closure would be named as the place that panics.
+    match value.as_u64() {
+        Some(number) => number,
+        None => panic!("{value} is no number"),
+    }
 }
 
 /// How far a time may be off: one step, or the pause of a sender that did not run.
+#[track_caller]
 fn within(part: &Value) -> u64 {
     number(&part["step_ns"]).max(number(&part["hosts"]["longest_send_gap_ns"]))
 }
 
 /// Lost but for what the receiver's own sockets dropped.
+#[track_caller]
 pub(crate) fn lost_on_the_path(part: &Value) -> u64 {
     number(&part["lost"]) - number(&part["hosts"]["socket_drops"])
 }
+
+/// The longest interruption of a failure is at least this long, to within what is known of it.
+#[track_caller]
+fn covers(part: &Value, least_ns: u64) {
+    let read = number(&trigger(part, "failure")["gaps"]["longest_ns"]);
+    assert!(read + within(part) >= least_ns, "{part:#}");
+}
+
+/// How long the black hole of a test is.
+const HOLE_NS: u64 = 400_000_000;
 
 #[test]
 fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_counted() {
@@ -122,33 +137,47 @@ fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_c
         let udp = part(&document, direction, "udp");
         assert_eq!(lost_on_the_path(udp), dropped(&lab, counter), "{udp:#}");
         let failure = trigger(udp, "failure");
-        assert_eq!(number(&failure["flows_affected"]), 16, "{udp:#}");
+        let affected = number(&failure["flows_affected"]);
+        // A sender that did not run for the whole hole lost nothing in it.
+        assert!(affected == 16 || within(udp) >= HOLE_NS, "{udp:#}");
         assert_eq!(failure["is_over"], true, "{udp:#}");
+        covers(udp, HOLE_NS);
         let read = number(&failure["gaps"]["longest_ns"]);
-        let around = within(udp);
-        assert!(
-            read + around >= 400_000_000 && read <= took + around,
-            "{udp:#}"
-        );
+        assert!(read <= took + within(udp), "{udp:#}");
         // TCP goes on later than the path, as its retransmissions back off.
-        let tcp = trigger(part(&document, direction, "tcp"), "failure");
-        assert!(number(&tcp["gaps"]["longest_ns"]) >= 300_000_000, "{tcp:#}");
+        for workload in ["tcp", "rr"] {
+            covers(part(&document, direction, workload), HOLE_NS);
+        }
         let kernel = &part(&document, direction, "tcp")["tcp"];
         assert_eq!(kernel["path_mtu_changes"], serde_json::json!([]));
-        // A kernel that drops its own segments retries them without doubling the timer.
-        if direction == "reverse" {
-            assert!(number(&kernel["backoff"]["expirations"]) >= 1, "{kernel:#}");
-        }
-        let rr = trigger(part(&document, direction, "rr"), "failure");
-        assert!(number(&rr["gaps"]["longest_ns"]) >= 300_000_000, "{rr:#}");
     }
     let shown = lab.run(&["report", "last"]).expect_code(0).out;
     let mut rows = shown.lines();
     let is_of_requests =
         |row: &str| row.starts_with("  to the peer rr ") && row.contains(['-', '+', '#']);
     assert!(rows.any(is_of_requests), "{shown}");
-    let connect = trigger(part(&document, "forward", "connect"), "failure");
-    assert!(number(&connect["late"]) > 0, "{connect:#}");
+    let connect = part(&document, "forward", "connect");
+    let late = number(&trigger(connect, "failure")["late"]);
+    assert!(late > 0 || within(connect) >= HOLE_NS, "{connect:#}");
+}
+
+#[test]
+fn the_back_off_of_a_retransmission_timer_is_read_from_the_kernel() {
+    let Some(lab) = holed(BOTH) else { return };
+    // A busy machine makes round trips, and with them the timer, longer than any fixed time. A kernel that drops its own
+    // segments retries them without doubling the timer: only the peer's are of use.
+    let backs_off = "ip netns exec far ss -Htin | grep -q 'backoff:'";
+    let (hole, heal) = (rules(&lab, "hole"), rules(&lab, "heal"));
+    let cause = format!("{hole}; until {backs_off}; do :; done; {heal}");
+    let options = ["--repeats", "1", "--time", "8s", "--workload", "udp,tcp"];
+    let document = failover(&lab, &[&["--do", &cause], &options[..]].concat());
+    let tcp = part(&document, "reverse", "tcp");
+    let timer = &tcp["tcp"]["backoff"];
+    // The timer has doubled from 200 ms or more when it is seen, and is read whenever a message is to be sent.
+    if within(tcp) < 400_000_000 {
+        assert!(number(&timer["expirations"]) >= 1, "{tcp:#}");
+        assert!(number(&timer["timeout_ns"]) >= 400_000_000, "{tcp:#}");
+    }
 }
 
 #[test]

@@ -225,8 +225,9 @@ fn is_whole(lab: &Lab, document: &Value) {
     for (direction, counter) in [("forward", "there"), ("reverse", "back")] {
         let udp = part(document, direction, "udp");
         assert_eq!(lost_on_the_path(udp), dropped(lab, counter), "{udp:#}");
-        let failure = trigger(udp, "failure");
-        assert!(number(&failure["gaps"]["count"]) > 0, "{udp:#}");
+        // A sender that did not run while the hole was there lost nothing.
+        let gaps = number(&trigger(udp, "failure")["gaps"]["count"]);
+        assert!(gaps > 0 || dropped(lab, counter) == 0, "{udp:#}");
     }
 }
 
@@ -301,9 +302,12 @@ fn until_event_ends_with_the_trial_in_which_something_happens() {
         lab.shell("near", &fault);
     }
     let document = fitting(&job.end().expect_code(0).out);
-    let udp = part(&document, "forward", "udp");
-    let seen = trigger(udp, "no-event");
-    assert!(number(&seen["gaps"]["count"]) > 0, "{udp:#}");
+    // A fault at the edge of a trial may be seen in one direction alone.
+    let gaps = ["forward", "reverse"].map(|direction| {
+        let udp = part(&document, direction, "udp");
+        number(&trigger(udp, "no-event")["gaps"]["count"])
+    });
+    assert!(gaps.iter().any(|count| *count > 0), "{document:#}");
     assert_eq!(document["trials"].as_array().map(Vec::len), Some(1));
     assert_eq!(document["trials"][0]["events"], serde_json::json!([]));
 }

@@ -63,6 +63,21 @@ fn a_trial_whose_link_went_down_says_so_and_both_ends_recorded_when() {
 }
 
 #[test]
+fn a_stream_whose_link_went_down_says_so_without_events() {
+    let Some(lab) = Lab::new() else { return };
+    let document = fitting(&interrupted(&lab, "stream netns:far --time 6").out);
+    let limit = &document["limit"];
+    assert_eq!(limit["what"], "link down", "{limit:#}");
+    assert_eq!(document["raw"]["local"]["events"], Value::Null);
+    let evidence = limit["evidence"].as_array().expect("a list");
+    let names = |nic| {
+        let mut all = evidence.iter().filter_map(|one| one["what"].as_str());
+        all.any(|what| what.contains(&format!("carrier changes of {nic}")))
+    };
+    assert!(names("near0") && names("far0"), "{limit:#}");
+}
+
+#[test]
 fn a_trial_without_events_records_none() {
     let Some(lab) = Lab::new() else { return };
     let document = lab.stream(&[]);

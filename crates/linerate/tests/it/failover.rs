@@ -101,7 +101,7 @@ pub(crate) fn lost_on_the_path(part: &Value) -> u64 {
 
 /// The longest interruption of a failure is at least this long, to within what is known of it.
 #[track_caller]
-fn covers(part: &Value, least_ns: u64) {
+pub(crate) fn covers(part: &Value, least_ns: u64) {
     let read = number(&trigger(part, "failure")["gaps"]["longest_ns"]);
     assert!(read + within(part) >= least_ns, "{part:#}");
 }
@@ -159,6 +159,64 @@ fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_c
     let connect = part(&document, "forward", "connect");
     let late = number(&trigger(connect, "failure")["late"]);
     assert!(late > 0 || within(connect) >= HOLE_NS, "{connect:#}");
+}
+
+/// `far` forwards to another host, whose address it no longer knows for a while: it keeps the packets, and sends them when
+/// ARP has found it (arp(7), `unres_qlen_bytes`).
+const ROUTED: &str = "ip netns add beyond
+ip -n far link add far1 type veth peer name beyond0 netns beyond
+ip -n far address add 10.88.0.1/24 dev far1
+ip -n beyond address add 10.88.0.2/24 dev beyond0
+ip -n far link set far1 up
+ip -n beyond link set lo up
+ip -n beyond link set beyond0 up
+ip -n near route add 10.88.0.0/24 via 10.77.0.2
+ip -n beyond route add default via 10.88.0.1
+ip netns exec far sh -ec 'echo 1 >/proc/sys/net/ipv4/ip_forward
+cd /proc/sys/net/ipv4/neigh/far1
+echo 10000000 >unres_qlen_bytes; echo 1000 >mcast_solicit; echo 20 >retrans_time_ms'";
+/// Nothing comes back.
+const BACK: &str = "add rule netdev hole in meta l4proto udp counter name back drop\n";
+const HOLD: &str = "add table netdev held
+add chain netdev held out { type filter hook egress device far1 priority 0 ; }
+add rule netdev held out ether type arp drop
+";
+
+#[test]
+fn packets_that_a_router_held_are_late_and_those_that_a_rule_dropped_are_lost() {
+    let Some(lab) = holed(BACK) else { return };
+    std::fs::write(lab.path("hold"), HOLD).expect("the lab's folder");
+    let mut make = lab.outside("sh");
+    make.args(["-ec", ROUTED]);
+    crate::job::run(make).expect_code(0);
+    let held = format!(
+        "ip netns exec far sh -ec '{}; ip neigh del 10.88.0.2 dev far1; sleep 0.4; nft delete table netdev held'",
+        rules(&lab, "hold")
+    );
+    let (hole, heal) = (rules(&lab, "hole"), rules(&lab, "heal"));
+    let cause = format!("{hole}; {held}; {heal}");
+    // What is let go at once must fit into the kernel's backlog of 1,000 packets (`netdev_max_backlog`).
+    let flows = ["-P", "4", "--rate", "50", "--do", &cause];
+    let words = ["--format", "json", "failover", "netns:beyond"];
+    let path = ["--address", "10.88.0.2"];
+    let done = lab.run(&[&words[..], &path, &flows, &ONE_OF_UDP].concat());
+    let document = fitting(&done.expect_code(0).out);
+    let there = part(&document, "forward", "udp");
+    assert_eq!(lost_on_the_path(there), 0, "{there:#}");
+    // What was sent shortly before they were let go is not late.
+    let least = HOLE_NS - number(&document["late_after_ns"]);
+    covers(there, least);
+    let failure = trigger(there, "failure");
+    let took = number(&document["trials"][0]["events"][0]["took_ns"]);
+    let read = number(&failure["gaps"]["longest_ns"]);
+    assert!(read <= took + within(there), "{there:#}");
+    if within(there) < least {
+        assert_eq!(number(&failure["flows_affected"]), 4, "{there:#}");
+        assert!(number(&failure["late"]) >= 4, "{there:#}");
+    }
+    let back = part(&document, "reverse", "udp");
+    assert_eq!(lost_on_the_path(back), dropped(&lab, "back"), "{back:#}");
+    covers(back, HOLE_NS);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use serde_json::Value;
 
-use crate::failover::{dropped, holed, lost_on_the_path, number, part, rules, trigger};
+use crate::failover::{covers, dropped, holed, lost_on_the_path, number, part, rules, trigger};
 use crate::fitting;
 use crate::job::{HANGS, Job, ends_within};
 use crate::lab::{FAR, Lab, text};
@@ -248,6 +248,40 @@ fn a_failure_that_takes_the_control_channel_is_measured_and_the_peers_record_fet
     let events = document["trials"][0]["events"].as_array().expect("a list");
     assert_eq!(events.len(), 2, "{document:#}");
     assert_eq!(records(&lab), 0);
+}
+
+#[test]
+fn a_control_connection_over_another_path_outlives_a_link_that_fails() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell(
+        "near",
+        "ip link add near1 type veth peer name far1 netns far && ip link set near1 up
+         ip address add 10.78.0.1/24 dev near1
+         ip -n far address add 10.78.0.2/24 dev far1 && ip -n far link set far1 up",
+    );
+    let _agent = lab.listen_unpaired(&[]);
+    let pair = lab.of_agent(&["pair", "--advertise", "10.78.0.2"]);
+    let line = crate::job::run(pair).expect_code(0).out;
+    lab.run(&["peers", "pair", line.trim_end()]).expect_code(0);
+    let path = ["--address", "10.77.0.2"];
+    let event = ["--do", "ip link set near0 down"];
+    let back = "ip link set near0 up";
+    let options = [&path[..], &event, &["--restore", back], &SHORT].concat();
+    let management = "tls://10.78.0.2:5210";
+    let words = [&["--format", "json", "failover", management], &options[..]].concat();
+    let done = lab.run(&words).expect_code(0);
+    for what in ["uses near0, too", "control connection was lost"] {
+        assert!(!done.err.contains(what), "{}", done.err);
+    }
+    let document = fitting(&done.out);
+    assert_eq!(document["interrupted"], false);
+    let events = &document["trials"][0]["events"];
+    let down = number(&events[1]["start_ns"])
+        - number(&events[0]["start_ns"])
+        - number(&events[0]["took_ns"]);
+    for direction in ["forward", "reverse"] {
+        covers(part(&document, direction, "udp"), down);
+    }
 }
 
 #[test]

@@ -322,6 +322,36 @@ fn a_lag_over_two_switches_outlives_a_member() {
 }
 
 #[test]
+fn a_lag_without_bonding_and_open_vswitch_names_both() {
+    let Some(lab) = Lab::new() else { return };
+    if std::path::Path::new("/sys/module/bonding").exists() {
+        eprintln!("SKIP: this kernel has bonding");
+        return;
+    }
+    // In this lab's own mount namespace the programs are files that cannot be run.
+    let nothing = lab.path("nothing");
+    fs::write(&nothing, "").expect("the lab's folder");
+    let hide = "for name in ovs-vswitchd modprobe; do
+        for file in $(which -a $name); do mount --bind $0 $file; done
+    done";
+    let mut shell = lab.outside("sh");
+    shell.args(["-c", hide, text(&nothing)]);
+    run(shell).expect_code(0);
+    for words in [&["add", "mlag"][..], &["add", "active-backup"]] {
+        let done = run(command(&lab, words));
+        if done.code == Some(21) {
+            eprintln!("SKIP: {}", done.err.trim_end());
+            return;
+        }
+        let err = &done.expect_code(22).err;
+        assert!(err.contains("has no bonding driver"), "{err}");
+        let is_named = err.contains("Debian package openvswitch-switch");
+        assert_eq!(is_named, words[1] == "mlag", "{err}");
+    }
+    assert_eq!(namespaces(&lab), [""; 0]);
+}
+
+#[test]
 fn a_maker_that_was_killed_leaves_what_a_removal_takes_away() {
     let Some(lab) = Lab::new() else { return };
     let network = Network {

@@ -1,5 +1,7 @@
 //! The page of a stored measurement.
 
+use std::net::IpAddr;
+
 use linerate_analysis::record::{Header, Measurement};
 use linerate_analysis::text::timestamp::utc;
 use linerate_analysis::trial::figure::in_words;
@@ -227,14 +229,15 @@ fn path(page: &MeasurementPage<'_>) -> String {
         .find_map(|one| one.result.sample.as_ref());
     let placement = sample.map(|sample| sample.spec.placement.clone());
     let placement = placement.unwrap_or_default();
-    path_section(page.header, (page.local, page.remote), &placement)
+    path_section(page.header, (page.local, page.remote), &placement, None)
 }
 
-/// Both ends, with the CPUs that the threads of `placement` were pinned to.
+/// Both ends, with the CPUs that the threads of `placement` were pinned to; `gateway` is the first router between them.
 pub(crate) fn path_section(
     header: &Header,
     (local, remote): (&Host, &Host),
     placement: &Placement,
+    gateway: Option<IpAddr>,
 ) -> String {
     let none = CpuSet::empty();
     let near = PathEnd {
@@ -255,7 +258,10 @@ pub(crate) fn path_section(
     };
     // Of a host with a program of others nothing is known.
     let is_known = header.remote_nic != NicName::unheard();
-    let wire = wire(local, &header.local_nic);
+    let wire = match gateway {
+        Some(gateway) => format!("network via {gateway}"),
+        None => wire(local, &header.local_nic),
+    };
     let picture = |layout| {
         let far = is_known.then_some((&far, wire.as_str()));
         path_svg(&near, far, layout)

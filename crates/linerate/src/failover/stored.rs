@@ -1,5 +1,6 @@
 //! A stored run of `failover`, judged and shown again from its trials.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use linerate_analysis::failover::{FailoverPlan, FailoverTrial};
@@ -116,6 +117,15 @@ impl<'a> Read<'a> {
         FailoverDocument::new(header, self.plan, self.results(), self.is_whole)
     }
 
+    /// The first router of the path from here, if the peer is not on the link.
+    fn gateway(&self, header: &Header) -> Option<IpAddr> {
+        let trials = self.trials.iter();
+        let mut events = trials.filter_map(|trial| trial.sample.local.events.as_deref());
+        let peer: Option<IpAddr> = header.address.parse().ok();
+        let gateway = events.find_map(|events| events.gateways.first().copied());
+        gateway.filter(|gateway| Some(*gateway) != peer)
+    }
+
     fn page(&self, header: &Header, document: &FailoverDocument) -> String {
         let trials = (1..).zip(&document.trials);
         let trials = trials.map(|(number, trial)| TrialView {
@@ -127,6 +137,7 @@ impl<'a> Read<'a> {
             header,
             local: self.hosts.0,
             remote: self.hosts.1,
+            gateway: self.gateway(header),
             answer: text::answers(document),
             head: &text::HEAD,
             rows: rows.into_iter().map(Vec::from).collect(),

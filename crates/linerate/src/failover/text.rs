@@ -344,7 +344,12 @@ pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
             direction_word(part.direction)
         );
         for trigger in &part.triggers {
-            lines.push(trigger_line(&name, part, trigger));
+            let line = trigger_line(&name, part, trigger);
+            lines.extend(match course(trigger) {
+                Some(words) if trigger.gaps.count == 0 => vec![format!("{line}, {words}")],
+                Some(words) => vec![line, format!("    {words}")],
+                None => vec![line],
+            });
             let evidence = trigger.held_up.iter().flat_map(|one| &one.evidence);
             lines.extend(
                 evidence.map(|one| format!("    {}: {} ({})", one.what, one.value, one.path)),
@@ -378,6 +383,36 @@ pub(super) fn evidence(number: u32, trial: &TrialResult) -> Vec<String> {
         }
     }
     lines
+}
+
+/// When the interruption of a trigger was, how far throughput fell, and the latency before and after it.
+pub(super) fn course(trigger: &TriggerResult) -> Option<String> {
+    let signed = |at: i64| {
+        let sign = if at < 0 { "-" } else { "+" };
+        format!("{sign}{}", Nanoseconds::new(at.unsigned_abs()))
+    };
+    let mut words = Vec::new();
+    if let (Some(first), Some(last)) = (trigger.first_affected_ns, trigger.last_affected_ns) {
+        let (first, last) = (signed(first), signed(last));
+        words.push(format!("affected packets sent from {first} to {last}"));
+    }
+    if let Some(back) = trigger.all_back_ns.filter(|_| trigger.is_over) {
+        words.push(format!("all flows back at {}", signed(back)));
+    }
+    if trigger.gaps.count > 0 {
+        let least = trigger.throughput_min_share * 100.0;
+        words.push(format!("throughput down to {least:.0} %"));
+    }
+    let latency = &trigger.latency;
+    if let (Some(before), Some(after)) = (latency.before_ns, latency.after_ns) {
+        let within = latency.within_ns.filter(|one| one.as_u64() > 0);
+        let within = within.map(|one| format!(" (both within {one})"));
+        let within = within.unwrap_or_default();
+        words.push(format!(
+            "median latency {before} before, {after} after{within}"
+        ));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// A command that was run, and what it printed.
@@ -426,4 +461,65 @@ fn trigger_line(name: &str, part: &PartResult, trigger: &TriggerResult) -> Strin
         trigger.lost,
         trigger.late,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::{Gaps, LatencyResult};
+    use super::*;
+
+    /// An interruption of three quarters of the flows, over before the return.
+    fn interruption() -> TriggerResult {
+        let us = |us: u64| Nanoseconds::from_micros(us);
+        TriggerResult {
+            trigger: TriggerWord::Failure,
+            gaps: Gaps {
+                count: 1,
+                longest_ns: us(400_000),
+                total_ns: us(400_000),
+            },
+            lost: 20,
+            late: 0,
+            flows_affected: 48,
+            by_next_hop: None,
+            all_flows_ns: None,
+            all_flows_within_ns: None,
+            first_affected_ns: Some(-1_000_000),
+            all_back_ns: Some(405_000_000),
+            last_affected_ns: Some(400_000_000),
+            is_over: true,
+            throughput_min_share: 0.25,
+            latency: LatencyResult {
+                before_ns: Some(us(20)),
+                after_ns: Some(us(30)),
+                within_ns: Some(us(4)),
+                packets_before: 9,
+                packets_after: 9,
+            },
+            held_up: None,
+        }
+    }
+
+    #[test]
+    fn the_course_has_times_dip_and_latency_and_leaves_out_what_is_not_known() {
+        let whole = "affected packets sent from -1.00 ms to +400.0 ms, all flows back at +405.0 ms, throughput down to \
+                     25 %, median latency 20.00 us before, 30.00 us after (both within 4.00 us)";
+        assert_eq!(course(&interruption()).as_deref(), Some(whole));
+        let mut open = interruption();
+        open.is_over = false;
+        open.latency.after_ns = None;
+        let words = "affected packets sent from -1.00 ms to +400.0 ms, throughput down to 25 %";
+        assert_eq!(course(&open).as_deref(), Some(words));
+        let nothing = TriggerResult {
+            gaps: Gaps {
+                count: 0,
+                ..open.gaps
+            },
+            first_affected_ns: None,
+            last_affected_ns: None,
+            all_back_ns: None,
+            ..open
+        };
+        assert_eq!(course(&nothing), None);
+    }
 }

@@ -52,6 +52,8 @@ fn a_failover_is_stored_shown_the_same_later_listed_exported_and_compared() {
         "id=\"timeline\"",
         "class=\"lost\"",
         "failure: `nft -f",
+        "affected packets sent from ",
+        "throughput down to ",
     ] {
         assert!(page.contains(part), "{part} is not on the page");
     }

@@ -3,6 +3,8 @@
 
 mod timeline;
 
+use std::net::IpAddr;
+
 use linerate_analysis::failover::timeline::Timeline;
 use linerate_analysis::record::Header;
 use linerate_analysis::text::timestamp::utc;
@@ -24,6 +26,8 @@ pub struct FailoverPage<'a> {
     pub local: &'a Host,
     /// The peer.
     pub remote: &'a Host,
+    /// The first router of the path; none if the peer is on the link, or it is not known.
+    pub gateway: Option<IpAddr>,
     /// The answer, a sentence each.
     pub answer: Vec<String>,
     /// The heads of the columns of the table of interruptions.
@@ -54,7 +58,12 @@ pub fn failover_page(page: &FailoverPage<'_>) -> String {
         interruptions(page),
         timelines(page),
         trials(page),
-        path_section(header, (page.local, page.remote), &Placement::default()),
+        path_section(
+            header,
+            (page.local, page.remote),
+            &Placement::default(),
+            page.gateway,
+        ),
         again(header),
     ];
     let body = format!(

@@ -64,6 +64,7 @@ fn the_page_begins_with_the_answer_and_escapes_what_hosts_report() {
         header: &header,
         local: &host,
         remote: &host,
+        gateway: Some(IpAddr::from([10, 205, 1, 1])),
         answer: vec!["failure: interrupted for 1.00 s".to_owned()],
         head: &["trigger", "maximum"],
         rows: vec![vec!["failure".to_owned(), "1.00 s".to_owned()]],
@@ -78,6 +79,7 @@ fn the_page_begins_with_the_answer_and_escapes_what_hosts_report() {
     assert!(at("id=\"interruptions\"") < at("id=\"timeline\""));
     assert!(page.contains("eth0: &lt;no carrier&gt;"), "not escaped");
     assert!(!page.contains("<no carrier>"));
+    assert!(page.contains("network via 10.205.1.1"), "the first router");
 }
 
 #[test]

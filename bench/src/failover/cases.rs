@@ -23,7 +23,8 @@ pub(super) struct Case {
     /// The duration of a trial.
     pub(super) time: &'static str,
     pub(super) is_v6: bool,
-    /// The phases and mechanisms of the failure that are right; `none` if nothing may be interrupted.
+    /// The phases and mechanisms of the failure that are right; `none` if nothing may be interrupted. Empty if nothing that
+    /// an end sees shows what took the time.
     pub(super) right: &'static [&'static str],
 }
 
@@ -120,12 +121,17 @@ fn next_hops_are_back(folder: &str, has_bfd: bool) -> Vec<String> {
 
 const VRRP_FAST: &str = "vrrp --advert 100ms";
 const BGP: &str = "ecmp --igp bgp --bfd 50ms";
+const BGP_ALONE: &str = "ecmp --igp bgp --bfd off";
 const OSPF: &str = "ecmp --igp ospf --bfd off";
+const STATIC: &str = "ecmp --igp static";
+const RESILIENT: &str = "ecmp --igp static --resilient";
 /// A takeover is first seen by an advertisement, or by what announces the addresses right after it.
 const TAKEOVER: &[&str] = &["detection vrrp", "detection gateway-moved"];
 const ROUTING: &[&str] = &["detection routing"];
-/// In Open vSwitch, which reports to neither end.
-const UNSEEN: &[&str] = &["not-determined", "none"];
+/// The edge whose link goes down changes at once, and the other one not until it is restored.
+const ONE_SIDE: &[&str] = &["convergence carrier", "convergence routing"];
+/// Nothing detects it until it is restored.
+const UNTIL_RESTORED: &[&str] = &["detection"];
 
 const fn vrrp(fault: &'static str, right: &'static [&'static str]) -> Case {
     Case {
@@ -143,6 +149,15 @@ const fn ecmp(fault: &'static str, right: &'static [&'static str]) -> Case {
         network: BGP,
         kind: Kind::Ecmp { has_bfd: true },
         ..vrrp(fault, right)
+    }
+}
+
+const fn without_bfd(network: &'static str, time: &'static str, case: Case) -> Case {
+    Case {
+        network,
+        kind: Kind::Ecmp { has_bfd: false },
+        time,
+        ..case
     }
 }
 
@@ -171,7 +186,7 @@ const fn v6(case: Case) -> Case {
 }
 
 /// All of them; those of one network stand together.
-pub(super) const CASES: [Case; 18] = [
+pub(super) const CASES: [Case; 24] = [
     vrrp("silent-router", TAKEOVER),
     v6(vrrp("silent-router", TAKEOVER)),
     vrrp(
@@ -228,33 +243,21 @@ pub(super) const CASES: [Case; 18] = [
             "convergence carrier",
         ],
     )),
-    Case {
-        network: OSPF,
-        kind: Kind::Ecmp { has_bfd: false },
-        time: "14s",
-        ..ecmp("dead-router", ROUTING)
-    },
-    v6(Case {
-        network: OSPF,
-        kind: Kind::Ecmp { has_bfd: false },
-        time: "14s",
-        ..ecmp("dead-router", ROUTING)
-    }),
-    mlag("member-down", "6s", UNSEEN),
-    mlag("second-member-down", "6s", UNSEEN),
+    without_bfd(BGP_ALONE, "14s", ecmp("dead-router", ROUTING)),
+    without_bfd(BGP_ALONE, "14s", v6(ecmp("dead-router", ROUTING))),
+    without_bfd(OSPF, "14s", ecmp("dead-router", ROUTING)),
+    without_bfd(OSPF, "14s", v6(ecmp("dead-router", ROUTING))),
+    without_bfd(STATIC, "6s", ecmp("link-down", ONE_SIDE)),
+    without_bfd(STATIC, "6s", ecmp("dead-router", UNTIL_RESTORED)),
+    without_bfd(RESILIENT, "6s", ecmp("link-down", ONE_SIDE)),
+    without_bfd(RESILIENT, "6s", ecmp("dead-router", UNTIL_RESTORED)),
+    mlag("member-down", "6s", &["none"]),
+    mlag("second-member-down", "6s", &["none"]),
     // Silent for 4 s, so that LACP expires but does not default: from then on Open vSwitch sends a LACPDU only every 30 s.
-    mlag("member-silent", "10s", UNSEEN),
-    mlag("peer-link-down", "6s", &["detection"]),
-    magp(
-        "link-down",
-        &[
-            "none",
-            "not-determined",
-            "convergence neighbor",
-            "detection neighbor",
-        ],
-    ),
-    magp("silent-router", &["detection"]),
+    mlag("member-silent", "10s", &[]),
+    mlag("peer-link-down", "6s", UNTIL_RESTORED),
+    magp("link-down", &["none"]),
+    magp("silent-router", UNTIL_RESTORED),
 ];
 
 #[cfg(test)]
@@ -278,10 +281,7 @@ mod tests {
         let settled = |case: Case| case.settled("/f").expect("conditions");
         let bgp = settled(ecmp("dead-router", ROUTING));
         assert!(bgp.contains("--vty_socket /f/lr-b"), "{bgp}");
-        let without = Case {
-            kind: Kind::Ecmp { has_bfd: false },
-            ..ecmp("dead-router", ROUTING)
-        };
+        let without = without_bfd(STATIC, "6s", ecmp("dead-router", ROUTING));
         assert!(!settled(without).contains("bfd"));
     }
 }

@@ -22,6 +22,9 @@ pub(super) fn lay_out(plan: &mut Plan, advert_ms: u32, folder: &Path) {
                 "link set lo up".to_owned(),
                 format!("address add 10.205.1.{host}/24 dev to-sw1"),
                 format!("address add 10.205.2.{host}/24 dev to-sw2"),
+                // With virtual addresses alone a backup has no routes, and drops what hosts send until they learn the master.
+                format!("address add fd05:205:1::{host}/64 dev to-sw1 nodad"),
+                format!("address add fd05:205:2::{host}/64 dev to-sw2 nodad"),
                 "link set to-sw1 up".to_owned(),
                 "link set to-sw2 up".to_owned(),
             ],

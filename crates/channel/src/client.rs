@@ -14,8 +14,8 @@ use crate::keys::{KeyList, KnownKey};
 use crate::pump::{Link, LinkEnd, Passed, Sink, Source, pump};
 use crate::{socket, tls};
 
-/// How long an agent that was connected to may take to authenticate.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long an agent that was connected to may take to authenticate; a busy host takes seconds.
+const HANDSHAKE: Duration = Duration::from_secs(20);
 
 /// An open session of an agent.
 #[derive(Debug)]

@@ -99,14 +99,14 @@ impl Figure {
         }
     }
 
-    /// An interruption begins and ends between two packets, and what happens while the sender pauses is not seen. One that
-    /// is not recorded may be of any length.
+    /// An interruption begins and ends between two packets, and what happens while the sender pauses is not seen: it may have
+    /// paused at both ends. One that is not recorded may be of any length.
     fn of_gap(part: &PartResult) -> Self {
         let value = part.gaps.longest_ns.as_u64();
         let pause = part.hosts.longest_send_gap_ns.unwrap_or_default();
         let within = pause.max(part.step_ns).as_u64();
         Self {
-            least: value.saturating_sub(within),
+            least: value.saturating_sub((2 * within).saturating_sub(part.step_ns.as_u64())),
             value,
             most: value.checked_add(within).filter(|_| part.unrecorded == 0),
         }

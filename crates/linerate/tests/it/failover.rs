@@ -93,10 +93,27 @@ fn within(part: &Value) -> u64 {
     number(&part["step_ns"]).max(number(&part["hosts"]["longest_send_gap_ns"]))
 }
 
+/// What this machine has dropped between its interfaces and its sockets: one queue of a CPU serves all namespaces, those of
+/// other tests, too (`/proc/net/softnet_stat`, second column).
+pub(crate) fn backlog_drops() -> u64 {
+    let stat = std::fs::read_to_string("/proc/net/softnet_stat").expect("proc is mounted");
+    let second = stat.lines().map(|line| line.split_whitespace().nth(1));
+    let count = |word: Option<&str>| word.and_then(|word| u64::from_str_radix(word, 16).ok());
+    second.map(|word| count(word).expect("a count")).sum()
+}
+
 /// Lost but for what the receiver's own sockets dropped.
 #[track_caller]
-pub(crate) fn lost_on_the_path(part: &Value) -> u64 {
-    number(&part["lost"]) - number(&part["hosts"]["socket_drops"])
+fn lost_on_the_path(part: &Value) -> u64 {
+    number(&part["lost"]).saturating_sub(number(&part["hosts"]["socket_drops"]))
+}
+
+/// Exactly the packets that the rule dropped are lost, and at most those that the machine dropped since `before`.
+#[track_caller]
+pub(crate) fn assert_lost(part: &Value, dropped: u64, before: u64) {
+    let most = dropped + (backlog_drops() - before);
+    let lost = lost_on_the_path(part);
+    assert!((dropped..=most).contains(&lost), "{dropped} to {most}: {part:#}");
 }
 
 /// The longest interruption of a failure is at least this long, to within what is known of it.
@@ -112,6 +129,7 @@ const HOLE_NS: u64 = 400_000_000;
 #[test]
 fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_counted() {
     let Some(lab) = holed(BOTH) else { return };
+    let before = backlog_drops();
     let cause = format!(
         "{}; sleep 0.4; {}",
         rules(&lab, "hole"),
@@ -135,7 +153,7 @@ fn a_black_hole_is_read_in_both_directions_and_every_packet_that_it_dropped_is_c
     let took = number(&document["trials"][0]["events"][0]["took_ns"]);
     for (direction, counter) in [("forward", "there"), ("reverse", "back")] {
         let udp = part(&document, direction, "udp");
-        assert_eq!(lost_on_the_path(udp), dropped(&lab, counter), "{udp:#}");
+        assert_lost(udp, dropped(&lab, counter), before);
         let failure = trigger(udp, "failure");
         let affected = number(&failure["flows_affected"]);
         // A sender that did not run for the whole hole lost nothing in it.
@@ -185,6 +203,7 @@ add rule netdev held out ether type arp drop
 #[test]
 fn packets_that_a_router_held_are_late_and_those_that_a_rule_dropped_are_lost() {
     let Some(lab) = holed(BACK) else { return };
+    let before = backlog_drops();
     std::fs::write(lab.path("hold"), HOLD).expect("the lab's folder");
     let mut make = lab.outside("sh");
     make.args(["-ec", ROUTED]);
@@ -202,7 +221,7 @@ fn packets_that_a_router_held_are_late_and_those_that_a_rule_dropped_are_lost() 
     let done = lab.run(&[&words[..], &path, &flows, &ONE_OF_UDP].concat());
     let document = fitting(&done.expect_code(0).out);
     let there = part(&document, "forward", "udp");
-    assert_eq!(lost_on_the_path(there), 0, "{there:#}");
+    assert_lost(there, 0, before);
     // What was sent shortly before they were let go is not late.
     let least = HOLE_NS - number(&document["late_after_ns"]);
     covers(there, least);
@@ -215,7 +234,7 @@ fn packets_that_a_router_held_are_late_and_those_that_a_rule_dropped_are_lost() 
         assert!(number(&failure["late"]) >= 4, "{there:#}");
     }
     let back = part(&document, "reverse", "udp");
-    assert_eq!(lost_on_the_path(back), dropped(&lab, "back"), "{back:#}");
+    assert_lost(back, dropped(&lab, "back"), before);
     covers(back, HOLE_NS);
 }
 
@@ -256,6 +275,7 @@ fn black_holes_from_5_ms_to_3600_ms_are_read_over_both_families() {
         let cause = format!("{hole}; sleep {seconds}; {heal}");
         let time = format!("{}ms", 2_500 + length_ms);
         let own = ["--do", &cause, "--time", &time, "--rate", "200"];
+        let backlog = backlog_drops();
         let document = failover(&lab, &[&fixed[..], &own, path].concat());
         let took = number(&document["trials"][0]["events"][0]["took_ns"]);
         for (before, (direction, counter)) in
@@ -263,7 +283,7 @@ fn black_holes_from_5_ms_to_3600_ms_are_read_over_both_families() {
         {
             let udp = part(&document, direction, "udp");
             let dropped = dropped(&lab, counter);
-            assert_eq!(lost_on_the_path(udp), dropped - *before, "{udp:#}");
+            assert_lost(udp, dropped - *before, backlog);
             *before = dropped;
             let read = number(&trigger(udp, "failure")["gaps"]["longest_ns"]);
             let (least, around) = (u64::from(length_ms) * 1_000_000, within(udp));
@@ -318,11 +338,12 @@ fn a_command_that_hangs_is_killed_and_the_return_is_run() {
 #[test]
 fn failure_and_return_are_apart_and_a_part_of_the_flows_is_named_as_such() {
     let Some(lab) = holed(QUARTER) else { return };
+    let before = backlog_drops();
     let (hole, heal) = (rules(&lab, "hole"), rules(&lab, "heal"));
     let once = ["--do", &hole, "--restore", &heal];
     let document = failover(&lab, &[&once[..], &ONE_OF_UDP].concat());
     let udp = part(&document, "forward", "udp");
-    assert_eq!(lost_on_the_path(udp), dropped(&lab, "there"), "{udp:#}");
+    assert_lost(udp, dropped(&lab, "there"), before);
     let failure = trigger(udp, "failure");
     let affected = number(&failure["flows_affected"]);
     assert!((1..64).contains(&affected), "{udp:#}");
@@ -337,7 +358,8 @@ fn failure_and_return_are_apart_and_a_part_of_the_flows_is_named_as_such() {
         let udp = part(&document, direction, "udp");
         number(&trigger(udp, "return")["lost"])
     };
-    assert_eq!((lost("forward"), lost("reverse")), (0, 0), "{document:#}");
+    let most = backlog_drops() - before;
+    assert!(lost("forward") + lost("reverse") <= most, "{document:#}");
 }
 
 #[test]
@@ -352,7 +374,12 @@ fn without_a_fault_nothing_is_lost_late_or_duplicated() {
         "gap<20s",
     ];
     let options = [&["--time", "1s", "--late", "1s", "-v"], &bounds[..]].concat();
+    let before = backlog_drops();
     let done = lab.run(&[&["failover", "netns:far"], &options[..]].concat());
+    if done.code == Some(11) && backlog_drops() > before {
+        eprintln!("SKIP: this machine dropped packets before they reached a socket");
+        return;
+    }
     let out = &done.expect_code(0).out;
     assert!(
         out.contains("no event: no packet lost or late, resolution "),
@@ -368,7 +395,9 @@ fn a_bound_that_a_failure_breaks_is_exit_code_11() {
     let once = ["--do", &hole, "--restore", &heal];
     let bound = ["--require", "gap<50ms"];
     let words = ["failover", "netns:far"];
-    let done = lab.run(&[&words[..], &once, &ONE_OF_UDP, &bound].concat());
+    // Long enough that no pause of the sender explains it.
+    let long = [&ONE_OF_UDP[..], &["--time", "5s"]].concat();
+    let done = lab.run(&[&words[..], &once, &long, &bound].concat());
     assert!(done.expect_code(11).err.contains("violated: gap<50ms"));
 }
 

@@ -11,7 +11,7 @@ use crate::lab::{Lab, text};
 /// Short trials of probes alone, with a failure and its return.
 fn trials(lab: &Lab, options: &[&str]) -> Vec<String> {
     let (hole, heal) = (rules(lab, "hole"), rules(lab, "heal"));
-    let words = ["--format", "json", "failover", "netns:far", "--time", "1s"];
+    let words = ["--format", "json", "failover", "netns:far", "--time", "2s"];
     let event = ["--workload", "udp", "--do", &hole, "--restore", &heal];
     let all = [&words[..], &event, options].concat();
     all.into_iter().map(str::to_owned).collect()

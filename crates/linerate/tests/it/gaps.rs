@@ -37,7 +37,8 @@ fn a_black_hole_is_a_gap_of_its_length_and_without_loss_there_is_none() {
     let longest = number(&gaps["longest_ns"]);
     assert!(number(&gaps["count"]) >= 1, "{datagrams:#}");
     assert!(
-        longest + around >= 500_000_000 && longest <= most + around,
+        // The sender may also have paused at both ends of it.
+        longest + around >= 500_000_000 && longest <= most + around + 500_000_000,
         "{datagrams:#}"
     );
     assert_eq!(number(&gaps["step_ns"]), 4_000_000);

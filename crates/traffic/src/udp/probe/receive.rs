@@ -131,10 +131,11 @@ impl<'a> Receiver<'a> {
                 let end = (stopped.max(last) + linger).min(stopped + LINGER_MAX);
                 end.saturating_duration_since(Instant::now())
             });
-            if left.is_some_and(|left| left.is_zero()) || self.data_thread.shared_state.has_failed()
-            {
+            if self.data_thread.shared_state.has_failed() {
                 return Ok(());
             }
+            // The last time for what came while this thread did not run.
+            let is_last = left.is_some_and(|left| left.is_zero());
             self.poller.wait(&mut events, left)?;
             // The datagrams first: their age shows for how long this thread has not run.
             let mut stalled = 0;
@@ -158,6 +159,9 @@ impl<'a> Receiver<'a> {
                 if token < DOOR && token % 2 == 1 {
                     self.hear(token, stalled)?;
                 }
+            }
+            if is_last {
+                return Ok(());
             }
         }
     }

@@ -83,7 +83,10 @@ fn the_page_of_many_hosts_stays_small() {
     let (document, matrix) = mesh(600, &Pattern::Quick, Fault::Receive(HostIndex(9), 0.8));
     let page = mesh_page(&document, &matrix, "0");
     assert!(page.contains("h9 receives"));
-    assert!(page.len() < 20_000_000, "{}", page.len());
+    assert!(page.len() < 2_000_000, "{}", page.len());
+    // A path for each color, not for each tile.
+    assert!(page.matches("<path fill=").count() <= 7);
+    assert!(page.contains(">1 h0</text>"));
 }
 
 #[test]

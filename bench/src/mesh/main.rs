@@ -16,6 +16,7 @@ use clap::Parser;
 use linerate_bench_shared::markdown::{head, row};
 use linerate_bench_shared::results::Results;
 use linerate_bench_shared::{StageArgs, TableArgs, Trouble, load};
+use linerate_stats::share;
 use linerate_testbed::Stage;
 use trial::{Row, Runner};
 
@@ -23,8 +24,8 @@ use trial::{Row, Runner};
 #[derive(Debug, Parser)]
 #[command(name = "bench/mesh")]
 struct Args {
-    /// Trials of each fault
-    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    /// Trials of each fault; 0 with `--clean 0` and `--results FILE` only prints the table of what FILE has
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(0..=1000))]
     trials: u16,
     /// Trials without a fault
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=1000))]
@@ -57,6 +58,13 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
         time: args.time.clone(),
     };
     let mut results = Results::<Row>::open(args.results.as_deref())?;
+    if let Some(row) = results.rows().iter().find(|row| row.time != args.time) {
+        let why = format!(
+            "continue results of `--time {}` with {}",
+            row.time, args.time
+        );
+        return Err(Trouble(why));
+    }
     let only = args.only.as_deref().unwrap_or_default();
     let wanted: Vec<&Case> = CASES
         .iter()
@@ -104,7 +112,7 @@ fn counts(case: Case, rows: &[Row]) -> (usize, usize) {
 }
 
 fn table(cases: &[&Case], rows: &[Row]) -> String {
-    let mut text = head(&["injected", ">hosts", "named right if", ">right"]);
+    let mut text = head(&["injected", ">hosts", "named right if", ">right", ">95 % CI"]);
     for case in cases {
         let (right, all) = counts(**case, rows);
         text += &row([
@@ -112,14 +120,32 @@ fn table(cases: &[&Case], rows: &[Row]) -> String {
             case.hosts().to_string(),
             case.rule().to_owned(),
             format!("{right} of {all}"),
+            interval(right, all),
         ]);
     }
     text + &format!("\nload average at the end: {}\n", load())
 }
 
+/// The exact two-sided interval of a share (Clopper and Pearson, 1934).
+fn interval(right: usize, all: usize) -> String {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let (right, all) = (count(right), count(all));
+    let [low, high] =
+        [share::at_least, share::at_most].map(|bound| bound(right, all, 0.975) * 100.0);
+    format!("{low:.1} to {high:.1} %")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_interval_of_a_share_is_exact() {
+        // The closed forms for none and all, and a table of the binomial distribution.
+        assert_eq!(interval(0, 0), "0.0 to 100.0 %");
+        assert_eq!(interval(40, 40), "91.2 to 100.0 %");
+        assert_eq!(interval(38, 40), "83.1 to 99.4 %");
+    }
 
     #[test]
     fn the_command_line_is_sound() {

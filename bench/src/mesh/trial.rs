@@ -37,6 +37,8 @@ pub(super) struct Row {
     /// The relative standard deviation of one rate.
     pub(super) noise: Option<f64>,
     pub(super) rounds: u64,
+    /// The duration of the trial of a pair.
+    pub(super) time: String,
     pub(super) seconds: f64,
     pub(super) load: String,
 }
@@ -97,6 +99,7 @@ impl Runner {
             code: output.status.code(),
             noise: document["noise"].as_f64(),
             rounds: document["rounds"].as_u64().unwrap_or_default(),
+            time: self.time.clone(),
             seconds: began.elapsed().as_secs_f64(),
             load: load(),
         })

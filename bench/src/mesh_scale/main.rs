@@ -11,7 +11,8 @@ use linerate_report::mesh::mesh_page;
 use linerate_stats::Seed;
 
 /// The sizes and patterns, in the order of the table.
-const CASES: [(usize, &str); 7] = [
+const CASES: [(usize, &str); 8] = [
+    (16, "pairs"),
     (64, "pairs"),
     (256, "quick"),
     (256, "pairs"),

@@ -50,7 +50,15 @@ impl fmt::Display for PeerAddress {
             Self::Ssh {
                 destination,
                 port: Some(port),
-            } => write!(f, "ssh://{destination}:{port}"),
+            } => {
+                let host_at = destination.rfind('@').map_or(0, |at| at + 1);
+                let (user, host) = destination.split_at(host_at);
+                if host.contains(':') {
+                    write!(f, "ssh://{user}[{host}]:{port}")
+                } else {
+                    write!(f, "ssh://{user}{host}:{port}")
+                }
+            }
             // Never the token of a pairing line: names are printed and stored.
             Self::Tls { at, .. } => write!(f, "tls://{at}"),
             Self::Netns(name) => write!(f, "netns:{name}"),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::peer_address::PeerAddress;
 use crate::units::Nanoseconds;
 
 fn hosts(count: usize) -> Vec<MeshHost> {
@@ -266,6 +267,28 @@ fn lines_of_peers_are_hosts_with_comments_left_out() {
     let read = hosts_of_lines(&text).expect("hosts");
     let names: Vec<&str> = read.iter().map(|one| one.host.name.as_str()).collect();
     assert_eq!(names, ["netns:h0", "me@h1", "tls://apricot:5210"]);
+}
+
+/// So that `measure`, `failover` and `qos verify` take the name that a mesh shows.
+#[test]
+fn the_name_of_a_listed_host_is_a_peer_in_every_form() {
+    let peers = [
+        "h0",
+        "me@h1:2222",
+        "ssh://h2",
+        "ssh://me@[fd00::1]:22",
+        "tls://h3",
+        "tls://[fd00::2]:7000",
+        "netns:h4",
+        "exec:docker exec -i h5 linerate agent --stdio",
+        "local",
+    ];
+    let listed = hosts_of_lines(&peers.join("\n")).expect("hosts");
+    assert_eq!(listed.len(), peers.len());
+    for one in listed {
+        let again: PeerAddress = one.host.name.parse().expect("a peer");
+        assert_eq!(again, one.peer, "{}", one.host.name);
+    }
 }
 
 #[test]

@@ -255,15 +255,19 @@ fn findings(host: &Host) -> Vec<Finding> {
 
 /// How far a clock is ahead.
 fn clock_in_words(clock: MeshClock) -> String {
-    let ms = |ns: i64| {
+    let ahead = |ns: i64| {
         #[expect(clippy::cast_precision_loss, reason = "shown in milliseconds")]
         let ms = ns as f64 / 1e6;
-        format!("{ms:+.3} ms")
+        if ms.abs() < 1e3 {
+            format!("{ms:+.3} ms")
+        } else {
+            format!("{:+.3} s", ms / 1e3)
+        }
     };
     format!(
         "clock {} (monotonic {}) within {}",
-        ms(clock.unix_ns),
-        ms(clock.monotonic_ns),
+        ahead(clock.unix_ns),
+        ahead(clock.monotonic_ns),
         clock.within_ns
     )
 }

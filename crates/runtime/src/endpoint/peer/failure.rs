@@ -1,6 +1,9 @@
-//! Why a request has no answer, by what the agent or its channel wrote.
+//! Why a request has no answer, by how the agent or its channel ended and what they wrote.
+
+use std::process::ExitStatus;
 
 use linerate_model::exit::{Code, Stop};
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::protocol::Failure;
 
 /// Why a request has no answer.
@@ -23,6 +26,27 @@ impl From<FarError> for Stop {
         match error {
             FarError::Failure(failure) => failure.into(),
             FarError::Stop(stop) => stop,
+        }
+    }
+}
+
+/// How an agent, or the process that its session passes through, ended although it was still needed.
+pub(super) fn how_it_ended(
+    status: ExitStatus,
+    address: &PeerAddress,
+    has_answered: bool,
+) -> String {
+    match (status.code(), has_answered) {
+        // Of a session over TLS this is the channel's: it reports that the other end is gone, not why.
+        (Some(0), true) if matches!(address, PeerAddress::Tls { .. }) => {
+            "closed its connection: it was killed, or its host went down".to_owned()
+        }
+        (Some(code), true) => format!("exited unexpectedly (exit code {code})"),
+        (Some(code), false) => format!("ended with exit code {code} before it answered"),
+        (None, _) => {
+            // `signal: 9 (SIGKILL)`
+            let signal = status.to_string();
+            format!("was killed by {}", signal.replacen(": ", " ", 1))
         }
     }
 }
@@ -60,4 +84,38 @@ pub(super) fn stop_of_channel(code: i32, words: &str) -> Option<Stop> {
         Some(hint) => stop.hint(hint.trim()),
         None => stop,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_that_was_killed_is_reported_with_its_signal() {
+        let exec: PeerAddress = "exec:true".parse().expect("an address");
+        let tls: PeerAddress = "tls://h1:7000".parse().expect("an address");
+        for (raw, address, has_answered, words) in [
+            (9, &exec, true, "was killed by signal 9 (SIGKILL)"),
+            (15, &tls, false, "was killed by signal 15 (SIGTERM)"),
+            (3 << 8, &exec, true, "exited unexpectedly (exit code 3)"),
+            (
+                3 << 8,
+                &tls,
+                false,
+                "ended with exit code 3 before it answered",
+            ),
+            (0, &exec, true, "exited unexpectedly (exit code 0)"),
+            (
+                0,
+                &tls,
+                true,
+                "closed its connection: it was killed, or its host went down",
+            ),
+        ] {
+            let status = ExitStatus::from_raw(raw);
+            assert_eq!(how_it_ended(status, address, has_answered), words);
+        }
+    }
 }

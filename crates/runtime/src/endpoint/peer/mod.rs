@@ -28,7 +28,7 @@ use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request, 
 use linerate_model::talk::{Lines, answer};
 
 pub use self::failure::FarError;
-use self::failure::{cause_of_ssh, stop_of_channel};
+use self::failure::{cause_of_ssh, how_it_ended, stop_of_channel};
 pub use self::printable::printable;
 use self::printable::printable_json;
 use self::start::{agent_command, cannot_start};
@@ -523,11 +523,9 @@ impl Peer {
             return Stop::new(Code::PeerUnreachable, what);
         }
         let has_answered = !self.version.is_empty();
-        let how = match (code, has_answered) {
-            _ if status.is_none() => "closed its output without exiting".to_owned(),
-            (Some(code), false) => format!("ended with exit code {code} before it answered"),
-            (Some(code), true) => format!("exited unexpectedly (exit code {code})"),
-            (None, _) => "was killed".to_owned(),
+        let how = match status {
+            None => "closed its output without exiting".to_owned(),
+            Some(status) => how_it_ended(status, &self.address, has_answered),
         };
         let stop = Stop::new(
             Code::PeerUnreachable,

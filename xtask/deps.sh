@@ -12,6 +12,7 @@ test="ip:iproute2 ethtool:ethtool sysctl:procps setpriv:util-linux unshare:util-
     /usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py:python3-prometheus-client
     keepalived:keepalived /usr/lib/frr/zebra:frr ovs-vswitchd:openvswitch-switch nft:nftables nginx:nginx-light wrk:wrk
     slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge mpirun.openmpi:openmpi-bin mpiexec.hydra:mpich
+    pdsh:pdsh
     mandoc:mandoc zsh:zsh fish:fish rpmbuild:rpm curl:curl
     /usr/lib/python3/dist-packages/junitparser:python3-junitparser
     /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev"

@@ -424,6 +424,27 @@ fn hydra_of_mpich_is_started_by_a_mesh_of_four_hosts() {
 }
 
 #[test]
+fn pdsh_starts_a_mesh_by_the_explicit_variables() {
+    let Some(site) = Site::new(&[("pdsh", "pdsh")]) else {
+        return;
+    };
+    let hosts = site.hosts.join(",");
+    let (state, root) = (site.mesh.lab.state(), site.path("root"));
+    let rank = format!(
+        "LINERATE_RANK=%n LINERATE_SIZE=4 LINERATE_ROOT_FILE={} {}",
+        text(&root),
+        own(&state, &QUICK).join(" ")
+    );
+    let ssh = site.path("ssh");
+    let pdsh = ["pdsh", "-N", "-R", "exec", "-w", &hosts];
+    let words = [&pdsh[..], &[text(&ssh), "%h", &rank]].concat();
+    // The result of rank 0 is all that is printed.
+    site.check(&run(site.on(0, &words)));
+    assert!(!root.exists());
+    site.check_nothing_is_left();
+}
+
+#[test]
 fn a_launcher_that_is_killed_ends_the_mesh_with_what_was_measured_and_leaves_nothing_running() {
     let both: Vec<_> = OPEN_MPI.into_iter().chain(MPICH).collect();
     let Some(site) = Site::new(&both) else {

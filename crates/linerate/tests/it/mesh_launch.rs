@@ -393,7 +393,7 @@ fn a_host_that_is_cut_off_or_hangs_is_lost_and_the_others_go_on() {
 
 /// A host of a file of hosts is a peer of every command that has one.
 #[test]
-fn a_host_of_a_mesh_is_a_peer_of_measure_and_failover() {
+fn a_host_of_a_mesh_is_a_peer_of_measure_failover_and_qos_verify() {
     let Some(mesh) = Mesh::add(2, &[]) else {
         return;
     };
@@ -418,8 +418,25 @@ fn a_host_of_a_mesh_is_a_peer_of_measure_and_failover() {
         command.arg("--state").arg(mesh.lab.state()).args(words);
         run(command)
     };
-    let measured = from(&["--json", "measure", "stream", other, "--time", "0.6"]);
-    fitting(&measured.expect_code(0).out);
+    let by_command = format!(
+        "exec:ip netns exec lr-m1 '{}' agent --stdio",
+        crate::LINERATE
+    );
+    for peer in [other, &by_command] {
+        let measured = from(&["--json", "measure", "stream", peer, "--time", "0.6"]);
+        fitting(&measured.expect_code(0).out);
+    }
     let failover = from(&["--json", "failover", other, "--time", "2s"]);
     fitting(&failover.expect_code(0).out);
+    let classes = mesh.lab.path("classes.toml");
+    let text_of = "[qos]\ninterface = \"eth0\"\n[[class]]\nname = \"all\"\npriority = 1\nlimit = \"50mbit\"\n";
+    fs::write(&classes, text_of).expect("the lab's folder");
+    let words = ["--json", "qos", "verify", text(&classes), other];
+    let short = ["--rounds", "3", "--time", "500ms", "--flows", "1"];
+    let verified = from(&[&words[..], &short].concat());
+    // No rule puts traffic into the class: that is found, unless the machine is too busy.
+    assert!(matches!(verified.code, Some(11 | 12)), "{verified:?}");
+    let document = fitting(&verified.out);
+    let class = &document["directions"][0]["classes"][0];
+    assert!(class["alone_bit_per_s"]["median"].is_number(), "{document}");
 }

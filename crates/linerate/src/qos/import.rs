@@ -15,23 +15,25 @@ use linerate_runtime::endpoint::local::LocalEndpoint;
 pub(super) fn run(interface: &NicName, state: &Path, say: &Say) -> Outcome<()> {
     let endpoint = LocalEndpoint::open(state)?;
     let host = endpoint.read_host();
-    let read = |knob: NicKnob| {
-        let value = endpoint.read_setting(&SettingKey::Nic(interface.clone(), knob));
-        value.value().cloned()
+    let held = |nic: &NicName| {
+        let read = |knob: NicKnob| {
+            let value = endpoint.read_setting(&SettingKey::Nic(nic.clone(), knob));
+            value.value().cloned()
+        };
+        Held {
+            qdisc: match read(NicKnob::Qdisc) {
+                Some(Value::Qdisc(qdisc)) => {
+                    qdisc.qdisc_spec().or_else(|| spec_without_filters(&qdisc))
+                }
+                _ => None,
+            },
+            rules: match read(NicKnob::ClassRules) {
+                Some(Value::Text(rules)) => parse_class_rules(&rules).unwrap_or_default(),
+                _ => Vec::new(),
+            },
+        }
     };
-    let held = Held {
-        qdisc: match read(NicKnob::Qdisc) {
-            Some(Value::Qdisc(qdisc)) => {
-                qdisc.qdisc_spec().or_else(|| spec_without_filters(&qdisc))
-            }
-            _ => None,
-        },
-        rules: match read(NicKnob::ClassRules) {
-            Some(Value::Text(rules)) => parse_class_rules(&rules).unwrap_or_default(),
-            _ => Vec::new(),
-        },
-    };
-    let imported = imported(&host, interface, &held);
+    let imported = imported(&host, interface, held);
     let (file, notes) = imported.map_err(|error| super::not_here(&error))?;
     for note in notes {
         say.note(&note);

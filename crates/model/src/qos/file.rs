@@ -16,6 +16,8 @@ const PRIORITY_MAX: u8 = 7;
 const VLAN_MAX: u16 = 4094;
 /// How many classes an interface may have: the numbers of their `htb` classes have two hexadecimal digits.
 const CLASSES_MAX: usize = 64;
+/// The lowest rate, bit/s: below it, one frame takes more than a second.
+pub(super) const RATE_MIN: u64 = 8_000;
 /// The longest name of a class.
 const NAME_MAX: usize = 32;
 /// The name of the class that has the rest, if the file has none.
@@ -342,7 +344,7 @@ fn rate_of(words: &str) -> Result<Option<Rate>, String> {
     };
     match rate {
         Rate::Share(0) => Err("is 0: a class that may send nothing is a firewall's".to_owned()),
-        Rate::Bits(rate) if rate.as_bit_per_s() < 8_000 => Err(format!(
+        Rate::Bits(rate) if rate.as_bit_per_s() < RATE_MIN => Err(format!(
             "`{words}` is below 8 kbit/s, where one frame takes more than a second"
         )),
         rate => Ok(Some(rate)),

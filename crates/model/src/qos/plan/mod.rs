@@ -132,7 +132,7 @@ pub struct QosPlan {
 }
 
 /// The rate of a line that has none of its own: what a virtual interface carries depends on its CPU.
-const VIRTUAL_LINE: BitRate = BitRate::from_bit_per_s(100_000_000_000);
+pub(super) const VIRTUAL_LINE: BitRate = BitRate::from_bit_per_s(100_000_000_000);
 /// The Ethernet header, and what a wire adds to a frame: preamble, frame check sequence and gap (IEEE 802.3).
 const HEADER: u64 = 14;
 const ON_THE_WIRE: u64 = 24;
@@ -260,7 +260,7 @@ pub(super) fn is_vlan_of(nic: &Nic, id: u16, port: &NicName) -> bool {
 
 /// The interfaces that hold the limits, and what to know about that. One port of an active-backup bond sends at a time, so
 /// each holds all limits; where several send, only the bond itself counts what all of them send.
-fn holders_of(host: &Host, nic: &Nic) -> (Vec<NicName>, Option<String>) {
+pub(super) fn holders_of(host: &Host, nic: &Nic) -> (Vec<NicName>, Option<String>) {
     let own = vec![nic.name.clone()];
     let Some(bond) = &nic.stack.bond else {
         return (own, None);
@@ -269,13 +269,7 @@ fn holders_of(host: &Host, nic: &Nic) -> (Vec<NicName>, Option<String>) {
         .mode
         .value()
         .is_some_and(|mode| mode == "active-backup");
-    let of_bond = |port: &&Nic| {
-        let above = port.stack.bond_port.as_ref();
-        above.is_some_and(|above| above.bond.value() == Some(&nic.name))
-    };
-    let ports: Vec<NicName> = (host.nics.iter().filter(of_bond))
-        .map(|port| port.name.clone())
-        .collect();
+    let ports = ports_of(host, nic);
     if is_one_at_a_time && !ports.is_empty() {
         let about = "each port of the bond holds all limits, since one of them sends at a time";
         return (ports, Some(about.to_owned()));
@@ -284,8 +278,18 @@ fn holders_of(host: &Host, nic: &Nic) -> (Vec<NicName>, Option<String>) {
     (own, Some(about.to_owned()))
 }
 
+/// The ports of a bond; none of another interface.
+pub(super) fn ports_of(host: &Host, nic: &Nic) -> Vec<NicName> {
+    let of_bond = |port: &&Nic| {
+        let above = port.stack.bond_port.as_ref();
+        above.is_some_and(|above| above.bond.value() == Some(&nic.name))
+    };
+    let ports = host.nics.iter().filter(of_bond);
+    ports.map(|port| port.name.clone()).collect()
+}
+
 /// The rate of the line: a link's, or the slowest of several ports' of which one sends; none of a virtual interface.
-fn line_of(host: &Host, nic: &Nic, holders: &[NicName]) -> Option<BitRate> {
+pub(super) fn line_of(host: &Host, nic: &Nic, holders: &[NicName]) -> Option<BitRate> {
     let of = |nic: &Nic| match nic.kind {
         NicKind::Physical | NicKind::Virtual | NicKind::Bond | NicKind::Team | NicKind::Ipoib => {
             nic.link_bit_per_s

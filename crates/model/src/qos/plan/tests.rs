@@ -6,8 +6,8 @@ use super::*;
 use crate::build::{self, NicBuilder};
 use crate::host::{Bond, BondPort, Dcb, Vlan};
 use crate::known::Known;
-use crate::qos::{Held, QosFile, imported};
-use crate::setting::{QdiscSpec, SettingKey, parse_class_rules};
+use crate::qos::QosFile;
+use crate::setting::SettingKey;
 
 fn qos(text: &str) -> Qos {
     let file: QosFile = serde_json::from_str(text).expect("a file");
@@ -465,71 +465,4 @@ fn what_does_not_fit_the_host_is_named() {
         why_not(&qos, &vlan),
         "`eth1` is a VLAN: name the port or the bond below it"
     );
-}
-
-/// What an interface has once a plan is made.
-fn held(plan: &QosPlan) -> Held {
-    let value = |end: &str| {
-        let mut all = plan.settings.iter();
-        let one = all.find(|setting| setting.key.ends_with(end));
-        one.map(|one| one.value.as_str()).unwrap_or_default()
-    };
-    Held {
-        qdisc: QdiscSpec::parse(value("/qdisc")),
-        rules: parse_class_rules(value("/class-rules")).expect("rules"),
-    }
-}
-
-#[test]
-fn what_a_plan_makes_is_imported_with_the_same_traffic_limits_and_guarantees() {
-    let text = r#"{"qos": {"interface": "eth1", "mechanism": "htb"}, "class": [
-        {"name": "priority1", "priority": 1, "limit": "50mbit"},
-        {"name": "dscp-af21", "dscp": "af21", "limit": "400mbit", "guarantee": "100mbit"},
-        {"name": "ports-30", "ports": [5001, 5002], "limit": "1gbit"},
-        {"name": "mark7", "mark": 7, "limit": "2gbit", "guarantee": "1gbit"},
-        {"name": "rest", "limit": "5gbit"}]}"#;
-    let asked = qos(text);
-    let host = host(plain);
-    let nic = &asked.interface;
-    let (file, notes) = imported(&host, nic, &held(&planned(&asked, &host))).expect("a port");
-    assert_eq!(notes, Vec::<String>::new());
-    assert_eq!(file.read().expect("classes"), asked);
-}
-
-#[test]
-fn limits_of_vlans_are_imported_from_each_mechanism() {
-    let vlan = |id: u32, pcp: u32| {
-        move |nic: NicBuilder| {
-            nic.with(move |nic| {
-                nic.kind = NicKind::Vlan;
-                nic.lower = vec!["eth1".parse().expect("a name")].into();
-                nic.addresses = Known::Value(Vec::new());
-                nic.stack.vlan = Some(Vlan {
-                    id: Known::Value(id),
-                    egress: Known::Value((0..8).map(|from| (from, pcp)).collect()),
-                    ..Vlan::default()
-                });
-            })
-        }
-    };
-    for (mechanism, queues) in [("htb", 1), ("mqprio", 8)] {
-        let cpus: Vec<u32> = vec![0; queues];
-        let host = build::host()
-            .nic("eth1", |nic| nic.gbit(40).queues(&cpus))
-            .nic("eth1.10", vlan(10, 1))
-            .nic("eth1.11", vlan(11, 2))
-            .nic("eth1.12", vlan(12, 3))
-            .build();
-        let asked = three_vlans(&format!(r#", "mechanism": "{mechanism}""#));
-        let plan = planned(&asked, &host);
-        let (file, _) = imported(&host, &asked.interface, &held(&plan)).expect("a port");
-        let limits: Vec<&str> = file
-            .classes
-            .iter()
-            .map(|class| class.limit.as_str())
-            .collect();
-        assert_eq!(limits[..3], ["1gbit", "5gbit", "none"], "{mechanism}");
-        let read = file.read().expect("classes");
-        assert_eq!(read.classes[1].priority, Some(2));
-    }
 }

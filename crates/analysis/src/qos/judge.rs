@@ -329,23 +329,7 @@ impl All<'_> {
                 let delay = round.alone(sending)?.delay_s?;
                 Some((*rise, delay))
             });
-            let (rises, delays): (Vec<f64>, Vec<f64>) = rises.unzip();
-            let (Ok(rise), Ok(delay)) = (median(&rises), median(&delays)) else {
-                continue;
-            };
-            if delay >= DELAY_MIN_S && rise >= delay * SHARES_QUEUE {
-                reasons.push(Reason {
-                    check: Check::Isolation,
-                    verdict: Verdict::Fails,
-                    what: format!(
-                        "while class {} sends, its median round trip rises by {} ms: it shares the queue of that class, whose packets \
-                         wait {} ms",
-                        class.name,
-                        ms_in_words(rise),
-                        ms_in_words(delay)
-                    ),
-                });
-            }
+            reasons.extend(shared_queue(&class.name, &rises.collect::<Vec<_>>()));
         }
         reasons
     }
@@ -377,6 +361,42 @@ impl All<'_> {
             });
         beside.collect()
     }
+}
+
+/// Whether round trips wait in the queue of class `sending`: of each round, how much they rise while it sends, and how long its
+/// packets wait. Each rise is compared with the wait of its own round, and the interval of the differences decides.
+fn shared_queue(sending: &str, rounds: &[(f64, f64)]) -> Option<Reason> {
+    let (rises, delays): (Vec<f64>, Vec<f64>) = rounds.iter().copied().unzip();
+    let beyond = rounds
+        .iter()
+        .map(|(rise, delay)| rise - delay * SHARES_QUEUE);
+    let beyond = Figure::of(&beyond.collect::<Vec<_>>())?;
+    let (rise, delay) = (Figure::of(&rises)?, median(&delays).ok()?);
+    let (low, high) = beyond.ends();
+    if delay < DELAY_MIN_S || high < 0.0 {
+        return None;
+    }
+    let (rises, waits) = (ms_in_words(rise.median), ms_in_words(delay));
+    let (verdict, what) = if low >= 0.0 {
+        let what = format!(
+            "its median round trip rises by {rises} ms: it shares the queue of that class, whose packets wait {waits} ms"
+        );
+        (Verdict::Fails, what)
+    } else {
+        let (lowest, highest) = rise.ends();
+        let what = format!(
+            "its median round trip rises by {rises} ms [{}, {}]; the packets of that class wait {waits} ms: use more `--rounds` to \
+             see whether it shares their queue",
+            ms_in_words(lowest),
+            ms_in_words(highest)
+        );
+        (Verdict::CannotTell, what)
+    };
+    Some(Reason {
+        check: Check::Isolation,
+        verdict,
+        what: format!("while class {sending} sends, {what}"),
+    })
 }
 
 /// Why trials of a kind are too few to be judged.
@@ -436,7 +456,7 @@ fn rate_in_words(rate: f64) -> String {
 /// Three significant figures.
 fn ms_in_words(seconds: f64) -> String {
     let value = seconds * 1e3;
-    let digits = match value {
+    let digits = match value.abs() {
         value if value >= 99.95 => 0,
         value if value >= 9.995 => 1,
         _ => 2,

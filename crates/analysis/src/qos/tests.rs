@@ -247,6 +247,45 @@ fn a_class_that_waits_in_the_queue_of_another_is_not_isolated() {
 }
 
 #[test]
+fn isolation_is_judged_by_the_interval_of_the_rounds() {
+    // The packets of `backup` wait 20 ms: half of it is the bound.
+    let of = |count: usize, late: usize, rise: f64| {
+        let queued = |number: usize, round: &mut Round| {
+            if number < late {
+                round.beside[1][0] = Some(probed(50e-6 + rise));
+            }
+        };
+        let rounds: Vec<Round> = rounds(queued).into_iter().take(count).collect();
+        judge(&expected(), &rounds, 0.01)
+    };
+    // The 95 % CI of a median of six values is all of them; of fewer, each must be on one side.
+    for (count, late, rise, verdict) in [
+        (6, 6, 10.1e-3, Some(Verdict::Fails)),
+        (3, 3, 10.1e-3, Some(Verdict::Fails)),
+        (6, 5, 15e-3, Some(Verdict::CannotTell)),
+        (3, 2, 15e-3, Some(Verdict::CannotTell)),
+        (6, 1, 15e-3, Some(Verdict::CannotTell)),
+        (6, 6, 9.9e-3, None),
+    ] {
+        let results = of(count, late, rise);
+        let Some(verdict) = verdict else {
+            assert_eq!(overall(&results), Verdict::Holds, "{results:?}");
+            continue;
+        };
+        let reason = only_reason(&results, 0);
+        assert_eq!(reason.check, Check::Isolation);
+        assert_eq!(reason.verdict, verdict, "{count} {late} {rise}");
+    }
+    let straddles = of(6, 5, 15e-3);
+    let reason = only_reason(&straddles, 0);
+    assert_eq!(
+        reason.what,
+        "while class backup sends, its median round trip rises by 15.0 ms [0.03, 15.0]; the packets of that class wait 20.0 ms: \
+         use more `--rounds` to see whether it shares their queue"
+    );
+}
+
+#[test]
 fn a_class_without_a_limit_gets_what_the_others_leave() {
     let starved = |bound: bool| {
         move |_: usize, round: &mut Round| {

@@ -15,15 +15,20 @@ use std::path::Path;
 
 use linerate_host::procfs::qdisc_kinds::QdiscKinds;
 use linerate_model::exit::{Code, Outcome, Stop};
+use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-use linerate_model::qos::{NotApplicable, Qos, QosPlan, plan as plan_of};
+use linerate_model::peer_address::PeerAddress;
+use linerate_model::protocol::Request;
+use linerate_model::qos::{NotApplicable, Qos, QosPlan, conflicts, plan as plan_of};
 use linerate_model::setting::{NicKnob, SettingKey, Settings, Value};
 use linerate_runtime::cli::{PersistArgs, QosAction, QosApplyArgs};
 use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::say::Say;
 use linerate_runtime::endpoint::local::LocalEndpoint;
+use linerate_runtime::endpoint::peer::Peer;
 use linerate_runtime::endpoint::recover::recover_first;
 use linerate_runtime::endpoint::transactions;
+use linerate_runtime::endpoint::trial::host_of;
 
 use self::applied::{Applied, Note};
 #[cfg(any(test, feature = "fuzz"))]
@@ -39,10 +44,17 @@ use crate::tune;
 /// Carries out a `qos` action.
 pub(crate) fn run(action: &QosAction, state: &Path, say: &Say) -> Outcome<()> {
     match action {
-        QosAction::Plan { file } => {
+        QosAction::Plan { file, peer, push } => {
             let endpoint = LocalEndpoint::open(state)?;
             let (_, asked) = Asked::of(file, &endpoint, state)?;
-            text::plan(&asked, endpoint.root(), say)
+            let mut other = None;
+            if let Some(peer) = peer {
+                let remote = read_peer(peer, *push, state, say)?;
+                let host = endpoint.read_host();
+                let conflicts = conflicts(&asked.qos, &asked.plan, &host, &remote);
+                other = Some(text::OtherEnd::of(peer, conflicts));
+            }
+            text::plan(&asked, other.as_ref(), endpoint.root(), say)
         }
         QosAction::Apply(args) => apply(args, state, say),
         QosAction::Confirm => {
@@ -59,6 +71,15 @@ pub(crate) fn run(action: &QosAction, state: &Path, say: &Say) -> Outcome<()> {
         QosAction::Undo { interface } => undo(interface.as_ref(), state, say),
         QosAction::Import { interface } => import::run(interface, state, say),
     }
+}
+
+/// The configuration of the peer.
+fn read_peer(address: &PeerAddress, push: bool, state: &Path, say: &Say) -> Outcome<Host> {
+    let interrupt = Interrupt::listen()?;
+    let mut peer = Peer::start(address, push, state, &interrupt, Some(say))?;
+    let host = host_of(peer.ask(&Request::ReadHost)?)?;
+    peer.leave_after_result(say)?;
+    Ok(host)
 }
 
 /// What a file asks of this host.

@@ -6,6 +6,7 @@ use linerate_host::root::HostRoot;
 use linerate_model::exit::{Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::plan::Plan;
 use linerate_model::qos::{
     Framing, Manager, ManagerFile, Mechanism, QosClass, manager_files, manager_notes,
@@ -45,6 +46,37 @@ pub(crate) struct QosPlanDocument<'a> {
     managers: &'a [Managed],
     /// Why it is not known which programs do; null if it is.
     managers_unknown: Option<&'a str>,
+    /// The peer that was named; null without one.
+    peer: Option<&'a OtherEnd>,
+}
+
+/// The other end of the interface.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct OtherEnd {
+    /// How it was named.
+    address: String,
+    /// Where it does not fit what would be made here; empty if it does.
+    conflicts: Vec<String>,
+}
+
+impl OtherEnd {
+    pub(super) fn of(address: &PeerAddress, conflicts: Vec<String>) -> Self {
+        Self {
+            address: address.to_string(),
+            conflicts,
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let address = &self.address;
+        if self.conflicts.is_empty() {
+            return vec![format!("no conflict with {address}")];
+        }
+        let all = self.conflicts.iter();
+        all.map(|one| format!("conflict with {address}: {one}"))
+            .collect()
+    }
 }
 
 /// A program that manages an interface of the file.
@@ -142,7 +174,12 @@ pub(super) fn traffic(class: &QosClass) -> String {
 }
 
 /// Prints a plan.
-pub(super) fn plan(asked: &Asked, root: &HostRoot, say: &Say) -> Outcome<()> {
+pub(super) fn plan(
+    asked: &Asked,
+    peer: Option<&OtherEnd>,
+    root: &HostRoot,
+    say: &Say,
+) -> Outcome<()> {
     let managed = Managed::all(asked, root);
     let number = |number: u16| match asked.plan.mechanism {
         Mechanism::Htb => format!("1:{number:x}"),
@@ -173,6 +210,7 @@ pub(super) fn plan(asked: &Asked, root: &HostRoot, say: &Say) -> Outcome<()> {
             Known::Unknown(gap) => Some(gap.reason.as_str()),
             Known::Value(_) => None,
         },
+        peer,
     };
     if say.format == Format::Json {
         return say.json(&document);
@@ -181,7 +219,9 @@ pub(super) fn plan(asked: &Asked, root: &HostRoot, say: &Say) -> Outcome<()> {
         say.data(&line)?;
     }
     changes(&asked.intent, say)?;
-    for line in document.managers.iter().flat_map(Managed::lines) {
+    let managers = document.managers.iter().flat_map(Managed::lines);
+    let conflicts = peer.into_iter().flat_map(OtherEnd::lines);
+    for line in managers.chain(conflicts) {
         say.data(&line)?;
     }
     Ok(())

@@ -5,6 +5,7 @@
 //! most, its guarantee what it may send whatever the others do.
 
 mod class_path;
+mod ends;
 mod file;
 mod import;
 mod managers;
@@ -14,6 +15,7 @@ mod share;
 use std::fmt;
 
 pub use class_path::{CLASS_ROWS_SHOWN, ClassPath, ClassPaths, class_paths};
+pub use ends::conflicts;
 pub use file::{QosError, QosFile, WrittenClass};
 pub use import::{Held, imported};
 pub use managers::{Manager, ManagerFile, ManagerKind, manager_files, manager_notes};

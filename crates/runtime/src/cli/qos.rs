@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use linerate_model::ids::NicName;
+use linerate_model::peer_address::PeerAddress;
 use linerate_model::units::Nanoseconds;
 
 use super::measure::parse_percent;
@@ -16,6 +17,16 @@ pub enum QosAction {
     Plan {
         /// The file of classes (TOML).
         file: PathBuf,
+        /// A peer whose configuration is read, too: what conflicts with the file is named.
+        ///
+        /// As for other commands: `[user@]host` (ssh), `tls://host`, `netns:NAME`, `exec:COMMAND`.
+        #[arg(value_name = "PEER")]
+        peer: Option<PeerAddress>,
+        /// Copy this program to the peer if the peer does not have this build.
+        ///
+        /// Over ssh only.
+        #[arg(long, requires = "peer")]
+        push: bool,
     },
     /// Make the VLANs, the limits and what selects the traffic; roll back unless confirmed in time.
     ///

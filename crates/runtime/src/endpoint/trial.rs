@@ -503,7 +503,8 @@ pub fn copy_bandwidth(path: &PeerPath) -> Option<BitRate> {
     (0..4).filter_map(sample).max()
 }
 
-pub(super) fn host_of(reply: Reply) -> Outcome<Host> {
+/// The host that the other end has read.
+pub fn host_of(reply: Reply) -> Outcome<Host> {
     match reply {
         Reply::Host(host) => Ok(*host),
         _ => Err(Stop::new(Code::Bug, "an answer passed that does not fit")),

@@ -21,6 +21,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::members::{Candidate, Reach};
 
+/// How long the ranks may take to end their sessions when the mesh is over.
+const SESSIONS_END: Duration = Duration::from_secs(5);
 /// How long a launcher may take to end when its processes have ended.
 const LAUNCHER_ENDS: Duration = Duration::from_secs(10);
 
@@ -69,7 +71,11 @@ pub(super) fn run(args: &MeshArgs, place: (&Path, &Say), interrupt: &Interrupt) 
         },
     );
     name_each(&mut candidates);
-    super::conduct(args, candidates, place, interrupt)
+    let result = super::conduct(args, candidates, place, interrupt);
+    if !interrupt.asked() {
+        gate.wait_for_ends(SESSIONS_END);
+    }
+    result
 }
 
 /// Rank 0 waits for the others, unless all of them join a root that was there before.

@@ -9,15 +9,15 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_channel::identity::Identity;
 use linerate_channel::keys::invite_several;
-use linerate_channel::listen::{AgentProcess, Caller, Listen, bind, listen};
+use linerate_channel::listen::{AgentProcess, Caller, Event, Listen, bind, listen};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_model::pairing::{HostPort, Pairing, PairingToken, PublicKey};
@@ -49,7 +49,29 @@ pub struct Gate {
     pairing: Pairing,
     state: PathBuf,
     opened: Receiver<Opened>,
+    serving: Arc<Serving>,
     stop: Abort,
+}
+
+/// How many sessions are served.
+#[derive(Debug, Default)]
+struct Serving {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Serving {
+    fn note(&self, event: &Event) {
+        let Ok(mut count) = self.count.lock() else {
+            return;
+        };
+        match event {
+            Event::Began(_) => *count += 1,
+            Event::Ended(_) => *count = count.saturating_sub(1),
+            _ => {}
+        }
+        self.changed.notify_all();
+    }
 }
 
 impl std::fmt::Debug for Opened {
@@ -144,18 +166,31 @@ impl Gate {
         let stop = Abort::new().map_err(|error| {
             Stop::new(Code::Resource, "cannot listen for the other ranks").because(error)
         })?;
+        let serving = Arc::<Serving>::default();
+        let notes = Arc::clone(&serving);
         let ends = stop.clone();
         let named = thread::Builder::new().name("linerate-gate".to_owned());
         // Who is refused learns why; the root counts who has joined.
         named
-            .spawn(move || listen(&options, &relays, &|_| {}, ends.as_fd()))
+            .spawn(move || listen(&options, &relays, &|event| notes.note(&event), ends.as_fd()))
             .map_err(|error| Stop::io("start a thread", error))?;
         Ok(Self {
             pairing,
             state: state.to_owned(),
             opened: heard,
+            serving,
             stop,
         })
+    }
+
+    /// Waits until each rank has been sent the exit code of its sessions, or for so long. A rank whose connection ends without it
+    /// reports a lost root.
+    pub fn wait_for_ends(&self, limit: Duration) {
+        if let Ok(count) = self.serving.count.lock() {
+            let ends = &self.serving.changed;
+            // One that hangs is not waited for any longer.
+            let _ = ends.wait_timeout_while(count, limit, |count| *count > 0);
+        }
     }
 
     /// What the ranks need to join.

@@ -113,7 +113,10 @@ fn lost_on_the_path(part: &Value) -> u64 {
 pub(crate) fn assert_lost(part: &Value, dropped: u64, before: u64) {
     let most = dropped + (backlog_drops() - before);
     let lost = lost_on_the_path(part);
-    assert!((dropped..=most).contains(&lost), "{dropped} to {most}: {part:#}");
+    assert!(
+        (dropped..=most).contains(&lost),
+        "{dropped} to {most}: {part:#}"
+    );
 }
 
 /// The longest interruption of a failure is at least this long, to within what is known of it.
@@ -396,7 +399,8 @@ fn a_bound_that_a_failure_breaks_is_exit_code_11() {
     let bound = ["--require", "gap<50ms"];
     let words = ["failover", "netns:far"];
     // Long enough that no pause of the sender explains it.
-    let long = [&ONE_OF_UDP[..], &["--time", "5s"]].concat();
+    let mut long = ONE_OF_UDP;
+    long[3] = "5s";
     let done = lab.run(&[&words[..], &once, &long, &bound].concat());
     assert!(done.expect_code(11).err.contains("violated: gap<50ms"));
 }

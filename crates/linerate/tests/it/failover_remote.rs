@@ -327,7 +327,6 @@ fn records_of_a_peer_that_stays_away_are_joined_later() {
 #[test]
 fn until_event_ends_with_the_trial_in_which_something_happens() {
     let Some(lab) = holed(HOLE) else { return };
-    let before = backlog_drops();
     let words = ["--format", "json", "failover", "netns:far", "--until-event"];
     let job =
         Job::start(lab.linerate(&[&words[..], &["--time", "1s", "--workload", "udp"]].concat()));

@@ -25,6 +25,15 @@ pub(crate) const DISK: &str = "/run/disk";
 const DEAD: i32 = 255;
 /// A diagnosis of facts and settings, which ends with 0 whatever it finds.
 pub(crate) const DOCTOR: [&str; 5] = ["doctor", "--watch", "0", "--fail-on", "never"];
+/// Applies the plan that follows, with a deadline that does not pass: the clock leaps while programs are read from the host.
+pub(crate) const APPLY: [&str; 6] = [
+    "tune",
+    "apply",
+    "--no-confirm",
+    "--deadline",
+    "36000",
+    "--from",
+];
 /// In front of a script with a deadline that is short for a busy host: a guest that is never idle has a clock that does not
 /// leap while it waits for the host's files.
 pub(crate) const AWAKE: &str = "while :; do :; done & spinning=$!; trap 'kill $spinning' EXIT\n";
@@ -136,6 +145,12 @@ impl Guest {
     #[track_caller]
     pub(crate) fn linerate(&self, arguments: &[&str]) -> Value {
         self.document(&[], arguments)
+    }
+
+    /// Applies a plan for good.
+    #[track_caller]
+    pub(crate) fn apply(&self, plan: &str) -> Value {
+        self.linerate(&[&APPLY[..], &[plan]].concat())
     }
 
     /// What linerate prints in a network namespace of the guest.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::guest::{Guest, entry, finding};
+use crate::guest::{APPLY, Guest, entry, finding};
 
 /// Two hosts with a bond each, whose ports are joined; a VLAN and a tunnel on one of them.
 const STACKS: &str = "
@@ -63,16 +63,7 @@ pub(crate) fn vlans_bonds_and_tunnels_are_in_the_map(guest: &Guest) {
             "printf '[settings]\\n\"nic/{nic}/{key}\" = \"{value}\"\\n' >/run/stack.toml"
         ));
         assert_eq!(guest.shell(look).trim(), before);
-        let apply = [
-            "tune",
-            "apply",
-            "--no-confirm",
-            "--deadline",
-            "36000",
-            "--from",
-            "/run/stack.toml",
-        ];
-        guest.linerate_in("near", &apply);
+        guest.linerate_in("near", &[&APPLY[..], &["/run/stack.toml"]].concat());
         assert_eq!(guest.shell(look).trim(), after);
         guest.linerate_in("near", &["tune", "undo"]);
         assert_eq!(guest.shell(look).trim(), before);

@@ -33,15 +33,7 @@ fn kept_files(guest: &Guest) -> String {
 fn apply(guest: &Guest) -> String {
     guest.shell(&format!("mkdir -p {}/systemd/system", etc()));
     guest.shell(PLAN);
-    guest.linerate(&[
-        "tune",
-        "apply",
-        "--no-confirm",
-        "--deadline",
-        "36000",
-        "--from",
-        "/run/kept.toml",
-    ]);
+    guest.apply("/run/kept.toml");
     let status = guest.linerate(&["tune", "status"]);
     let newest = status["transactions"].as_array().and_then(|all| all.last());
     let id = newest.and_then(|one| one["id"].as_str());

@@ -69,20 +69,19 @@ fn qos(guest: &Guest, words: &[&str]) -> Done {
     done
 }
 
+/// With a deadline that does not pass: the clock leaps while programs are read from the host.
+fn apply(guest: &Guest, file: &str) -> Done {
+    qos(
+        guest,
+        &["apply", file, "--no-confirm", "--deadline", "36000"],
+    )
+}
+
 pub(crate) fn three_vlans_are_made_limited_and_taken_away_to_the_byte(guest: &Guest) {
     for mechanism in ["htb", "mqprio"] {
         write(guest, mechanism);
         let before = seen(guest, "n0 n1");
-        qos(
-            guest,
-            &[
-                "apply",
-                "/run/classes.toml",
-                "--no-confirm",
-                "--deadline",
-                "36000",
-            ],
-        );
+        apply(guest, "/run/classes.toml");
         let maps = guest.shell("ip -d link show n0.20; ip addr show n0.20");
         assert!(maps.contains("vlan protocol 802.1Q id 20"), "{maps}");
         assert!(maps.contains("0:3 1:3"), "{maps}");
@@ -140,10 +139,7 @@ pub(crate) fn what_persists_is_made_at_each_boot_and_undone_for_good(guest: &Gue
     let before = seen(guest, "n0 n1");
     guest.shell(&format!("mkdir -p {DISK}/etc/systemd/system"));
     let etc = format!("{DISK}/etc");
-    qos(
-        guest,
-        &["apply", FILE, "--no-confirm", "--deadline", "36000"],
-    );
+    apply(guest, FILE);
     let held = || {
         guest.shell(
             "tc -d class show dev n0 | grep htb; nft -j list ruleset; ip -d link show n0.10 | sed 1d
@@ -305,17 +301,7 @@ pub(crate) fn limits_hold_on_bonds_and_a_port_without_one_and_a_forgotten_map_ar
         guest.shell("sed -i -e '5,10d' -e '18,$d' /run/classes.toml");
         let nics = "b0 f0 f2";
         let before = seen(guest, nics);
-        let made = qos(
-            guest,
-            &[
-                "apply",
-                "/run/classes.toml",
-                "--no-confirm",
-                "--deadline",
-                "36000",
-            ],
-        )
-        .out;
+        let made = apply(guest, "/run/classes.toml").out;
         for nic in holders.split(' ') {
             let limits = format!("nic/{nic}/qdisc: noqueue -> {mechanism} ");
             assert!(made.contains(&limits), "{made}");
@@ -334,16 +320,7 @@ pub(crate) fn limits_hold_on_bonds_and_a_port_without_one_and_a_forgotten_map_ar
             ] {
                 assert!(reasons.contains(reason), "{reasons}");
             }
-            qos(
-                guest,
-                &[
-                    "apply",
-                    "/run/classes.toml",
-                    "--no-confirm",
-                    "--deadline",
-                    "36000",
-                ],
-            );
+            apply(guest, "/run/classes.toml");
         }
         qos(guest, &["undo"]);
         guest.shell("ip neigh flush all");
@@ -408,10 +385,7 @@ pub(crate) fn the_reports_file_is_planned_made_verified_and_undone_to_the_byte(g
         let before = seen(guest, "e0");
         let plan = qos(guest, &["plan", FILE]).out;
         assert!(plan.starts_with(&format!("e0: {mechanism} ")), "{plan}");
-        qos(
-            guest,
-            &["apply", FILE, "--no-confirm", "--deadline", "36000"],
-        );
+        apply(guest, FILE);
         let qdiscs = guest.shell("tc qdisc show dev e0");
         assert!(qdiscs.contains(&format!("qdisc {leaf} ")), "{qdiscs}");
         // 24 trials of up to 48 flows take minutes of an emulated CPU; those on bonds verify mqprio.
@@ -511,16 +485,7 @@ pub(crate) fn a_nic_with_traffic_classes_holds_the_limits_itself(guest: &Guest) 
         plan.starts_with("fake0: dcb (the NIC limits its traffic classes itself)"),
         "{plan}"
     );
-    qos(
-        guest,
-        &[
-            "apply",
-            "/run/classes.toml",
-            "--no-confirm",
-            "--deadline",
-            "36000",
-        ],
-    );
+    apply(guest, "/run/classes.toml");
     let made = guest.shell(CLASSES);
     assert!(made.contains("prio-tc 0:0 1:1 2:0 3:2 4:0 5:3"), "{made}");
     // What 1542 bytes on the wire carry for a frame of 1514.
@@ -544,16 +509,7 @@ pub(crate) fn a_nic_with_traffic_classes_holds_the_limits_itself(guest: &Guest) 
     guest.shell(
         "sed -i 's/limit = \"none\"/limit = \"5gbit\"\\nguarantee = \"1gbit\"/' /run/classes.toml",
     );
-    qos(
-        guest,
-        &[
-            "apply",
-            "/run/classes.toml",
-            "--no-confirm",
-            "--deadline",
-            "36000",
-        ],
-    );
+    apply(guest, "/run/classes.toml");
     let made = guest.shell(CLASSES);
     assert!(
         made.contains("3:ets") && made.contains("0,10184,50924,5092470,0"),

@@ -54,8 +54,6 @@ const APPLY_ALL: [&str; 7] = [
     "--no-confirm",
     "--deadline",
     "36000",
-    "--deadline",
-    "36000",
     "--from",
     "/run/all.toml",
 ];
@@ -181,15 +179,7 @@ END",
 pub(crate) fn apply_and_undo(guest: &Guest, key: &str, value: &str, look: impl Fn()) {
     let plan = format!("printf '[settings]\\n\"{key}\" = \"{value}\"\\n' >/run/one.toml");
     guest.shell(&plan);
-    guest.linerate(&[
-        "tune",
-        "apply",
-        "--no-confirm",
-        "--deadline",
-        "36000",
-        "--from",
-        "/run/one.toml",
-    ]);
+    guest.apply("/run/one.toml");
     look();
     let again = guest.linerate(&["tune", "plan", "--from", "/run/one.toml"]);
     assert_eq!(again["changes"], json!([]), "{value}");
@@ -390,15 +380,7 @@ pub(crate) fn a_cpu_that_went_away_meanwhile_is_told_and_its_settings_come_back_
 \"sysctl/net.ipv4.tcp_sack\" = 0
 END",
     );
-    guest.linerate(&[
-        "tune",
-        "apply",
-        "--no-confirm",
-        "--deadline",
-        "36000",
-        "--from",
-        "/run/gone.toml",
-    ]);
+    guest.apply("/run/gone.toml");
     guest.shell(&format!("echo 0 >{SWITCH}"));
     let undone = guest.run(&["bash", "-c", &format!("{} tune undo", Guest::command())]);
     assert_eq!(undone.code, 31, "{undone:#?}");
@@ -428,15 +410,7 @@ pub(crate) fn irqbalance_leaves_alone_what_it_is_told_and_a_machine_is_held_stea
     let plan = || guest.linerate(&["tune", "plan", "--from", "/run/bans.toml"]);
     let change = &plan()["changes"][0];
     assert_eq!((&change["from"], &change["to"]), (&json!(""), &json!(irqs)));
-    guest.linerate(&[
-        "tune",
-        "apply",
-        "--no-confirm",
-        "--deadline",
-        "36000",
-        "--from",
-        "/run/bans.toml",
-    ]);
+    guest.apply("/run/bans.toml");
     assert_eq!(plan()["changes"], json!([]), "it says so itself");
     guest.linerate(&["tune", "undo"]);
     assert_eq!(plan()["changes"][0]["from"], json!(""));
@@ -472,16 +446,7 @@ pub(crate) fn cpus_that_are_kept_slow_are_found_and_told_to_be_fast(guest: &Gues
     findings.retain(|finding| finding["rule"] == "cpu-frequency-low");
     assert_eq!(findings.len(), 1, "{found:#}");
     guest.shell(&format!("cat >/run/findings.json <<'END'\n{found}\nEND"));
-    let apply = [
-        "tune",
-        "apply",
-        "--no-confirm",
-        "--deadline",
-        "36000",
-        "--from",
-        "/run/findings.json",
-    ];
-    let applied = guest.linerate(&apply);
+    let applied = guest.apply("/run/findings.json");
     let keys: Vec<_> = applied["changes"]
         .as_array()
         .into_iter()
@@ -575,14 +540,6 @@ END
     assert_eq!(guest.shell(TOLD), before);
     // And the next change finds the place free.
     guest.shell(PLAN);
-    guest.linerate(&[
-        "tune",
-        "apply",
-        "--no-confirm",
-        "--deadline",
-        "36000",
-        "--from",
-        "/run/plan.toml",
-    ]);
+    guest.apply("/run/plan.toml");
     assert_eq!(guest.shell(TOLD), "ring 512\nusecs 64\n");
 }

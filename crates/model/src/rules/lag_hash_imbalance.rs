@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use super::devices::{Notice, growth, judged, unknown};
-use super::facts::if_read;
 use super::{ALWAYS, each_nic, remedy, subject};
 use crate::finding::{Basis, Context, Evidence, Fix, Outcome, Rule, Severity, Stage, Status};
 use crate::host::{Bond, Nic, NicKind};
@@ -24,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "802.3ad or balance-xor with two or more slaves and xmit_hash_policy layer2 (warn), layer2+3 \
                 (note); ad_partner_mac all zero (crit); slaves in different aggregators or of different speeds \
                 (warn), on different nodes (note); one slave at 80 % of its link while another sends less than \
-                half as much (warn); a slave without a link, or miimon 0 without arp_interval (warn); balance-rr (note)",
+                half as much (warn); a slave without a link (warn); balance-rr (note)",
     effect: "several flows get up to the sum of the slaves; a single flow never gets more than one slave",
     source: "Documentation/networking/bonding.rst",
     fix: Fix::Proposed(&[Class::R2]),
@@ -44,7 +43,6 @@ fn check(rule: &Rule, context: &Context<'_>) -> Vec<Outcome> {
         let lacp = mode == Some("802.3ad");
         let slaves = slaves(context, nic);
         let mut notices = Vec::new();
-        notices.extend(unmonitored(nic, bond));
         notices.extend(reordering(nic, bond));
         notices.extend(no_backup(context, nic, bond, &slaves));
         // Active-backup and round-robin modes do not hash.
@@ -93,30 +91,6 @@ fn members<'a>(context: &Context<'a>, bond: &Nic) -> Vec<&'a Nic> {
     let all = context.host.nics.iter();
     all.filter(|nic| of_bond(nic) && nic.kind != NicKind::Bond)
         .collect()
-}
-
-/// Without monitoring a slave whose link fails stays in use, and its share of the packets is lost.
-fn unmonitored(nic: &Nic, bond: &Bond) -> Option<Notice> {
-    let interval = *if_read(&bond.miimon_ms).filter(|interval| **interval == 0)?;
-    // Monitoring by ARP takes its place; an older capture does not have it.
-    let by_arp = if_read(&bond.arp_interval_ms).copied();
-    if by_arp.is_some_and(|interval| interval > 0) {
-        return None;
-    }
-    let unless = if by_arp.is_none() {
-        ", unless arp_interval is set"
-    } else {
-        ""
-    };
-    let summary = format!(
-        "{} does not monitor its links (miimon 0): packets to a failed slave are lost; set miimon to 100{unless}",
-        nic.name
-    );
-    let mut evidence = vec![Evidence::new("miimon", interval, file(nic, "miimon"))];
-    evidence.extend(
-        by_arp.map(|interval| Evidence::new("arp_interval", interval, file(nic, "arp_interval"))),
-    );
-    Some(Notice::new(Severity::Warn, summary).with(evidence))
 }
 
 /// bonding.rst, balance-rr: "packets [of one connection] arrive out of order".
@@ -318,12 +292,6 @@ pub(super) mod tests {
                 host.nics[2].operstate = Known::Value("down".to_owned());
                 World::of(host)
             }),
-            ("links that nobody monitors", || {
-                let mut host = bond("active-backup", "layer2");
-                let own = host.nics[0].stack.bond.as_mut().expect("a bond");
-                own.miimon_ms = Known::Value(0);
-                World::of(host)
-            }),
             ("one flow over all slaves", || {
                 World::of(bond("balance-rr", "layer2"))
             }),
@@ -343,13 +311,6 @@ pub(super) mod tests {
             ("active-backup", || {
                 World::of(bond("active-backup", "layer2"))
             }),
-            ("links that are monitored by ARP", || {
-                let mut host = bond("active-backup", "layer2");
-                let own = host.nics[0].stack.bond.as_mut().expect("a bond");
-                own.miimon_ms = Known::Value(0);
-                own.arp_interval_ms = Known::Value(100);
-                World::of(host)
-            }),
             ("no bond", || {
                 World::of(build::host().nic("eth0", |nic| nic).build())
             }),
@@ -367,7 +328,6 @@ pub(super) mod tests {
         let own = Bond {
             mode: text(mode),
             hash_policy: text(policy),
-            miimon_ms: Known::Value(100),
             partner_mac: text("00:1c:73:00:00:01"),
             ..Bond::default()
         };

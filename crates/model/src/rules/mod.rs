@@ -153,6 +153,7 @@ rules! {
     nexthop_group,
     multipath_neighbor,
     bond_aggregator,
+    bond_unmonitored,
 }
 
 /// All roles, for rules that are checked in every one.

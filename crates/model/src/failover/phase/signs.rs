@@ -315,7 +315,8 @@ impl Sign {
                     .expected
                     .is_some_and(|range| range.max_ns > LACP_TIMEOUT_FAST);
                 Some(if slow {
-                    "`lacp_rate fast` makes the time-out of LACP 3 s instead of 90 s; set it at the switch too"
+                    "`lacp_rate fast` makes the time-out of LACP 3 s instead of 90 s; set it at the switch too \
+                     (rule lacp-rate-slow)"
                         .to_owned()
                 } else {
                     "LACP detects no faster than 2 to 3 s; a failure that takes the carrier away is found by \
@@ -334,7 +335,7 @@ impl Sign {
             }
             Mechanism::Neighbor => Some(
                 "the kernel probes a silent neighbor only after `base_reachable_time_ms` and \
-                 `delay_first_probe_time`; VRRP, BFD or a routing protocol detect earlier"
+                 `delay_first_probe_time` (rule multipath-neighbor); VRRP, BFD or a routing protocol detect earlier"
                     .to_owned(),
             ),
             Mechanism::Carrier | Mechanism::GatewayMoved => None,
@@ -350,11 +351,11 @@ impl Sign {
             }
             Mechanism::Carrier | Mechanism::LinkMonitoring | Mechanism::Lacp => {
                 "a second path that is ready: another member of a bond that monitors its links (`miimon 100`, `updelay 0`, \
-                 `num_grat_arp`), an ECMP route, or BFD at the end that does not see the carrier"
+                 `num_grat_arp`; rule bond-unmonitored), an ECMP route, or BFD at the end that does not see the carrier"
             }
             Mechanism::Routing => {
-                "a next hop that is installed already: ECMP, or a nexthop group (`ip nexthop`), changes without a \
-                 new route"
+                "a next hop that is installed already: ECMP, or a nexthop group (`ip nexthop`; rule nexthop-group), \
+                 changes without a new route"
             }
             Mechanism::Neighbor => return None,
         };

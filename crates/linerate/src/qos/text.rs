@@ -71,7 +71,7 @@ impl OtherEnd {
     fn lines(&self) -> Vec<String> {
         let address = &self.address;
         if self.conflicts.is_empty() {
-            return vec![format!("no conflict with {address}")];
+            return vec![format!("no conflict found with {address}")];
         }
         let all = self.conflicts.iter();
         all.map(|one| format!("conflict with {address}: {one}"))

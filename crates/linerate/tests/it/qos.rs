@@ -180,6 +180,27 @@ fn an_unconfirmed_change_is_rolled_back() {
 }
 
 #[test]
+fn a_plan_names_what_the_peer_lacks() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let vlan = "[qos]\ninterface = \"near0\"\n[[class]]\nname = \"storage\"\nvlan = 10\naddress = \"12.0.10.2/24\"\n\
+                limit = \"50mbit\"\npriority = 1\n";
+    let file = written(&lab, "vlan.toml", vlan);
+    let plan = |peer: &str| {
+        let words = ["--format", "json", "qos", "plan", text(&file), peer];
+        lab.run(&words)
+    };
+    let document = fitting(&plan("netns:far").expect_code(0).out);
+    let conflicts = document["peer"]["conflicts"].to_string();
+    assert!(
+        conflicts.contains("far0 of the peer has no VLAN 10"),
+        "{document:#}"
+    );
+    plan("netns:nowhere").expect_code(20);
+    assert_same(&lab, &before, "after plans");
+}
+
+#[test]
 fn a_file_that_cannot_be_meant_is_refused_and_nothing_changes() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();

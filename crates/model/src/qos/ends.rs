@@ -11,7 +11,7 @@ use crate::ids::NicName;
 pub fn conflicts(qos: &Qos, plan: &QosPlan, host: &Host, peer: &Host) -> Vec<String> {
     let Some(there) = other_end(qos, host, peer) else {
         return vec![format!(
-            "which interface of the peer is the other end of {} is not known: no subnet and no VLAN is on both",
+            "cannot find the peer's interface for {}: no common subnet or VLAN",
             qos.interface
         )];
     };
@@ -32,7 +32,7 @@ pub fn conflicts(qos: &Qos, plan: &QosPlan, host: &Host, peer: &Host) -> Vec<Str
         let of_vlan = |nic: &&Nic| is_vlan_of(nic, vlan.id, &there.name);
         let Some(device) = peer.nics.iter().find(of_vlan) else {
             all.push(format!(
-                "class {}: {} of the peer has no VLAN {}, so its frames are dropped there",
+                "class {}: {} of the peer has no VLAN {}",
                 class.name, there.name, vlan.id
             ));
             continue;
@@ -63,7 +63,9 @@ pub fn conflicts(qos: &Qos, plan: &QosPlan, host: &Host, peer: &Host) -> Vec<Str
     };
     let ports = ports_of(peer, there);
     let theirs: Vec<&NicName> = [&there.name].into_iter().chain(&ports).collect();
-    let own: Vec<&NicName> = plan.holders.iter().collect();
+    let own_ports = host.nic(&qos.interface).map(|nic| ports_of(host, nic));
+    let own_ports = own_ports.unwrap_or_default();
+    let own: Vec<&NicName> = plan.holders.iter().chain(&own_ports).collect();
     if let (Some(own), Some(theirs)) = (dcb(host, &own), dcb(peer, &theirs)) {
         all.extend(of_maps(qos, plan, &own, &theirs, there));
         all.extend(of_pfc(qos, &own, &theirs, there));
@@ -124,7 +126,13 @@ fn is_in(address: IpAddr, (own, length): (IpAddr, u32)) -> bool {
     }
 }
 
-/// Whether the priorities have the same traffic classes at both ends, once the plan is made.
+/// Priorities that share a traffic class have the number of the first of them: each NIC numbers its classes as it likes.
+fn grouped(map: &[u32]) -> Vec<usize> {
+    let first = |class: &u32| map.iter().position(|other| other == class);
+    map.iter().filter_map(first).collect()
+}
+
+/// Whether the same priorities share a traffic class at both ends, once the plan is made.
 fn of_maps(qos: &Qos, plan: &QosPlan, own: &Dcb, theirs: &Dcb, there: &Nic) -> Option<String> {
     let theirs = theirs.priority_class.value()?;
     let own = if plan.mechanism == Mechanism::Dcb {
@@ -138,17 +146,14 @@ fn of_maps(qos: &Qos, plan: &QosPlan, own: &Dcb, theirs: &Dcb, there: &Nic) -> O
     } else {
         own.priority_class.value()?.clone()
     };
-    let differing = (0..8_u32).zip(own.iter().zip(theirs));
-    let differing: Vec<String> = differing
-        .filter(|(_, (own, theirs))| own != theirs)
-        .map(|(priority, (own, theirs))| format!("{priority} ({own} and {theirs})"))
-        .collect();
-    (!differing.is_empty()).then(|| {
+    let list = |map: &[u32]| map.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    (grouped(&own) != grouped(theirs)).then(|| {
         format!(
-            "priorities have other traffic classes on {} of the peer than on {}: {}",
-            there.name,
+            "priority-to-class maps differ: {} on {}, {} on {} of the peer",
+            list(&own),
             qos.interface,
-            differing.join(", ")
+            list(theirs),
+            there.name
         )
     })
 }
@@ -167,7 +172,7 @@ fn of_pfc(qos: &Qos, own: &Dcb, theirs: &Dcb, there: &Nic) -> Option<String> {
     };
     (own != theirs).then(|| {
         format!(
-            "PFC is on for other priorities at each end: {} on {}, {} on {} of the peer",
+            "PFC priorities differ: {} on {}, {} on {} of the peer",
             list(own),
             qos.interface,
             list(theirs),
@@ -240,9 +245,7 @@ mod tests {
             (host(40, map, 0, &elsewhere), None),
             (
                 host(40, map, 0, &one),
-                Some(
-                    "class middle: eth5 of the peer has no VLAN 11, so its frames are dropped there",
-                ),
+                Some("class middle: eth5 of the peer has no VLAN 11"),
             ),
             (
                 host(40, map, 0, &unmapped),
@@ -257,20 +260,18 @@ mod tests {
             (
                 host(40, [0, 0, 2, 0, 0, 0, 0, 0], 0, &both),
                 Some(
-                    "priorities have other traffic classes on eth5 of the peer than on eth5: 1 (1 and 0)",
+                    "priority-to-class maps differ: 0,1,2,0,0,0,0,0 on eth5, 0,0,2,0,0,0,0,0 on eth5 of the peer",
                 ),
             ),
+            // The same priorities share a class, with other numbers.
+            (host(40, [0, 2, 1, 0, 0, 0, 0, 0], 0, &both), None),
             (
                 host(40, map, 0b1000, &both),
-                Some(
-                    "PFC is on for other priorities at each end: none on eth5, 3 on eth5 of the peer",
-                ),
+                Some("PFC priorities differ: none on eth5, 3 on eth5 of the peer"),
             ),
             (
                 host(40, map, 0, &[]),
-                Some(
-                    "which interface of the peer is the other end of eth5 is not known: no subnet and no VLAN is on both",
-                ),
+                Some("cannot find the peer's interface for eth5: no common subnet or VLAN"),
             ),
         ];
         for (peer, expected) in peers {

@@ -52,7 +52,7 @@ pub enum QosAction {
         #[arg(value_name = "IFACE")]
         interface: Option<NicName>,
     },
-    /// Print a file of what an interface has now, whoever made it.
+    /// Print a file of what an interface has now, also if linerate did not make it.
     Import {
         /// The interface.
         #[arg(value_name = "IFACE")]

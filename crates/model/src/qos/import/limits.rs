@@ -122,11 +122,10 @@ pub(super) fn found_limits<'h>(
         let others: Vec<&str> = others.filter(other).map(NicName::as_str).collect();
         if !others.is_empty() {
             notes.push(format!(
-                "{} of {} has other limits than {}: the file has those of {}",
-                others.join(", "),
-                nic.name,
+                "the file has the limits of {}; other ports of {} have others: {}",
                 at.name,
-                at.name
+                nic.name,
+                others.join(", ")
             ));
         }
     }

@@ -23,7 +23,7 @@ pub struct Held {
     pub rules: Vec<ClassRule>,
 }
 
-/// The file of an interface, and what it cannot tell. `held` reads an interface: the one itself, or a port of a bond.
+/// The file of an interface, and what is not in it. `held` reads an interface: the one itself, or a port of a bond.
 ///
 /// # Errors
 /// [`NotApplicable`] if there is no such interface, or it is no port.
@@ -49,7 +49,12 @@ pub fn imported(
         notes.extend(unread_qdisc(found.nic));
     }
     notes.extend(unread_filters(found.nic));
-    if let (Limits::Htb(htb, _), Some(line)) = (&found.limits, known_line)
+    let line_there = if found.nic.name == nic.name {
+        known_line
+    } else {
+        line_of(host, found.nic, std::slice::from_ref(&found.nic.name))
+    };
+    if let (Limits::Htb(htb, _), Some(line)) = (&found.limits, line_there)
         && let Some(top) = htb.top_ceil().filter(|top| *top < line)
     {
         notes.push(format!(
@@ -139,7 +144,11 @@ fn make_readable(classes: &mut [WrittenClass], line: BitRate, notes: &mut Vec<St
             "none".clone_into(&mut class.limit);
         }
         let own = class.guarantee.as_deref();
-        if own.and_then(does_not_fit).is_some() {
+        if let Some(guarantee) = own.and_then(does_not_fit) {
+            notes.push(format!(
+                "class {}: a guarantee of {guarantee} does not fit a line of {line} and is not in the file",
+                class.name
+            ));
             class.guarantee = None;
         }
     }

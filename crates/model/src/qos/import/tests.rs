@@ -8,7 +8,7 @@ use super::*;
 use crate::build::{self, NicBuilder};
 use crate::host::{Bond, BondPort, Dcb, NicKind, Vlan};
 use crate::known::Known;
-use crate::qos::{Qos, QosPlan, plan};
+use crate::qos::{Qos, QosClass, QosPlan, plan};
 use crate::setting::parse_class_rules;
 
 /// A host, and what its interfaces hold.
@@ -418,7 +418,7 @@ fn vlans_with_one_pcp_are_imported_as_a_file_that_can_be_read() {
     let (found, notes) = import_of(&limited, "eth1");
     assert_eq!(found, ["priority 3 1gbit"]);
     assert!(
-        notes.contains("eth1.10, eth1.11, eth1.12, eth1.13 has no class of its own"),
+        notes.contains("without a class in the file: eth1.10, eth1.11, eth1.12, eth1.13"),
         "{notes}"
     );
 }
@@ -431,7 +431,7 @@ fn limits_on_the_ports_of_a_bond_are_imported() {
         (
             "active-backup",
             &["eth3"],
-            "eth2 of bond0 has other limits than eth3",
+            "the file has the limits of eth3; other ports of bond0 have others: eth2",
         ),
         (
             "802.3ad",
@@ -502,8 +502,9 @@ proptest! {
         ));
         let host = host(gbit, mode);
         // A map of priorities alone limits nothing; the tests of a plan have files that are refused.
-        let is_limited = asked.classes.iter().any(|class| class.limit.is_some() || class.guarantee.is_some());
-if is_limited && plan(&asked, &host, |_| true).is_ok() {
+        let is_limited = |class: &QosClass| class.limit.is_some() || class.guarantee.is_some();
+        let is_limited = asked.classes.iter().any(is_limited);
+        if is_limited && plan(&asked, &host, |_| true).is_ok() {
             assert_imported_is_there(&host, &asked);
         }
     }

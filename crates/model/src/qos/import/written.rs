@@ -83,7 +83,8 @@ impl<'h> Vlans<'h> {
         let others = self.all.iter().filter(|(id, ..)| !has(*id));
         let names: Vec<&str> = others.map(|(_, nic, _)| nic.name.as_str()).collect();
         if !names.is_empty() {
-            notes.push(format!("{} {why}", names.join(", ")));
+            let names = names.join(", ");
+            notes.push(format!("without a class in the file: {names}; {why}"));
         }
     }
 }
@@ -91,8 +92,9 @@ impl<'h> Vlans<'h> {
 /// Empty: every frame has PCP 0; whole: all socket priorities have one PCP.
 fn pcp_of(nic: &Nic) -> Pcp {
     let egress = nic.stack.vlan.as_ref().and_then(|vlan| vlan.egress.value());
-    let mut of_all: Vec<u32> = egress.into_iter().flatten().map(|(_, pcp)| *pcp).collect();
-    let is_whole = of_all.len() >= PRIORITIES;
+    let egress: Vec<&(u32, u32)> = egress.into_iter().flatten().collect();
+    let mut of_all: Vec<u32> = egress.iter().map(|(_, pcp)| *pcp).collect();
+    let is_whole = (0..8).all(|priority| egress.iter().any(|(from, _)| *from == priority));
     of_all.dedup();
     match of_all[..] {
         [] | [0] => Pcp::Unmapped,
@@ -207,7 +209,7 @@ pub(super) fn of_dcb(
     }
     vlans.note_the_others(
         &classes,
-        "has no class of its own in the file: its frames share their PCP with another VLAN, or have that of everything else",
+        "frames of such a VLAN share their PCP with another one, or have that of everything else",
         notes,
     );
     if let Some(limit) = dcb.rate(rest) {
@@ -321,7 +323,7 @@ pub(super) fn of_htb(
                 .filter_map(|(id, ..)| Some((0, vlans.with_id(*id)?))),
         );
     }
-    let why = "has no class of its own: its traffic is that of everything else";
+    let why = "traffic of such a VLAN is part of everything else";
     vlans.note_the_others(&classes, why, notes);
     let (mut others, mut inner) = (Vec::new(), Vec::new());
     for (minor, class) in &htb.classes {
@@ -429,7 +431,7 @@ pub(super) fn of_mqprio(
             *class = rest;
         }
     }
-    let why = "has no class of its own: its traffic is that of everything else";
+    let why = "traffic of such a VLAN is part of everything else";
     vlans.note_the_others(&classes, why, notes);
     let above = map.iter().skip(PRIORITIES).any(|class| *class != rest);
     if above {

@@ -25,6 +25,8 @@ pub(super) struct Lost {
     bytes: u64,
     /// The maximum size of one counted drop.
     unit: Bytes,
+    /// The minimum: a segment, or a datagram.
+    least: Bytes,
     udp: bool,
     /// What a congestion control can carry with a loss below the threshold, if that explains the rate.
     leaves: Option<Evidence>,
@@ -50,6 +52,7 @@ impl Lost {
                         DatagramBatch::Gso => threshold::DROPPED_MAX,
                         _ => udp.datagram_bytes,
                     },
+                    least: udp.datagram_bytes,
                     udp: true,
                     leaves: None,
                 }
@@ -63,6 +66,9 @@ impl Lost {
                         .map(figures::lost),
                 ),
                 unit: threshold::DROPPED_MAX,
+                least: way
+                    .first_tcp()
+                    .map_or(Bytes::new(0), |tcp| tcp.snd_mss_bytes),
                 udp: false,
                 leaves: left_by_loss(way, figures),
             },
@@ -81,10 +87,16 @@ impl Lost {
         most >= threshold::EXPLAINED_SHARE.as_f64() * real(self.bytes)
     }
 
+    /// Whether the drops at `place` are a large enough part of the loss, however small each is.
+    fn surely_explained_by(&self, place: &Place) -> bool {
+        let least = real(place.count.saturating_mul(self.least.as_u64()));
+        least > 0.0 && least >= threshold::EXPLAINED_SHARE.as_f64() * real(self.bytes)
+    }
+
     /// The place with the most drops, if any may be a large enough part of the loss.
-    fn largest<'a>(&self, places: &'a [Place]) -> Option<&'a Place> {
+    fn largest<'a>(&self, places: impl Iterator<Item = &'a Place>) -> Option<&'a Place> {
         let most = |place: &Place| place.most(self.unit);
-        let explain = places.iter().filter(|place| self.explained_by(place));
+        let explain = places.filter(|place| self.explained_by(place));
         // Of equal counts the first: it is more specific, and the others may include it.
         explain.reduce(|one, other| if most(other) > most(one) { other } else { one })
     }
@@ -259,8 +271,11 @@ impl Drops {
             let what = format!("dropped {at}, {}", place.what);
             Evidence::new(what, place.count, place.path.clone())
         }));
-        // The trial's own interfaces and sockets first: a reason also counts what others on the machine lose.
-        let largest = lost.largest(&own).or_else(|| lost.largest(&of_machine));
+        // The trial's own interfaces and sockets, if they surely explain it: a reason also counts what others on the machine
+        // lose.
+        let sure = own.iter().filter(|place| lost.surely_explained_by(place));
+        let largest = lost.largest(sure);
+        let largest = largest.or_else(|| lost.largest(own.iter().chain(&of_machine)));
         if largest.is_none() {
             evidence.push(unexplained(way, !(own.is_empty() && of_machine.is_empty())));
         }

@@ -150,6 +150,21 @@ fn drops_that_the_senders_qdisc_counts_are_not_those_of_another_interface() {
 }
 
 #[test]
+fn what_others_on_the_machine_lose_does_not_hide_a_qdisc_that_explains_the_loss() {
+    // 24 MB are lost.
+    let both = |own: u64, machine: u64| {
+        let drops = move |watch: WatchBuilder| {
+            let watch = watch.grew("drop/NETFILTER_DROP", machine);
+            watch.grew("nic/near0/qdisc/drops", own)
+        };
+        limit(lossy(), &hosts(true), drops, |watch| watch).what
+    };
+    assert_eq!(both(20_000, 90_000), LimitKind::Shaper);
+    // A few drops of up to 64 KiB may be as much, but not surely.
+    assert_eq!(both(400, 20_000), LimitKind::Loss);
+}
+
+#[test]
 fn without_the_right_to_count_reasons_netfilter_is_not_ruled_out() {
     let denied = |watch: WatchBuilder| watch.denied("drop");
     let limit = limit(lossy(), &hosts(false), |watch| watch, denied);

@@ -83,7 +83,7 @@ fn slaves<'a>(context: &Context<'a>, bond: &Nic) -> Vec<&'a Nic> {
 }
 
 /// The interfaces of the bond.
-fn members<'a>(context: &Context<'a>, bond: &Nic) -> Vec<&'a Nic> {
+pub(super) fn members<'a>(context: &Context<'a>, bond: &Nic) -> Vec<&'a Nic> {
     let of_bond = |nic: &Nic| match &nic.stack.bond_port {
         Some(port) if port.bond.value().is_some() => port.bond.value() == Some(&bond.name),
         _ => bond.lower().contains(&nic.name),

@@ -99,16 +99,19 @@ impl Figure {
         }
     }
 
-    /// An interruption begins and ends between two packets, and what happens while the sender pauses is not seen: it may have
-    /// paused at both ends. One that is not recorded may be of any length.
+    /// An interruption begins and ends between two packets: it is at most a step longer than what is shown, and shorter if the sender
+    /// paused at its ends. What happens within a pause is not seen. One that is not recorded may be of any length.
     fn of_gap(part: &PartResult) -> Self {
         let value = part.gaps.longest_ns.as_u64();
         let pause = part.hosts.longest_send_gap_ns.unwrap_or_default();
+        let step = part.step_ns.as_u64();
         let within = pause.max(part.step_ns).as_u64();
         Self {
-            least: value.saturating_sub((2 * within).saturating_sub(part.step_ns.as_u64())),
+            least: value.saturating_sub((2 * within).saturating_sub(step)),
             value,
-            most: value.checked_add(within).filter(|_| part.unrecorded == 0),
+            most: (value.checked_add(step))
+                .map(|most| most.max(within))
+                .filter(|_| part.unrecorded == 0),
         }
     }
 
@@ -209,6 +212,7 @@ mod tests {
             ["gap<90ms", "gap<105ms", "gap<110ms"].map(|bound| verdict(bound, &part))
         };
         assert_eq!(verdicts(part()), [Broken, CannotTell, Kept]);
+        assert_eq!(verdicts(paused(8)), [CannotTell, CannotTell, Kept]);
         assert_eq!(verdicts(paused(700)), [CannotTell; 3]);
     }
 

@@ -117,12 +117,15 @@ impl<'a> Read<'a> {
         FailoverDocument::new(header, self.plan, self.results(), self.is_whole)
     }
 
-    /// The first router of the path from here, if the peer is not on the link.
+    /// The first router of the path from here, if the peer is not on the link and there is only one.
     fn gateway(&self, header: &Header) -> Option<IpAddr> {
         let trials = self.trials.iter();
         let mut events = trials.filter_map(|trial| trial.sample.local.events.as_deref());
         let peer: Option<IpAddr> = header.address.parse().ok();
-        let gateway = events.find_map(|events| events.gateways.first().copied());
+        let gateway = events.find_map(|events| match events.gateways[..] {
+            [only] => Some(only),
+            _ => None,
+        });
         gateway.filter(|gateway| Some(*gateway) != peer)
     }
 

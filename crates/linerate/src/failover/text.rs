@@ -401,7 +401,9 @@ pub(super) fn course(trigger: &TriggerResult) -> Option<String> {
     }
     if trigger.gaps.count > 0 {
         let least = trigger.throughput_min_share * 100.0;
-        words.push(format!("throughput down to {least:.0} %"));
+        // Few of many flows are not none.
+        let digits = if least > 0.0 && least < 1.0 { 2 } else { 0 };
+        words.push(format!("throughput down to {least:.digits$} %"));
     }
     let latency = &trigger.latency;
     if let (Some(before), Some(after)) = (latency.before_ns, latency.after_ns) {

@@ -160,7 +160,8 @@ impl<'a> Receiver<'a> {
                     self.hear(token, stalled)?;
                 }
             }
-            if is_last {
+            let is_overdue = stopped.is_some_and(|stopped| stopped.elapsed() >= 2 * LINGER_MAX);
+            if is_last && (events.is_empty() || is_overdue) {
                 return Ok(());
             }
         }

@@ -72,9 +72,7 @@ pub(super) fn run(args: &MeshArgs, place: (&Path, &Say), interrupt: &Interrupt) 
     );
     name_each(&mut candidates);
     let result = super::conduct(args, candidates, place, interrupt);
-    if !interrupt.asked() {
-        gate.wait_for_ends(SESSIONS_END);
-    }
+    gate.wait_for_ends(SESSIONS_END, interrupt);
     result
 }
 

@@ -92,10 +92,7 @@ fn failed(failure: &FlowFailure) -> Outcome {
 /// The figure of a trial in one direction.
 fn measured(sample: &Sample) -> Outcome {
     let rate = if sample.spec.workload.is_bulk() {
-        // A receiver that had no CPU after the warm-up has a rate with it.
-        let moved = |rate: &BitRate| rate.as_bit_per_s() > 0;
-        let rate = rate_of(sample).filter(moved);
-        rate.or_else(|| rate_after(sample, 0)).map(BitRate::as_f64)
+        rate_of(sample).map(BitRate::as_f64)
     } else {
         ops_per_s(sample)
     };
@@ -107,7 +104,11 @@ fn measured(sample: &Sample) -> Outcome {
         },
         None => Outcome::Failed {
             failure: Failure::Stalled,
-            cause: "the connection was established, and no data arrived".to_owned(),
+            cause: if rate_after(sample, 0).is_some_and(|rate| rate.as_bit_per_s() > 0) {
+                "no data arrived after the warm-up".to_owned()
+            } else {
+                "the connection was established, and no data arrived".to_owned()
+            },
         },
     }
 }

@@ -110,7 +110,7 @@ fn every_pair_is_measured_in_both_directions_and_stored() {
     };
     // Three hosts cannot show which of them is slow.
     let done = mesh
-        .run(&[], &["--time", "300ms", "--no-retest"])
+        .run(&[], &["--time", "500ms", "--no-retest"])
         .expect_code(12);
     let document = fitting(&done.out);
     for host in document["hosts"].as_array().expect("a list") {
@@ -162,7 +162,7 @@ fn a_clock_that_is_an_hour_ahead_is_printed_and_its_host_is_measured() {
         "exec:exec unshare --time --monotonic 3600 --fork --kill-child ip netns exec lr-m1 '{}' agent --stdio",
         crate::LINERATE
     );
-    let words = ["mesh", &mesh.peers[0], &ahead, "--time", "300ms"];
+    let words = ["mesh", &mesh.peers[0], &ahead, "--time", "500ms"];
     let options = ["--repeats", "4", "--no-retest", "--verbose"];
     let done = run(mesh.command(&[&words[..], &options].concat())).expect_code(12);
     let records = mesh.records();
@@ -188,7 +188,7 @@ fn both_directions_at_once_are_two_results_of_one_flow() {
     let Some(mesh) = Mesh::add(2, &[]) else {
         return;
     };
-    let options = ["--time", "300ms", "--directions", "together", "--no-retest"];
+    let options = ["--time", "500ms", "--directions", "together", "--no-retest"];
     mesh.run(&[], &options).expect_code(12);
     let mut pairs: Vec<(u64, u64)> = observations(&mesh.records())
         .into_iter()
@@ -208,7 +208,7 @@ fn a_host_in_several_flows_of_a_round_has_a_session_for_each() {
     };
     let options = [
         "--time",
-        "300ms",
+        "500ms",
         "--pattern",
         "ring",
         "--directions",
@@ -234,7 +234,7 @@ fn hosts_that_do_not_join_are_unreached_with_their_cause_and_the_others_are_meas
     };
     let other_version = r#"exec:read line; echo '{"hello":{"protocol":99,"version":"9.9.9","addresses":[]}}'; cat >/dev/null"#;
     let others = ["exec:cat >/dev/null", "exec:exit 3", other_version];
-    let options = ["--time", "300ms", "--join-timeout", "2s", "--no-retest"];
+    let options = ["--time", "500ms", "--join-timeout", "2s", "--no-retest"];
     let done = mesh.run(&others, &options).expect_code(12);
     fitting(&done.out);
     let records = mesh.records();
@@ -277,7 +277,7 @@ fn a_host_that_is_killed_during_the_run_is_lost_and_the_others_go_on() {
     let Some(mesh) = Mesh::add(3, &[]) else {
         return;
     };
-    let options = ["--time", "300ms", "--repeats", "4", "--no-retest"];
+    let options = ["--time", "500ms", "--repeats", "4", "--no-retest"];
     let job = Job::start(mesh.mesh(&[], &options));
     while stored_flows(&mesh.lab.state()) == 0 && !job.has_ended() {
         std::thread::yield_now();
@@ -308,7 +308,7 @@ fn a_signal_ends_the_run_at_once_with_what_was_measured() {
     let Some(mesh) = Mesh::add(2, &[]) else {
         return;
     };
-    let job = Job::start(mesh.mesh(&[], &["--time", "300ms", "--repeats", "1000"]));
+    let job = Job::start(mesh.mesh(&[], &["--time", "500ms", "--repeats", "1000"]));
     while stored_flows(&mesh.lab.state()) == 0 && !job.has_ended() {
         std::thread::yield_now();
     }
@@ -336,7 +336,7 @@ fn a_path_that_drops_large_packets_is_a_failed_flow_and_no_lost_host() {
     };
     let options = [
         "--time",
-        "300ms",
+        "500ms",
         "--round-timeout",
         "3s",
         "--directions",
@@ -357,7 +357,7 @@ fn a_host_that_sends_slower_is_named_with_the_fact_that_differs_and_shown_again_
     let Some(mesh) = Mesh::add(6, &["send:2"]) else {
         return;
     };
-    let options = ["--time", "300ms", "--seed", "7", "--name", "slow"];
+    let options = ["--time", "500ms", "--seed", "7", "--name", "slow"];
     let document = fitting(&mesh.run(&[], &options).expect_code(10).out);
     let named = document["named"].as_array().expect("a list");
     let sends = named
@@ -387,7 +387,7 @@ fn a_host_that_sends_slower_is_named_with_the_fact_that_differs_and_shown_again_
 fn incast(fault: &str, workload: &str) -> Option<(f64, Option<f64>, String)> {
     let mesh = Mesh::add(8, &[fault])?;
     let options = "--pattern incast --root netns:lr-m6 --incast 4 --victim netns:lr-m4 netns:lr-m7 --directions forward \
-                   --time 300ms --repeats 6 --no-retest --seed 1 --workload";
+                   --time 500ms --repeats 6 --no-retest --seed 1 --workload";
     let mut options: Vec<&str> = options.split_whitespace().collect();
     options.push(workload);
     let document = fitting(&mesh.run(&[], &options).out);
@@ -431,7 +431,7 @@ fn two_stored_meshes_are_compared_host_by_host() {
         return;
     };
     let run_as = |name: &str| {
-        mesh.run(&[], &["--time", "300ms", "--no-retest", "--name", name]);
+        mesh.run(&[], &["--time", "500ms", "--no-retest", "--name", name]);
     };
     run_as("before");
     run(mesh.command(&["testbed", "mesh", "remove"])).expect_code(0);
@@ -439,7 +439,7 @@ fn two_stored_meshes_are_compared_host_by_host() {
     run(mesh.command(&slow)).expect_code(0);
     let short = [
         "--time",
-        "300ms",
+        "500ms",
         "--no-retest",
         "--round-timeout",
         "3s",
@@ -474,7 +474,7 @@ fn the_result_is_printed_as_metrics_and_written_to_their_file() {
     words.extend(mesh.peers.iter().map(String::as_str));
     words.extend([
         "--time",
-        "300ms",
+        "500ms",
         "--no-retest",
         "--metrics-file",
         text(&file),
@@ -496,7 +496,7 @@ fn bounds_decide_the_exit_code() {
         return;
     };
     let run = |bound: &str| {
-        let options = ["--time", "300ms", "--no-retest", "--require", bound];
+        let options = ["--time", "500ms", "--no-retest", "--require", bound];
         mesh.run(&[], &options)
     };
     // Faster than the limits of the hosts.
@@ -517,7 +517,7 @@ fn launch(mesh: &Mesh, environment: &[(&str, &str)]) -> Done {
         let mut command = mesh.lab.outside("ip");
         command.args(["netns", "exec", &name, crate::LINERATE, "--state"]);
         command.arg(mesh.lab.state());
-        command.args(["--format", "json", "mesh", "--time", "300ms", "--no-retest"]);
+        command.args(["--format", "json", "mesh", "--time", "500ms", "--no-retest"]);
         command
             .env("LINERATE_RANK", rank.to_string())
             .env("LINERATE_SIZE", &size);
@@ -629,6 +629,6 @@ fn one_host_under_two_names_is_refused() {
         "exec:ip netns exec lr-m0 '{}' agent --stdio",
         crate::LINERATE
     );
-    let done = mesh.run(&[&same], &["--time", "300ms"]).expect_code(23);
+    let done = mesh.run(&[&same], &["--time", "500ms"]).expect_code(23);
     assert!(done.err.contains("are the same host"), "{}", done.err);
 }

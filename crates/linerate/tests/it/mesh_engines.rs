@@ -254,7 +254,7 @@ fn search_path() -> String {
     std::env::var("PATH").expect("a search path") + ":/usr/sbin:/sbin"
 }
 
-const QUICK: [&str; 4] = ["mesh", "--time", "300ms", "--no-retest"];
+const QUICK: [&str; 4] = ["mesh", "--time", "500ms", "--no-retest"];
 const SLURM_PROGRAMS: [(&str, &str); 4] = [
     ("slurmctld", "slurmctld"),
     ("slurmd", "slurmd"),
@@ -321,7 +321,7 @@ fn a_task_of_srun_that_is_killed_is_a_lost_host_and_the_others_go_on() {
     };
     site.start_slurm();
     let state = site.mesh.lab.state();
-    let mesh = ["mesh", "--time", "300ms", "--repeats", "4", "--no-retest"];
+    let mesh = ["mesh", "--time", "500ms", "--repeats", "4", "--no-retest"];
     let words = [&SRUN[..], &["--mpi=pmi2"], &own(&state, &mesh)].concat();
     let job = Job::start(site.on(0, &words));
     site.wait_for_results(&job);
@@ -345,7 +345,7 @@ fn scancel_ends_a_mesh_with_what_was_measured_and_leaves_nothing_running() {
     };
     site.start_slurm();
     let state = site.mesh.lab.state();
-    let mesh = ["mesh", "--time", "300ms", "--repeats", "1000"];
+    let mesh = ["mesh", "--time", "500ms", "--repeats", "1000"];
     let rank = own(&state, &["mesh"]);
     let outer = [&mesh[..], &["--size", "4", "--"], &SRUN, &rank].concat();
     let job = Job::start(site.on(0, &own(&state, &outer)));
@@ -462,7 +462,7 @@ fn a_launcher_that_is_killed_ends_the_mesh_with_what_was_measured_and_leaves_not
         let mesh = [
             "mesh",
             "--time",
-            "300ms",
+            "500ms",
             "--repeats",
             "1000",
             "--size",
@@ -493,7 +493,7 @@ fn a_signal_ends_a_mesh_and_its_launcher() {
     let mesh = [
         "mesh",
         "--time",
-        "300ms",
+        "500ms",
         "--repeats",
         "1000",
         "--size",

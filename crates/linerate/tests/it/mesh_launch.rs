@@ -18,7 +18,7 @@ use crate::mesh::{Mesh, observations, stored_flows};
 fn rank(mesh: &Mesh, rank: usize, size: usize, options: &[&str]) -> Command {
     let mut command = on(mesh, rank, crate::LINERATE);
     command.arg("--state").arg(mesh.lab.state());
-    command.args(["--json", "mesh", "--time", "300ms", "--no-retest"]);
+    command.args(["--json", "mesh", "--time", "500ms", "--no-retest"]);
     command.args(options);
     command
         .env("LINERATE_RANK", rank.to_string())
@@ -280,7 +280,7 @@ fn the_pods_of_an_indexed_job_join_the_root_that_has_started_them() {
         .collect();
     let mut root = on(&mesh, 0, crate::LINERATE);
     root.arg("--state").arg(mesh.lab.state());
-    root.args(["--json", "mesh", "--time", "300ms", "--no-retest"]);
+    root.args(["--json", "mesh", "--time", "500ms", "--no-retest"]);
     root.args(["--size", "4", "--"]).arg(kubernetes("start.sh"));
     let path = std::env::var("PATH").expect("a search path");
     root.env("PATH", format!("{}:{path}", bin.display()))
@@ -407,7 +407,7 @@ fn a_host_of_a_mesh_is_a_peer_of_measure_failover_and_qos_verify() {
         "--json",
         "mesh",
         "--time",
-        "300ms",
+        "500ms",
         "--no-retest",
         "--hosts",
         text(&file),

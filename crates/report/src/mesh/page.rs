@@ -88,9 +88,11 @@ fn color(matrix: &Matrix, rows: Range<usize>, columns: Range<usize>) -> &'static
     }
 }
 
+/// The median; of an even number of values the lower one of the two in the middle.
 fn middle(values: &mut [f32]) -> Option<f32> {
     values.sort_by(f32::total_cmp);
-    values.get(values.len() / 2).copied()
+    let last = values.len().checked_sub(1)?;
+    values.get(last / 2).copied()
 }
 
 /// Where a tile of a side begins.

@@ -3,7 +3,7 @@
 //! The listener starts a process for each session, as for a listening agent; here it is `linerate relay`, which passes the session
 //! on through two named pipes. The root starts another one as the "agent" of its peer, at their other ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
@@ -50,24 +50,30 @@ pub struct Gate {
     state: PathBuf,
     opened: Receiver<Opened>,
     serving: Arc<Serving>,
+    /// Those that take part. Nobody ends the sessions of the others before this process ends.
+    joined: Mutex<BTreeSet<PublicKey>>,
     stop: Abort,
 }
 
-/// How many sessions are served.
+/// How many sessions of each rank are served.
 #[derive(Debug, Default)]
 struct Serving {
-    count: Mutex<usize>,
+    of: Mutex<BTreeMap<PublicKey, usize>>,
     changed: Condvar,
 }
 
 impl Serving {
     fn note(&self, event: &Event) {
-        let Ok(mut count) = self.count.lock() else {
+        let Ok(mut all) = self.of.lock() else {
             return;
         };
         match event {
-            Event::Began(_) => *count += 1,
-            Event::Ended(_) => *count = count.saturating_sub(1),
+            Event::Began(caller) => *all.entry(caller.key).or_default() += 1,
+            Event::Ended(caller) => {
+                if let Some(count) = all.get_mut(&caller.key) {
+                    *count = count.saturating_sub(1);
+                }
+            }
             _ => {}
         }
         self.changed.notify_all();
@@ -179,17 +185,30 @@ impl Gate {
             state: state.to_owned(),
             opened: heard,
             serving,
+            joined: Mutex::default(),
             stop,
         })
     }
 
-    /// Waits until each rank has been sent the exit code of its sessions, or for so long. A rank whose connection ends without it
-    /// reports a lost root.
-    pub fn wait_for_ends(&self, limit: Duration) {
-        if let Ok(count) = self.serving.count.lock() {
-            let ends = &self.serving.changed;
-            // One that hangs is not waited for any longer.
-            let _ = ends.wait_timeout_while(count, limit, |count| *count > 0);
+    /// Waits until each rank that takes part has been sent the exit code of its sessions, for so long (one may hang), or until an
+    /// interrupt. A rank whose connection ends without it reports a lost root.
+    pub fn wait_for_ends(&self, limit: Duration, interrupt: &Interrupt) {
+        let Ok(joined) = self.joined.lock() else {
+            return;
+        };
+        let deadline = Instant::now() + limit;
+        let is_served = |all: &mut BTreeMap<PublicKey, usize>| {
+            let mut counts = joined.iter().filter_map(|key| all.get(key));
+            counts.any(|count| *count > 0)
+        };
+        while Instant::now() < deadline && !interrupt.asked() {
+            let Ok(all) = self.serving.of.lock() else {
+                return;
+            };
+            let waited = (self.serving.changed).wait_timeout_while(all, BEAT, is_served);
+            if waited.is_ok_and(|(_, time)| !time.timed_out()) {
+                return;
+            }
         }
     }
 
@@ -237,6 +256,9 @@ impl Gate {
                     refused.insert(key, (address, in_a_line(&stop)));
                 }
             }
+        }
+        if let Ok(mut joined) = self.joined.lock() {
+            joined.extend(all.keys());
         }
         let mut arrived: Vec<Arrived> = all.into_values().collect();
         arrived.sort_by_key(|one| (one.facts.identity.hostname.value().cloned(), one.address));

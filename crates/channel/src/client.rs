@@ -16,6 +16,8 @@ use crate::{socket, tls};
 
 /// How long an agent that was connected to may take to authenticate; a busy host takes seconds.
 const HANDSHAKE: Duration = Duration::from_secs(20);
+/// How long it may take to end a connection after pairing.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// An open session of an agent.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ pub fn pair(state: &Path, pairing: &Pairing, now_unix_s: u64) -> Result<bool, Ch
         },
         error => error,
     })?;
-    link.finish(Instant::now() + HANDSHAKE);
+    link.finish(Instant::now() + FAREWELL);
     let paired = KnownKey {
         key: pairing.key,
         since_unix_s: now_unix_s,

@@ -2,11 +2,12 @@
 //! the journal. And who may decide.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rustix::process::{Signal, kill_process};
 
 use crate::fitting;
-use crate::job::{Done, Job, run};
+use crate::job::{Done, HANGS, Job, run};
 use crate::lab::{Lab, assert_same, text};
 
 const PLAN: &str = "[settings]
@@ -46,8 +47,10 @@ fn wait_for_a_decision(lab: &Lab, job: &Job) {
         let mut controls = transactions.map(|one| one.path().join("control"));
         controls.any(|control| control.exists())
     };
+    let began = Instant::now();
     while !waits() {
         assert!(!job.has_ended(), "it ended before it waited");
+        assert!(began.elapsed() < HANGS, "it neither ended nor waited");
         // The tests beside this one need the CPU.
         std::thread::yield_now();
     }

@@ -118,7 +118,6 @@ fn what_only_a_process_can_hold_is_not_applied_and_says_who_can() {
     assert!(other.err.contains("--from"), "{}", other.err);
 }
 
-/// A process that is named like irqbalance, and what state it is in.
 #[track_caller]
 fn assert_goes_on(lab: &Lab, state: &str) {
     let seen = lab.shell("near", state);
@@ -126,6 +125,7 @@ fn assert_goes_on(lab: &Lab, state: &str) {
     assert!(matches!(&*seen, "State:\tS\n" | "State:\tR\n"), "{seen}");
 }
 
+/// A process that is named like irqbalance, and what state it is in.
 #[test]
 fn irqbalance_is_stopped_while_a_command_runs_and_goes_on_after_it() {
     let Some(lab) = Lab::new() else { return };

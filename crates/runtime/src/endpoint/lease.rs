@@ -43,8 +43,8 @@ const FOLDER: &str = "pairs";
 const NOTE_BYTES_MAX: u64 = 256 << 10;
 /// How long bytes are sent in each direction to check that they arrive.
 const LOOK: Nanoseconds = Nanoseconds::from_millis(300);
-/// How many such trials may move nothing: on a busy machine an end may have no CPU for the whole of one.
-const LOOKS: u32 = 3;
+/// How often that is tried: on a busy machine an end may have no CPU for the whole of one.
+const LOOKS_MAX: u32 = 3;
 
 /// Two transactions that belong together.
 #[derive(Debug, Serialize, Deserialize)]
@@ -342,7 +342,7 @@ fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outc
             ..TrialSpec::default()
         };
         let mut arrives = false;
-        for _ in 0..LOOKS {
+        for _ in 0..LOOKS_MAX {
             let rate = rate_after(&path.trial(&spec)?, 0);
             arrives = rate.is_some_and(|rate| rate > BitRate::from_bit_per_s(0));
             if arrives {

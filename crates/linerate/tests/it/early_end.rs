@@ -28,7 +28,7 @@ fn interrupted(lab: &Lab, words: &str) -> Done {
     interrupted_after(MOVED, lab, words)
 }
 
-/// The same once so many bytes were moved.
+/// The same once `moved` bytes were moved.
 #[track_caller]
 fn interrupted_after(moved: u64, lab: &Lab, words: &str) -> Done {
     let words: Vec<&str> = words.split(' ').collect();

@@ -37,21 +37,11 @@ fn lines(text: &str) -> Vec<String> {
 }
 
 fn plan(guest: &Guest, settings: &str) {
-    guest.shell(&format!(
-        "cat >/run/card.toml <<'END'\n[settings]\n{settings}\nEND"
-    ));
+    guest.shell(&format!("cat >{PLAN} <<'END'\n[settings]\n{settings}\nEND"));
 }
 
-/// The deadline does not pass: the clock leaps while programs are read from the host.
-const APPLY: [&str; 7] = [
-    "tune",
-    "apply",
-    "--no-confirm",
-    "--deadline",
-    "36000",
-    "--from",
-    "/run/card.toml",
-];
+/// The file of the plan.
+const PLAN: &str = "/run/card.toml";
 
 /// Applies the plan, checks for lines that other programs shall print then and did not before, and rolls it
 /// back.
@@ -59,7 +49,7 @@ const APPLY: [&str; 7] = [
 fn set_and_put_back(guest: &Guest, told: &str, count: usize, shown: &[&str]) {
     let told = || lines(&guest.shell(told));
     let before = told();
-    let applied = guest.linerate(&APPLY);
+    let applied = guest.apply(PLAN);
     let changes = applied["changes"].as_array().map(Vec::len);
     assert_eq!(changes, Some(count), "{applied:#}");
     let after = told();
@@ -90,17 +80,13 @@ pub(crate) fn the_key_and_the_fields_of_a_receive_hash_are_set_read_back_and_und
         "both kinds are hashed by ports"
     );
     set_and_put_back(guest, told, 2, &[key]);
-    guest.linerate(&APPLY);
+    guest.apply(PLAN);
     assert_eq!(count(&guest.shell(told)), 1, "TCP's ports are left out");
     guest.linerate(&["tune", "undo"]);
     // A key of another length than the card's is refused, and nothing stays.
     let before = guest.shell(told);
     plan(guest, "\"nic/n2/rss/key\" = \"6d:5a:56:da\"");
-    let refused = guest.run(&[
-        "bash",
-        "-c",
-        &format!("{} {}", Guest::command(), APPLY.join(" ")),
-    ]);
+    let refused = guest.run(&["bash", "-c", &Guest::command_to_apply(PLAN)]);
     assert_eq!(refused.code, 30, "{refused:#?}");
     assert_eq!(guest.shell(told), before);
 }
@@ -176,11 +162,7 @@ pub(crate) fn shares_that_a_card_refuses_are_told_and_nothing_stays(guest: &Gues
         "\"nic/fake0/dcb/pfc\" = \"3\"
 \"nic/fake0/dcb/ets\" = \"prio-tc 0:0 1:1 2:0 3:0 4:0 5:0 6:0 7:0 tc-bw 0:40 1:50 2:0 3:0 4:0 5:0 6:0 7:0 tc-tsa 0:ets 1:ets 2:strict 3:strict 4:strict 5:strict 6:strict 7:strict\"",
     );
-    let refused = guest.run(&[
-        "bash",
-        "-c",
-        &format!("{} {}", Guest::command(), APPLY.join(" ")),
-    ]);
+    let refused = guest.run(&["bash", "-c", &Guest::command_to_apply(PLAN)]);
     assert_eq!(refused.code, 30, "{refused:#?}");
     assert!(refused.err.contains("Invalid argument"), "{refused:#?}");
     assert_eq!(guest.shell(TOLD), before);
@@ -199,12 +181,12 @@ pub(crate) fn a_card_whose_changes_are_cut_short_at_any_step_is_old_or_new(guest
     let told =
         || guest.shell("ethtool -Q fake0 queue_mask 2 --show-coalesce; dcb app show dev fake0");
     let before = told();
-    guest.linerate(&APPLY);
+    guest.apply(PLAN);
     let after = told();
     assert_ne!(after, before);
     guest.linerate(&["tune", "undo"]);
     assert_eq!(told(), before);
-    let apply = format!("{} {}", Guest::command(), APPLY.join(" "));
+    let apply = Guest::command_to_apply(PLAN);
     let mut steps = 0;
     loop {
         steps += 1;

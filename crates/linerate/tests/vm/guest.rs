@@ -153,6 +153,11 @@ impl Guest {
         self.linerate(&[&APPLY[..], &[plan]].concat())
     }
 
+    /// The same for a script.
+    pub(crate) fn command_to_apply(plan: &str) -> String {
+        format!("{} {} {plan}", Self::command(), APPLY.join(" "))
+    }
+
     /// What linerate prints in a network namespace of the guest.
     #[track_caller]
     pub(crate) fn linerate_in(&self, netns: &str, arguments: &[&str]) -> Value {

@@ -74,24 +74,9 @@ pub(crate) fn what_rdma_cm_takes_by_default_is_set_and_put_back(guest: &Guest) {
         plan same 1/default-gid-type '\"RoCE v2\"'
         plan other 1/default-gid-type '\"IB/RoCE v1\"'",
     );
-    let plan = |file: &str| {
-        [
-            "tune",
-            "apply",
-            "--no-confirm",
-            "--deadline",
-            "36000",
-            "--from",
-            file,
-        ]
-        .map(str::to_owned)
-    };
-    let apply = |file: &str| {
-        let words = plan(file);
-        guest.linerate(&words.each_ref().map(String::as_str))
-    };
+    let apply = |file: &str| guest.apply(file);
     let refused = |file: &str| {
-        let script = format!("{} {}", Guest::command(), plan(file).join(" "));
+        let script = Guest::command_to_apply(file);
         guest.run(&["bash", "-c", &script]).code
     };
     // What nobody can read nobody changes.

@@ -47,16 +47,6 @@ const ALL: &str = "cat >/run/all.toml <<'END'
 \"block/vda/nomerges\" = 2
 \"block/vda/rq-affinity\" = 2
 END";
-/// With a deadline that does not pass: the clock leaps while programs are read from the host.
-const APPLY_ALL: [&str; 7] = [
-    "tune",
-    "apply",
-    "--no-confirm",
-    "--deadline",
-    "36000",
-    "--from",
-    "/run/all.toml",
-];
 /// The same, as other programs print it, with what writing them may disturb.
 const ALL_TOLD: &str = "cd /sys/class/net/n0
 echo mtu $(cat mtu)
@@ -88,7 +78,7 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
     };
     let before = told();
 
-    let applied = guest.linerate(&APPLY_ALL);
+    let applied = guest.apply("/run/all.toml");
     assert_eq!(
         applied["changes"].as_array().map(Vec::len),
         Some(30),
@@ -343,16 +333,7 @@ pub(crate) fn a_cpu_that_is_taken_out_of_use_comes_back_with_its_interrupts(gues
     assert!(before.starts_with("0-3\n"), "{before}");
     assert!(ours().lines().all(|line| line == "3"), "{before}");
 
-    let apply = [
-        "tune",
-        "apply",
-        "--no-confirm",
-        "--deadline",
-        "36000",
-        "--from",
-        "/run/cpu.toml",
-    ];
-    guest.linerate(&apply);
+    guest.apply("/run/cpu.toml");
     let after = told();
     assert!(after.starts_with("0-2\n"), "{after}");
     assert!(ours().lines().all(|line| line != "3"), "{after}");

@@ -161,7 +161,7 @@ done
 for nic in n0 n1 vlan5; do
     echo $nic; tc -d qdisc show dev $nic | sed -E 's/ [0-9a-f]+:([0-9a-f]*)/ \\1/g' | sort
 done
-tc -d class show dev vlan5 | sed 's/ 8[0-9a-f]*:/ /g' | sort; nft list ruleset
+tc -d class show dev vlan5 | sed 's/ [89a-f][0-9a-f]*:/ /g' | sort; nft list ruleset
 ip -d link show vlan5 | grep -A 1 'vlan protocol'
 ip -d addr show vlan6 2>/dev/null | grep -o -e vlan6@n0 -e UP -e 'vlan protocol .* id [0-9]*' -e 'inet 12[^ ]*' -e '[0-9]:3' || true
 ethtool -Q fake0 queue_mask 0xf --show-coalesce

@@ -5,7 +5,7 @@ use crate::job::Job;
 use crate::lab::{Lab, text};
 
 /// What tc(8), nft(8) and ip(8) print of the interface, without the handles that the kernel chooses.
-const LOOK: &str = "(tc -j -d qdisc show dev near0; tc -j -d class show dev near0) | sed 's/ 8[0-9a-f]*:/ H:/g; s/\"8[0-9a-f]*:/\"H:/g'
+const LOOK: &str = "(tc -j -d qdisc show dev near0; tc -j -d class show dev near0) | sed 's/ [89a-f][0-9a-f]*:/ H:/g; s/\"[89a-f][0-9a-f]*:/\"H:/g'
     tc -j -d filter show dev near0 parent 1: 2>/dev/null
     nft list ruleset
     ip -j -d addr show dev near0 | sed 's/\"tentative\":true,//g'

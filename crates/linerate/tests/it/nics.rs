@@ -11,8 +11,9 @@ use crate::fitting;
 use crate::job;
 use crate::lab::Lab;
 
-/// Low enough for a busy machine: the send buffers last while a thread waits for a CPU.
-const SHAPER: &str = "tbf rate 10mbit burst 16kb latency 50ms";
+/// Low enough for a busy machine: the send buffers last while a thread waits for a CPU, no token is lost while a timer is
+/// 50 ms late, and the queue holds the windows of four flows.
+const SHAPER: &str = "tbf rate 10mbit burst 64kb latency 400ms";
 
 /// A script where the hosts are made.
 #[track_caller]

@@ -106,7 +106,7 @@ pub(crate) fn leaves_of_queues_and_classes_are_made_and_undone(guest: &Guest) {
     guest.shell(HOST);
     let told = || {
         guest.shell(
-            "(tc -n classes -d qdisc show dev eth1; tc -n classes -d class show dev eth1) | sed 's/ 8[0-9a-f]*:/ H:/g'",
+            "(tc -n classes -d qdisc show dev eth1; tc -n classes -d class show dev eth1) | sed 's/ [89a-f][0-9a-f]*:/ H:/g'",
         )
     };
     let before = told();

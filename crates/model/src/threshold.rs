@@ -30,6 +30,8 @@ pub const QUEUE_FACTOR: f64 = 1.5;
 pub const AMPLE_FACTOR: f64 = 8.0;
 /// A thread whose sleeps last this many RTTs does not wait for its connection.
 pub const LONG_SLEEP_FACTOR: f64 = 4.0;
+/// A reader that notes nothing for this many intervals was away, if that is also many RTTs.
+pub const PAUSE_INTERVALS: f64 = 2.0;
 /// A buffer is full if a flow's data per RTT is at least this share of it: the kernel counts its own overhead as part
 /// of the buffer.
 pub const FILLED_SHARE: Ratio = Ratio::new(0.40);

@@ -71,6 +71,8 @@ pub struct Figures {
     pub rtt: Option<Nanoseconds>,
     /// Bytes in flight per RTT of one flow while it was busy: its rate times `rtt`.
     pub per_round_trip: Option<Bytes>,
+    /// The share of the time in pauses of the receiving threads: see [`paused`].
+    pub reader_paused: Option<Ratio>,
 }
 
 impl Figures {
@@ -105,6 +107,7 @@ impl Figures {
             rtt_min: way.rtt_min(),
             rtt: rtt.map(Nanoseconds::new),
             per_round_trip,
+            reader_paused: paused(way.receiver, spec, rtt.map(Nanoseconds::new)),
         }
     }
 
@@ -141,6 +144,12 @@ impl Figures {
     pub fn sleeps_long(&self, turns: Turns) -> Option<bool> {
         let (each, rtt) = turns.each_sleep.zip(self.rtt)?;
         Some(each.as_secs_f64() >= threshold::LONG_SLEEP_FACTOR * rtt.as_secs_f64())
+    }
+
+    /// Whether the reader was away for a good part of the time, however short its other sleeps were.
+    pub fn reader_pauses(&self) -> bool {
+        self.reader_paused
+            .is_some_and(|share| share >= threshold::SLEPT_SHARE)
     }
 
     /// Whether one RTT of a flow's data fills a buffer of `size`.
@@ -255,6 +264,28 @@ pub(crate) fn lost(tcp: &TcpInfo) -> u64 {
     let twice = tcp.duplicate_segments.unwrap_or(0);
     let in_vain = twice.saturating_mul(tcp.snd_mss_bytes.as_u64());
     tcp.bytes_retransmitted.as_u64().saturating_sub(in_vain)
+}
+
+/// The share of the time in which receiving threads read nothing for at least [`threshold::PAUSE_INTERVALS`] intervals and
+/// [`threshold::LONG_SLEEP_FACTOR`] RTTs at a stretch: data that arrives wakes a thread within an RTT, and it then notes its
+/// byte counter once per interval. Mean over the flows; unknown with a single reading.
+fn paused(side: &SideSample, spec: &TrialSpec, rtt: Option<Nanoseconds>) -> Option<Ratio> {
+    let intervals = threshold::PAUSE_INTERVALS * spec.interval_ns.as_secs_f64();
+    let least = intervals.max(threshold::LONG_SLEEP_FACTOR * rtt?.as_secs_f64());
+    let flows: Vec<f64> = side
+        .flows
+        .iter()
+        .filter(|flow| flow.role == Role::Receiver && flow.at_ns.len() > 1)
+        .map(|flow| {
+            let times = flow.at_ns.windows(2).filter_map(|pair| match pair {
+                [from, to] => Some(to.as_secs_f64() - from.as_secs_f64()),
+                _ => None,
+            });
+            times.filter(|time| *time >= least).sum()
+        })
+        .collect();
+    let time = side.elapsed_ns.as_secs_f64() * to_f64(flows.len() as u64);
+    share(flows.iter().sum(), time)
 }
 
 /// The data threads of `role`. A kernel thread that polls a ring is always busy, so it is left out.

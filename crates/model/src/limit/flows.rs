@@ -138,6 +138,12 @@ impl Flow<'_> {
         };
         let rule = Some(("tcp-buffer-below-bdp", self.end_of(buffer)));
         let largest = self.largest(buffer);
+        if let Some(away) = self
+            .by_pausing_reader()
+            .filter(|_| buffer == Buffer::Receive)
+        {
+            return Some(away);
+        }
         if self.figures.round_trip_is_the_paths() {
             let words = format!(
                 "{limited}; RTT of at least {}, smoothed RTT at most {} times the minimum",
@@ -153,8 +159,11 @@ impl Flow<'_> {
         let evidence = largest.map(|(_, evidence)| evidence);
         let idle_reader = self.figures.sleeps_long(self.figures.receiver) == Some(true);
         match (buffer, ample) {
-            // A full buffer that is large enough was not emptied.
-            (Buffer::Receive, ample) if ample == Some(true) || idle_reader => {
+            // A full buffer that is large enough was not emptied, unless the reader was there whenever data arrived: then
+            // the window is small for another reason, such as a router that rewrites it.
+            (Buffer::Receive, ample)
+                if (ample == Some(true) && !self.keeps_pace_with_the_path()) || idle_reader =>
+            {
                 self.by_sleeping_reader(evidence)
             }
             (Buffer::Receive, _) => {
@@ -173,6 +182,45 @@ impl Flow<'_> {
     /// What is lost comes late, and what follows it fills the window until then, as a late reader does.
     fn may_be_late(&self) -> bool {
         self.has_little_loss() != Some(false)
+    }
+
+    /// A window that closes because its reader reads nothing for a while, again and again.
+    fn by_pausing_reader(&self) -> Option<Named> {
+        let away = self.figures.reader_paused?;
+        let is_away = self.figures.reader_pauses()
+            && self
+                .figures
+                .rwnd_limited
+                .is_some_and(|share| share > threshold::LIMITED_SHARE)
+            && self.slept(self.figures.receiver)
+            && self.may_be_late();
+        is_away.then(|| {
+            let evidence = Evidence::new(
+                "receiving threads that read nothing at a stretch, share of the time",
+                away,
+                "times of their byte counters",
+            );
+            let words = format!(
+                "limited by the receive window for more than {}, while the reading thread read nothing for at least {} \
+                 of the time, each time for {} intervals and {} RTTs or longer",
+                threshold::LIMITED_SHARE,
+                threshold::SLEPT_SHARE,
+                threshold::PAUSE_INTERVALS,
+                threshold::LONG_SLEEP_FACTOR
+            );
+            self.named(LimitKind::ReceiverProgram, None, Some(evidence), words)
+        })
+    }
+
+    /// Whether the reader of a path with an RTT of its own sleeps no longer than its data is on the way.
+    fn keeps_pace_with_the_path(&self) -> bool {
+        let is_long = self
+            .figures
+            .rtt_min
+            .is_some_and(|least| least >= threshold::PATH_RTT);
+        is_long
+            && self.figures.sleeps_long(self.figures.receiver) == Some(false)
+            && !self.figures.reader_pauses()
     }
 
     fn by_sleeping_reader(&self, buffer: Option<Evidence>) -> Option<Named> {

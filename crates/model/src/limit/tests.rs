@@ -338,6 +338,53 @@ fn a_full_window_is_the_buffer_the_round_trip_or_the_reader() {
 }
 
 #[test]
+fn a_reader_that_is_away_again_and_again_is_the_limit_however_short_its_other_sleeps_are() {
+    // It notes its byte counter each 100 ms while it is there.
+    let away = |ms: u64| {
+        let sample = known((0.0, 20_000), (0.0, 20_000)).cpu_share(0.3, 0.1);
+        let mut sample = sample.limited(0.7, 0.0).build();
+        let flows = sample.remote.flows.iter_mut();
+        for flow in flows.filter(|flow| flow.role == crate::sample::Role::Receiver) {
+            let count = 2_000 / ms;
+            flow.at_ns = (1..=count)
+                .map(|at| Nanoseconds::from_millis(at * ms))
+                .collect();
+            let total = flow.bytes.last().map_or(0, |all| all.as_u64());
+            flow.bytes = (1..=count)
+                .map(|at| Bytes::new(total / count * at))
+                .collect();
+        }
+        let rate = rate_after(&sample, 0).expect("a rate");
+        let small = build::host()
+            .sysctl("net.ipv4.tcp_rmem", "4096 65536 65536")
+            .nic("far0", build::NicBuilder::veth)
+            .build();
+        name_limit(&sample, &ample("near0"), &small, &[], rate)
+    };
+    let paused = away(400);
+    assert_eq!(paused.what, LimitKind::ReceiverProgram, "{paused:?}");
+    assert!(
+        paused.evidence[0].what.contains("read nothing"),
+        "{paused:?}"
+    );
+    assert_eq!(away(100).what, LimitKind::ReceiveWindow);
+}
+
+#[test]
+fn a_reader_that_waits_for_a_path_is_not_late_however_large_the_buffer_may_be() {
+    let sample = known((0.0, 1_000), (0.0, 1_000))
+        .cpu_share(0.1, 0.1)
+        .limited(0.7, 0.0);
+    let on = |rtt: (u64, u64)| {
+        let sample = sample.clone();
+        named(&sample.tcp(|tcp| (tcp.rtt_min_ns, tcp.rtt_ns) = (US(rtt.0), US(rtt.1))))
+    };
+    // Its sleeps of 1.8 ms are as long as the RTT, which varies too much for the path's alone.
+    assert_eq!(on((1_000, 1_700)), LimitKind::ReceiveWindow);
+    assert_eq!(on((30, 100)), LimitKind::ReceiverProgram);
+}
+
+#[test]
 fn a_pipe_that_runs_dry_is_a_small_buffer_or_a_program_that_sleeps() {
     let dry = |sleeps| {
         known((0.0, sleeps), (0.0, 20_000))

@@ -101,6 +101,7 @@ pub(super) fn contradicted_by(
     let is_lossy = figures.lost.filter(|lost| *lost > threshold::LOSS_SHARE);
     match what {
         LimitKind::SenderProgram => no_idle_sender(&figures),
+        LimitKind::ReceiveWindow => window_with_room(&figures, way),
         LimitKind::ReceiveWindow
         | LimitKind::SendBuffer
         | LimitKind::WindowRtt
@@ -173,7 +174,21 @@ fn no_idle_sender(figures: &Figures) -> Option<String> {
     Some(format!("data to send for {busy} of the time"))
 }
 
+/// A window that always had room is not what a connection waited for.
+fn window_with_room(figures: &Figures, way: &OneWay<'_>) -> Option<String> {
+    let closed = figures.rwnd_limited?;
+    let has_room = figures.fills_receive_window(way) == Some(false);
+    (has_room && closed < threshold::WHY_CLOSED).then(|| {
+        format!(
+            "limited by the receive window for {closed} of the time, and the peer's window has room"
+        )
+    })
+}
+
 fn no_late_reader(figures: &Figures, way: &OneWay<'_>) -> Option<String> {
+    if figures.reader_pauses() {
+        return None;
+    }
     if figures.sleeps_long(figures.receiver) == Some(false) {
         return Some("the reader sleeps no longer than a connection waits".to_owned());
     }

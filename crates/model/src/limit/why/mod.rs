@@ -157,6 +157,13 @@ pub fn decide(sample: &Sample, suggested: &[LimitKind], tried: &[Tried]) -> Verd
                 match predicted[one.intervention.place()].of(effect) {
                     Some(true) => supported_by.push(one.intervention),
                     Some(false) if is_full && one.intervention.is_of_buffers() && is_window => {}
+                    // Nothing here is relieved by smaller buffers. That they are faster shows that the window follows the
+                    // buffer in another way, as where a router rewrites its scale.
+                    Some(false)
+                        if one.intervention == Intervention::SmallerBuffers
+                            && effect == Effect::Higher
+                            && is_window
+                            && is_suggested => {}
                     Some(false) => refuted_by.push(format!("{}: {}", one.intervention, effect)),
                     None => {}
                 }

@@ -73,13 +73,15 @@ fn more_connections_and_larger_buffers_that_help_prove_the_suggested_window() {
             (window, Status::Proved)
         );
     }
-    // Named wrongly, the interventions find it.
-    let named = decided(&held(), &[LimitKind::CongestionControl], &effects);
-    assert_eq!(
-        named,
-        (LimitKind::ReceiveWindow, Status::Likely),
-        "which window is not known"
-    );
+    // Named wrongly, the interventions find it: of two windows the one that had no room.
+    let of_peer = |window: Bytes| {
+        let sample = held().tcp(|tcp| tcp.snd_wnd_bytes = Some(window));
+        decided(&sample, &[LimitKind::CongestionControl], &effects)
+    };
+    let ample = of_peer(Bytes::mib(3));
+    assert_eq!(ample, (LimitKind::SendBuffer, Status::Likely));
+    let closed = of_peer(Bytes::new(0));
+    assert_eq!(closed, (LimitKind::ReceiveWindow, Status::Likely));
 }
 
 #[test]
@@ -545,9 +547,19 @@ fn of_two_suggestions_that_nothing_distinguishes_neither_is_named() {
     let both = [LimitKind::WindowRtt, LimitKind::ReceiverProgram];
     let none = (LimitKind::NotDetermined, Status::NotDetermined);
     assert_eq!(decided(&held(), &both, &effects), none);
-    // Of a path that is faster with smaller buffers, and of a reader that is not, one is left.
-    let lower = decided(&held(), &both, &[(SmallerBuffers, Higher)]);
-    assert_eq!(lower, (LimitKind::ReceiverProgram, Status::Likely));
+    // Of a path that is faster with larger buffers, and of a reader that is not, one is left.
+    let unchanged = decided(&held(), &both, &[(LargerBuffers, Unchanged)]);
+    assert_eq!(unchanged, (LimitKind::ReceiverProgram, Status::Likely));
+}
+
+#[test]
+fn a_window_that_is_larger_with_smaller_buffers_is_still_the_limit() {
+    // A router lowers the window scale, which follows the buffer.
+    let effects = [(MoreFlows, Higher), (SmallerBuffers, Higher)];
+    let named = decided(&held(), &[LimitKind::WindowRtt], &effects);
+    assert_eq!(named, (LimitKind::WindowRtt, Status::Likely));
+    let unfounded = decided(&held(), &[], &effects);
+    assert_ne!(unfounded.0, LimitKind::WindowRtt);
 }
 
 #[test]
@@ -582,7 +594,11 @@ fn more_connections_that_help_do_not_tell_which_window_it_is() {
         assert_eq!(decided(&held(), &[], both), none);
     }
     let larger = decided(&held(), &[], &[(LargerBuffers, Higher)]);
-    assert_eq!(larger, (LimitKind::ReceiveWindow, Status::Likely));
+    assert_eq!(
+        larger,
+        (LimitKind::SendBuffer, Status::Likely),
+        "the peer's window has room"
+    );
 }
 
 #[test]

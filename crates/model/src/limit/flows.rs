@@ -159,11 +159,14 @@ impl Flow<'_> {
         let evidence = largest.map(|(_, evidence)| evidence);
         let idle_reader = self.figures.sleeps_long(self.figures.receiver) == Some(true);
         match (buffer, ample) {
-            // A full buffer that is large enough was not emptied, unless the reader was there whenever data arrived: then
-            // the window is small for another reason, such as a router that rewrites it.
-            (Buffer::Receive, ample)
-                if (ample == Some(true) && !self.keeps_pace_with_the_path()) || idle_reader =>
-            {
+            // The reader was there whenever data arrived: the window is small for another reason than the largest buffer,
+            // such as a router that rewrites it, or it was not full, as where acknowledgments are lost.
+            (Buffer::Receive, Some(true)) if self.keeps_pace_with_the_path() && !idle_reader => {
+                self.fills_peers_window()
+                    .then(|| self.named(LimitKind::ReceiveWindow, rule, evidence, limited))
+            }
+            // A full buffer that is large enough was not emptied.
+            (Buffer::Receive, ample) if ample == Some(true) || idle_reader => {
                 self.by_sleeping_reader(evidence)
             }
             (Buffer::Receive, _) => {
@@ -221,6 +224,20 @@ impl Flow<'_> {
         is_long
             && self.figures.sleeps_long(self.figures.receiver) == Some(false)
             && !self.figures.reader_pauses()
+    }
+
+    /// Whether one RTT of a flow's data is about the window that its peer announced last.
+    fn fills_peers_window(&self) -> bool {
+        let moved = self.figures.per_round_trip.map_or(0, Bytes::as_u64);
+        let fills = |window: Bytes| {
+            real(moved) >= threshold::FILLED_WINDOW_SHARE.as_f64() * real(window.as_u64())
+        };
+        let mut windows = self
+            .way
+            .sender
+            .senders()
+            .map(|flow| flow.tcp.value()?.snd_wnd_bytes);
+        windows.all(|window| window.is_some_and(fills))
     }
 
     fn by_sleeping_reader(&self, buffer: Option<Evidence>) -> Option<Named> {

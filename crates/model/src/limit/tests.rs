@@ -375,13 +375,21 @@ fn a_reader_that_waits_for_a_path_is_not_late_however_large_the_buffer_may_be() 
     let sample = known((0.0, 1_000), (0.0, 1_000))
         .cpu_share(0.1, 0.1)
         .limited(0.7, 0.0);
-    let on = |rtt: (u64, u64)| {
+    let on = |rtt: (u64, u64), window: Bytes| {
         let sample = sample.clone();
-        named(&sample.tcp(|tcp| (tcp.rtt_min_ns, tcp.rtt_ns) = (US(rtt.0), US(rtt.1))))
+        named(&sample.tcp(|tcp| {
+            (tcp.rtt_min_ns, tcp.rtt_ns) = (US(rtt.0), US(rtt.1));
+            tcp.snd_wnd_bytes = Some(window);
+        }))
     };
-    // Its sleeps of 1.8 ms are as long as the RTT, which varies too much for the path's alone.
-    assert_eq!(on((1_000, 1_700)), LimitKind::ReceiveWindow);
-    assert_eq!(on((30, 100)), LimitKind::ReceiverProgram);
+    // Its sleeps of 1.8 ms are as long as the RTT, which varies too much for the path's alone: 2.1 MB per RTT.
+    assert_eq!(on((1_000, 1_700), Bytes::mib(2)), LimitKind::ReceiveWindow);
+    assert_eq!(
+        on((1_000, 1_700), Bytes::mib(20)),
+        LimitKind::NotDetermined,
+        "acknowledgments are lost"
+    );
+    assert_eq!(on((30, 100), Bytes::mib(2)), LimitKind::ReceiverProgram);
 }
 
 #[test]

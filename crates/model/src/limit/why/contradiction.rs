@@ -101,7 +101,6 @@ pub(super) fn contradicted_by(
     let is_lossy = figures.lost.filter(|lost| *lost > threshold::LOSS_SHARE);
     match what {
         LimitKind::SenderProgram => no_idle_sender(&figures),
-        LimitKind::ReceiveWindow => window_with_room(&figures, way),
         LimitKind::ReceiveWindow
         | LimitKind::SendBuffer
         | LimitKind::WindowRtt
@@ -111,6 +110,7 @@ pub(super) fn contradicted_by(
         {
             is_lossy.map(|lost| format!("{lost} of the bytes lost"))
         }
+        LimitKind::ReceiveWindow => window_with_room(&figures, way),
         LimitKind::ReceiverProgram => no_late_reader(&figures, way),
         LimitKind::SenderCpu | LimitKind::ReceiverCpu
             if matches!(rules::shared_cpu(sample), Ok(Some(_))) =>
@@ -174,15 +174,10 @@ fn no_idle_sender(figures: &Figures) -> Option<String> {
     Some(format!("data to send for {busy} of the time"))
 }
 
-/// A window that always had room is not what a connection waited for.
+/// A window with room is not what a connection waits for.
 fn window_with_room(figures: &Figures, way: &OneWay<'_>) -> Option<String> {
-    let closed = figures.rwnd_limited?;
     let has_room = figures.fills_receive_window(way) == Some(false);
-    (has_room && closed < threshold::WHY_CLOSED).then(|| {
-        format!(
-            "limited by the receive window for {closed} of the time, and the peer's window has room"
-        )
-    })
+    has_room.then(|| "the peer's window has room".to_owned())
 }
 
 fn no_late_reader(figures: &Figures, way: &OneWay<'_>) -> Option<String> {

@@ -9,7 +9,7 @@ use linerate_runtime::console::say::Say;
 use linerate_store::named::find;
 
 use super::serve;
-use crate::failover::stored as failover;
+use crate::failover::{incomplete, stored as failover};
 use crate::lab;
 use crate::measure::stored;
 use crate::mesh::stored as mesh;
@@ -22,6 +22,9 @@ pub(crate) fn run(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()>
         (Some(address), _) => serve::run(address, state, say),
         (None, Some(run)) => {
             let run = find(&state.join("runs"), run.as_os_str(), None)?;
+            if let Some(stop) = incomplete(&run) {
+                return Err(stop);
+            }
             let page = args.out.clone();
             show_run(&run, &page.unwrap_or_else(|| run.join("report.html")), say)
         }

@@ -186,9 +186,13 @@ pub(super) fn join(args: &FailoverArgs, file: &Path, state: &Path, say: &Say) ->
 
 /// What to type when the peer can be reached again.
 pub(super) fn hint(peer: &PeerArgs, file: &Path) -> String {
+    how_to_join(&quoted(&peer.peer.to_string()), file)
+}
+
+/// What to type for a peer.
+pub(super) fn how_to_join(peer: &str, file: &Path) -> String {
     format!(
-        "when the peer can be reached again, join the records of both ends: `linerate failover {} --join {}`",
-        quoted(&peer.peer.to_string()),
+        "when the peer can be reached again, join the records of both ends: `linerate failover {peer} --join {}`",
         quoted_path(file)
     )
 }

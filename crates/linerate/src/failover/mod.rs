@@ -70,6 +70,15 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How many repetitions a command of a failure has by default.
 const REPEATS: u32 = 10;
 
+/// What to do with a file that has one end's records of a run; none for any other file.
+pub(crate) fn incomplete(file: &Path) -> Option<Stop> {
+    // A FIFO would be waited for.
+    file.is_file().then(|| Incomplete::read(file).ok())??;
+    let shown = file.display();
+    let why = format!("{shown} has the records of one end: those of the peer are missing");
+    Some(Stop::new(Code::BadInput, why).hint(missing::how_to_join("PEER", file)))
+}
+
 /// Carries out `failover`.
 pub(crate) fn run(args: &FailoverArgs, state: &Path, say: &Say) -> Outcome<()> {
     if let Some(file) = &args.join {

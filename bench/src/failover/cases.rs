@@ -9,7 +9,17 @@ pub(super) enum Kind {
         has_bfd: bool,
     },
     Mlag,
+    /// The kernel's bonding driver: the client, which is an end, has the bond.
+    Bond(Bond),
     Magp,
+}
+
+/// A mode of the bonding driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bond {
+    /// 802.3ad.
+    Lacp,
+    ActiveBackup,
 }
 
 /// A fault.
@@ -65,6 +75,13 @@ impl Case {
                     )
                 })
                 .to_vec(),
+            Kind::Bond(mode) => vec![format!(
+                "ip netns exec lr-client grep -q '{}' /proc/net/bonding/bond0",
+                match mode {
+                    Bond::Lacp => "Number of ports: 2",
+                    Bond::ActiveBackup => "Currently Active Slave: to-m1",
+                }
+            )],
             Kind::Magp => return None,
         };
         Some(format!(
@@ -125,6 +142,9 @@ const BGP_ALONE: &str = "ecmp --igp bgp --bfd off";
 const OSPF: &str = "ecmp --igp ospf --bfd off";
 const STATIC: &str = "ecmp --igp static";
 const RESILIENT: &str = "ecmp --igp static --resilient";
+const LACP: &str = "mlag --lag bonding";
+const MONITORED: &str = "active-backup --miimon 100ms";
+const UNMONITORED: &str = "active-backup --miimon off";
 /// A takeover is first seen by an advertisement, or by what announces the addresses right after it.
 const TAKEOVER: &[&str] = &["detection vrrp", "detection gateway-moved"];
 const ROUTING: &[&str] = &["detection routing"];
@@ -132,6 +152,16 @@ const ROUTING: &[&str] = &["detection routing"];
 const ONE_SIDE: &[&str] = &["convergence carrier", "convergence routing"];
 /// Nothing detects it until it is restored.
 const UNTIL_RESTORED: &[&str] = &["detection"];
+/// The bond sees the carrier, at the latest when it looks for it again.
+const MEMBER_GONE: &[&str] = &[
+    "none",
+    "detection carrier",
+    "convergence carrier",
+    "detection link-monitoring",
+    "convergence link-monitoring",
+    "detection lacp",
+    "convergence lacp",
+];
 
 const fn vrrp(fault: &'static str, right: &'static [&'static str]) -> Case {
     Case {
@@ -170,6 +200,14 @@ const fn mlag(fault: &'static str, time: &'static str, right: &'static [&'static
     }
 }
 
+const fn bond(mode: Bond, network: &'static str, case: Case) -> Case {
+    Case {
+        network,
+        kind: Kind::Bond(mode),
+        ..case
+    }
+}
+
 const fn magp(fault: &'static str, right: &'static [&'static str]) -> Case {
     Case {
         network: "magp",
@@ -186,7 +224,7 @@ const fn v6(case: Case) -> Case {
 }
 
 /// All of them; those of one network stand together.
-pub(super) const CASES: [Case; 24] = [
+pub(super) const CASES: [Case; 33] = [
     vrrp("silent-router", TAKEOVER),
     v6(vrrp("silent-router", TAKEOVER)),
     vrrp(
@@ -256,6 +294,43 @@ pub(super) const CASES: [Case; 24] = [
     // Silent for 4 s, so that LACP expires but does not default: from then on Open vSwitch sends a LACPDU only every 30 s.
     mlag("member-silent", "10s", &[]),
     mlag("peer-link-down", "6s", UNTIL_RESTORED),
+    bond(Bond::Lacp, LACP, mlag("member-down", "6s", MEMBER_GONE)),
+    bond(
+        Bond::Lacp,
+        LACP,
+        mlag("second-member-down", "6s", MEMBER_GONE),
+    ),
+    bond(Bond::Lacp, LACP, mlag("link-down", "6s", MEMBER_GONE)),
+    bond(
+        Bond::Lacp,
+        LACP,
+        mlag("member-silent", "12s", &["detection lacp"]),
+    ),
+    bond(
+        Bond::Lacp,
+        LACP,
+        mlag("peer-link-down", "6s", UNTIL_RESTORED),
+    ),
+    bond(
+        Bond::ActiveBackup,
+        MONITORED,
+        mlag("member-down", "6s", MEMBER_GONE),
+    ),
+    bond(
+        Bond::ActiveBackup,
+        MONITORED,
+        mlag("second-member-down", "6s", &["none"]),
+    ),
+    bond(
+        Bond::ActiveBackup,
+        MONITORED,
+        mlag("member-silent", "6s", UNTIL_RESTORED),
+    ),
+    bond(
+        Bond::ActiveBackup,
+        UNMONITORED,
+        mlag("member-down", "6s", UNTIL_RESTORED),
+    ),
     magp("link-down", &["none"]),
     magp("silent-router", UNTIL_RESTORED),
 ];

@@ -42,6 +42,12 @@ struct Args {
     /// Only the faults whose name contains TEXT, such as `vrrp` or `dead-router` (with --table)
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Flows of each direction (with --table); fewer in an emulated guest
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    flows: u32,
+    /// Packets a second of each flow and direction (with --table) [default: as of `linerate failover`]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rate: Option<u32>,
     /// Append each result to FILE, and do not repeat those that it has
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,

@@ -39,7 +39,7 @@ pub(super) fn conduct(args: &Args) -> Result<bool, Trouble> {
     let mut is_whole = true;
     for of_network in missing.chunk_by(|one, other| one.network == other.network) {
         // One that fails does not end the others.
-        if let Err(trouble) = measure(&linerate, of_network, args.repeats, &mut results) {
+        if let Err(trouble) = measure(&linerate, of_network, args, &mut results) {
             eprintln!("error: cannot {trouble}");
             is_whole = false;
         }
@@ -51,7 +51,8 @@ pub(super) fn conduct(args: &Args) -> Result<bool, Trouble> {
             Some((*case, rows.find(|row| row.name == case.name())?))
         })
         .collect();
-    args.out.show(&table(&measured), results.rows())?;
+    args.out
+        .show(&table(&measured, args.flows), results.rows())?;
     let is_right = measured
         .iter()
         .all(|(case, row)| Score::of(case, row).wrong * 10 <= row.trials.len());
@@ -62,7 +63,7 @@ pub(super) fn conduct(args: &Args) -> Result<bool, Trouble> {
 fn measure(
     linerate: &Path,
     cases: &[&Case],
-    repeats: u16,
+    args: &Args,
     results: &mut Results<Row>,
 ) -> Result<(), Trouble> {
     let mut failed = Vec::new();
@@ -72,7 +73,7 @@ fn measure(
             network = Some(Network::add(linerate, case.network)?);
         }
         let Some(own) = &network else { continue };
-        match own.measured(case, repeats) {
+        match own.measured(case, args) {
             Ok(row) => {
                 eprintln!("{}: {}", row.name, in_short(&row));
                 results.push(row)?;
@@ -129,7 +130,7 @@ impl Network {
         run(command)
     }
 
-    fn measured(&self, case: &Case, repeats: u16) -> Result<Row, Trouble> {
+    fn measured(&self, case: &Case, args: &Args) -> Result<Row, Trouble> {
         let row = |trials, skipped| Row {
             name: case.name(),
             trials,
@@ -162,7 +163,11 @@ impl Network {
         command.args(["--state", STATE, "--format", "json", "failover"]);
         command.arg(format!("netns:{far}"));
         command.args(["--address", &case.address(server), "--time", case.time]);
-        command.args(["--repeats", &repeats.to_string()]);
+        command.args(["--repeats", &args.repeats.to_string()]);
+        command.args(["--flows", &args.flows.to_string()]);
+        if let Some(rate) = args.rate {
+            command.args(["--rate", &rate.to_string()]);
+        }
         command.args(["--do", &self.command(&text(&fault["do"]))]);
         command.args(["--restore", &restore]);
         let document = document(&run(command)?, &case.name())?;
@@ -262,7 +267,7 @@ fn in_short(row: &Row) -> String {
     row.skipped.clone().unwrap_or_else(|| failures.join(", "))
 }
 
-fn table(measured: &[(&Case, &Row)]) -> String {
+fn table(measured: &[(&Case, &Row)], flows: u32) -> String {
     let mut text = head(&[
         "network",
         "fault",
@@ -286,7 +291,7 @@ fn table(measured: &[(&Case, &Row)]) -> String {
     let steps: Vec<u64> = all(measured, |trial| trial.step_ns);
     let gaps: Vec<u64> = all(measured, |trial| trial.send_gap_ns);
     let caption = format!(
-        "\n64 flows in each direction, the worse direction of each failure. Known to within {} ms (one step), or the \
+        "\n{flows} flows in each direction, the worse direction of each failure. Known to within {} ms (one step), or the \
          sender's longest send gap: median {}, maximum {} ms. Other work ran on the machine meanwhile: load average {} at \
          the end. Linux {}.\n",
         ms(steps.last().copied().unwrap_or(0)),

@@ -264,6 +264,8 @@ fn nothing_outlives_a_sigkill(user: User) {
     };
     let open = |number| pidfd_open(pid(number), PidfdFlags::empty()).expect("it lives");
     let ends = [open(stage), open(child)];
+    // While this is open, no other namespace gets the inode.
+    let _pinned = fs::File::open(format!("/proc/{child}/ns/net")).expect("it lives");
     kill_process(pid(u64::from(director.id())), Signal::KILL).expect("our child");
     for end in &ends {
         // A pidfd becomes readable when its process ends.

@@ -35,6 +35,8 @@ const ADDRESS: &str = "10.84.0.2";
 const PEER: &str = "tls://10.84.0.2:5210";
 /// Growth is counted from here on: caches and pools have been filled.
 const SETTLED: usize = 20;
+/// So many readings have a median of their own.
+const READINGS_MIN: usize = 5;
 /// What a listener may have grown by in all that time, in KiB: the granularity of its allocator's arenas.
 const MEMORY_GROWTH_MAX: i64 = 1_024;
 /// How many steps of every kind there are, in a hundred.
@@ -438,7 +440,8 @@ impl Report {
 
 /// From the median of the first tenth to that of the last.
 fn growth(steps: &[Step], figure: fn(&Step) -> i64) -> i64 {
-    let tenth = (steps.len() / 10).max(1).min(steps.len());
+    // A thread that is about to end is in a single reading.
+    let tenth = (steps.len() / 10).max(READINGS_MIN).min(steps.len());
     let median = |steps: &[Step]| {
         let mut all: Vec<i64> = steps.iter().map(figure).collect();
         all.sort_unstable();

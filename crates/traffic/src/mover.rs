@@ -476,7 +476,7 @@ mod tests {
             work: Work::Stream {
                 buffer_bytes: Bytes::kib(64),
             },
-            duration_ns: Nanoseconds::from_millis(50),
+            duration_ns: Nanoseconds::from_millis(500),
             token: Token([7; 16]),
         }
     }

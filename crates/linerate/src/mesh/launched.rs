@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::members::{Candidate, Reach};
 
 /// How long the ranks may take to end their sessions when the mesh is over.
-const SESSIONS_END: Duration = Duration::from_secs(5);
+const SESSIONS_END: Duration = Duration::from_secs(20);
 /// How long a launcher may take to end when its processes have ended.
 const LAUNCHER_ENDS: Duration = Duration::from_secs(10);
 

@@ -32,7 +32,11 @@ fn start(state: &Path, out: &Path) -> Job {
 fn leftovers(state: &Path) -> Vec<String> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with("demo-")).collect()
+    // The number of one that was killed may belong to another process by now.
+    let is_over = |number: &str| !Path::new("/proc").join(number).exists();
+    names
+        .filter(|name| name.strip_prefix("demo-").is_some_and(is_over))
+        .collect()
 }
 
 /// Why a demo that ended like this cannot be judged here.

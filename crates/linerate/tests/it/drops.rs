@@ -52,7 +52,7 @@ fn what_netfilter_drops_is_counted_and_named_as_the_place_of_the_loss() {
     let Some(lab) = Lab::new() else { return };
     let rules = "nft add table ip t
         nft 'add chain ip t c { type filter hook input priority 0 ; }'
-        nft 'add rule ip t c meta l4proto tcp tcp dport != 22 limit rate over 20 mbytes/second burst 64 kbytes drop'";
+        nft 'add rule ip t c meta l4proto tcp tcp dport != 22 limit rate over 1 mbytes/second burst 64 kbytes drop'";
     if !prepared(&lab, rules) {
         return;
     }

@@ -24,7 +24,7 @@ pub(crate) const QUARTER: &str =
     "add rule netdev hole out udp sport and 3 == 0 counter name there drop\n";
 
 /// One short trial of probes alone.
-const ONE_OF_UDP: [&str; 6] = ["--repeats", "1", "--time", "2s", "--workload", "udp"];
+const ONE_OF_UDP: [&str; 6] = ["--repeats", "1", "--time", "4s", "--workload", "udp"];
 
 /// A lab whose kernel can drop what leaves an interface, with the files of its rules.
 pub(crate) fn holed(hole: &str) -> Option<Lab> {
@@ -376,7 +376,10 @@ fn without_a_fault_nothing_is_lost_late_or_duplicated() {
         "--require",
         "gap<20s",
     ];
-    let options = [&["--time", "1s", "--late", "1s", "-v"], &bounds[..]].concat();
+    let few = [
+        "--time", "1s", "-P", "4", "--rate", "50", "--late", "5s", "-v",
+    ];
+    let options = [&few[..], &bounds].concat();
     let before = backlog_drops();
     let done = lab.run(&[&["failover", "netns:far"], &options[..]].concat());
     if done.code == Some(11) && backlog_drops() > before {

@@ -21,7 +21,7 @@ fn a_black_hole_is_a_gap_of_its_length_and_without_loss_there_is_none() {
     let Some(lab) = holed(BOTH) else { return };
     let words = ["--format", "json", "measure", "udp", "netns:far"];
     // A datagram each 4 ms.
-    let options = ["--time", "3s", "--size", "500", "--rate", "1Mb/s"];
+    let options = ["--time", "10s", "--size", "500", "--rate", "1Mb/s"];
     let job = Job::start(lab.linerate(&[&words[..], &options].concat()));
     let before = lab.counter("near", "tx_bytes");
     while lab.counter("near", "tx_bytes") < before + 50_000 && !job.has_ended() {}

@@ -268,7 +268,7 @@ fn what_a_killed_process_changed_its_reverter_takes_back() {
 fn what_a_hanging_process_changed_is_taken_back_at_the_deadline() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
-    let job = waiting(&lab, "15");
+    let job = waiting(&lab, "30");
     end_of(&job, " tune ", Signal::STOP);
     let done = job.end();
     assert_eq!(done.signal, Some(9), "{}", done.err);
@@ -284,7 +284,7 @@ fn what_a_hanging_process_changed_is_taken_back_at_the_deadline() {
 fn without_its_reverter_a_process_holds_the_deadline_itself() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
-    let job = waiting(&lab, "15");
+    let job = waiting(&lab, "30");
     end_of(&job, " reverter ", Signal::KILL);
     job.end().expect_code(40);
     assert_same(&lab, &before, "the reverter killed");
@@ -385,7 +385,7 @@ fn a_reverter_holds_what_its_plan_needs_and_nothing_else_and_still_reverts() {
 #[test]
 fn two_transactions_at_once_are_refused_and_the_first_is_named() {
     let Some(lab) = Lab::new() else { return };
-    let job = waiting(&lab, "120");
+    let job = waiting(&lab, "199");
     let other = lab.path("other.toml");
     std::fs::write(
         &other,

@@ -234,6 +234,15 @@ pub(crate) fn install(program: &str, to: &Path) {
     run(command).expect_code(0);
 }
 
+/// Writes a script that can be run, by a process of its own for the same reason.
+#[track_caller]
+pub(crate) fn script(file: &Path, lines: &str) {
+    const WRITE: &str = r#"printf '#!/bin/sh\n%s\n' "$1" >"$0" && chmod 755 "$0""#;
+    let mut command = Command::new("sh");
+    command.args(["-c", WRITE]).arg(file).arg(lines);
+    run(command).expect_code(0);
+}
+
 /// The program under test, outside of any lab.
 pub(crate) fn linerate(arguments: &[&str]) -> Command {
     let mut command = Command::new(crate::LINERATE);

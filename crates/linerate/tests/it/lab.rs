@@ -5,7 +5,6 @@
 //! with its standard input, so nothing of a lab outlives this test program, whatever ends it.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -119,9 +118,7 @@ impl Lab {
         for (folder, name, script) in [(&near, "ssh", ssh), (&far, "linerate", linerate)] {
             std::fs::create_dir(folder).expect("the lab's folder");
             let file = folder.join(name);
-            std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("the lab's folder");
-            let may_run = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(&file, may_run).expect("our own file");
+            job::script(&file, &script);
         }
         near
     }
@@ -219,6 +216,11 @@ impl Lab {
     /// A path in the lab's own folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Whether the far end is a listening agent.
+    pub(crate) fn is_listening(&self) -> bool {
+        matches!(self.channel, Some(Channel::Tls(_)))
     }
 
     /// The state folder of linerate in the lab.

@@ -118,8 +118,13 @@ fn a_change_that_cuts_the_way_to_the_peer_is_taken_back_on_both() {
         "[ $(sysctl -n net.ipv4.tcp_sack) = 1 ] || exec cat >/dev/null;",
         "",
     );
-    let late = apply(&hangs, "10").expect_code(40);
-    assert!(late.err.contains("before the deadline"), "{}", late.err);
+    let late = apply(&hangs, "10");
+    // On a busy machine the reverter may come first.
+    let by_reverter = late.signal == Some(9) && late.err.contains("rolled back by the reverter");
+    if !by_reverter {
+        let late = late.expect_code(40);
+        assert!(late.err.contains("before the deadline"), "{}", late.err);
+    }
     assert_same(&lab, &before, "after a way that hangs");
 }
 

@@ -59,6 +59,7 @@ SlurmctldPidFile=$slurm/slurmctld.pid
 SlurmdSpoolDir=$slurm/%n.spool
 SlurmdPidFile=$slurm/%n.pid
 SlurmdParameters=config_overrides
+MessageTimeout=100
 $(for host; do echo "NodeName=$host CPUs=2 State=UNKNOWN"; done)
 PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP OverSubscribe=FORCE:4
 END
@@ -254,7 +255,7 @@ fn search_path() -> String {
     std::env::var("PATH").expect("a search path") + ":/usr/sbin:/sbin"
 }
 
-const QUICK: [&str; 4] = ["mesh", "--time", "500ms", "--no-retest"];
+const QUICK: [&str; 4] = ["mesh", "--time", "1s", "--no-retest"];
 const SLURM_PROGRAMS: [(&str, &str); 4] = [
     ("slurmctld", "slurmctld"),
     ("slurmd", "slurmd"),
@@ -321,7 +322,7 @@ fn a_task_of_srun_that_is_killed_is_a_lost_host_and_the_others_go_on() {
     };
     site.start_slurm();
     let state = site.mesh.lab.state();
-    let mesh = ["mesh", "--time", "500ms", "--repeats", "4", "--no-retest"];
+    let mesh = ["mesh", "--time", "1s", "--repeats", "4", "--no-retest"];
     let words = [&SRUN[..], &["--mpi=pmi2"], &own(&state, &mesh)].concat();
     let job = Job::start(site.on(0, &words));
     site.wait_for_results(&job);

@@ -18,7 +18,7 @@ use crate::mesh::{Mesh, observations, stored_flows};
 fn rank(mesh: &Mesh, rank: usize, size: usize, options: &[&str]) -> Command {
     let mut command = on(mesh, rank, crate::LINERATE);
     command.arg("--state").arg(mesh.lab.state());
-    command.args(["--json", "mesh", "--time", "500ms", "--no-retest"]);
+    command.args(["--json", "mesh", "--time", "1s", "--no-retest"]);
     command.args(options);
     command
         .env("LINERATE_RANK", rank.to_string())
@@ -280,7 +280,7 @@ fn the_pods_of_an_indexed_job_join_the_root_that_has_started_them() {
         .collect();
     let mut root = on(&mesh, 0, crate::LINERATE);
     root.arg("--state").arg(mesh.lab.state());
-    root.args(["--json", "mesh", "--time", "500ms", "--no-retest"]);
+    root.args(["--json", "mesh", "--time", "1s", "--no-retest"]);
     root.args(["--size", "4", "--"]).arg(kubernetes("start.sh"));
     let path = std::env::var("PATH").expect("a search path");
     root.env("PATH", format!("{}:{path}", bin.display()))
@@ -367,7 +367,7 @@ fn a_host_that_is_cut_off_or_hangs_is_lost_and_the_others_go_on() {
         let Some(mesh) = Mesh::add(3, &[]) else {
             return;
         };
-        let options = ["--repeats", "6", "--round-timeout", "3s"];
+        let options = ["--repeats", "6"];
         let root = Job::start(rank(&mesh, 0, 3, &options));
         let [cut, other] = [1, 2].map(|at| Job::start(rank(&mesh, at, 3, &[])));
         wait_for_results(&mesh, &root);

@@ -178,7 +178,7 @@ fn every_workload_is_clean_to_promtool_and_both_formats_have_the_same_series() {
             "diffusion_same_grid",
         ),
     ] {
-        let all = both_formats(&lab, python, &format!("measure {words} --time 0.3"));
+        let all = both_formats(&lab, python, &format!("measure {words} --time 1"));
         let (workload, _) = words.split_once(' ').expect("a workload and its peer");
         let labels = [
             ("workload", workload),

@@ -117,7 +117,9 @@ fn two_nics_without_a_common_parent_move_the_sum_of_each_alone() {
     let document = compared(&lab, "near0,near1", &["--time", "1"]);
     assert_adds_up(&document);
     assert!(number(&document["interaction"]["minimum_detectable"]) > 0.0);
-    assert_eq!(document["rounds"], 5);
+    // One in which a NIC moved nothing is left out.
+    let rounds = document["rounds"].as_u64().expect("a number");
+    assert!((3..=5).contains(&rounds), "{rounds}");
     for (nic, (name, address)) in list(&document, "nics")
         .iter()
         .zip([("near0", "10.77.0.2"), ("near1", "10.77.1.2")])
@@ -136,12 +138,13 @@ fn two_nics_without_a_common_parent_move_the_sum_of_each_alone() {
 fn four_nics_without_a_common_parent_move_the_sum_of_each_alone() {
     let Some(lab) = Lab::new() else { return };
     pairs(&lab, 4);
-    let words = ["--time", "0.8", "--rounds", "3", "--seed", "7"];
+    let words = ["--time", "1", "--rounds", "4", "--seed", "7"];
     let document = compared(&lab, "near0,near1,near2,near3", &words);
     assert_adds_up(&document);
     assert_eq!(document["seed"], 7);
     // Four alone, and four at once.
-    assert_eq!(list(&document, "trials").len(), 3 * 8);
+    let rounds = document["rounds"].as_u64().expect("a number");
+    assert_eq!(list(&document, "trials").len() as u64, rounds * 8);
 }
 
 #[test]
@@ -150,7 +153,8 @@ fn the_shaper_of_the_common_parent_of_two_nics_is_their_shared_bound() {
     if !children(&lab, 2) {
         return;
     }
-    let document = compared(&lab, "child0,child1", &["--time", "1"]);
+    let words = ["--time", "1", "--rounds", "8"];
+    let document = compared(&lab, "child0,child1", &words);
     let interaction = &document["interaction"];
     assert_eq!(interaction["verdict"], "less", "{interaction}");
     assert!(number(&interaction["relative"]) < -0.3, "{interaction}");
@@ -168,7 +172,7 @@ fn four_nics_with_a_common_parent_move_as_much_as_one() {
         return;
     }
     let nics = "child0,child1,child2,child3";
-    let document = compared(&lab, nics, &["--time", "0.8", "--rounds", "3"]);
+    let document = compared(&lab, nics, &["--time", "1", "--rounds", "4"]);
     let interaction = &document["interaction"];
     assert!(number(&interaction["relative"]) < -0.5, "{interaction}");
     let together = number(&document["together"]["rate_bit_per_s"]);
@@ -180,7 +184,7 @@ fn bytes_that_arrive_at_another_interface_of_the_peer_are_flagged() {
     let Some(lab) = Lab::new() else { return };
     pairs(&lab, 2);
     // far answers for the address of far0 on far1 too, to which near1 leads (arp_ignore is 0).
-    let words = ["--time", "0.5", "--rounds", "1"];
+    let words = ["--time", "1", "--rounds", "1"];
     let document = compared(&lab, "near0,near1=10.77.0.2", &words);
     let flag = Value::from("bytes-on-another-interface");
     assert!(
@@ -215,7 +219,7 @@ fn two_nics_in_one_subnet_are_measured_and_the_one_that_carries_all_is_named() {
             ip -n $host address add 10.77.0.${end#*:}/24 dev $host'1'
         done",
     );
-    let words = ["--time", "0.5", "--rounds", "1"];
+    let words = ["--time", "1", "--rounds", "1"];
     let document = compared(&lab, "near0,near1", &words);
     let second = &document["nics"][1];
     assert_eq!(second["bound_by"], "address", "{second}");
@@ -299,7 +303,7 @@ fn an_interrupted_comparison_ends_with_130_and_keeps_whole_rounds() {
         "--nic",
         "near0,near1",
         "--time",
-        "0.2",
+        "0.5",
         "--rounds",
         "1000",
     ];
@@ -313,9 +317,10 @@ fn an_interrupted_comparison_ends_with_130_and_keeps_whole_rounds() {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let mut said = BufReader::new(child.stderr.take().expect("piped"));
     let mut talk = String::new();
-    while !talk.lines().any(|line| line.starts_with("round 2: ")) {
+    // One in which a NIC moved nothing is left out: hardly each of the first three.
+    while !talk.lines().any(|line| line.starts_with("round 4: ")) {
         let read = said.read_line(&mut talk).expect("it talks");
-        assert!(read > 0, "it ended before its second round: {talk}");
+        assert!(read > 0, "it ended before its fourth round: {talk}");
     }
     kill_process(pid.expect("a number"), Signal::INT).expect("our own child");
     let mut out = String::new();

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -48,8 +47,7 @@ fn has(program: &str) -> bool {
 /// A program that only knows its version, so that an archive of it is small.
 fn small_program(folder: &Path) -> PathBuf {
     let program = folder.join("small");
-    fs::write(&program, "#!/bin/sh\necho linerate 9\n").expect("room");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    crate::job::script(&program, "echo linerate 9");
     program
 }
 

@@ -78,11 +78,9 @@ fn without_ssh_an_ssh_peer_names_the_package() {
 
 /// An `ssh` of our own in the search path: what it does is `script`.
 fn with_ssh(script: &str, arguments: &[&str]) -> crate::job::Done {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("ssh");
-    fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a script");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("our own file");
+    crate::job::script(&file, script);
     let mut command = linerate(&["--state", text(folder.path())]);
     command.args(arguments);
     let path = std::env::var("PATH").expect("a search path");

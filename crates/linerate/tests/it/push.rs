@@ -47,9 +47,7 @@ impl Far {
     }
 
     fn program(&self, name: &str, script: &str) {
-        let file = self.path(name);
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a script");
-        set_mode(&file, 0o755);
+        crate::job::script(&self.path(name), script);
     }
 
     /// The command that measures with a copy at the remote end.

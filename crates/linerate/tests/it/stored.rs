@@ -86,12 +86,13 @@ fn two_measurements_are_compared_with_what_differs_and_single_trials_tell_nothin
     assert_eq!(of("local nic/near0/mtu")["after"], "1400");
     assert!(done.err.contains("one trial each"), "{}", done.err);
 
-    // Three and three have a verdict.
-    for _ in 0..2 {
-        measure(&["-P", "2"]);
-    }
-    for _ in 0..3 {
-        measure(&["-b", "20Mb/s"]);
+    // Three and three have a verdict, if each has a rate.
+    for rate in [None, Some("20Mb/s")] {
+        let limit = rate.map_or(vec![], |rate| vec!["-b", rate]);
+        let words = ["measure", "stream", "netns:far", "-t", "1"];
+        for _ in 0..3 {
+            lab.run(&[&words[..], &limit].concat()).expect_code(0);
+        }
     }
     let (before, after) = ("last~5,last~4,last~3", "last~2,last~1,last");
     let document = fitting(&compare(before, after).expect_code(11).out);

@@ -2,7 +2,6 @@
 //! there can is shown in the virtual machine (`tests/vm`).
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -23,8 +22,7 @@ fn skipped() -> bool {
 fn testbed(modprobe: &str, words: &[&str]) -> (Done, Vec<String>) {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("modprobe");
-    fs::write(&program, format!("#!/bin/sh\n{modprobe}\n")).expect("writable");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("our own");
+    crate::job::script(&program, modprobe);
     let path = std::env::var("PATH").unwrap_or_default();
     let state = folder.path().join("state");
     let mut command: Command = linerate(&["--state", text(&state), "testbed", "rxe"]);

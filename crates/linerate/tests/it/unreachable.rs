@@ -51,11 +51,7 @@ fn a_port_that_refuses_and_one_that_a_firewall_drops_are_told_apart() {
     );
     if dropped_at_far(&lab, "tcp dport 5210") {
         let dropped = lab.run(&["measure", "stream", FAR]).expect_code(20);
-        assert!(
-            dropped.err.contains("no answer within 4"),
-            "{}",
-            dropped.err
-        );
+        assert!(dropped.err.contains("no answer within "), "{}", dropped.err);
         assert!(
             dropped.err.contains("a firewall drops the packets"),
             "{}",

@@ -184,7 +184,7 @@ pub(crate) fn disciplines_are_made_with_their_parameters_and_put_back(guest: &Gu
         (
             "true",
             "mqprio num_tc 2 map 0 1 queues 3@0 1@3 hw 0",
-            "qdisc mqprio 8",
+            "qdisc mqprio ",
         ),
         (
             "tc qdisc add dev n0 root handle 7: mqprio num_tc 2 map 0 1 queues 2@0 2@2 hw 0",

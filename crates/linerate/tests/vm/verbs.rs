@@ -509,7 +509,7 @@ pub(crate) fn assert_nothing_is_held(guest: &Guest) {
     // The resources of a killed process are released shortly after it is seen to be gone.
     let held = guest.shell(
         "held() { for kind in mr qp cq pd; do rdma resource show $kind || echo not told; done | grep -v 'comm \\[' || true; }
-        end=$((SECONDS + 5))
+        end=$((SECONDS + 60))
         while [ -n \"$(held)\" ] && [ $SECONDS -lt $end ]; do :; done
         held",
     );

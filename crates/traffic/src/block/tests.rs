@@ -27,7 +27,8 @@ fn spec(access: Access, pattern: Pattern) -> BlockSpec {
         depth: 8,
         polled: false,
         seed: 7,
-        duration_ns: Nanoseconds::from_millis(20),
+        // A job without a CPU for as long as that completes nothing.
+        duration_ns: Nanoseconds::from_millis(400),
         area: Area {
             start: Bytes::mib(1),
             length: Bytes::mib(2),

@@ -164,7 +164,10 @@ fn an_open_loop_keeps_to_its_schedule_in_every_way_of_waiting() {
                 connect_each,
                 ..rr(64, 64)
             };
-            let spec = rr_spec(paced, waiting, flows);
+            let spec = TrialSpec {
+                duration_ns: Nanoseconds::from_millis(120),
+                ..rr_spec(paced, waiting, flows)
+            };
             let Some((near, _)) = run(&spec) else {
                 continue;
             };

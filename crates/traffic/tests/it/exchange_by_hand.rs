@@ -152,13 +152,16 @@ fn open_loop_shows_a_stall_that_closed_loop_hides() {
         ..rr(16, 32)
     };
     let closed = operations(asking(Workload::Rr(rr(16, 32)), stall_at(10)));
-    assert!(closed.service.is_none() && slow(&closed.latency) >= 1);
+    assert!(closed.service.is_none());
+    // On a busy machine the trial may end before the request that stalls.
+    assert!(closed.completed <= 10 || slow(&closed.latency) >= 1);
     // From 5 ms on, 2000 a second for the first half of the stall waited for the other half. From 75 ms
     // on, the stall outlasts the trial's 120 ms, and the 90 that were due by then waited all the same.
     for (stalled, at_least) in [(10, 95), (150, 85)] {
         let open = operations(asking(Workload::Rr(paced.clone()), stall_at(stalled)));
         let service = open.service.expect("open loop has both");
-        let waited = slow(&open.latency);
+        // What is not answered within a second after the trial has waited even longer.
+        let waited = slow(&open.latency) + open.unanswered;
         assert!(waited >= at_least, "{waited}");
         assert!(slow(&service) * 10 <= waited, "{}", slow(&service));
         assert!(slow(&closed.latency) * 10 <= waited);

@@ -250,7 +250,7 @@ fn stall_once(asked: &AtomicU64) -> impl Fn(TcpStream) + Sync + '_ {
 #[test]
 fn open_loop_shows_a_stall_of_100_ms_that_closed_loop_hides() {
     let spec = TrialSpec {
-        duration_ns: Nanoseconds::from_millis(1_000),
+        duration_ns: Nanoseconds::from_millis(3_000),
         direction: Direction::Forward,
         ..http_spec(1, 1)
     };

@@ -200,8 +200,17 @@ fn more_tests_than_there_is_room_for_are_told_that_it_is_busy() {
     with_server(loopback(), |address, finished| {
         let mut held = Vec::new();
         for client in 1..=4 {
-            for _ in 0..16 {
-                let (stream, word) = first_word(address, client, held.len());
+            // All at once: each is held for a few seconds only.
+            let numbers = held.len()..held.len() + 16;
+            let opened = thread::scope(|scope| {
+                let open = |number| scope.spawn(move || first_word(address, client, number));
+                let opening: Vec<_> = numbers.map(open).collect();
+                let opened = opening
+                    .into_iter()
+                    .map(|one| one.join().expect("it does not panic"));
+                opened.collect::<Vec<_>>()
+            });
+            for (stream, word) in opened {
                 assert_eq!(word, Some(9), "{} are held", held.len());
                 held.push(stream);
             }

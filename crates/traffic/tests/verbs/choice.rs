@@ -97,7 +97,7 @@ fn wrong_at(address: &str, spec: &TrialSpec) -> Vec<(FailureKind, String)> {
 /// A short trial of one verb.
 fn plain(verb: Verb) -> TrialSpec {
     TrialSpec {
-        duration_ns: Nanoseconds::from_millis(100),
+        duration_ns: Nanoseconds::from_millis(300),
         ..spec(Workload::Rdma(rdma(verb, &sizes_of(verb)[..1])))
     }
 }

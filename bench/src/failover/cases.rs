@@ -152,7 +152,7 @@ const ROUTING: &[&str] = &["detection routing"];
 const ONE_SIDE: &[&str] = &["convergence carrier", "convergence routing"];
 /// Nothing detects it until it is restored.
 const UNTIL_RESTORED: &[&str] = &["detection"];
-/// The bond sees the carrier, at the latest when it looks for it again.
+/// The bond sees the carrier, at the latest when it looks for it again. The other direction waits for its gratuitous ARP.
 const MEMBER_GONE: &[&str] = &[
     "none",
     "detection carrier",
@@ -161,6 +161,7 @@ const MEMBER_GONE: &[&str] = &[
     "convergence link-monitoring",
     "detection lacp",
     "convergence lacp",
+    "detection gateway-moved",
 ];
 
 const fn vrrp(fault: &'static str, right: &'static [&'static str]) -> Case {

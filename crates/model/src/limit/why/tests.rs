@@ -603,9 +603,9 @@ fn more_connections_that_help_do_not_tell_which_window_it_is() {
 
 #[test]
 fn loss_speaks_against_every_window_that_nothing_suggests() {
-    // Half a percent; the peer's window is full.
+    // 0.2 %; the peer's window is full.
     let lossy = held().tcp(|tcp| {
-        tcp.bytes_retransmitted = Bytes::new(1_000_000);
+        tcp.bytes_retransmitted = Bytes::new(5_000_000);
         tcp.snd_wnd_bytes = Some(Bytes::new(0));
     });
     let verdict = decide(&lossy.build(), &[], &tried(&[(MoreFlows, Higher)]));

@@ -71,7 +71,7 @@ pub struct Figures {
     pub rtt: Option<Nanoseconds>,
     /// Bytes in flight per RTT of one flow while it was busy: its rate times `rtt`.
     pub per_round_trip: Option<Bytes>,
-    /// The share of the time in pauses of the receiving threads: see [`paused`].
+    /// The share of the time in which the receiving threads read nothing for intervals and RTTs at a stretch.
     pub reader_paused: Option<Ratio>,
 }
 

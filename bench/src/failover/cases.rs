@@ -330,7 +330,8 @@ pub(super) const CASES: [Case; 33] = [
     bond(
         Bond::ActiveBackup,
         UNMONITORED,
-        mlag("member-down", "6s", UNTIL_RESTORED),
+        // The kernel sees the carrier, and the bond does not look.
+        mlag("member-down", "6s", &["convergence carrier"]),
     ),
     magp("link-down", &["none"]),
     magp("silent-router", UNTIL_RESTORED),

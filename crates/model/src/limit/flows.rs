@@ -161,10 +161,9 @@ impl Flow<'_> {
         match (buffer, ample) {
             // The reader was there whenever data arrived: the window is small for another reason than the largest buffer,
             // such as a router that rewrites it, or it was not full, as where acknowledgments are lost.
-            (Buffer::Receive, Some(true)) if self.keeps_pace_with_the_path() && !idle_reader => {
-                self.fills_peers_window()
-                    .then(|| self.named(LimitKind::ReceiveWindow, rule, evidence, limited))
-            }
+            (Buffer::Receive, Some(true)) if self.keeps_pace_with_the_path() => self
+                .fills_peers_window()
+                .then(|| self.named(LimitKind::ReceiveWindow, rule, evidence, limited)),
             // A full buffer that is large enough was not emptied.
             (Buffer::Receive, ample) if ample == Some(true) || idle_reader => {
                 self.by_sleeping_reader(evidence)

@@ -201,11 +201,24 @@ const fn mlag(fault: &'static str, time: &'static str, right: &'static [&'static
     }
 }
 
-const fn bond(mode: Bond, network: &'static str, case: Case) -> Case {
+/// The client's bond in 802.3ad over two switches.
+const fn lacp(fault: &'static str, time: &'static str, right: &'static [&'static str]) -> Case {
+    Case {
+        network: LACP,
+        kind: Kind::Bond(Bond::Lacp),
+        ..mlag(fault, time, right)
+    }
+}
+
+const fn active_backup(
+    network: &'static str,
+    fault: &'static str,
+    right: &'static [&'static str],
+) -> Case {
     Case {
         network,
-        kind: Kind::Bond(mode),
-        ..case
+        kind: Kind::Bond(Bond::ActiveBackup),
+        ..mlag(fault, "6s", right)
     }
 }
 
@@ -295,44 +308,16 @@ pub(super) const CASES: [Case; 33] = [
     // Silent for 4 s, so that LACP expires but does not default: from then on Open vSwitch sends a LACPDU only every 30 s.
     mlag("member-silent", "10s", &[]),
     mlag("peer-link-down", "6s", UNTIL_RESTORED),
-    bond(Bond::Lacp, LACP, mlag("member-down", "6s", MEMBER_GONE)),
-    bond(
-        Bond::Lacp,
-        LACP,
-        mlag("second-member-down", "6s", MEMBER_GONE),
-    ),
-    bond(Bond::Lacp, LACP, mlag("link-down", "6s", MEMBER_GONE)),
-    bond(
-        Bond::Lacp,
-        LACP,
-        mlag("member-silent", "12s", &["detection lacp"]),
-    ),
-    bond(
-        Bond::Lacp,
-        LACP,
-        mlag("peer-link-down", "6s", UNTIL_RESTORED),
-    ),
-    bond(
-        Bond::ActiveBackup,
-        MONITORED,
-        mlag("member-down", "6s", MEMBER_GONE),
-    ),
-    bond(
-        Bond::ActiveBackup,
-        MONITORED,
-        mlag("second-member-down", "6s", &["none"]),
-    ),
-    bond(
-        Bond::ActiveBackup,
-        MONITORED,
-        mlag("member-silent", "6s", UNTIL_RESTORED),
-    ),
-    bond(
-        Bond::ActiveBackup,
-        UNMONITORED,
-        // The kernel sees the carrier, and the bond does not look.
-        mlag("member-down", "6s", &["convergence carrier"]),
-    ),
+    lacp("member-down", "6s", MEMBER_GONE),
+    lacp("second-member-down", "6s", MEMBER_GONE),
+    lacp("link-down", "6s", MEMBER_GONE),
+    lacp("member-silent", "12s", &["detection lacp"]),
+    lacp("peer-link-down", "6s", UNTIL_RESTORED),
+    active_backup(MONITORED, "member-down", MEMBER_GONE),
+    active_backup(MONITORED, "second-member-down", &["none"]),
+    active_backup(MONITORED, "member-silent", UNTIL_RESTORED),
+    // The kernel sees the carrier, and the bond does not look.
+    active_backup(UNMONITORED, "member-down", &["convergence carrier"]),
     magp("link-down", &["none"]),
     magp("silent-router", UNTIL_RESTORED),
 ];

@@ -35,7 +35,7 @@ const ADDRESS: &str = "10.84.0.2";
 const PEER: &str = "tls://10.84.0.2:5210";
 /// Growth is counted from here on: caches and pools have been filled.
 const SETTLED: usize = 20;
-/// So many readings have a median of their own.
+/// The median of this many readings does not follow a single one.
 const READINGS_MIN: usize = 5;
 /// What a listener may have grown by in all that time, in KiB: the granularity of its allocator's arenas.
 const MEMORY_GROWTH_MAX: i64 = 1_024;

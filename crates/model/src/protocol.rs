@@ -34,6 +34,8 @@
 //!                              <--   Done(SideSample)
 //!   Discard{token}             -->
 //!                              <--   Discarded
+//!   Keep(records)              -->                (what concerns this host, for the run that its agent writes)
+//!                              <--   Kept
 //!   Bye, or end of stream      -->   (everything not committed is undone; a trial that keeps its record goes on)
 //! ```
 
@@ -55,7 +57,7 @@ use crate::units::Nanoseconds;
 use crate::workload::{Probe, TrialSpec, Workload};
 
 /// The version of this protocol. Both ends must use the same one.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// The maximum number of settings in a request: four for each of 4,096 queues.
 pub const SETTINGS_MAX: usize = 16_384;
@@ -65,7 +67,7 @@ pub const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// The maximum length of a request with a plan: three times the size of a plan with [`SETTINGS_MAX`] changes.
 const PLAN_BYTES_MAX: usize = 16 << 20;
-/// The maximum length of a request with keys or with a trial.
+/// The maximum length of a request with keys, a trial or records.
 const LIST_BYTES_MAX: usize = 4 << 20;
 /// The maximum length of any other request.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -88,7 +90,7 @@ pub fn request_bytes_max(start: &[u8]) -> usize {
     let start = &start[..start.len().min(64)];
     match start.split(|&byte| byte == b'"').nth(1) {
         Some(b"apply" | b"lease") => PLAN_BYTES_MAX,
-        Some(b"read-settings" | b"prepare" | b"connect") => LIST_BYTES_MAX,
+        Some(b"read-settings" | b"prepare" | b"connect" | b"keep") => LIST_BYTES_MAX,
         _ => REQUEST_BYTES_MAX,
     }
 }
@@ -260,6 +262,8 @@ pub enum Request {
         /// The token of its data connections.
         token: Token,
     },
+    /// Add records to the run that a rank of a mesh writes of its own.
+    Keep(Vec<String>),
     /// The last message.
     Bye,
 }
@@ -324,6 +328,8 @@ pub enum Reply {
     Aborted,
     /// The record is no longer kept.
     Discarded,
+    /// The records are on disk.
+    Kept,
     /// The request failed; the agent's state is unchanged.
     Failed(Failure),
 }

@@ -133,6 +133,8 @@ pub enum AgentAction {
     Fetch(Token),
     /// Remove the record of an earlier trial.
     Discard(Token),
+    /// Add records to the run of this rank.
+    Keep(Vec<String>),
     /// Open the data connections of a trial with another agent; the reply comes when they are open.
     Connect {
         /// The trial.
@@ -281,6 +283,7 @@ fn of_host(request: Request) -> AgentAction {
         Request::TakeBack { id } => AgentAction::TakeBack { id },
         Request::Fetch { token } => AgentAction::Fetch(token),
         Request::Discard { token } => AgentAction::Discard(token),
+        Request::Keep(records) => AgentAction::Keep(records),
         other => refuse(
             FailureKind::BadInput,
             format!("`{}` is only valid during a trial", name(&other)),
@@ -370,6 +373,7 @@ fn name(request: &Request) -> &'static str {
         Request::Abort => "abort",
         Request::Fetch { .. } => "fetch",
         Request::Discard { .. } => "discard",
+        Request::Keep(_) => "keep",
         Request::Bye => "bye",
     }
 }
@@ -398,6 +402,7 @@ pub fn answer(asked: &Request, reply: Reply) -> Result<Reply, Failure> {
                 Reply::Done(_)
             )
             | (Request::Discard { .. }, Reply::Discarded)
+            | (Request::Keep(_), Reply::Kept)
             | (Request::Abort, Reply::Aborted)
     );
     match reply {

@@ -1,20 +1,23 @@
 //! Keeps every `measure`, `qos verify`, `failover` and `mesh` in the folder of runs, and the folder within its limit.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use linerate_analysis::record::{Header, Record, RunKind};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::units::Bytes;
 
-use crate::{Log as _, Run, is_being_written, run_folder};
+use crate::{Log as _, Run, cannot_write, is_being_written, run_folder};
 
 /// The commands whose runs without a name make room for newer ones.
-const KINDS: [RunKind; 4] = [
+const KINDS: [RunKind; 5] = [
     RunKind::Measure,
     RunKind::Qos,
     RunKind::Failover,
+    // Its word begins with that of `Mesh`.
+    RunKind::MeshRank,
     RunKind::Mesh,
 ];
 /// A file in the folder of runs that remembers that old measurements are removed there.
@@ -71,6 +74,29 @@ pub fn create(state: &Path, kind: RunKind, name: Option<&str>, header: &Header) 
     })
 }
 
+/// Makes the folder of a run of which several are stored at the same time: of the ranks of a mesh whose hosts share the folder
+/// of runs, or of the sessions of one rank. Its name ends in the first number that is free.
+pub fn create_numbered(state: &Path, kind: RunKind, header: &Header) -> Outcome<Run> {
+    let name = run_folder(state, kind.word(), header.created_unix_s, header.seed);
+    let runs = state.join("runs");
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&runs)
+        .map_err(|error| cannot_write(&runs, error))?;
+    let mut number = 1;
+    loop {
+        let mut folder = name.clone().into_os_string();
+        folder.push(format!("-{number}"));
+        let folder = PathBuf::from(folder);
+        match fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return Run::create(&folder, header),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(cannot_write(&folder, error)),
+        }
+    }
+}
+
 /// Removes the oldest runs without a name if all of them have more than `most` bytes; how many, if this is the first time in
 /// this folder.
 pub fn make_room(state: &Path, newest: &Path, most: Bytes) -> Option<usize> {
@@ -79,7 +105,8 @@ pub fn make_room(state: &Path, newest: &Path, most: Bytes) -> Option<usize> {
     (removed > 0 && is_first_removal(&runs)).then_some(removed)
 }
 
-/// Whether a run has the name that this program gave it, from the time of the measurement: `2026-11-26-19-04-21-measure-71`.
+/// Whether a run has the name that this program gave it, from the time of the measurement: `2026-11-26-19-04-21-measure-71`, or
+/// `-71-2` for the second rank of a mesh.
 fn is_unnamed(name: &str) -> bool {
     let mut kinds = KINDS.into_iter();
     let of = |kind: RunKind| name.split_once(&format!("-{}-", kind.word()));
@@ -88,7 +115,7 @@ fn is_unnamed(name: &str) -> bool {
     };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = stamp.split('-').collect();
-    is_number(seed) && parts.len() == 6 && parts.into_iter().all(is_number)
+    seed.split('-').all(is_number) && parts.len() == 6 && parts.into_iter().all(is_number)
 }
 
 /// Removes the oldest unnamed measurements until the others have no more than `most` bytes; never `newest`. What another
@@ -221,11 +248,14 @@ mod tests {
         assert!(is_unnamed("2026-11-26-19-04-21-measure-71"));
         assert!(is_unnamed("2026-11-26-19-04-21-qos-71"));
         assert!(is_unnamed("2026-11-26-19-04-21-failover-71"));
+        assert!(is_unnamed("2026-11-26-19-04-21-mesh-rank-71-2"));
         for name in [
             "before",
             "2026-11-26-19-04-21-lab-71",
             "old-2026-11-26-19-04-21-measure-71",
             "a-measure-1",
+            "2026-11-26-19-04-21-mesh-rank-71-a",
+            "2026-11-26-19-04-21-mesh-rank-71-",
         ] {
             assert!(!is_unnamed(name), "{name}");
         }

@@ -81,7 +81,9 @@ fn newest(runs: &Path, back: usize, kind: Option<RunKind>, text: &str) -> Outcom
         let Ok(header) = read_header(&folder) else {
             continue;
         };
-        if kind.is_none_or(|kind| RunKind::of_folder(&folder, &header) == kind) {
+        // What ranks of a mesh keep is part of a run.
+        let own = RunKind::of_folder(&folder, &header);
+        if kind.map_or(own != RunKind::MeshRank, |kind| own == kind) {
             let made = fs::metadata(folder.join(HEADER)).and_then(|found| found.modified());
             found.push((header.created_unix_s, made.ok(), folder));
         }

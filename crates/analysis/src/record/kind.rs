@@ -26,11 +26,13 @@ pub enum RunKind {
     Failover,
     /// `mesh`.
     Mesh,
+    /// What a rank of `mesh` keeps of its own flows.
+    MeshRank,
 }
 
 impl RunKind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Lab,
         Self::Prove,
         Self::Demo,
@@ -39,6 +41,7 @@ impl RunKind {
         Self::Qos,
         Self::Failover,
         Self::Mesh,
+        Self::MeshRank,
     ];
 
     /// The word of the kind, as people type and read it.
@@ -52,6 +55,7 @@ impl RunKind {
             Self::Qos => "qos",
             Self::Failover => "failover",
             Self::Mesh => "mesh",
+            Self::MeshRank => "mesh-rank",
         }
     }
 
@@ -59,7 +63,14 @@ impl RunKind {
     /// if it was stopped before, only the name shows it.
     pub fn of_folder(folder: &Path, header: &Header) -> Self {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let is = |kind: &Self| name.ends_with(&format!("-{}-{}", kind.word(), header.seed));
+        // Runs of one time and seed are numbered.
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let numbered = name.rsplit_once('-').filter(|(_, end)| is_number(end));
+        let names = [Some(&*name), numbered.map(|(start, _)| start)];
+        let is = |kind: &Self| {
+            let end = format!("-{}-{}", kind.word(), header.seed);
+            names.iter().flatten().any(|name| name.ends_with(&end))
+        };
         Self::ALL.into_iter().find(is).unwrap_or(Self::Prove)
     }
 
@@ -73,6 +84,7 @@ impl RunKind {
             Record::Qos(_) => Self::Qos,
             Record::Failover(_) => Self::Failover,
             Record::Mesh(_) => Self::Mesh,
+            Record::MeshRank(_) => Self::MeshRank,
             // It also has a result for each class.
             Record::Measured(_) if self != Self::Qos => Self::Measure,
             _ => self,

@@ -263,6 +263,8 @@ pub enum Record {
     FailoverResult(String),
     /// What `mesh` was asked.
     Mesh(Box<MeshAsked>),
+    /// The run is that of one rank of a mesh: of the flows of this host.
+    MeshRank(HostIndex),
     /// A host of a mesh, before the first round.
     MeshHost(Box<MeshMember>),
     /// What came out of a flow of a mesh.

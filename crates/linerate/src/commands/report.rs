@@ -18,18 +18,30 @@ use crate::qos::stored as qos;
 
 /// `linerate report`.
 pub(crate) fn run(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()> {
-    match (args.serve, &args.run) {
-        (Some(address), _) => serve::run(address, state, say),
-        (None, Some(run)) => {
-            let run = find(&state.join("runs"), run.as_os_str(), None)?;
-            if let Some(stop) = incomplete(&run) {
-                return Err(stop);
-            }
-            let page = args.out.clone();
-            show_run(&run, &page.unwrap_or_else(|| run.join("report.html")), say)
-        }
-        (None, None) => Err(Stop::new(Code::Usage, "no run given")),
+    if let Some(address) = args.serve {
+        return serve::run(address, state, say);
     }
+    let found = args.runs.iter().map(|run| {
+        let run = find(&state.join("runs"), run.as_os_str(), None)?;
+        incomplete(&run).map_or(Ok(run), Err)
+    });
+    let runs = found.collect::<Outcome<Vec<_>>>()?;
+    let Some(first) = runs.first() else {
+        return Err(Stop::new(Code::Usage, "no run given"));
+    };
+    let page = args.out.clone();
+    let page = page.unwrap_or_else(|| first.join("report.html"));
+    if runs.len() == 1 {
+        return show_run(first, &page, say);
+    }
+    for run in &runs {
+        if !mesh::is_mesh(run)? {
+            let why = format!("cannot join {}: it is no run of `mesh`", run.display());
+            return Err(Stop::new(Code::BadInput, why)
+                .hint("`linerate compare` and `linerate export` take several runs"));
+        }
+    }
+    mesh::show(&runs, &page, say)
 }
 
 /// Analyzes a run from its records, writes its page and prints the result.
@@ -44,7 +56,7 @@ fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
         return failover::show(folder, page, say);
     }
     if mesh::is_mesh(folder)? {
-        return mesh::show(folder, page, say);
+        return mesh::show(&[folder.to_owned()], page, say);
     }
     if stored::is_measurement(folder)? {
         return stored::show(folder, page, say);

@@ -6,13 +6,13 @@ use linerate_analysis::mesh::{
     Clock, Gathered, HostVerdict, Matrix, MeshDocument, MeshSetup, RateUnit, Requirement,
     RequirementVerdict, screen,
 };
-use linerate_analysis::record::{MeshAsked, MeshClock, Record};
+use linerate_analysis::record::{MeshAsked, MeshClock, MeshMember, Record};
 use linerate_analysis::text::words::count;
 use linerate_model::end::End;
 use linerate_model::exit::{Code, Outcome};
 use linerate_model::finding::{Context, Finding, Profile};
 use linerate_model::host::Host;
-use linerate_model::mesh::{HostState, Retest};
+use linerate_model::mesh::{HostIndex, HostState, Retest};
 use linerate_model::rules;
 use linerate_report::mesh::{HostFacts, add_differences, mesh_page, mesh_text};
 use linerate_report::metrics::mesh_metrics;
@@ -36,9 +36,11 @@ impl Evidence {
     pub(super) fn add(&mut self, record: &Record) {
         match record {
             Record::MeshHost(member) => {
-                self.states.push(member.state.clone());
-                self.clocks.push(member.clock);
-                self.facts.push(member.facts.clone());
+                let at = member.host.position();
+                self.expect(at + 1);
+                self.states[at] = member.state.clone();
+                self.clocks[at] = member.clock;
+                self.facts[at].clone_from(&member.facts);
             }
             Record::MeshLost { host, state } => {
                 if let Some(known) = self.states.get_mut(host.position()) {
@@ -57,6 +59,26 @@ impl Evidence {
                 self.rounds = self.rounds.max(flow.round as usize + 1);
             }
             _ => {}
+        }
+    }
+
+    /// There are so many hosts; those that no record is about have joined.
+    pub(super) fn expect(&mut self, hosts: usize) {
+        if self.states.len() < hosts {
+            self.states.resize(hosts, HostState::Joined);
+            self.clocks.resize(hosts, None);
+            self.facts.resize(hosts, None);
+        }
+    }
+
+    /// A host as it has joined.
+    pub(super) fn member(&self, host: HostIndex) -> MeshMember {
+        let at = host.position();
+        MeshMember {
+            host,
+            state: HostState::Joined,
+            clock: self.clocks.get(at).copied().flatten(),
+            facts: self.facts.get(at).cloned().flatten(),
         }
     }
 
@@ -171,6 +193,11 @@ impl Judged {
     /// The result as a page.
     pub(super) fn page(&self, version: &str) -> String {
         mesh_page(&self.document, &self.matrix, version)
+    }
+
+    /// How many hosts it is about.
+    pub(super) fn hosts(&self) -> usize {
+        self.document.hosts.len()
     }
 
     /// The result in a few words.

@@ -14,7 +14,7 @@ use linerate_runtime::console::interrupt::Interrupt;
 use linerate_runtime::console::say::Say;
 use linerate_runtime::endpoint::host_source::host_from;
 use linerate_runtime::endpoint::launch::{
-    Gate, Gathered, MeshFolder, forget_line, pairing_line, this_process, work,
+    Gate, Gathered, Keep, MeshFolder, forget_line, pairing_line, this_process, work,
 };
 use linerate_runtime::endpoint::peer::end_within;
 use rustix::process::{Pid, Signal, kill_process};
@@ -42,7 +42,11 @@ pub(super) fn run(args: &MeshArgs, place: (&Path, &Say), interrupt: &Interrupt) 
     let gives_up = |time| interrupt.comes_within(time);
     if !is_root(&process) {
         let line = pairing_line(&process.rendezvous, None, limit, &gives_up)?;
-        work(folder.path(), &line, interrupt)?;
+        let keep = (!args.store.no_store).then_some(Keep {
+            state,
+            limit: args.store.store_limit,
+        });
+        work(folder.path(), &line, keep, interrupt)?;
         return Ok(Code::Done.number());
     }
     let others = process.size - 1;

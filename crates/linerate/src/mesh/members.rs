@@ -211,6 +211,11 @@ impl Members {
         }
     }
 
+    /// Takes all idle sessions with a host.
+    pub(super) fn take_idle(&mut self, host: HostIndex) -> Vec<RemoteHost> {
+        std::mem::take(&mut self.all[host.position()].sessions)
+    }
+
     /// Gives a session back for the next round.
     pub(super) fn give_back(&mut self, host: HostIndex, session: RemoteHost) {
         self.all[host.position()].sessions.push(session);
@@ -246,6 +251,11 @@ impl Members {
 }
 
 impl Member {
+    /// Whether a launcher has started it: then it stores a run of its own.
+    pub(super) fn is_rank(&self) -> bool {
+        self.peer.is_none()
+    }
+
     /// Its clock for the record.
     pub(super) fn clock(&self) -> Option<MeshClock> {
         self.clock.map(|clock| MeshClock {
@@ -300,7 +310,7 @@ impl Starter {
 
 fn with_clock(mut peer: Peer) -> Result<RemoteHost, (Stage, String)> {
     let clock = ClockOffset::of(&mut peer).map_err(|stop| (Stage::Join, in_a_line(&stop)))?;
-    Ok(RemoteHost { peer, clock })
+    Ok(RemoteHost::new(peer, clock))
 }
 
 /// Threads that start agents. The kernel ends an agent with the thread that has started it (`PR_SET_PDEATHSIG`, prctl(2)), so

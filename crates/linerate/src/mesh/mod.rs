@@ -2,8 +2,9 @@
 //!
 //! This process is the root: it starts an agent on each host (`members`), runs the rounds of the pattern between them
 //! (`rounds`), measures suspects again with new partners, and has `linerate_analysis::mesh` judge the observations. It moves no
-//! data itself. `hosts` reads who takes part, `launched` joins the processes of a launcher, `outcome` turns samples into observations, `kept` stores them, `judged` computes
-//! the result from what is stored, also of a stored run (`stored`).
+//! data itself. `hosts` reads who takes part, `launched` joins the processes of a launcher, `outcome` turns samples into observations, `kept` stores
+//! them here and at the ranks, `judged` computes the result from what is stored, also of a stored run, or of several that ranks
+//! have kept (`stored`).
 
 pub(crate) mod compare;
 mod hosts;
@@ -63,15 +64,7 @@ fn conduct(
     interrupt: &Interrupt,
 ) -> Outcome<u8> {
     let mesh_hosts: Vec<_> = candidates.iter().map(|one| one.host.clone()).collect();
-    let peers = candidates.iter().map(|one| match &one.reach {
-        Reach::Start(peer) => peer.to_string(),
-        Reach::Opened(sessions, _) => {
-            let first = sessions.first();
-            first.map(|one| one.address.to_string()).unwrap_or_default()
-        }
-        Reach::Missing(_) => String::new(),
-    });
-    let peers: Vec<String> = peers.collect();
+    let peers = candidates.iter().map(peer_in_words).collect();
     let pattern = hosts::pattern(args, &mesh_hosts)?;
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let mut random = Random::new(Seed(seed));
@@ -117,10 +110,11 @@ fn conduct(
     if ended == Ended::Done && !args.no_retest {
         ended = retest(args, &options, &mut conduct, &mut |all| random.shuffle(all))?;
     }
-    let judged = Judged::of(&asked, kept.evidence(), seed, ended.cause());
+    let judged = Judged::of(&asked, conduct.kept.evidence(), seed, ended.cause());
     judged.print(args.verbose, say)?;
     let published = judged.publish(args.metrics_file.as_deref(), say);
     let code = judged.code();
+    conduct.pass_end(&judged.headline(), ended.cause().as_deref());
     let rounds = kept.evidence().rounds();
     kept.end(judged.headline(), ended.cause());
     members.leave(interrupt.asked());
@@ -132,6 +126,18 @@ fn conduct(
         ));
     }
     Ok(code.number())
+}
+
+/// How a host is reached, for the record.
+fn peer_in_words(candidate: &Candidate) -> String {
+    match &candidate.reach {
+        Reach::Start(peer) => peer.to_string(),
+        Reach::Opened(sessions, _) => {
+            let first = sessions.first();
+            first.map(|one| one.address.to_string()).unwrap_or_default()
+        }
+        Reach::Missing(_) => String::new(),
+    }
 }
 
 /// Measures suspects again, with new partners, before they are named.

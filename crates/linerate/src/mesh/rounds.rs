@@ -5,8 +5,9 @@ use std::time::Instant;
 use linerate_analysis::record::{MeshAsked, MeshFlow};
 use linerate_analysis::text::words::count;
 use linerate_model::end::End;
+use linerate_model::exit::Outcome;
 use linerate_model::mesh::{
-    Failure, Flow, HostState, Outcome as FlowOutcome, Role, Round, Schedule,
+    Failure, Flow, HostIndex, HostState, Outcome as FlowOutcome, Role, Round, Schedule,
 };
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::{Direction, Stream, TrialSpec, Workload};
@@ -112,7 +113,9 @@ impl Rounds<'_, '_> {
         for flow in &round.flows {
             match self.take(flow) {
                 Ok(flow) => running.push(flow),
-                Err(outcome) => self.keep(round, flow, None, both(round, flow, outcome), None),
+                Err(outcome) => {
+                    self.keep(round, flow, None, both(round, flow, outcome), None);
+                }
             }
         }
         let specs: Vec<TrialSpec> = running.iter().map(|one| self.spec(&one.flow)).collect();
@@ -194,23 +197,60 @@ impl Rounds<'_, '_> {
     /// Stores the result of a flow, and keeps the sessions that still can be used.
     fn end(&mut self, round: &Round, running: Running, start: Nanoseconds, result: FlowResult) {
         let Running { flow, from, to, .. } = running;
+        let mut answering = Vec::new();
         for (end, host, session) in [(End::Local, flow.from, from), (End::Remote, flow.to, to)] {
             let lost = result.as_ref().err().and_then(|failure| {
                 let mut lost = failure.lost.iter();
                 lost.find(|(which, _)| *which == end)
             });
             match lost {
-                None => self.members.give_back(host, session),
-                Some((_, cause)) => {
-                    let name = &self.asked.hosts[host.position()].name;
-                    self.say.note(&format!("{name} is lost: {cause}"));
-                    self.members.lose(host, round.number, cause);
-                    self.kept.lost(host, &self.members.get(host).state);
-                }
+                None => answering.push((host, session)),
+                Some((_, cause)) => self.lost(round, host, cause),
             }
         }
         let observed = observations(round, &flow, &result);
-        self.keep(round, &flow, Some(start), observed, result.ok());
+        let own = self.keep(round, &flow, Some(start), observed, result.ok());
+        for (host, mut session) in answering {
+            match self.pass(host, &mut session, own.clone()) {
+                Ok(()) => self.members.give_back(host, session),
+                Err(stop) => self.lost(round, host, &stop.message),
+            }
+        }
+    }
+
+    /// A host does not answer any more.
+    fn lost(&mut self, round: &Round, host: HostIndex, cause: &str) {
+        let name = &self.asked.hosts[host.position()].name;
+        self.say.note(&format!("{name} is lost: {cause}"));
+        self.members.lose(host, round.number, cause);
+        self.kept.lost(host, &self.members.get(host).state);
+    }
+
+    /// Sends a rank what its own run lacks.
+    fn pass(&self, host: HostIndex, session: &mut RemoteHost, own: Option<String>) -> Outcome<()> {
+        let (true, Some(count)) = (self.members.get(host).is_rank(), session.kept()) else {
+            return Ok(());
+        };
+        let (lines, count) = self.kept.for_rank(host, count, own);
+        if lines.is_empty() {
+            return Ok(());
+        }
+        session.keep(lines, count, self.limits.prepare)
+    }
+
+    /// Sends all ranks that have a run of their own how the mesh ended.
+    pub(super) fn pass_end(&mut self, headline: &str, stopped: Option<&str>) {
+        self.kept.share_end(headline, stopped);
+        for at in 0..self.asked.hosts.len() {
+            let host = HostIndex::at(at);
+            for mut session in self.members.take_idle(host) {
+                // One that is lost by now has its records up to here.
+                let has_run = session.kept().is_some_and(|count| count > 0);
+                if !has_run || self.pass(host, &mut session, None).is_ok() {
+                    self.members.give_back(host, session);
+                }
+            }
+        }
     }
 
     fn keep(
@@ -220,7 +260,7 @@ impl Rounds<'_, '_> {
         start_ns: Option<Nanoseconds>,
         observations: Vec<linerate_model::mesh::Observation>,
         sample: Option<Box<linerate_model::sample::Sample>>,
-    ) {
+    ) -> Option<String> {
         self.kept.flow(MeshFlow {
             round: round.number,
             step: round.step,
@@ -229,6 +269,6 @@ impl Rounds<'_, '_> {
             start_ns,
             observations,
             sample,
-        });
+        })
     }
 }

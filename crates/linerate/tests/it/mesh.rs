@@ -2,7 +2,7 @@
 //! another program is a result, not the end of the run.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -72,23 +72,41 @@ impl Mesh {
         run(self.mesh(others, options))
     }
 
-    /// The records of the only run.
-    #[track_caller]
-    pub(crate) fn records(&self) -> Vec<Value> {
-        let runs = fs::read_dir(self.lab.state().join("runs")).expect("a run");
-        let folders: Vec<_> = runs
+    /// The folders of the runs of the root, or of those of the other ranks.
+    pub(crate) fn runs(&self, of_ranks: bool) -> Vec<PathBuf> {
+        let runs = fs::read_dir(self.lab.state().join("runs")).into_iter();
+        let is_wanted = |path: &PathBuf| {
+            let is_of_rank = text(path).contains("-mesh-rank-");
+            path.is_dir() && is_of_rank == of_ranks
+        };
+        let mut folders: Vec<_> = runs
+            .flatten()
             .flatten()
             .map(|entry| entry.path())
-            .filter(|path| path.is_dir())
+            .filter(is_wanted)
             .collect();
+        folders.sort();
+        folders
+    }
+
+    /// The records of the only run of a root.
+    #[track_caller]
+    pub(crate) fn records(&self) -> Vec<Value> {
+        let folders = self.runs(false);
         let [folder] = &folders[..] else {
             panic!("{folders:?}")
         };
-        let stored = fs::read_to_string(folder.join("records.jsonl")).expect("its records");
-        // Each line begins with its checksum.
-        let json = |line: &str| serde_json::from_str(line.split_once(' ')?.1).ok();
-        stored.lines().filter_map(json).collect()
+        records_of(folder)
     }
+}
+
+/// The records of a run.
+#[track_caller]
+pub(crate) fn records_of(folder: &Path) -> Vec<Value> {
+    let stored = fs::read_to_string(folder.join("records.jsonl")).expect("its records");
+    // Each line begins with its checksum.
+    let json = |line: &str| serde_json::from_str(line.split_once(' ')?.1).ok();
+    stored.lines().filter_map(json).collect()
 }
 
 /// The results of flows among the records, as (from, to, outcome).
@@ -265,11 +283,13 @@ pub(crate) fn stored_flows(state: &Path) -> usize {
         .into_iter()
         .flatten()
         .flatten();
-    let files = runs.map(|entry| entry.path().join("records.jsonl"));
-    files
-        .filter_map(|file| fs::read_to_string(file).ok())
-        .map(|text| text.matches("\"mesh-flow\"").count())
-        .sum()
+    runs.map(|run| flows_in(&run.path())).sum()
+}
+
+/// The same of one run.
+pub(crate) fn flows_in(run: &Path) -> usize {
+    let text = fs::read_to_string(run.join("records.jsonl"));
+    text.map_or(0, |text| text.matches("\"mesh-flow\"").count())
 }
 
 #[test]

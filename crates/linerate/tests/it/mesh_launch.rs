@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::fitting;
 use crate::job::{Done, Job, linerate, run};
 use crate::lab::text;
-use crate::mesh::{Mesh, observations, stored_flows};
+use crate::mesh::{Mesh, flows_in, observations, records_of, stored_flows};
+use crate::preload::Library;
 
 /// A rank of a mesh on the host with its number.
 fn rank(mesh: &Mesh, rank: usize, size: usize, options: &[&str]) -> Command {
@@ -346,17 +347,161 @@ fn ranks_end_with_a_root_that_is_killed_and_its_results_so_far_are_kept() {
     let others: Vec<Job> = (1..3)
         .map(|at| Job::start(rank(&mesh, at, 3, &options)))
         .collect();
-    wait_for_results(&mesh, &root);
+    let have_flows = || {
+        let of_ranks = mesh.runs(true);
+        of_ranks.len() == 2 && of_ranks.iter().all(|run| flows_in(run) > 0)
+    };
+    while !have_flows() && !root.has_ended() {
+        std::thread::yield_now();
+    }
     root.kill();
     for other in others {
         let done = other.end().expect_code(20);
         let why = "the connection to the root of the mesh was lost";
         assert!(done.err.contains(why), "{}", done.err);
     }
-    let report = run(mesh.command(&["--json", "report", "killed"])).expect_code(0);
-    let document = fitting(&report.out);
-    assert_eq!(document["hosts"].as_array().map(Vec::len), Some(3));
-    assert!(document["summary"].is_object(), "{document}");
+    let document = |runs: &[&str]| {
+        let words = [&["--json", "report"], runs].concat();
+        fitting(&run(mesh.command(&words)).expect_code(0).out)
+    };
+    let of_root = document(&["killed"]);
+    assert_eq!(of_root["hosts"].as_array().map(Vec::len), Some(3));
+    assert!(of_root["summary"].is_object(), "{of_root}");
+    // Without what the root has stored: the ranks have all but the flows of its last round.
+    let of_ranks = mesh.runs(true);
+    let of_ranks = document(&of_ranks.iter().map(|run| text(run)).collect::<Vec<_>>());
+    assert_eq!(of_ranks["stopped"], "the run was not ended");
+    let rounds = |document: &Value| document["rounds"].as_u64().expect("a number");
+    assert!(rounds(&of_root) - rounds(&of_ranks) <= 1, "{of_ranks}");
+}
+
+/// The flows of a run as (round, from, to, outcome).
+fn flows_of(folder: &Path) -> Vec<(u64, u64, u64, Value)> {
+    let records = records_of(folder);
+    let flows = records.iter().filter_map(|record| record.get("mesh-flow"));
+    let mut flows: Vec<_> = flows
+        .map(|flow| {
+            let number = |value: &Value| value.as_u64().expect("a number");
+            let [from, to] = ["from", "to"].map(|end| number(&flow["flow"][end]));
+            let outcome = flow["observations"][0]["outcome"].clone();
+            (number(&flow["round"]), from, to, outcome)
+        })
+        .collect();
+    flows.sort_by_key(|flow| (flow.0, flow.1, flow.2));
+    flows
+}
+
+/// Each flow of this rank, and no other, is in its run, which has ended.
+#[track_caller]
+fn assert_has_own_flows(folder: &Path, all: &[(u64, u64, u64, Value)]) {
+    let records = records_of(folder);
+    let mut ranks = records.iter().filter_map(|one| one["mesh-rank"].as_u64());
+    let rank = ranks.next().expect("it says whose it is");
+    let is_own = |flow: &&(u64, u64, u64, Value)| flow.1 == rank || flow.2 == rank;
+    let expected: Vec<_> = all.iter().filter(is_own).cloned().collect();
+    assert_eq!(flows_of(folder), expected, "{rank}");
+    let end = records.last().expect("it has records");
+    assert!(end["ended"].is_object(), "{end}");
+}
+
+/// What `report` prints of these runs, without what only the root knows of itself.
+#[track_caller]
+fn reported(mesh: &Mesh, runs: &[PathBuf]) -> (Value, String) {
+    let page = mesh.lab.path("joined.html");
+    let mut words = vec!["--json", "report", "--out", text(&page)];
+    words.extend(runs.iter().map(|run| text(run)));
+    let done = run(mesh.command(&words)).expect_code(0);
+    assert!(page.exists());
+    let mut document: Value = fitting(&done.out);
+    for host in document["hosts"].as_array_mut().expect("a list") {
+        host["clock"] = Value::Null;
+    }
+    for named in document["named"].as_array_mut().expect("a list") {
+        named["differs"] = Value::Null;
+    }
+    (document, done.err)
+}
+
+#[test]
+fn what_the_ranks_have_kept_is_joined_to_what_the_root_has_stored() {
+    let Some(mesh) = Mesh::add(4, &[]) else {
+        return;
+    };
+    let root = Job::start(rank(&mesh, 0, 4, &[]));
+    let others: Vec<Job> = (1..4)
+        .map(|at| Job::start(rank(&mesh, at, 4, &[])))
+        .collect();
+    let root = root.end();
+    for other in others {
+        other.end().expect_code(0);
+    }
+    let (own, of_ranks) = (mesh.runs(false), mesh.runs(true));
+    assert_eq!((own.len(), of_ranks.len()), (1, 3), "{of_ranks:?}");
+    let all = flows_of(&own[0]);
+    for folder in &of_ranks {
+        assert_has_own_flows(folder, &all);
+    }
+    let (by_ranks, note) = reported(&mesh, &of_ranks);
+    assert!(note.contains("what 3 ranks of 4 hosts kept"), "{note}");
+    let (by_root, _) = reported(&mesh, &own);
+    assert_eq!(by_ranks, by_root);
+    // `last` is the run of the root, and the same document as it has printed.
+    let last = run(mesh.command(&["--json", "report", "last"])).expect_code(0);
+    let [last, printed]: [Value; 2] = [&last, &root].map(|done| fitting(&done.out));
+    assert_eq!(last, printed);
+}
+
+#[test]
+fn a_rank_with_no_store_keeps_nothing_and_parts_of_two_meshes_are_not_joined() {
+    let Some(mesh) = Mesh::add(2, &[]) else {
+        return;
+    };
+    for (name, options) in [("one", &[][..]), ("other", &["--no-store"])] {
+        let other = Job::start(rank(&mesh, 1, 2, options));
+        run(rank(&mesh, 0, 2, &["--name", name])).expect_code(12);
+        other.end().expect_code(0);
+        assert_eq!(mesh.runs(true).len(), 1, "{name}");
+    }
+    let kept = mesh.runs(true);
+    let words = ["report", text(&kept[0]), "other"];
+    let refused = run(mesh.command(&words)).expect_code(23);
+    let why = "it is not a part of the same mesh";
+    assert!(refused.err.contains(why), "{}", refused.err);
+}
+
+#[test]
+fn a_rank_whose_time_of_day_is_an_hour_ahead_joins_and_its_clock_is_printed() {
+    const AHEAD_NS: i64 = 3_600_000_000_000;
+    let Some(library) = Library::compile("ahead.so", &["AHEAD_S=3600"]) else {
+        return;
+    };
+    let Some(mesh) = Mesh::add(2, &[]) else {
+        return;
+    };
+    let root = Job::start(rank(&mesh, 0, 2, &["--verbose"]));
+    let mut ahead = rank(&mesh, 1, 2, &[]);
+    ahead.env("LD_PRELOAD", library.path());
+    let ahead = Job::start(ahead);
+    root.end().expect_code(12);
+    ahead.end().expect_code(0);
+    let records = mesh.records();
+    let members = records.iter().filter_map(|record| record.get("mesh-host"));
+    let clocks: Vec<&Value> = members.map(|member| &member["clock"]).collect();
+    for (clock, expected) in clocks.iter().zip([0, AHEAD_NS]) {
+        let number = |key: &str| clock[key].as_i64().expect("a number");
+        // Both clocks of a reading are read one after the other, and the process may be interrupted in between.
+        let error = number("unix_ns").abs_diff(expected);
+        assert!(error < 60_000_000_000, "{clock}");
+    }
+    let all = observations(&records);
+    assert_eq!(
+        all.iter()
+            .filter(|one| one.2["outcome"] == "measured")
+            .count(),
+        2,
+        "{all:?}"
+    );
+    assert_eq!(mesh.runs(true).len(), 1);
 }
 
 #[test]

@@ -2,7 +2,8 @@
  *
  * With FOLDER it carries them over AF_UNIX sockets named by their port in that folder: a bypass that no counter of an
  * interface or an RDMA device shows. Without, it passes every call on to the kernel; with HIDES it also denies that
- * its sockets are the kernel's TCP. With CRASHES it aborts once it is loaded. */
+ * its sockets are the kernel's TCP. With CRASHES it aborts once it is loaded. With AHEAD_S its time of day is that many
+ * seconds ahead. */
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -13,10 +14,20 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef CRASHES
 __attribute__((constructor)) static void crash(void) { abort(); }
+#endif
+
+#ifdef AHEAD_S
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    int failed = (int)syscall(SYS_clock_gettime, clock, time);
+    if (!failed && clock == CLOCK_REALTIME)
+        time->tv_sec += AHEAD_S;
+    return failed;
+}
 #endif
 
 #ifdef HIDES

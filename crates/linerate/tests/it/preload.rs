@@ -16,14 +16,14 @@ use crate::job::{Job, linerate, run};
 use crate::lab::{Lab, text};
 
 /// A library that is compiled for a test.
-struct Library {
+pub(crate) struct Library {
     _folder: TempDir,
     file: PathBuf,
 }
 
 impl Library {
     /// `preload.c` with these macros; none if there is no C compiler.
-    fn compile(name: &str, macros: &[&str]) -> Option<Self> {
+    pub(crate) fn compile(name: &str, macros: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join(name);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/preload.c");
@@ -53,7 +53,7 @@ impl Library {
         Self::compile("bypass.so", &["FOLDER=HERE"])
     }
 
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         text(&self.file)
     }
 }

@@ -1,6 +1,7 @@
 //! The options of `agent` and `peers`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 use linerate_channel::network::Network;
@@ -50,6 +51,18 @@ pub struct AgentArgs {
     /// A session of a listening agent: its terms come first on standard input.
     #[arg(long, hide = true, requires = "stdio")]
     pub session: bool,
+    /// Of a rank of a mesh: the state folder in which it stores a run of its own.
+    #[arg(long, hide = true, requires = "stdio", value_name = "STATE")]
+    pub keep: Option<PathBuf>,
+    /// The limit of all runs without a name there.
+    #[arg(
+        long,
+        hide = true,
+        requires = "keep",
+        value_name = "SIZE",
+        default_value = "1GB"
+    )]
+    pub keep_limit: Bytes,
     /// What to do with the pairings of a listening agent instead.
     #[command(subcommand)]
     pub action: Option<AgentAction>,

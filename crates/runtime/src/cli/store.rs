@@ -58,10 +58,11 @@ fn parse_name(text: &str) -> Result<String, String> {
 /// `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run: a directory, the name of a stored run or a part of it, `last`, or `last~1` (the one before).
-    #[arg(required_unless_present = "serve")]
-    pub run: Option<PathBuf>,
-    /// The HTML file to write [default: report.html in the run's directory].
+    /// The run: a directory, the name of a stored run or a part of it, `last`, or `last~1` (the one before). Several: what ranks of
+    /// one `mesh` have kept, joined.
+    #[arg(required_unless_present = "serve", value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// The HTML file to write [default: report.html in the directory of the (first) run].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Serve all stored runs and the progress of running ones to a browser on this machine, until Ctrl-C; prints the
@@ -72,7 +73,7 @@ pub struct ReportArgs {
         num_args = 0..=1,
         default_missing_value = ANY_PORT,
         value_parser = parse_address,
-        conflicts_with_all = ["run", "out"]
+        conflicts_with_all = ["runs", "out"]
     )]
     pub serve: Option<SocketAddr>,
 }

@@ -86,6 +86,79 @@ pub struct RemoteHost {
     pub peer: Peer,
     /// Its clocks.
     pub clock: ClockOffset,
+    /// What it was sent to keep.
+    keeping: Keeping,
+}
+
+/// What an agent was sent to keep.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Keeping {
+    /// So many of the records that all hosts get.
+    #[default]
+    Nothing,
+    /// It has confirmed them.
+    Kept(usize),
+    /// It has yet to confirm them.
+    Sent(usize),
+    /// It cannot keep any.
+    Refused,
+}
+
+impl RemoteHost {
+    /// A session with an agent.
+    pub fn new(peer: Peer, clock: ClockOffset) -> Self {
+        Self {
+            peer,
+            clock,
+            keeping: Keeping::Nothing,
+        }
+    }
+
+    /// How many of the records that all hosts get were sent to this one; none if it cannot keep any.
+    pub fn kept(&self) -> Option<usize> {
+        match self.keeping {
+            Keeping::Nothing => Some(0),
+            Keeping::Kept(count) | Keeping::Sent(count) => Some(count),
+            Keeping::Refused => None,
+        }
+    }
+
+    /// Sends records for the run of this host, which then has `count` of those that all hosts get. The answer is taken before
+    /// the next request: nobody waits for the disk of the slowest host.
+    pub fn keep(&mut self, records: Vec<String>, count: usize, limit: Duration) -> Outcome<()> {
+        self.settle(limit)?;
+        if self.keeping != Keeping::Refused {
+            self.peer.send_within(&Request::Keep(records), limit)?;
+            self.keeping = Keeping::Sent(count);
+        }
+        Ok(())
+    }
+
+    /// Aborts its trial. The answer to the last records comes before that.
+    fn abort_trial(&mut self) -> Outcome<()> {
+        self.peer.abort_trial_within(ABORTED)?;
+        if let Keeping::Sent(count) = self.keeping {
+            self.keeping = Keeping::Kept(count);
+        }
+        Ok(())
+    }
+
+    /// Takes the answer to the last records. A host that cannot store them is measured all the same.
+    fn settle(&mut self, limit: Duration) -> Result<(), FarError> {
+        let Keeping::Sent(count) = self.keeping else {
+            return Ok(());
+        };
+        match self.peer.answer_to(&Request::Keep(Vec::new()), limit) {
+            Ok(_) => self.keeping = Keeping::Kept(count),
+            Err(FarError::Failure(_)) => self.keeping = Keeping::Refused,
+            Err(stop) => {
+                // A late answer would be taken for that of the next request.
+                self.keeping = Keeping::Refused;
+                return Err(stop);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A flow of a round: the sessions of its two hosts, and the trial between them.
@@ -211,7 +284,7 @@ impl RemoteFlow<'_> {
             commands: None,
             keep: false,
         };
-        let port = match ask(&mut self.to.peer, &prepare, limit) {
+        let port = match ask(self.to, &prepare, limit) {
             Ok(Reply::Prepared { port }) => port,
             Ok(_) => return Err(FlowFailure::of(&does_not_fit().message)),
             Err(error) => return Err(self.failed(None, Some(error))),
@@ -221,7 +294,7 @@ impl RemoteFlow<'_> {
             token,
             target: SocketAddr::new(self.address, port),
         };
-        match ask(&mut self.from.peer, &connect, limit) {
+        match ask(self.from, &connect, limit) {
             Ok(Reply::Connected) => Ok(()),
             Ok(_) => Err(FlowFailure::of(&does_not_fit().message)),
             // Nobody connects to the listening end any more.
@@ -279,10 +352,10 @@ impl RemoteFlow<'_> {
         let mut failure = FlowFailure::default();
         let mut whys = Vec::new();
         let sides = [
-            (End::Local, &mut self.from.peer, from),
-            (End::Remote, &mut self.to.peer, to),
+            (End::Local, &mut *self.from, from),
+            (End::Remote, &mut *self.to, to),
         ];
-        for (end, peer, error) in sides {
+        for (end, host, error) in sides {
             match error {
                 Some(FarError::Stop(stop)) if stop.code == Code::Interrupted => {
                     failure.is_interrupted = true;
@@ -290,7 +363,7 @@ impl RemoteFlow<'_> {
                 }
                 // It may be slow, or wait for an end that is lost: only one that cannot even abort the trial is lost.
                 Some(FarError::Stop(stop)) if stop.code == Code::TimeOut => {
-                    if let Err(lost) = peer.abort_trial_within(ABORTED) {
+                    if let Err(lost) = host.abort_trial() {
                         failure.lost.push((end, lost.message));
                     }
                     whys.push((true, stop.message));
@@ -305,7 +378,7 @@ impl RemoteFlow<'_> {
                 }
                 // Also of a trial that this end believes to be over.
                 None => {
-                    if let Err(lost) = peer.abort_trial_within(ABORTED) {
+                    if let Err(lost) = host.abort_trial() {
                         failure.lost.push((end, lost.message));
                     }
                 }
@@ -335,9 +408,10 @@ fn is_timeout(error: &FarError) -> bool {
     matches!(error, FarError::Stop(stop) if stop.code == Code::TimeOut)
 }
 
-fn ask(peer: &mut Peer, request: &Request, limit: Duration) -> Result<Reply, FarError> {
-    peer.send(request)?;
-    peer.answer_to(request, limit)
+fn ask(host: &mut RemoteHost, request: &Request, limit: Duration) -> Result<Reply, FarError> {
+    host.settle(limit)?;
+    host.peer.send_within(request, limit)?;
+    host.peer.answer_to(request, limit)
 }
 
 /// The record of one end.

@@ -2,15 +2,17 @@
 //! the traffic engine. When the controller disconnects, whatever is not committed is undone; a trial whose record is kept
 //! goes on to its end.
 
+mod own_run;
+mod progress;
 mod trial;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linerate_channel::passing::receive_terms;
@@ -30,14 +32,16 @@ use linerate_traffic::tcp::{Arrival, Connected, HandedOver, Listening};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use self::own_run::OwnRun;
+use self::progress::Watch;
 use self::trial::{
-    Aside, Trial, TrialRun, TrialThread, clock, no_changes, no_commands, no_connections, run_trial,
-    too_fast,
+    Aside, Trial, TrialRun, TrialThread, clock, no_changes, no_commands, no_connections, no_run,
+    run_trial, too_fast,
 };
 use crate::cli::AgentArgs;
 use crate::console::interrupt::Interrupt;
 use crate::console::say::{Say, warn};
-use crate::endpoint::conductor::{Began, Conductor};
+use crate::endpoint::conductor::Conductor;
 use crate::endpoint::kept::{self, Reserved};
 use crate::endpoint::listen;
 use crate::endpoint::local::LocalEndpoint;
@@ -49,12 +53,6 @@ const ARRIVAL: Duration = Duration::from_secs(15);
 
 /// How long the data connections to another agent may take.
 const CONNECT: Duration = Duration::from_secs(10);
-
-/// A controller cannot ask for more frequent reports than this.
-const REPORT_MIN: Duration = Duration::from_millis(10);
-
-/// How often a trial with a maximum rate, or with commands, is checked.
-const CHECKED: Duration = Duration::from_millis(100);
 
 /// How long the agent of a controller that was killed may take to notice it and to end.
 const ORPHANED: Duration = Duration::from_secs(10);
@@ -84,7 +82,11 @@ pub fn run(args: &AgentArgs, state: &Path, say: &Say) -> Outcome<()> {
         (_, Some(address), _) => serve_http(args, address, say),
         (.., Some(address)) => listen::run(&args.listening, address, state, say),
         _ if args.session => serve_session(state),
-        _ => serve(state, None, Arrival::default()),
+        _ => {
+            let own_run = args.keep.as_ref();
+            let own_run = own_run.map(|folder| OwnRun::new(folder.clone(), args.keep_limit));
+            serve(state, None, Arrival::default(), own_run)
+        }
     }
 }
 
@@ -99,7 +101,7 @@ fn serve_session(state: &Path) -> Outcome<()> {
         ports: terms.ports,
         handed: Some(Arc::new(HandedOver::new(passing))),
     };
-    serve(state, Some(terms), arrival)
+    serve(state, Some(terms), arrival, None)
 }
 
 /// Serves HTTP to anyone who reaches `address`, until it is interrupted.
@@ -126,7 +128,12 @@ fn serve_http(args: &AgentArgs, address: SocketAddr, say: &Say) -> Outcome<()> {
 }
 
 /// Serves one controller on standard input and output.
-fn serve(state: &Path, terms: Option<SessionTerms>, arrival: Arrival) -> Outcome<()> {
+fn serve(
+    state: &Path,
+    terms: Option<SessionTerms>,
+    arrival: Arrival,
+    own_run: Option<OwnRun>,
+) -> Outcome<()> {
     let mut endpoint = LocalEndpoint::open(state)?;
     if let Some(terms) = &terms {
         endpoint.reached_through(terms.listener_pid);
@@ -143,6 +150,7 @@ fn serve(state: &Path, terms: Option<SessionTerms>, arrival: Arrival) -> Outcome
         arrival,
         state: state.to_owned(),
         talk: AgentTalk::new(env!("CARGO_PKG_VERSION")),
+        own_run,
         trial: None,
         ending: Vec::new(),
         is_alone: false,
@@ -192,6 +200,8 @@ struct Agent {
     /// Where its journals are.
     state: PathBuf,
     talk: AgentTalk,
+    /// Of a rank of a mesh, unless nothing is to be stored.
+    own_run: Option<OwnRun>,
     trial: Option<Trial>,
     /// Trials that are over or aborted, and may still end what they caused.
     ending: Vec<TrialThread>,
@@ -289,6 +299,7 @@ impl Agent {
             AgentAction::Discard(token) => {
                 kept::discard(&self.state, token).map(|()| Reply::Discarded)
             }
+            AgentAction::Keep(records) => self.keep(&records),
             AgentAction::Connect {
                 spec,
                 token,
@@ -306,6 +317,15 @@ impl Agent {
             AgentAction::Refuse(failure) => Err(failure),
         };
         Some(done.unwrap_or_else(Reply::Failed))
+    }
+
+    /// Adds records to the own run of a rank.
+    fn keep(&mut self, records: &[String]) -> Result<Reply, Failure> {
+        let own_run = self.own_run.as_mut().ok_or_else(no_run)?;
+        // Reported here, where the launcher shows it: the root goes on without.
+        let added = own_run.add(records);
+        added.inspect_err(|failure| warn(&failure.message))?;
+        Ok(Reply::Kept)
     }
 
     fn hello(&self) -> Reply {
@@ -406,7 +426,15 @@ impl Agent {
             }
         };
         let began = aside.conductor.as_ref().map(Conductor::began);
-        let exceeds = self.watch(&abort, report, spec, began);
+        let watch = Watch {
+            events: self.events.clone(),
+            report,
+            budget: self.budget.clone(),
+            began,
+            // One counter has both directions of what is not a bulk transfer.
+            directions: if spec.workload.is_bulk() { 1 } else { 2 },
+        };
+        let exceeds = watch.begin(&abort);
         let keeps = aside.reserved.is_some();
         let port = listening.port();
         let state = self.state.clone();
@@ -534,55 +562,6 @@ impl Agent {
             .ok()
     }
 
-    /// Has a trial report its progress, and aborts it when it exceeds the maximum rate; then the result becomes true.
-    fn watch(
-        &self,
-        abort: &Abort,
-        report: Option<Nanoseconds>,
-        spec: &TrialSpec,
-        began: Option<Began>,
-    ) -> Arc<AtomicBool> {
-        let exceeds = Arc::<AtomicBool>::default();
-        let reports = report.map(|every| Duration::from(every).max(REPORT_MIN));
-        let is_checked = self.budget.is_some() || began.is_some();
-        let checked = is_checked.then_some(CHECKED);
-        let Some(every) = reports.into_iter().chain(checked).min() else {
-            return exceeds;
-        };
-        // One counter has both directions of what is not a bulk transfer.
-        let directions = if spec.workload.is_bulk() { 1 } else { 2 };
-        let (events, found, aborted) = (self.events.clone(), Arc::clone(&exceeds), abort.clone());
-        let (budget, last) = (self.budget.clone(), Mutex::new((0, Nanoseconds::new(0))));
-        let due = AtomicU64::new(0);
-        abort.report(every, move |progress| {
-            if let Some(began) = &began {
-                began.signal();
-            }
-            let moved = progress.sent_bytes.max(progress.received_bytes);
-            if let Some(budget) = &budget {
-                let mut last = lock(&last);
-                let elapsed = progress.at_ns.as_u64().saturating_sub(last.1.as_u64());
-                let bytes = moved.saturating_sub(last.0);
-                *last = (moved, progress.at_ns);
-                if !lock(budget).take(bytes, Nanoseconds::new(elapsed), directions) {
-                    found.store(true, Ordering::SeqCst);
-                    aborted.trigger();
-                }
-            }
-            let Some(reports) = reports else { return };
-            let at = progress.at_ns.as_u64();
-            if at < due.load(Ordering::Relaxed) {
-                return;
-            }
-            let every = u64::try_from(reports.as_nanos()).unwrap_or(u64::MAX);
-            // A tenth early is on time: the checks in between are not aligned to the reports.
-            due.store(at.saturating_add(every / 10 * 9), Ordering::Relaxed);
-            // A report that finds the queue full is omitted: it must not hold up the trial.
-            let _ = events.try_send(Event::Reply(Box::new(Reply::Progress(progress))));
-        });
-        exceeds
-    }
-
     fn start(&mut self, at: Option<Nanoseconds>) -> Option<Reply> {
         let trial = self.trial.as_mut()?;
         trial.started = true;
@@ -609,10 +588,6 @@ impl Agent {
         self.talk.on_trial_over();
         Some(result.map_or_else(Reply::Failed, Reply::Done))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes one reply; false when the controller is gone.

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use linerate_model::failover::{CommandRun, Trigger};
 use linerate_model::protocol::{Failure, FailureKind, Reply, START_AHEAD_MAX};
@@ -126,9 +126,10 @@ fn is_aborted_before(abort: &Abort, at: Nanoseconds) -> bool {
 
 /// The clocks of this host.
 pub(super) fn clock() -> Reply {
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Reply::Clock {
         monotonic_ns: now(ClockId::Monotonic),
-        unix_ns: now(ClockId::Realtime),
+        unix_ns: unix.unwrap_or_default().into(),
     }
 }
 
@@ -159,6 +160,14 @@ pub(super) fn no_commands() -> Failure {
         kind: FailureKind::Permission,
         message: "the agent's owner permits no commands: it was started without \
                   `--allow-commands`"
+            .to_owned(),
+    }
+}
+
+pub(super) fn no_run() -> Failure {
+    Failure {
+        kind: FailureKind::Permission,
+        message: "this agent stores no run: it is not a rank of a mesh, or has `--no-store`"
             .to_owned(),
     }
 }

@@ -20,7 +20,7 @@ use linerate_model::launch::{Launched, PmiChannel, Rendezvous, launched};
 use linerate_model::pairing::Pairing;
 
 pub use self::gate::{Arrived, Gate, Gathered, in_a_line};
-pub use self::worker::{relay, work};
+pub use self::worker::{Keep, relay, work};
 
 /// A folder for the keys of one mesh, which is removed when this is dropped.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use linerate_channel::client;
 use linerate_channel::passing::receive_terms;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::pairing::Pairing;
+use linerate_model::units::Bytes;
 
 use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
@@ -22,8 +23,22 @@ pub(super) const SESSIONS: usize = 2;
 /// Bytes that are copied at once: the size of a pipe.
 const COPIED: usize = 65_536;
 
-/// Joins the root at `pairing` with agents of this host, and serves until the root ends them.
-pub fn work(state: &Path, pairing: &Pairing, interrupt: &Interrupt) -> Outcome<()> {
+/// Where the agents of a rank store a run of their own, and the limit of all runs without a name there.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep<'a> {
+    /// The state folder.
+    pub state: &'a Path,
+    /// The limit.
+    pub limit: Bytes,
+}
+
+/// Joins the root at `pairing` with agents of this host, and serves until the root ends them. `state` has the keys of the mesh.
+pub fn work(
+    state: &Path,
+    pairing: &Pairing,
+    keep: Option<Keep<'_>>,
+    interrupt: &Interrupt,
+) -> Outcome<()> {
     client::pair(state, pairing, now_unix_s()).map_err(|error| {
         let stop = Stop::from(error);
         match stop.code {
@@ -36,7 +51,7 @@ pub fn work(state: &Path, pairing: &Pairing, interrupt: &Interrupt) -> Outcome<(
     })?;
     let mut running = Vec::new();
     for _ in 0..SESSIONS {
-        running.push(Serving::start(state, pairing)?);
+        running.push(Serving::start(state, pairing, keep)?);
     }
     for serving in &mut running {
         serving.wait(interrupt)?;
@@ -51,7 +66,7 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(state: &Path, pairing: &Pairing) -> Outcome<Self> {
+    fn start(state: &Path, pairing: &Pairing, keep: Option<Keep<'_>>) -> Outcome<Self> {
         let program = || {
             let mut command = Command::new("/proc/self/exe");
             command.arg("--state").arg(state);
@@ -66,6 +81,11 @@ impl Serving {
             .args(["agent", "--stdio"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
+        if let Some(keep) = keep {
+            command.arg("--keep").arg(keep.state);
+            // Without the suffix that would round it.
+            command.args(["--keep-limit", &format!("{}B", keep.limit.as_u64())]);
+        }
         let mut agent = command.spawn().map_err(cannot)?;
         let (to, from) = (agent.stdin.take(), agent.stdout.take());
         let (Some(to), Some(from)) = (to, from) else {

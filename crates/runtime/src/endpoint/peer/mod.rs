@@ -6,15 +6,16 @@
 //! program in another namespace): whoever may start that child may talk to the agent.
 
 mod failure;
+mod input;
 mod printable;
 mod push;
 mod start;
 mod stderr;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::IpAddr;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,7 @@ use linerate_model::talk::{Lines, answer};
 
 pub use self::failure::FarError;
 use self::failure::{cause_of_ssh, how_it_ended, stop_of_channel};
+use self::input::Input;
 pub use self::printable::printable;
 use self::printable::printable_json;
 use self::start::{agent_command, cannot_start};
@@ -81,30 +83,6 @@ pub struct Peer {
     /// Receives the progress of the running trial at the remote end.
     reports: Arc<Mutex<Option<Watch>>>,
     interrupt: Interrupt,
-}
-
-/// The standard input of the agent; none when it is closed. Ctrl-C writes to it from another thread.
-#[derive(Debug, Clone)]
-struct Input(Arc<Mutex<Option<ChildStdin>>>);
-
-impl Input {
-    fn of(input: Option<ChildStdin>) -> Self {
-        Self(Arc::new(Mutex::new(input)))
-    }
-
-    fn write(&self, request: &Request) -> Outcome<std::io::Result<()>> {
-        let mut line = serde_json::to_vec(request)
-            .map_err(|e| Stop::new(Code::Bug, "cannot write a request").because(e))?;
-        line.push(b'\n');
-        Ok(match &mut *lock(&self.0) {
-            Some(input) => input.write_all(&line).and_then(|()| input.flush()),
-            None => Err(std::io::ErrorKind::BrokenPipe.into()),
-        })
-    }
-
-    fn close(&self) {
-        *lock(&self.0) = None;
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -243,6 +221,11 @@ impl Peer {
 
     /// Sends a request whose answer [`Peer::hear`] takes later.
     pub fn send(&mut self, request: &Request) -> Outcome<()> {
+        self.send_within(request, WORK)
+    }
+
+    /// The same; one that is not read within `limit` ends the connection.
+    pub(super) fn send_within(&mut self, request: &Request, limit: Duration) -> Outcome<()> {
         if let Request::Connect { spec, .. } = request {
             self.record_bytes_max = record_bytes_max(spec);
         }
@@ -257,7 +240,16 @@ impl Peer {
             );
         let bytes_max = request.answer_bytes_max(self.record_bytes_max);
         self.answer_bytes_max.store(bytes_max, Ordering::SeqCst);
-        self.input.write(request)?.map_err(|_| self.gone())
+        let written = self.input.write(request, limit)?;
+        written.map_err(|error| {
+            if error.kind() == ErrorKind::TimedOut {
+                self.kill();
+                let within = limit.as_secs();
+                let why = format!("{} took no request within {within} s", self.address);
+                return Stop::new(Code::PeerUnreachable, why);
+            }
+            self.gone()
+        })
     }
 
     /// Passes the progress of running trials at the remote end to `watch` from now on.
@@ -272,7 +264,7 @@ impl Peer {
             // The end of its data may arrive before its confirmation.
             abort.expect_early_end();
             // The trial of an agent that is gone fails by itself.
-            let _ = input.write(&Request::EndEarly);
+            let _ = input.write(&Request::EndEarly, WORK);
         }
     }
 
@@ -329,7 +321,7 @@ impl Peer {
 
     /// The same with a shorter time for the answer.
     pub(super) fn abort_trial_within(&mut self, limit: Duration) -> Outcome<()> {
-        self.send(&Request::Abort)?;
+        self.send_within(&Request::Abort, limit)?;
         let deadline = Instant::now() + limit;
         loop {
             match self
@@ -597,7 +589,7 @@ fn listen(
     loop {
         let count = match output.read(&mut buffer) {
             Ok(count) if count > 0 => count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             _ => break,
         };
         let bytes_max = |_: &[u8]| bytes_max.load(Ordering::SeqCst);

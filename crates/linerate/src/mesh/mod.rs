@@ -25,7 +25,9 @@ use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_model::mesh::{Pattern, Schedule, ScheduleOptions, Shuffle, schedule};
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::{Rdma, Rr, Stream, TrialSpec, Verb, Verbs, Waiting, Workload};
+use linerate_model::workload::{
+    Pingpong, Rdma, Rr, Stream, TrialSpec, Verb, Verbs, Waiting, Workload,
+};
 use linerate_runtime::cli::{MeshArgs, MeshWorkload};
 use linerate_runtime::console::clock::now_unix_s;
 use linerate_runtime::console::command_line::command_line;
@@ -42,6 +44,10 @@ use self::rounds::{Ended, Rounds};
 
 /// What a round takes besides its trial: connecting, and the records of both ends.
 const BETWEEN_ROUNDS: Nanoseconds = Nanoseconds::from_millis(300);
+
+/// The size of a message, over TCP there and back or by RDMA.
+const MESSAGE: Bytes = Bytes::kib(64);
+
 /// Carries out `mesh`.
 pub(crate) fn run(args: &MeshArgs, state: &Path, say: &Say) -> Outcome<u8> {
     let interrupt = Interrupt::listen()?;
@@ -172,7 +178,7 @@ fn spec(args: &MeshArgs) -> Outcome<TrialSpec> {
         Workload::Rdma(Rdma {
             verb,
             latency: false,
-            sizes: vec![Bytes::kib(64)],
+            sizes: vec![MESSAGE],
             repetitions: None,
             data_check: false,
         })
@@ -185,6 +191,13 @@ fn spec(args: &MeshArgs) -> Outcome<TrialSpec> {
             depth: 1,
             connect_each: false,
             rate_per_s: None,
+        }),
+        // One size, until the time is over.
+        MeshWorkload::Pingpong => Workload::Pingpong(Pingpong {
+            sizes: vec![MESSAGE],
+            repetitions: u32::MAX,
+            volume_bytes: Bytes::new(u64::MAX),
+            data_check: false,
         }),
         MeshWorkload::RdmaWrite => rdma(Verb::Write),
         MeshWorkload::RdmaRead => rdma(Verb::Read),

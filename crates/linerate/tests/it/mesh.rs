@@ -201,6 +201,33 @@ fn a_clock_that_is_an_hour_ahead_is_printed_and_its_host_is_measured() {
     assert_eq!(pairs.len(), 2, "{all:?}");
 }
 
+/// Requests and messages are counted, each kind by its own workload, which is in the document.
+#[test]
+fn the_workloads_of_measure_give_rates_per_second() {
+    let Some(mesh) = Mesh::add(2, &[]) else {
+        return;
+    };
+    for (workload, bits_of_one) in [("rr", 8.0), ("pingpong", 65_536.0 * 8.0)] {
+        let options = ["--time", "1s", "--no-retest", "--workload", workload];
+        let name = ["--name", workload];
+        let done = mesh
+            .run(&[], &[&options[..], &name].concat())
+            .expect_code(12);
+        let document = fitting(&done.out);
+        assert_eq!(document["workload"], workload);
+        assert_eq!(document["unit"], "1/s");
+        let folder = mesh.lab.state().join("runs").join(workload);
+        let all = observations(&records_of(&folder));
+        assert_eq!(all.len(), 2, "{all:?}");
+        for (from, to, outcome) in all {
+            assert_eq!(outcome["outcome"], "measured", "{from} to {to}: {outcome}");
+            let rate = outcome["rate"].as_f64().expect("a rate");
+            // 50 Mb/s each way, and a bucket that is full at the start.
+            assert!(rate > 0.0 && rate * bits_of_one < 100e6, "{rate}");
+        }
+    }
+}
+
 #[test]
 fn both_directions_at_once_are_two_results_of_one_flow() {
     let Some(mesh) = Mesh::add(2, &[]) else {

@@ -150,6 +150,8 @@ pub enum MeshWorkload {
     Stream,
     /// Requests and responses of one byte.
     Rr,
+    /// A message of 64 KiB there and back.
+    Pingpong,
     /// RDMA write.
     RdmaWrite,
     /// RDMA read.

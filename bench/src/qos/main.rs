@@ -6,6 +6,7 @@
     reason = "a developer's tool that talks to its terminal"
 )]
 
+mod bond;
 mod plant;
 
 use std::fs;
@@ -33,6 +34,9 @@ struct Args {
     /// Rounds of each verification
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=100))]
     rounds: u16,
+    /// VLANs on a bond, of which a port lacks its limit or a VLAN its priority; needs a kernel with both (`testbed/vm`)
+    #[arg(long)]
+    bond: bool,
     #[command(flatten)]
     table: TableArgs,
     #[command(flatten)]
@@ -61,17 +65,32 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
     let linerate = args.stage.linerate()?;
     let seed = args.stage.seed.unwrap_or_default();
-    let (near, _far) = two_hosts(&stage, ["10.81.0.1/24", "10.81.0.2/24"])?;
-    let written =
-        fs::create_dir_all(STATE).and_then(|()| fs::write(format!("{STATE}/file"), file()));
+    let (near, far) = two_hosts(&stage, ["10.81.0.1/24", "10.81.0.2/24"])?;
+    let text = if args.bond {
+        bond::make(&near, &far)?;
+        bond::file()
+    } else {
+        file()
+    };
+    let written = fs::create_dir_all(STATE).and_then(|()| fs::write(format!("{STATE}/file"), text));
     written.map_err(|error| Trouble(format!("write the file of classes: {error}")))?;
     let mut random = Random::new(Seed(seed));
     let mut all: Vec<Planted> = (0..args.trials).map(|_| Planted::clean()).collect();
-    all.extend((0..args.trials).map(|_| Planted::seeded(&mut random)));
+    all.extend((0..args.trials).map(|_| {
+        if args.bond {
+            Planted::seeded_of_bond(&mut random)
+        } else {
+            Planted::seeded(&mut random)
+        }
+    }));
     random.shuffle(&mut all);
     let mut found = Vec::with_capacity(all.len());
     for planted in all {
-        planted.make(&near)?;
+        if args.bond {
+            bond::forget(&near, &linerate, STATE, (planted.wrong, planted.class))?;
+        } else {
+            planted.make(&near)?;
+        }
         let one = verify(&near, &linerate, args.rounds, &planted)?;
         eprintln!(
             "{:?} {}: exit code {:?}, {}: {}",

@@ -12,6 +12,9 @@ const CLASSES: [(&str, &str, &str, u32); 3] = [
     ("rest", "", "", 40),
 ];
 
+/// The classes of a bond that have a VLAN.
+pub(crate) const OF_BOND: [&str; 2] = ["low", "middle"];
+
 /// What is wrong with a set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -26,14 +29,18 @@ pub(crate) enum Wrong {
     Missed,
     /// All share a parent, and none is guaranteed anything.
     Shared,
+    /// A port of a bond has no limit.
+    Port,
+    /// A VLAN maps no priority.
+    Map,
 }
 
 /// One set-up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planted {
     pub(crate) wrong: Wrong,
-    /// The class that it is about; that of `Shared` is each.
-    class: usize,
+    /// The class that it is about; that of `Shared` and `Port` is each.
+    pub(crate) class: usize,
 }
 
 impl Planted {
@@ -41,6 +48,14 @@ impl Planted {
         Self {
             wrong: Wrong::Clean,
             class: 0,
+        }
+    }
+
+    /// One thing at random of those that a bond with VLANs can lack.
+    pub(crate) fn seeded_of_bond(random: &mut Random) -> Self {
+        Self {
+            wrong: [Wrong::Port, Wrong::Map][random.index(2)],
+            class: random.index(OF_BOND.len()),
         }
     }
 
@@ -58,8 +73,11 @@ impl Planted {
 
     /// The class that is wrong; none of several or of none.
     pub(crate) fn class(&self) -> Option<&'static str> {
-        let is_one = !matches!(self.wrong, Wrong::Clean | Wrong::Shared);
-        is_one.then(|| CLASSES[self.class].0)
+        match self.wrong {
+            Wrong::Clean | Wrong::Shared | Wrong::Port => None,
+            Wrong::Map => Some(OF_BOND[self.class]),
+            Wrong::High | Wrong::Low | Wrong::Missed => Some(CLASSES[self.class].0),
+        }
     }
 
     /// Which check finds it.
@@ -69,6 +87,7 @@ impl Planted {
             Wrong::High | Wrong::Low => "alone",
             Wrong::Missed => "class",
             Wrong::Shared => "together",
+            Wrong::Port | Wrong::Map => "configuration",
         }
     }
 

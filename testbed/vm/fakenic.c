@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * fake0: an interface for tests that takes settings which no card that QEMU emulates takes, and only remembers them:
- * moderation of single queues, energy-efficient Ethernet, forward error correction, forced speeds, data centre bridging.
+ * moderation of single queues, energy-efficient Ethernet, forward error correction, forced speeds, data centre bridging,
+ * maximum rates of traffic classes with queues (mqprio, hw 1).
  * It counts the bytes of each VLAN priority (tx_prio0_bytes ...), as mlx5 does, and drops every packet. What netlink and ethtool make of a request is the kernel's own code; only the card is missing.
  *
  * Written for Linux 6.1 (include/linux/ethtool.h, include/net/dcbnl.h there), a module of the guest's kernel and no part
@@ -13,6 +14,7 @@
 #include <linux/linkmode.h>
 #include <linux/module.h>
 #include <net/dcbnl.h>
+#include <net/pkt_cls.h>
 
 #define QUEUES 4
 #define PRIORITIES 8
@@ -27,11 +29,14 @@ static struct {
 	struct ieee_ets ets;
 	struct ieee_pfc pfc;
 	struct ieee_maxrate maxrate;
+	u64 class_maxrate[TC_QOPT_MAX_QUEUE];
 	atomic64_t sent_bytes[PRIORITIES];
 } card;
 
 /* In /sys/module/fakenic/parameters, as iproute2's dcb took the kernel's kbit/s for bytes/s for years. */
 module_param_array_named(maxrate_kbit, card.maxrate.tc_maxrate, ullong, NULL, 0444);
+/* Bytes per second, as the kernel passes them on. */
+module_param_array_named(class_maxrate, card.class_maxrate, ullong, NULL, 0444);
 
 static netdev_tx_t transmit(struct sk_buff *packet, struct net_device *dev)
 {
@@ -46,8 +51,38 @@ static netdev_tx_t transmit(struct sk_buff *packet, struct net_device *dev)
 	return NETDEV_TX_OK;
 }
 
+/* As i40e does (i40e_setup_tc): channels with maximum rates, and no minimum ones. */
+static int setup_tc(struct net_device *dev, enum tc_setup_type type, void *data)
+{
+	struct tc_mqprio_qopt_offload *asked = data;
+	struct tc_mqprio_qopt *classes = &asked->qopt;
+	int class, priority;
+
+	if (type != TC_SETUP_QDISC_MQPRIO)
+		return -EOPNOTSUPP;
+	if (!classes->num_tc) {
+		memset(card.class_maxrate, 0, sizeof(card.class_maxrate));
+		netdev_reset_tc(dev);
+		return 0;
+	}
+	if (asked->mode != TC_MQPRIO_MODE_CHANNEL || asked->shaper != TC_MQPRIO_SHAPER_BW_RATE)
+		return -EOPNOTSUPP;
+	if (asked->flags & TC_MQPRIO_F_MIN_RATE)
+		return -EINVAL;
+	netdev_set_num_tc(dev, classes->num_tc);
+	for (class = 0; class < classes->num_tc; class++) {
+		netdev_set_tc_queue(dev, class, classes->count[class], classes->offset[class]);
+		card.class_maxrate[class] = asked->max_rate[class];
+	}
+	for (priority = 0; priority <= TC_BITMASK; priority++)
+		netdev_set_prio_tc_map(dev, priority, classes->prio_tc_map[priority]);
+	classes->hw = TC_MQPRIO_HW_OFFLOAD_TCS;
+	return 0;
+}
+
 static const struct net_device_ops net_ops = {
 	.ndo_start_xmit = transmit,
+	.ndo_setup_tc = setup_tc,
 };
 
 static void get_channels(struct net_device *dev, struct ethtool_channels *told)

@@ -250,6 +250,7 @@ pub fn qos(bytes: &[u8]) {
         Some(Mechanism::Htb),
         Some(Mechanism::Mqprio),
         Some(Mechanism::Dcb),
+        Some(Mechanism::Offload),
     ] {
         let asked = Qos {
             mechanism: mechanism.or(qos.mechanism),

@@ -183,7 +183,7 @@ pub(super) fn plan(
     let managed = Managed::all(asked, root);
     let number = |number: u16| match asked.plan.mechanism {
         Mechanism::Htb => format!("1:{number:x}"),
-        Mechanism::Dcb | Mechanism::Mqprio => number.to_string(),
+        Mechanism::Dcb | Mechanism::Offload | Mechanism::Mqprio => number.to_string(),
     };
     let lines = asked.qos.classes.iter().zip(&asked.plan.classes);
     let lines = lines.map(|(class, planned)| PlannedLine {

@@ -84,14 +84,14 @@ fn class<'a>(document: &'a Value, name: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("class {name}: {document}"))
 }
 
-/// No class fails, and each that holds has its limit within 1 %.
+/// No class fails, and each that holds has its limit within 1 %. The exit code is 0 if all hold; a busy machine may leave one open.
 #[track_caller]
 fn assert_holds(done: &Done, document: &Value) {
-    assert!(
-        matches!(done.code, Some(0 | 12)),
-        "{}\n{document:#}",
-        done.err
-    );
+    let of_all = document["directions"].as_array().expect("a list").iter();
+    let mut of_all = of_all.flat_map(|one| one["classes"].as_array().expect("a list"));
+    let all_hold = of_all.all(|class| class["verdict"] == "holds");
+    let code = if all_hold { 0 } else { 12 };
+    assert_eq!(done.code, Some(code), "{}\n{document:#}", done.err);
     let classes = document["directions"][0]["classes"].as_array();
     for class in classes.expect("a list") {
         assert_ne!(class["verdict"], "fails", "{class:#}");

@@ -50,7 +50,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 89] = tests![
+const TESTS: [Test; 90] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -73,6 +73,7 @@ const TESTS: [Test; 89] = tests![
     qos::the_reports_file_is_planned_made_verified_and_undone_to_the_byte,
     qos::an_apply_that_is_killed_at_a_step_is_rolled_back_whole,
     qos::a_nic_with_traffic_classes_holds_the_limits_itself,
+    qos::a_nic_limits_the_queues_of_each_class_if_the_file_names_that,
     qos::networkd_makes_vlans_with_whole_egress_maps_of_the_printed_lines,
     network::loss_on_the_way_is_named,
     network::a_window_below_what_the_round_trip_holds_is_named,

@@ -519,3 +519,53 @@ pub(crate) fn a_nic_with_traffic_classes_holds_the_limits_itself(guest: &Guest) 
     guest.shell("ip neigh flush all");
     assert_eq!(all(), before);
 }
+
+pub(crate) fn a_nic_limits_the_queues_of_each_class_if_the_file_names_that(guest: &Guest) {
+    if !cards::is_there(guest) {
+        return;
+    }
+    let file = |classes: &str| {
+        guest.shell(&format!(
+            "printf '%s\\n' '[qos]' 'interface = \"fake0\"' 'mechanism = \"mqprio-offload\"' {classes} >{FILE}"
+        ));
+    };
+    let classes = "'[[class]]' 'name = \"low\"' 'mark = 7' 'limit = \"10mbit\"' '[[class]]' 'name = \"middle\"' 'priority = 3' \
+                   'limit = \"50mbit\"'";
+    file(classes);
+    let rates = "cat /sys/module/fakenic/parameters/class_maxrate";
+    let all = || guest.shell(rates) + &seen(guest, "fake0");
+    let before = all();
+    let made = apply(guest, FILE).out;
+    assert!(
+        made.contains("hw 1 mode channel shaper bw_rlimit"),
+        "{made}"
+    );
+    // Bytes per second on the wire, where 1538 bytes carry a frame of 1514; the rest has no limit.
+    let limits = guest.shell(rates);
+    assert!(limits.starts_with("0,1269815,6349075,0"), "{limits}");
+    let made = guest.shell("tc qdisc show dev fake0");
+    assert!(made.contains("mode:channel"), "{made}");
+    // The queue of a class is chosen by its priority, and by the rule that gives a mark one.
+    guest.shell(
+        "ip addr add 12.0.99.2/24 dev fake0 && ip neigh replace 12.0.99.1 lladdr 52:54:00:00:00:01 dev fake0
+        echo x >/dev/udp/12.0.99.1/9",
+    );
+    let classes_of = guest.shell("tc -s class show dev fake0");
+    assert!(classes_of.contains("class mqprio"), "{classes_of}");
+    guest.shell("ip addr del 12.0.99.2/24 dev fake0; ip neigh flush all");
+    let imported = qos(guest, &["import", "fake0"]).out;
+    for line in ["mechanism = \"mqprio-offload\"", "limit-of = \"wire\""] {
+        assert!(imported.contains(line), "{imported}");
+    }
+    let map = guest.shell(&format!("{} map fake0", Guest::command()));
+    assert!(map.contains("10.16 Mb/s"), "{map}");
+    qos(guest, &["undo"]);
+    assert_eq!(all(), before);
+    // What a driver refuses is named, and nothing is left.
+    file(&format!("{classes} 'guarantee = \"20mbit\"'"));
+    let words = format!("{} qos apply {FILE} --no-confirm", Guest::command());
+    let refused = guest.run(&["bash", "-c", &words]);
+    assert_ne!(refused.code, 0, "{}", refused.out);
+    assert!(refused.err.contains("nic/fake0/qdisc"), "{}", refused.err);
+    assert_eq!(all(), before);
+}

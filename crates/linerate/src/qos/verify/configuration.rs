@@ -39,6 +39,7 @@ pub(super) fn configuration(
     let found: Vec<String> = match planned.mechanism {
         Mechanism::Htb => by_class(own, &holders, number),
         Mechanism::Mqprio => by_bucket(own, &holders),
+        Mechanism::Offload => by_maximum(own, &holders),
         Mechanism::Dcb => by_rate(own, class, &holders),
     };
     let mut result = Configuration {
@@ -146,6 +147,30 @@ fn has_bucket(nic: &Nic, rate: BitRate) -> Option<bool> {
         own.is_some_and(|own| !differ(own, rate))
     };
     Some(nic.shaping.tree.value()?.iter().any(is_bucket))
+}
+
+/// Of the maximum rates of `mqprio` in the NIC.
+fn by_maximum(planned: &PlannedClass, holders: &[&Nic]) -> Vec<String> {
+    let number = usize::from(planned.number);
+    let what = |nic: &&Nic| {
+        let tree = nic.shaping.tree.value()?;
+        let root = tree.iter().find(|node| node.kind == "mqprio");
+        let class = root.and_then(|root| root.traffic_classes.get(number));
+        let rate = class.and_then(|class| class.max_bit_per_s);
+        let found = match (planned.limit, rate) {
+            (Some(_), None) => format!("no maximum rate (planned: {})", planned.rates.ceil),
+            (Some(_), Some(rate)) if differ(rate, planned.rates.ceil) => {
+                format!("a maximum rate of {rate}, not {}", planned.rates.ceil)
+            }
+            (None, Some(rate)) => format!("a maximum rate of {rate}"),
+            _ => return None,
+        };
+        Some(format!(
+            "traffic class {number} of {} has {found}",
+            nic.name
+        ))
+    };
+    holders.iter().filter_map(what).collect()
 }
 
 /// Of maximum rates of the NIC's traffic classes.

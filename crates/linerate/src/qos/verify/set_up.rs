@@ -130,7 +130,9 @@ fn reachable(qos: &Qos, host: &Host) -> bool {
 fn minor(mechanism: Mechanism, number: u16) -> u16 {
     match mechanism {
         Mechanism::Htb => number,
-        Mechanism::Mqprio | Mechanism::Dcb => TRAFFIC_CLASS.saturating_add(number),
+        Mechanism::Mqprio | Mechanism::Offload | Mechanism::Dcb => {
+            TRAFFIC_CLASS.saturating_add(number)
+        }
     }
 }
 

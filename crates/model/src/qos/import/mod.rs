@@ -45,8 +45,10 @@ pub fn imported(
         Limits::Htb(htb, rules) => of_htb(htb, rules, &vlans, &mut notes),
         Limits::None => only_vlans(&vlans),
     };
-    if matches!(found.limits, Limits::None) {
-        notes.extend(unread_qdisc(found.nic));
+    match found.limits {
+        Limits::None => notes.extend(unread_qdisc(found.nic)),
+        Limits::Dcb(_) => notes.extend(qdisc_beside(found.nic)),
+        _ => {}
     }
     notes.extend(unread_filters(found.nic));
     let line_there = if found.nic.name == nic.name {
@@ -73,6 +75,7 @@ pub fn imported(
             interface: interface.to_string(),
             limit_of: match found.limits {
                 Limits::Dcb(_) => Framing::Wire,
+                Limits::Mqprio(ref mqprio, _) if mqprio.in_hardware => Framing::Wire,
                 _ => Framing::Frame,
             },
             mechanism: mechanism_of(&found.limits, found.nic, &classes)
@@ -88,15 +91,31 @@ fn mechanism_of(limits: &Limits, nic: &Nic, classes: &[WrittenClass]) -> Option<
     match limits {
         Limits::Dcb(_) => Some(Mechanism::Dcb),
         Limits::Htb(..) => Some(Mechanism::Htb),
-        Limits::Mqprio(..) => {
+        Limits::Mqprio(mqprio, _) => {
             let queues = nic
                 .queues
                 .iter()
                 .filter(|queue| queue.kind == QueueKind::Tx);
-            (classes.len() < queues.count()).then_some(Mechanism::Mqprio)
+            let mechanism = if mqprio.in_hardware {
+                Mechanism::Offload
+            } else {
+                Mechanism::Mqprio
+            };
+            (classes.len() < queues.count()).then_some(mechanism)
         }
         Limits::None => None,
     }
+}
+
+/// A qdisc with classes above the traffic classes of the NIC.
+fn qdisc_beside(nic: &Nic) -> Option<String> {
+    let kind = nic.qdisc.value()?.kind.as_str();
+    matches!(kind, "htb" | "mqprio").then(|| {
+        format!(
+            "{} also has an {kind} qdisc, through which packets pass before the NIC's traffic classes: its limits are not in the file",
+            nic.name
+        )
+    })
 }
 
 /// A qdisc with classes that is there, and has something that cannot be expressed.
@@ -150,6 +169,17 @@ fn make_readable(classes: &mut [WrittenClass], line: BitRate, notes: &mut Vec<St
                 class.name
             ));
             class.guarantee = None;
+        }
+        let own = class.guarantee.as_deref();
+        let limit = parse_rate(&class.limit);
+        if let (Some(guarantee), Some(limit)) = (own.and_then(parse_rate), limit)
+            && guarantee > limit
+        {
+            notes.push(format!(
+                "class {}: a guarantee of {guarantee} is more than its limit of {limit}, which holds",
+                class.name
+            ));
+            class.guarantee = Some(class.limit.clone());
         }
     }
 }

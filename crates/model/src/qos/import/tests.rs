@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::build::{self, NicBuilder};
-use crate::host::{Bond, BondPort, Dcb, NicKind, Vlan};
+use crate::host::{Bond, BondPort, Dcb, NicKind, Qdisc, Vlan};
 use crate::known::Known;
 use crate::qos::{Qos, QosClass, QosPlan, plan};
 use crate::setting::parse_class_rules;
@@ -265,6 +265,10 @@ fn each_mechanism_of_a_port_and_of_a_bond_is_imported_as_it_is() {
         ("mqprio", vlans),
         ("mqprio", priorities),
         ("mqprio", marks),
+        ("mqprio-offload", vlans),
+        ("mqprio-offload", priorities),
+        ("mqprio-offload", guarantees),
+        ("mqprio-offload", marks),
         ("htb", vlans),
         ("htb", priorities),
         ("htb", guarantees),
@@ -285,6 +289,36 @@ fn each_mechanism_of_a_port_and_of_a_bond_is_imported_as_it_is() {
             assert_imported_is_there(&host(40, mode), &file(&text));
         }
     }
+}
+
+#[test]
+fn a_guarantee_above_its_limit_and_a_qdisc_above_traffic_classes_are_noted() {
+    let mut made = Made::of(&host(40, "802.3ad"));
+    let words = "htb default 3 class 1 rate 10gbit class 2 parent 1 rate 2gbit ceil 1gbit class 3 parent 1 rate 1gbit";
+    let qdisc = QdiscSpec::parse(words).expect("a qdisc");
+    let held = made.held.entry(name("eth1")).or_default();
+    held.qdisc = Some(qdisc);
+    held.rules = parse_class_rules("mark 7 -> 1:2").expect("a rule");
+    let (found, notes) = made.imported("eth1");
+    let why = "a guarantee of 2.00 Gb/s is more than its limit of 1.00 Gb/s, which holds";
+    assert!(notes.iter().any(|note| note.contains(why)), "{notes:#?}");
+    made.plan(&found.read().expect("a file that fits"));
+    // The NIC's own classes, below the qdisc, are what is imported.
+    let classes = r#"{"name": "a", "priority": 1, "limit": "1gbit"}, {"name": "b", "priority": 5}"#;
+    let asked = file(&format!(
+        r#"{{"qos": {{"interface": "eth1", "mechanism": "dcb"}}, "class": [{classes}]}}"#
+    ));
+    let mut both = made.with(&made.plan(&asked));
+    change(&mut both.host, &name("eth1"), |nic| {
+        nic.qdisc = Known::Value(Qdisc {
+            kind: "htb".to_owned(),
+            ..build::tbf(1)
+        });
+    });
+    let (_, notes) = both.imported("eth1");
+    let why =
+        "eth1 also has an htb qdisc, through which packets pass before the NIC's traffic classes";
+    assert!(notes.iter().any(|note| note.contains(why)), "{notes:#?}");
 }
 
 /// A host with traffic classes that somebody else made.

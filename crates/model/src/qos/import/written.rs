@@ -444,15 +444,24 @@ pub(super) fn of_mqprio(
     classes.retain(|(number, _)| *number != rest);
     for (number, class) in &mut classes {
         class.limit = words_of(limit_of(mqprio, *number));
+        class.guarantee = minimum_of(mqprio, *number);
     }
-    if let Some(limit) = limit_of(mqprio, rest) {
+    let (limit, guarantee) = (limit_of(mqprio, rest), minimum_of(mqprio, rest));
+    if limit.is_some() || guarantee.is_some() {
         let class = WrittenClass {
-            limit: rate_words(limit),
+            limit: words_of(limit),
+            guarantee,
             ..named("rest".to_owned())
         };
         classes.push((u32::MAX, class));
     }
     in_order(classes)
+}
+
+/// What the NIC guarantees to a class.
+fn minimum_of(mqprio: &Mqprio, class: u32) -> Option<String> {
+    let rate = mqprio.min_rates.get(usize::try_from(class).ok()?)?;
+    (rate.as_bit_per_s() > 0).then(|| rate_words(*rate))
 }
 
 /// What the buckets below the queues of a class have in sum, if each queue has one, or the rate that the NIC limits it to.

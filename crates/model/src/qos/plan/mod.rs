@@ -1,6 +1,7 @@
 //! By which mechanism an interface can hold the limits, and the settings of the catalog that make it so.
 
 mod hardware;
+mod offload;
 mod queues;
 mod tree;
 
@@ -20,6 +21,10 @@ use crate::units::BitRate;
 pub enum Mechanism {
     /// Traffic classes of the NIC: priority map, ETS shares and maximum rates by data center bridging (dcb(8)).
     Dcb,
+    /// Transmit queues for each class, with a maximum rate that the NIC enforces: `hw 1 mode channel shaper bw_rlimit`
+    /// (tc-mqprio(8)).
+    #[serde(rename = "mqprio-offload")]
+    Offload,
     /// A transmit queue for each class, each with a token bucket (tc-mqprio(8), tc-tbf(8)).
     Mqprio,
     /// A hierarchy of token buckets (tc-htb(8)).
@@ -31,9 +36,15 @@ impl Mechanism {
     pub fn word(self) -> &'static str {
         match self {
             Self::Dcb => "dcb",
+            Self::Offload => "mqprio-offload",
             Self::Mqprio => "mqprio",
             Self::Htb => "htb",
         }
+    }
+
+    /// Whether the NIC limits the classes, not the kernel.
+    pub fn is_of_nic(self) -> bool {
+        matches!(self, Self::Dcb | Self::Offload)
     }
 }
 
@@ -177,6 +188,9 @@ pub fn plan(
     if mechanism == Mechanism::Dcb {
         hardware::guarantee(qos, &mut classes, line);
     }
+    if mechanism == Mechanism::Offload {
+        offload::guarantee(qos, &mut classes);
+    }
     let leaf = if has_qdisc("fq_codel") {
         "fq_codel"
     } else {
@@ -189,6 +203,7 @@ pub fn plan(
     for holder in &holders {
         settings.extend(match mechanism {
             Mechanism::Dcb => hardware::settings(qos, holder, &classes, line),
+            Mechanism::Offload => offload::settings(qos, host, holder, &classes),
             Mechanism::Mqprio => queues::settings(qos, host, holder, &classes),
             Mechanism::Htb => tree::settings(qos, holder, &classes, line, leaf),
         });
@@ -315,6 +330,10 @@ fn mechanism_of(
     let lacks = [
         (Mechanism::Dcb, hardware::lacks(qos, host, holders)),
         (
+            Mechanism::Offload,
+            offload::lacks(qos, host, holders, &has_qdisc),
+        ),
+        (
             Mechanism::Mqprio,
             queues::lacks(qos, host, holders, &has_qdisc),
         ),
@@ -334,13 +353,19 @@ fn mechanism_of(
         };
     }
     let mut not = Vec::new();
-    for (mechanism, why) in lacks {
+    // Whether a driver offloads `mqprio` is only known by trying.
+    let known = lacks
+        .into_iter()
+        .filter(|(mechanism, _)| *mechanism != Mechanism::Offload);
+    for (mechanism, why) in known {
         if let Some(why) = why {
             not.push(format!("not {}: {why}", mechanism.word()));
             continue;
         }
         match mechanism {
-            Mechanism::Dcb => not.push("the NIC limits its traffic classes itself".to_owned()),
+            Mechanism::Dcb | Mechanism::Offload => {
+                not.push("the NIC limits its traffic classes itself".to_owned());
+            }
             Mechanism::Mqprio => {
                 not.push("each class has a queue, so that no lock is shared".to_owned());
             }
@@ -378,7 +403,7 @@ fn counted_as(qos: &Qos, nic: &Nic, mechanism: Mechanism, line: BitRate) -> Qos 
         Framing::Wire => mtu + HEADER + ON_THE_WIRE + tag,
     };
     let counts = match mechanism {
-        Mechanism::Dcb => Framing::Wire,
+        Mechanism::Dcb | Mechanism::Offload => Framing::Wire,
         Mechanism::Mqprio | Mechanism::Htb => Framing::Frame,
     };
     let mut counted = qos.clone();
@@ -484,6 +509,9 @@ fn notes_of(qos: &Qos, host: &Host, nic: &Nic, mechanism: Mechanism) -> Vec<Stri
         Mechanism::Dcb => {
             "the NIC limits what the wire carries, with preamble and frame check sequence, and for RDMA as well"
         }
+        Mechanism::Offload => {
+            "the NIC limits what its queues send; whether a driver counts preamble and frame check sequence is its own affair"
+        }
         Mechanism::Mqprio | Mechanism::Htb => {
             "the kernel limits frames without preamble, frame check sequence and gap"
         }
@@ -493,6 +521,10 @@ fn notes_of(qos: &Qos, host: &Host, nic: &Nic, mechanism: Mechanism) -> Vec<Stri
         match mechanism {
             Mechanism::Dcb => {
                 "the NIC limits frames after segmentation (TSO); a driver may round maximum rates, as mlx5 to steps of 100 Mb/s"
+            }
+            Mechanism::Offload => {
+                "the NIC limits frames after segmentation (TSO); a driver may round maximum rates, as i40e to steps of 50 Mb/s, and \
+                 builds its queues again, which interrupts the link"
             }
             Mechanism::Mqprio | Mechanism::Htb => {
                 "a TSO packet counts at once, with the headers of all its segments: a class sends bursts of up to 64 KiB at its limit"
@@ -508,14 +540,14 @@ fn notes_of(qos: &Qos, host: &Host, nic: &Nic, mechanism: Mechanism) -> Vec<Stri
     if mechanism != Mechanism::Dcb {
         notes.extend(rdma_notes(qos, host, nic));
     }
-    if qos.limit_of != Framing::Frame || mechanism == Mechanism::Dcb {
+    if qos.limit_of != Framing::Frame || mechanism.is_of_nic() {
         let mtu = nic.mtu.value().map_or(MTU, |mtu| u64::from(*mtu));
         notes.push(format!(
             "limits of {} bytes are converted for full-size frames at an MTU of {mtu}; smaller frames get less payload",
             qos.limit_of.word()
         ));
     }
-    if mechanism != Mechanism::Dcb && qos.classes.iter().any(|class| class.vlan.is_some()) {
+    if !mechanism.is_of_nic() && qos.classes.iter().any(|class| class.vlan.is_some()) {
         notes.push(
             "a tag that the NIC inserts (tx-vlan-offload) is not counted: 4 bytes of a frame"
                 .to_owned(),

@@ -16,7 +16,7 @@ const LATENCY: &str = "50ms";
 const BURST_MIN: u64 = 128 * 1024;
 const BURST_US: u64 = 1_000;
 
-fn tx_queues(host: &Host, holder: &NicName) -> usize {
+pub(super) fn tx_queues(host: &Host, holder: &NicName) -> usize {
     let queues = host.nic(holder).map(|nic| nic.queues.as_slice());
     let queues = queues.unwrap_or_default().iter();
     queues.filter(|queue| queue.kind == QueueKind::Tx).count()
@@ -36,6 +36,19 @@ pub(super) fn lacks(
             class.name
         ));
     }
+    if let Some(why) = lacks_queues(count, host, holders) {
+        return Some(why);
+    }
+    let missing = ["mqprio", "tbf"]
+        .into_iter()
+        .find(|kind| !has_qdisc(kind))?;
+    Some(format!(
+        "the kernel has no {missing} (module sch_{missing})"
+    ))
+}
+
+/// Why the interfaces cannot give each of so many classes a queue.
+pub(super) fn lacks_queues(count: usize, host: &Host, holders: &[NicName]) -> Option<String> {
     if count > CLASSES {
         return Some(format!("there are {count} classes, and it has {CLASSES}"));
     }
@@ -59,12 +72,7 @@ pub(super) fn lacks(
             ));
         }
     }
-    let missing = ["mqprio", "tbf"]
-        .into_iter()
-        .find(|kind| !has_qdisc(kind))?;
-    Some(format!(
-        "the kernel has no {missing} (module sch_{missing})"
-    ))
+    None
 }
 
 /// The queue of each class and its bucket, and the rules that give packets the priority of their class.
@@ -75,13 +83,20 @@ pub(super) fn settings(
     classes: &[PlannedClass],
 ) -> Vec<PlannedSetting> {
     let (queues, leaves) = queues_of(classes, tx_queues(host, holder));
+    let leaves = leaves.concat();
     let (map, rules) = priorities(qos, classes);
+    let words = format!(
+        "mqprio num_tc {} map {map} queues {queues} hw 0{leaves}",
+        classes.len()
+    );
+    with_rules(holder, words, &rules)
+}
+
+/// The qdisc, and the rules by which packets get the priority of their class.
+pub(super) fn with_rules(holder: &NicName, words: String, rules: &[String]) -> Vec<PlannedSetting> {
     let mut settings = vec![PlannedSetting {
         key: format!("nic/{holder}/qdisc"),
-        value: format!(
-            "mqprio num_tc {} map {map} queues {queues} hw 0{leaves}",
-            classes.len()
-        ),
+        value: words,
         about: "the limits".to_owned(),
     }];
     if !rules.is_empty() {
@@ -96,7 +111,7 @@ pub(super) fn settings(
 
 /// The queues of each class by its number, and the buckets below them. A class with a limit has one queue; the others share
 /// the queues that are left.
-fn queues_of(classes: &[PlannedClass], available: usize) -> (String, String) {
+fn queues_of(classes: &[PlannedClass], available: usize) -> (String, Vec<String>) {
     let mut by_number: Vec<&PlannedClass> = classes.iter().collect();
     by_number.sort_by_key(|class| class.number);
     let mut open = by_number
@@ -118,7 +133,7 @@ fn queues_of(classes: &[PlannedClass], available: usize) -> (String, String) {
         queues.push(format!("{}@{first}", 1 + more));
         first += 1 + more;
     }
-    (queues.join(" "), leaves.concat())
+    (queues.join(" "), leaves)
 }
 
 /// A token bucket below a queue, whose number is from 1.
@@ -130,7 +145,7 @@ fn leaf(queue: usize, rate: BitRate) -> String {
 }
 
 /// The class of each socket priority. Classes that no priority selects get one from the top, by a rule.
-fn priorities(qos: &Qos, classes: &[PlannedClass]) -> (String, Vec<String>) {
+pub(super) fn priorities(qos: &Qos, classes: &[PlannedClass]) -> (String, Vec<String>) {
     let mut map = [0; PRIORITIES as usize];
     let mut rules = Vec::new();
     let mut free = (0..PRIORITIES).rev();

@@ -99,6 +99,35 @@ fn only_rdma_devices_of_hardware_send_beside_the_kernels_qdiscs() {
 }
 
 #[test]
+fn queues_are_limited_by_the_nic_only_if_the_file_names_that() {
+    let queues = |count: usize| move |nic: NicBuilder| nic.gbit(40).queues(&vec![0; count]);
+    let named = three_vlans(r#", "mechanism": "mqprio-offload""#);
+    let plan = planned(&named, &host(queues(9)));
+    assert_eq!(plan.mechanism, Mechanism::Offload);
+    assert!(plan.why.contains("the file names it"), "{}", plan.why);
+    let lines = lines(&plan);
+    // 1542 bytes on the wire for a frame of 1514 with a tag; four classes with two of nine queues each.
+    let qdisc = "nic/eth1/qdisc = mqprio num_tc 4 map 0 0 0 0 0 0 0 0 0 0 0 0 0 3 2 1 queues 2@0 2@2 2@4 2@6 hw 1 mode channel \
+                 shaper bw_rlimit max_rate 0bit 1018494048bit 5092470272bit 0bit";
+    assert!(lines.contains(&qdisc.to_owned()), "{lines:#?}");
+    let by_itself = planned(&three_vlans(""), &host(queues(9)));
+    assert_eq!(by_itself.mechanism, Mechanism::Mqprio);
+    assert!(!by_itself.why.contains("offload"), "{}", by_itself.why);
+    let why = why_not(&named, &host(queues(3)));
+    assert!(why.contains("too few transmit queues: 3 for 4"), "{why}");
+    let guaranteed = r#"{"name": "low", "priority": 1, "limit": "2gbit", "guarantee": "1gbit"}"#;
+    let guaranteed = qos(&format!(
+        r#"{{"qos": {{"interface": "eth1", "mechanism": "mqprio-offload"}}, "class": [{guaranteed}]}}"#
+    ));
+    let guaranteed = self::lines(&planned(&guaranteed, &host(queues(2))));
+    let rates = guaranteed[0].split_once("bw_rlimit ").expect("rates").1;
+    assert!(
+        rates.starts_with("min_rate 0bit 1") && rates.contains(" max_rate 0bit 2"),
+        "{rates}"
+    );
+}
+
+#[test]
 fn a_nic_with_rates_of_its_classes_holds_the_limits_itself() {
     let plan = planned(&three_vlans(""), &host(with_dcb));
     assert_eq!(plan.mechanism, Mechanism::Dcb);

@@ -141,7 +141,6 @@ impl Htb {
             *minor != 0
                 && is_below
                 && self.level(class) < LEVELS_MAX
-                && class.ceil >= class.rate
                 && (class.leaf.is_none() || !has_children(*minor))
                 && fits("burst", class.rate)
                 && fits("cburst", class.ceil)

@@ -20,6 +20,11 @@ fn the_words_of_tc_are_understood_and_told_shortly() {
             "tbf limit 1514b burst 1m rate 2.5gbit",
             Some("tbf rate 2500mbit burst 1m limit 1514"),
         ),
+        // The kernel takes it: the ceiling holds.
+        (
+            "htb default 10 rate 2gbit ceil 1gbit",
+            Some("htb default 10 rate 2gbit ceil 1gbit"),
+        ),
         (
             "htb default 0x10 rate 500mbit",
             Some("htb default 10 rate 500mbit ceil 500mbit"),
@@ -115,7 +120,6 @@ fn what_the_kernel_could_not_keep_is_refused() {
         "htb default 10",
         "htb default 0 rate 1gbit",
         "htb rate 1gbit",
-        "htb default 10 rate 2gbit ceil 1gbit",
         "htb default 10 rate 1gbit burst",
         "mqprio num_tc 2 map 2 queues 1@0 1@1",
         "mqprio num_tc 2 map 0 1 queues 1@0",
@@ -151,7 +155,6 @@ fn what_the_kernel_could_not_keep_is_refused() {
         "htb class 1 parent 2 rate 1gbit class 2 parent 1 rate 1gbit",
         "htb class 1 rate 1gbit leaf fq class 2 parent 1 rate 1gbit",
         "htb class 1 rate 1gbit leaf netem",
-        "htb class 1 rate 2gbit ceil 1gbit",
         "htb class 1 rate 1gbit default 1",
         "htb rate 1gbit class 1 rate 1gbit",
         "htb class 10000 rate 1gbit",

@@ -21,6 +21,7 @@ pub mod prove;
 mod qos;
 #[cfg(test)]
 mod schemas;
+mod stored_runs;
 mod tune;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

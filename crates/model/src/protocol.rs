@@ -140,7 +140,7 @@ where
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {SETTINGS_MAX} settings")
+            write!(f, "at most {SETTINGS_MAX} items")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
@@ -148,7 +148,7 @@ where
             while let Some(item) = items.next_element()? {
                 if all.len() == SETTINGS_MAX {
                     return Err(A::Error::custom(format_args!(
-                        "more than {SETTINGS_MAX} settings at once"
+                        "more than {SETTINGS_MAX} items at once"
                     )));
                 }
                 all.push(item);
@@ -263,7 +263,7 @@ pub enum Request {
         token: Token,
     },
     /// Add records to the run that a rank of a mesh writes of its own.
-    Keep(Vec<String>),
+    Keep(#[serde(deserialize_with = "settings")] Vec<String>),
     /// The last message.
     Bye,
 }

@@ -201,6 +201,8 @@ impl AgentTalk {
                 self.state = Idle;
                 AgentAction::Greet
             }
+            // The trial goes on.
+            (Idle | Prepared | Running, Request::Keep(records)) => AgentAction::Keep(records),
             (Idle, request) if is_of_host(&request) => of_host(request),
             (Idle, request @ (Request::Prepare { .. } | Request::Connect { .. })) => {
                 let action = preparation(request);
@@ -283,7 +285,6 @@ fn of_host(request: Request) -> AgentAction {
         Request::TakeBack { id } => AgentAction::TakeBack { id },
         Request::Fetch { token } => AgentAction::Fetch(token),
         Request::Discard { token } => AgentAction::Discard(token),
-        Request::Keep(records) => AgentAction::Keep(records),
         other => refuse(
             FailureKind::BadInput,
             format!("`{}` is only valid during a trial", name(&other)),
@@ -607,7 +608,7 @@ mod tests {
         let AgentAction::Refuse(failure) = talk.on_line(keys(SETTINGS_MAX + 1).as_bytes()) else {
             panic!("it was not refused")
         };
-        assert!(failure.message.contains("16384 settings"), "{failure}");
+        assert!(failure.message.contains("16384 items"), "{failure}");
         // As are values without a request.
         let values = format!(r#"{{"settings":[{}0]}}"#, "0,".repeat(SETTINGS_MAX));
         serde_json::from_str::<Reply>(&values).expect_err("it is one too many");

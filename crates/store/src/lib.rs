@@ -18,6 +18,6 @@ pub mod runs;
 #[cfg(feature = "fuzz")]
 pub use self::run::parse_records;
 pub use self::run::{
-    Log, Place, Records, Run, RunLines, Trace, cannot_write, is_being_written, line_of, read,
-    read_header, read_keeping, read_own, run_folder, with_checksum, write_page, write_whole,
+    Log, Place, Records, Run, RunLines, Trace, cannot_write, is_being_written, kind_of, line_of,
+    read, read_header, read_keeping, read_own, run_folder, with_checksum, write_page, write_whole,
 };

@@ -74,9 +74,9 @@ pub fn create(state: &Path, kind: RunKind, name: Option<&str>, header: &Header) 
     })
 }
 
-/// Makes the folder of a run of which several are stored at the same time: of the ranks of a mesh whose hosts share the folder
-/// of runs, or of the sessions of one rank. Its name ends in the first number that is free.
-pub fn create_numbered(state: &Path, kind: RunKind, header: &Header) -> Outcome<Run> {
+/// Makes the folder of one of the runs that the ranks of a mesh store at the same time. Its name ends in `number`, which keeps them
+/// apart where they are collected, and in another number for each further session of a rank.
+pub fn create_numbered(state: &Path, kind: RunKind, header: &Header, number: u32) -> Outcome<Run> {
     let name = run_folder(state, kind.word(), header.created_unix_s, header.seed);
     let runs = state.join("runs");
     fs::DirBuilder::new()
@@ -84,14 +84,21 @@ pub fn create_numbered(state: &Path, kind: RunKind, header: &Header) -> Outcome<
         .mode(0o700)
         .create(&runs)
         .map_err(|error| cannot_write(&runs, error))?;
-    let mut number = 1;
+    let mut session = 1;
     loop {
         let mut folder = name.clone().into_os_string();
         folder.push(format!("-{number}"));
+        if session > 1 {
+            folder.push(format!("-{session}"));
+        }
         let folder = PathBuf::from(folder);
         match fs::DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Run::create(&folder, header),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Ok(()) => {
+                return Run::create(&folder, header).inspect_err(|_| {
+                    let _ = fs::remove_dir_all(&folder);
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => session += 1,
             Err(error) => return Err(cannot_write(&folder, error)),
         }
     }

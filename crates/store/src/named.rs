@@ -31,7 +31,12 @@ pub fn find(runs: &Path, name: &OsStr, kind: Option<RunKind>) -> Outcome<PathBuf
     if names.iter().any(|one| one == text) {
         return Ok(runs.join(text));
     }
-    let fitting: Vec<&String> = names.iter().filter(|one| one.contains(text)).collect();
+    let mut fitting: Vec<&String> = names.iter().filter(|one| one.contains(text)).collect();
+    if fitting.len() > 1 {
+        // What ranks of a mesh keep is part of a run: its root's is meant.
+        let of_rank = format!("-{}-", RunKind::MeshRank.word());
+        fitting.retain(|one| !one.contains(&of_rank) || text.contains(&of_rank));
+    }
     let text = visible(text);
     match fitting.as_slice() {
         [one] => Ok(runs.join(one)),

@@ -1,5 +1,6 @@
 //! Which command made a run.
 
+use std::iter::successors;
 use std::path::Path;
 
 use serde::Serialize;
@@ -63,13 +64,11 @@ impl RunKind {
     /// if it was stopped before, only the name shows it.
     pub fn of_folder(folder: &Path, header: &Header) -> Self {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        // Runs of one time and seed are numbered.
-        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let numbered = name.rsplit_once('-').filter(|(_, end)| is_number(end));
-        let names = [Some(&*name), numbered.map(|(start, _)| start)];
+        // Runs of one time and seed are numbered: ranks of a mesh, and their sessions.
+        let names: Vec<&str> = successors(Some(&*name), without_number).take(3).collect();
         let is = |kind: &Self| {
             let end = format!("-{}-{}", kind.word(), header.seed);
-            names.iter().flatten().any(|name| name.ends_with(&end))
+            names.iter().any(|name| name.ends_with(&end))
         };
         Self::ALL.into_iter().find(is).unwrap_or(Self::Prove)
     }
@@ -90,4 +89,11 @@ impl RunKind {
             _ => self,
         }
     }
+}
+
+/// A name without the number at its end.
+fn without_number<'a>(name: &&'a str) -> Option<&'a str> {
+    let (start, end) = name.rsplit_once('-')?;
+    let is_number = end.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(start)
 }

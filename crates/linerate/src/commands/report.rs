@@ -3,9 +3,11 @@
 use std::path::Path as FilePath;
 
 use linerate_analysis::experiment;
+use linerate_analysis::record::RunKind;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_runtime::cli::ReportArgs;
 use linerate_runtime::console::say::Say;
+use linerate_store::kind_of;
 use linerate_store::named::find;
 
 use super::serve;
@@ -35,7 +37,7 @@ pub(crate) fn run(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()>
         return show_run(first, &page, say);
     }
     for run in &runs {
-        if !mesh::is_mesh(run)? {
+        if !matches!(kind_of(run)?, RunKind::Mesh | RunKind::MeshRank) {
             let why = format!("cannot join {}: it is no run of `mesh`", run.display());
             return Err(Stop::new(Code::BadInput, why)
                 .hint("`linerate compare` and `linerate export` take several runs"));
@@ -46,43 +48,29 @@ pub(crate) fn run(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()>
 
 /// Analyzes a run from its records, writes its page and prints the result.
 fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
-    if lab::is_lab(folder)? {
-        return lab::show(folder, Some(page), say);
+    match kind_of(folder)? {
+        RunKind::Lab => lab::show(folder, Some(page), say),
+        RunKind::Qos => qos::show(folder, page, say),
+        RunKind::Failover => failover::show(folder, page, say),
+        RunKind::Mesh | RunKind::MeshRank => mesh::show(&[folder.to_owned()], page, say),
+        RunKind::Measure => stored::show(folder, page, say),
+        RunKind::Prove | RunKind::Demo | RunKind::Search => show::show(folder, page, say),
     }
-    if qos::is_verification(folder)? {
-        return qos::show(folder, page, say);
-    }
-    if failover::is_failover(folder)? {
-        return failover::show(folder, page, say);
-    }
-    if mesh::is_mesh(folder)? {
-        return mesh::show(&[folder.to_owned()], page, say);
-    }
-    if stored::is_measurement(folder)? {
-        return stored::show(folder, page, say);
-    }
-    show::show(folder, page, say)
 }
 
 /// The page of a stored run, computed from its records, without writing anything.
 pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
-    if lab::is_lab(folder)? {
-        let (stored, seen) = lab::read_run(folder)?;
-        let mut document = experiment::judge::document(&stored.header, &stored.records)?;
-        document.run = Some(folder.display().to_string());
-        return Ok(lab::page(&document, &stored.header, seen));
+    match kind_of(folder)? {
+        RunKind::Lab => {
+            let (stored, seen) = lab::read_run(folder)?;
+            let mut document = experiment::judge::document(&stored.header, &stored.records)?;
+            document.run = Some(folder.display().to_string());
+            Ok(lab::page(&document, &stored.header, seen))
+        }
+        RunKind::Qos => qos::page_of(folder),
+        RunKind::Failover => failover::page_of(folder),
+        RunKind::Mesh | RunKind::MeshRank => mesh::page_of(folder),
+        RunKind::Measure => stored::page_of(folder),
+        RunKind::Prove | RunKind::Demo | RunKind::Search => show::page_of(folder),
     }
-    if qos::is_verification(folder)? {
-        return qos::page_of(folder);
-    }
-    if failover::is_failover(folder)? {
-        return failover::page_of(folder);
-    }
-    if mesh::is_mesh(folder)? {
-        return mesh::page_of(folder);
-    }
-    if stored::is_measurement(folder)? {
-        return stored::page_of(folder);
-    }
-    show::page_of(folder)
 }

@@ -7,16 +7,18 @@ use linerate_analysis::experiment::compare::Verdict;
 use linerate_analysis::failover_comparison::{
     ComparedRow, FailoverComparison, FailoverSide, Longest, SideOfRow, compare, words,
 };
+use linerate_analysis::record::RunKind;
 use linerate_analysis::text::words::{count, wrap};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::plan::End;
 use linerate_model::units::Nanoseconds;
 use linerate_runtime::cli::{CompareArgs, RunGroup};
-use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::console::say::Say;
 use linerate_store as store;
 
 use super::document::TrialResult;
-use super::stored::{Read, is_failover};
+use super::stored::Read;
+use crate::stored_runs::{Conclusion, conclude, list_differences, require_kind};
 
 /// More differences between the hosts are in the document only.
 const DIFFERENCES_SHOWN: usize = 12;
@@ -38,23 +40,13 @@ pub(crate) fn run(
         let hint = "compare runs of `failover` with the same options: `linerate runs --kind failover` lists them";
         return Err(Stop::new(Code::Inconclusive, why).hint(hint));
     };
-    if say.format == Format::Json {
-        say.json(&document)?;
-    } else {
-        say.lines(&text(&document))?;
-    }
-    match document.verdict {
-        Verdict::NotWorse => Ok(()),
-        Verdict::Worse => Err(Stop::new(Code::Regression, "longer interruptions")),
-        Verdict::CannotTell => {
-            let why = document.why.as_deref().unwrap_or("no verdict");
-            Err(
-                Stop::new(Code::Inconclusive, format!("inconclusive: {why}")).hint(
-                    "raise `--repeats` (a verdict needs at least 5 trials on each side, several workloads more) or `--time`",
-                ),
-            )
-        }
-    }
+    let conclusion = Conclusion {
+        verdict: document.verdict,
+        why: document.why.as_deref(),
+        worse: "longer interruptions",
+        hint: "raise `--repeats` (a verdict needs at least 5 trials on each side, several workloads more) or `--time`",
+    };
+    conclude(&document, || text(&document), &conclusion, say)
 }
 
 /// The trials of all runs of a group.
@@ -65,13 +57,7 @@ fn side(group: &RunGroup) -> Outcome<FailoverSide> {
         rows: Vec::new(),
     };
     for folder in &group.0 {
-        if !is_failover(folder)? {
-            let why = format!(
-                "cannot compare {}: it is not a run of `failover`",
-                folder.display()
-            );
-            return Err(Stop::new(Code::BadInput, why).hint("compare runs of one command"));
-        }
+        require_kind(folder, &[RunKind::Failover], "failover")?;
         let stored = store::read(folder)?;
         let trials = Read::of(&stored.records, folder)?.results();
         for trial in trials.iter().filter(|trial| !trial.cut_short) {
@@ -130,15 +116,13 @@ fn text(document: &FailoverComparison) -> String {
     for name in &document.unmatched {
         wrapped(&mut lines, &format!("  {name}: on one side only"));
     }
-    if !document.differences.is_empty() {
-        lines.push("differences between the first runs of both sides:".to_owned());
-        for change in document.differences.iter().take(DIFFERENCES_SHOWN) {
-            wrapped(&mut lines, &format!("  {}", change.in_words()));
-        }
-        if let more @ 1.. = document.differences.len().saturating_sub(DIFFERENCES_SHOWN) {
-            lines.push(format!("  and {more} more (`--format json` lists all)"));
-        }
-    }
+    let title = "differences between the first runs of both sides:";
+    list_differences(
+        &mut lines,
+        (title, &document.differences),
+        DIFFERENCES_SHOWN,
+        WIDTH,
+    );
     let is_better = document.rows.iter().any(|row| row.is_better);
     lines.push(match document.verdict {
         Verdict::NotWorse if is_better => "not worse; better where stated".to_owned(),

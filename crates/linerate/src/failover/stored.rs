@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use linerate_analysis::failover::{FailoverPlan, FailoverTrial};
-use linerate_analysis::record::{Header, Record, RunKind};
+use linerate_analysis::record::{Header, Record};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_report::failover::{FailoverPage, TrialView, failover_page};
@@ -14,6 +14,7 @@ use linerate_store as store;
 use super::document::{FailoverDocument, TrialResult};
 use super::judge::judge;
 use super::text;
+use crate::stored_runs;
 
 /// The records before the first trial.
 pub(super) fn first((local, remote): (&Host, &Host), plan: &FailoverPlan) -> Vec<Record> {
@@ -26,29 +27,9 @@ pub(super) fn first((local, remote): (&Host, &Host), plan: &FailoverPlan) -> Vec
     ]
 }
 
-/// Whether a stored run is of `failover`.
-pub(crate) fn is_failover(folder: &Path) -> Outcome<bool> {
-    let header = store::read_header(folder)?;
-    if RunKind::of_folder(folder, &header) == RunKind::Failover {
-        return Ok(true);
-    }
-    // One with a name of its own.
-    let mut records = store::Records::open(folder)?;
-    let found = records.find_map(|record| match record {
-        Ok(Record::Failover(_)) => Some(Ok(true)),
-        Ok(Record::Hosts { .. }) => None,
-        Ok(_) => Some(Ok(false)),
-        Err(stop) => Some(Err(stop)),
-    });
-    found.unwrap_or(Ok(false))
-}
-
 /// Shows a stored run, and writes its page.
 pub(crate) fn show(folder: &Path, page: &Path, say: &Say) -> Outcome<()> {
-    let stored = store::read(folder)?;
-    if stored.torn {
-        say.note("the run was truncated while being written: its last record is dropped");
-    }
+    let stored = stored_runs::read(folder, say)?;
     let read = Read::of(&stored.records, folder)?;
     let document = read.document(&stored.header);
     store::write_page(folder, page, &read.page(&stored.header, &document))?;

@@ -11,7 +11,7 @@ use linerate_analysis::experiment::compare::{
     values_of_results,
 };
 use linerate_analysis::experiment::sorted::sort;
-use linerate_analysis::record::{Record, StoredRun};
+use linerate_analysis::record::{Record, RunKind, StoredRun};
 use linerate_analysis::trial::figure::{in_words, own_response};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
@@ -23,7 +23,8 @@ use linerate_runtime::cli::{CompareArgs, RunGroup};
 use linerate_runtime::console::say::{Format, Say};
 use linerate_store as store;
 
-use crate::failover::{compare as failover, stored};
+use crate::failover::compare as failover;
+use crate::mesh::compare as mesh;
 
 /// More differences between the hosts are in the document only.
 const DIFFERENCES_SHOWN: usize = 12;
@@ -36,11 +37,10 @@ pub(crate) fn run(args: &CompareArgs, state: &FilePath, say: &Say) -> Outcome<()
     let (before, after) = (&found(&args.before, &runs)?, &found(&args.after, &runs)?);
     check_distinct(before, after)?;
     if let Some(first) = before.0.first() {
-        if stored::is_failover(first)? {
-            return failover::run((before, after), args, say);
-        }
-        if crate::mesh::stored::is_mesh(first)? {
-            return crate::mesh::compare::run((before, after), args, say);
+        match store::kind_of(first)? {
+            RunKind::Failover => return failover::run((before, after), args, say),
+            RunKind::Mesh | RunKind::MeshRank => return mesh::run((before, after), args, say),
+            _ => {}
         }
     }
     let baseline = Baseline::of(before)?;

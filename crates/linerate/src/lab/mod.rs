@@ -51,7 +51,7 @@ use linerate_runtime::endpoint::recover::recover_first;
 use linerate_runtime::endpoint::stage::{enter, hosts, stage_stop, wait_for};
 use linerate_runtime::endpoint::trial::copy_bandwidth;
 use linerate_store::earlier::missing;
-use linerate_store::{self as store, Log, Records, Run, run_folder};
+use linerate_store::{self as store, Log, Run, run_folder};
 use linerate_testbed::{Netns, Stage, TunnelEnd};
 use linerate_traffic::diffusion::film;
 use serde::Serialize;
@@ -62,6 +62,7 @@ use self::resume::{resumable, resume, resume_command};
 use self::server::elsewhere::{HTTP_SERVER, UrlPath};
 use self::session::{RunOptions, Session};
 use self::trials::{check, trials};
+use crate::stored_runs::note_torn;
 
 /// The page in a run's folder.
 const PAGE: &str = "report.html";
@@ -584,14 +585,6 @@ fn tunnel(near: &Netns, far: &Netns) -> io::Result<()> {
     linerate_testbed::tunnel(&name("vxlan0")?, near, far)
 }
 
-/// Whether a stored run is an experiment, according to its first record.
-pub(crate) fn is_lab(folder: &FilePath) -> Outcome<bool> {
-    // If this linerate cannot read the run, that is the error.
-    store::read_header(folder)?;
-    let first = Records::open(folder)?.next().transpose()?;
-    Ok(matches!(first, Some(Record::Lab { .. })))
-}
-
 /// Reads a run of an experiment, and what its pictures show, without what is not analyzed: counters, profiles and
 /// CPU time step by step are most of a trial, and stay on disk.
 pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, LabData)> {
@@ -630,9 +623,7 @@ pub(crate) fn page(document: &LabDocument, header: &Header, mut seen: LabData) -
 /// Analyzes a run of an experiment from its records, prints the result, and writes its page.
 pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()> {
     let (stored, seen) = read_run(folder)?;
-    if stored.torn {
-        say.note("the run was truncated while being written: its last record is dropped");
-    }
+    note_torn(&stored, say);
     let (experiment, _) = experiment_of(&stored)?;
     let mut document = judge::document(&stored.header, &stored.records)?;
     document.run = Some(folder.display().to_string());

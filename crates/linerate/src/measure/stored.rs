@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
-use linerate_analysis::record::{Header, Measurement, Record, RunKind, StoredRun};
+use linerate_analysis::record::{Header, Measurement, Record, StoredRun};
 use linerate_analysis::text::timestamp::rfc3339;
 use linerate_analysis::trial::rate_of;
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -23,6 +23,7 @@ use super::document::{self, MeasureDocument};
 use super::measured::Measured;
 use super::repeat::Repeats;
 use super::summary;
+use crate::stored_runs;
 
 /// What `linerate report RUN --format json` prints of a stored measurement.
 #[derive(Debug, Serialize)]
@@ -125,30 +126,9 @@ fn repeats(result: &Measurement) -> Option<Repeats> {
     (values.len() > 1).then(|| Repeats::stored(values))
 }
 
-/// Whether a stored run is of `measure`.
-pub(crate) fn is_measurement(folder: &FilePath) -> Outcome<bool> {
-    let header = store::read_header(folder)?;
-    if RunKind::of_folder(folder, &header) == RunKind::Measure {
-        return Ok(true);
-    }
-    // One with a name of its own.
-    let mut records = store::Records::open(folder)?;
-    let found = records.find_map(|record| match record {
-        Ok(Record::Measured(_)) => Some(Ok(true)),
-        // Other commands have other records long before their end.
-        Ok(Record::Hosts { .. } | Record::Interventions { .. }) => None,
-        Ok(_) => Some(Ok(false)),
-        Err(stop) => Some(Err(stop)),
-    });
-    found.unwrap_or(Ok(false))
-}
-
 /// Shows a stored measurement again, and writes its page.
 pub(crate) fn show(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
-    let stored = store::read(folder)?;
-    if stored.torn {
-        say.note("the run was truncated while being written: its last record is dropped");
-    }
+    let stored = stored_runs::read(folder, say)?;
     let sorted = Sorted::of(&stored)?;
     let rows = rows(&sorted);
     store::write_page(folder, page, &page_from(&sorted, &rows))?;

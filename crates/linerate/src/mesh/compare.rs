@@ -6,15 +6,17 @@ use linerate_analysis::changes::{Change, of_host, of_trials};
 use linerate_analysis::experiment::compare::Verdict;
 use linerate_analysis::mesh::Effect;
 use linerate_analysis::mesh::comparison::{ComparedHost, MeshComparison, MeshSide, compare};
+use linerate_analysis::record::RunKind;
 use linerate_analysis::text::words::{count, wrap};
 use linerate_model::end::End;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::ids::NicName;
 use linerate_runtime::cli::{CompareArgs, RunGroup};
-use linerate_runtime::console::say::{Format, Say};
+use linerate_runtime::console::say::Say;
 use linerate_store as store;
 
-use super::stored::{is_mesh, read};
+use super::stored::read;
+use crate::stored_runs::{Conclusion, conclude, list_differences, require_kind};
 
 /// More differences between the hosts, and more rows without a verdict of their own, are in the document only.
 const SHOWN: usize = 12;
@@ -38,31 +40,19 @@ pub(crate) fn run(
             "compare runs of `mesh` over the same hosts: `linerate runs --kind mesh` lists them";
         return Err(Stop::new(Code::Inconclusive, why).hint(hint));
     };
-    if say.format == Format::Json {
-        say.json(&document)?;
-    } else {
-        say.lines(&text(&document))?;
-    }
-    match document.verdict {
-        Verdict::NotWorse => Ok(()),
-        Verdict::Worse => Err(Stop::new(Code::Regression, "slower hosts or failed pairs")),
-        Verdict::CannotTell => {
-            let why = document.why.as_deref().unwrap_or("no verdict");
-            let stop = Stop::new(Code::Inconclusive, format!("inconclusive: {why}"));
-            Err(stop
-                .hint("measure with a longer `--time` or more `--repeats`, or raise `--margin`"))
-        }
-    }
+    let conclusion = Conclusion {
+        verdict: document.verdict,
+        why: document.why.as_deref(),
+        worse: "slower hosts or failed pairs",
+        hint: "measure with a longer `--time` or more `--repeats`, or raise `--margin`",
+    };
+    conclude(&document, || text(&document), &conclusion, say)
 }
 
 fn side(group: &RunGroup) -> Outcome<MeshSide> {
     let mut side = MeshSide::named(group.to_string());
     for folder in &group.0 {
-        if !is_mesh(folder)? {
-            let folder = folder.display();
-            let why = format!("cannot compare {folder}: it is not a run of `mesh`");
-            return Err(Stop::new(Code::BadInput, why).hint("compare runs of one command"));
-        }
+        require_kind(folder, &[RunKind::Mesh, RunKind::MeshRank], "mesh")?;
         let stored = store::read(folder)?;
         let (asked, evidence, _) = read(&stored.records, folder)?;
         side.add(&asked.hosts, evidence.first());
@@ -135,17 +125,8 @@ fn text(document: &MeshComparison) -> String {
             count(document.unmatched, "directed pair")
         ));
     }
-    if !document.differences.is_empty() {
-        lines.push("differences between the first runs of both sides:".to_owned());
-        for change in document.differences.iter().take(SHOWN) {
-            for part in wrap(&change.in_words(), WIDTH - 2) {
-                lines.push(format!("  {part}"));
-            }
-        }
-        if let more @ 1.. = document.differences.len().saturating_sub(SHOWN) {
-            lines.push(format!("  and {more} more (`--format json` lists all)"));
-        }
-    }
+    let title = "differences between the first runs of both sides:";
+    list_differences(&mut lines, (title, &document.differences), SHOWN, WIDTH);
     lines.push(document.verdict.word().to_owned());
     lines.join("\n")
 }

@@ -1,12 +1,13 @@
 //! The result of a mesh, computed from its records: the same of a run that goes on and of a stored one.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use linerate_analysis::mesh::{
     Clock, Gathered, HostVerdict, Matrix, MeshDocument, MeshSetup, RateUnit, Requirement,
     RequirementVerdict, screen,
 };
-use linerate_analysis::record::{MeshAsked, MeshClock, MeshMember, Record};
+use linerate_analysis::record::{MeshAsked, MeshClock, Record};
 use linerate_analysis::text::words::count;
 use linerate_model::end::End;
 use linerate_model::exit::{Code, Outcome};
@@ -71,15 +72,15 @@ impl Evidence {
         }
     }
 
-    /// A host as it has joined.
-    pub(super) fn member(&self, host: HostIndex) -> MeshMember {
-        let at = host.position();
-        MeshMember {
-            host,
-            state: HostState::Joined,
-            clock: self.clocks.get(at).copied().flatten(),
-            facts: self.facts.get(at).cloned().flatten(),
-        }
+    /// How many hosts have joined, without these.
+    pub(super) fn joined(&self, without: &BTreeSet<HostIndex>) -> usize {
+        let is_in = |state: &HostState| match state {
+            HostState::Joined => true,
+            HostState::Unreached { round, .. } => round.is_some(),
+        };
+        let all = self.states.iter().enumerate();
+        all.filter(|(at, state)| is_in(state) && !without.contains(&HostIndex::at(*at)))
+            .count()
     }
 
     /// What was measured before a retest.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linerate_analysis::record::MeshClock;
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -19,6 +19,12 @@ use linerate_runtime::endpoint::launch::in_a_line;
 use linerate_runtime::endpoint::peer::{FarError, Peer};
 use linerate_runtime::endpoint::remote_pairs::{ClockOffset, RemoteHost};
 
+use super::for_ranks::ForRanks;
+use super::rounds::pass;
+
+/// How long all ranks together may take to get the end of what they store; and after a signal.
+const STORED: Duration = Duration::from_secs(2);
+const HURRIED: Duration = Duration::from_millis(250);
 /// Hosts that are started at the same time.
 const STARTED_AT_ONCE: usize = 32;
 
@@ -211,11 +217,6 @@ impl Members {
         }
     }
 
-    /// Takes all idle sessions with a host.
-    pub(super) fn take_idle(&mut self, host: HostIndex) -> Vec<RemoteHost> {
-        std::mem::take(&mut self.all[host.position()].sessions)
-    }
-
     /// Gives a session back for the next round.
     pub(super) fn give_back(&mut self, host: HostIndex, session: RemoteHost) {
         self.all[host.position()].sessions.push(session);
@@ -234,14 +235,29 @@ impl Members {
         thread::spawn(move || drop(sessions));
     }
 
-    /// The result is out: ends all agents. After a signal without waiting for them: each ends when its standard input does.
-    pub(super) fn leave(self, is_hurried: bool) {
-        let sessions: Vec<RemoteHost> = self
-            .all
-            .into_iter()
-            .flat_map(|member| member.sessions)
-            .collect();
+    /// The result is out: sends each rank the rest of what it stores, and ends all agents. After a signal without waiting for them:
+    /// each ends when its standard input does.
+    pub(super) fn leave(self, mut for_ranks: ForRanks, is_hurried: bool) {
+        let wait = if is_hurried { HURRIED } else { STORED };
+        let deadline = Instant::now() + wait;
+        let mut sessions = Vec::new();
+        for (at, member) in self.all.into_iter().enumerate() {
+            for mut session in member.sessions {
+                // One that was not used has no run.
+                let is_first = session.kept() == Some(0);
+                let left = deadline.saturating_duration_since(Instant::now());
+                // A rank that is lost by now has its records up to here.
+                if !is_first {
+                    let _ = pass(&mut for_ranks, HostIndex::at(at), &mut session, left);
+                }
+                sessions.push(session);
+            }
+        }
         if is_hurried {
+            // What is sent has to pass the processes between here and there, which end with this one.
+            for session in &mut sessions {
+                session.await_kept(deadline);
+            }
             std::mem::forget(sessions);
             return;
         }

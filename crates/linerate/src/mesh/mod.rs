@@ -3,10 +3,11 @@
 //! This process is the root: it starts an agent on each host (`members`), runs the rounds of the pattern between them
 //! (`rounds`), measures suspects again with new partners, and has `linerate_analysis::mesh` judge the observations. It moves no
 //! data itself. `hosts` reads who takes part, `launched` joins the processes of a launcher, `outcome` turns samples into observations, `kept` stores
-//! them here and at the ranks, `judged` computes the result from what is stored, also of a stored run, or of several that ranks
+//! them here, `for_ranks` at the ranks, `judged` computes the result from what is stored, also of a stored run, or of several that ranks
 //! have kept (`stored`).
 
 pub(crate) mod compare;
+mod for_ranks;
 mod hosts;
 mod judged;
 mod kept;
@@ -120,10 +121,9 @@ fn conduct(
     judged.print(args.verbose, say)?;
     let published = judged.publish(args.metrics_file.as_deref(), say);
     let code = judged.code();
-    conduct.pass_end(&judged.headline(), ended.cause().as_deref());
     let rounds = kept.evidence().rounds();
-    kept.end(judged.headline(), ended.cause());
-    members.leave(interrupt.asked());
+    let for_ranks = kept.end(judged.headline(), ended.cause());
+    members.leave(for_ranks, interrupt.asked());
     published?;
     if let Some(cause) = ended.cause() {
         say.note(&format!(

@@ -1,6 +1,6 @@
 //! Runs the rounds of a schedule: takes the sessions of both hosts of each flow, has them measure, and stores what comes out.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linerate_analysis::record::{MeshAsked, MeshFlow};
 use linerate_analysis::text::words::count;
@@ -17,6 +17,7 @@ use linerate_runtime::endpoint::remote_pairs::{
     FlowResult, RemoteFlow, RemoteHost, RoundLimits, address_between, run_round,
 };
 
+use super::for_ranks::ForRanks;
 use super::kept::Kept;
 use super::members::Members;
 use super::outcome::{both, observations};
@@ -113,9 +114,7 @@ impl Rounds<'_, '_> {
         for flow in &round.flows {
             match self.take(flow) {
                 Ok(flow) => running.push(flow),
-                Err(outcome) => {
-                    self.keep(round, flow, None, both(round, flow, outcome), None);
-                }
+                Err(outcome) => self.keep(round, flow, None, both(round, flow, outcome), None),
             }
         }
         let specs: Vec<TrialSpec> = running.iter().map(|one| self.spec(&one.flow)).collect();
@@ -209,9 +208,21 @@ impl Rounds<'_, '_> {
             }
         }
         let observed = observations(round, &flow, &result);
-        let own = self.keep(round, &flow, Some(start), observed, result.ok());
+        let is_interrupted = (result.as_ref().err()).is_some_and(|failure| failure.is_interrupted);
+        self.keep(round, &flow, Some(start), observed, result.ok());
         for (host, mut session) in answering {
-            match self.pass(host, &mut session, own.clone()) {
+            // The agents of an interrupted flow are still at it.
+            let passed = if is_interrupted {
+                Ok(())
+            } else {
+                pass(
+                    self.kept.for_ranks(),
+                    host,
+                    &mut session,
+                    self.limits.prepare,
+                )
+            };
+            match passed {
                 Ok(()) => self.members.give_back(host, session),
                 Err(stop) => self.lost(round, host, &stop.message),
             }
@@ -226,33 +237,6 @@ impl Rounds<'_, '_> {
         self.kept.lost(host, &self.members.get(host).state);
     }
 
-    /// Sends a rank what its own run lacks.
-    fn pass(&self, host: HostIndex, session: &mut RemoteHost, own: Option<String>) -> Outcome<()> {
-        let (true, Some(count)) = (self.members.get(host).is_rank(), session.kept()) else {
-            return Ok(());
-        };
-        let (lines, count) = self.kept.for_rank(host, count, own);
-        if lines.is_empty() {
-            return Ok(());
-        }
-        session.keep(lines, count, self.limits.prepare)
-    }
-
-    /// Sends all ranks that have a run of their own how the mesh ended.
-    pub(super) fn pass_end(&mut self, headline: &str, stopped: Option<&str>) {
-        self.kept.share_end(headline, stopped);
-        for at in 0..self.asked.hosts.len() {
-            let host = HostIndex::at(at);
-            for mut session in self.members.take_idle(host) {
-                // One that is lost by now has its records up to here.
-                let has_run = session.kept().is_some_and(|count| count > 0);
-                if !has_run || self.pass(host, &mut session, None).is_ok() {
-                    self.members.give_back(host, session);
-                }
-            }
-        }
-    }
-
     fn keep(
         &mut self,
         round: &Round,
@@ -260,7 +244,7 @@ impl Rounds<'_, '_> {
         start_ns: Option<Nanoseconds>,
         observations: Vec<linerate_model::mesh::Observation>,
         sample: Option<Box<linerate_model::sample::Sample>>,
-    ) -> Option<String> {
+    ) {
         self.kept.flow(MeshFlow {
             round: round.number,
             step: round.step,
@@ -269,6 +253,22 @@ impl Rounds<'_, '_> {
             start_ns,
             observations,
             sample,
-        })
+        });
+    }
+}
+
+/// Sends a rank what its own run lacks.
+pub(super) fn pass(
+    for_ranks: &mut ForRanks,
+    host: HostIndex,
+    session: &mut RemoteHost,
+    limit: Duration,
+) -> Outcome<()> {
+    let Some(count) = session.kept() else {
+        return Ok(());
+    };
+    match for_ranks.take(host, count) {
+        Some((lines, count)) => session.keep(lines, count, limit),
+        None => Ok(()),
     }
 }

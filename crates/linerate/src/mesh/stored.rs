@@ -1,10 +1,11 @@
 //! A stored mesh, judged and shown again from its records: those of the root, or those that its ranks kept, joined.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use linerate_analysis::mesh::Requirement;
-use linerate_analysis::record::{Header, MeshAsked, MeshMember, Record, RunKind};
+use linerate_analysis::record::{Header, MeshAsked, MeshMember, Record};
 use linerate_analysis::text::words::count;
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::mesh::HostIndex;
@@ -12,70 +13,56 @@ use linerate_runtime::console::say::Say;
 use linerate_store as store;
 
 use super::judged::{Evidence, Judged};
-
-/// Whether a stored run is of `mesh`.
-pub(crate) fn is_mesh(folder: &Path) -> Outcome<bool> {
-    let header = store::read_header(folder)?;
-    let kind = RunKind::of_folder(folder, &header);
-    if matches!(kind, RunKind::Mesh | RunKind::MeshRank) {
-        return Ok(true);
-    }
-    // One with a name of its own: what was asked is its first record.
-    match store::Records::open(folder)?.next() {
-        Some(Ok(record)) => Ok(matches!(record, Record::Mesh(_))),
-        Some(Err(stop)) => Err(stop),
-        None => Ok(false),
-    }
-}
+use crate::stored_runs;
 
 /// Shows a stored mesh, or one that is joined from what several of its ranks kept; writes its page.
 pub(crate) fn show(folders: &[PathBuf], page: &Path, say: &Say) -> Outcome<()> {
-    let mut mesh: Option<(Header, Joined)> = None;
+    let mut mesh: Option<(&PathBuf, Header, Joined)> = None;
     for folder in folders {
-        let stored = store::read(folder)?;
-        if stored.torn {
-            let shown = folder.display();
-            say.note(&format!(
-                "{shown} was truncated while being written: its last record is dropped"
-            ));
-        }
-        match &mut mesh {
-            None => mesh = Some((stored.header, Joined::of(stored.records))),
-            Some((header, joined)) => {
-                let is_same = (header.seed, header.created_unix_s)
-                    == (stored.header.seed, stored.header.created_unix_s);
-                if !is_same || !joined.add(stored.records) {
-                    let why = format!(
-                        "cannot join {}: it is not a part of the same mesh as {}",
-                        folder.display(),
-                        folders[0].display()
-                    );
-                    return Err(Stop::new(Code::BadInput, why)
-                        .hint("join the runs that the ranks of one `mesh` have kept"));
-                }
+        let stored = match stored_runs::read(folder, say) {
+            // A rank whose disk was full has an empty folder.
+            Err(stop) if folders.len() > 1 && stop.code == Code::BadInput => {
+                say.note(&format!("left out: {}", stop.message));
+                continue;
             }
+            read => read?,
+        };
+        let (first, header, joined) =
+            mesh.get_or_insert_with(|| (folder, stored.header.clone(), Joined::default()));
+        let key = |header: &Header| (header.seed, header.created_unix_s);
+        if key(header) != key(&stored.header) || !joined.add(stored.records) {
+            let why = format!(
+                "cannot join {}: it is not a part of the same mesh as {}",
+                folder.display(),
+                first.display()
+            );
+            let hint = "join the runs that the ranks of one `mesh` have kept";
+            return Err(Stop::new(Code::BadInput, why).hint(hint));
         }
     }
-    let Some((header, joined)) = mesh else {
-        return Err(Stop::new(Code::Usage, "no run given"));
+    let Some((first, header, joined)) = mesh else {
+        return Err(Stop::new(Code::BadInput, "no run of a mesh can be read"));
     };
-    let (ranks, records) = joined.records();
-    let judged = judged(&records, &header, &folders[0])?;
-    store::write_page(&folders[0], page, &judged.page(&header.version))?;
-    if ranks > 0 {
-        say.note(&format!(
-            "what {} of {} kept: `linerate report RUN...` joins those of several",
-            count(ranks, "rank"),
-            count(judged.hosts(), "host")
-        ));
+    let ranks = joined.ranks.len();
+    let records = joined.records();
+    let judged = judged(&records, &header, first)?;
+    store::write_page(first, page, &judged.page(&header.version))?;
+    let hosts = count(judged.hosts(), "host");
+    match ranks {
+        0 => {}
+        1 => say.note(&format!(
+            "the run of one rank of {hosts}: `linerate report RUN...` joins those of several"
+        )),
+        _ => say.note(&format!("joined from the runs of {ranks} ranks ({hosts})")),
     }
     judged.print(false, say)
 }
 
 /// The records of a mesh from one or several of its runs.
+#[derive(Default)]
 struct Joined {
     asked: Option<Record>,
-    ranks: Vec<HostIndex>,
+    ranks: BTreeSet<HostIndex>,
     members: BTreeMap<HostIndex, Box<MeshMember>>,
     lost: BTreeMap<HostIndex, Record>,
     /// By round, sender and receiver: both hosts of a flow keep it.
@@ -84,19 +71,6 @@ struct Joined {
 }
 
 impl Joined {
-    fn of(records: Vec<Record>) -> Self {
-        let mut joined = Self {
-            asked: None,
-            ranks: Vec::new(),
-            members: BTreeMap::new(),
-            lost: BTreeMap::new(),
-            flows: BTreeMap::new(),
-            end: Vec::new(),
-        };
-        joined.add(records);
-        joined
-    }
-
     /// Adds the records of another run; false if they are not of the same mesh.
     fn add(&mut self, records: Vec<Record>) -> bool {
         let mut end = Vec::new();
@@ -107,11 +81,14 @@ impl Joined {
                     Some(asked) if *asked == record => {}
                     Some(_) => return false,
                 },
-                Record::MeshRank(host) => self.ranks.push(host),
-                Record::MeshHost(member) => {
-                    let known = self.members.entry(member.host);
-                    known.or_insert(member);
-                }
+                Record::MeshRank(host) => drop(self.ranks.insert(host)),
+                // One of several sessions of a rank has the facts.
+                Record::MeshHost(member) => match self.members.entry(member.host) {
+                    Entry::Occupied(mut known) if known.get().facts.is_none() => {
+                        known.insert(member);
+                    }
+                    known => drop(known.or_insert(member)),
+                },
                 Record::MeshLost { host, .. } => {
                     self.lost.entry(host).or_insert(record);
                 }
@@ -122,7 +99,7 @@ impl Joined {
                 record => end.push(record),
             }
         }
-        // One that has ended says how.
+        // How the mesh ended is in those that were not cut off.
         let has_ended = |end: &[Record]| end.iter().any(|one| matches!(one, Record::Ended { .. }));
         if self.end.is_empty() || has_ended(&end) {
             self.end = end;
@@ -130,19 +107,15 @@ impl Joined {
         true
     }
 
-    /// How many ranks kept these, and the records in the order of a run.
-    fn records(mut self) -> (usize, Vec<Record>) {
-        self.ranks.sort_unstable();
-        self.ranks.dedup();
+    /// The records in the order of a run.
+    fn records(self) -> Vec<Record> {
         let mut records: Vec<Record> = self.asked.into_iter().collect();
-        let count = self.ranks.len();
-        // One is enough: the others have no records that are missing.
-        records.extend(self.ranks.into_iter().take(1).map(Record::MeshRank));
+        records.extend(self.ranks.into_iter().map(Record::MeshRank));
         records.extend(self.members.into_values().map(Record::MeshHost));
         records.extend(self.lost.into_values());
         records.extend(self.flows.into_values());
         records.extend(self.end);
-        (count, records)
+        records
     }
 }
 
@@ -182,6 +155,7 @@ pub(super) fn read<'a>(
     }
     let mut evidence = Evidence::default();
     let mut stopped = Some("the run was not ended".to_owned());
+    let mut ranks = BTreeSet::new();
     for record in records {
         if !hosts_of(record).all(|host| host.position() < asked.hosts.len()) {
             let why = format!("{shown} has a result of a host that is not in its list");
@@ -189,7 +163,10 @@ pub(super) fn read<'a>(
         }
         evidence.add(record);
         match record {
-            Record::MeshRank(_) => evidence.expect(asked.hosts.len()),
+            Record::MeshRank(host) => {
+                evidence.expect(asked.hosts.len());
+                ranks.insert(*host);
+            }
             Record::Stopped(why) => stopped = Some(why.clone()),
             Record::Ended { .. } if stopped.as_deref() == Some("the run was not ended") => {
                 stopped = None;
@@ -200,6 +177,15 @@ pub(super) fn read<'a>(
     if evidence.hosts() != asked.hosts.len() {
         let why = format!("{shown} ended before the hosts had joined");
         return Err(Stop::new(Code::Inconclusive, why));
+    }
+    // Both hosts of a flow keep it: all of them are there if one host at most is missing.
+    if !ranks.is_empty() && evidence.joined(&ranks) > 1 {
+        let joined = count(ranks.len(), "rank");
+        let why = format!(
+            "only what {joined} of {} hosts kept is here",
+            asked.hosts.len()
+        );
+        stopped = Some(stopped.map_or(why.clone(), |stopped| format!("{stopped}; {why}")));
     }
     Ok((asked, evidence, stopped))
 }

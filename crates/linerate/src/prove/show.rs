@@ -10,6 +10,8 @@ use linerate_report as report;
 use linerate_runtime::console::say::{Format, Say};
 use linerate_store as store;
 
+use crate::stored_runs;
+
 /// The document of a run of `prove`.
 fn document_of(stored: &StoredRun) -> ProveDocument {
     let mut document = proof::document(&stored.header, &stored.records);
@@ -44,10 +46,7 @@ pub(super) fn show_with(
     say: &Say,
     then: impl FnOnce(&ProveDocument, bool) -> Outcome<()>,
 ) -> Outcome<()> {
-    let stored = store::read(folder)?;
-    if stored.torn {
-        say.note("the run was truncated while being written: its last record is dropped");
-    }
+    let stored = stored_runs::read(folder, say)?;
     let whole = |record: &Record| matches!(record, Record::After(_));
     if !stored.records.iter().any(whole) {
         say.note(

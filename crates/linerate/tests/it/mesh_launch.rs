@@ -442,9 +442,17 @@ fn what_the_ranks_have_kept_is_joined_to_what_the_root_has_stored() {
         assert_has_own_flows(folder, &all);
     }
     let (by_ranks, note) = reported(&mesh, &of_ranks);
-    assert!(note.contains("what 3 ranks of 4 hosts kept"), "{note}");
+    let joined = "joined from the runs of 3 ranks (4 hosts)";
+    assert!(note.contains(joined), "{note}");
     let (by_root, _) = reported(&mesh, &own);
     assert_eq!(by_ranks, by_root);
+    // Of two ranks, the flows between the other two hosts are missing.
+    let (part, _) = reported(&mesh, &of_ranks[..2]);
+    let stopped = part["stopped"].as_str().expect("it is partial");
+    assert!(
+        stopped.contains("only what 2 ranks of 4 hosts kept"),
+        "{stopped}"
+    );
     // `last` is the run of the root, and the same document as it has printed.
     let last = run(mesh.command(&["--json", "report", "last"])).expect_code(0);
     let [last, printed]: [Value; 2] = [&last, &root].map(|done| fitting(&done.out));

@@ -58,8 +58,8 @@ fn parse_name(text: &str) -> Result<String, String> {
 /// `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run: a directory, the name of a stored run or a part of it, `last`, or `last~1` (the one before). Several: what ranks of
-    /// one `mesh` have kept, joined.
+    /// The run: a directory, the name of a stored run or a part of it, `last`, or `last~1` (the one before). Several
+    /// runs that the ranks of one `mesh` have kept are joined.
     #[arg(required_unless_present = "serve", value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// The HTML file to write [default: report.html in the directory of the (first) run].

@@ -27,6 +27,8 @@ const CLOCK: Duration = Duration::from_secs(10);
 const ABORTED: Duration = Duration::from_secs(2);
 /// How long the other end of a trial may take to fail after one end is lost.
 const NOTICES: Duration = Duration::from_secs(2);
+/// The maximum of records in a request: quotes are escaped in it, and a request with records has at most 4 MiB.
+const KEEP_BYTES_MAX: usize = 2 << 20;
 /// The shortest time between the last preparation of a round and its start.
 const START_AHEAD_MIN: Duration = Duration::from_millis(20);
 
@@ -124,17 +126,38 @@ impl RemoteHost {
     }
 
     /// Sends records for the run of this host, which then has `count` of those that all hosts get. The answer is taken before
-    /// the next request: nobody waits for the disk of the slowest host.
+    /// the next request.
     pub fn keep(&mut self, records: Vec<String>, count: usize, limit: Duration) -> Outcome<()> {
-        self.settle(limit)?;
-        if self.keeping != Keeping::Refused {
-            self.peer.send_within(&Request::Keep(records), limit)?;
+        for part in parts(records, KEEP_BYTES_MAX) {
+            let is_too_long = part.iter().map(String::len).sum::<usize>() > KEEP_BYTES_MAX;
+            if is_too_long {
+                // Without it, the run would be incomplete in its middle.
+                self.keeping = Keeping::Refused;
+            }
+            self.settle(limit)?;
+            if self.keeping == Keeping::Refused {
+                return Ok(());
+            }
+            self.peer.send_within(&Request::Keep(part), limit)?;
             self.keeping = Keeping::Sent(count);
         }
         Ok(())
     }
 
-    /// Aborts its trial. The answer to the last records comes before that.
+    /// Waits until the last records have arrived, whatever else the agent answers before. After this only its end may follow.
+    pub fn await_kept(&mut self, deadline: Instant) {
+        let asked = Request::Keep(Vec::new());
+        while let Keeping::Sent(_) = self.keeping {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.peer.answer_to(&asked, left) {
+                // Of a trial that was interrupted.
+                Err(FarError::Failure(failure)) if failure.kind == FailureKind::Other => {}
+                _ => self.keeping = Keeping::Refused,
+            }
+        }
+    }
+
+    /// Aborts its trial. The answer to the last records comes before that; if they were refused, so are the next ones.
     fn abort_trial(&mut self) -> Outcome<()> {
         self.peer.abort_trial_within(ABORTED)?;
         if let Keeping::Sent(count) = self.keeping {
@@ -159,6 +182,23 @@ impl RemoteHost {
         }
         Ok(())
     }
+}
+
+/// Records in parts, in their order: none has more than so many bytes, but for one that is a single record.
+fn parts(records: Vec<String>, bytes_max: usize) -> Vec<Vec<String>> {
+    let mut parts: Vec<Vec<String>> = Vec::new();
+    let mut bytes = 0;
+    for record in records {
+        bytes += record.len();
+        match parts.last_mut() {
+            Some(part) if bytes <= bytes_max => part.push(record),
+            _ => {
+                bytes = record.len();
+                parts.push(vec![record]);
+            }
+        }
+    }
+    parts
 }
 
 /// A flow of a round: the sessions of its two hosts, and the trial between them.
@@ -511,6 +551,21 @@ mod tests {
         assert_eq!(between(Some("eth9")), None);
         let other_family = addresses(&[("eth0", "fd00::2/64")]);
         assert_eq!(address_between(&from, &other_family, None), None);
+    }
+
+    #[test]
+    fn records_are_sent_in_parts_that_an_agent_takes() {
+        let records = |lengths: &[usize]| -> Vec<String> {
+            lengths.iter().map(|&length| "x".repeat(length)).collect()
+        };
+        let lengths = |all: &[usize]| -> Vec<Vec<usize>> {
+            let parts = parts(records(all), 10);
+            let of = |part: &Vec<String>| part.iter().map(String::len).collect();
+            parts.iter().map(of).collect()
+        };
+        assert_eq!(lengths(&[]), Vec::<Vec<usize>>::new());
+        assert_eq!(lengths(&[4, 6, 1]), [vec![4, 6], vec![1]]);
+        assert_eq!(lengths(&[11, 1, 9, 1]), [vec![11], vec![1, 9], vec![1]]);
     }
 
     #[test]

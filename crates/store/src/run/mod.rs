@@ -21,7 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use linerate_analysis::record::{Header, Record, SCHEMA, StoredRun};
+use linerate_analysis::record::{Header, Record, RunKind, SCHEMA, StoredRun};
 use linerate_analysis::text::timestamp::utc;
 use linerate_host::regular_file;
 use linerate_model::exit::{Code, Outcome, Stop};
@@ -156,6 +156,30 @@ impl Run {
         })
     }
 
+    /// Adds records with one wait for the disk, without keeping them in memory.
+    pub fn append(&mut self, records: &[Record]) -> Outcome<()> {
+        let mut lines = String::new();
+        for record in records {
+            lines.push_str(&line_of(record)?);
+        }
+        self.write(&lines)
+    }
+
+    fn write(&mut self, lines: &str) -> Outcome<()> {
+        let written = self
+            .file
+            .write_all(lines.as_bytes())
+            .and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            // Half a line would make everything after it unreadable: the reason to stop comes next, and
+            // where a sample found no space a sentence may.
+            let _ = self.file.set_len(self.bytes);
+            return Err(cannot_write(&self.folder, error));
+        }
+        self.bytes += lines.len() as u64;
+        Ok(())
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -172,18 +196,7 @@ impl Drop for Run {
 impl Log for Run {
     /// Adds a record and waits until the disk has it.
     fn add(&mut self, record: Record) -> Outcome<()> {
-        let line = line_of(&record)?;
-        let written = self
-            .file
-            .write_all(line.as_bytes())
-            .and_then(|()| self.file.sync_data());
-        if let Err(error) = written {
-            // Half a line would make everything after it unreadable: the reason to stop comes next, and
-            // where a sample found no space a sentence may.
-            let _ = self.file.set_len(self.bytes);
-            return Err(cannot_write(&self.folder, error));
-        }
-        self.bytes += line.len() as u64;
+        self.write(&line_of(&record)?)?;
         self.records.push(record);
         Ok(())
     }
@@ -266,6 +279,23 @@ pub fn read_header(folder: &Path) -> Outcome<Header> {
         folder,
         file.map_err(|error| no_run(folder, HEADER, &error))?,
     )
+}
+
+/// Which command made a run: by the name of its folder, or else by its records. Hosts, and what was tried to name a limit, stand
+/// first in runs of several commands.
+pub fn kind_of(folder: &Path) -> Outcome<RunKind> {
+    let header = read_header(folder)?;
+    let by_name = RunKind::of_folder(folder, &header);
+    if by_name != RunKind::Prove {
+        return Ok(by_name);
+    }
+    for record in Records::open(folder)? {
+        let record = record?;
+        if !matches!(record, Record::Hosts { .. } | Record::Interventions { .. }) {
+            return Ok(by_name.and(&record));
+        }
+    }
+    Ok(by_name)
 }
 
 fn header_of(folder: &Path, file: File) -> Outcome<Header> {

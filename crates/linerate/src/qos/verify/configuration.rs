@@ -149,16 +149,23 @@ fn has_bucket(nic: &Nic, rate: BitRate) -> Option<bool> {
     Some(nic.shaping.tree.value()?.iter().any(is_bucket))
 }
 
-/// Of the maximum rates of `mqprio` in the NIC.
+/// Of the maximum rates of `mqprio` in the NIC, where one of the interfaces has the rate.
 fn by_maximum(planned: &PlannedClass, holders: &[&Nic]) -> Vec<String> {
     let number = usize::from(planned.number);
-    let what = |nic: &&Nic| {
+    let rate_of = |nic: &Nic| {
         let tree = nic.shaping.tree.value()?;
         let root = tree.iter().find(|node| node.kind == "mqprio");
         let class = root.and_then(|root| root.traffic_classes.get(number));
-        let rate = class.and_then(|class| class.max_bit_per_s);
-        let found = match (planned.limit, rate) {
-            (Some(_), None) => format!("no maximum rate (planned: {})", planned.rates.ceil),
+        Some(class.and_then(|class| class.max_bit_per_s))
+    };
+    // Of a single interface, the trials show whether it matters.
+    let is_anywhere =
+        holders.len() == 1 || holders.iter().any(|nic| rate_of(nic).flatten().is_some());
+    let what = |nic: &&Nic| {
+        let found = match (planned.limit, rate_of(nic)?) {
+            (Some(_), None) if is_anywhere => {
+                "no maximum rate, so nothing limits it there".to_owned()
+            }
             (Some(_), Some(rate)) if differ(rate, planned.rates.ceil) => {
                 format!("a maximum rate of {rate}, not {}", planned.rates.ceil)
             }
@@ -207,7 +214,9 @@ fn differ(one: BitRate, other: BitRate) -> bool {
 #[cfg(test)]
 mod tests {
     use linerate_model::build::{self, NicBuilder};
-    use linerate_model::host::{Bond, BondPort, Dcb, NicKind, QdiscClass, Shaping, Vlan};
+    use linerate_model::host::{
+        Bond, BondPort, Dcb, NicKind, QdiscClass, Shaping, TrafficClass, Vlan,
+    };
     use linerate_model::known::{Cause, Known};
     use linerate_model::qos::{Qos, QosFile, plan};
 
@@ -383,6 +392,42 @@ mod tests {
         assert_eq!(found(&queues, &half, 1), Configuration::default());
         let whole = bond("active-backup", [bucket(), bucket()]);
         assert_eq!(found(&queues, &whole, 0), Configuration::default());
+    }
+
+    #[test]
+    fn a_port_whose_queues_the_nic_does_not_limit_is_named() {
+        let with = |rate: Option<u64>| Shaping {
+            tree: Known::Value(vec![QdiscNode {
+                kind: "mqprio".to_owned(),
+                handle: 0x1_0000,
+                parent: u32::MAX,
+                rate_bit_per_s: None,
+                drops: Known::Value(0),
+                requeues: Known::Value(0),
+                overlimits: Known::Value(0),
+                offloaded: Known::Value(true),
+                default_class: None,
+                traffic_classes: [None, rate, None, None]
+                    .map(|rate| TrafficClass {
+                        priorities: Vec::new(),
+                        first_queue: 0,
+                        queues: 1,
+                        max_bit_per_s: rate.map(BitRate::from_bit_per_s),
+                    })
+                    .to_vec(),
+            }]),
+            ..Shaping::default()
+        };
+        let qos = qos("mqprio-offload");
+        let of = |rates: [Option<u64>; 2]| found(&qos, &bond("active-backup", rates.map(with)), 0);
+        let own = Some(1_000_000_000);
+        assert_eq!(of([own, own]), Configuration::default());
+        let missing = "traffic class 1 of eth3 has no maximum rate, so nothing limits it there";
+        assert_eq!(of([own, None]), wrong(missing));
+        let other = "traffic class 1 of eth2 has a maximum rate of 2.00 Gb/s, not 1.00 Gb/s";
+        assert_eq!(of([Some(2_000_000_000), own]), wrong(other));
+        // The trials show what neither of them has.
+        assert_eq!(of([None, None]), Configuration::default());
     }
 
     #[test]

@@ -113,9 +113,20 @@ fn mechanism_in_use(qos: &Qos, host: &Host) -> Option<Mechanism> {
     let all: Vec<&NicName> = std::iter::once(&qos.interface)
         .chain(below.map(|nic| &nic.name))
         .collect();
-    [Mechanism::Htb, Mechanism::Mqprio]
-        .into_iter()
-        .find(|mechanism| all.iter().any(|name| holds(name, mechanism.word())))
+    let mut found = [Mechanism::Htb, Mechanism::Mqprio].into_iter();
+    let found = found.find(|mechanism| all.iter().any(|name| holds(name, mechanism.word())))?;
+    let is_limited_by_nic = |name: &&NicName| {
+        let tree = host.nic(name).and_then(|nic| nic.shaping.tree.value());
+        let mut classes = tree
+            .into_iter()
+            .flatten()
+            .flat_map(|node| &node.traffic_classes);
+        classes.any(|class| class.max_bit_per_s.is_some())
+    };
+    if found == Mechanism::Mqprio && all.iter().any(is_limited_by_nic) {
+        return Some(Mechanism::Offload);
+    }
+    Some(found)
 }
 
 /// Whether untagged packets have an address to be sent from.

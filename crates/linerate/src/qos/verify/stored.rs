@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use linerate_analysis::qos::verification::{ArmTrial, Verification};
-use linerate_analysis::record::{Header, Measurement, Record, RunKind};
+use linerate_analysis::record::{Header, Measurement, Record};
 use linerate_model::exit::{Code, Outcome, Stop};
 use linerate_model::host::Host;
 use linerate_report::measurement::{MeasurementPage, ShownResult, measurement_page};
@@ -14,30 +14,11 @@ use super::document::{self, QosDocument};
 use super::judged::Judged;
 use super::set_up::set_up;
 use super::text;
-
-/// Whether a stored run is of `qos verify`.
-pub(crate) fn is_verification(folder: &Path) -> Outcome<bool> {
-    let header = store::read_header(folder)?;
-    if RunKind::of_folder(folder, &header) == RunKind::Qos {
-        return Ok(true);
-    }
-    // One with a name of its own.
-    let mut records = store::Records::open(folder)?;
-    let found = records.find_map(|record| match record {
-        Ok(Record::Qos(_)) => Some(Ok(true)),
-        Ok(Record::Hosts { .. }) => None,
-        Ok(_) => Some(Ok(false)),
-        Err(stop) => Some(Err(stop)),
-    });
-    found.unwrap_or(Ok(false))
-}
+use crate::stored_runs;
 
 /// Shows a stored verification, and writes its page.
 pub(crate) fn show(folder: &Path, page: &Path, say: &Say) -> Outcome<()> {
-    let stored = store::read(folder)?;
-    if stored.torn {
-        say.note("the run was truncated while being written: its last record is dropped");
-    }
+    let stored = stored_runs::read(folder, say)?;
     let read = Read::of(&stored.records, folder)?;
     let document = read.document(&stored.header)?;
     store::write_page(folder, page, &read.page(&stored.header, &document))?;

@@ -75,7 +75,6 @@ pub fn imported(
             interface: interface.to_string(),
             limit_of: match found.limits {
                 Limits::Dcb(_) => Framing::Wire,
-                Limits::Mqprio(ref mqprio, _) if mqprio.in_hardware => Framing::Wire,
                 _ => Framing::Frame,
             },
             mechanism: mechanism_of(&found.limits, found.nic, &classes)
@@ -96,7 +95,7 @@ fn mechanism_of(limits: &Limits, nic: &Nic, classes: &[WrittenClass]) -> Option<
                 .queues
                 .iter()
                 .filter(|queue| queue.kind == QueueKind::Tx);
-            let mechanism = if mqprio.in_hardware {
+            let mechanism = if mqprio.limits_in_nic() {
                 Mechanism::Offload
             } else {
                 Mechanism::Mqprio
@@ -176,7 +175,7 @@ fn make_readable(classes: &mut [WrittenClass], line: BitRate, notes: &mut Vec<St
             && guarantee > limit
         {
             notes.push(format!(
-                "class {}: a guarantee of {guarantee} is more than its limit of {limit}, which holds",
+                "class {}: a guarantee of {guarantee} is more than its limit of {limit}: the limit applies",
                 class.name
             ));
             class.guarantee = Some(class.limit.clone());

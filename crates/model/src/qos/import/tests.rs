@@ -300,7 +300,7 @@ fn a_guarantee_above_its_limit_and_a_qdisc_above_traffic_classes_are_noted() {
     held.qdisc = Some(qdisc);
     held.rules = parse_class_rules("mark 7 -> 1:2").expect("a rule");
     let (found, notes) = made.imported("eth1");
-    let why = "a guarantee of 2.00 Gb/s is more than its limit of 1.00 Gb/s, which holds";
+    let why = "a guarantee of 2.00 Gb/s is more than its limit of 1.00 Gb/s: the limit applies";
     assert!(notes.iter().any(|note| note.contains(why)), "{notes:#?}");
     made.plan(&found.read().expect("a file that fits"));
     // The NIC's own classes, below the qdisc, are what is imported.

@@ -403,8 +403,9 @@ fn counted_as(qos: &Qos, nic: &Nic, mechanism: Mechanism, line: BitRate) -> Qos 
         Framing::Wire => mtu + HEADER + ON_THE_WIRE + tag,
     };
     let counts = match mechanism {
-        Mechanism::Dcb | Mechanism::Offload => Framing::Wire,
-        Mechanism::Mqprio | Mechanism::Htb => Framing::Frame,
+        Mechanism::Dcb => Framing::Wire,
+        // What a NIC counts in its queues depends on the driver.
+        Mechanism::Offload | Mechanism::Mqprio | Mechanism::Htb => Framing::Frame,
     };
     let mut counted = qos.clone();
     for class in &mut counted.classes {
@@ -510,7 +511,7 @@ fn notes_of(qos: &Qos, host: &Host, nic: &Nic, mechanism: Mechanism) -> Vec<Stri
             "the NIC limits what the wire carries, with preamble and frame check sequence, and for RDMA as well"
         }
         Mechanism::Offload => {
-            "the NIC limits what its queues send; whether a driver counts preamble and frame check sequence is its own affair"
+            "the NIC limits what its queues send; whether it counts preamble and frame check sequence depends on the driver"
         }
         Mechanism::Mqprio | Mechanism::Htb => {
             "the kernel limits frames without preamble, frame check sequence and gap"
@@ -540,7 +541,7 @@ fn notes_of(qos: &Qos, host: &Host, nic: &Nic, mechanism: Mechanism) -> Vec<Stri
     if mechanism != Mechanism::Dcb {
         notes.extend(rdma_notes(qos, host, nic));
     }
-    if qos.limit_of != Framing::Frame || mechanism.is_of_nic() {
+    if qos.limit_of != Framing::Frame || mechanism == Mechanism::Dcb {
         let mtu = nic.mtu.value().map_or(MTU, |mtu| u64::from(*mtu));
         notes.push(format!(
             "limits of {} bytes are converted for full-size frames at an MTU of {mtu}; smaller frames get less payload",

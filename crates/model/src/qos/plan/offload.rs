@@ -1,7 +1,7 @@
 //! Transmit queues with maximum rates in the NIC: `mqprio` with `hw 1 mode channel shaper bw_rlimit` (tc-mqprio(8)).
 //!
-//! Only a file that names it gets it: no kernel interface reports whether a driver has it (in Linux 6.12 among others `i40e`, `iavf`,
-//! `ice`, `cxgb4`, `otx2`, `mvneta` and `am65-cpsw`), and each has conditions of its own. The driver refuses what it cannot do.
+//! Only a file that names it gets it: no kernel interface reports whether a driver has it (in Linux 6.12 among others `mlx5`, `i40e`,
+//! `iavf`, `ice`, `cxgb4`, `otx2`, `mvneta` and `am65-cpsw`), and each has conditions of its own. The driver refuses what it cannot do.
 
 use super::super::Qos;
 use super::queues::{lacks_queues, priorities, tx_queues, with_rules};

@@ -106,9 +106,9 @@ fn queues_are_limited_by_the_nic_only_if_the_file_names_that() {
     assert_eq!(plan.mechanism, Mechanism::Offload);
     assert!(plan.why.contains("the file names it"), "{}", plan.why);
     let lines = lines(&plan);
-    // 1542 bytes on the wire for a frame of 1514 with a tag; four classes with two of nine queues each.
+    // Four classes with two of nine queues each.
     let qdisc = "nic/eth1/qdisc = mqprio num_tc 4 map 0 0 0 0 0 0 0 0 0 0 0 0 0 3 2 1 queues 2@0 2@2 2@4 2@6 hw 1 mode channel \
-                 shaper bw_rlimit max_rate 0bit 1018494048bit 5092470272bit 0bit";
+                 shaper bw_rlimit max_rate 0bit 1gbit 5gbit 0bit";
     assert!(lines.contains(&qdisc.to_owned()), "{lines:#?}");
     let by_itself = planned(&three_vlans(""), &host(queues(9)));
     assert_eq!(by_itself.mechanism, Mechanism::Mqprio);

@@ -40,6 +40,11 @@ pub struct Mqprio {
 pub type Rates = Vec<BitRate>;
 
 impl Mqprio {
+    /// Whether the NIC limits its classes.
+    pub fn limits_in_nic(&self) -> bool {
+        self.in_hardware && self.shaper == Some(RATE_LIMIT)
+    }
+
     pub(super) fn root_is_met_by(&self, found: &Self) -> bool {
         let queues = self.queues.is_empty() || self.queues == found.queues;
         let key = |one: &Self| (one.classes, one.map, one.in_hardware);

@@ -161,6 +161,9 @@ fn serve(
     let served = agent.serve(heard);
     agent.abort_trial();
     let restored = agent.endpoint.undo_all();
+    if let Some(own_run) = agent.own_run.take() {
+        own_run.end();
+    }
     let joined = agent.ending.into_iter().filter_map(|thread| {
         let joined = thread.join();
         joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -259,7 +262,7 @@ impl Agent {
             AgentAction::Close => return None,
             AgentAction::Greet => Ok(self.hello()),
             AgentAction::ReadClock => Ok(clock()),
-            AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.endpoint.read_host()))),
+            AgentAction::ReadHost => Ok(self.read_host()),
             AgentAction::ReadSettings(keys) => {
                 let values = keys.iter().map(|key| self.endpoint.read_setting(key));
                 Ok(Reply::Settings(values.collect()))
@@ -322,10 +325,17 @@ impl Agent {
     /// Adds records to the own run of a rank.
     fn keep(&mut self, records: &[String]) -> Result<Reply, Failure> {
         let own_run = self.own_run.as_mut().ok_or_else(no_run)?;
-        // Reported here, where the launcher shows it: the root goes on without.
         let added = own_run.add(records);
         added.inspect_err(|failure| warn(&failure.message))?;
         Ok(Reply::Kept)
+    }
+
+    fn read_host(&mut self) -> Reply {
+        let host = self.endpoint.read_host();
+        if let Some(own_run) = &mut self.own_run {
+            own_run.know(&host);
+        }
+        Reply::Host(Box::new(host))
     }
 
     fn hello(&self) -> Reply {

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use linerate_channel::client;
 use linerate_channel::passing::receive_terms;
@@ -16,9 +17,13 @@ use linerate_model::units::Bytes;
 
 use crate::console::clock::now_unix_s;
 use crate::console::interrupt::Interrupt;
+use crate::endpoint::peer::end_within;
 
 /// Sessions of each rank: so many flows it can have at the same time.
 pub(super) const SESSIONS: usize = 2;
+
+/// How long an agent may take to end after its channel.
+const AGENT_ENDS: Duration = Duration::from_secs(5);
 
 /// Bytes that are copied at once: the size of a pipe.
 const COPIED: usize = 65_536;
@@ -122,11 +127,14 @@ impl Serving {
         Err(Stop::new(Code::PeerUnreachable, why))
     }
 
+    /// Ends the channel; the agent then ends by itself, once it has stored what it was sent.
     fn end(&mut self) {
-        for child in [&mut self.channel, &mut self.agent] {
-            // It fails when the child is gone already, which is the goal.
-            let _ = child.kill();
-            let _ = child.wait();
+        // It fails when the child is gone already, which is the goal.
+        let _ = self.channel.kill();
+        let _ = self.channel.wait();
+        if end_within(&mut self.agent, AGENT_ENDS).is_none() {
+            let _ = self.agent.kill();
+            let _ = self.agent.wait();
         }
     }
 }

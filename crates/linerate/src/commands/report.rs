@@ -37,7 +37,9 @@ pub(crate) fn run(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()>
         return show_run(first, &page, say);
     }
     for run in &runs {
-        if !matches!(kind_of(run)?, RunKind::Mesh | RunKind::MeshRank) {
+        // One that cannot be read is left out of the join, with a note.
+        let is_other = |kind| !matches!(kind, RunKind::Mesh | RunKind::MeshRank);
+        if kind_of(run).is_ok_and(is_other) {
             let why = format!("cannot join {}: it is no run of `mesh`", run.display());
             return Err(Stop::new(Code::BadInput, why)
                 .hint("`linerate compare` and `linerate export` take several runs"));

@@ -63,7 +63,7 @@ impl Evidence {
         }
     }
 
-    /// There are so many hosts; those that no record is about have joined.
+    /// The mesh has this many hosts. Those without a record of their own count as joined.
     pub(super) fn expect(&mut self, hosts: usize) {
         if self.states.len() < hosts {
             self.states.resize(hosts, HostState::Joined);

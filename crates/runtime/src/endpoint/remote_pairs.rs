@@ -95,12 +95,12 @@ pub struct RemoteHost {
 /// What an agent was sent to keep.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum Keeping {
-    /// So many of the records that all hosts get.
+    /// None of the records that all hosts get.
     #[default]
     Nothing,
-    /// It has confirmed them.
+    /// This many of them, which it has confirmed.
     Kept(usize),
-    /// It has yet to confirm them.
+    /// This many of them, the last of which it has yet to confirm.
     Sent(usize),
     /// It cannot keep any.
     Refused,
@@ -184,7 +184,7 @@ impl RemoteHost {
     }
 }
 
-/// Records in parts, in their order: none has more than so many bytes, but for one that is a single record.
+/// Splits records into parts of at most `bytes_max` bytes, in their order. A longer record is a part of its own.
 fn parts(records: Vec<String>, bytes_max: usize) -> Vec<Vec<String>> {
     let mut parts: Vec<Vec<String>> = Vec::new();
     let mut bytes = 0;

@@ -47,7 +47,7 @@ pub(super) fn lacks(
     ))
 }
 
-/// Why the interfaces cannot give each of so many classes a queue.
+/// Why the interfaces cannot give each of `count` classes a queue.
 pub(super) fn lacks_queues(count: usize, host: &Host, holders: &[NicName]) -> Option<String> {
     if count > CLASSES {
         return Some(format!("there are {count} classes, and it has {CLASSES}"));
